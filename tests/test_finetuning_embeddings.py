@@ -6,7 +6,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
-from helpers import GOLDEN, TEXTS, eager_steps, load_case, slow_but, variables_of
+from helpers import GOLDEN, TEXTS, eager_steps, load_case, load_task, slow_but, variables_of
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 
@@ -15,12 +15,13 @@ from bert_zoo.cli import evaluate, finetuning, predict
 from bert_zoo.cli.benchmarks import make_task
 from bert_zoo.cli.benchmarks.embeddings import RetrievalBenchmark
 from bert_zoo.cli.benchmarks.few_labels import contrastive_pairs, logistic_regression
-from bert_zoo.cli.benchmarks.reranking import average_precision
+from bert_zoo.cli.benchmarks.reranking import Judgements, average_precision
+from bert_zoo.cli.prediction_files import pair_scores
 from bert_zoo.data.buckets import Batching, RowOrder
 from bert_zoo.data.distinct import text_numbers
 from bert_zoo.embeddings import Hits
 from bert_zoo.metrics.labels import class_metrics
-from bert_zoo.runtime.classifications import softmax
+from bert_zoo.runtime.classifications import sigmoid, softmax
 from bert_zoo.tasks import Classifier
 from bert_zoo.training import preset
 from bert_zoo.training.presets import Recipe
@@ -158,6 +159,20 @@ def test_a_kept_model_is_measured_again_and_asked(run, capsys):
     predict.PROGRAM.run(predict.main, ["--run", str(directory), "good dog", "bad cat", "big city"])
     scores = [float(line.split()[0]) for line in capsys.readouterr().out.splitlines()[-2:]]
     assert scores == sorted(scores, reverse=True)
+
+
+def test_a_rerankers_scores_are_written_as_its_activation_makes_them(tmp_path):
+    columns = {"query": TEXTS_OF_ROWS, "document": PARTNERS, "label": GRADES}
+    task = make_task("reranking", **write_rows(tmp_path / "rows.jsonl", **columns))
+    model, data = load_task("reranking"), task.data(task.measured[0])
+    model.score_activation = "linear"
+    with eager_steps():
+        judged = task.predict(model, data, RECIPE)
+        wanted = pair_scores(model, *data.columns)
+    (path,) = task.write_predictions(tmp_path, "dev", data, judged, {})
+    written = [float(row[-1]) for row in map(str.split, path.read_text().splitlines()[1:])]
+    np.testing.assert_allclose(written, wanted, atol=1e-5)
+    np.testing.assert_array_equal(Judgements(wanted, "sigmoid").scores, sigmoid(wanted))
 
 
 @pytest.mark.slow

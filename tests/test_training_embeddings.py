@@ -30,6 +30,7 @@ from bert_zoo.embeddings import (
     SupervisedContrastive,
 )
 from bert_zoo.models import gradient_cache
+from bert_zoo.serving.servable import reusable_object
 from bert_zoo.tasks.embedding import fingerprints
 
 with np.load(ALL_GOLDEN / "embedding_training.npz") as file:
@@ -264,9 +265,19 @@ def test_mini_batches_give_the_vectors_and_gradients_of_the_batch(case):
     )
     assert_same_step(loss_and_gradients(model, columns), expected)  # groups of like length
     model.mini_batch_size = 2
-    assert_same_step(loss_and_gradients(model, columns), expected)
     graph = tf.function(lambda columns: model(columns, training=True))
     assert_same_step(loss_and_gradients(model, columns, graph), expected)
+
+
+@pytest.mark.filterwarnings("error:You are using a softmax")
+def test_batches_of_few_rows_are_trained_in_as_few_groups():
+    model, columns = ranked(dropout=0.0), columns_of(rows=2)
+    expected = loss_and_gradients(
+        model,
+        columns,
+        lambda columns: tf.stack([model(rows, training=True) for rows in columns], 1),
+    )
+    assert_same_step(loss_and_gradients(model, columns), expected)
 
 
 def states(model) -> list:
@@ -491,6 +502,9 @@ def test_a_classifier_of_pairs_is_said_and_stays_out_of_files(pair_trained, tmp_
         assert not [n for n in tensors_of(tmp_path / fmt) if "pair" in n]
         for path, value in variables_of(again).items():
             assert np.array_equal(value, variables_of(pair_trained)[path]), path
+    held = {variable.name for variable in reusable_object(pair_trained, None).variables}
+    own = {variable.value.name for variable in pair_trained.pair_classifier.variables}
+    assert len(own) == 2 and not held & own
 
 
 @pytest.mark.usefixtures("eager")

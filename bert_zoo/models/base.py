@@ -264,6 +264,10 @@ class ZooModel(keras.Model):
         the verb reads of the model beside its outputs. Empty where there is none."""
         return {}
 
+    def served_variables(self) -> list[keras.Variable]:
+        """Those that exports hold: what only a loss reads, they leave out."""
+        return self.variables
+
     def levels_below_head(self) -> dict[int, int]:
         """The encoder's variables by id, and how many layers below the head each lies; see `Groups`."""
         return encoder_of(self).backbone.groups().levels_below_head()

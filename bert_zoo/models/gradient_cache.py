@@ -52,12 +52,13 @@ def traced_once(run):
 def in_groups_by_length(run, rows: Mapping[str, Any], number: int):
     """`run(rows)` [rows, size], computed in groups of rows of like length, each without needless padding.
 
-    On TensorFlow, with shapes that a graph need not know.
+    On TensorFlow, with shapes that a graph need not know. Where it does, no group is empty.
     """
     import tensorflow as tf
 
     rows, back = longest_first(with_mask(rows))
     total = tf.shape(back)[0]
+    number = min(number, back.shape[0] or number)
     bounds = [total * i // number for i in range(number + 1)]
     groups = [
         run(trimmed({name: value[start:end] for name, value in rows.items()}))

@@ -20,7 +20,7 @@ def write_litert(
     signatures of fixed length gained too little to have several.
     """
     module = tf.Module()
-    module.held = [variable.value for variable in model.variables]
+    module.held = [variable.value for variable in model.served_variables()]
     with tempfile.TemporaryDirectory() as saved:
         traced = {name: function.traced() for name, function in functions.items()}
         tf.saved_model.save(module, saved, signatures=traced)

@@ -89,8 +89,9 @@ def reusable_object(model: ZooModel, call) -> tf.train.Checkpoint:
     # A Checkpoint is an object that attributes can be hung on, and saves nothing of its own.
     servable = tf.train.Checkpoint()
     servable.__call__ = call
-    servable.variables = [variable.value for variable in model.variables]
-    servable.trainable_variables = [variable.value for variable in model.trainable_variables]
+    served = model.served_variables()
+    servable.variables = [variable.value for variable in served]
+    servable.trainable_variables = [variable.value for variable in served if variable.trainable]
     servable.regularization_losses = []
     return servable
 

@@ -1,5 +1,7 @@
 """Rerankers: pairs of a query and a document with labels, and lists of documents with a right one."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from bert_zoo.cli.benchmarks import LAYOUT
@@ -13,10 +15,27 @@ from bert_zoo.data.tables import Table
 from bert_zoo.metrics.labels import pearson, spearman
 from bert_zoo.metrics.retrieval import retrieval_metrics
 from bert_zoo.presets import Recipe
-from bert_zoo.runtime.classifications import sigmoid
+from bert_zoo.runtime.rankings import SCORE_ACTIVATIONS
 from bert_zoo.tasks import Reranker
 
 CUTOFFS = {"ndcg": (10,), "mrr": (10,), "accuracy": (1,)}
+
+
+@dataclass(frozen=True)
+class Judgements:
+    """What a reranker says of documents.
+
+    Attributes:
+        logits: float [N] or [N, documents].
+        activation: what makes scores of them, as of the model.
+    """
+
+    logits: np.ndarray
+    activation: str
+
+    @property
+    def scores(self) -> np.ndarray:
+        return SCORE_ACTIVATIONS[self.activation](self.logits)
 
 
 class PairBenchmark(Benchmark):
@@ -38,27 +57,28 @@ class PairBenchmark(Benchmark):
         return text_batches(train.columns, labels, model.preprocessor, recipe.batching(seed))
 
     def predict(self, model, data, recipe):
-        """Logits [N]."""
+        """Of the documents, [N]."""
         rows = PREDICTED * recipe.batch_size
-        return model.predict(data.columns, batch_size=rows, verbose=0)[:, 0]
+        logits = model.predict(data.columns, batch_size=rows, verbose=0)[:, 0]
+        return Judgements(logits, model.score_activation)
 
     def measure(self, data, predictions):
-        labels = np.asarray(data.labels)
+        labels, logits = np.asarray(data.labels), predictions.logits
         # Average precision is of documents that answer or do not; grades have an order.
         are_grades = bool(set(data.labels) - {0, 1})
         scores = (spearman, pearson) if are_grades else (average_precision, accuracy)
-        losses = binary_cross_entropies(labels[:, None], predictions[:, None])
-        metrics = {score.__name__: score(labels, predictions) for score in scores}
+        losses = binary_cross_entropies(labels[:, None], logits[:, None])
+        metrics = {score.__name__: score(labels, logits) for score in scores}
         texts = [" | ".join(row) for row in zip(*data.columns, strict=True)]
         truths, given = (
-            [f"{value:.3f}" for value in values] for values in (labels, sigmoid(predictions))
+            [f"{value:.3f}" for value in values] for values in (labels, predictions.scores)
         )
         hardest = hardest_examples(texts, truths, given, losses)
         return Measurement({**metrics, "loss": float(losses.mean())}, hardest=hardest)
 
     def write_predictions(self, directory, split, data, predictions, metrics):
         path = directory / f"{self.name}-{split}.tsv"
-        rows = zip(*data.columns, data.labels, sigmoid(predictions), strict=True)
+        rows = zip(*data.columns, data.labels, predictions.scores, strict=True)
         cells = ((*texts, f"{label:.6g}", f"{score:.6f}") for *texts, label, score in rows)
         write_tsv(path, ("query", "document", "label", "score"), cells)
         return [path]
@@ -66,10 +86,8 @@ class PairBenchmark(Benchmark):
     def show(self, model, data, metrics):
         some = data.take(spread_rows(len(data)))
         lines = ["Some scores (truth, query and document):"]
-        for row in zip(
-            sigmoid(self.predict(model, some, Recipe())), some.labels, *some.columns, strict=True
-        ):
-            score, label, *texts = row
+        scores = self.predict(model, some, Recipe()).scores
+        for score, label, *texts in zip(scores, some.labels, *some.columns, strict=True):
             lines.append(f"  {score:.3f}  (true: {label:.3f})  {one_line(' | '.join(texts))}")
         return "\n".join(lines)
 
@@ -89,21 +107,19 @@ class ListBenchmark(PairBenchmark):
         return True
 
     def predict(self, model, data, recipe):
-        """Logits [N, documents]."""
+        """Of the documents, [N, documents]."""
         queries, *documents = data.columns
         rows = PREDICTED * recipe.batch_size
         logits = [model.predict((queries, d), batch_size=rows, verbose=0) for d in documents]
-        return np.concatenate(logits, axis=1)
+        return Judgements(np.concatenate(logits, axis=1), model.score_activation)
 
     def measure(self, data, predictions):
-        queries, *documents = data.columns
+        (queries, *documents), logits = data.columns, predictions.logits
         # Of equal scores the lesser id comes first, so that the right document's is the greatest.
         ids = ["right", *map(str, range(1, len(documents)))]
         relevant = {str(i): ["right"] for i in range(len(data))}
-        found = {
-            str(i): dict(zip(ids, row, strict=True)) for i, row in enumerate(predictions.tolist())
-        }
-        losses, best = cross_entropies([0] * len(data), predictions), predictions.argmax(axis=1)
+        found = {str(i): dict(zip(ids, row, strict=True)) for i, row in enumerate(logits.tolist())}
+        losses, best = cross_entropies([0] * len(data), logits), logits.argmax(axis=1)
         nearest = [documents[i][row] for row, i in enumerate(best)]
         hardest = hardest_examples(queries, documents[0], nearest, losses)
         metrics = retrieval_metrics(relevant, found, CUTOFFS)
@@ -112,7 +128,7 @@ class ListBenchmark(PairBenchmark):
     def write_predictions(self, directory, split, data, predictions, metrics):
         path = directory / f"{self.name}-{split}.tsv"
         queries, *documents = data.columns
-        scores = sigmoid(predictions)
+        scores = predictions.scores
         rows = (
             (query, column[i], f"{scores[i, place]:.6f}")
             for i, query in enumerate(queries)
@@ -125,7 +141,8 @@ class ListBenchmark(PairBenchmark):
         some = data.take(spread_rows(len(data)))
         queries, *documents = some.columns
         lines = ["Some queries, and the document with the highest score:"]
-        for row, best in enumerate(self.predict(model, some, Recipe()).argmax(axis=1)):
+        logits = self.predict(model, some, Recipe()).logits
+        for row, best in enumerate(logits.argmax(axis=1)):
             wrong = f"   (wrong: {one_line(documents[0][row])})" if best else ""
             lines.append(f"  {one_line(queries[row])}\n    {one_line(documents[best][row])}{wrong}")
         return "\n".join(lines)

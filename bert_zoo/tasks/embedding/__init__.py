@@ -348,6 +348,11 @@ class SentenceEmbedder(TaskModel):
 
     # --- What it gives ---
 
+    def served_variables(self):
+        classifier = self.pair_classifier
+        left_out = set() if classifier is None else {id(v) for v in classifier.variables}
+        return [v for v in super().served_variables() if id(v) not in left_out]
+
     def portable_verb(self):
         prompts, pooling = self.encoder.prompts, self.encoder.pooling
         return {
