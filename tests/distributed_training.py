@@ -2,10 +2,11 @@
 
     python distributed_training.py CASE OUTPUT.npz STRATEGY [OPTION ...]
 
-OPTIONs are --accumulate, --model_parallel, --dtype=POLICY, --several_steps and --stateful (a language model
-with its memory). STRATEGY is a name of `bert_zoo.training.strategy`; the environment names Keras's
-backend. Each run has a process of its own, because backends fix their devices when they start. The
-file holds `weights/<path>`, `losses` of the epochs, `evaluation`, and `predictions` of every row.
+OPTIONs are --accumulate, --model_parallel, --dtype=POLICY, --several_steps, --stateful (a language model
+with its memory), and --pairs (sentence vectors of two columns), with --scores or --mini_batches. STRATEGY
+is a name of `bert_zoo.training.strategy`; the environment names Keras's backend. Each run has a process
+of its own, because backends fix their devices when they start. The file holds `weights/<path>`,
+`losses` of the epochs, `evaluation`, and `predictions` of every row.
 """
 
 import re
@@ -65,11 +66,11 @@ def compiled(case: str, task: str, options: tuple[str, ...]):
     return model
 
 
-def dataset_of(data: tuple):
+def dataset_of(data: tuple, batch_size: int = BATCH):
     import tensorflow as tf
 
     data = data if len(data) > 1 else data[0]
-    return tf.data.Dataset.from_tensor_slices(data).batch(BATCH)
+    return tf.data.Dataset.from_tensor_slices(data).batch(batch_size)
 
 
 def stateful(case: str):
@@ -83,6 +84,24 @@ def stateful(case: str):
     return model, dataset, dataset
 
 
+def pairs(case: str, options: tuple[str, ...]):
+    """A model of sentence vectors, compiled, two columns of texts, and the first one.
+
+    An epoch has 7 rows, in batches of 5 and 2, which no number of replicas divides evenly.
+    """
+    rng, columns = np.random.default_rng(0), []
+    for length in (8, 6):
+        ids = rng.integers(5, 80, (7, length)).astype("int32")
+        mask = (np.arange(length) < rng.integers(2, length + 1, (7, 1))).astype("int32")
+        columns.append({"token_ids": ids * mask, "padding_mask": mask})
+    data = (tuple(columns), rng.random(7, "float32"))
+    model = load_case(case, "embedding", dropout=0.0)
+    model.compile(bert_adamw(5e-5, total_steps=40, clip_norm=0.1))
+    model.mini_batch_size = 2 if "--mini_batches" in options else None
+    datasets = [data if "--scores" in options else data[:1], columns[:1]]
+    return model, *(dataset_of(data, 5) for data in datasets)
+
+
 def stateless(case: str, options: tuple[str, ...]):
     """A model of a task, compiled, its data, and the data without labels."""
     task = task_of(full_name(case))
@@ -92,7 +111,10 @@ def stateless(case: str, options: tuple[str, ...]):
 
 def train(case: str, scope, options: tuple[str, ...]) -> dict[str, np.ndarray]:
     with scope:
-        found = stateful(case) if "--stateful" in options else stateless(case, options)
+        if "--stateful" in options:
+            found = stateful(case)
+        else:
+            found = (pairs if "--pairs" in options else stateless)(case, options)
     model, dataset, inputs = found
     if "--model_parallel" in options:
         assert_divided(model)

@@ -110,6 +110,15 @@ def test_two_and_four_replicas_of_every_family_train_as_one(case, tmp_path):
         assert_same_training(one, two)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [("--mini_batches",), ("--scores",)])
+def test_replicas_compare_the_texts_of_the_whole_batch(options, tmp_path):
+    one, two = (train("encoder", tmp_path, name, "--pairs", *options) for name in ("one", "cpu:2"))
+    assert_same_training(one, two)
+    if "--mini_batches" in options:
+        assert_same_training(one, train("encoder", tmp_path, "cpu:2", "--pairs"))
+
+
 def test_several_steps_an_execution_are_refused_on_replicas(monkeypatch):
     model = load_task("classification")
     monkeypatch.setattr(type(model.distribute_strategy), "num_replicas_in_sync", 2)
@@ -226,6 +235,58 @@ for place, mask in enumerate(masks):
 
 def test_every_replica_draws_dropout_masks_of_its_own():
     done = subprocess.run([sys.executable, "-c", DROPOUT], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+MINI_BATCHES = """
+import numpy as np
+import tensorflow as tf
+from helpers import load_case
+import bert_zoo
+from bert_zoo.models.gradient_cache import in_mini_batches
+
+strategy = bert_zoo.training.strategy("cpu:2")
+with strategy.scope():
+    model = load_case("encoder", "embedding", dropout=0.3)
+weights = {id(weight) for weight in model.weights}
+states = [v for v in model.non_trainable_variables if id(v) not in weights]
+start = [state.numpy() for state in states]
+rows = {"token_ids": tf.reshape(tf.range(5, 21), [4, 4]), "padding_mask": tf.ones([4, 4], tf.int32)}
+halves = [{name: value[half] for name, value in rows.items()} for half in (slice(2), slice(2, 4))]
+
+def in_a_loop():
+    return tf.concat([model(half, training=True) for half in halves], axis=0)
+
+def in_a_gradient_cache():
+    return in_mini_batches(model, rows, 2, trims=True, training=True)
+
+def step(vectors_of):
+    values = [variable.value for variable in model.trainable_variables]
+    with tf.GradientTape() as tape:
+        vectors = vectors_of()
+        loss = tf.reduce_sum(vectors * tf.cos(tf.reshape(tf.range(128.0), [4, 32])))
+    gradients = tape.gradient(loss, values, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    return [vectors, *map(tf.convert_to_tensor, gradients), *[state.value for state in states]]
+
+found = []
+for way in (in_a_loop, in_a_gradient_cache):
+    for state, value in zip(states, start, strict=True):
+        state.assign(value)
+    results = tf.function(lambda: strategy.run(step, [way]))()
+    found.append([strategy.experimental_local_results(result) for result in results])
+for loop, cache in zip(*found, strict=True):
+    np.testing.assert_allclose(cache, loop, atol=1e-5)
+first, second = found[1][0]
+assert np.abs(first - second).max() > 0.1
+"""
+
+
+@pytest.mark.slow
+def test_mini_batches_of_a_replica_have_the_same_dropout_both_times_they_are_computed():
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS)])}
+    done = subprocess.run(
+        [sys.executable, "-c", MINI_BATCHES], env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr[-3000:]
 
 

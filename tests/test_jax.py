@@ -89,6 +89,34 @@ for task, y in labels.items():
 """)
 
 
+@pytest.mark.slow
+def test_sentence_vectors_learn_from_pairs_at_once_and_in_mini_batches():
+    run_on_jax("""
+import dataclasses
+from bert_zoo.embeddings import MultipleNegativesRanking
+from bert_zoo.models import Encoder, SentenceEmbedder
+from bert_zoo.training import compile_for_task
+config = load_case("encoder", dropout=0.0).config
+config = dataclasses.replace(config, num_layers=1)
+ids = np.random.default_rng(0).integers(5, 80, (2, 5, 6)).astype("int32")
+columns = tuple({"token_ids": part, "padding_mask": (part % 5 > 0).astype("int32")} for part in ids)
+
+def fitted(mini_batch_size):
+    keras.utils.set_random_seed(0)
+    model = SentenceEmbedder(Encoder(config, "bert"))
+    compile_for_task(model, keras.optimizers.SGD(0.1))
+    history = model.fit(columns, epochs=3, mini_batch_size=mini_batch_size, shuffle=False, verbose=0)
+    assert model.jit_compile and isinstance(model.loss_in_use, MultipleNegativesRanking)
+    return history.history["loss"], variables_of(model)
+
+whole, parts = fitted(None), fitted(2)
+assert whole[0][-1] < whole[0][0]
+np.testing.assert_allclose(parts[0], whole[0], atol=1e-5)
+for path, value in whole[1].items():
+    np.testing.assert_allclose(parts[1][path], value, atol=1e-5, err_msg=path)
+""")
+
+
 def test_what_needs_tensorflow_says_so():
     run_on_jax("""
 model = load_task("classification")
