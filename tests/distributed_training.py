@@ -87,14 +87,14 @@ def stateful(case: str):
 def pairs(case: str, options: tuple[str, ...]):
     """A model of sentence vectors, compiled, two columns of texts, and the first one.
 
-    An epoch has 7 rows, in batches of 5 and 2, which no number of replicas divides evenly.
+    An epoch has 11 rows, in batches of 5, 5 and 1, of which a replica may get none.
     """
     rng, columns = np.random.default_rng(0), []
     for length in (8, 6):
-        ids = rng.integers(5, 80, (7, length)).astype("int32")
-        mask = (np.arange(length) < rng.integers(2, length + 1, (7, 1))).astype("int32")
+        ids = rng.integers(5, 80, (11, length)).astype("int32")
+        mask = (np.arange(length) < rng.integers(2, length + 1, (11, 1))).astype("int32")
         columns.append({"token_ids": ids * mask, "padding_mask": mask})
-    data = (tuple(columns), rng.random(7, "float32"))
+    data = (tuple(columns), rng.random(11, "float32"))
     model = load_case(case, "embedding", dropout=0.0)
     model.compile(bert_adamw(5e-5, total_steps=40, clip_norm=0.1))
     model.mini_batch_size = 2 if "--mini_batches" in options else None

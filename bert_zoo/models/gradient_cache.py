@@ -39,6 +39,17 @@ def trimmed(rows: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tf.gather(value, kept, axis=1) for name, value in rows.items()}
 
 
+def at_least_one(rows: Mapping[str, Any]) -> dict[str, Any]:
+    """Inputs [rows, length], with a row of the id 0 where a replica of TensorFlow has got none."""
+    import tensorflow as tf
+
+    missing = tf.maximum(1 - tf.shape(rows["padding_mask"])[0], 0)
+    return {
+        name: tf.pad(value, [[0, missing], [0, 0]], constant_values=int(name == "padding_mask"))
+        for name, value in rows.items()
+    }
+
+
 def traced_once(run):
     """A function that goes into a graph of TensorFlow once, however often it is called there."""
     import tensorflow as tf
@@ -87,7 +98,9 @@ def in_mini_batches(
     # `value` alone is, on TensorFlow, a thing that changes with the variable.
     before = [ops.stop_gradient(variable.value) for variable in constant]
     rows, back = longest_first(with_mask(rows))
-    number = ops.shape(back)[0]
+    if not back.shape[0]:  # unknown, or none
+        rows = at_least_one(rows)
+    number = ops.shape(rows["padding_mask"])[0]
     chunks = -(-number // size)
     # The shortest rows once more, to the end of the last mini-batch.
     places = ops.minimum(ops.arange(chunks * size), number - 1)
