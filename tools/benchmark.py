@@ -5,9 +5,12 @@
         --reference_python reference-env/bin/python                 # BERT beside KerasHub too
     python tools/benchmark.py --what generation --reference_python reference-env/bin/python
     python tools/benchmark.py --what single_calls --reference_python reference-env/bin/python
+    python tools/benchmark.py --what embedding_training --squad squad.json --rounds 3 \
+        --reference_python reference-env/bin/python
+    python tools/benchmark.py --what gradient_cache
 
 `reference_python` is the interpreter of an environment with torch and transformers (and
-sentence-transformers for single calls), which bert_zoo itself never imports. Rounds alternate
+sentence-transformers for single calls and trainings of sentence vectors), which bert_zoo itself never imports. Rounds alternate
 between the implementations, so that a change of the machine's speed affects all of them alike.
 Medians are printed, with ratios of medians and their spread over the rounds, and written as JSON.
 Libraries start threads beside those that are counted: leave the program as many cores as `threads`
@@ -80,7 +83,7 @@ CONTEXT = "Orders can be returned within 30 days; we transfer the money as soon 
 _WHAT = flags.DEFINE_multi_enum(
     "what",
     ["tokenizer"],
-    "tokenizer modelling generation single_calls".split(),
+    "tokenizer modelling generation single_calls embedding_training gradient_cache".split(),
     "What to time; may be given several times.",
 )
 _REFERENCE_PYTHON = flags.DEFINE_string(
@@ -104,6 +107,7 @@ flags.register_validator("families", lambda names: set(names) <= set(MODELS), "T
 _WORKS = flags.DEFINE_multi_enum(
     "works", list(WORKS), list(WORKS), "Of modelling; may be given several times."
 )
+_SQUAD = flags.DEFINE_string("squad", None, "A file of SQuAD, for trainings of sentence vectors.")
 _OUTPUT = flags.DEFINE_string("output", None, "Where to write the figures as JSON.")
 
 # --- Timing --------------------------------------------------------------------------------------
@@ -557,12 +561,172 @@ def alone(model, x) -> Callable[[], None]:
     return work
 
 
+# --- Trainings of sentence vectors ---------------------------------------------------------------
+
+PAIRS, KEPT_OUT, LEARNING_RATE = 64, 3, 5e-5  # rows of a batch, articles that are not trained on
+
+_TRAIN_VECTORS = """
+import json, torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+torch.set_num_threads(settings["threads"])
+trainings = iter(json.load(open(settings["trainings"])))
+number = 0
+def work():
+    global number
+    torch.manual_seed(number)
+    model = SentenceTransformer(settings["model_dir"], device="cpu")
+    model.train()
+    loss = MultipleNegativesRankingLoss(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=settings["rate"], eps=1e-6, weight_decay=.01)
+    batches = next(trainings)
+    warmup = max(1, round(.1 * len(batches)))
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda i: min(
+        (i + 1) / warmup, (len(batches) - i) / len(batches)))
+    for batch in batches:
+        loss([model.preprocess(texts) for texts in batch], None).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+    model.save(f'{settings["output"]}/{number}')
+    number += 1
+"""
+
+
+def race_embedding_training(scratch: Path) -> dict[str, dict[str, dict]]:
+    """MiniLM trained an epoch on questions and their paragraphs, by the same batches of each seed.
+
+    The first articles are trained on, and retrieval is measured on the last ones. Seconds are of whole
+    trainings, from loading the model to the last step, tracing included; a seed is a round.
+    """
+    import numpy as np
+    import tensorflow as tf
+
+    import bert_zoo
+    from bert_zoo.data.distinct import distinct_batches, text_numbers
+    from bert_zoo.embeddings import evaluate_retrieval
+    from bert_zoo.training import bert_adamw, compile_for_task
+
+    articles = json.loads(Path(_SQUAD.value).read_text(encoding="utf-8"))["data"]
+    questions, paragraphs = answered(articles[:-KEPT_OUT])
+    numbers = text_numbers((questions, paragraphs))
+    trainings = []
+    for seed in range(1 + _ROUNDS.value):
+        batches = distinct_batches(numbers, PAIRS, np.random.default_rng(seed))
+        columns = [
+            [[texts[i] for i in rows] for texts in (questions, paragraphs)] for rows in batches
+        ]
+        trainings.append(columns)
+    # `race` has a round that warms up: a short one.
+    trainings[0] = trainings[0][:2]
+    (scratch / "trainings.json").write_text(json.dumps(trainings), encoding="utf-8")
+    asked, context = answered(articles[-KEPT_OUT:])
+    corpus = {text: text for text in dict.fromkeys(context)}
+    relevant = {question: {text} for question, text in zip(asked, context, strict=True)}
+
+    def measured(model) -> dict[str, float]:
+        found = evaluate_retrieval(model, {q: q for q in asked}, corpus, relevant)
+        return {name: found[name] for name in ("ndcg@10", "mrr@10")}
+
+    scores: dict[str, list[dict[str, float]]] = {"bert_zoo": [], "sentence-transformers": []}
+    models = []
+    queue = iter(enumerate(trainings))
+
+    def ours() -> None:
+        seed, batches = next(queue)
+        tf.keras.utils.set_random_seed(seed)
+        model = bert_zoo.load("minilm_l6", "embedding")
+        steps = len(batches)
+        optimizer = bert_adamw(LEARNING_RATE, total_steps=steps, bias_correction=True)
+        compile_for_task(model, optimizer)
+        spec = (tf.TensorSpec([None], tf.string),) * 2
+        dataset = tf.data.Dataset.from_generator(lambda: map(tuple, batches), output_signature=spec)
+        model.fit(dataset, steps_per_epoch=steps, verbose=0)
+        models.append(model)
+
+    contestants: dict[str, Callable[[], float]] = {"bert_zoo": timed(ours)}
+    if _REFERENCE_PYTHON.value:
+        contestants["sentence-transformers"] = Reference(
+            "sentence-transformers",
+            _TRAIN_VECTORS,
+            trainings=str(scratch / "trainings.json"),
+            model_dir=str(minilm_directory()),
+            output=str(scratch),
+            rate=LEARNING_RATE,
+        )
+    title = f"An epoch on {len(questions):,} pairs, {PAIRS} a batch"
+    results = race(title, contestants)
+    before = measured(bert_zoo.load("minilm_l6"))
+    print(f"  before: {before}; {len(asked)} questions, {len(corpus)} paragraphs")
+    for seed in range(1, len(trainings)):
+        scores["bert_zoo"].append(measured(models[seed]))
+        if len(contestants) > 1:
+            scores["sentence-transformers"].append(measured(bert_zoo.load(scratch / str(seed))))
+    for name, found in scores.items():
+        for metric in before if found else ():
+            values = [score[metric] for score in found]
+            spread = statistics.stdev(values) if len(values) > 1 else 0.0
+            print(f"  {name}, {metric}: {statistics.mean(values):.4f} ± {spread:.4f}  {values}")
+    return {title: {**results, "before": before, "scores": scores}}
+
+
+def answered(articles: list[dict]) -> tuple[list[str], list[str]]:
+    """Questions of articles that have answers, and the paragraph of each."""
+    found = [
+        (question["question"], paragraph["context"])
+        for article in articles
+        for paragraph in article["paragraphs"]
+        for question in paragraph["qas"]
+        if not question.get("is_impossible")
+    ]
+    questions, paragraphs = zip(*found, strict=True)
+    return list(questions), list(paragraphs)
+
+
+LARGE_BATCH, MINI_BATCH = 1024, 32
+
+_LARGE_STEP = """
+import resource, time
+import tensorflow as tf
+tf.config.threading.set_intra_op_parallelism_threads(threads)
+import bert_zoo
+texts = [f"{i} " + "word " * (i % 60) for i in range(batch)]
+pairs = texts, [text + "more" for text in texts]
+model = bert_zoo.load("minilm_l6", "embedding")
+kilobytes = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = kilobytes()
+model.fit(pairs, batch_size=batch, verbose=0, mini_batch_size=mini_batch)
+start = time.perf_counter()
+loss = model.fit(pairs, batch_size=batch, verbose=0, shuffle=False).history["loss"][0]
+print((kilobytes() - before) / 1024, time.perf_counter() - start, loss)
+"""
+
+
+def race_gradient_cache(scratch: Path) -> dict[str, dict[str, dict]]:
+    """A step of MiniLM on a large batch of pairs, with cached gradients and without, in processes of their own."""
+    results = {}
+    print(f"\nA step on {LARGE_BATCH} pairs")
+    for name, size in {f"mini-batches of {MINI_BATCH}": MINI_BATCH, "at once": None}.items():
+        settings = f"threads, batch, mini_batch = {_THREADS.value}, {LARGE_BATCH}, {size}"
+        program = [sys.executable, "-c", f"{settings}\n{_LARGE_STEP}"]
+        printed = subprocess.run(program, stdout=subprocess.PIPE, text=True, check=True).stdout
+        memory, seconds, loss = map(float, printed.split())
+        results[name] = {"MiB": memory, "seconds": seconds, "loss": loss}
+        print(
+            f"  {name:<24}{memory:>8,.0f} MiB more than before{seconds:>8.1f} s   loss {loss:.4f}"
+        )
+    return {"gradient_cache": results}
+
+
 # What to time -> a function of an empty directory that gives title -> what `race` returns.
 WHAT = {
     "tokenizer": race_tokenizers,
     "modelling": race_modelling,
     "generation": race_generation,
     "single_calls": race_single_calls,
+    "embedding_training": race_embedding_training,
+    "gradient_cache": race_gradient_cache,
 }
 
 
