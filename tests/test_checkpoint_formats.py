@@ -18,6 +18,7 @@ from helpers import (
     arrays,
     assert_same,
     assert_same_variables,
+    directory_of,
     google_config,
     google_tensors,
     inputs_of,
@@ -42,10 +43,10 @@ HEADED = [task for task in TASK_CASES if task not in ("encoder", "embedding")]
 def write_hf(directory: Path, tensors, case: str = "encoder", **config) -> Path:
     """A Hugging Face directory with the configuration of a golden case, changed; None removes."""
     directory.mkdir(exist_ok=True)
-    values = json.loads((GOLDEN / case / "config.json").read_text()) | config
+    values = json.loads((directory_of(case) / "config.json").read_text()) | config
     values = {key: value for key, value in values.items() if value is not None}
     (directory / "config.json").write_text(json.dumps(values))
-    shutil.copy(GOLDEN / case / "vocab.txt", directory)
+    shutil.copy(directory_of(case) / "vocab.txt", directory)
     write_safetensors(directory / "model.safetensors", tensors, {"format": "pt"})
     return directory
 
@@ -59,12 +60,14 @@ def write_hf(directory: Path, tensors, case: str = "encoder", **config) -> Path:
 def test_saved_hf_configuration_says_what_the_original_says(task, tmp_path):
     bert_zoo.save(loaded_task(task), tmp_path, format="hf")
     saved = json.loads((tmp_path / "config.json").read_text())
-    original = json.loads((GOLDEN / TASK_CASES[task] / "config.json").read_text())
+    original = json.loads((directory_of(TASK_CASES[task]) / "config.json").read_text())
     different = {key for key in saved if saved[key] != original.get(key)}
     # For transformers before 5, which asked; and what our regression model knows of its training.
     ours = {"position_embedding_type"}
-    if task == "regression":
+    if task in ("regression", "reranking"):
         ours |= {"problem_type", "id2label", "label2id"}
+    if task == "reranking":
+        ours |= {"sentence_transformers"}
     assert different <= ours
 
 
@@ -79,14 +82,14 @@ def write_tf1(directory: Path, tensors, case: str) -> Path:
         state |= {f"{name}/adam_m": np.zeros_like(tensor), f"{name}/adam_v": np.ones_like(tensor)}
     save_tf1(directory / "bert_model.ckpt", {**tensors, **state})
     (directory / "bert_config.json").write_text(json.dumps(google_config(case)))
-    shutil.copy(GOLDEN / case / "vocab.txt", directory)
+    shutil.copy(directory_of(case) / "vocab.txt", directory)
     return directory
 
 
 @pytest.mark.parametrize("task", ["encoder", *HEADED])
 def test_tf1_checkpoint_gives_the_same_model(task, tmp_path):
     case = TASK_CASES[task]
-    tensors = tensors_of(GOLDEN / case)
+    tensors = tensors_of(directory_of(case))
     if task == "encoder":
         tensors = {f"bert.{key}": tensor for key, tensor in tensors.items()}
     directory = write_tf1(tmp_path / "tf1", google_tensors(tensors), case)
@@ -99,7 +102,7 @@ def test_tf1_checkpoint_gives_the_same_model(task, tmp_path):
 
 def test_google_s_gelu_is_hugging_face_s_gelu_new(tmp_path):
     case = "gelu_new"
-    tensors = {f"bert.{key}": tensor for key, tensor in tensors_of(GOLDEN / case).items()}
+    tensors = {f"bert.{key}": tensor for key, tensor in tensors_of(directory_of(case)).items()}
     directory = write_tf1(tmp_path / "tf1", google_tensors(tensors), case)
     config = json.loads((directory / "bert_config.json").read_text()) | {"hidden_act": "gelu"}
     (directory / "bert_config.json").write_text(json.dumps(config))
@@ -121,7 +124,7 @@ def test_tf1_encoder_takes_a_task_with_a_fresh_head(tmp_path):
 @pytest.mark.parametrize("task", ["masked_lm", "question_answering"])
 def test_google_names_are_read_from_safetensors(task, tmp_path):
     case = TASK_CASES[task]
-    directory = write_hf(tmp_path / "hf", google_tensors(tensors_of(GOLDEN / case)), case)
+    directory = write_hf(tmp_path / "hf", google_tensors(tensors_of(directory_of(case))), case)
     assert_same_variables(bert_zoo.load(directory, task), loaded_task(task))
 
 
@@ -131,7 +134,7 @@ def test_google_names_are_read_from_safetensors(task, tmp_path):
 @pytest.mark.parametrize("task", ["encoder", "pretraining"])
 def test_a_data_parallel_prefix_and_old_buffers_are_no_matter(task, tmp_path):
     case = TASK_CASES[task]
-    tensors = tensors_of(GOLDEN / case)
+    tensors = tensors_of(directory_of(case))
     root = "bert." if task == "pretraining" else ""
     tensors[f"{root}embeddings.position_ids"] = np.arange(40)[None]
     tensors[f"{root}embeddings.token_type_ids"] = np.zeros((1, 40), "int64")
