@@ -124,7 +124,7 @@ def test_the_last_layer_computes_what_the_head_reads(task, monkeypatch):
     tokens = texts if model.reads_first_only else inputs["token_ids"].size
     assert rows_of_last_feed_forward(model, inputs, monkeypatch) == tokens
     first_only = """classification multi_label_classification regression multiple_choice
-        next_sentence_prediction"""
+        next_sentence_prediction reranking"""
     assert model.reads_first_only == (task in first_only.split())
 
 
