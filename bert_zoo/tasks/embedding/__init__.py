@@ -63,7 +63,7 @@ class SentenceEmbedder(TaskModel):
 
     Attributes:
         mini_batch_size: rows of a column that are computed at a time in training, which saves memory and
-            takes a third more time; see `bert_zoo.models.gradient_cache`. None for all at once.
+            takes up to half as long again; see `bert_zoo.models.gradient_cache`. None for all at once.
     """
 
     task = "embedding"
