@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_zoo.embeddings.exact_search import checked_similarity, search
+from bert_zoo.embeddings.exact_search import checked_similarity, directions, search
 from bert_zoo.embeddings.roles import DOCUMENT, QUERY, embedded, similarity_of
 from bert_zoo.error_text import quoted
 from bert_zoo.metrics.labels import pearson, spearman
@@ -98,13 +98,7 @@ def evaluate_similarity(
         )
     first, second = (model.embed(texts, batch_size=batch_size, prompt=prompt) for texts in (a, b))
     if checked_similarity(similarity or similarity_of(model)) == "cosine":
-        first, second = _directions(first), _directions(second)
+        first, second = directions(first), directions(second)
     found = np.einsum("ij,ij->i", first, second)
     expected = np.asarray(scores, float)
     return {"spearman": spearman(expected, found), "pearson": pearson(expected, found)}
-
-
-def _directions(vectors: np.ndarray) -> np.ndarray:
-    """Vectors of length 1; of zeros, zeros."""
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return vectors / np.where(lengths == 0, 1, lengths)

@@ -121,7 +121,7 @@ def _checked_queries(queries: Any, similarity: str) -> np.ndarray:
             "[queries, size], as embed() gives them."
         )
     queries = queries.astype(np.float32, copy=False)
-    return queries / _lengths(queries)[:, None] if similarity == "cosine" else queries
+    return directions(queries) if similarity == "cosine" else queries
 
 
 def _type(vectors: Any) -> np.dtype:
@@ -176,6 +176,11 @@ def _products(queries: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     if len(vectors) == 1:
         return _products(queries, np.repeat(vectors, 2, axis=0))[:, :1]
     return queries @ vectors.T
+
+
+def directions(vectors: np.ndarray) -> np.ndarray:
+    """Vectors [rows, size] scaled to length 1; of zeros, zeros."""
+    return vectors / _lengths(vectors)[:, None]
 
 
 def _lengths(vectors: np.ndarray) -> np.ndarray:

@@ -22,10 +22,14 @@ def embedded(
         role: `QUERY` or `DOCUMENT`.
         batch_size: texts a step.
     """
-    if prompt is None:
-        prompts = _of_encoder(model, "prompts")
-        prompt = next((name for name in role if prompts and name in prompts.texts), None)
+    prompt = prompt_of(model, role) if prompt is None else prompt
     return np.asarray(model.embed(texts, batch_size=batch_size, prompt=prompt))
+
+
+def prompt_of(model: Any, role: Sequence[str]) -> str | None:
+    """The name of the model's prompt for a role; None where it has none."""
+    prompts = _of_encoder(model, "prompts")
+    return next((name for name in role if prompts and name in prompts.texts), None)
 
 
 def similarity_of(model: Any) -> str:

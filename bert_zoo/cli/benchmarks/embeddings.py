@@ -18,8 +18,8 @@ from bert_zoo.cli.report.wording import number
 from bert_zoo.data.batches import column_batches
 from bert_zoo.data.columns import TextColumns, read_columns, remarks
 from bert_zoo.data.retrieval import Retrieval, read_beir
-from bert_zoo.embeddings.exact_search import Hits, search
-from bert_zoo.embeddings.roles import DOCUMENT, QUERY, similarity_of
+from bert_zoo.embeddings.exact_search import Hits, directions, search
+from bert_zoo.embeddings.roles import DOCUMENT, QUERY, prompt_of, similarity_of
 from bert_zoo.metrics.labels import pearson, ranks, spearman
 from bert_zoo.metrics.retrieval import retrieval_metrics
 from bert_zoo.models.base import ZooModel
@@ -75,7 +75,7 @@ class VectorBenchmark(Benchmark):
         if self.prompts:
             return self.prompts[min(column, len(self.prompts) - 1)]
         role = self.roles[min(column, len(self.roles) - 1)] if self.roles else ()
-        return next((name for name in role if name in model.encoder.prompts.texts), None)
+        return prompt_of(model, role)
 
     def batches(self, model, recipe, seed):
         columns = []
@@ -254,8 +254,7 @@ class SimilarityBenchmark(VectorBenchmark):
 
 def row_cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """The cosine of each row's two vectors, [N]."""
-    lengths = (np.linalg.norm(vectors, axis=1) for vectors in (first, second))
-    return np.sum(first * second, axis=1) / np.maximum(np.prod([*lengths], axis=0), 1e-12)
+    return np.einsum("ij,ij->i", directions(first), directions(second))
 
 
 def write_tsv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
