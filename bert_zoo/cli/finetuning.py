@@ -7,7 +7,6 @@ import math
 import shutil
 import statistics
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -25,6 +24,7 @@ from bert_zoo.loading.directories import RUN_METRICS as METRICS
 from bert_zoo.loading.directories import RUN_MODEL as MODEL
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.replicas import is_chief
+from bert_zoo.models.text_columns import epochs_of_any_length
 from bert_zoo.registry import Card
 from bert_zoo.training.compiling import compile_for_task
 from bert_zoo.training.distribution import present_strategy
@@ -286,9 +286,7 @@ def finetune(
     if writes:
         callbacks += tensorboard(directory / "tensorboard")
     if not measure.stopped and updates_of(model) < updates:
-        with warnings.catch_warnings():
-            # Where epochs differ in their number of batches.
-            warnings.filterwarnings("ignore", "Your input ran out of data")
+        with epochs_of_any_length():
             model.fit(
                 batches.dataset,
                 epochs=epochs,

@@ -22,7 +22,7 @@ log = logging.getLogger("bert_zoo")
 
 @contextlib.contextmanager
 def epochs_of_any_length():
-    """Without the warning of Keras 3.15 that a dataset of unknown length has ended."""
+    """Without the warning of Keras 3.15 that a dataset of unknown length has ended, as epochs may differ."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Your input ran out of data")
         yield
