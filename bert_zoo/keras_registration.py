@@ -9,10 +9,16 @@ between that and `load_model`.
 import importlib
 import importlib.util
 import sys
+from collections.abc import Callable
+from functools import partial
+from types import ModuleType
 
 from bert_zoo.private import is_being_imported
 
 REGISTERED = ("bert_zoo.tasks", "bert_zoo.training", "bert_zoo.loading.text_layer")
+# Keras's backends, and those of them that bert_zoo brings.
+BACKENDS = ("tensorflow", "jax", "torch", "openvino")
+OURS = BACKENDS[:2]
 
 
 def register_with_keras() -> None:
@@ -32,14 +38,43 @@ def _import_registered() -> None:
 
 
 class _KerasFinder:
-    """Finds Keras as Python does, once, and adds the import of our modules to the end of its own."""
+    """Finds Keras as Python does, and adds the import of our modules to the end of its own."""
 
     def find_spec(self, name, path=None, target=None):
         if name != "keras":
             return None
         sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            sys.meta_path.insert(0, self)
         if spec is not None:
-            execute = spec.loader.exec_module
-            spec.loader.exec_module = lambda module: (execute(module), _import_registered())
+            spec.loader.exec_module = partial(self._execute, spec.loader.exec_module)
         return spec
+
+    def _execute(self, execute: Callable[[ModuleType], None], module: ModuleType) -> None:
+        try:
+            execute(module)
+        except ModuleNotFoundError as error:
+            missing = str(error.name).partition(".")[0]
+            if missing not in BACKENDS:
+                raise
+            raise ImportError(_without_backend(missing)) from error
+        # Keras is imported once.
+        sys.meta_path.remove(self)
+        _import_registered()
+
+
+def _without_backend(missing: str) -> str:
+    """What to do where the backend that Keras is set to is not installed."""
+    found = next(filter(importlib.util.find_spec, {*OURS} - {missing}), None)
+    if found:
+        return (
+            f"Keras is set to run on {missing}, which is not installed; {found} is. To run on it, set the "
+            f"environment variable KERAS_BACKEND={found} before Python starts."
+        )
+    return (
+        f"Keras is set to run on {missing}, which is not installed. Install TensorFlow: "
+        'pip install "bert_zoo[tensorflow]"; or JAX: pip install "bert_zoo[jax]", and set the environment '
+        "variable KERAS_BACKEND=jax before Python starts."
+    )

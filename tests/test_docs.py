@@ -283,7 +283,7 @@ def test_how_to_install_stands_in_one_place():
     """What is installed from, which the first release on an index changes; extras of an installed one are not."""
     pages = {*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")}
     says = re.compile(
-        r"pip install [^`\n]*?(?<![\w/])(bert_zoo(?![\w\[-])|\.(?= |$|`))", re.MULTILINE
+        r"pip install [^`\n]*?(?<![\w/])(bert_zoo(?![\w\[-])|\.(?=[ \[]|$|`))", re.MULTILINE
     )
     found = {path.name: set(says.findall(path.read_text(encoding="utf-8"))) for path in pages}
     found = {name: sources for name, sources in found.items() if sources}

@@ -46,6 +46,46 @@ assert "bert_base" in bert_zoo.list_models(aliases=True) and str(bert_zoo.descri
 """)
 
 
+def run_on_the_default_backend(program: str, tmp_path: Path) -> subprocess.CompletedProcess:
+    """Runs a program where Keras is set to nothing, and so to TensorFlow."""
+    environment = {name: value for name, value in os.environ.items() if name != "KERAS_BACKEND"}
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env={**environment, "KERAS_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("missing", "advice"),
+    [
+        (("tensorflow",), "set the environment variable KERAS_BACKEND=jax before Python starts"),
+        (("tensorflow", "jax"), 'pip install "bert_zoo[tensorflow]"; or JAX'),
+    ],
+)
+def test_a_backend_that_is_missing_is_named_each_time_with_what_to_do(missing, advice, tmp_path):
+    done = run_on_the_default_backend(
+        f"""
+import importlib.util, sys
+missing, found = {missing}, importlib.util.find_spec
+sys.modules.update(dict.fromkeys(missing))
+importlib.util.find_spec = lambda name, *package: None if name in missing else found(name, *package)
+import bert_zoo
+assert "minilm_l6" in bert_zoo.list_models()
+for _ in range(2):
+    try:
+        bert_zoo.load("bert_nano")
+    except ImportError as error:
+        assert {advice!r} in str(error), error
+    else:
+        raise AssertionError("no error")
+""",
+        tmp_path,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
 def test_a_discriminator_learns_from_its_generators_samples():
     run_on_jax("""
 from bert_zoo.families.electra.config import ElectraConfig

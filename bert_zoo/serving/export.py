@@ -125,7 +125,8 @@ def export(
         raise RuntimeError(
             f"A SavedModel needs Keras's TensorFlow backend, and this is {keras.backend.backend()}. "
             "Save the model with bert_zoo.save(model, directory), then load and export it in a "
-            "process with the environment variable KERAS_BACKEND=tensorflow."
+            "process with the environment variable KERAS_BACKEND=tensorflow, where TensorFlow is installed: pip "
+            'install "bert_zoo[tensorflow]".'
         )
     _check_options(model, format, quantize, layout, pairs=pairs, text=text)
     if text and not getattr(model, "encoder", model).has_preprocessor:
