@@ -114,6 +114,10 @@ def main(arguments: list[str]) -> None:
         ) from error
     from apache_beam.io.filesystems import FileSystems
 
+    from bert_zoo.graph import MISSING, has_tensorflow
+
+    if not has_tensorflow:
+        raise ImportError(MISSING.format("create_pretraining_data, which writes TFRecord files,"))
     settings = Settings(
         **{name: PROGRAM.flags[name].value for name in Settings.__dataclass_fields__}
     )

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 import bert_zoo
 from bert_zoo.cli.benchmarks.base import Benchmark, Measurement
 from bert_zoo.cli.benchmarks.few_labels import SetFitBenchmark
 from bert_zoo.cli.program import command
 from bert_zoo.cli.report import RunRecord, write_report
+from bert_zoo.graph import has_tensorflow
 from bert_zoo.loading.directories import RUN_METRICS as METRICS
 from bert_zoo.loading.directories import RUN_MODEL as MODEL
 from bert_zoo.models.base import ZooModel
@@ -290,6 +290,7 @@ def finetune(
             model.fit(
                 batches.dataset,
                 epochs=epochs,
+                steps_per_epoch=batches.steps_per_epoch,
                 initial_epoch=epochs_before,
                 callbacks=callbacks,
                 class_weight=weights,
@@ -320,9 +321,10 @@ def finetune(
     write_report(record, directory)
     if export and keras.backend.backend() != "tensorflow":
         print(
-            "No SavedModel is written, which takes Keras on TensorFlow: KERAS_BACKEND=tensorflow "
-            f"{command('export')} --model {directory / MODEL} --output {directory / SAVED_MODEL}"
-            + (" --pairs" if task.reads_pairs else "")
+            "No SavedModel is written, which takes Keras on TensorFlow"
+            + ("" if has_tensorflow else ' (pip install "bert_zoo[tensorflow]")')
+            + f": KERAS_BACKEND=tensorflow {command('export')} --model {directory / MODEL} "
+            + f"--output {directory / SAVED_MODEL}{' --pairs' if task.reads_pairs else ''}"
         )
     elif export:
         kept = bert_zoo.load(directory / MODEL)
@@ -390,13 +392,16 @@ def device_bucket() -> int:
     """
     if keras.backend.backend() == "jax":
         return 32
+    import tensorflow as tf
+
     return 8 if tf.config.list_physical_devices("GPU") else 1
 
 
 def tensorboard(directory: Path) -> list[keras.callbacks.Callback]:
-    """The callback that writes curves for TensorBoard, where it is installed."""
-    if importlib.util.find_spec("tensorboard") is None:
-        log.warning("No TensorBoard files are written: tensorboard is not installed.")
+    """The callback that writes curves for TensorBoard, where it and TensorFlow are installed."""
+    if not (has_tensorflow and importlib.util.find_spec("tensorboard")):
+        missing = "tensorboard" if has_tensorflow else "TensorFlow, whose writer Keras uses,"
+        log.warning("No TensorBoard files are written: %s is not installed.", missing)
         return []
     return [keras.callbacks.TensorBoard(directory)]
 

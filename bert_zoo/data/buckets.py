@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from bert_zoo.data.distinct import distinct_batches
 
 if TYPE_CHECKING:
+    import keras
     import tensorflow as tf
 
 # Batches that are sorted together: enough for even lengths, few enough to stay random. A small data
@@ -90,6 +92,8 @@ class RowOrder:
                 "Leave tokens (tokens_per_batch) out; mini_batch_size saves memory."
             )
 
+        self._planned = (0, 0, [])
+
     def batches(self, epoch: int) -> list[np.ndarray]:
         """The row numbers of each batch of an epoch, int64 [batch]."""
         rng = np.random.default_rng([self._seed, epoch])
@@ -148,7 +152,23 @@ class RowOrder:
             dataset = dataset.apply(tf.data.experimental.assert_cardinality(self.per_epoch))
         return dataset
 
-    @property
+    def at(self, number: int) -> np.ndarray:
+        """The row numbers of a batch, int64 [batch]: one epoch goes on where the one before ends.
+
+        Args:
+            number: of the batch; 0 is `per_epoch` batches for each epoch before `epoch` on from the first.
+        """
+        number += self.epoch * self.per_epoch
+        epoch, start, found = self._planned
+        if number < start:
+            epoch, start, found = 0, 0, []
+        while number >= start + len(found):
+            start += len(found)
+            found, epoch = self.batches(epoch), epoch + 1
+        self._planned = (epoch, start, found)
+        return found[number - start]
+
+    @cached_property
     def per_epoch(self) -> int:
         """Batches of the first epoch; of others too, unless batches are made by tokens or of different texts."""
         return len(self.batches(0))
@@ -157,14 +177,26 @@ class RowOrder:
 class Batches(NamedTuple):
     """Training data, and the order that it comes in."""
 
-    dataset: tf.data.Dataset  # of (inputs, labels), or (inputs,), in a new order in every pass
+    # Of (inputs, labels), or (inputs,): a dataset in a new order in every pass; without TensorFlow one
+    # epoch after another, without end.
+    dataset: tf.data.Dataset | keras.utils.PyDataset
     order: RowOrder  # of its rows
 
-    @classmethod
-    def of(cls, order: RowOrder, gather: Callable[[tf.Tensor], tuple[Any, ...]]) -> Batches:
-        """Batches from a traceable function of row numbers, int64 [batch], to inputs and labels."""
-        import tensorflow as tf
+    @property
+    def steps_per_epoch(self) -> int | None:
+        """What `fit` has to be told of data without end; None where a pass is an epoch."""
+        return self.order.per_epoch if hasattr(self.dataset, "num_batches") else None
 
+    @classmethod
+    def of(cls, order: RowOrder, gather: Callable[[Any], tuple[Any, ...]]) -> Batches:
+        """Batches from a traceable function of row numbers, int64 [batch], to inputs and labels."""
+        from bert_zoo.graph import has_tensorflow, tf
+
+        if not has_tensorflow:
+            from bert_zoo.data.by_number import BatchesByNumber
+
+            # Epochs of a PyDataset with an end have as many batches each as the first, and ours may differ.
+            return cls(BatchesByNumber(lambda number: gather(order.at(number))), order)
         gather = tf.autograph.experimental.do_not_convert(gather)
         dataset = order.dataset().map(gather, num_parallel_calls=tf.data.AUTOTUNE)
         return cls(dataset.prefetch(tf.data.AUTOTUNE), order)

@@ -7,12 +7,13 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
+from bert_zoo.data.by_number import BatchesByNumber
 from bert_zoo.data.rows import Scheme
+from bert_zoo.graph import has_tensorflow, tf
 from bert_zoo.pretraining.masked_rows import MaskedRows
 from bert_zoo.pretraining.rows import EpochPlan
-from bert_zoo.pretraining.streams import segments
+from bert_zoo.pretraining.streams import Segments
 from bert_zoo.pretraining.tokens import TokenizedText
 from bert_zoo.tasks.objectives.draws import Draws
 from bert_zoo.tasks.objectives.masking import Masking
@@ -36,8 +37,14 @@ class NumberedBatches:
         """A batch, of arrays."""
         raise NotImplementedError
 
-    def dataset(self, first: int, end: int) -> tf.data.Dataset:
+    def dataset(self, first: int, end: int) -> tf.data.Dataset | BatchesByNumber:
         """The batches from `first` to before `end`, of static shapes."""
+        if not has_tensorflow:
+            return BatchesByNumber(lambda number: self.at(first + number), end - first)
+        return self.in_graph(first, end)
+
+    def in_graph(self, first: int, end: int) -> tf.data.Dataset:
+        """What `dataset` gives where TensorFlow is installed."""
         specs = tf.nest.map_structure(
             lambda array: tf.TensorSpec(array.shape, array.dtype), self.at(first)
         )
@@ -165,27 +172,27 @@ class PretrainingBatches(NumberedBatches):
 
 
 class StreamBatches(NumberedBatches):
-    """The batches of `segments` by number, one pass after another.
+    """The batches of `Segments` by number, one pass after another.
 
     Args:
-        token_ids, batch_size, segment_length: as of `segments`.
+        token_ids, batch_size, segment_length: as of `Segments`.
 
     Attributes:
         per_epoch: batches of a pass.
     """
 
     def __init__(self, token_ids: np.ndarray, batch_size: int, segment_length: int):
-        self.token_ids, self.size = token_ids, (batch_size, segment_length)
-        self.per_epoch = int(segments(token_ids, *self.size).cardinality())
+        self._segments = Segments(token_ids, batch_size, segment_length)
+        self.per_epoch = self._segments.num_steps
         self.tokens = float(batch_size * segment_length)
 
-    def at(self, number: int) -> dict[str, tf.Tensor]:
-        return next(iter(self.dataset(number, number + 1)))
+    def at(self, number: int) -> dict[str, np.ndarray]:
+        """A batch, as of `Segments`."""
+        return self._segments.at(number % self.per_epoch)
 
-    def dataset(self, first: int, end: int) -> tf.data.Dataset:
-        rest = segments(self.token_ids, *self.size, first_step=first % self.per_epoch)
-        data = rest.concatenate(segments(self.token_ids, *self.size).repeat())
-        return data.take(end - first)
+    def in_graph(self, first: int, end: int) -> tf.data.Dataset:
+        rest = self._segments.dataset(first % self.per_epoch)
+        return rest.concatenate(self._segments.dataset().repeat()).take(end - first)
 
 
 class RowBatches(ShuffledBatches):

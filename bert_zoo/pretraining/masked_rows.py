@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.error_text import shown
+from bert_zoo.protobuf import message_class
 
 # The features of a record, as google-research/bert's create_pretraining_data.py names them; a record need
 # not have the last one.
@@ -20,6 +20,18 @@ PAIR_LABEL = "next_sentence_labels"
 COUNTED_ROWS = 1 << 14
 # A record is its length, a checksum of that, its content and a checksum of that.
 LENGTH, CHECKSUM = struct.Struct("<Q4x"), 4
+# tf.train.Example, of tensorflow/core/example/example.proto.
+_EXAMPLE = message_class(
+    {
+        "Floats": ((1, "float*", "value"),),
+        "Integers": ((1, "int64*", "value"),),
+        "Feature": ((2, "Floats", "floats"), (3, "Integers", "integers")),
+        "Entry": ((1, "string", "name"), (2, "Feature", "feature")),
+        "Features": ((1, "Entry*", "entries"),),
+        "Example": ((1, "Features", "features"),),
+    },
+    "Example",
+)
 
 
 class MaskedRows:
@@ -55,21 +67,19 @@ class MaskedRows:
             if file is not None:
                 digest.update(file)
         self.summary = {"rows": self.num_rows, "text_sha256": digest.hexdigest()}
-        features = tf.train.Example.FromString(self._record(0)).features.feature
+        features = _features(self._record(0))
         if missing := [name for name in (*TOKENS, *ASKED) if name not in features]:
             raise ValueError(
                 f"{files[0]} has no masked rows: its records lack {', '.join(missing)}, and have "
                 f"{', '.join(sorted(features)) or 'nothing'}. `bert_zoo create_pretraining_data` makes them."
             )
-        self.length = len(features[TOKENS[0]].int64_list.value)
-        self.predictions = len(features[ASKED[0]].int64_list.value)
-        sizes = {**dict.fromkeys(TOKENS, self.length), **dict.fromkeys(ASKED, self.predictions)}
-        if PAIR_LABEL in features:
-            sizes[PAIR_LABEL] = 1
-        self._features = {
-            name: tf.io.FixedLenFeature([n], tf.float32 if name == ASKED[-1] else tf.int64)
-            for name, n in sizes.items()
+        self.length, self.predictions = len(features[TOKENS[0]]), len(features[ASKED[0]])
+        self._sizes = {
+            **dict.fromkeys(TOKENS, self.length),
+            **dict.fromkeys(ASKED, self.predictions),
         }
+        if PAIR_LABEL in features:
+            self._sizes[PAIR_LABEL] = 1
 
     def _record(self, row: int) -> bytes:
         start, size = self._places[row]
@@ -88,15 +98,17 @@ class MaskedRows:
         Raises:
             ValueError: a row has another length than the first.
         """
-        records = np.array([self._record(row) for row in rows], object)
-        try:
-            found = tf.io.parse_example(records, self._features)
-        except tf.errors.InvalidArgumentError as error:
-            raise ValueError(
-                f"Not all rows have {self.length} tokens and {self.predictions} masked ones "
-                f"({error.message.splitlines()[0][:200]}). Name files of one call of create_pretraining_data."
-            ) from error
-        found = {name: value.numpy() for name, value in found.items()}
+        rows = [_features(self._record(row)) for row in rows]
+        found = {}
+        for name, size in self._sizes.items():
+            columns = [row.get(name, ()) for row in rows]
+            if wrong := [len(column) for column in columns if len(column) != size]:
+                raise ValueError(
+                    f"Not all rows have {self.length} tokens and {self.predictions} masked ones: one has "
+                    f"{wrong[0]} values as {name}, and not {size}. Name files of one call of "
+                    "create_pretraining_data."
+                )
+            found[name] = np.stack(columns)
         token_ids, mask, segments = (found[name].astype(np.int32) for name in TOKENS)
         positions, labels = (found[name].astype(np.int32) for name in ASKED[:2])
         batch = {
@@ -132,6 +144,13 @@ class MaskedRows:
         counts = np.bincount(ids, minlength=vocab_size)
         counts[[*special_ids]] = 0
         return counts
+
+
+def _features(record: bytes) -> dict[str, np.ndarray]:
+    """The numbers of a record by the names of its features."""
+    entries = _EXAMPLE.FromString(record).features.entries
+    numbers = {e.name: e.feature.integers.value or e.feature.floats.value for e in entries}
+    return {name: np.array(values) for name, values in numbers.items()}
 
 
 def _records(path: Path) -> np.ndarray:

@@ -8,6 +8,7 @@ import numpy as np
 
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.pretraining.batches import MaskedRowBatches, PretrainingBatches
+from bert_zoo.pretraining.tokens import ids_of
 from bert_zoo.tasks.objectives import Draws
 from bert_zoo.tasks.objectives.model import ObjectiveModel
 
@@ -78,11 +79,11 @@ def masked_sentences(documents: Iterator[Sequence[str]], preprocessor) -> list[t
         words = sentences[number].split()
         places = [p for p, w in enumerate(words) if p and len(w) > 3 and w.isalpha()]
         if places:
-            lengths = tokenizer([f" {words[p]}" for p in places]).row_lengths().numpy()
-            places = [p for p, length in zip(places, lengths, strict=True) if length == 1]
+            found_ids = ids_of(tokenizer, [f" {words[p]}" for p in places])
+            places = [p for p, ids in zip(places, found_ids, strict=True) if len(ids) == 1]
         if not places or mask in sentences[number]:
             continue
-        if int(tokenizer([sentences[number]]).row_lengths()[0]) > most:
+        if len(*ids_of(tokenizer, [sentences[number]])) > most:
             continue
         place = places[int(Draws(0, 1, [number]).integers("word", len(places), 1)[0, 0])]
         text = " ".join([*words[:place], mask, *words[place + 1 :]])

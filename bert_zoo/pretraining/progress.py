@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import tensorflow as tf
 from keras import ops
 
+from bert_zoo.graph import has_tensorflow, tf
 from bert_zoo.pretraining.batches import NumberedBatches
 from bert_zoo.training.divergence import diverged
 from bert_zoo.training.resume import write_checkpoint
@@ -92,7 +92,7 @@ class Keeper(keras.callbacks.Callback):
         self._now = self._saved = time.monotonic()
         self._step_start: float | None = None
         self.board = None
-        if writes and importlib.util.find_spec("tensorboard") is not None:
+        if writes and has_tensorflow and importlib.util.find_spec("tensorboard") is not None:
             self.board = tf.summary.create_file_writer(str(directory / "tensorboard"))
 
     def on_train_begin(self, logs=None):

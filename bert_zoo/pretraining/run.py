@@ -286,6 +286,7 @@ def _train_phase(
         model.fit(
             batches.dataset(progress.batches, end),
             callbacks=[*callbacks, keeper],
+            shuffle=False,
             # Of a budget of time, no one knows how many batches it has.
             verbose=keras_verbosity() if writes and not settings.seconds else 0,
         )

@@ -10,15 +10,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
 from bert_zoo.config import IGNORED_LABEL
-from bert_zoo.pretraining.tokens import TokenizedText
+from bert_zoo.data.by_number import BatchesByNumber
+from bert_zoo.graph import has_tensorflow, tf
+from bert_zoo.pretraining.tokens import TokenizedText, ids_of
 from bert_zoo.text.word_level import WordLevelTokenizer
 
 # Bytes of a piece at least: enough that what each call costs does not count.
 _BLOCK_BYTES = 1 << 20
 NEWLINE_BYTE = b"\n"
+# What a tokenizer raises in a graph; without one it is a ValueError that says the same.
+MISFIT = tf.errors.InvalidArgumentError if has_tensorflow else ()
 
 # --- Files as ids ---
 
@@ -95,8 +98,8 @@ def encode_file(path: str | Path, tokenizer: WordLevelTokenizer) -> np.ndarray:
     """
     try:
         pieces = FileStream([path], tokenizer)
-        return np.concatenate([tokenizer(piece).flat_values for piece in pieces])
-    except tf.errors.InvalidArgumentError as error:
+        return np.concatenate([np.concatenate(ids_of(tokenizer, piece)) for piece in pieces])
+    except MISFIT as error:
         raise misfit(path, error) from error
 
 
@@ -147,14 +150,8 @@ def pieces_of(
 # --- A stream as segments ---
 
 
-def segments(
-    token_ids: np.ndarray,
-    batch_size: int,
-    segment_length: int,
-    *,
-    first_step: int = 0,
-) -> tf.data.Dataset:
-    """Cuts a stream into contiguous rows, and each row into contiguous segments: one pass over it.
+class Segments:
+    """A stream as contiguous rows, and each row as contiguous segments: a pass over it.
 
     Row r of every batch goes on where row r of the batch before ended, so that a model can carry
     its memory. Each token but the stream's first is a label exactly once: the last label of a row
@@ -169,57 +166,99 @@ def segments(
         token_ids: integers [tokens], at least two.
         batch_size: rows.
         segment_length: tokens of a row in one batch.
-        first_step: batches of the pass to leave out at its start, for going on with a pass that was
-            stopped; the others are the same as without.
 
-    Returns:
-        A dataset, of known cardinality and static shapes, of dicts of int32: `token_ids` and `labels`
-        [batch_size, segment_length]; `starts_stream` [batch_size], 1 in the first batch of the pass,
-        where memory begins anew, else 0.
+    Attributes:
+        num_steps: batches of a pass.
 
     Raises:
         ValueError: an option outside its range, or a stream that gives no batch.
     """
-    token_ids = np.asarray(token_ids)
-    if token_ids.ndim != 1 or not np.issubdtype(token_ids.dtype, np.integer):
-        raise ValueError(
-            f"token_ids is an array of {token_ids.dtype} with shape {token_ids.shape}; a stream is "
-            "integers [tokens], as encode_file returns them."
-        )
-    for name, value in (("batch_size", batch_size), ("segment_length", segment_length)):
-        if value < 1:
-            raise ValueError(f"{name} is {value}; it must be 1 or more.")
-    # Where each row begins and how many labels it has; the first rows have one more.
-    shortest, longer = divmod(max(len(token_ids) - 1, 0), batch_size)
-    lengths = shortest + (np.arange(batch_size) < longer)
-    num_steps = -(-int(lengths[0]) // segment_length)
-    starts = np.cumsum(lengths) - lengths
-    if num_steps < 1:
-        raise ValueError(
-            f"{len(token_ids)} tokens give no batch of {batch_size} rows with {segment_length} tokens "
-            "and their labels. Choose a longer text."
-        )
-    if not 0 <= first_step <= num_steps:
-        raise ValueError(
-            f"first_step is {first_step}; the pass has the steps 0 to {num_steps - 1}."
-        )
 
-    # The function of a map takes an eager tensor as an input and not into its graph, so that a
-    # stream of gigabytes is held once and no protobuf has to carry it; batches are cut from it as
-    # they are needed, where slices of a reshaped array would need a padded, time-major copy.
-    with tf.device("CPU:0"):
-        stream = tf.constant(token_ids, tf.int32)
-        starts, lengths = tf.constant(starts, tf.int64), tf.constant(lengths, tf.int64)
+    def __init__(self, token_ids: np.ndarray, batch_size: int, segment_length: int):
+        token_ids = np.asarray(token_ids)
+        if token_ids.ndim != 1 or not np.issubdtype(token_ids.dtype, np.integer):
+            raise ValueError(
+                f"token_ids is an array of {token_ids.dtype} with shape {token_ids.shape}; a stream is "
+                "integers [tokens], as encode_file returns them."
+            )
+        for name, value in (("batch_size", batch_size), ("segment_length", segment_length)):
+            if value < 1:
+                raise ValueError(f"{name} is {value}; it must be 1 or more.")
+        self.token_ids, self.segment_length = token_ids, segment_length
+        # Where each row begins and how many labels it has; the first rows have one more.
+        shortest, longer = divmod(max(len(token_ids) - 1, 0), batch_size)
+        self.lengths = shortest + (np.arange(batch_size) < longer)
+        self.starts = np.cumsum(self.lengths) - self.lengths
+        self.num_steps = -(-int(self.lengths[0]) // segment_length)
+        if self.num_steps < 1:
+            raise ValueError(
+                f"{len(token_ids)} tokens give no batch of {batch_size} rows with {segment_length} tokens "
+                "and their labels. Choose a longer text."
+            )
 
-    def batch(step: tf.Tensor) -> dict[str, tf.Tensor]:
-        position = step * segment_length + tf.range(segment_length, dtype=tf.int64)[None, :]
-        inside = position < lengths[:, None]
-        source = tf.where(inside, starts[:, None] + position, 0)
+    def at(self, step: int) -> dict[str, np.ndarray]:
+        """A batch of the pass.
+
+        Returns:
+            dict of int32: `token_ids` and `labels` [batch_size, segment_length]; `starts_stream`
+            [batch_size], 1 in the first batch of the pass, where memory begins anew, else 0.
+        """
+        position = step * self.segment_length + np.arange(self.segment_length)
+        inside = position < self.lengths[:, None]
+        source = np.where(inside, self.starts[:, None] + position, 0)
         return {
-            "token_ids": tf.where(inside, tf.gather(stream, source), 0),
-            "labels": tf.where(inside, tf.gather(stream, source + 1), IGNORED_LABEL),
-            "starts_stream": tf.fill([batch_size], tf.cast(step == 0, tf.int32)),
+            "token_ids": np.where(inside, self.token_ids[source], 0).astype(np.int32),
+            "labels": np.where(inside, self.token_ids[source + 1], IGNORED_LABEL).astype(np.int32),
+            "starts_stream": np.full(len(self.lengths), step == 0, np.int32),
         }
 
-    steps = tf.data.Dataset.range(first_step, num_steps)
-    return steps.map(batch).prefetch(tf.data.AUTOTUNE)
+    def dataset(self, first_step: int = 0) -> tf.data.Dataset:
+        """The batches of `at` from one of them on, of known cardinality and static shapes, in a graph."""
+        # The function of a map takes an eager tensor as an input and not into its graph, so that a
+        # stream of gigabytes is held once and no protobuf has to carry it; batches are cut from it as
+        # they are needed, where slices of a reshaped array would need a padded, time-major copy.
+        with tf.device("CPU:0"):
+            stream = tf.constant(self.token_ids, tf.int32)
+            starts, lengths = (tf.constant(v, tf.int64) for v in (self.starts, self.lengths))
+
+        def batch(step: tf.Tensor) -> dict[str, tf.Tensor]:
+            position = step * self.segment_length
+            position += tf.range(self.segment_length, dtype=tf.int64)[None, :]
+            inside = position < lengths[:, None]
+            source = tf.where(inside, starts[:, None] + position, 0)
+            return {
+                "token_ids": tf.where(inside, tf.gather(stream, source), 0),
+                "labels": tf.where(inside, tf.gather(stream, source + 1), IGNORED_LABEL),
+                "starts_stream": tf.fill([len(self.lengths)], tf.cast(step == 0, tf.int32)),
+            }
+
+        steps = tf.data.Dataset.range(first_step, self.num_steps)
+        return steps.map(batch).prefetch(tf.data.AUTOTUNE)
+
+
+def segments(
+    token_ids: np.ndarray, batch_size: int, segment_length: int, *, first_step: int = 0
+) -> tf.data.Dataset | BatchesByNumber:
+    """One pass over a stream, as `fit` and `evaluate` take it.
+
+    Args:
+        token_ids, batch_size, segment_length: as of `Segments`.
+        first_step: batches of the pass to leave out at its start, for going on with a pass that was
+            stopped; the others are the same as without.
+
+    Returns:
+        The batches of `Segments.at`.
+
+    Raises:
+        ValueError: an option outside its range, or a stream that gives no batch.
+    """
+    whole = Segments(token_ids, batch_size, segment_length)
+    if not 0 <= first_step <= whole.num_steps:
+        raise ValueError(
+            f"first_step is {first_step}; the pass has the steps 0 to {whole.num_steps - 1}."
+        )
+    if has_tensorflow:
+        return whole.dataset(first_step)
+    return BatchesByNumber(
+        lambda number: whole.at(first_step + number), whole.num_steps - first_step
+    )

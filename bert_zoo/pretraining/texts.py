@@ -6,12 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import tensorflow as tf
-
 from bert_zoo.pretraining.corpus import Corpus, CorpusCounts, files_of
 from bert_zoo.pretraining.masked_rows import MaskedRows, part_of
 from bert_zoo.pretraining.parallel_text import ParallelLines, reading_in_turn
-from bert_zoo.pretraining.streams import FileStream, StreamPart, misfit
+from bert_zoo.pretraining.streams import MISFIT, FileStream, StreamPart, misfit
 from bert_zoo.pretraining.tokens import TokenizedText, write_tokens
 
 Text = TokenizedText | StreamPart | MaskedRows
@@ -65,7 +63,7 @@ def read_documents(
                 directory / where,
                 rewritten=partial(as_tokenized, tokenizer=tokenizer),
             )
-        except tf.errors.InvalidArgumentError as error:
+        except MISFIT as error:
             raise misfit("The text", error) from error
         except ValueError:
             if corpus.counts.documents:
@@ -105,7 +103,7 @@ def read_streams(
             return write_tokens(
                 FileStream(files, preprocessor.tokenizer), preprocessor, directory / where
             )
-        except tf.errors.InvalidArgumentError as error:
+        except MISFIT as error:
             raise misfit(", ".join(map(str, files)), error) from error
 
     whole = tokens_of(text, "train")

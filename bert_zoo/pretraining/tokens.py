@@ -170,8 +170,7 @@ def _tokenized(
             for document in batch
             for i, sentence in enumerate(document)
         ]
-        ragged = tokenizer(texts)
-        ids = iter(np.split(ragged.flat_values.numpy(), ragged.row_splits.numpy()[1:-1]))
+        ids = iter(ids_of(tokenizer, texts))
         return ((document, [next(ids) for _ in document]) for document in batch)
 
     workers = os.cpu_count() or 1
@@ -183,6 +182,22 @@ def _tokenized(
                 yield from ahead.popleft().result()
         for item in ahead:
             yield from item.result()
+
+
+def ids_of(tokenizer: Tokenizer, texts: Sequence[str | bytes]) -> list[np.ndarray]:
+    """The ids of each text, int32 [tokens], without special ones."""
+    from bert_zoo.graph import has_tensorflow
+
+    if has_tensorflow:
+        ragged = tokenizer(texts)
+        ids, ends = ragged.flat_values.numpy(), ragged.row_splits.numpy()
+    else:
+        from bert_zoo.text.batches import strings
+        from bert_zoo.text.numpy_preprocessor import reader_of
+
+        tokens = reader_of(tokenizer).tokenized(strings(texts))
+        ids, ends = tokens.ids, np.cumsum([0, *tokens.lengths])
+    return np.split(ids, ends[1:-1])
 
 
 def _batches(documents: Iterator[Sequence[str]]) -> Iterator[list[Sequence[str]]]:

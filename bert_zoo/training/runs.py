@@ -10,12 +10,12 @@ from typing import Any
 import keras
 
 import bert_zoo
+from bert_zoo.graph import has_tensorflow
 from bert_zoo.loading.directories import RUN_METRICS as METRICS
 
 CONFIG = "config.json"
 # The state of a training that is not finished, and the note in it that says how far it is.
 CHECKPOINT, PROGRESS = "checkpoint", "progress"
-REPORTED_VERSIONS = ("keras", "tensorflow", "tensorflow-text")
 
 
 def updates_of(model: keras.Model) -> int:
@@ -26,7 +26,10 @@ def updates_of(model: keras.Model) -> int:
 
 def versions() -> dict[str, str]:
     """The versions of what a run depends on."""
-    return {"bert_zoo": bert_zoo.__version__} | {name: version(name) for name in REPORTED_VERSIONS}
+    of_keras = ("keras", "jax") if keras.backend.backend() == "jax" else ("keras",)
+    of_text = ("tensorflow", "tensorflow-text") if has_tensorflow else ("tokenizers",)
+    found = {name: version(name) for name in (*of_keras, *of_text)}
+    return {"bert_zoo": bert_zoo.__version__} | found
 
 
 def read_json(path: Path) -> Any:
