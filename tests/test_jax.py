@@ -160,13 +160,33 @@ for path, value in whole[1].items():
 def test_what_needs_tensorflow_says_so():
     run_on_jax("""
 model = load_task("classification")
-for run in (lambda: model.predict(["a text"]), lambda: model.preprocessor):
+try:
+    model.predict(["a text"])
+except ImportError as error:
+    assert "tensorflow" in str(error).lower(), error
+else:
+    raise AssertionError("no error")
+""")
+
+
+def test_texts_are_read_as_numpy_arrays():
+    pytest.importorskip("tokenizers")
+    run_on_jax("""
+reader = load_task("classification").preprocessor.with_options(sequence_length=12, bucket=4)
+for texts in (["A text!", ""], (["A text!", ""], ["one", "two"])):
+    inputs = reader(texts)
+    assert all(isinstance(value, np.ndarray) for value in inputs.values())
+    assert inputs["token_ids"].shape[0] == 2 and inputs["token_ids"].shape[1] % 4 == 0
+    assert [name for name in inputs] == ["token_ids", "segment_ids", "padding_mask"]
+rows = reader.tokenize(["A text!"])
+assert reader.tokenizer.detokenized(rows) == ["a text !"], reader.tokenizer.detokenized(rows)
+for family in ("xlm", "bertweet", "gpt", "albert", "xlnet", "modernbert"):
+    reader = load_case(family + "/encoder").preprocessor
     try:
-        run()
-    except ImportError as error:
-        assert "tensorflow" in str(error).lower(), error
-    else:
-        raise AssertionError("no error")
+        assert len(reader(["some text"])["token_ids"])
+        assert family not in ("xlm", "bertweet")
+    except NotImplementedError as error:
+        assert "Install TensorFlow" in str(error)
 """)
 
 

@@ -10,12 +10,12 @@ from bert_zoo.json_files import JsonObject, member, read_object
 from bert_zoo.runtime.files import VERSION
 from bert_zoo.runtime.rankings import SCORE_ACTIVATIONS
 from bert_zoo.text.layout import Layout
+from bert_zoo.text.numpy_packing import TRUNCATIONS
 from bert_zoo.weights.formats.bert_zoo import prompts_of
 
 # The signature that texts are read by, and what a reader of texts makes for it.
 SIGNATURE = "tokens"
 READ = ("token_ids", "segment_ids", "padding_mask")
-TRUNCATIONS = ("longest_first", "only_first", "only_second")
 # The longest row that is accepted: more than any model reads, and its ids take little memory.
 MOST_TOKENS = 2**17
 _MOST_SEGMENTS = 2**7

@@ -19,7 +19,7 @@ from bert_zoo.runtime.classifications import (
 from bert_zoo.runtime.description import SIGNATURE, read_description
 from bert_zoo.runtime.files import DESCRIPTION_FILE
 from bert_zoo.runtime.rankings import Ranking, check_top_k, ranking
-from bert_zoo.runtime.reading import Arrays, Reader, Row
+from bert_zoo.runtime.reading import Rows
 from bert_zoo.runtime.sessions import SESSIONS, checked_inputs
 from bert_zoo.runtime.taggings import (
     FIRST_PIECE,
@@ -30,6 +30,8 @@ from bert_zoo.runtime.taggings import (
     tagging,
     word_probabilities,
 )
+from bert_zoo.text.numpy_packing import Arrays, Slices
+from bert_zoo.text.numpy_windows import windows_of_questions
 from bert_zoo.text.splitting import row_splits_that_fit
 
 
@@ -86,7 +88,7 @@ class RuntimeModel:
         self._session = SESSIONS[description["format"]](directory, threads)
         self._inputs = description["signatures"][SIGNATURE]
         self._has_choices = len(self._inputs["token_ids"]["shape"]) == 3
-        self._reader = Reader(directory, description["text"]) if description["text"] else None
+        self._rows = Rows(directory, description["text"]) if description["text"] else None
 
     def run(self, inputs: Mapping[str, Any], signature: str = SIGNATURE) -> Arrays:
         """A signature's outputs for ids, NumPy by name.
@@ -106,13 +108,13 @@ class RuntimeModel:
         return self._session.run(signature, checked_inputs(inputs, signatures[signature]))
 
     @property
-    def reader(self) -> Reader:
-        """What makes ids of texts."""
-        if self._reader is None:
+    def rows(self) -> Rows:
+        """What makes rows of texts."""
+        if self._rows is None:
             raise ValueError(
                 "This export takes ids alone: " + " ".join(self.description["text_missing"])
             )
-        return self._reader
+        return self._rows
 
     def predict(self, texts, batch_size: int = 32) -> dict[str, list[np.ndarray]]:
         """The model's outputs for each text, by name; those of tokens without padding.
@@ -124,31 +126,30 @@ class RuntimeModel:
         """
         if not self._has_choices:
             pair = texts if isinstance(texts, tuple) else (texts,)
-            rows = self.reader.cut_rows(*map(strings, pair))
-            return _by_name(self._outputs_of_rows(rows, batch_size))
+            segments = self.rows.cut(*map(strings, pair))
+            return _by_name(self._outputs_of_rows(segments, batch_size))
         prompts, choices = strings(texts[0]), [strings(row) for row in texts[1]]
         found = []
         for prompt, row in zip(prompts, choices, strict=True):
-            inputs = self.reader.padded(self.reader.cut_rows([prompt] * len(row), row))
+            inputs = self.rows.packed(self.rows.cut([prompt] * len(row), row))
             inputs = {name: inputs[name][None] for name in self._inputs}
             found.append({name: value[0] for name, value in self.run(inputs).items()})
         return _by_name(found)
 
-    def _outputs_of_rows(self, rows: Sequence[Row], batch_size: int) -> list[Arrays]:
+    def _outputs_of_rows(self, segments: Sequence[Slices], batch_size: int) -> list[Arrays]:
         """The outputs of each row, those of tokens without padding."""
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size!r}; it must be a positive integer.")
-        found: list[Arrays] = [{}] * len(rows)
-        lengths = [len(row.token_ids) for row in rows]
+        lengths = self.rows.packer.row_lengths(segments)
+        found: list[Arrays] = [{}] * len(lengths)
         for numbers in _batches(lengths, batch_size):
-            batch = [rows[number] for number in numbers]
-            inputs = self.reader.padded(batch)
+            inputs = self.rows.packed([segment.of_rows(numbers) for segment in segments])
             outputs = self.run({name: inputs[name] for name in self._inputs})
             width = inputs["token_ids"].shape[1]
             self._check_outputs(outputs, width)
             per_token = self.description["outputs_per_token"]
-            for at, (number, row) in enumerate(zip(numbers, batch, strict=True)):
-                inside = self.reader.inside(row, width)
+            for at, number in enumerate(numbers):
+                inside = self.rows.inside(int(lengths[number]), width)
                 found[number] = {
                     name: value[at][inside] if name in per_token else value[at]
                     for name, value in outputs.items()
@@ -281,21 +282,21 @@ class _Tagger(RuntimeModel):
         self, sentences: Sequence[Sequence[str]], batch_size: int, strategy: str
     ) -> list[np.ndarray]:
         """For each sentence float32 [words, labels]."""
-        pieces = self.reader.words([*itertools.chain.from_iterable(sentences)])
-        lengths = np.array([*map(len, pieces)], int)
+        pieces = self.rows.reader.words([*itertools.chain.from_iterable(sentences)])
         ends = np.cumsum([0, *map(len, sentences)])
-        budget = self.reader.sequence_length - self.reader.layout.specials(1)
-        rows, firsts = [], []
-        for start, end in itertools.pairwise(row_splits_that_fit(lengths, ends, budget)):
-            ids = [*itertools.chain.from_iterable(pieces[start:end])]
-            rows.append(self.reader.row(ids[:budget]))
-            firsts.append(np.cumsum(lengths[start:end]) - lengths[start:end])
-        found = [
-            word_probabilities(softmax(row.of_text(outputs["logits"])), first, strategy)
-            for outputs, row, first in zip(
-                self._outputs_of_rows(rows, batch_size), rows, firsts, strict=True
-            )
-        ]
+        packer = self.rows.packer
+        budget = packer.sequence_length - packer.layout.specials(1)
+        splits = row_splits_that_fit(pieces.lengths, ends, budget)
+        # Where each word's pieces begin, and after them all.
+        begins = np.append(pieces.starts, len(pieces.ids))
+        kept = np.minimum(np.diff(begins[splits]), budget)
+        rows = Slices(pieces.ids, begins[splits[:-1]], kept)
+        before = self.rows.specials_before(0, 1)
+        found = []
+        for number, outputs in enumerate(self._outputs_of_rows([rows], batch_size)):
+            logits = outputs["logits"][before : before + kept[number]]
+            first = begins[splits[number] : splits[number + 1]] - rows.starts[number]
+            found.append(word_probabilities(softmax(logits), first, strategy))
         return np.split(np.concatenate(found), ends[1:-1])
 
 
@@ -333,18 +334,29 @@ class _Answerer(RuntimeModel):
                     f"The context of question {number} is {text!r}, and an answer is a part of its "
                     "context. Leave the question out, or give it a text to be answered from."
                 )
-        windows = [*self._windows(questions, contexts, stride, max_question_length)]
-        outputs = self._outputs_of_rows([row for _, row, _, _ in windows], batch_size)
+        rows, context_tokens = self.rows, self.rows.reader.tokenized(contexts, with_spans=True)
+        windows = windows_of_questions(
+            rows.packer,
+            rows.reader.tokenized(questions),
+            context_tokens,
+            stride=stride,
+            max_question_length=max_question_length,
+        )
+        outputs = self._outputs_of_rows(windows.segments, batch_size)
+        asked, shown = windows.segments
+        lengths, before = rows.packer.row_lengths([asked, shown]), rows.specials_before(1, 2)
         of_questions: list[list[Window]] = [[] for _ in questions]
-        no_answer = self.reader.layout.cls_position
-        for (number, row, first_token, offsets), found in zip(windows, outputs, strict=True):
-            start, length = row.places[1]
-            mask = np.zeros(len(row.token_ids), np.int32)
-            mask[start : start + length] = 1
-            spans = np.zeros((len(mask), 2), np.int32)
-            spans[start : start + length] = np.int32(offsets).reshape(-1, 2)
+        no_answer = rows.packer.layout.cls_position
+        for number, found in enumerate(outputs):
+            begin = before + asked.lengths[number]
+            inside = slice(begin, begin + shown.lengths[number])
+            first = shown.starts[number]
+            mask, spans = (np.zeros((lengths[number], *size), np.int32) for size in ((), (2,)))
+            mask[inside] = 1
+            spans[inside] = context_tokens.spans[first : first + shown.lengths[number]]
             logits = found["start_logits"], found["end_logits"]
-            of_questions[number].append(Window(*logits, mask, spans, first_token, no_answer))
+            window = Window(*logits, mask, spans, int(windows.first_token[number]), no_answer)
+            of_questions[windows.example[number]].append(window)
         options = {"n_best": n_best, "max_answer_length": max_answer_length}
         answers = SpanAnswers()
         for question, context, of_question in zip(questions, contexts, of_questions, strict=True):
@@ -353,24 +365,6 @@ class _Answerer(RuntimeModel):
             )
             answers.append(span_answer(question, context, selection, no_answer_threshold))
         return answers[0] if single else answers
-
-    def _windows(
-        self, questions: Sequence[str], contexts: Sequence[str], stride: int, max_question: int
-    ) -> Iterator[tuple[int, Row, int, list]]:
-        """As `bert_zoo.text.windows.QuestionWindows`: for each window the number of its question, its
-        row, the tokens of the context before it and the offsets of those that it shows."""
-        reader = self.reader
-        room = reader.sequence_length - reader.layout.specials(2)
-        pairs = zip(reader.tokenized(questions), reader.tokenized(contexts), strict=True)
-        for number, (question, context) in enumerate(pairs):
-            asked = question.ids[: min(max_question, room // 2)]
-            shown = room - len(asked)
-            step = min(shown, stride)
-            rest = max(len(context.ids) - shown, 0)
-            for first in range(0, rest + step, step):
-                piece = slice(first, first + shown)
-                row = reader.row(asked, context.ids[piece])
-                yield number, row, first, context.offsets[piece]
 
 
 # By the verb that an export names.

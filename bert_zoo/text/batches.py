@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from bert_zoo.error_text import check_has_utf8, shown
 from bert_zoo.forks import refuse_fork
+from bert_zoo.graph import has_tensorflow, tf
 from bert_zoo.text.columns import as_list, column_names, is_missing
 from bert_zoo.text.unicode_tables import re2_class
 
@@ -34,9 +34,37 @@ def text_batch(texts: Any, name: str = "texts") -> tf.Tensor:
         ValueError: a wrong number of dimensions, or a str that UTF-8 cannot encode.
     """
     refuse_fork()
-    if isinstance(texts, tf.Tensor | tf.Variable):
+    if is_tensor(texts):
         return _checked_tensor(tf.convert_to_tensor(texts), name)
-    if isinstance(texts, tf.RaggedTensor | tf.SparseTensor):
+    items = _text_list(texts, name)
+    try:
+        return tf.constant(items, tf.string, shape=[len(items)])
+    except ValueError:  # TensorFlow 2.21 has a ValueError of its own for what UTF-8 cannot encode
+        _check_have_utf8(items, name)
+        raise
+
+
+def strings(texts: Any, name: str = "texts") -> list[str]:
+    """What `text_batch` takes, as Python's strings; bytes that are not UTF-8 give U+FFFD."""
+    refuse_fork()
+    if is_tensor(texts):
+        texts = text_batch(texts, name).numpy()
+    items = [
+        text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+        for text in _text_list(texts, name)
+    ]
+    _check_have_utf8(items, name)
+    return items
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is a tensor or a variable of TensorFlow."""
+    return has_tensorflow and isinstance(value, tf.Tensor | tf.Variable)
+
+
+def _text_list(texts: Any, name: str) -> list[str | bytes]:
+    """What is no tensor as a list, checked as `text_batch` says."""
+    if has_tensorflow and isinstance(texts, tf.RaggedTensor | tf.SparseTensor):
         raise TypeError(
             f"{name} is a {type(texts).__name__}. {_EXPECTED}; flatten it first, for example with "
             "`.flat_values`."
@@ -62,18 +90,14 @@ def text_batch(texts: Any, name: str = "texts") -> tf.Tensor:
     for position, item in enumerate(items):
         if not isinstance(item, str | bytes):
             raise TypeError(_bad_item(item, position, name))
-    try:
-        return tf.constant(items, tf.string, shape=[len(items)])
-    except ValueError:  # TensorFlow 2.21 has a ValueError of its own for what UTF-8 cannot encode
-        for position, item in enumerate(items):
-            if isinstance(item, str):
-                check_has_utf8(item, f"{name}[{position}]")
-        raise
+    return items
 
 
-def strings(texts: Any, name: str = "texts") -> list[str]:
-    """What `text_batch` takes, as Python's strings; bytes that are not UTF-8 give U+FFFD."""
-    return [text.decode("utf-8", "replace") for text in text_batch(texts, name).numpy()]
+def _check_have_utf8(items: Iterable[str | bytes], name: str) -> None:
+    """Names the first str that UTF-8 cannot encode."""
+    for position, item in enumerate(items):
+        if isinstance(item, str):
+            check_has_utf8(item, f"{name}[{position}]")
 
 
 def as_utf8(texts: tf.Tensor) -> tf.Tensor:

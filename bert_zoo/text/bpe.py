@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from bert_zoo.error_text import shown
+from bert_zoo.graph import tf
 from bert_zoo.text.batches import as_utf8
 from bert_zoo.text.offsets import joined_rows, lookup_table, picked, token_columns
 from bert_zoo.text.token_finder import AddedTokens
@@ -319,12 +320,22 @@ class WordMerger(Merger):
 
 
 class MergesWords(Tokenizer):
-    """What tokenizers share that find words and merge their characters; subclasses call `_prepare`."""
+    """What tokenizers share that find words and merge their characters; subclasses call `_prepare` in `_build`.
+
+    Args:
+        vocabulary: the tokens that words are spelled with.
+        merges: pairs of tokens, first merges first.
+        **options: as of `Tokenizer`.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, merges: Merges, **options: Any):
+        super().__init__(vocabulary, **options)
+        # In a plain object, so that tf.Module does not track each of them.
+        self._merges = SimpleNamespace(pairs=tuple(map(tuple, merges)))
 
     def _prepare(
         self,
         find_words: Callable[[tf.Tensor], tf.RaggedTensor],
-        merges: Merges,
         ids: Mapping[str, int],
         added_tokens: AddedTokens,
         *,
@@ -335,17 +346,13 @@ class MergesWords(Tokenizer):
 
         Args:
             find_words: from texts in UTF-8 [batch] to string [batch, (words)].
-            merges: pairs of tokens, first merges first.
             ids: of tokens as merges make them; see `WordMerger`.
             added_tokens: finds these in texts.
             in_normalized: `find_words` of texts that the normalizer of `added_tokens` has normalised.
             with_spans: finds the words too and, for each of their characters, where in its text that begins
                 and ends, int32 [characters, 2]; None for a tokenizer without offsets.
         """
-        # In a plain object, so that tf.Module does not track each of them.
-        self._merges = SimpleNamespace(pairs=tuple(map(tuple, merges)))
-        with tf.init_scope(), tf.device("CPU:0"):
-            self._added, self._merger = added_tokens, WordMerger(ids, self.merges, self.unk_id)
+        self._added, self._merger = added_tokens, WordMerger(ids, self.merges, self.unk_id)
         self._find_words, self._in_normalized = find_words, in_normalized
         self._find_words_with_spans = with_spans
         with_offsets = partial(self._tokenize_batch, with_offsets=True)

@@ -22,8 +22,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
+from bert_zoo.graph import tf
 from bert_zoo.text.added_tokens import AddedToken
 from bert_zoo.text.batches import as_utf8
 from bert_zoo.text.bpe import Merger, Merges, checked_merges, listed, merge_files
@@ -133,24 +133,26 @@ class ByteBpeTokenizer(Tokenizer):
         )
         if normalization not in (None, NFC):
             raise ValueError(f"normalization is {normalization!r}; it is {NFC!r} or None.")
-        found = self.added_tokens
         # In a plain object, so that tf.Module does not track each of them.
         self._plain = SimpleNamespace(
             merges=_byte_merges(merges, self._base_vocabulary, source),
-            added={token.content for token in found.values()},
+            added={token.content for token in self.added_tokens.values()},
         )
+        self._build_graph()
+
+    def _build(self) -> None:
+        found = self.added_tokens
         takes = [index for index, token in found.items() if token.lstrip or token.rstrip]
-        with tf.init_scope(), tf.device("CPU:0"):
-            self._added = AddedTokens(found, Composition() if normalization else None)
-            self._splitter = Splitter()
-            self._merger = ByteMerger(self.base_vocabulary, self.merges)
-            self._token_bytes = tf.constant([self._bytes_of(token) for token in self.vocabulary])
-            self._num_bytes = tf.constant([len(token.encode()) for token in self.vocabulary])
-            leading, trailing = zip(*map(_count_blanks, self.vocabulary), strict=True)
-            self._leading_blanks, self._trailing_blanks = map(tf.constant, (leading, trailing))
-            self._takes_blanks = None
-            if takes:
-                self._takes_blanks = tf.constant([i in takes for i in range(self.vocab_size)])
+        self._added = AddedTokens(found, Composition() if self._options.normalization else None)
+        self._splitter = Splitter()
+        self._merger = ByteMerger(self.base_vocabulary, self.merges)
+        self._token_bytes = tf.constant([self._bytes_of(token) for token in self.vocabulary])
+        self._num_bytes = tf.constant([len(token.encode()) for token in self.vocabulary])
+        leading, trailing = zip(*map(_count_blanks, self.vocabulary), strict=True)
+        self._leading_blanks, self._trailing_blanks = map(tf.constant, (leading, trailing))
+        self._takes_blanks = None
+        if takes:
+            self._takes_blanks = tf.constant([i in takes for i in range(self.vocab_size)])
         self._trace(self._tokenize_batch, partial(self._tokenize_batch, with_offsets=True))
 
     def serialized(self, *, special_in_text: bool = False) -> dict[str, Any]:
@@ -197,6 +199,9 @@ class ByteBpeTokenizer(Tokenizer):
         # Bytes that are not UTF-8, for example a character cut in half, become U+FFFD.
         joined = tf.strings.reduce_join(tf.gather(self._token_bytes, ids), axis=1)
         return as_utf8(joined)
+
+    def _joined(self, tokens: list[str]) -> str:
+        return b"".join(map(self._bytes_of, tokens)).decode("utf-8", "replace")
 
     def _tokenize_batch(self, texts: tf.Tensor, with_offsets: bool = False) -> tf.RaggedTensor:
         tokenize = self._tokenize_plain

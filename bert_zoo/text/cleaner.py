@@ -14,8 +14,8 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-import tensorflow as tf
 
+from bert_zoo.graph import tf
 from bert_zoo.text import composition
 from bert_zoo.text.batches import as_utf8
 from bert_zoo.text.composition import compose_as_reference

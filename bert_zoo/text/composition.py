@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import tensorflow as tf
-
+from bert_zoo.graph import tf
 from bert_zoo.text.batches import as_utf8
 from bert_zoo.text.offsets import at_origins
 from bert_zoo.text.tokenizer import TokenizeFunction, import_tensorflow_text, traced_once

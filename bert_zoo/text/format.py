@@ -38,17 +38,29 @@ class TokenizerParts(NamedTuple):
 
 
 def rows_of_texts(tokenizer: Tokenizer, **options: Any) -> TextPreprocessor:
-    """A preprocessor of texts and pairs of them."""
-    from bert_zoo.text.preprocessor import Preprocessor
+    """A preprocessor of texts and pairs of them: in TensorFlow's graph, or in NumPy where that is missing."""
+    from bert_zoo.graph import has_tensorflow
 
-    return Preprocessor(tokenizer, **options)
+    if has_tensorflow:
+        from bert_zoo.text.preprocessor import Preprocessor
+
+        return Preprocessor(tokenizer, **options)
+    from bert_zoo.text.numpy_preprocessor import NumpyPreprocessor
+
+    return NumpyPreprocessor(tokenizer, **options)
 
 
 def rows_of_language_models(tokenizer: Tokenizer, **options: Any) -> TextPreprocessor:
     """A preprocessor for language models that remember what they have read."""
-    from bert_zoo.text.preprocessor import LanguageModelPreprocessor
+    from bert_zoo.graph import has_tensorflow
 
-    return LanguageModelPreprocessor(tokenizer, **options)
+    if has_tensorflow:
+        from bert_zoo.text.preprocessor import LanguageModelPreprocessor
+
+        return LanguageModelPreprocessor(tokenizer, **options)
+    from bert_zoo.text.numpy_preprocessor import NumpyLanguageModelPreprocessor
+
+    return NumpyLanguageModelPreprocessor(tokenizer, **options)
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ import functools
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
+from bert_zoo.graph import tf
 from bert_zoo.text.offsets import at_origins, look_up, picked
 from bert_zoo.text.tokenizer import TokenizeFunction
 from bert_zoo.text.unicode_tables import code_points, combining_classes, mapping, paged

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import tensorflow as tf
-
+from bert_zoo.graph import tf
 from bert_zoo.text.unicode_tables import PAGE_BITS, code_points
 
 

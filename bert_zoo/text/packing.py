@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from types import SimpleNamespace
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import tensorflow as tf
-
-from bert_zoo.text.layout import BERT, Layout
-
-PADDINGS = ("longest", "fixed")
+from bert_zoo.graph import has_tensorflow, tf
+from bert_zoo.text.numpy_packing import TOO_LONG, TRUNCATIONS, WHOLE, PackingOptions
 
 
 class Slices(NamedTuple):
@@ -39,88 +35,12 @@ class Positions(NamedTuple):
         return tf.gather(pool, tf.where(self.inside, self.source, behind))
 
 
-class Packer(tf.Module):
+class Packer(PackingOptions, tf.Module):
     """Adds the special tokens, truncates, pads.
 
-    Args:
-        sequence_length: the most tokens a row may have, special ones included; a number, or an int
-            scalar tensor, which is known when the graph runs.
-        layout: where special tokens and padding stand; a `Layout` or its configuration.
-        padding: "longest" pads to the batch's longest row rounded up to a multiple of `bucket`, never
-            above `sequence_length`; "fixed" always to `sequence_length`, a static shape, which XLA
-            and TPUs need.
-        bucket: see `padding`.
-        truncation: for pairs that are too long. "longest_first" shortens the longer segment, and
-            both to half when both are longer than that (an odd token goes to the longer one, the
-            second if they are equal), as Hugging Face's fast tokenizers do. "only_first" and
-            "only_second" shorten that one segment, and fail on a row where that is not enough.
-        language_id: what `language_ids` are everywhere; None for models without.
-        **ids: of padding and of the special tokens that the layout names: `pad_id`, `cls_id`, ...
-
-    Raises:
-        ValueError: an option outside its range.
-        TypeError: an id is missing.
+    Args, Raises: see `PackingOptions`; `sequence_length` may be an int scalar tensor, which is known when
+    the graph runs.
     """
-
-    def __init__(
-        self,
-        *,
-        sequence_length: int | tf.Tensor,
-        layout: Layout | Mapping[str, Any] = BERT,
-        padding: str = "longest",
-        bucket: int = 8,
-        truncation: str = "longest_first",
-        language_id: int | None = None,
-        **ids: int,
-    ):
-        super().__init__()
-        if padding not in PADDINGS:
-            raise ValueError(f"padding is {padding!r}; choose one of {PADDINGS}.")
-        if bucket < 1:
-            raise ValueError(f"bucket is {bucket}; it must be 1 (no rounding up) or more.")
-        if truncation not in TRUNCATIONS:
-            raise ValueError(f"truncation is {truncation!r}; choose one of {tuple(TRUNCATIONS)}.")
-        self.padding, self.bucket, self.truncation = padding, int(bucket), truncation
-        self.layout = layout if isinstance(layout, Layout) else Layout(**layout)
-        if unknown := sorted(name for name in ids if not name.endswith("_id")):
-            raise TypeError(f"A packer has no options {unknown}.")
-        names = {role: f"{role}_id" for role in ("pad", *self.layout.roles)}
-        if missing := sorted(set(names.values()) - ids.keys()):
-            raise TypeError(f"A packer of this layout needs {', '.join(missing)} too.")
-        # A plain object, so that tf.Module does not track what is inside it.
-        self._ids = SimpleNamespace(**{role: int(ids[name]) for role, name in names.items()})
-        self.sequence_length = _checked_length(sequence_length, self.layout.most_specials)
-        self.language_id = language_id
-
-    @classmethod
-    def of_tokenizer(
-        cls, tokenizer: Any, layout: Layout | Mapping[str, Any] = BERT, **options: Any
-    ) -> Packer:
-        """A packer with a tokenizer's ids; padding is 0 where its vocabulary has no token for it."""
-        layout = layout if isinstance(layout, Layout) else Layout(**layout)
-        ids = {f"{role}_id": getattr(tokenizer, f"{role}_id") for role in layout.roles}
-        ids["pad_id"] = getattr(tokenizer, "pad_id", 0)
-        language_id = getattr(tokenizer, "language_id", None)
-        return cls(layout=layout, language_id=language_id, **ids, **options)
-
-    @property
-    def pad_id(self) -> int:
-        return self._ids.pad
-
-    @property
-    def padding_values(self) -> dict[str, int]:
-        """What padding is in each of a model's inputs where it is not 0."""
-        return {"token_ids": self.pad_id, "segment_ids": self.layout.padding_segment}
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's keyword arguments but for the ids, ready for JSON."""
-        return {
-            "sequence_length": self.sequence_length,
-            "layout": self.layout.get_config(),
-            "padding": self.padding,
-            "bucket": self.bucket,
-            "truncation": self.truncation,
-        }
 
     def __call__(self, segments: Any) -> dict[str, tf.Tensor]:
         """Packs one or two segments.
@@ -146,7 +66,12 @@ class Packer(tf.Module):
         budget = self.sequence_length - self.layout.specials(len(lengths))
         if len(lengths) == 1:
             return [tf.minimum(lengths[0], budget)]
-        return TRUNCATIONS[self.truncation](*lengths, budget)
+        if self.truncation in WHOLE:
+            longest = tf.reduce_max(tf.concat([lengths[WHOLE[self.truncation]], [0]], 0))
+            fits = tf.debugging.Assert(longest <= budget, [TOO_LONG, longest, budget])
+            with tf.control_dependencies([fits]):
+                lengths = [*map(tf.identity, lengths)]
+        return TRUNCATIONS[self.truncation](tf, *lengths, budget)
 
     def width(self, row_lengths: tf.Tensor) -> tf.Tensor:
         """Returns the common length that rows of int64 [rows] tokens are padded to."""
@@ -253,53 +178,11 @@ class Packer(tf.Module):
                 )
         return [tf.cast(segment, tf.int32).with_row_splits_dtype(tf.int64) for segment in segments]
 
-
-def _checked_length(sequence_length: int | tf.Tensor, specials: int) -> int | tf.Tensor:
-    least = max(specials, 1)
-    wanted = f"it must be {least} at least: a row has up to {specials} special tokens"
-    if tf.is_tensor(sequence_length):
-        length = tf.cast(sequence_length, tf.int64)
-        message = f"sequence_length is too short; {wanted}. It is:"
-        with tf.control_dependencies([tf.debugging.Assert(length >= least, [message, length])]):
+    def _checked_length(self, length: int | tf.Tensor) -> int | tf.Tensor:
+        if not has_tensorflow or not tf.is_tensor(length):
+            return super()._checked_length(length)
+        length = tf.cast(length, tf.int64)
+        message = f"sequence_length is too short; {self._wanted_length}. It is:"
+        is_enough = tf.debugging.Assert(length >= self._least_length, [message, length])
+        with tf.control_dependencies([is_enough]):
             return tf.identity(length)
-    if sequence_length != int(sequence_length):
-        raise ValueError(f"sequence_length is {sequence_length}; it must be a whole number.")
-    if sequence_length < least:
-        raise ValueError(f"sequence_length is {sequence_length}; {wanted}.")
-    return int(sequence_length)
-
-
-def _longest_first(first: tf.Tensor, second: tf.Tensor, budget: int | tf.Tensor) -> list[tf.Tensor]:
-    half = budget // 2
-    shorter, longer = tf.minimum(first, second), tf.maximum(first, second)
-    shorter_kept = tf.where(first + second > budget, tf.minimum(shorter, half), shorter)
-    longer_kept = tf.minimum(longer, budget - shorter_kept)
-    second_is_longer = second >= first
-    return [
-        tf.where(second_is_longer, shorter_kept, longer_kept),
-        tf.where(second_is_longer, longer_kept, shorter_kept),
-    ]
-
-
-def _only_second(first: tf.Tensor, second: tf.Tensor, budget: int | tf.Tensor) -> list[tf.Tensor]:
-    longest = tf.reduce_max(tf.concat([first, [0]], 0))
-    message = (
-        "The segment that truncation leaves whole is longer than all the tokens that a pair may "
-        "have beside its special ones. Raise sequence_length, choose truncation='longest_first', "
-        "or shorten the text. Tokens it has, and may have:"
-    )
-    fits = tf.debugging.Assert(longest <= budget, [message, longest, budget])
-    with tf.control_dependencies([fits]):
-        return [tf.identity(first), tf.minimum(second, budget - first)]
-
-
-def _only_first(first: tf.Tensor, second: tf.Tensor, budget: int | tf.Tensor) -> list[tf.Tensor]:
-    return _only_second(second, first, budget)[::-1]
-
-
-Truncation = Callable[[tf.Tensor, tf.Tensor, int | tf.Tensor], list[tf.Tensor]]
-TRUNCATIONS: dict[str, Truncation] = {
-    "longest_first": _longest_first,
-    "only_first": _only_first,
-    "only_second": _only_second,
-}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import tensorflow as tf
-
+from bert_zoo.graph import tf
 from bert_zoo.text.cleaner import CharacterTable, TextCleaner
 from bert_zoo.text.composition import Composition
 from bert_zoo.text.offsets import at_origins

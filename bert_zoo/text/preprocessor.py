@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import tensorflow as tf
 
 from bert_zoo.config import IGNORED_LABEL
+from bert_zoo.graph import tf
 from bert_zoo.text.batches import text_batch
 from bert_zoo.text.layout import BERT, PLAIN
+from bert_zoo.text.numpy_packing import PackingOptions
 from bert_zoo.text.packing import Packer, Positions, Slices
 from bert_zoo.text.tokenizer import Tokenizer, made_of
 
@@ -40,6 +41,21 @@ TEXTS_UNKNOWN = (
     "that it was made for the language and the script of these texts. This is said once."
 )
 
+# For: what the tuple has.
+PAIR_FOR_LANGUAGE_MODEL = (
+    "Got a tuple of {}, which is a pair of batches elsewhere; a language model reads single texts. "
+    "Pass a batch as a list, and join what belongs together."
+)
+NO_PAIR = (
+    "Got a tuple of {}. A tuple is a pair of batches, (firsts, seconds); pass a batch of single texts "
+    "as a list."
+)
+# For: the size and the name of each batch.
+SIZES_DIFFER = (
+    "The two batches of a pair differ in size: {} {} and {} {}. Row i of one belongs to row i of the "
+    "other."
+)
+
 
 class TextPreprocessor(tf.Module):
     """What preprocessors share: a tokenizer, a packer, and the reports on what is not read.
@@ -48,11 +64,13 @@ class TextPreprocessor(tf.Module):
 
     Attributes:
         default_layout: where none is given.
+        packer_class: of the packer.
         packer: composes the rows.
         report: the `Report`, which is that of `with_options` too; None without one.
     """
 
     default_layout = BERT
+    packer_class: type[PackingOptions] = Packer
 
     def __init__(
         self,
@@ -65,7 +83,7 @@ class TextPreprocessor(tf.Module):
         super().__init__()
         self.tokenizer = tokenizer
         packing = {"layout": self.default_layout, **packing, "sequence_length": sequence_length}
-        self.packer = Packer.of_tokenizer(tokenizer, **packing)
+        self.packer = self.packer_class.of_tokenizer(tokenizer, **packing)
         self.report = Report() if report_truncation else None
 
     def get_config(self) -> dict[str, Any]:
@@ -115,6 +133,10 @@ class TextPreprocessor(tf.Module):
             raise TypeError(f"A {type(self.tokenizer).__name__} reads all languages alike.")
         return type(self)(self.tokenizer.in_language(language), **self.get_config())
 
+    def class_of(self, kind: type[TextPreprocessor]) -> type[TextPreprocessor]:
+        """The class that is what `kind` is, for arrays of this preprocessor's kind."""
+        return kind
+
     def widened(self, inputs: Mapping[str, tf.Tensor], length: tf.Tensor) -> dict[str, tf.Tensor]:
         """Pads a model's inputs [batch, tokens] to `length` tokens, if they have fewer; traceable."""
         return self.packer.widened(inputs, length, {"labels": IGNORED_LABEL})
@@ -158,10 +180,8 @@ class TextPreprocessor(tf.Module):
 
     def watch_unknown(self, *segments: tf.RaggedTensor) -> None:
         """Adds the check on unknown tokens to the graph, if there is a report on them."""
-        unk_id = getattr(self.tokenizer, "unk_id", None)
-        # Of a byte-level vocabulary nothing is unknown, and its end token has that name too.
-        has_unknown = unk_id is not None and unk_id != getattr(self.tokenizer, "eos_id", None)
-        if self.report is not None and has_unknown:
+        unk_id = unknown_id(self.tokenizer)
+        if self.report is not None and unk_id is not None:
             for segment in segments:
                 self.report.watch_unknown(segment, unk_id)
 
@@ -269,12 +289,16 @@ class LanguageModelPreprocessor(TextPreprocessor):
         return with_batch_size(inputs, texts)
 
 
+def unknown_id(tokenizer: Any) -> int | None:
+    """The id of what a vocabulary does not have; None where it has all."""
+    unk_id = getattr(tokenizer, "unk_id", None)
+    # Of a byte-level vocabulary nothing is unknown, and its end token has that name too.
+    return None if unk_id == getattr(tokenizer, "eos_id", None) else unk_id
+
+
 def single_texts(texts: Any) -> tf.Tensor:
     if isinstance(texts, tuple):
-        raise TypeError(
-            f"Got a tuple of {len(texts)}, which is a pair of batches elsewhere; a language model "
-            "reads single texts. Pass a batch as a list, and join what belongs together."
-        )
+        raise TypeError(PAIR_FOR_LANGUAGE_MODEL.format(len(texts)))
     return text_batch(texts)
 
 
@@ -290,10 +314,7 @@ def _text_batches(texts: Any) -> list[tf.Tensor]:
     if not isinstance(texts, tuple):
         return [text_batch(texts)]
     if len(texts) != 2:
-        raise ValueError(
-            f"Got a tuple of {len(texts)}. A tuple is a pair of batches, (firsts, seconds); pass a "
-            "batch of single texts as a list."
-        )
+        raise ValueError(NO_PAIR.format(len(texts)))
     return text_pair(*texts)
 
 
@@ -306,15 +327,13 @@ def text_pair(
         TypeError, ValueError: something that is no batch of texts; or the sizes differ.
     """
     first, second = text_batch(first, names[0]), text_batch(second, names[1])
-    problem = "The two batches of a pair differ in size"
     if first.shape[0] is not None and second.shape[0] is not None:
         if first.shape[0] != second.shape[0]:
-            raise ValueError(
-                f"{problem}: {first.shape[0]} {names[0]} and {second.shape[0]} {names[1]}. Row i of "
-                "one belongs to row i of the other."
-            )
+            sizes = (first.shape[0], names[0], second.shape[0], names[1])
+            raise ValueError(SIZES_DIFFER.format(*sizes))
         return [first, second]
-    same = tf.debugging.assert_equal(tf.size(first), tf.size(second), message=f"{problem}.")
+    message = "The two batches of a pair differ in size."
+    same = tf.debugging.assert_equal(tf.size(first), tf.size(second), message=message)
     with tf.control_dependencies([same]):
         return [tf.identity(first), second]
 
@@ -353,11 +372,23 @@ class Report:
         """Adds the check to the graph: int32 [batch, (tokens)], without special tokens."""
         is_unknown = tokens.with_values(tf.cast(tokens.values == unk_id, tf.int64))
         is_mostly = 2 * tf.reduce_sum(is_unknown, axis=1) > tokens.row_lengths()
+        self._watch(TEXTS_UNKNOWN, is_mostly, self._say_unknown, [is_mostly])
 
-        def say(rows: np.ndarray) -> np.bool_:
-            return self._say(TEXTS_UNKNOWN, TEXTS_UNKNOWN, np.count_nonzero(rows), rows.size)
+    def count_cuts(
+        self, lengths: np.ndarray, kept: np.ndarray, limit: int, message: str = TEXTS_CUT
+    ) -> None:
+        """Checks a batch outside of a graph: int64 [batch] tokens before and after truncation."""
+        if (kept < lengths).any():
+            self._count(message, lengths, kept, limit)
 
-        self._watch(TEXTS_UNKNOWN, is_mostly, say, [is_mostly])
+    def count_unknown(self, is_mostly: np.ndarray) -> None:
+        """Checks a batch outside of a graph: bool [batch], whether each text is unknown for the most part."""
+        if is_mostly.any():
+            self._say_unknown(is_mostly)
+
+    def _say_unknown(self, is_mostly: np.ndarray) -> np.bool_:
+        counts = (np.count_nonzero(is_mostly), is_mostly.size)
+        return self._say(TEXTS_UNKNOWN, TEXTS_UNKNOWN, *counts)
 
     def _watch(
         self, message: str, rows: tf.Tensor, say: Callable[..., np.bool_], inputs: list[Any]

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import copy
 import hashlib
 import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from bert_zoo.error_text import shortened
+from bert_zoo.graph import has_tensorflow, tf
 from bert_zoo.json_files import read_whole
 from bert_zoo.private import lasting_sentencepiece
 from bert_zoo.text.added_tokens import AddedToken
 from bert_zoo.text.cleaner import TextCleaner
 from bert_zoo.text.offsets import characters_of_bytes, joined_rows, token_columns, utf8_lengths
 from bert_zoo.text.piece_normalizer import PieceNormalizer
+from bert_zoo.text.reading import rust_tokenizer
 from bert_zoo.text.sentencepiece_model import (
     COMBINING,
     CONTROL,
@@ -31,7 +33,7 @@ from bert_zoo.text.sentencepiece_model import (
     USER,
     WHITE_SPACE,
     Scheme,
-    check_sentencepiece_model,
+    checked_sentencepiece_model,
     read_sentencepiece_model,
     scheme_tokens,
 )
@@ -45,8 +47,13 @@ SPACE = "▁"  # stands for a space inside pieces
 
 # What SentencePiece takes for a space, or drops, in nmt_nfkc, whose rules the released models have.
 _BLANKS = "1-20 7f 8f 9f a0 1680 2000-200f 2028-2029 202f 205f 2581 3000 feff fffd"
+# What tf.strings.strip takes off.
+_ASCII_SPACE = " \t\n\v\f\r"
 # Longer than any piece.
 _TO_THE_END = 1 << 20
+# From texts to their pieces.
+EncodeFunction = Callable[[list[str]], list[list[str]]]
+Span = tuple[int, int]
 
 
 class SentencePieceTokenizer(Tokenizer):
@@ -99,35 +106,35 @@ class SentencePieceTokenizer(Tokenizer):
             raise TypeError(f"Unknown options {unknown}; there are {sorted(scheme.options)}.")
         given = {name: bool(value) for name, value in options.items() if value is not None}
         options = {**scheme.options, **given}
-        cleaning = {**options, "next_line_is_space": scheme.next_line_is_space}
+        pieces = _checked_pieces(model)
+        vocabulary = Vocabulary(scheme_tokens(pieces, scheme))
+        super().__init__(vocabulary, **scheme.special_tokens, added_tokens=added_tokens)
+        # A plain object, so that tf.Module does not track what is inside it.
+        self._settings = SimpleNamespace(model=model, scheme=scheme, options=options, pieces=pieces)
+        self._build_graph()
+
+    def _build(self) -> None:
+        settings = self._settings
+        cleaning = {**settings.options, "next_line_is_space": settings.scheme.next_line_is_space}
         in_text = cleaning.pop("special_tokens_in_text")
-        splits = scheme.splits_number_commas and not options["hugging_face_rules"]
-        with tf.init_scope(), tf.device("CPU:0"):
-            sentencepiece = _load(model)
-            pieces = _pieces(sentencepiece)
-            vocabulary = Vocabulary(scheme_tokens(pieces, scheme))
-            super().__init__(vocabulary, **scheme.special_tokens, added_tokens=added_tokens)
-            # A plain object, so that tf.Module does not track what is inside it.
-            self._settings = SimpleNamespace(model=model, scheme=scheme, options=options)
-            # Held, so that a SavedModel has them.
-            self._sentencepiece = sentencepiece
-            normalizer = None
-            found = self._tokens_found(special_in_text=in_text)
-            if any(token.normalized for token in found.values()):
-                rules = read_sentencepiece_model(model).before.rules
-                normalizer = PieceNormalizer(rules, **{**cleaning, "remove_space": False})
-            self._added = AddedTokens(found, normalizer)
-            self._cleaner = TextCleaner(**cleaning)
-            # int32 [pieces, (token ids)]; and [pieces, (token ids), 2], positions in pieces without spaces
-            self._token_ids, self._token_spans = _tokens_of_pieces(
-                pieces, vocabulary, self.unk_id, sentencepiece, scheme, splits
-            )
-            self._parts_of_words = _parts_of_words(keep_accents=options["keep_accents"])
-            special = {token.content for token in self.added_tokens.values() if token.special}
-            # What detokenize joins: special tokens are words.
-            self._words = tf.constant(
-                [SPACE + token if token in special else token for token in self.vocabulary]
-            )
+        # Held, so that a SavedModel has them.
+        self._sentencepiece = _load(settings.model)
+        normalizer = None
+        found = self._tokens_found(special_in_text=in_text)
+        if any(token.normalized for token in found.values()):
+            rules = read_sentencepiece_model(settings.model).before.rules
+            normalizer = PieceNormalizer(rules, **{**cleaning, "remove_space": False})
+        self._added = AddedTokens(found, normalizer)
+        self._cleaner = TextCleaner(**cleaning)
+        # int32 [pieces, (token ids)]; and [pieces, (token ids), 2], positions in pieces without spaces
+        rows, spans = self._tokens_of_pieces(self._encoded_by_sentencepiece)
+        lengths = [*map(len, rows)]
+        self._token_ids, self._token_spans = (
+            tf.RaggedTensor.from_row_lengths(np.int32([*itertools.chain(*each)]), lengths)
+            for each in (rows, spans)
+        )
+        self._parts_of_words = _parts_of_words(keep_accents=settings.options["keep_accents"])
+        self._words = tf.constant(self._as_words(self.vocabulary))
         self._trace(self._tokenize_batch, partial(self._tokenize_batch, with_offsets=True))
 
     def serialized(self, *, special_in_text: bool = False) -> dict[str, Any]:
@@ -200,14 +207,45 @@ class SentencePieceTokenizer(Tokenizer):
 
     @property
     def split_tokens(self) -> dict[int, list[int]]:
-        rows = zip(self._token_ids.to_list(), self._first_ids(), strict=True)
-        return {first: row for row, first in rows if len(row) > 1}
-
-    def _first_ids(self) -> list[int]:
-        """The token of each piece by itself."""
-        pieces = _pieces(self._sentencepiece)
         ids = {token: index for index, token in enumerate(self.vocabulary)}
-        return [ids.get(piece, self.unk_id) for piece in pieces]
+        if has_tensorflow:
+            rows = self._token_ids.to_list()
+        else:
+            rows, _ = self._tokens_of_pieces(self._encoded_by_library)
+        pairs = zip(rows, self._settings.pieces, strict=True)
+        return {ids.get(piece, self.unk_id): row for row, piece in pairs if len(row) > 1}
+
+    def _tokens_of_pieces(self, encode: EncodeFunction) -> tuple[list[list[int]], list[list[Span]]]:
+        """The tokens of each piece, mostly one, and their spans in it."""
+        scheme, pieces = self._settings.scheme, self._settings.pieces
+        ids = {token: index for index, token in enumerate(self._vocabulary.tokens)}
+        rows = [[ids.get(piece, self.unk_id)] for piece in pieces]
+        spans = [[(0, _TO_THE_END)]] * len(pieces)
+        split = []
+        if scheme.splits_number_commas and not self._settings.options["hugging_face_rules"]:
+            comma_id = self._vocabulary.id_of(",", "comma")
+            split = [i for i, piece in enumerate(pieces) if _is_number_with_comma(piece)]
+        digits = [pieces[i][:-1].replace(SPACE, "") for i in split]
+        for i, parts in zip(split, encode(digits) if digits else (), strict=True):
+            if not (scheme.split_digits_begin_words or pieces[i].startswith(SPACE)):
+                # The library puts a space before whatever it encodes.
+                parts[0] = parts[0].removeprefix(SPACE)
+                parts = [part for part in parts if part]
+            rows[i] = [*(ids.get(part, self.unk_id) for part in parts), comma_id]
+            widths = [len(part.replace(SPACE, "")) for part in parts]
+            ends = list(itertools.accumulate([*widths, 1]))
+            spans[i] = list(zip([0, *ends], ends, strict=False))
+        return rows, spans
+
+    def _encoded_by_sentencepiece(self, texts: list[str]) -> list[list[str]]:
+        """The pieces of texts."""
+        encoded = self._sentencepiece.tokenize(tf.constant(texts, tf.string)).to_list()
+        return [[self._settings.pieces[piece] for piece in row] for row in encoded]
+
+    def _encoded_by_library(self, texts: list[str]) -> list[list[str]]:
+        """The same by Hugging Face's library, where TensorFlow is missing."""
+        encoded = rust_tokenizer(self.serialized()).encode_batch(texts, add_special_tokens=False)
+        return [row.tokens for row in encoded]
 
     @property
     def rust_differences(self) -> tuple[str, ...]:
@@ -305,6 +343,14 @@ class SentencePieceTokenizer(Tokenizer):
         joined = tf.strings.reduce_join(tf.gather(self._words, ids), axis=1)
         return tf.strings.strip(tf.strings.regex_replace(joined, f"{SPACE}+", " "))
 
+    def _joined(self, tokens: list[str]) -> str:
+        return re.sub(f"{SPACE}+", " ", "".join(self._as_words(tokens))).strip(_ASCII_SPACE)
+
+    def _as_words(self, tokens: Iterable[str]) -> list[str]:
+        """What is joined to a text: special tokens are words."""
+        special = {token.content for token in self.added_tokens.values() if token.special}
+        return [SPACE + token if token in special else token for token in tokens]
+
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments but for the model, ready for JSON."""
         added = self._options.added_tokens
@@ -333,55 +379,30 @@ def _load(model: bytes) -> Any:
     # In a loaded SavedModel the library finds the model by its name: two models of one name, in one
     # process, would be one (tensorflow_text 2.21).
     name = f"sentencepiece_{hashlib.sha256(model).hexdigest()[:32]}"
-    try:
-        check_sentencepiece_model(model)
+    errors = tf.errors
+    with _model_errors(model, errors.InternalError, errors.InvalidArgumentError):
         tokenizer = tensorflow_text.SentencepieceTokenizer(model, out_type=tf.int32, name=name)
         tokenizer._model_resource = lasting_sentencepiece(tokenizer._model_resource)
         return tokenizer
-    except (ValueError, tf.errors.InternalError, tf.errors.InvalidArgumentError) as error:
+
+
+def _checked_pieces(model: bytes) -> list[str]:
+    with _model_errors(model):
+        return [piece.text.decode() for piece in checked_sentencepiece_model(model).pieces]
+
+
+@contextlib.contextmanager
+def _model_errors(model: bytes, *kinds: type[Exception]) -> Iterator[None]:
+    """Turns errors, the library's `kinds` among them, into ones that say what is wrong with a model."""
+    try:
+        yield
+    except (ValueError, *kinds) as error:
         reason = shortened(str(getattr(error, "message", error)).strip())
         raise ValueError(
             f"These {len(model)} bytes are not a SentencePiece model: {reason} Fetch "
             "the file again; a few hundred bytes are often a Git LFS pointer or an error page, and "
             "a vocab.txt belongs to a WordPiece tokenizer."
         ) from error
-
-
-def _pieces(sentencepiece: Any) -> list[str]:
-    indices = tf.range(sentencepiece.vocab_size())
-    return [piece.decode("utf-8") for piece in sentencepiece.id_to_string(indices).numpy()]
-
-
-def _tokens_of_pieces(
-    pieces: list[str],
-    vocabulary: Vocabulary,
-    unk_id: int,
-    sentencepiece: Any,
-    scheme: Scheme,
-    splits_number_commas: bool,
-) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-    """The tokens of each piece, mostly one, and their spans in it."""
-    ids = {token: index for index, token in enumerate(vocabulary.tokens)}
-    rows = [[ids.get(piece, unk_id)] for piece in pieces]
-    spans = [[(0, _TO_THE_END)]] * len(pieces)
-    if splits_number_commas:
-        comma_id = vocabulary.id_of(",", "comma")
-        split = [i for i, piece in enumerate(pieces) if _is_number_with_comma(piece)]
-        digits = [pieces[i][:-1].replace(SPACE, "") for i in split]
-        encoded_digits = sentencepiece.tokenize(tf.constant(digits, tf.string)).to_list()
-        for i, encoded in zip(split, encoded_digits, strict=True):
-            parts = [pieces[piece] for piece in encoded]
-            if not (scheme.split_digits_begin_words or pieces[i].startswith(SPACE)):
-                # The library puts a space before whatever it encodes.
-                parts[0] = parts[0].removeprefix(SPACE)
-                parts = [part for part in parts if part]
-            rows[i] = [*(ids.get(part, unk_id) for part in parts), comma_id]
-            widths = [len(part.replace(SPACE, "")) for part in parts]
-            ends = list(itertools.accumulate([*widths, 1]))
-            spans[i] = list(zip([0, *ends], ends, strict=False))
-    lengths = [len(row) for row in rows]
-    flat = (np.int32(list(itertools.chain(*each))) for each in (rows, spans))
-    return tuple(tf.RaggedTensor.from_row_lengths(values, lengths) for values in flat)
 
 
 def _parts_of_words(*, keep_accents: bool) -> tf.Tensor:

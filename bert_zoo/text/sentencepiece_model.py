@@ -36,8 +36,9 @@ _UNIT_BYTES, _BLOCK_UNITS = 4, 256
 _LONGEST_CHARACTER = 4  # bytes
 
 
-def check_sentencepiece_model(data: bytes) -> None:
-    """Raises ValueError where a model's pieces or its rules of normalisation cannot be right."""
+def checked_sentencepiece_model(data: bytes):
+    """The model, as `read_sentencepiece_model` gives it; ValueError where its pieces or its rules of
+    normalisation cannot be right."""
     model = read_sentencepiece_model(data)
     for piece in model.pieces:
         text, score, kind = piece.text, piece.score, piece.type or NORMAL
@@ -52,6 +53,7 @@ def check_sentencepiece_model(data: bytes) -> None:
     for normalizer in (model.before, model.after):
         if normalizer.rules:
             _check_rules(normalizer.rules)
+    return model
 
 
 def read_sentencepiece_model(data: bytes):

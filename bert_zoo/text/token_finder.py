@@ -15,9 +15,9 @@ from types import SimpleNamespace
 from typing import NamedTuple, Protocol
 
 import numpy as np
-import tensorflow as tf
 
 from bert_zoo.error_text import shown
+from bert_zoo.graph import tf
 from bert_zoo.text.added_tokens import AddedToken
 from bert_zoo.text.batches import MARK, as_utf8
 from bert_zoo.text.offsets import joined_rows, lookup_table, picked, sums_before, token_columns

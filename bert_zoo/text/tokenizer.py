@@ -14,9 +14,9 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import tensorflow as tf
 
 from bert_zoo.forks import refuse_fork
+from bert_zoo.graph import has_tensorflow, tf
 from bert_zoo.text.added_tokens import AddedToken, distinct_tokens, extended
 from bert_zoo.text.batches import text_batch
 from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary
@@ -61,11 +61,14 @@ class Piece(NamedTuple):
 
 # From string [batch] to int32 [batch, (tokens)], or with offsets to [batch, (tokens), 3]: ids, starts
 # and ends.
-TokenizeFunction = Callable[[tf.Tensor], tf.RaggedTensor]
+TokenizeFunction = Callable[["tf.Tensor"], "tf.RaggedTensor"]
 
 
 class Tokenizer(tf.Module):
-    """A tokenizer in the graph; subclasses call `_trace` with what tokenizes.
+    """A tokenizer in the graph; subclasses have `_build`, and call `_build_graph` when they are constructed.
+
+    Without TensorFlow there is no graph: a tokenizer then has its vocabulary and describes itself
+    (`serialized`), and `bert_zoo.text.numpy_preprocessor` reads texts by that.
 
     Args:
         vocabulary: the tokens that texts are spelled with.
@@ -245,6 +248,16 @@ class Tokenizer(tf.Module):
             content: AddedToken(content, special=True) for content in named if content is not None
         }
 
+    def _build_graph(self) -> None:
+        """Makes tables and functions of the graph, where TensorFlow is; the last step of a constructor."""
+        if has_tensorflow:
+            with tf.init_scope(), tf.device("CPU:0"):
+                self._build()
+
+    def _build(self) -> None:
+        """Makes the tables, and calls `_trace` with what tokenizes."""
+        raise NotImplementedError
+
     def _trace(self, tokenize: TokenizeFunction, with_offsets: TokenizeFunction | None = None):
         """Traces what tokenizes, so that it is fast outside tf.data too."""
         texts = tf.TensorSpec([None], tf.string, name="texts")
@@ -283,6 +296,26 @@ class Tokenizer(tf.Module):
         hidden = [getattr(self, name) for name in attributes if hasattr(self, name)]
         shown = tf.reduce_all(ids.flat_values[:, None] != tf.constant(hidden, tf.int32), axis=1)
         return self._join(tf.ragged.boolean_mask(ids, ids.with_flat_values(shown)))
+
+    def detokenized(self, rows: Iterable[Sequence[int]]) -> list[str]:
+        """What `detokenize` does, outside of a graph and without TensorFlow: the text of each row of ids.
+
+        Raises:
+            ValueError: an id outside the vocabulary.
+            NotImplementedError: a tokenizer that only the graph joins tokens of.
+        """
+        roles = [role.attribute for role in SPECIAL_TOKENS.values() if not role.in_text]
+        hidden = {getattr(self, name, None) for name in roles}
+        return [
+            self._joined(
+                [self.id_to_token(index) for index in map(int, row) if index not in hidden]
+            )
+            for row in rows
+        ]
+
+    def _joined(self, tokens: list[str]) -> str:
+        """Joins tokens to a text."""
+        raise NotImplementedError(f"Without TensorFlow, {type(self).__name__} joins no tokens.")
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Joins the tokens of int32 [batch, (tokens)] to string [batch]."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 from numbers import Integral
 from typing import Any
 
-import tensorflow as tf
+import numpy as np
 
+from bert_zoo.graph import tf
 from bert_zoo.text.batches import text_batch
+from bert_zoo.text.numpy_windows import WRONG_ANSWERS, answers_in_rows, no_answers_in_rows
 from bert_zoo.text.packing import Slices
 from bert_zoo.text.preprocessor import Preprocessor, TextPreprocessor, text_pair
 from bert_zoo.text.tokenizer import Tokenizer
@@ -186,7 +188,8 @@ class DocumentWindows(Preprocessor):
 
 def document_windows(preprocessor: Preprocessor, stride: int | None) -> DocumentWindows:
     """Windows that read text as a model's preprocessor does, and report cut pairs as it does."""
-    windows = DocumentWindows(preprocessor.tokenizer, stride=stride, **preprocessor.get_config())
+    kind = preprocessor.class_of(DocumentWindows)
+    windows = kind(preprocessor.tokenizer, stride=stride, **preprocessor.get_config())
     windows.report = preprocessor.report
     return windows
 
@@ -208,7 +211,8 @@ def _windows(
 
 def question_windows(preprocessor: Preprocessor, **options: Any) -> QuestionWindows:
     """Windows that read text as a model's preprocessor does, but for options of QuestionWindows."""
-    windows = QuestionWindows(preprocessor.tokenizer, **{**preprocessor.get_config(), **options})
+    kind = preprocessor.class_of(QuestionWindows)
+    windows = kind(preprocessor.tokenizer, **{**preprocessor.get_config(), **options})
     if windows.report is not None:
         windows.report = preprocessor.report
     return windows
@@ -248,6 +252,8 @@ def answer_positions(
     Raises:
         tf.errors.InvalidArgumentError: an answer without characters, or outside of its context.
     """
+    if isinstance(rows["example"], np.ndarray):
+        return answers_in_rows(rows, answer_starts, answer_ends, cls_position)
     example, in_context = rows["example"], rows["context_mask"] == 1
     with tf.control_dependencies([_answers_in_contexts(rows, answer_starts, answer_ends)]):
         start, end = (
@@ -276,11 +282,15 @@ def answer_positions(
 
 def first_tokens(padding_mask: tf.Tensor) -> tf.Tensor:
     """The position of each row's first token, int32 [rows]: 0 but where padding stands left."""
+    if isinstance(padding_mask, np.ndarray):
+        return no_answers_in_rows(padding_mask, 0)
     return tf.argmax(padding_mask, axis=1, output_type=tf.int32)
 
 
 def no_answer_positions(padding_mask: tf.Tensor, cls_position: int) -> tf.Tensor:
     """The position in each row that stands for no answer, int32 [rows]; that of [CLS] in the layout."""
+    if isinstance(padding_mask, np.ndarray):
+        return no_answers_in_rows(padding_mask, cls_position)
     first = first_tokens(padding_mask)
     return first + tf.reduce_sum(padding_mask, axis=1) + cls_position if cls_position else first
 
@@ -294,11 +304,8 @@ def _answers_in_contexts(
     is_none = (starts == -1) & (ends == -1)
     wrong = ~is_none & ((starts < 0) | (ends <= starts) | (starts >= context_end))
     spans = tf.stack([starts, ends, context_end], axis=1)
-    message = (
-        "An answer has characters, and all of them are in its context (-1 and -1 stand for no "
-        "answer). Start, end, and the end of the context's last token, where that is not so:"
-    )
-    return tf.debugging.Assert(~tf.reduce_any(wrong), [message, tf.boolean_mask(spans, wrong)])
+    found = [WRONG_ANSWERS, tf.boolean_mask(spans, wrong)]
+    return tf.debugging.Assert(~tf.reduce_any(wrong), found)
 
 
 def _with_long_splits(tokens: tf.RaggedTensor) -> tf.RaggedTensor:

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from bert_zoo.error_text import shown
+from bert_zoo.graph import tf
 from bert_zoo.text.batches import as_utf8, split_at_white_space
 from bert_zoo.text.cleaner import TextCleaner
 from bert_zoo.text.offsets import lookup_table
@@ -97,21 +97,25 @@ class WordLevelTokenizer(Tokenizer):
         _check_options(SimpleNamespace(**options), checked)
         super().__init__(checked, **options)
         self.unit, self.eos_at = unit, eos_at
-        ids = {_key(token, unit): index for index, token in enumerate(checked.tokens)}
+        self._build_graph()
+
+    def _build(self) -> None:
+        options, unit = self._options, self.unit
+        ids = {_key(token, unit): index for index, token in enumerate(self.vocabulary)}
         ids.pop(None, None)
-        spellings = {eos_token: "\n", space_token: " "}
-        if space_token is not None:
-            ids[ord(" ")] = checked.id_of(space_token)
+        spellings = {options.eos_token: "\n", options.space_token: " "}
+        if options.space_token is not None:
+            ids[ord(" ")] = self.token_to_id(options.space_token)
         if unit == "byte":
             spellings |= {str(byte): bytes([byte]) for byte in ids}
-        with tf.init_scope(), tf.device("CPU:0"):
-            keys = list(ids) if unit == "word" else np.array(list(ids), np.int64)
-            values = np.array(list(ids.values()), np.int32)
-            unknown = _NONE if unknown_token is None else self.unk_id
-            self._ids = lookup_table(keys, values, default=unknown)
-            # What detokenize writes.
-            self._spellings = tf.constant([spellings.get(t, t) for t in checked.tokens])
-            self._lower = TextCleaner(keep_accents=True, lowercase=True) if lowercase else None
+        keys = list(ids) if unit == "word" else np.array(list(ids), np.int64)
+        values = np.array(list(ids.values()), np.int32)
+        unknown = _NONE if options.unknown_token is None else self.unk_id
+        self._ids = lookup_table(keys, values, default=unknown)
+        # What detokenize writes.
+        self._spellings = tf.constant([spellings.get(t, t) for t in self.vocabulary])
+        lowercase = options.lowercase
+        self._lower = TextCleaner(keep_accents=True, lowercase=True) if lowercase else None
         self._trace(self._ids_of)
 
     def _ids_of(self, texts: tf.Tensor) -> tf.RaggedTensor:

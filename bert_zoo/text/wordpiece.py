@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from bert_zoo.error_text import shortened
+from bert_zoo.graph import tf
 from bert_zoo.text.added_tokens import AddedToken
 from bert_zoo.text.normalizer import BertNormalizer, Rules, split_words
 from bert_zoo.text.offsets import characters_of_bytes, joined_rows, token_columns, utf8_lengths
@@ -83,21 +83,22 @@ class WordPieceTokenizer(Tokenizer):
             **named,
             added_tokens=added_tokens,
         )
-        with tf.init_scope(), tf.device("CPU:0"):
-            self._normalizer = BertNormalizer(
-                lowercase=lowercase,
-                strip_accents=lowercase if strip_accents is None else strip_accents,
-                split_cjk=split_cjk,
-            )
-            self._added = AddedTokens(self.added_tokens, self._normalizer)
-            # A character has at most four bytes; the exact limit, in characters, is applied before.
-            self._match_words = _fast_wordpiece(
-                self.base_vocabulary, unknown_token, 4 * max_word_length, split=False
-            )
-            self._match_ascii = _fast_wordpiece(
-                self.base_vocabulary, unknown_token, max_word_length, split=True
-            )
-            self._token_strings = tf.constant(self.vocabulary)
+        self._build_graph()
+
+    def _build(self) -> None:
+        options = self._options
+        lowercase, strip_accents = options.lowercase, options.strip_accents
+        self._normalizer = BertNormalizer(
+            lowercase=lowercase,
+            strip_accents=lowercase if strip_accents is None else strip_accents,
+            split_cjk=options.split_cjk,
+        )
+        self._added = AddedTokens(self.added_tokens, self._normalizer)
+        most, unknown = options.max_word_length, options.unknown_token
+        # A character has at most four bytes; the exact limit, in characters, is applied before.
+        self._match_words = _fast_wordpiece(self.base_vocabulary, unknown, 4 * most, split=False)
+        self._match_ascii = _fast_wordpiece(self.base_vocabulary, unknown, most, split=True)
+        self._token_strings = tf.constant(self.vocabulary)
         self._plain_pattern, self._other_pattern = _patterns_of_plain_texts(
             self._added.spellings, lowercase=lowercase
         )
@@ -194,6 +195,9 @@ class WordPieceTokenizer(Tokenizer):
         tokens = tf.gather(self._token_strings, ids)
         joined = tf.strings.reduce_join(tokens, axis=1, separator=" ")
         return tf.strings.regex_replace(joined, f" {SUFFIX}", "")
+
+    def _joined(self, tokens: list[str]) -> str:
+        return " ".join(tokens).replace(f" {SUFFIX}", "")
 
     def _files(self) -> dict[str, Any]:
         options = self._options

@@ -13,37 +13,39 @@ import weakref
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from bert_zoo.config import IGNORED_LABEL
-from bert_zoo.error_text import shown
-from bert_zoo.text.batches import as_utf8, split_at_white_space, text_batch
-from bert_zoo.text.columns import as_list, is_missing
+from bert_zoo.graph import has_tensorflow, tf
+from bert_zoo.text.batches import as_utf8, is_tensor, split_at_white_space, text_batch
+from bert_zoo.text.columns import as_list
+from bert_zoo.text.numpy_packing import NumpyPacker
+from bert_zoo.text.numpy_words import (
+    NO_WORD,
+    WORDS_EXPECTED,
+    NumpyPackedWords,
+    Words,
+    are_rows_of_words,
+    check_rows,
+    labels_of_tokens,
+    pack_rows_of_words,
+    word_rows,
+)
 from bert_zoo.text.preprocessor import Preprocessor
 from bert_zoo.text.tokenizer import Tokenizer
-
-NO_WORD = -1
-
-_EXPECTED = (
-    "Sentences of words are a list of lists of strings, a ragged string tensor [batch, (words)], or "
-    "texts, which are split at white space"
-)
 
 
 def has_rows_of_words(words: Any) -> bool:
     """Whether data are sentences that are split into words already, rather than texts."""
-    if isinstance(words, tf.RaggedTensor):
+    if has_tensorflow and isinstance(words, tf.RaggedTensor):
         return True
-    if isinstance(words, tf.Tensor):
+    if is_tensor(words):
         return (words.shape.rank or 0) > 1
-    words = as_list(words)
-    if isinstance(words, list | np.ndarray) and len(words):
-        return isinstance(words[0], list | tuple | np.ndarray)
-    return False
+    return are_rows_of_words(words)
 
 
-def word_batch(words: Any, name: str = "words") -> tf.RaggedTensor:
-    """Returns sentences as a ragged string tensor [batch, (words)], row splits int64.
+def word_batch(words: Any, name: str = "words") -> tf.RaggedTensor | Words:
+    """Returns sentences as a ragged string tensor [batch, (words)], row splits int64; without TensorFlow
+    as lists of words.
 
     Args:
         words: a sequence, or a column of a table, of sequences of strings; a string tensor, ragged or not, [batch, words];
@@ -54,6 +56,8 @@ def word_batch(words: Any, name: str = "words") -> tf.RaggedTensor:
         TypeError, ValueError: something that is not a word, or an empty one.
         tf.errors.InvalidArgumentError: an empty word in a tensor.
     """
+    if not has_tensorflow:
+        return word_rows(words, name)
     if not has_rows_of_words(words):
         return split_at_white_space(as_utf8(text_batch(words, name)))
     if isinstance(words, tf.Tensor):
@@ -62,7 +66,7 @@ def word_batch(words: Any, name: str = "words") -> tf.RaggedTensor:
         return _ragged_words([*as_list(words)], name)
     if words.dtype != tf.string or words.shape.rank != 2:
         raise ValueError(
-            f"{name} is a tensor of {words.dtype.name} with shape {words.shape}. {_EXPECTED}."
+            f"{name} is a tensor of {words.dtype.name} with shape {words.shape}. {WORDS_EXPECTED}."
         )
     words = words.with_row_splits_dtype(tf.int64)
     message = f"{name} has empty words. Do not pad sentences: pass a ragged tensor."
@@ -72,19 +76,7 @@ def word_batch(words: Any, name: str = "words") -> tf.RaggedTensor:
 
 
 def _ragged_words(rows: list[Any], name: str) -> tf.RaggedTensor:
-    for position, row in enumerate(rows):
-        if not isinstance(row, list | tuple | np.ndarray):
-            raise TypeError(
-                f"{name}[{position}] is {row!r} ({type(row).__name__}), not a list of words. "
-                f"{_EXPECTED}."
-            )
-        for number, word in enumerate(row):
-            if is_missing(word) or (isinstance(word, str | bytes) and not word):
-                what = f"{shown(word)}, no word" if is_missing(word) else "an empty word"
-                raise (TypeError if is_missing(word) else ValueError)(
-                    f"{name}[{position}][{number}] is {what}. Leave it out, with its label; sentences "
-                    "of different lengths need no padding."
-                )
+    check_rows(rows, name)
     try:
         flat = text_batch([*itertools.chain.from_iterable(rows)], name)
     except (TypeError, ValueError):
@@ -111,11 +103,14 @@ class PackedWords(NamedTuple):
 
 
 @tf.autograph.experimental.do_not_convert
-def pack_words(words: Any, preprocessor: Preprocessor) -> PackedWords:
+def pack_words(words: Any, preprocessor: Preprocessor) -> PackedWords | NumpyPackedWords:
     """Turns sentences, as `word_batch` takes them, into a model's inputs; traceable.
 
-    Rows that are longer than the preprocessor's `sequence_length` are cut, with a warning.
+    Rows that are longer than the preprocessor's `sequence_length` are cut, with a warning. A preprocessor
+    that makes NumPy's arrays makes them here, too.
     """
+    if isinstance(preprocessor.packer, NumpyPacker):
+        return pack_rows_of_words(word_rows(words), preprocessor)
     return pack_pieces(word_pieces(word_batch(words), preprocessor.tokenizer), preprocessor)
 
 
@@ -156,15 +151,19 @@ def pack_pieces(pieces: tf.RaggedTensor, preprocessor: Preprocessor) -> PackedWo
     return PackedWords(inputs, positions.gather(number_of_token, otherwise=NO_WORD))
 
 
-def token_labels(labels: Any, packed: PackedWords, words: tf.RaggedTensor) -> tf.Tensor:
+def token_labels(
+    labels: Any, packed: PackedWords | NumpyPackedWords, words: tf.RaggedTensor | Words
+) -> tf.Tensor | np.ndarray:
     """Puts the labels of words [batch, (words)] on their first pieces [batch, length]; traceable.
 
     All other tokens have -100.
 
     Raises:
         ValueError: labels of another rank.
-        tf.errors.InvalidArgumentError: a row has more or fewer labels than words.
+        tf.errors.InvalidArgumentError: a row has more or fewer labels than words; ValueError in NumPy.
     """
+    if isinstance(packed, NumpyPackedWords):
+        return labels_of_tokens(labels, packed, words)
     if labels.shape.rank != 2:
         raise ValueError(
             f"Labels of words must be [batch, (words)], ragged, one a word; got shape {labels.shape}."

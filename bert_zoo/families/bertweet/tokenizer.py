@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import tensorflow as tf
-
 from bert_zoo.families.bertweet import FIRST_TOKENS
 from bert_zoo.families.bertweet.tweets import UNKNOWN, TweetNormalizer
+from bert_zoo.graph import tf
 from bert_zoo.text.added_tokens import AddedToken
 from bert_zoo.text.batches import replaced, split_at_white_space
 from bert_zoo.text.bpe import WORD_END, Merges, MergesWords, at_last_places
@@ -67,6 +66,7 @@ class TweetBpeTokenizer(MergesWords):
         named = special_tokens(unknown_token, padding_token, cls_token, sep_token, mask_token)
         super().__init__(
             Vocabulary(vocabulary),
+            at_last_places(merges),
             normalization=bool(normalization),
             **named,
             added_tokens=added_tokens,
@@ -76,15 +76,16 @@ class TweetBpeTokenizer(MergesWords):
                 f"The vocabulary begins with {', '.join(first)}; BERTweet's first tokens are "
                 f"{', '.join(FIRST_TOKENS)}."
             )
+        self._build_graph()
+
+    def _build(self) -> None:
         ids = {token + WORD_END: index for index, token in enumerate(self.base_vocabulary)}
         for index, token in enumerate(self.base_vocabulary):
             if token.endswith(CONTINUED) and token != CONTINUED:
                 ids[token.removesuffix(CONTINUED)] = index
-        with tf.init_scope(), tf.device("CPU:0"):
-            self._normalize = TweetNormalizer() if normalization else _with_line_ends
-            self._spellings = tf.constant(self.vocabulary)
-            added = AddedTokens(self.added_tokens, in_raw_texts=True)
-        self._prepare(self._find, at_last_places(merges), ids, added)
+        self._normalize = TweetNormalizer() if self._options.normalization else _with_line_ends
+        self._spellings = tf.constant(self.vocabulary)
+        self._prepare(self._find, ids, AddedTokens(self.added_tokens, in_raw_texts=True))
 
     def _find(self, texts: tf.Tensor) -> tf.RaggedTensor:
         return split_at_white_space(self._normalize(texts))

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
+from bert_zoo.graph import tf
 from bert_zoo.text.batches import (
     MARK,
     as_utf8,

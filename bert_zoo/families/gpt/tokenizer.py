@@ -11,8 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import tensorflow as tf
-
+from bert_zoo.graph import tf
 from bert_zoo.text.added_tokens import AddedToken
 from bert_zoo.text.bpe import WORD_END, Merges, MergesWords, checked_merges, merge_files
 from bert_zoo.text.normalizer import BertNormalizer, Rules, split_words
@@ -60,26 +59,21 @@ class CharBpeTokenizer(MergesWords):
         source: str | Path = "the arguments",
     ):
         named = {"unknown_token": unknown_token, "padding_token": padding_token}
+        checked = Vocabulary(vocabulary)
+        merges = checked_merges(merges, checked, source)
         super().__init__(
-            Vocabulary(vocabulary), lowercase=bool(lowercase), **named, added_tokens=added_tokens
+            checked, merges, lowercase=bool(lowercase), **named, added_tokens=added_tokens
         )
-        merges = checked_merges(merges, self._base_vocabulary, source)
-        with tf.init_scope(), tf.device("CPU:0"):
-            normalizer = BertNormalizer(
-                lowercase=lowercase, strip_accents=lowercase, split_cjk=True
-            )
-            added = AddedTokens(self.added_tokens, normalizer)
-            self._spellings = tf.constant(
-                [
-                    token.removesuffix(WORD_END) + " " if token.endswith(WORD_END) else token
-                    for token in self.vocabulary
-                ]
-            )
+        self._build_graph()
+
+    def _build(self) -> None:
+        lowercase = self._options.lowercase
+        normalizer = BertNormalizer(lowercase=lowercase, strip_accents=lowercase, split_cjk=True)
+        self._spellings = tf.constant([*map(_spelling, self.vocabulary)])
         self._prepare(
             partial(_words, rules=normalizer.rules),
-            merges,
             self._base_vocabulary.ids,
-            added,
+            AddedTokens(self.added_tokens, normalizer),
             in_normalized=partial(_words, rules=normalizer.rules_of_normalized),
         )
 
@@ -102,12 +96,20 @@ class CharBpeTokenizer(MergesWords):
         joined = tf.strings.reduce_join(tf.gather(self._spellings, ids), axis=1)
         return tf.strings.regex_replace(joined, " $", "")
 
+    def _joined(self, tokens: list[str]) -> str:
+        return "".join(map(_spelling, tokens)).removesuffix(" ")
+
     def _files(self) -> dict[str, Any]:
         config = self._config("OpenAIGPTTokenizer", do_lower_case=self._options.lowercase)
         if self._options.added_tokens:
             config["added_tokens_decoder"] = self._tokens_in_text()
         files = merge_files(self._base_vocabulary.ids, self.merges, "#version: 0.2\n")
         return {**files, "tokenizer_config.json": config}
+
+
+def _spelling(token: str) -> str:
+    """What a token is in a text."""
+    return token.removesuffix(WORD_END) + " " if token.endswith(WORD_END) else token
 
 
 def _words(texts: tf.Tensor, rules: Rules) -> tf.RaggedTensor:

@@ -16,9 +16,8 @@ import functools
 import json
 from pathlib import Path
 
-import tensorflow as tf
-
 from bert_zoo.error_text import shown
+from bert_zoo.graph import tf
 from bert_zoo.text.batches import MARK, is_marked, replaced
 from bert_zoo.text.cleaner import TextCleaner
 from bert_zoo.text.offsets import is_white_space, lookup_table, picked

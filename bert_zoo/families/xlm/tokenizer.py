@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
-import tensorflow as tf
-
 from bert_zoo.error_text import shown
 from bert_zoo.families.xlm.moses import MosesWords, spans_of_characters
+from bert_zoo.graph import tf
 from bert_zoo.text.added_tokens import AddedToken
 from bert_zoo.text.batches import split_at_white_space
 from bert_zoo.text.bpe import WORD_END, Merges, MergesWords, at_last_places, merge_files
@@ -72,6 +71,7 @@ class WordBpeTokenizer(MergesWords):
         named = special_tokens(unknown_token, padding_token, cls_token, sep_token, mask_token)
         super().__init__(
             Vocabulary(vocabulary),
+            at_last_places(merges),
             language=language,
             languages=None if languages is None else dict(languages),
             lowercase=bool(lowercase),
@@ -84,23 +84,18 @@ class WordBpeTokenizer(MergesWords):
                 f"language is {shown(language)}; the model was trained on {', '.join(languages)}."
             )
         self.language_id = None if languages is None else languages[language]
-        with tf.init_scope(), tf.device("CPU:0"):
-            if pretokenized:
-                words, with_spans = split_at_white_space, _split_with_spans
-            else:
-                words = MosesWords(language, lowercase=lowercase)
-                with_spans = words.with_spans
-            self._spellings = tf.constant(
-                [token.replace(WORD_END, " ") for token in self.vocabulary]
-            )
-            added = AddedTokens(self.added_tokens, in_raw_texts=True)
-        self._prepare(
-            words,
-            at_last_places(merges),
-            self._base_vocabulary.ids,
-            added,
-            with_spans=with_spans,
-        )
+        self._build_graph()
+
+    def _build(self) -> None:
+        options = self._options
+        if options.pretokenized:
+            words, with_spans = split_at_white_space, _split_with_spans
+        else:
+            words = MosesWords(options.language, lowercase=options.lowercase)
+            with_spans = words.with_spans
+        self._spellings = tf.constant([token.replace(WORD_END, " ") for token in self.vocabulary])
+        added = AddedTokens(self.added_tokens, in_raw_texts=True)
+        self._prepare(words, self._base_vocabulary.ids, added, with_spans=with_spans)
 
     def in_language(self, language: str) -> Self:
         """The tokenizer of texts in another language, with the same vocabulary."""

@@ -1,0 +1,271 @@
+"""Packs token ids into a model's inputs in NumPy, as a `Layout` says; without TensorFlow and Keras.
+
+What all packers share is here too; `bert_zoo.text.packing` has the one of TensorFlow's graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType, SimpleNamespace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from bert_zoo.text.layout import BERT, Layout
+
+Arrays = dict[str, np.ndarray]
+PADDINGS = ("longest", "fixed")
+
+
+def _longest_first(xp: ModuleType, first: Any, second: Any, budget: Any) -> list[Any]:
+    half = budget // 2
+    shorter, longer = xp.minimum(first, second), xp.maximum(first, second)
+    shorter_kept = xp.where(first + second > budget, xp.minimum(shorter, half), shorter)
+    longer_kept = xp.minimum(longer, budget - shorter_kept)
+    second_is_longer = second >= first
+    return [
+        xp.where(second_is_longer, shorter_kept, longer_kept),
+        xp.where(second_is_longer, longer_kept, shorter_kept),
+    ]
+
+
+def _only_second(xp: ModuleType, first: Any, second: Any, budget: Any) -> list[Any]:
+    return [first, xp.minimum(second, budget - first)]
+
+
+def _only_first(xp: ModuleType, first: Any, second: Any, budget: Any) -> list[Any]:
+    return _only_second(xp, second, first, budget)[::-1]
+
+
+# From tensorflow or numpy, the lengths of two segments, int64 [batch], and all that they may have, to what
+# is kept of each.
+Truncation = Callable[[ModuleType, Any, Any, Any], list[Any]]
+TRUNCATIONS: dict[str, Truncation] = {
+    "longest_first": _longest_first,
+    "only_first": _only_first,
+    "only_second": _only_second,
+}
+# The number of the segment that is left whole, and has to fit.
+WHOLE = {"only_first": 1, "only_second": 0}
+TOO_LONG = (
+    "The segment that truncation leaves whole is longer than all the tokens that a pair may "
+    "have beside its special ones. Raise sequence_length, choose truncation='longest_first', "
+    "or shorten the text. Tokens it has, and may have:"
+)
+
+
+class PackingOptions:
+    """The options of a packer, checked, and the ids that it adds.
+
+    Args:
+        sequence_length: the most tokens a row may have, special ones included.
+        layout: where special tokens and padding stand; a `Layout` or its configuration.
+        padding: "longest" pads to the batch's longest row rounded up to a multiple of `bucket`, never
+            above `sequence_length`; "fixed" always to `sequence_length`, a static shape, which XLA
+            and TPUs need.
+        bucket: see `padding`.
+        truncation: for pairs that are too long. "longest_first" shortens the longer segment, and
+            both to half when both are longer than that (an odd token goes to the longer one, the
+            second if they are equal), as Hugging Face's fast tokenizers do. "only_first" and
+            "only_second" shorten that one segment, and fail on a row where that is not enough.
+        language_id: what `language_ids` are everywhere; None for models without.
+        **ids: of padding and of the special tokens that the layout names: `pad_id`, `cls_id`, ...
+
+    Raises:
+        ValueError: an option outside its range.
+        TypeError: an id is missing.
+    """
+
+    def __init__(
+        self,
+        *,
+        sequence_length: Any,
+        layout: Layout | Mapping[str, Any] = BERT,
+        padding: str = "longest",
+        bucket: int = 8,
+        truncation: str = "longest_first",
+        language_id: int | None = None,
+        **ids: int,
+    ):
+        super().__init__()
+        if padding not in PADDINGS:
+            raise ValueError(f"padding is {padding!r}; choose one of {PADDINGS}.")
+        if bucket < 1:
+            raise ValueError(f"bucket is {bucket}; it must be 1 (no rounding up) or more.")
+        if truncation not in TRUNCATIONS:
+            raise ValueError(f"truncation is {truncation!r}; choose one of {tuple(TRUNCATIONS)}.")
+        self.padding, self.bucket, self.truncation = padding, int(bucket), truncation
+        self.layout = layout if isinstance(layout, Layout) else Layout(**layout)
+        if unknown := sorted(name for name in ids if not name.endswith("_id")):
+            raise TypeError(f"A packer has no options {unknown}.")
+        names = {role: f"{role}_id" for role in ("pad", *self.layout.roles)}
+        if missing := sorted(set(names.values()) - ids.keys()):
+            raise TypeError(f"A packer of this layout needs {', '.join(missing)} too.")
+        # A plain object, so that tf.Module does not track what is inside it.
+        self._ids = SimpleNamespace(**{role: int(ids[name]) for role, name in names.items()})
+        self.sequence_length = self._checked_length(sequence_length)
+        self.language_id = language_id
+
+    @classmethod
+    def of_tokenizer(
+        cls, tokenizer: Any, layout: Layout | Mapping[str, Any] = BERT, **options: Any
+    ) -> Self:
+        """A packer with a tokenizer's ids; padding is 0 where its vocabulary has no token for it."""
+        layout = layout if isinstance(layout, Layout) else Layout(**layout)
+        ids = {f"{role}_id": getattr(tokenizer, f"{role}_id") for role in layout.roles}
+        ids["pad_id"] = getattr(tokenizer, "pad_id", 0)
+        language_id = getattr(tokenizer, "language_id", None)
+        return cls(layout=layout, language_id=language_id, **ids, **options)
+
+    @property
+    def pad_id(self) -> int:
+        return self._ids.pad
+
+    @property
+    def padding_values(self) -> dict[str, int]:
+        """What padding is in each of a model's inputs where it is not 0."""
+        return {"token_ids": self.pad_id, "segment_ids": self.layout.padding_segment}
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's keyword arguments but for the ids, ready for JSON."""
+        return {
+            "sequence_length": self.sequence_length,
+            "layout": self.layout.get_config(),
+            "padding": self.padding,
+            "bucket": self.bucket,
+            "truncation": self.truncation,
+        }
+
+    @property
+    def _least_length(self) -> int:
+        return max(self.layout.most_specials, 1)
+
+    @property
+    def _wanted_length(self) -> str:
+        """What an error says of a row's length."""
+        return (
+            f"it must be {self._least_length} at least: a row has up to "
+            f"{self.layout.most_specials} special tokens"
+        )
+
+    def _checked_length(self, length: Any) -> Any:
+        if length != int(length):
+            raise ValueError(f"sequence_length is {length}; it must be a whole number.")
+        if length < self._least_length:
+            raise ValueError(f"sequence_length is {length}; {self._wanted_length}.")
+        return int(length)
+
+
+class Slices(NamedTuple):
+    """One segment of every row, cut from tokens that lie one after the other."""
+
+    values: np.ndarray  # int32 [tokens]
+    starts: np.ndarray  # int64 [rows], where in `values` a row's segment starts
+    lengths: np.ndarray  # int64 [rows], its tokens
+
+    def of_rows(self, numbers: np.ndarray) -> Slices:
+        """The segments of some of the rows."""
+        return Slices(self.values, self.starts[numbers], self.lengths[numbers])
+
+
+class Positions(NamedTuple):
+    """Where a segment stands in packed rows."""
+
+    inside: np.ndarray  # bool [rows, width], whether a token of the segment stands there
+    # int64 [places], of each of those, row by row, the token's position in the segment's `values`
+    source: np.ndarray
+
+    def gather(self, values: np.ndarray, otherwise: int = 0) -> np.ndarray:
+        """What is known of the segment's tokens, in the rows; `otherwise` where none stands."""
+        found = np.full(self.inside.shape, otherwise, values.dtype)
+        found[self.inside] = values[self.source]
+        return found
+
+
+class NumpyPacker(PackingOptions):
+    """Adds the special tokens, truncates, pads: `bert_zoo.text.Packer` in NumPy.
+
+    Args, Raises: see `PackingOptions`.
+    """
+
+    def kept_lengths(self, lengths: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Returns how many tokens of each segment remain, from int64 [batch] lengths.
+
+        Raises:
+            ValueError: a row that "only_first" or "only_second" cannot shorten enough.
+        """
+        budget = self.sequence_length - self.layout.specials(len(lengths))
+        if len(lengths) == 1:
+            return [np.minimum(lengths[0], budget)]
+        if self.truncation in WHOLE:
+            longest = lengths[WHOLE[self.truncation]].max(initial=0)
+            if longest > budget:
+                raise ValueError(f"{TOO_LONG} {longest}, {budget}.")
+        return TRUNCATIONS[self.truncation](np, *lengths, budget)
+
+    def width(self, row_lengths: np.ndarray) -> int:
+        """Returns the common length that rows of int64 [rows] tokens are padded to."""
+        if self.padding == "fixed":
+            return self.sequence_length
+        longest = int(row_lengths.max(initial=1))
+        return min(-(-longest // self.bucket) * self.bucket, self.sequence_length)
+
+    def row_lengths(self, segments: Sequence[Slices]) -> np.ndarray:
+        """The tokens of each row, special ones among them, int64 [rows]."""
+        return sum(segment.lengths for segment in segments) + self.layout.specials(len(segments))
+
+    def lay_out(self, segments: Sequence[Slices]) -> tuple[Arrays, list[Positions]]:
+        """Composes rows of one segment or two, cut before; also says where each segment then stands.
+
+        Returns:
+            int32 [rows, width]: `token_ids`; `segment_ids` where the model has them; `padding_mask`, 1
+            where a token is.
+        """
+        lengths = self.row_lengths(segments)
+        width, rows = self.width(lengths), np.arange(len(lengths))
+        position = np.arange(width)
+        is_left = self.layout.padding_side == "left"
+        begin = width - lengths if is_left else np.zeros_like(lengths)
+        is_token = position >= begin[:, None] if is_left else position < lengths[:, None]
+        token_ids = np.full(is_token.shape, self.pad_id, np.int32)
+        segment_ids = np.full(is_token.shape, self.layout.padding_segment, np.int32)
+        texts, positions = iter(segments), []
+        for part in self.layout.parts(len(segments)):
+            if part.is_text:
+                values, starts, of_text = next(texts)
+                end = begin + of_text
+                place = (position >= begin[:, None]) & (position < end[:, None])
+                positions.append(Positions(place, ragged_range(starts, of_text)))
+                token_ids[place] = values[positions[-1].source]
+            else:
+                end, place = begin + 1, (rows, begin)
+                token_ids[place] = getattr(self._ids, part.name)
+            if part.segment != self.layout.padding_segment:
+                segment_ids[place] = part.segment
+            begin = end
+        inputs = {"token_ids": token_ids}
+        if self.layout.segments:
+            inputs["segment_ids"] = segment_ids
+        return inputs | {"padding_mask": is_token.astype(np.int32)}, positions
+
+    def widened(self, inputs: Mapping[str, Any], length: int, others: Mapping[str, int]) -> Arrays:
+        """Pads inputs [batch, tokens] to `length` tokens, if they have fewer.
+
+        Args:
+            others: the value of padding in inputs that `padding_values` does not list.
+        """
+        values = {**self.padding_values, **others}
+
+        def widen(name: str, value: np.ndarray) -> np.ndarray:
+            more = max(length - value.shape[1], 0)
+            sides = (more, 0) if self.layout.padding_side == "left" else (0, more)
+            return np.pad(value, ((0, 0), sides), constant_values=values.get(name, 0))
+
+        return {name: widen(name, value) for name, value in inputs.items()}
+
+
+def ragged_range(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The ranges from each of the starts, of these lengths, one after the other: int64 [sum of lengths]."""
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.repeat(starts - (ends - lengths), lengths) + np.arange(total)

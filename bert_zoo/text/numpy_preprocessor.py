@@ -1,0 +1,257 @@
+"""From texts to a model's inputs in NumPy, where TensorFlow is not installed.
+
+Texts are read by Hugging Face's library tokenizers, made of what a tokenizer says of itself
+(`Tokenizer.serialized`). Inputs are those of the classes that make them in TensorFlow's graph, which these
+here are named after.
+"""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_zoo.config import IGNORED_LABEL
+from bert_zoo.text.batches import strings
+from bert_zoo.text.numpy_packing import Arrays, NumpyPacker, Positions
+from bert_zoo.text.numpy_windows import (
+    Windows,
+    most_of_question,
+    windows_of_questions,
+    windows_of_texts,
+)
+from bert_zoo.text.preprocessor import (
+    NO_PAIR,
+    PAIR_FOR_LANGUAGE_MODEL,
+    SIZES_DIFFER,
+    LanguageModelPreprocessor,
+    Preprocessor,
+    TextPreprocessor,
+    unknown_id,
+)
+from bert_zoo.text.reading import Reader, Tokens, rust_tokenizer
+from bert_zoo.text.tokenizer import Tokenizer
+from bert_zoo.text.windows import QUESTIONS_CUT, DocumentWindows, QuestionWindows
+
+logger = logging.getLogger(__name__)
+
+# By tokenizer: making one of a large vocabulary takes a second.
+_READERS: weakref.WeakKeyDictionary[Tokenizer, Reader] = weakref.WeakKeyDictionary()
+
+
+def reader_of(tokenizer: Tokenizer) -> Reader:
+    """What reads texts as a tokenizer does, without TensorFlow.
+
+    Raises:
+        NotImplementedError: Hugging Face's library has nothing like the tokenizer.
+        ImportError: that library is missing.
+    """
+    if tokenizer not in _READERS:
+        content = tokenizer.serialized()
+        if content is None:
+            raise NotImplementedError(
+                f"Hugging Face's library tokenizers, which reads texts where TensorFlow is missing, has "
+                f"nothing like {type(tokenizer).__name__}. Install TensorFlow, pip install "
+                '"bert_zoo[tensorflow]", or pass ids that were made by it elsewhere.'
+            )
+        if differences := tokenizer.rust_differences:
+            logger.warning(
+                "Texts are read without TensorFlow, by Hugging Face's library tokenizers. Few ids differ "
+                "from those that the model was trained with: %s This is said once.",
+                " ".join(differences),
+            )
+        _READERS[tokenizer] = Reader(
+            rust_tokenizer(content),
+            unk_id=getattr(tokenizer, "unk_id", None),
+            split_tokens=tokenizer.split_tokens,
+            blank_before_words=not tokenizer.get_config().get("add_prefix_space", True),
+            source=f"{type(tokenizer).__name__} in Hugging Face's library",
+        )
+    return _READERS[tokenizer]
+
+
+class NumpyReading(TextPreprocessor):
+    """What preprocessors share that read texts in NumPy."""
+
+    packer_class = NumpyPacker
+
+    @property
+    def reader(self) -> Reader:
+        """Reads texts; raises as `reader_of`."""
+        return reader_of(self.tokenizer)
+
+    def class_of(self, kind: type[TextPreprocessor]) -> type[TextPreprocessor]:
+        return _NUMPY_CLASSES.get(kind, kind)
+
+    def tokenize(self, texts: Any) -> list[list[int]]:
+        """The ids of each text, without special ones."""
+        return self.reader.tokenized(strings(texts)).rows()
+
+    def widened(self, inputs: Mapping[str, np.ndarray], length: int) -> Arrays:
+        """Pads a model's inputs [batch, tokens] to `length` tokens, if they have fewer."""
+        return self.packer.widened(inputs, length, {"labels": IGNORED_LABEL})
+
+    def scored(self, texts: Any) -> Arrays:
+        """Turns a batch of texts into inputs and the token that each position has to predict.
+
+        As in the graph: see `TextPreprocessor.scored`.
+        """
+        tokens = self.reader.tokenized(single_texts(texts))
+        if hasattr(self.tokenizer, "eos_id") and self.tokenizer.eos_at != "line_starts_and_ends":
+            ids = np.insert(tokens.ids, tokens.starts, self.tokenizer.eos_id)
+            tokens = Tokens(np.int32(ids), tokens.lengths + 1)
+        inputs, (positions,) = self._rows([tokens], [np.maximum(tokens.lengths - 1, 0)])
+        following = np.append(tokens.ids[1:], np.int32(IGNORED_LABEL))
+        return {**inputs, "labels": positions.gather(following, otherwise=IGNORED_LABEL)}
+
+    def _rows(
+        self, segments: Sequence[Tokens], lengths: Sequence[np.ndarray]
+    ) -> tuple[Arrays, list[Positions]]:
+        """Packs the first `lengths` tokens of segments, reports what is cut, and says where they stand."""
+        kept = self.packer.kept_lengths(lengths)
+        if self.report is not None:
+            self.report.count_cuts(sum(lengths), sum(kept), self.sequence_length)
+        self.watch_unknown(*segments)
+        pairs = zip(segments, kept, strict=True)
+        return self.packer.lay_out([segment.beginnings(number) for segment, number in pairs])
+
+    def watch_unknown(self, *segments: Tokens) -> None:
+        """Says that a text is mostly unknown, if there is a report on that."""
+        unk_id = unknown_id(self.tokenizer)
+        if self.report is not None and unk_id is not None:
+            for segment in segments:
+                ends = np.cumsum([0, *segment.lengths])
+                before = np.cumsum(np.append(0, segment.ids == unk_id))[ends]
+                self.report.count_unknown(2 * np.diff(before) > segment.lengths)
+
+
+class NumpyPreprocessor(NumpyReading, Preprocessor):
+    """Tokenizes and packs texts or pairs of texts: `bert_zoo.text.Preprocessor` in NumPy.
+
+    Args:
+        tokenizer: one of bert_zoo.text's.
+        sequence_length, report_truncation, **packing: as of `Preprocessor`.
+
+    Raises, when it is called: as `reader_of`.
+    """
+
+    def __call__(self, texts: Any) -> Arrays:
+        """Turns a batch of texts, or of pairs as a tuple of two batches, into int32 [batch, length].
+
+        The inputs are named, and errors are, as of `Preprocessor`.
+        """
+        return self.pack([self.reader.tokenized(batch) for batch in text_batches(texts)])
+
+    def pack(self, segments: Sequence[Tokens]) -> Arrays:
+        """Turns one or two tokenized segments into a model's inputs."""
+        return self.pack_with_positions(segments)[0]
+
+    def pack_with_positions(self, segments: Sequence[Tokens]) -> tuple[Arrays, list[Positions]]:
+        """Does what `pack` does, and says where each segment's tokens stand."""
+        return self._rows(segments, [segment.lengths for segment in segments])
+
+
+class NumpyLanguageModelPreprocessor(NumpyReading, LanguageModelPreprocessor):
+    """Tokenizes texts for a language model: `bert_zoo.text.LanguageModelPreprocessor` in NumPy."""
+
+    def __call__(self, texts: Any) -> Arrays:
+        """Turns a batch of texts into int32 [batch, length]: `token_ids`, `padding_mask`."""
+        tokens = self.reader.tokenized(single_texts(texts))
+        return self._rows([tokens], [tokens.lengths])[0]
+
+
+class NumpyQuestionWindows(NumpyReading, QuestionWindows):
+    """Packs each question with windows over its context: `bert_zoo.text.windows.QuestionWindows` in NumPy."""
+
+    def __call__(self, questions: Any, contexts: Any) -> Arrays:
+        """Turns questions and their contexts into rows, as that does; all arrays are int32."""
+        questions, contexts = text_pair(questions, contexts, ("questions", "contexts"))
+        question = self.reader.tokenized(questions)
+        context = self.reader.tokenized(contexts, with_spans=True)
+        limit = most_of_question(self.packer, self._max_question_length)
+        if self.report is not None:
+            kept = np.minimum(question.lengths, limit)
+            self.report.count_cuts(question.lengths, kept, limit, QUESTIONS_CUT)
+        self.watch_unknown(question, context)
+        windows = windows_of_questions(
+            self.packer,
+            question,
+            context,
+            stride=self._stride,
+            max_question_length=self._max_question_length,
+        )
+        inputs, (_, positions) = self.packer.lay_out(windows.segments)
+        starts, ends = context.spans.T
+        return {
+            **inputs,
+            "example": np.int32(windows.example),
+            "first_token": np.int32(windows.first_token),
+            "context_mask": positions.inside.astype(np.int32),
+            "starts": positions.gather(starts),
+            "ends": positions.gather(ends),
+        }
+
+
+class NumpyDocumentWindows(NumpyPreprocessor, DocumentWindows):
+    """Packs each text as windows over it: `bert_zoo.text.windows.DocumentWindows` in NumPy."""
+
+    def __call__(self, texts: Any) -> Arrays:
+        """Turns texts into windows, and pairs, which are cut, into one each.
+
+        Returns:
+            dict of int32 [batch, windows, length]. Texts with fewer windows than others have padding
+            alone in the last ones.
+        """
+        if isinstance(texts, tuple):
+            return {name: ids[:, None] for name, ids in super().__call__(texts).items()}
+        texts = strings(texts)
+        rows, example = self.rows(texts)
+        counts = np.bincount(example, minlength=len(texts))
+        number = np.arange(counts.max(initial=0)) < counts[:, None]
+        windows = {}
+        for name, ids in rows.items():
+            padding = self.packer.padding_values.get(name, 0)
+            windows[name] = np.full((*number.shape, ids.shape[1]), padding, np.int32)
+            windows[name][number] = ids
+        return windows
+
+    def rows(self, texts: Sequence[str]) -> tuple[Arrays, np.ndarray]:
+        """The windows of texts as rows of a model's inputs, and the number of each one's text."""
+        tokens = self.reader.tokenized(texts)
+        self.watch_unknown(tokens)
+        windows: Windows = windows_of_texts(self.packer, tokens, self._stride)
+        return self.packer.lay_out(windows.segments)[0], windows.example
+
+
+_NUMPY_CLASSES: dict[type[TextPreprocessor], type[NumpyReading]] = {
+    DocumentWindows: NumpyDocumentWindows,
+    QuestionWindows: NumpyQuestionWindows,
+}
+
+
+def single_texts(texts: Any) -> list[str]:
+    if isinstance(texts, tuple):
+        raise TypeError(PAIR_FOR_LANGUAGE_MODEL.format(len(texts)))
+    return strings(texts)
+
+
+def text_batches(texts: Any) -> list[list[str]]:
+    """One batch of texts, or two of the same size for a pair; raises as `Preprocessor` does."""
+    if not isinstance(texts, tuple):
+        return [strings(texts)]
+    if len(texts) != 2:
+        raise ValueError(NO_PAIR.format(len(texts)))
+    return text_pair(*texts)
+
+
+def text_pair(
+    first: Any, second: Any, names: tuple[str, str] = ("firsts", "seconds")
+) -> list[list[str]]:
+    """Two batches of texts; `names` are what errors call them."""
+    first, second = strings(first, names[0]), strings(second, names[1])
+    if len(first) != len(second):
+        raise ValueError(SIZES_DIFFER.format(len(first), names[0], len(second), names[1]))
+    return [first, second]

@@ -1,0 +1,123 @@
+"""Long texts as rows that a model can read, in NumPy; without TensorFlow and Keras.
+
+`bert_zoo.text.windows` has the same in TensorFlow's graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from bert_zoo.text.numpy_packing import PackingOptions, Slices, ragged_range
+from bert_zoo.text.reading import Tokens
+
+WRONG_ANSWERS = (
+    "An answer has characters, and all of them are in its context (-1 and -1 stand for no "
+    "answer). Start, end, and the end of the context's last token, where that is not so:"
+)
+
+
+class Windows(NamedTuple):
+    """Rows that show texts in parts."""
+
+    segments: list[Slices]  # of the rows
+    example: np.ndarray  # int64 [rows], the number of each one's text
+    first_token: np.ndarray  # int64 [rows], the tokens of that text before the row's
+
+
+def most_of_question(packer: PackingOptions, max_question_length: int) -> int:
+    """The tokens that a question has at most beside its context."""
+    room = packer.sequence_length - packer.layout.specials(2)
+    return min(max_question_length, room // 2)
+
+
+def windows_of_questions(
+    packer: PackingOptions,
+    questions: Tokens,
+    contexts: Tokens,
+    *,
+    stride: int,
+    max_question_length: int,
+) -> Windows:
+    """Each question with windows over its context; see `bert_zoo.text.windows.QuestionWindows`."""
+    kept = np.minimum(questions.lengths, most_of_question(packer, max_question_length))
+    room = packer.sequence_length - packer.layout.specials(2) - kept
+    example, first_token, lengths = _windows(contexts.lengths, room, np.minimum(room, stride))
+    asked = questions.beginnings(kept).of_rows(example)
+    shown = Slices(contexts.ids, contexts.starts[example] + first_token, lengths)
+    return Windows([asked, shown], example, first_token)
+
+
+def windows_of_texts(packer: PackingOptions, texts: Tokens, stride: int | None) -> Windows:
+    """Windows over texts; see `bert_zoo.text.windows.DocumentWindows`."""
+    room = packer.sequence_length - packer.layout.specials(1)
+    rooms = np.full_like(texts.lengths, room)
+    step = np.minimum(rooms, stride or max(room * 3 // 4, 1))
+    example, first_token, lengths = _windows(texts.lengths, rooms, step)
+    shown = Slices(texts.ids, texts.starts[example] + first_token, lengths)
+    return Windows([shown], example, first_token)
+
+
+def answers_in_rows(
+    rows: Mapping[str, np.ndarray],
+    answer_starts: np.ndarray,
+    answer_ends: np.ndarray,
+    cls_position: int = 0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where answers stand in rows of questions' windows; see `bert_zoo.text.windows.answer_positions`.
+
+    Raises:
+        ValueError: an answer without characters, or outside of its context.
+    """
+    example, in_context = rows["example"], rows["context_mask"] == 1
+    _check_answers(rows, answer_starts, answer_ends)
+    start, end = (np.int32(places)[example][:, None] for places in (answer_starts, answer_ends))
+    is_answer = in_context & (rows["ends"] > start) & (rows["starts"] < end)
+    begin = np.int32(in_context.argmax(axis=1))
+    number = np.arange(is_answer.shape[1]) + (rows["first_token"] - begin)[:, None]
+    first = np.where(is_answer, number, np.iinfo(np.int32).max).min(axis=1)
+    last = np.where(is_answer, number, -1).max(axis=1)
+    firsts = np.full(len(answer_starts), np.iinfo(np.int32).max)
+    lasts = np.full(len(answer_starts), -1)
+    np.minimum.at(firsts, example, first)
+    np.maximum.at(lasts, example, last)
+    shows_all = (last >= 0) & (first == firsts[example]) & (last == lasts[example])
+    shift = begin - rows["first_token"]
+    nowhere = no_answers_in_rows(rows["padding_mask"], cls_position)
+    return tuple(np.int32(np.where(shows_all, at + shift, nowhere)) for at in (first, last))
+
+
+def no_answers_in_rows(padding_mask: np.ndarray, cls_position: int) -> np.ndarray:
+    """The position in each row that stands for no answer, int32 [rows]; that of [CLS] in the layout."""
+    first = np.int32(padding_mask.argmax(axis=1))
+    return (
+        first + padding_mask.sum(axis=1, dtype=np.int32) + cls_position if cls_position else first
+    )
+
+
+def _check_answers(
+    rows: Mapping[str, np.ndarray], answer_starts: np.ndarray, answer_ends: np.ndarray
+) -> None:
+    context_end = np.zeros(len(answer_starts), np.int32)
+    np.maximum.at(context_end, rows["example"], rows["ends"].max(axis=1, initial=0))
+    spans = np.stack([answer_starts, answer_ends, context_end], axis=1)
+    starts, ends = np.int32(answer_starts), np.int32(answer_ends)
+    is_none = (starts == -1) & (ends == -1)
+    wrong = ~is_none & ((starts < 0) | (ends <= starts) | (starts >= context_end))
+    if wrong.any():
+        raise ValueError(f"{WRONG_ANSWERS} {spans[wrong].tolist()}.")
+
+
+def _windows(
+    lengths: np.ndarray, room: np.ndarray, step: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """For each window its text's number, the text's tokens before it, and its own.
+
+    Of each text [texts] are given its tokens, a window's at most, and those between beginnings.
+    """
+    counts = 1 - (-np.maximum(lengths - room, 0) // step)
+    text = np.repeat(np.arange(len(counts)), counts)
+    first_token = ragged_range(np.zeros_like(counts), counts) * step[text]
+    return text, first_token, np.minimum(room[text], lengths[text] - first_token)

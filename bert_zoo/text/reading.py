@@ -1,0 +1,204 @@
+"""Texts as tokens in NumPy, by Hugging Face's library tokenizers; without TensorFlow and Keras."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from bert_zoo.error_text import check_has_utf8, shortened
+from bert_zoo.text.numpy_packing import Slices, ragged_range
+from bert_zoo.text.unicode_tables import code_points
+
+if TYPE_CHECKING:
+    import tokenizers
+
+# What the tokenizers of SentencePiece's kind write for a blank.
+_BLANK = "▁"
+
+
+class Tokens(NamedTuple):
+    """The tokens of texts, without special ones, of one text after the other."""
+
+    ids: np.ndarray  # int32 [tokens]
+    lengths: np.ndarray  # int64 [texts]
+    spans: np.ndarray | None = None  # int32 [tokens, 2], the characters of each, the end exclusive
+
+    @property
+    def starts(self) -> np.ndarray:
+        """Where the tokens of each text begin, int64 [texts]."""
+        return np.cumsum(self.lengths) - self.lengths
+
+    def beginnings(self, lengths: np.ndarray) -> Slices:
+        """The first `lengths` tokens of each text."""
+        return Slices(self.ids, self.starts, lengths)
+
+    def rows(self) -> list[list[int]]:
+        """The ids of each text."""
+        ids, ends = self.ids.tolist(), np.cumsum(self.lengths).tolist()
+        return [ids[start:end] for start, end in itertools.pairwise([0, *ends])]
+
+
+class Reader:
+    """A tokenizer of that library, with what its file cannot say.
+
+    Args:
+        tokenizer: of the library, which neither cuts nor pads.
+        unk_id: the unknown token's; None where nothing is unknown.
+        split_tokens: tokens of it that are several of the model's.
+        blank_before_words: whether words that are tokenized by themselves have a blank before them, which
+            texts have not.
+        source: what errors call the tokenizer.
+    """
+
+    def __init__(
+        self,
+        tokenizer: tokenizers.Tokenizer,
+        *,
+        unk_id: int | None,
+        split_tokens: Mapping[int, Sequence[int]] | None = None,
+        blank_before_words: bool = False,
+        source: str = "The tokenizer",
+    ):
+        from tokenizers.pre_tokenizers import Metaspace
+
+        self._tokenizer, self._unk_id, self._source = tokenizer, unk_id, source
+        self._split_tokens = _SplitTokens(tokenizer, split_tokens) if split_tokens else None
+        self._blank_before_words = blank_before_words
+        self._has_blanks = isinstance(tokenizer.pre_tokenizer, Metaspace)
+
+    def tokenized(self, texts: Sequence[str], *, with_spans: bool = False) -> Tokens:
+        """The tokens of texts, with their characters if they are asked for.
+
+        Raises:
+            ValueError: a text that UTF-8 cannot encode, or one that the library cannot read.
+        """
+        return self._tokens(self._tokenizer, texts, with_spans)
+
+    def words(self, words: Sequence[str]) -> Tokens:
+        """The tokens of each word by itself; a word that gives none becomes the unknown token."""
+        tokens = self._tokens(self._word_tokenizer, words, False)
+        missing = tokens.lengths == 0
+        if not missing.any():
+            return tokens
+        lengths = np.maximum(tokens.lengths, 1)
+        ids = np.insert(tokens.ids, tokens.starts[missing], self._unk_id)
+        return Tokens(ids, lengths)
+
+    @functools.cached_property
+    def _word_tokenizer(self) -> tokenizers.Tokenizer:
+        if not self._blank_before_words:
+            return self._tokenizer
+        tokenizer = type(self._tokenizer).from_str(self._tokenizer.to_str())
+        splitting = tokenizer.pre_tokenizer
+        if not hasattr(splitting, "add_prefix_space"):
+            raise ValueError(
+                f"{self._source} is to put blanks before words, and its pre-tokenizer puts none there."
+            )
+        splitting.add_prefix_space = True
+        tokenizer.pre_tokenizer = splitting
+        return tokenizer
+
+    def _tokens(
+        self, tokenizer: tokenizers.Tokenizer, texts: Sequence[str], with_spans: bool
+    ) -> Tokens:
+        # The fast way does not follow characters, and gives the same ids in half of the time.
+        encode = tokenizer.encode_batch if with_spans else tokenizer.encode_batch_fast
+        try:
+            encoded = encode([*texts], add_special_tokens=False)
+        except Exception as error:  # the library raises nothing narrower
+            for text in texts:
+                check_has_utf8(text)
+            raise ValueError(
+                f"{self._source} cannot read texts: {shortened(str(error))}."
+            ) from error
+        rows = [encoding.ids for encoding in encoded]
+        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+        ids = np.fromiter(itertools.chain.from_iterable(rows), np.int32, int(lengths.sum()))
+        spans = None
+        if with_spans:
+            pairs = itertools.chain.from_iterable(encoding.offsets for encoding in encoded)
+            spans = np.fromiter(pairs, np.dtype((np.int32, 2)), len(ids))
+            if self._has_blanks:
+                spans = _without_blanks(texts, spans, lengths)
+        tokens = Tokens(ids, lengths, spans)
+        return tokens if self._split_tokens is None else self._split_tokens(tokens)
+
+
+class _SplitTokens:
+    """Puts several tokens in the place of one."""
+
+    def __init__(self, tokenizer: tokenizers.Tokenizer, split_tokens: Mapping[int, Sequence[int]]):
+        size = tokenizer.get_vocab_size()
+        self._counts, self._starts = np.ones(size, np.int64), np.arange(size)
+        pool = [*range(size)]
+        # In each token, the letters of those before it and its own.
+        widths = [(0, 0)] * size
+        for token, parts in split_tokens.items():
+            self._counts[token], self._starts[token] = len(parts), len(pool)
+            letters = [len(tokenizer.id_to_token(part).replace(_BLANK, "")) for part in parts]
+            before = itertools.accumulate(letters, initial=0)
+            pool += parts
+            widths += zip(before, letters, strict=False)
+        self._pool, self._widths = np.int32(pool), np.int32(widths)
+
+    def __call__(self, tokens: Tokens) -> Tokens:
+        counts = self._counts[tokens.ids]
+        if not (counts > 1).any():
+            return tokens
+        ends = np.cumsum([0, *counts])
+        text_ends = np.cumsum([0, *tokens.lengths])
+        at = ragged_range(self._starts[tokens.ids], counts)
+        spans = tokens.spans
+        if spans is not None:
+            starts, stops = np.repeat(spans, counts, axis=0).T
+            before, letters = self._widths[at].T
+            is_part = letters > 0
+            first = np.where(is_part, np.minimum(starts + before, stops - 1), starts)
+            last = np.where(is_part, np.minimum(first + letters, stops), stops)
+            spans = np.stack([first, last], axis=1)
+        return Tokens(self._pool[at], np.diff(ends[text_ends]), spans)
+
+
+def rust_tokenizer(content: Mapping[str, Any]) -> tokenizers.Tokenizer:
+    """A tokenizer of the library from the content of a tokenizer.json.
+
+    Raises:
+        ImportError: the library is missing.
+    """
+    try:
+        from tokenizers import Tokenizer
+    except ImportError as error:
+        raise ImportError(
+            "Without TensorFlow, texts are read by Hugging Face's library tokenizers, which is not "
+            "installed here: pip install tokenizers."
+        ) from error
+    return Tokenizer.from_str(json.dumps(content, ensure_ascii=False))
+
+
+@functools.cache
+def _white_space() -> np.ndarray:
+    """Whether a code point is white space, bool [code points]."""
+    is_space = np.zeros(0x110000, bool)
+    is_space[code_points("python/whitespace")] = True
+    return is_space
+
+
+def _without_blanks(texts: Sequence[str], spans: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The characters of tokens without blanks before them; a blank alone stands for the character after it."""
+    codes = np.frombuffer("".join(texts).encode("utf-32-le"), "<u4")
+    sizes = np.fromiter(map(len, texts), np.int64, len(texts))
+    begins = np.repeat(np.cumsum(sizes) - sizes, lengths)
+    ends_of_texts = np.repeat(np.cumsum(sizes), lengths)
+    # From each place on, the next one that is no white space.
+    places = np.where(_white_space()[codes], len(codes), np.arange(len(codes)))
+    following = np.append(np.minimum.accumulate(places[::-1])[::-1], len(codes))
+    starts, ends = spans[:, 0] + begins, spans[:, 1] + begins
+    first = np.minimum(following[starts], ends)
+    ends = np.minimum(np.maximum(ends, first + 1), ends_of_texts)
+    first = np.minimum(first, ends_of_texts - 1)
+    return np.int32(np.stack([first - begins, ends - begins], axis=1))
