@@ -40,6 +40,8 @@ def checked_sentencepiece_model(data: bytes):
     """The model, as `read_sentencepiece_model` gives it; ValueError where its pieces or its rules of
     normalisation cannot be right."""
     model = read_sentencepiece_model(data)
+    if not model.pieces:
+        raise ValueError("there are no pieces in it.")
     for piece in model.pieces:
         text, score, kind = piece.text, piece.score, piece.type or NORMAL
         if not text or b"\0" in text or not math.isfinite(score) or kind not in _TYPES:
