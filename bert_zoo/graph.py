@@ -4,6 +4,8 @@ On Keras's JAX backend TensorFlow may be missing. Tokenizers then still describe
 options, tokenizer.json), and texts are read by that description, in NumPy.
 """
 
+import importlib
+from importlib.util import find_spec
 from typing import Any
 
 MISSING = (
@@ -27,9 +29,11 @@ class _Missing:
         raise ImportError(MISSING.format("This"))
 
 
-try:
-    import tensorflow as tf
-except ImportError:
-    tf = _Missing()
+has_tensorflow: bool = find_spec("tensorflow") is not None
 
-has_tensorflow: bool = not isinstance(tf, _Missing)
+
+def __getattr__(name: str) -> Any:
+    # Importing TensorFlow takes seconds, which those that ask whether it is there need not wait for.
+    if name != "tf":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module("tensorflow") if has_tensorflow else _Missing()

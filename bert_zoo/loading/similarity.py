@@ -41,13 +41,11 @@ def similarity(a: Any, b: Any, model: str | ZooModel = "minilm_l6") -> float | n
     Raises:
         TypeError, ValueError: something that is no text, or no texts at all.
     """
-    import tensorflow as tf
-
-    from bert_zoo.text.batches import text_batch
+    from bert_zoo.text.batches import strings
 
     encoder = _sentence_encoder(model) if isinstance(model, str) else model
-    first, second = text_batch(a, "a"), text_batch(b, "b")
-    vectors = encoder.embed(tf.concat([first, second], axis=0))
+    first, second = strings(a, "a"), strings(b, "b")
+    vectors = encoder.embed(first + second)
     compare = SCORES[getattr(encoder, "encoder", encoder).pooling.similarity]
     scores = compare(vectors[: len(first)], vectors[len(first) :])
     is_single = isinstance(a, str | bytes) and isinstance(b, str | bytes)

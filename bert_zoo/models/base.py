@@ -51,6 +51,7 @@ from bert_zoo.models.replicas import (
     whole_everywhere,
     with_one_row,
 )
+from bert_zoo.models.row_batches import RowBatches
 from bert_zoo.weights.bind import named_variables, set_trained_layers, trained_layers
 
 # What Keras's own export takes, of what the model reads.
@@ -578,7 +579,8 @@ class ZooModel(keras.Model):
                 kwargs["validation_batch_size"] = validation["batch_size"]
         # Keras shuffles arrays and PyDatasets, and warns where it is asked to shuffle others.
         is_finite = getattr(data["x"], "num_batches", None) is not None
-        kwargs["shuffle"] = shuffle and ("batch_size" in data or is_finite)
+        shuffles_itself = isinstance(data["x"], RowBatches)
+        kwargs["shuffle"] = shuffle and not shuffles_itself and ("batch_size" in data or is_finite)
         with (
             warning_of_cut_texts(self, x, columns=self.reads_columns) as end_counting,
             self._fresh_functions_after_errors(),
@@ -592,7 +594,9 @@ class ZooModel(keras.Model):
         self, x=None, y=None, batch_size: int | None = None, *, sample_weight=None, **kwargs
     ):
         """As in Keras, on the same kinds of data as `fit`."""
-        data = self.training_arguments(x, y, sample_weight, batch_size=batch_size)
+        data = {"x": x}
+        if not isinstance(x, RowBatches):  # those of `fit`, which Keras passes on
+            data = self.training_arguments(x, y, sample_weight, batch_size=batch_size)
         counting = warning_of_cut_texts(self, x, columns=self.reads_columns)
         with counting, self._fresh_functions_after_errors():
             return super().evaluate(**data, **kwargs)

@@ -1,10 +1,11 @@
 """From what users pass to `fit`, `evaluate` and `predict` to what Keras takes.
 
 Text, alone or as a pair, in lists, NumPy arrays or tf.data, becomes a tf.data pipeline that
-tokenizes in parallel; dicts of ids are checked and passed on.
+tokenizes in parallel; without TensorFlow, a `keras.utils.PyDataset`. Dicts of ids are checked and passed on.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import keras
@@ -13,6 +14,7 @@ import numpy as np
 from bert_zoo.data.buckets import without_autotuning
 from bert_zoo.error_text import listing
 from bert_zoo.forks import refuse_fork
+from bert_zoo.graph import has_tensorflow
 from bert_zoo.models.generated import mapped, peeked
 from bert_zoo.models.inputs import (
     as_array,
@@ -25,6 +27,7 @@ from bert_zoo.models.labels import (
     class_weights_of,
     label_arrays,
 )
+from bert_zoo.models.row_batches import RowBatches, passes_over, with_few_lengths
 from bert_zoo.models.sample_weights import checked_sample_weight
 from bert_zoo.text.columns import column_names
 
@@ -103,7 +106,12 @@ def keras_arguments(
     dataset = model.dataset_of_rows(x, y, sample_weight, **batching)
     if dataset is None:
         columns = _text_columns(model, x, y, sample_weight, needs_labels=needs_labels)
-        dataset = _map_dataset(model, _in_batches(columns, **batching), **options)
+        if has_tensorflow:
+            dataset = _map_dataset(model, _in_batches(columns, **batching), **options)
+        else:
+            dataset = _row_batches(
+                model, columns, one_length=one_length, class_weights=class_weights, **batching
+            )
     return {"x": dataset}
 
 
@@ -230,11 +238,7 @@ def text_rows(model, x):
 
 def with_prompt(prompt: str, texts):
     """A batch of texts, or several in any structure, after a prompt; traceable."""
-    import tensorflow as tf
-
-    if not prompt:
-        return texts
-    return keras.tree.map_structure(lambda batch: tf.strings.join([prompt, batch]), texts)
+    return keras.tree.map_structure(lambda batch: prompt + batch, texts) if prompt else texts
 
 
 def _text_columns(model, x, y=None, sample_weight=None, *, needs_labels: bool) -> tuple:
@@ -302,26 +306,58 @@ def _map_dataset(
         preprocessor = model.text_reader
         if one_length and preprocessor.get_config()["padding"] != "fixed":
             preprocessor = _one_length(model, preprocessor, dataset)
-
-        def transform(x):
-            return model.texts_to_inputs(x, preprocessor)
-
-        def transform_labelled(x, y):
-            return model.labelled_texts_to_inputs(x, y, preprocessor)
+        transform, transform_labelled = _transforms(model, preprocessor)
 
     # AutoGraph would rewrite all of our code that a batch runs through, to no effect.
     @tf.autograph.experimental.do_not_convert
     def prepare(*element):
-        x, *rest = _unpack(element if len(element) > 1 else element[0], with_names)
-        if not rest:
-            return (transform(x),)
-        x, y = transform_labelled(x, rest[0])
-        if class_weights is not None:
-            return x, y, class_weights_of(y, class_weights, *rest[1:])
-        return (x, y, *(checked_sample_weight(weights) for weights in rest[1:]))
+        columns = _unpack(element if len(element) > 1 else element[0], with_names)
+        return _transformed(transform, transform_labelled, class_weights, *columns)
 
     dataset = dataset.map(prepare, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
     return without_autotuning(dataset)
+
+
+def _transforms(model, preprocessor) -> tuple[Callable, Callable]:
+    """From a batch of texts, and from one with its labels, to what the model reads; traceable."""
+    return tuple(
+        partial(function, preprocessor=preprocessor)
+        for function in (model.texts_to_inputs, model.labelled_texts_to_inputs)
+    )
+
+
+def _transformed(
+    transform: Callable, transform_labelled: Callable, class_weights: np.ndarray | None, x, *rest
+) -> tuple:
+    """A batch of x, alone or with labels and weights, as Keras takes it; traceable."""
+    if not rest:
+        return (transform(x),)
+    x, y = transform_labelled(x, rest[0])
+    if class_weights is not None:
+        return x, y, class_weights_of(y, class_weights, *rest[1:])
+    return (x, y, *(checked_sample_weight(weights) for weights in rest[1:]))
+
+
+def _row_batches(
+    model,
+    columns: tuple,
+    *,
+    batch_size: int,
+    shuffle: bool,
+    one_length: bool,
+    class_weights: np.ndarray | None,
+) -> RowBatches:
+    """Columns in memory as batches, read in NumPy."""
+    passes = passes_over(num_rows(columns[0]), batch_size, shuffle=shuffle)
+    preprocessor = with_few_lengths(model.text_reader)
+    if one_length and preprocessor.get_config()["padding"] != "fixed":
+        texts = (rows_of(columns[0], numbers) for numbers in passes())
+        lengths = (input_length(model, batch, preprocessor=preprocessor) for batch in texts)
+        preprocessor = preprocessor.with_options(sequence_length=max(lengths), padding="fixed")
+    transforms = _transforms(model, preprocessor)
+    return RowBatches(
+        lambda numbers: _transformed(*transforms, class_weights, *rows_of(columns, numbers)), passes
+    )
 
 
 def _unpack(element, with_names: bool = False) -> tuple:
@@ -406,10 +442,13 @@ def check_text_spec(spec) -> None:
 
 def input_length(model, texts, *, preprocessor):
     """The tokens of a batch's longest row; traceable."""
+    silent = preprocessor.with_options(report_truncation=False)  # texts are read once more
+    token_ids = model.texts_to_inputs(texts, silent)["token_ids"]
+    if isinstance(token_ids, np.ndarray):
+        return token_ids.shape[-1]
     import tensorflow as tf
 
-    silent = preprocessor.with_options(report_truncation=False)  # texts are read once more
-    return tf.shape(model.texts_to_inputs(texts, silent)["token_ids"])[-1]
+    return tf.shape(token_ids)[-1]
 
 
 def _one_length(model, preprocessor, dataset):

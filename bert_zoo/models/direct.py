@@ -4,13 +4,14 @@ A pipeline is built and traced at each call, which takes ten times as long as a 
 text becomes ids and outputs in one graph, which is traced once; see `bert_zoo.models.graphs`.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
+from bert_zoo.graph import has_tensorflow
 from bert_zoo.models.data_adapters import (
     DEFAULT_BATCH_SIZE,
     input_length,
@@ -18,8 +19,9 @@ from bert_zoo.models.data_adapters import (
     rows_of,
     text_rows,
 )
-from bert_zoo.models.graphs import in_graph
+from bert_zoo.models.graphs import in_graph, on_model
 from bert_zoo.models.inputs import check_batch_size
+from bert_zoo.models.row_batches import with_few_lengths
 from bert_zoo.private import strategy_of
 
 
@@ -55,25 +57,27 @@ def outputs_of_texts(
     if batch_size is not None:
         check_batch_size(batch_size)
     rows = text_rows(model, texts)
-    numbers = _batches(rows, batch_size or DEFAULT_BATCH_SIZE, in_order=per_token)
+    batch_size = batch_size or DEFAULT_BATCH_SIZE
+    numbers = _batches(rows, batch_size, in_order=per_token)
     batches = [rows_of(rows, of_batch) for of_batch in numbers] if len(numbers) > 1 else [rows]
-    reader = reader or model.text_reader
+    reader = with_few_lengths(reader or model.text_reader)
     reading = {"preprocessor": reader, "per_token": per_token}
+    size = batch_size if len(numbers) > 1 else min(batch_size, _power_of_2(len(numbers[0])))
     length = np.int32(0)
     if per_token and len(batches) > 1:
         lengths = (in_graph(model, input_length, b, preprocessor=reader) for b in batches)
         length = np.int32(max(map(int, lengths)))
     outputs = []
     for batch in batches:
-        outputs.append(_outputs(model, function, batch, length, reading, options))
+        outputs.append(_outputs(model, function, batch, length, size, reading, options))
         # Those of the step before: a GPU may still be at work on this one.
         outputs[-2:-1] = map(_as_arrays, outputs[-2:-1])
         if progress:
             progress(len(outputs), len(batches))
     outputs[-1] = _as_arrays(outputs[-1])
-    if len(outputs) == 1:
-        return outputs[0]
     order = np.argsort(np.concatenate(numbers))
+    if len(outputs) == 1:
+        return keras.tree.map_structure(lambda part: part[: len(order)], outputs[0])
     return keras.tree.map_structure(lambda *parts: np.concatenate(parts)[order], *outputs)
 
 
@@ -85,19 +89,42 @@ def _batches(rows, batch_size: int, in_order: bool) -> list[np.ndarray]:
     return np.split(order, range(batch_size, len(order), batch_size))
 
 
+def _power_of_2(number: int) -> int:
+    """The least one that is not below the number."""
+    return 1 << (number - 1).bit_length()
+
+
 def _sizes(texts) -> np.ndarray:
-    """Bytes of each row of strings [batch] or, the longest choice, [batch, choices]."""
-    import tensorflow as tf
+    """Bytes, or characters, of each row of strings [batch] or, the longest choice, [batch, choices]."""
+    if isinstance(texts, np.ndarray):
+        lengths = np.vectorize(len, otypes=[int])(texts)
+    else:
+        import tensorflow as tf
 
-    return tf.strings.length(texts).numpy().reshape(len(texts), -1).max(axis=1)
+        lengths = tf.strings.length(texts).numpy()
+    return lengths.reshape(len(texts), -1).max(axis=1)
 
 
-def _outputs(model, function, texts, length, reading: dict, options: dict):
-    """A batch's outputs: on TensorFlow in one graph, elsewhere in a graph of the text alone."""
+def _outputs(model, function, texts, length, size: int, reading: dict, options: dict):
+    """A batch's outputs, perhaps of more rows: on TensorFlow in one graph, elsewhere in a graph of the text alone."""
     if keras.backend.backend() == "tensorflow":
         reading = tuple(reading.items())
         return in_graph(model, _read_and_run, texts, length, f=function, reading=reading, **options)
-    return function(model, in_graph(model, _read, texts, length, **reading), **options)
+    return on_rows(
+        model, function, in_graph(model, _read, texts, length, **reading), size, **options
+    )
+
+
+def on_rows(model, function, inputs: Mapping[str, Any], size: int, **options: Hashable):
+    """`on_model(model, function, inputs, **options)`, on JAX with the last row again until there are `size`.
+
+    JAX compiles for each number of rows.
+    """
+    if keras.backend.backend() != "tensorflow":
+        number = len(next(iter(inputs.values())))
+        rows = np.minimum(np.arange(size), number - 1)
+        inputs = {name: np.asarray(value)[rows] for name, value in inputs.items()}
+    return on_model(model, function, inputs, **options)
 
 
 def _read_and_run(model, texts, length, *, f, reading, **options):
@@ -118,11 +145,12 @@ def for_this_device(preprocessor):
     A CPU takes as long for each token of any length: minilm_l6 7.4 ms for a text of 10 tokens and
     10.3 ms where they are padded to 16. GPUs want multiples of 8, and JAX compiles for each length.
     """
+    if keras.backend.backend() != "tensorflow":
+        return with_few_lengths(preprocessor)
     import tensorflow as tf
 
-    if keras.backend.backend() != "tensorflow" or tf.config.list_physical_devices("GPU"):
-        return preprocessor
-    return preprocessor.with_options(bucket=1)
+    on_gpu = tf.config.list_physical_devices("GPU")
+    return preprocessor if on_gpu else preprocessor.with_options(bucket=1)
 
 
 def _as_arrays(outputs):
@@ -155,17 +183,18 @@ def predict_texts(model, texts, batch_size: int | None, verbose: int | str) -> A
 
 
 def _predicted(model, inputs):
-    if keras.backend.backend() == "tensorflow":
-        return model.predict_step((inputs,))
-    # Compiles, which a call does not.
-    return model.predict_on_batch({name: np.asarray(value) for name, value in inputs.items()})
+    if keras.backend.backend() == "jax":  # whose `predict_step` takes the weights too
+        return model(inputs, training=False)
+    return model.predict_step((inputs,))
 
 
 # --- tokens ---
 
 
 def tokenized(model, texts) -> list[np.ndarray]:
-    """The ids of each text of a string tensor [batch], int32 [tokens]."""
+    """The ids of each text of a string tensor, or an array, [batch], int32 [tokens]."""
+    if not has_tensorflow:
+        return [*map(np.int32, model.preprocessor.tokenize(texts))]
     ids, splits = in_graph(model, _tokenize, texts, preprocessor=model.preprocessor)
     return np.split(ids.numpy(), splits.numpy()[1:-1])
 
@@ -173,6 +202,8 @@ def tokenized(model, texts) -> list[np.ndarray]:
 def detokenized(model, rows: Iterable[np.ndarray]) -> list[bytes]:
     """The text of each row of ids."""
     rows = list(rows)
+    if not has_tensorflow:
+        return [text.encode() for text in model.preprocessor.reader.detokenized(rows)]
     ids, lengths = np.concatenate(rows).astype("int32"), np.array([len(row) for row in rows])
     return list(in_graph(model, _detokenize, ids, lengths, preprocessor=model.preprocessor).numpy())
 

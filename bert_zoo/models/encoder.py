@@ -18,6 +18,7 @@ from bert_zoo.models.base import Interface, ZooModel
 from bert_zoo.models.cut_texts import warning_of_cut_texts
 from bert_zoo.models.data_adapters import text_rows, with_prompt
 from bert_zoo.models.direct import outputs_of_texts
+from bert_zoo.models.graphs import outside_of_graphs
 from bert_zoo.models.inputs import as_ids, check_range, check_rank
 from bert_zoo.models.long_texts import LongTexts, are_rows, over_windows
 from bert_zoo.registry import registry
@@ -318,8 +319,6 @@ class Encoder(ZooModel):
         As in sentence-transformers, these are those of the prompt alone, special tokens before it among
         them; where it ends in a blank, that may be part of the next word's first token.
         """
-        import tensorflow as tf
-
         if not prompt:
             return (), 0
         reader = self.preprocessor.with_options(report_truncation=False, bucket=1)
@@ -327,7 +326,7 @@ class Encoder(ZooModel):
         special = {int(getattr(tokenizer, f"{role}_id")) for role in roles}
 
         def row(text: str):
-            with tf.init_scope():
+            with outside_of_graphs():
                 ids = keras.ops.convert_to_numpy(reader([text])["token_ids"])[0]
             return ids[:-1] if int(ids[-1]) in special else ids
 

@@ -1,4 +1,4 @@
-"""What verbs do with a model as TensorFlow graphs, traced once for batches and texts of every size.
+"""What verbs do with a model as graphs: TensorFlow's, traced once for batches and texts of every size, or JAX's.
 
 A verb is one call of a plain function, in two flavours:
 
@@ -7,26 +7,36 @@ A verb is one call of a plain function, in two flavours:
 
 `read(model, texts, *, preprocessor)` is written as if it ran eagerly, at the top of a module: the
 function itself is what its graph is kept under, so that a lambda would be traced at every call.
+Without TensorFlow it does run eagerly, on NumPy's arrays.
 """
 
+import contextlib
 import threading
 from collections.abc import Callable, Hashable
+from functools import partial
 from operator import is_
 from typing import Any
 
 import keras
 
 from bert_zoo import private
+from bert_zoo.graph import has_tensorflow
 
 # Graphs kept for a model. The oldest one makes room, since options may be new objects at every call.
 MAX_GRAPHS = 64
 
 
 def on_model(model, function: Callable, *tensors: Any, **options: Hashable) -> Any:
-    """`function(model, *tensors, **options)`, on TensorFlow as a graph; see `in_graph`."""
-    if keras.backend.backend() != "tensorflow":
-        return function(model, *tensors, **options)
-    return in_graph(model, function, *tensors, **options)
+    """`function(model, *tensors, **options)`, on TensorFlow as a graph, on JAX compiled; see `in_graph`.
+
+    On JAX every shape of the tensors is compiled by itself.
+    """
+    if keras.backend.backend() == "tensorflow":
+        return in_graph(model, function, *tensors, **options)
+    if keras.backend.backend() == "jax" and not model.run_eagerly:
+        key, make = (function, *options.items()), partial(_compiled, model, function, options)
+        return model.graphs.of(model, key, make)(*tensors)
+    return function(model, *tensors, **options)
 
 
 def in_graph(model, function: Callable, *tensors: Any, **options: Hashable) -> Any:
@@ -44,12 +54,26 @@ def in_graph(model, function: Callable, *tensors: Any, **options: Hashable) -> A
             width of the model.
         options: what the graph depends on beside the model. One graph is kept for each set of them.
     """
+    if not has_tensorflow:
+        return function(model, *tensors, **options)
     import tensorflow as tf
 
     if tf.config.functions_run_eagerly() or model.run_eagerly:
         return function(model, *tensors, **options)
     tensors = keras.tree.map_structure(_as_tensor, tensors)
-    return model.graphs.of(model, function, tensors, options)(*tensors)
+    specs = keras.tree.map_structure(open_spec, tensors)
+    key = (function, tuple(options.items()), tuple(keras.tree.flatten_with_path(specs)))
+    make = partial(_traced, model, function, specs, options)
+    return model.graphs.of(model, key, make)(*tensors)
+
+
+def outside_of_graphs() -> contextlib.AbstractContextManager[None]:
+    """A scope in which text is read at once, also while TensorFlow traces a graph."""
+    if not has_tensorflow:
+        return contextlib.nullcontext()
+    from bert_zoo.graph import tf
+
+    return tf.init_scope()
 
 
 class Graphs:
@@ -60,10 +84,8 @@ class Graphs:
         self._parts: list[Any] = []
         self._lock = threading.RLock()
 
-    def of(self, model, function: Callable, tensors: Any, options: dict) -> Callable:
-        """A graph for tensors like these, one that there is or one made now."""
-        specs = keras.tree.map_structure(open_spec, tensors)
-        key = (function, tuple(options.items()), tuple(keras.tree.flatten_with_path(specs)))
+    def of(self, model, key: Hashable, make: Callable[[], Callable]) -> Callable:
+        """The graph with this key, one that there is or one made now."""
         parts = _parts_of(model)
         with self._lock:
             if len(parts) != len(self._parts) or not all(map(is_, parts, self._parts)):
@@ -72,7 +94,7 @@ class Graphs:
             if graph is None:
                 if len(self._graphs) >= MAX_GRAPHS:
                     del self._graphs[next(iter(self._graphs))]
-                graph = self._graphs[key] = _traced(model, function, specs, options)
+                graph = self._graphs[key] = make()
         return graph
 
 
@@ -85,6 +107,29 @@ def _traced(model, function: Callable, specs: tuple, options: dict) -> Callable:
 
     # A concrete function has one trace, and so no warning about retracing.
     return first_alone(tf.function(run, autograph=False).get_concrete_function(*specs))
+
+
+def _compiled(model, function: Callable, options: dict) -> Callable:
+    """The function, compiled by JAX; with variables of its options, as samplers have them, brought up to date."""
+    import jax
+
+    variables = model.variables
+    held = [v for option in options.values() for v in getattr(option, "variables", ())]
+
+    @jax.jit
+    def run(values, tensors):
+        scope = keras.StatelessScope(zip([*variables, *held], values, strict=True))
+        with scope:
+            outputs = function(model, *tensors, **options)
+        return outputs, [scope.get_current_value(variable) for variable in held]
+
+    def call(*tensors):
+        outputs, states = run([variable.value for variable in [*variables, *held]], tensors)
+        for variable, value in zip(held, states, strict=True):
+            variable.assign(value)
+        return outputs
+
+    return call
 
 
 def first_alone(graph: Callable) -> Callable:

@@ -13,8 +13,10 @@ import numpy as np
 
 from bert_zoo.data.buckets import without_autotuning
 from bert_zoo.data.distinct import distinct_batches, say_of_frequent_texts, text_numbers
+from bert_zoo.graph import has_tensorflow
 from bert_zoo.models import data_adapters
 from bert_zoo.models.labels import checked_labels, label_arrays
+from bert_zoo.models.row_batches import RowBatches, passes_over, with_few_lengths
 from bert_zoo.models.sample_weights import checked_sample_weight
 
 log = logging.getLogger("bert_zoo")
@@ -85,8 +87,11 @@ def column_arguments(
     y = label_arrays(model, columns, y)
     others = [part for part in (y, checked_sample_weight(sample_weight)) if part is not None]
     size = batch_size or data_adapters.DEFAULT_BATCH_SIZE
-    dataset = _in_batches(columns, others, size, shuffle=shuffle, distinct=distinct)
-    return {"x": _mapped(model, dataset)}
+    numbers = _numbers_of_repeated(columns, size) if shuffle and distinct else None
+    element = (columns, *others)
+    if has_tensorflow:
+        return {"x": _mapped(model, _in_batches(element, size, shuffle, numbers))}
+    return {"x": _row_batches(model, element, size, shuffle, numbers)}
 
 
 def _texts(columns: tuple) -> tuple:
@@ -109,10 +114,10 @@ def say_odd_rows(columns: tuple, *, are_equal_odd: bool) -> None:
     """Warns of rows with empty texts, or with the same text twice, from which nothing is learned.
 
     Args:
-        columns: string tensors [rows].
+        columns: string tensors, or arrays, [rows].
         are_equal_odd: whether two texts of a row must differ.
     """
-    texts = np.stack([column.numpy() for column in columns], axis=1)
+    texts = np.stack([np.asarray(column) for column in columns], axis=1)
     blank = [[not text.strip() for text in row] for row in texts]
     _say(np.any(blank, axis=1), "have an empty text")
     if are_equal_odd:
@@ -127,19 +132,37 @@ def _say(rows: np.ndarray, what: str) -> None:
         )
 
 
-def _in_batches(columns: tuple, others: list, size: int, *, shuffle: bool, distinct: bool):
+def _numbers_of_repeated(columns: tuple, size: int) -> np.ndarray | None:
+    """The numbers of texts, int [rows, columns], if one stands there more than once."""
+    numbers = text_numbers([np.asarray(column) for column in columns])
+    if len(np.unique(numbers)) == numbers.size:
+        return None
+    say_of_frequent_texts(numbers, size)
+    return numbers
+
+
+def _in_batches(element: tuple, size: int, shuffle: bool, numbers: np.ndarray | None):
     import tensorflow as tf
 
-    element = (columns, *others)
-    if shuffle and distinct:
-        numbers = text_numbers([column.numpy() for column in columns])
-        if len(np.unique(numbers)) < numbers.size:
-            say_of_frequent_texts(numbers, size)
-            return _distinct(element, numbers, size)
+    if numbers is not None:
+        return _distinct(element, numbers, size)
     dataset = tf.data.Dataset.from_tensor_slices(element)
     if shuffle:
-        dataset = dataset.shuffle(len(columns[0]))
+        dataset = dataset.shuffle(len(element[0][0]))
     return dataset.batch(size)
+
+
+def _row_batches(
+    model, element: tuple, size: int, shuffle: bool, numbers: np.ndarray | None
+) -> RowBatches:
+    """As `_in_batches` and `_mapped`, read in NumPy."""
+    reader = with_few_lengths(model.text_reader)
+    passes = passes_over(len(element[0][0]), size, shuffle=shuffle, texts=numbers)
+
+    def read(rows: np.ndarray) -> tuple:
+        return _prepared(model, reader, *data_adapters.rows_of(element, rows))
+
+    return RowBatches(read, passes)
 
 
 def _distinct(element: tuple, numbers: np.ndarray, size: int):
@@ -164,6 +187,7 @@ def _mapped(model, dataset):
     data_adapters.check_ranks(dataset)
     x, *_ = split_element(dataset)
     is_bare = are_columns(dataset.element_spec)
+    reader = None
     if not isinstance(x[0], Mapping):
         data_adapters.check_text_spec(x)
         reader = model.text_reader
@@ -171,13 +195,17 @@ def _mapped(model, dataset):
     # AutoGraph would rewrite all of our code that a batch runs through, to no effect.
     @tf.autograph.experimental.do_not_convert
     def prepare(*element):
-        columns, *others = (element,) if is_bare else element
-        if isinstance(columns[0], Mapping):
-            inputs = tuple(map(model.check_in_graph, columns))
-        else:
-            inputs = model.columns_to_inputs(columns, reader)
-        labels = [checked_labels(model, columns, y) for y in others[:1]]
-        return (inputs, *labels, *map(checked_sample_weight, others[1:]))
+        return _prepared(model, reader, *((element,) if is_bare else element))
 
     dataset = dataset.map(prepare, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
     return without_autotuning(dataset)
+
+
+def _prepared(model, reader, columns: tuple, *others) -> tuple:
+    """A batch of columns, alone or with labels and weights, as Keras takes it; traceable."""
+    if isinstance(columns[0], Mapping):
+        inputs = tuple(map(model.check_in_graph, columns))
+    else:
+        inputs = model.columns_to_inputs(columns, reader)
+    labels = [checked_labels(model, columns, y) for y in others[:1]]
+    return (inputs, *labels, *map(checked_sample_weight, others[1:]))

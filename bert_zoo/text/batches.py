@@ -21,8 +21,8 @@ _EXPECTED = (
 )
 
 
-def text_batch(texts: Any, name: str = "texts") -> tf.Tensor:
-    """Returns texts as a string tensor [batch].
+def text_batch(texts: Any, name: str = "texts") -> tf.Tensor | np.ndarray:
+    """Returns texts as a string tensor [batch]; without TensorFlow as an array of str, of dtype object.
 
     Args:
         texts: a str or bytes (a batch of one); a sequence or one-dimensional array of them; or a
@@ -34,6 +34,8 @@ def text_batch(texts: Any, name: str = "texts") -> tf.Tensor:
         ValueError: a wrong number of dimensions, or a str that UTF-8 cannot encode.
     """
     refuse_fork()
+    if not has_tensorflow:
+        return np.fromiter(strings(texts, name), object)
     if is_tensor(texts):
         return _checked_tensor(tf.convert_to_tensor(texts), name)
     items = _text_list(texts, name)

@@ -15,6 +15,7 @@ from bert_zoo.text.layout import BERT, Layout
 
 Arrays = dict[str, np.ndarray]
 PADDINGS = ("longest", "fixed")
+FEW_LENGTHS = "few_lengths"
 
 
 def _longest_first(xp: ModuleType, first: Any, second: Any, budget: Any) -> list[Any]:
@@ -74,7 +75,12 @@ class PackingOptions:
     Raises:
         ValueError: an option outside its range.
         TypeError: an id is missing.
+
+    Attributes:
+        paddings: what `padding` may be.
     """
+
+    paddings = PADDINGS
 
     def __init__(
         self,
@@ -88,8 +94,8 @@ class PackingOptions:
         **ids: int,
     ):
         super().__init__()
-        if padding not in PADDINGS:
-            raise ValueError(f"padding is {padding!r}; choose one of {PADDINGS}.")
+        if padding not in self.paddings:
+            raise ValueError(f"padding is {padding!r}; choose one of {self.paddings}.")
         if bucket < 1:
             raise ValueError(f"bucket is {bucket}; it must be 1 (no rounding up) or more.")
         if truncation not in TRUNCATIONS:
@@ -185,8 +191,11 @@ class Positions(NamedTuple):
 class NumpyPacker(PackingOptions):
     """Adds the special tokens, truncates, pads: `bert_zoo.text.Packer` in NumPy.
 
-    Args, Raises: see `PackingOptions`.
+    Args, Raises: see `PackingOptions`. A further `padding`, "few_lengths", pads to the next of 8, 16, 24, 32,
+    48, 64, 96, 128, ... tokens, for what is compiled for each length.
     """
+
+    paddings = (*PADDINGS, FEW_LENGTHS)
 
     def kept_lengths(self, lengths: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Returns how many tokens of each segment remain, from int64 [batch] lengths.
@@ -208,6 +217,8 @@ class NumpyPacker(PackingOptions):
         if self.padding == "fixed":
             return self.sequence_length
         longest = int(row_lengths.max(initial=1))
+        if self.padding == FEW_LENGTHS:
+            return min(_next_of_few(longest), self.sequence_length)
         return min(-(-longest // self.bucket) * self.bucket, self.sequence_length)
 
     def row_lengths(self, segments: Sequence[Slices]) -> np.ndarray:
@@ -222,11 +233,9 @@ class NumpyPacker(PackingOptions):
             where a token is.
         """
         lengths = self.row_lengths(segments)
-        width, rows = self.width(lengths), np.arange(len(lengths))
-        position = np.arange(width)
-        is_left = self.layout.padding_side == "left"
-        begin = width - lengths if is_left else np.zeros_like(lengths)
-        is_token = position >= begin[:, None] if is_left else position < lengths[:, None]
+        rows = np.arange(len(lengths))
+        begin, is_token = self._places(lengths)
+        position = np.arange(is_token.shape[1])
         token_ids = np.full(is_token.shape, self.pad_id, np.int32)
         segment_ids = np.full(is_token.shape, self.layout.padding_segment, np.int32)
         texts, positions = iter(segments), []
@@ -248,6 +257,30 @@ class NumpyPacker(PackingOptions):
             inputs["segment_ids"] = segment_ids
         return inputs | {"padding_mask": is_token.astype(np.int32)}, positions
 
+    def _places(self, row_lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where rows of so many tokens begin, int64 [rows], and where tokens stand, bool [rows, width]."""
+        width = self.width(row_lengths)
+        begin = np.zeros_like(row_lengths)
+        if self.layout.padding_side == "left":
+            begin = width - row_lengths
+        number = np.arange(width) - begin[:, None]
+        return begin, (number >= 0) & (number < row_lengths[:, None])
+
+    def pad(self, rows: Mapping[str, Slices], others: Mapping[str, int] | None = None) -> Arrays:
+        """Pads rows that were packed before and kept without padding; adds `padding_mask`.
+
+        Args:
+            rows: name -> rows of integers, `token_ids` among them, all of the same lengths.
+            others: the value of padding in inputs that `padding_values` does not list.
+        """
+        _, is_token = self._places(rows["token_ids"].lengths)
+        values = {**self.padding_values, **(others or {})}
+        padded = {}
+        for name, (tokens, starts, lengths) in rows.items():
+            padded[name] = np.full(is_token.shape, values.get(name, 0), tokens.dtype)
+            padded[name][is_token] = tokens[ragged_range(starts, lengths)]
+        return {**padded, "padding_mask": is_token.astype(np.int32)}
+
     def widened(self, inputs: Mapping[str, Any], length: int, others: Mapping[str, int]) -> Arrays:
         """Pads inputs [batch, tokens] to `length` tokens, if they have fewer.
 
@@ -262,6 +295,13 @@ class NumpyPacker(PackingOptions):
             return np.pad(value, ((0, 0), sides), constant_values=values.get(name, 0))
 
         return {name: widen(name, value) for name, value in inputs.items()}
+
+
+def _next_of_few(length: int) -> int:
+    """The next power of 2, or three quarters of it where these are a multiple of 8 and do."""
+    power = max(8, 1 << (length - 1).bit_length())
+    less = power * 3 // 4
+    return less if length <= less and less % 8 == 0 else power
 
 
 def ragged_range(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:

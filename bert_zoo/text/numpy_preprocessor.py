@@ -16,7 +16,7 @@ import numpy as np
 
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.text.batches import strings
-from bert_zoo.text.numpy_packing import Arrays, NumpyPacker, Positions
+from bert_zoo.text.numpy_packing import FEW_LENGTHS, Arrays, NumpyPacker, Positions
 from bert_zoo.text.numpy_windows import (
     Windows,
     most_of_question,
@@ -210,7 +210,10 @@ class NumpyDocumentWindows(NumpyPreprocessor, DocumentWindows):
         texts = strings(texts)
         rows, example = self.rows(texts)
         counts = np.bincount(example, minlength=len(texts))
-        number = np.arange(counts.max(initial=0)) < counts[:, None]
+        most = int(counts.max(initial=0))
+        if self.packer.padding == FEW_LENGTHS and most:
+            most = 1 << (most - 1).bit_length()
+        number = np.arange(most) < counts[:, None]
         windows = {}
         for name, ids in rows.items():
             padding = self.packer.padding_values.get(name, 0)

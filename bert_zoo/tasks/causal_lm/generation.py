@@ -172,7 +172,7 @@ class TextPrompts:
     """
 
     def __init__(self, model, prompt: str | Sequence[str], stop_ids: Sequence[int]):
-        from bert_zoo.text.batches import text_batch
+        from bert_zoo.text.batches import strings, text_batch
 
         self.is_single = isinstance(prompt, str)
         self.model, self.tokenizer = model, model.preprocessor.tokenizer
@@ -180,12 +180,11 @@ class TextPrompts:
         texts = text_batch(prompt, "prompt")
         if not texts.shape[0]:
             raise ValueError("There is no prompt: the list is empty. Pass [''] for an empty one.")
-        tokens = zip(texts.numpy(), tokenized(model, texts), strict=True)
+        tokens = zip(strings(texts), tokenized(model, texts), strict=True)
         # A prompt's last line stays open where the tokenizer ends every line.
         closes = self.tokenizer.eos_at in ("line_ends", "line_starts_and_ends")
         self.shown = [
-            row[:-1] if closes and not text.endswith((b"\n", b"\r")) else row
-            for text, row in tokens
+            row[:-1] if closes and not text.endswith(("\n", "\r")) else row for text, row in tokens
         ]
         self.rows = [row if row.size else self._start() for row in self.shown]
 

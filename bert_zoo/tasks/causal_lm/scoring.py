@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 from bert_zoo.config import IGNORED_LABEL, UNLIMITED
+from bert_zoo.models.direct import detokenized
 from bert_zoo.models.graphs import on_model
 from bert_zoo.models.inputs import check_batch_size
 from bert_zoo.runtime.printed import Row, Rows, one_line, table
@@ -85,12 +86,12 @@ def _scored_segment(model, token_ids, labels, state):
 
 def score(model, texts, batch_size: int, segment_length: int) -> TextScores:
     """See `CausalLM.score`."""
-    from bert_zoo.text.batches import text_batch
+    from bert_zoo.text.batches import strings
 
     for name, value in (("batch_size", batch_size), ("segment_length", segment_length)):
         check_batch_size(value, name)
-    texts = text_batch(texts).numpy()
-    if not len(texts):
+    texts = strings(texts)
+    if not texts:
         raise ValueError("There are no texts: the list is empty.")
     # Nothing is cut off: segments are for length.
     reader = model.preprocessor.with_options(
@@ -101,29 +102,30 @@ def score(model, texts, batch_size: int, segment_length: int) -> TextScores:
     scores = {}
     for start in range(0, len(texts), batch_size):
         numbers = order[start : start + batch_size]
-        rows = reader.scored(list(texts[numbers]))
-        token_ids, labels = rows["token_ids"].numpy(), rows["labels"].numpy()
+        rows = reader.scored([texts[number] for number in numbers])
+        token_ids, labels = np.asarray(rows["token_ids"]), np.asarray(rows["labels"])
         are_scored = labels != IGNORED_LABEL
         for number in numbers[~are_scored.any(axis=1)]:
             raise ValueError(
-                f"texts[{number}] is {texts[number].decode('utf-8', 'replace')!r}, which has no token to score: without an end "
+                f"texts[{number}] is {texts[number]!r}, which has no token to score: without an end "
                 "token in the vocabulary the first one is only read. Leave it out, or make it longer."
             )
         found = label_log_probs(model, token_ids, labels, segment_length)
         for number, is_scored, ids, values in zip(numbers, are_scored, labels, found, strict=True):
-            text = texts[number].decode("utf-8", "replace")
-            scores[number] = _text_score(reader.tokenizer, text, ids[is_scored], values[is_scored])
+            scored = ids[is_scored], values[is_scored]
+            scores[number] = _text_score(model, texts[number], *scored)
     return TextScores(scores[number] for number in range(len(texts)))
 
 
-def _text_score(tokenizer, text: str, ids: np.ndarray, log_probs: np.ndarray) -> TextScore:
+def _text_score(model, text: str, ids: np.ndarray, log_probs: np.ndarray) -> TextScore:
+    tokenizer = model.preprocessor.tokenizer
     nats = -float(log_probs.sum(dtype=np.float64))
     characters = len(ids)
     if tokenizer.unit in ("word", "subword"):
         characters = len(text)
         # Without an end token to start from, the first token is not scored.
         if not hasattr(tokenizer, "eos_id"):
-            characters = len(tokenizer.detokenize([ids]).numpy()[0].decode("utf-8", "replace"))
+            characters = len(detokenized(model, [ids])[0].decode("utf-8", "replace"))
     tokens = tuple(tokenizer.id_to_token(int(index)) for index in ids)
     bits = nats / math.log(2) / characters if characters else math.nan
     return TextScore(text, tokens, log_probs, math.exp(nats / len(ids)), bits)
