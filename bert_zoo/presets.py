@@ -105,6 +105,13 @@ class Recipe:
     stride: int = setting(128, "Of question answering, tokens from one window's start to the next.")
     max_question_length: int = setting(64, "Tokens that a question is cut to.")
     dropout: float | None = setting(None, "Rate in place of all of the checkpoint's rates.")
+    attention_dropout: float | None = setting(
+        None,
+        "Rate on attention's probabilities, in place of dropout and the checkpoint's; with 0, training "
+        "on a GPU may take a kernel that keeps none of them.",
+        least=0,
+        below=1,
+    )
     head_initializer_range: float | None = setting(
         None,
         "Standard deviation of the randomly initialised head; by default the configuration's "

@@ -10,6 +10,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import keras
@@ -251,6 +252,12 @@ def assert_same(ours, theirs, atol: float = 0) -> None:
 
 def assert_equal_to_reference(outputs: list, io: dict[str, np.ndarray]) -> None:
     """Every output of every step is what the reference gives."""
+    for name, value, expected in beside_reference(outputs, io):
+        np.testing.assert_allclose(value, expected, atol=TOLERANCE, rtol=0, err_msg=name)
+
+
+def beside_reference(outputs: list, io: dict[str, np.ndarray]) -> Iterator[tuple]:
+    """(name, value, the reference's value) of every output of every step."""
     for number, of_step in enumerate(outputs):
         of_step = of_step if isinstance(of_step, dict) else {"logits": of_step}
         for name, value in of_step.items():
@@ -264,9 +271,7 @@ def assert_equal_to_reference(outputs: list, io: dict[str, np.ndarray]) -> None:
                 over_vocabulary = name == "log_probs" and value.ndim == 3
                 expected = io["vocab_log_probs" if over_vocabulary else name]
                 expected = expected[number] if carries_state(io) else expected
-            np.testing.assert_allclose(
-                value, expected, atol=TOLERANCE, rtol=0, err_msg=f"{name} of step {number}"
-            )
+            yield f"{name} of step {number}", value, expected
 
 
 def newest(memory: np.ndarray, rows: int, mask=None) -> np.ndarray:

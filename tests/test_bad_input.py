@@ -490,6 +490,7 @@ CLASSIFIER = {"task": "classification"}
         ({"padding": "max"}, ValueError, "padding is 'max' | 'longest' or 'fixed'"),
         ({"dropout": 1.0}, ConfigError, "hidden_dropout is 1.0 | below 1"),
         ({"dropout": "0.1"}, ConfigError, "hidden_dropout is '0.1'"),
+        ({"attention_dropout": 1.0}, ConfigError, "attention_dropout is 1.0 | below 1"),
         ({"activation": "mish"}, ConfigError, "activation is 'mish' | gelu_tanh"),
         ({**CLASSIFIER, "num_classes": 0}, ValueError, "num_classes is 0"),
         ({**CLASSIFIER, "num_classes": 2.5}, ValueError, "num_classes is 2.5"),

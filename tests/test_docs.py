@@ -348,7 +348,10 @@ def check_command(words: list[str]) -> None:
     if verb.isupper():
         return
     if path and verb not in VERBS:
-        flags = re.findall(r'DEFINE_\w+\(\s*"(\w+)"', (ROOT / path).read_text(encoding="utf-8"))
+        program = (ROOT / path).read_text(encoding="utf-8")
+        if "from timing import" in program:  # which defines flags too
+            program += (ROOT / "tools" / "timing.py").read_text(encoding="utf-8")
+        flags = re.findall(r'DEFINE_\w+\(\s*"(\w+)"', program)
     else:
         assert verb in VERBS, words
         flags = importlib.import_module(f"bert_zoo.cli.{verb}").PROGRAM.flags

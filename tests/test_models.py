@@ -198,6 +198,14 @@ def test_dropout_acts_in_training_alone():
     assert_same(silent(inputs, training=True), silent(inputs), 2e-6)
 
 
+def test_dropout_on_attention_is_set_apart_from_all_other():
+    for dropout, others in ((None, 0.1), (0.3, 0.3)):
+        model = load_task("classification", dropout=dropout, attention_dropout=0.0)
+        assert model.encoder.config.hidden_dropout == others
+        assert {block.attention.dropout.rate for block in model.encoder.stack.blocks} == {0.0}
+        assert {block.dropout.rate for block in model.encoder.stack.blocks} == {others}
+
+
 def test_classifier_dropout_is_the_checkpoints_own():
     config = load_case("classification_dropout").encoder.config
     assert config.classifier_dropout is not None

@@ -65,7 +65,7 @@ PARAMETERS = {
     "list_models": "pattern provides | aliases",
     "load": """
         name task | weights num_classes num_labels labels problem_type thresholds init dtype
-        max_length padding long_texts stride dropout activation output_hidden_states
+        max_length padding long_texts stride dropout attention_dropout activation output_hidden_states
         output_attentions""",
     "push_to_hub": "model repository | commit_message format private token",
     "save": "model directory format |",

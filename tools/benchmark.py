@@ -24,13 +24,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import textwrap
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from absl import app, flags
+from timing import REFERENCE_PYTHON, ROUNDS, Reference, race, repeated, timed
 
 # Family -> the checkpoint whose sizes are timed.
 MODELS = {
@@ -86,11 +85,7 @@ _WHAT = flags.DEFINE_multi_enum(
     "tokenizer modelling generation single_calls embedding_training gradient_cache".split(),
     "What to time; may be given several times.",
 )
-_REFERENCE_PYTHON = flags.DEFINE_string(
-    "reference_python", None, "Python with transformers and torch."
-)
 _THREADS = flags.DEFINE_integer("threads", 2, "Threads of every implementation.", lower_bound=1)
-_ROUNDS = flags.DEFINE_integer("rounds", 7, "Timed rounds, after one that warms up.", lower_bound=1)
 _BATCH = flags.DEFINE_integer("batch_size", 8, "Rows of a model's input.", lower_bound=1)
 _LENGTH = flags.DEFINE_integer("length", 128, "Tokens a row.", lower_bound=1)
 _TEXTS = flags.DEFINE_string(
@@ -109,99 +104,6 @@ _WORKS = flags.DEFINE_multi_enum(
 )
 _SQUAD = flags.DEFINE_string("squad", None, "A file of SQuAD, for trainings of sentence vectors.")
 _OUTPUT = flags.DEFINE_string("output", None, "Where to write the figures as JSON.")
-
-# --- Timing --------------------------------------------------------------------------------------
-
-
-class Reference:
-    """A function that runs in another environment, called through a pipe, once a round.
-
-    `calls` of it are timed together; `race` closes it.
-    """
-
-    def __init__(self, name: str, code: str, calls: int = 1, **settings):
-        self.name = name
-        self.calls = calls
-        settings |= {"calls": calls, "threads": _THREADS.value}
-        program = f"settings = {settings!r}\n{textwrap.dedent(code)}\n{_SERVE}"
-        self.process = subprocess.Popen(
-            [_REFERENCE_PYTHON.value, "-c", program],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def __call__(self) -> float:
-        self.process.stdin.write("round\n")
-        self.process.stdin.flush()
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"{self.name} stopped with code {self.process.wait()}.")
-        return float(line) / self.calls
-
-    def close(self) -> None:
-        self.process.stdin.close()
-        self.process.wait()
-
-
-_SERVE = """
-import sys, time
-for _ in sys.stdin:
-    start = time.perf_counter()
-    work()
-    print(time.perf_counter() - start, flush=True)
-"""
-
-
-def timed(work: Callable[[], object], share: float = 1.0) -> Callable[[], float]:
-    """Makes a function that runs `work` and returns its seconds, times a share."""
-
-    def run() -> float:
-        start = time.perf_counter()
-        work()
-        return (time.perf_counter() - start) * share
-
-    return run
-
-
-def race(
-    title: str, contestants: dict[str, Callable[[], float]], unit: str = "s", work: int = 0
-) -> dict[str, dict]:
-    """Runs the contestants in turn and prints medians beside the first one's.
-
-    Args:
-        title: what they do.
-        contestants: name -> a function that does it once and returns its seconds; ours first.
-        unit: what is printed: seconds, or `work` units a second.
-        work: units of work a round, where a rate is printed.
-
-    Returns:
-        name -> `seconds` of every round, their `median`, and how many times as fast ours is: `ratio`
-        of the medians, and `ratios` of every round.
-    """
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
-    for round_number in range(1 + _ROUNDS.value):
-        for name, run in contestants.items():
-            elapsed = run()
-            if round_number:
-                seconds[name].append(elapsed)
-    for run in contestants.values():
-        if isinstance(run, Reference):
-            run.close()
-    ours = next(iter(seconds.values()))
-    results = {}
-    print(f"\n{title}")
-    for name, theirs in seconds.items():
-        median = statistics.median(theirs)
-        ratio = median / statistics.median(ours)
-        ratios = [their / our for their, our in zip(theirs, ours, strict=True)]
-        results[name] = {"seconds": theirs, "median": median, "ratio": ratio, "ratios": ratios}
-        figure = f"{work / median:>10,.0f} {unit}" if work else f"{median:>10.3f} {unit}"
-        print(
-            f"  {name:<34}{figure} ({min(theirs):.3f}–{max(theirs):.3f} s)   "
-            f"ours is {ratio:.2f}x as fast ({min(ratios):.2f}–{max(ratios):.2f})"
-        )
-    return results
 
 
 def minilm_directory() -> Path:
@@ -253,7 +155,7 @@ def race_tokenizers(scratch: Path) -> dict[str, dict[str, dict]]:
     options.threading.max_intra_op_parallelism = 1
     dataset = dataset.with_options(options)
     contestants = {"bert_zoo, tf.data": timed(lambda: [None for _ in dataset])}
-    if _REFERENCE_PYTHON.value:
+    if REFERENCE_PYTHON.value:
         # splitlines may cut where "\n" alone does not, so both read the same joined file.
         file = scratch / "texts.txt"
         file.write_text("\n".join(texts), encoding="utf-8")
@@ -263,6 +165,7 @@ def race_tokenizers(scratch: Path) -> dict[str, dict[str, dict]]:
             texts=str(file),
             tokenizer=TOKENIZERS[_FAMILY.value],
             vocabulary=str(vocabulary),
+            threads=_THREADS.value,
         )
     title = f"{_FAMILY.value}, raw text to ids"
     return {"tokenizer": race(title, contestants, "texts/s", len(texts))}
@@ -325,7 +228,7 @@ def race_modelling(scratch: Path) -> dict[str, dict[str, dict]]:
                     contestants[name] = timed(run(hub_model(dtype, config, jit), inputs))
             products = products_alone(_BATCH.value * _LENGTH.value, config, dtype)
             contestants["products alone"] = timed(products, 3 if training else 1)
-        if _REFERENCE_PYTHON.value:
+        if REFERENCE_PYTHON.value:
             directory = scratch / f"{family}_{work}"
             bert_zoo.save(ours, directory, format="hf")
             contestants["torch"] = Reference(
@@ -338,6 +241,7 @@ def race_modelling(scratch: Path) -> dict[str, dict[str, dict]]:
                 directory=str(directory),
                 auto_class=TORCH_CLASSES[task],
                 of_tokens=task == TASK,
+                threads=_THREADS.value,
             )
         title = f"{MODELS[family]}, {_BATCH.value}x{_LENGTH.value} tokens, {work}"
         results[title] = race(title, contestants)
@@ -463,7 +367,7 @@ def race_generation(scratch: Path) -> dict[str, dict[str, dict]]:
 
         contestants = {"bert_zoo": timed(ours)}
         file = scratch / f"{rows}.json"
-        if _REFERENCE_PYTHON.value:
+        if REFERENCE_PYTHON.value:
             contestants["Hugging Face transformers (torch)"] = Reference(
                 "transformers",
                 _TORCH_GENERATION,
@@ -471,6 +375,7 @@ def race_generation(scratch: Path) -> dict[str, dict[str, dict]]:
                 prompt=prompt.tolist(),
                 new=new,
                 found=str(file),
+                threads=_THREADS.value,
             )
         title = f"{_DECODER.value}, greedy, {rows}x{_LENGTH.value} tokens and {new} new"
         results[title] = race(title, contestants, "tokens/s", work=rows * new)
@@ -521,7 +426,7 @@ def race_single_calls(scratch: Path) -> dict[str, dict[str, dict]]:
             contestants = {
                 name: timed(repeated(work, calls), 1 / calls) for name, work in works.items()
             }
-            if verb == "embed" and _REFERENCE_PYTHON.value:
+            if verb == "embed" and REFERENCE_PYTHON.value:
                 contestants["sentence-transformers"] = Reference(
                     "sentence-transformers",
                     _ENCODE,
@@ -529,14 +434,11 @@ def race_single_calls(scratch: Path) -> dict[str, dict[str, dict]]:
                     model_dir=str(minilm_directory()),
                     texts=list(texts),
                     batch_size=CALL_BATCH,
+                    threads=_THREADS.value,
                 )
             title = f"{verb}, {len(texts)} texts"
             results[title] = race(title, contestants)
     return results
-
-
-def repeated(work: Callable[[], object], times: int) -> Callable[[], object]:
-    return lambda: [work() for _ in range(times)]
 
 
 def alone(model, x) -> Callable[[], None]:
@@ -612,7 +514,7 @@ def race_embedding_training(scratch: Path) -> dict[str, dict[str, dict]]:
     questions, paragraphs = answered(articles[:-KEPT_OUT])
     numbers = text_numbers((questions, paragraphs))
     trainings = []
-    for seed in range(1 + _ROUNDS.value):
+    for seed in range(1 + ROUNDS.value):
         batches = distinct_batches(numbers, PAIRS, np.random.default_rng(seed))
         columns = [
             [[texts[i] for i in rows] for texts in (questions, paragraphs)] for rows in batches
@@ -629,7 +531,7 @@ def race_embedding_training(scratch: Path) -> dict[str, dict[str, dict]]:
         found = evaluate_retrieval(model, {q: q for q in asked}, corpus, relevant)
         return {name: found[name] for name in ("ndcg@10", "mrr@10")}
 
-    names = ("bert_zoo", "sentence-transformers")[: 1 + bool(_REFERENCE_PYTHON.value)]
+    names = ("bert_zoo", "sentence-transformers")[: 1 + bool(REFERENCE_PYTHON.value)]
     scores: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     trained: list[Any] = []
     queue = iter(enumerate(trainings))
@@ -658,7 +560,7 @@ def race_embedding_training(scratch: Path) -> dict[str, dict[str, dict]]:
     before = measured(bert_zoo.load("minilm_l6"))
     print(f"before: {before}; {len(asked)} questions, {len(corpus)} paragraphs", flush=True)
     contestants = {"bert_zoo": then_measured("bert_zoo", timed(ours), lambda _: trained.pop())}
-    if _REFERENCE_PYTHON.value:
+    if REFERENCE_PYTHON.value:
         theirs = Reference(
             "sentence-transformers",
             _TRAIN_VECTORS,
@@ -666,6 +568,7 @@ def race_embedding_training(scratch: Path) -> dict[str, dict[str, dict]]:
             model_dir=str(minilm_directory()),
             output=str(scratch),
             rate=LEARNING_RATE,
+            threads=_THREADS.value,
         )
         contestants[theirs.name] = then_measured(
             theirs.name, theirs, lambda seed: bert_zoo.load(scratch / str(seed))
@@ -677,7 +580,7 @@ def race_embedding_training(scratch: Path) -> dict[str, dict[str, dict]]:
             values = [score[metric] for score in found]
             spread = statistics.stdev(values) if len(values) > 1 else 0.0
             print(f"  {name}, {metric}: {statistics.mean(values):.4f} ± {spread:.4f}")
-    if _REFERENCE_PYTHON.value:
+    if REFERENCE_PYTHON.value:
         theirs.close()
     return {title: {**results, "before": before, "scores": scores}}
 

@@ -109,39 +109,45 @@ class SelfAttention(keras.layers.Layer):
             query = at_positions(query, positions)
             if bias.shape[2] != 1:
                 bias = at_queries(bias, positions)
-        query = ops.transpose(query, (0, 2, 1, 3)) * (1 / math.sqrt(self.head_size))
+        scale = 1 / math.sqrt(self.head_size)
+        context = self.fused(query, key, value, bias, training, scale)
+        query = ops.transpose(query, (0, 2, 1, 3)) * scale
         key = ops.transpose(key, (0, 2, 3, 1))
         value = ops.transpose(value, (0, 2, 1, 3))
-        return self.attended(query, key, value, bias, training)
+        return self.attended(query, key, value, bias, training, context)
 
-    def attended(self, query, key, value, bias, training):
+    def fused(self, query, key, value, bias, training, scale: float = 1.0):
+        """`fused_context` of these; None where probabilities are dropped, too, which no kernel does."""
+        if self.dropout.is_active(training):
+            return None
+        return fused_context(query, key, value, bias, scale)
+
+    def attended(self, query, key, value, bias, training, context=None):
         """What `call` returns.
+
+        Args:
+            query, key, value, bias, context: as of `weighted`.
+        """
+        context, probabilities = self.weighted(query, key, value, bias, training, context)
+        return self.output_dense(ops.reshape(context, (-1, self.hidden_size))), probabilities
+
+    def weighted(self, query, key, value, bias, training, context=None):
+        """The weighted values [batch, queries, heads, head_size], and the probabilities before dropout.
+
+        Of a kernel's context, the probabilities are computed beside it; where nobody reads them, the
+        compiler leaves them out.
 
         Args:
             query: [batch, heads, queries, head_size], scaled.
             key: [batch, heads, head_size, keys].
             value: [batch, heads, keys, head_size].
             bias: [batch, 1 or heads, 1 or queries, keys], added to the scores.
-        """
-        context, probabilities = self.weighted(query, key, value, bias, training)
-        context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (-1, self.hidden_size))
-        return self.output_dense(context), probabilities
-
-    def weighted(self, query, key, value, bias, training):
-        """The weighted values [batch, heads, queries, head_size], and the probabilities before dropout.
-
-        Of a fused kernel's context, the probabilities are computed beside it; where nobody reads them,
-        the compiler leaves them out.
-
-        Args:
-            query, key, value, bias: as of `attended`.
+            context: what `fused` gave; None to compute it.
         """
         probabilities = ops.softmax(ops.matmul(query, key) + bias)
-        context = None
-        if not self.dropout.is_active(training):
-            context = fused_context(query, key, value, bias)
         if context is None:
             context = ops.matmul(self.dropout(probabilities, training=training), value)
+            context = ops.transpose(context, (0, 2, 1, 3))
         return context, probabilities
 
 

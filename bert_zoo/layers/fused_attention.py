@@ -6,34 +6,39 @@ from keras import ops
 from bert_zoo import private
 
 
-def fused_context(query, key, value, bias):
-    """The values, weighted by the softmax of the scores, without dropout.
+def has_kernels() -> bool:
+    """Whether attention may be computed by a kernel here at all: on GPUs with JAX, unless it is turned off.
 
     `keras.config.disable_flash_attention()` turns it off.
+    """
+    return keras.config.is_flash_attention_enabled() is not False and _is_whole_on_gpu()
+
+
+def fused_context(query, key, value, bias, scale: float = 1.0):
+    """The values, weighted by the softmax of the scores, without dropout.
 
     Args:
-        query, key, value, bias: as of `SelfAttention.attended`.
+        query, key, value: [batch, length, heads, head_size], as the kernel reads and writes them.
+        bias: [batch, 1 or heads, 1 or queries, keys], added to the scores.
+        scale: factor of the scores, before that.
 
     Returns:
-        [batch, heads, queries, head_size]; None where there is no kernel: on TensorFlow, on CPUs and
+        [batch, queries, heads, head_size]; None where there is no kernel: on TensorFlow, on CPUs and
         TPUs, in float32, for a model divided over devices, a bias of every head, and an odd number of
         queries or keys.
     """
-    if keras.config.is_flash_attention_enabled() is False or not _is_whole_on_gpu():
+    if not has_kernels():
         return None
-    queries, keys = query.shape[2], key.shape[3]
+    queries, keys = query.shape[1], key.shape[1]
     # A bias of every head is learned, and some versions of JAX have the kernel's gradient of it for a
     # batch of one alone (jax#30593). Any gradient is for even lengths, which Keras 3.15 does not ask.
     if bias.shape[1] != 1 or queries % 2 or keys % 2:
         return None
-    query, value = (ops.transpose(part, (0, 2, 1, 3)) for part in (query, value))
-    key = ops.transpose(key, (0, 3, 1, 2))
     # Nor does the kernel take a bias that is the same for all queries (jax#28974).
     bias = ops.broadcast_to(bias, (bias.shape[0], 1, queries, keys))
     if not private.has_fused_attention(query, key, value, bias):
         return None
-    context = ops.dot_product_attention(query, key, value, bias=bias, scale=1.0)
-    return ops.transpose(context, (0, 2, 1, 3))
+    return ops.dot_product_attention(query, key, value, bias=bias, scale=scale)
 
 
 def _is_whole_on_gpu() -> bool:

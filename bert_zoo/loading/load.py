@@ -57,6 +57,7 @@ def load(
     stride: int | None = None,
     truncate_dim: int | None = None,
     dropout: float | None = None,
+    attention_dropout: float | None = None,
     activation: str | None = None,
     output_hidden_states: bool = False,
     output_attentions: bool = False,
@@ -106,6 +107,9 @@ def load(
         truncate_dim: how many numbers of a sentence vector are kept, the first ones; what the
             checkpoint says by default, else all.
         dropout: rate that replaces all of the checkpoint's.
+        attention_dropout: rate on attention's probabilities, in place of `dropout` and the checkpoint's.
+            With 0.0, training on a GPU may take a kernel that keeps no probabilities (Keras on JAX, 16 bits;
+            docs/performance.md).
         activation: replaces the checkpoint's; "gelu_tanh" gives Google's original arithmetic,
             where the card follows Hugging Face's port (erf).
         output_hidden_states, output_attentions: whether an encoder returns them.
@@ -140,7 +144,7 @@ def load(
     if model_class is not Encoder and (output_hidden_states or output_attentions):
         raise ValueError("Hidden states and attentions are outputs of the bare encoder.")
     asked = Asked(num_classes, None if labels is None else label_names(None, labels), thresholds)
-    config = _task_config(opened, task, dropout, activation, settings)
+    config = _task_config(opened, task, dropout, attention_dropout, activation, settings)
     untrained = _untrained_parts(opened, task, config, init)
     arguments = model_class.head_arguments(asked, _told(opened, task, untrained))
     reads_vectors = opened.description.reads_vectors and task == opened.description.task
@@ -256,12 +260,14 @@ def _say_what_is_left_out(opened: Opened) -> None:
 def _task_config(
     opened: Opened,
     task: str,
-    dropout: float | None,
-    activation: str | None,
-    settings: dict[str, Any],
+    dropout: float | None = None,
+    attention_dropout: float | None = None,
+    activation: str | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> Config:
     """The encoder's configuration for a task: a pooler only where the task or the user reads it."""
-    unknown = sorted(set(settings) - set(opened.family.settings))
+    changes = dict(settings or {})
+    unknown = sorted(set(changes) - set(opened.family.settings))
     if unknown:
         known = ", ".join(opened.family.settings) or "none"
         raise TypeError(
@@ -270,10 +276,11 @@ def _task_config(
         )
     head = opened.family.heads.get(task)
     pooler = head.pooler if head is not None else opened.config.pooler and task == "encoder"
-    changes = dict(settings)
     if dropout is not None:
         names = (field.name for field in dataclasses.fields(opened.config))
         changes |= {name: dropout for name in names if name.endswith("_dropout")}
+    if attention_dropout is not None:
+        changes["attention_dropout"] = attention_dropout
     if activation is not None:
         changes["activation"] = activation
     return opened.config.with_pooler(pooler).replace(**changes)
@@ -312,7 +319,7 @@ def missing_parts(name: str | os.PathLike, task: str) -> frozenset[str]:
         name, task: as for `load`.
     """
     opened = open_checkpoint(name, with_weights=True, task=task)
-    return _missing(opened, task, _parts(opened, task, _task_config(opened, task, None, None, {})))
+    return _missing(opened, task, _parts(opened, task, _task_config(opened, task)))
 
 
 def _parts(opened: Opened, task: str, config: Config) -> dict[str, set[str]]:

@@ -153,5 +153,6 @@ def load_options(recipe: Recipe) -> dict[str, Any]:
         "max_length": recipe.max_length,
         "dtype": recipe.dtype,
         "dropout": recipe.dropout,
+        "attention_dropout": recipe.attention_dropout,
         "padding": "fixed" if recipe.fixed_shapes else "longest",
     }

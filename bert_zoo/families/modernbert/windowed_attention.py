@@ -75,18 +75,14 @@ class RotaryAttention(SelfAttention):
         if positions is not None:
             query = at_positions(query, positions)
             bias = bias if bias.shape[2] == 1 else at_queries(bias, positions)
-        key = ops.transpose(key, (0, 2, 3, 1))
-        value = ops.transpose(value, (0, 2, 1, 3))
-        query = ops.transpose(query, (0, 2, 1, 3))
-        weighted = [
-            self.weighted(part, key, value, seen, training)
-            for part, seen in some_at_a_time(query, bias)
-        ]
-        context, probabilities = (
-            parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=2)
-            for parts in zip(*weighted, strict=True)
-        )
-        return ops.transpose(context, (0, 2, 1, 3)), probabilities
+        by_head = ops.transpose(key, (0, 2, 3, 1)), ops.transpose(value, (0, 2, 1, 3))
+        weighted = []
+        for part, seen in some_at_a_time(query, bias):
+            context = self.fused(part, key, value, seen, training)
+            part = ops.transpose(part, (0, 2, 1, 3))
+            weighted.append(self.weighted(part, *by_head, seen, training, context))
+        contexts, probabilities = zip(*weighted, strict=True)
+        return joined(contexts, axis=1), joined(probabilities, axis=2)
 
     def _attend_in_blocks(self, query, key, value, bias, positions, training):
         """The same, block by block; whatever the positions, of all tokens."""
@@ -107,12 +103,17 @@ class RotaryAttention(SelfAttention):
 
 
 def some_at_a_time(query, bias) -> list[tuple]:
-    """Queries [batch, heads, length, head_size] and their bias, in parts where they are very many."""
-    length = query.shape[2]
+    """Queries [batch, length, heads, head_size] and their bias, in parts where they are very many."""
+    length = query.shape[1]
     if length is None or length <= QUERIES_AT_ONCE:
         return [(query, bias)]
     parts = (slice(i, i + QUERIES_AT_ONCE) for i in range(0, length, QUERIES_AT_ONCE))
-    return [(query[:, :, p], bias if bias.shape[2] == 1 else bias[:, :, p]) for p in parts]
+    return [(query[:, p], bias if bias.shape[2] == 1 else bias[:, :, p]) for p in parts]
+
+
+def joined(parts, axis: int):
+    """The parts, one after the other."""
+    return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=axis)
 
 
 def in_blocks(x, size: int, beside: bool = False):

@@ -1,0 +1,60 @@
+"""The program that users run on a GPU or TPU finds no fault on this processor, and writes what it found."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("jax") is None,
+    reason="JAX is not installed; pip install bert_zoo[jax]",
+)
+TESTS = Path(__file__).parent
+SMALL = "--model bert_nano --forward 2x16 --training 2x16 --rounds 1 --calls 1 --product 64".split()
+TINY = str(TESTS / "golden" / "bert" / "token_classification")
+
+
+def check(tmp_path, *arguments: str) -> tuple[dict, str]:
+    """What the program writes and prints."""
+    output = tmp_path / "check.json"
+    program = TESTS.parent / "tools" / "accelerator_check.py"
+    done = subprocess.run(
+        [sys.executable, program, *SMALL, *arguments, "--output", output],
+        capture_output=True,
+        text=True,
+        timeout=500,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(TESTS.parent),
+            "JAX_PLATFORMS": "cpu",
+            # Compiled in half the time, for times that nobody reads.
+            "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+        },
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    return json.loads(output.read_text()), done.stdout
+
+
+def test_a_model_is_compared_and_timed(tmp_path):
+    parts = ["--parts", "exactness", "--parts", "speed"]
+    arguments = ["--model", TINY, "--cases", "bert/encoder", "--steps", "no_dropout"]
+    found, printed = check(tmp_path, *parts, *arguments)
+    rows = {row["precision"]: row["outputs"] for row in found["exactness"]}
+    assert rows["float32, exact products"] < 1e-5 < rows["mixed_float16"]
+    assert [row["work"] for row in found["speed"]] == ["forward", "step, no_dropout"]
+    assert all(row["memory"] > 0 and row["share_of_peak"] > 0 for row in found["speed"])
+    for row in found["speed"]:
+        assert f"{row['work']}, {row['shape']}" in printed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["jax", "tensorflow"])
+def test_every_family_is_compared_and_strings_are_trained_on(tmp_path, backend):
+    found, _ = check(tmp_path, "--backend", backend)
+    cases = {row["case"].partition("/")[0] for row in found["exactness"]}
+    assert {"bert", "transformer_xl", "xlnet", "modernbert"} <= cases
+    assert found["fit"][0]["texts_per_second"] > 0

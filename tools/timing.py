@@ -1,0 +1,118 @@
+"""Timing of implementations in turns, some of them in other environments; what the programs here share."""
+
+import statistics
+import subprocess
+import textwrap
+import time
+from collections.abc import Callable
+
+from absl import flags
+
+REFERENCE_PYTHON = flags.DEFINE_string(
+    "reference_python", None, "Python with transformers and torch."
+)
+ROUNDS = flags.DEFINE_integer("rounds", 7, "Timed rounds, after one that warms up.", lower_bound=1)
+
+
+class Reference:
+    """A function that runs in another environment, called through a pipe, once a round.
+
+    `calls` of it are timed together; `race` closes it.
+
+    Args:
+        name: of the implementation.
+        code: defines `work()`; it has `settings`, with `calls` among them.
+        calls: how many times `work()` does what is timed.
+        **settings: numbers, texts and lists of them.
+    """
+
+    def __init__(self, name: str, code: str, calls: int = 1, **settings):
+        self.name = name
+        self.calls = calls
+        settings["calls"] = calls
+        program = f"settings = {settings!r}\n{textwrap.dedent(code)}\n{_SERVE}"
+        self.process = subprocess.Popen(
+            [REFERENCE_PYTHON.value, "-c", program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __call__(self) -> float:
+        self.process.stdin.write("round\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.name} stopped with code {self.process.wait()}.")
+        return float(line) / self.calls
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.wait()
+
+
+_SERVE = """
+import sys, time
+for _ in sys.stdin:
+    start = time.perf_counter()
+    work()
+    print(time.perf_counter() - start, flush=True)
+"""
+
+
+def timed(work: Callable[[], object], share: float = 1.0) -> Callable[[], float]:
+    """Makes a function that runs `work` and returns its seconds, times a share."""
+
+    def run() -> float:
+        start = time.perf_counter()
+        work()
+        return (time.perf_counter() - start) * share
+
+    return run
+
+
+def race(
+    title: str, contestants: dict[str, Callable[[], float]], unit: str = "", work: int = 0
+) -> dict[str, dict]:
+    """Runs the contestants in turn and prints medians beside the first one's.
+
+    Args:
+        title: what they do.
+        contestants: name -> a function that does it once and returns its seconds; ours first.
+        unit, work: what is printed in place of the time: `work` units of it a round, by seconds.
+
+    Returns:
+        name -> `seconds` of every round, their `median`, and how many times as fast ours is: `ratio`
+        of the medians, and `ratios` of every round.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    for round_number in range(1 + ROUNDS.value):
+        for name, run in contestants.items():
+            elapsed = run()
+            if round_number:
+                seconds[name].append(elapsed)
+    for run in contestants.values():
+        if isinstance(run, Reference):
+            run.close()
+    ours = next(iter(seconds.values()))
+    results = {}
+    print(f"\n{title}")
+    for name, theirs in seconds.items():
+        median = statistics.median(theirs)
+        ratio = median / statistics.median(ours)
+        ratios = [their / our for their, our in zip(theirs, ours, strict=True)]
+        results[name] = {"seconds": theirs, "median": median, "ratio": ratio, "ratios": ratios}
+        figure = f"{work / median:>10,.0f} {unit}" if work else f"{duration(median):>12}"
+        spread = f"({duration(min(theirs))} to {duration(max(theirs))})"
+        if theirs is not ours:
+            spread += f"   ours is {ratio:.2f}x as fast ({min(ratios):.2f}–{max(ratios):.2f})"
+        print(f"  {name:<34}{figure} {spread}", flush=True)
+    return results
+
+
+def duration(seconds: float) -> str:
+    return f"{seconds:.3f} s" if seconds >= 0.1 else f"{1000 * seconds:.2f} ms"
+
+
+def repeated(work: Callable[[], object], times: int) -> Callable[[], object]:
+    return lambda: [work() for _ in range(times)]
