@@ -66,6 +66,17 @@ def test_a_training_that_goes_on_gets_the_epochs_that_it_has_not_seen():
     assert [batch.numpy().tolist() for batch in resumed.dataset()] == expected
 
 
+@pytest.mark.parametrize("options", [{}, {"tokens": 1000}, {"drop_remainder": True}])
+def test_batches_by_number_are_those_of_the_epochs_one_after_another(options):
+    asked, planned = order(**options), order(**options)
+    expected = [batch.tolist() for epoch in range(3) for batch in planned.batches(epoch)]
+    # Keras looks at the first one before it begins.
+    assert asked.at(0).tolist() == asked.at(0).tolist() == expected[0]
+    assert [asked.at(number).tolist() for number in range(len(expected))] == expected
+    asked.epoch = 1
+    assert asked.at(2).tolist() == expected[planned.per_epoch + 2]
+
+
 def test_without_remainder_all_batches_are_full_and_other_rows_are_left_out_each_epoch():
     full = order(drop_remainder=True)
     dataset = full.dataset()

@@ -1,6 +1,8 @@
 """What makes batches of rows: TensorFlow's functions within a dataset's graph, NumPy's where there is none."""
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -13,3 +15,10 @@ else:
     concat, gather, reshape = np.concatenate, partial(np.take, axis=0), np.reshape
     shape, split = np.shape, np.split
     repeat, stack, tile = np.repeat, np.stack, np.tile
+
+
+def integer_rows(rows: Sequence[Sequence[int]]) -> Any:
+    """Rows of any length as a ragged tensor int32 [rows, (values)]; as they are without TensorFlow."""
+    if not has_tensorflow:
+        return rows
+    return tf.ragged.constant(rows, tf.int32, ragged_rank=1, row_splits_dtype=tf.int64)

@@ -8,15 +8,16 @@ from collections.abc import Sequence
 from itertools import chain
 
 import numpy as np
-import tensorflow as tf
 
 from bert_zoo.config import IGNORED_LABEL
+from bert_zoo.data.arrays import concat, gather, integer_rows, reshape, shape, split
 from bert_zoo.data.buckets import Batches, Batching, RowOrder
 from bert_zoo.data.distinct import text_numbers
 from bert_zoo.data.tagging import TaggedSplit
 from bert_zoo.data.token_table import TokenTable, token_table
+from bert_zoo.text.batches import text_batch
 from bert_zoo.text.preprocessor import Preprocessor
-from bert_zoo.text.words import pack_words, token_labels
+from bert_zoo.text.words import pack_words, token_labels, word_batch
 
 Texts = Sequence[str] | tuple[Sequence[str], Sequence[str]]
 
@@ -28,8 +29,7 @@ def text_table(texts: Texts, preprocessor: Preprocessor) -> TokenTable:
     def packed(numbers, *columns):
         return preprocessor(columns if len(columns) > 1 else columns[0])
 
-    columns = tuple(tf.constant(column, tf.string) for column in columns)
-    return token_table(preprocessor.packer, columns, packed)
+    return token_table(preprocessor.packer, [*map(text_batch, columns)], packed)
 
 
 def text_batches(
@@ -47,10 +47,10 @@ def text_batches(
         Batches of (inputs, int32 [batch, width] each, labels [batch] or [batch, classes]).
     """
     table = text_table(texts, preprocessor)
-    labels = tf.constant(np.asarray(labels))
+    labels = np.asarray(labels)
 
     def batch(numbers):
-        return table.padded(numbers), tf.gather(labels, numbers)
+        return table.padded(numbers), gather(labels, numbers)
 
     return Batches.of(RowOrder(table.padded_lengths, batching), batch)
 
@@ -78,11 +78,11 @@ def column_batches(
     """
     tables = [text_table(column, preprocessor) for column in columns]
     lengths = np.sum([table.padded_lengths for table in tables], axis=0)
-    labels = () if labels is None else (tf.constant(np.asarray(labels, np.float32)),)
+    labels = () if labels is None else (np.asarray(labels, np.float32),)
 
     def batch(numbers):
         inputs = tuple(table.padded(numbers) for table in tables)
-        return (inputs, *(tf.gather(column, numbers) for column in labels))
+        return (inputs, *(gather(column, numbers) for column in labels))
 
     texts = text_numbers(columns) if distinct else None
     return Batches.of(RowOrder(lengths, batching, texts), batch)
@@ -105,15 +105,15 @@ def list_batches(
     Returns:
         As `column_batches`: inputs for each column of documents, pairs with the queries, of one width.
     """
-    count, labels = len(documents), () if labels is None else (tf.constant(labels, tf.float32),)
+    count, labels = len(documents), () if labels is None else (np.asarray(labels, np.float32),)
     table = text_table(([*queries] * count, [*chain.from_iterable(documents)]), preprocessor)
     longest = table.padded_lengths.reshape(count, -1).max(axis=0)
 
     def batch(numbers):
-        rows = tf.concat([numbers + i * len(queries) for i in range(count)], axis=0)
-        divided = {name: tf.split(value, count) for name, value in table.padded(rows).items()}
+        rows = concat([numbers + i * len(queries) for i in range(count)], axis=0)
+        divided = {name: split(value, count) for name, value in table.padded(rows).items()}
         inputs = tuple({name: parts[i] for name, parts in divided.items()} for i in range(count))
-        return (inputs, *(tf.gather(column, numbers) for column in labels))
+        return (inputs, *(gather(column, numbers) for column in labels))
 
     return Batches.of(RowOrder(count * longest, batching), batch)
 
@@ -145,16 +145,14 @@ def choice_batches(
     (count,) = counts
     pairs = ([p for p in prompts for _ in range(count)], [c for some in choices for c in some])
     table = text_table(pairs, preprocessor)
-    labels = tf.constant(np.asarray(labels))
+    labels = np.asarray(labels)
     longest = table.padded_lengths.reshape(-1, count).max(axis=1)
 
     def batch(numbers):
-        rows = tf.reshape(numbers[:, None] * count + tf.range(count, dtype=numbers.dtype), [-1])
+        rows = reshape(numbers[:, None] * count + np.arange(count), [-1])
         flat = table.padded(rows)
-        inputs = {
-            name: tf.reshape(value, [-1, count, tf.shape(value)[1]]) for name, value in flat.items()
-        }
-        return inputs, tf.gather(labels, numbers)
+        inputs = {n: reshape(value, [-1, count, shape(value)[1]]) for n, value in flat.items()}
+        return inputs, gather(labels, numbers)
 
     return Batches.of(RowOrder(count * longest, batching), batch)
 
@@ -175,17 +173,14 @@ def tagged_batches(split: TaggedSplit, preprocessor: Preprocessor, batching: Bat
     """
     if split.labels is None:
         raise ValueError("The split has words without tags, so there is nothing to train on.")
-    words, labels = (
-        tf.ragged.constant(rows, dtype, ragged_rank=1, row_splits_dtype=tf.int64)
-        for rows, dtype in ((split.words, tf.string), (split.labels, tf.int32))
-    )
+    columns = word_batch(split.words), integer_rows(split.labels)
 
     def packed(numbers, words, labels):
         sentences = pack_words(words, preprocessor)
         return {**sentences.inputs, "labels": token_labels(labels, sentences, words)}
 
     padding = {"labels": IGNORED_LABEL}
-    table = token_table(preprocessor.packer, (words, labels), packed, padding)
+    table = token_table(preprocessor.packer, columns, packed, padding)
 
     def batch(numbers):
         inputs = table.padded(numbers)

@@ -1,13 +1,14 @@
 """Texts that were tokenized once: rows of ids in memory, to be batched and padded."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from bert_zoo.data.buckets import without_autotuning
+from bert_zoo.graph import has_tensorflow, tf
+from bert_zoo.text.numpy_packing import NumpyPacker, Slices
 from bert_zoo.text.packing import Packer
 
 # Rows that are tokenized at once: work enough for a thread, little to pad.
@@ -18,24 +19,22 @@ CHUNK = 64
 class TokenTable:
     """Rows, each as long as its tokens."""
 
-    packer: Packer  # pads them, as it padded them when they were made
-    tokens: dict[str, tf.RaggedTensor]  # name -> int32 [rows, (tokens)], without `padding_mask`
+    packer: Packer | NumpyPacker  # pads them, as it padded them when they were made
+    lengths: np.ndarray  # tokens of each row, int64 [rows]
+    # Name -> int32 [rows, (tokens)], without `padding_mask`; the rows' starts without TensorFlow.
+    tokens: dict[str, Any]
     rows: dict[str, np.ndarray]  # name -> [rows]
     # Name -> what stands after the tokens, where it is not 0.
     padding: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def lengths(self) -> np.ndarray:
-        """Tokens of each row, int64 [rows]."""
-        return np.diff(self.tokens["token_ids"].row_splits.numpy())
-
-    @property
     def padded_lengths(self) -> np.ndarray:
         """Tokens of each row, int64 [rows], in a batch that holds it alone."""
         lengths, kind_of_row = np.unique(self.lengths, return_inverse=True)
-        return np.asarray([int(self.packer.width([length])) for length in lengths])[kind_of_row]
+        widths = [int(self.packer.width(np.array([length]))) for length in lengths]
+        return np.asarray(widths)[kind_of_row]
 
-    def padded(self, numbers: tf.Tensor) -> dict[str, tf.Tensor]:
+    def padded(self, numbers: Any) -> dict[str, Any]:
         """The tokens of rows with their padding mask; traceable.
 
         Args:
@@ -44,6 +43,9 @@ class TokenTable:
         Returns:
             dict of int32 [batch, width], `padding_mask` among them.
         """
+        if not has_tensorflow:
+            columns = {name: tokens.of_rows(numbers) for name, tokens in self.tokens.items()}
+            return self.packer.pad(columns, self.padding)
         columns = {name: tf.gather(tokens, numbers) for name, tokens in self.tokens.items()}
         padded = self.packer.pad(columns, self.padding)
         static_width = self.packer.sequence_length if self.packer.padding == "fixed" else None
@@ -53,25 +55,60 @@ class TokenTable:
 
 
 def token_table(
-    packer: Packer,
+    packer: Packer | NumpyPacker,
     columns: Sequence[Any],
-    prepare: Callable[..., dict[str, tf.Tensor]],
+    prepare: Callable[..., dict[str, Any]],
     padding: Mapping[str, int] | None = None,
 ) -> TokenTable:
     """Tokenizes, on all cores, into rows that stay in memory.
 
     Args:
         packer: whose rows `prepare` gives.
-        columns: tensors with one row for each example.
+        columns: tensors with one row for each example; arrays or lists without TensorFlow.
         prepare: (numbers of some examples, their columns) -> tensors [rows, width], the
             `padding_mask` of a model's inputs among them, and [rows]; traceable.
         padding: as of `TokenTable`.
     """
+    chunks = _chunks_in_graph(columns, prepare) if has_tensorflow else _chunks(columns, prepare)
+    tokens, by_row, lengths = zip(*chunks, strict=True)
+    lengths, by_row = np.concatenate(lengths), _joined(by_row)
+    return TokenTable(packer, lengths, _ragged(_joined(tokens), lengths), by_row, padding or {})
+
+
+# Tokens without padding, what rows have one of, and the tokens of each row.
+_Chunk = tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]
+
+
+def _joined(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _ragged(flat: dict[str, np.ndarray], lengths: np.ndarray) -> dict[str, Any]:
+    if not has_tensorflow:
+        starts = np.cumsum(lengths) - lengths
+        return {name: Slices(values, starts, lengths) for name, values in flat.items()}
+    with tf.device("CPU:0"):
+        return {
+            name: tf.RaggedTensor.from_row_lengths(values, lengths, validate=False)
+            for name, values in flat.items()
+        }
+
+
+def _chunks(columns: Sequence[Any], prepare: Callable) -> Iterator[_Chunk]:
+    for start in range(0, len(columns[0]), CHUNK):
+        some = [column[start : start + CHUNK] for column in columns]
+        rows = prepare(np.arange(start, start + len(some[0])), *some)
+        is_token = rows.pop("padding_mask") == 1
+        tokens = {name: value[is_token] for name, value in rows.items() if value.ndim == 2}
+        by_row = {name: value for name, value in rows.items() if value.ndim == 1}
+        yield tokens, by_row, np.count_nonzero(is_token, axis=1)
+
+
+def _chunks_in_graph(columns: Sequence[Any], prepare: Callable) -> Iterable[_Chunk]:
     number = len(columns[0]) if not isinstance(columns[0], tf.RaggedTensor) else columns[0].nrows()
 
     @tf.autograph.experimental.do_not_convert
     def prepared(numbers, *columns):
-        """Tokens without padding, what rows have one of, and the tokens of each row."""
         rows = dict(prepare(numbers, *columns))
         is_token = rows.pop("padding_mask") == 1
         tokens = {
@@ -86,14 +123,7 @@ def token_table(
         columns = (tf.range(int(number)), *columns)
         if number <= CHUNK:
             # A pipeline takes longer to set up than these do to tokenize.
-            chunks = [tf.nest.map_structure(np.asarray, prepared(*columns))]
-        else:
-            chunks = tf.data.Dataset.from_tensor_slices(columns).batch(CHUNK)
-            chunks = chunks.map(prepared, num_parallel_calls=tf.data.AUTOTUNE)
-            chunks = without_autotuning(chunks).as_numpy_iterator()
-        flat, by_row, lengths = tf.nest.map_structure(lambda *parts: np.concatenate(parts), *chunks)
-        tokens = {
-            name: tf.RaggedTensor.from_row_lengths(values, lengths, validate=False)
-            for name, values in flat.items()
-        }
-    return TokenTable(packer, tokens, by_row, padding or {})
+            return [tf.nest.map_structure(np.asarray, prepared(*columns))]
+        chunks = tf.data.Dataset.from_tensor_slices(columns).batch(CHUNK)
+        chunks = chunks.map(prepared, num_parallel_calls=tf.data.AUTOTUNE)
+        return list(without_autotuning(chunks).as_numpy_iterator())
