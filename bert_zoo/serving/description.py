@@ -28,7 +28,11 @@ def text_description(model: ZooModel, directory: Path, *, text: bool) -> dict[st
         )
         log.warning("The export takes ids alone: %s", reason)
         return {"text": None, "text_missing": [reason]}
-    differences = preprocessor.tokenizer.rust_differences
+    differences = [*preprocessor.tokenizer.rust_differences]
+    if split_tokens := preprocessor.tokenizer.split_tokens:
+        differences.append(
+            "Pieces of a digit and a comma stay whole; bert_zoo.runtime splits them by split_tokens."
+        )
     if differences:
         log.warning("Not all ids of %s are the model's: %s", TOKENIZER_FILE, " ".join(differences))
     write_json(directory / TOKENIZER_FILE, content)
@@ -44,8 +48,8 @@ def text_description(model: ZooModel, directory: Path, *, text: bool) -> dict[st
         "ids": {role: int(index) for role, index in roles.items()},
         # Words that are tokenized by themselves, for tags, have one before them; see `text.words`.
         "blank_before_words": not options.get("add_prefix_space", True),
-        "split_tokens": tokenizer.split_tokens,
+        "split_tokens": split_tokens,
         "vocabulary_size": model.id_limits()["token_ids"][0],
-        "differences": list(differences),
+        "differences": differences,
     }
     return {"text": described}

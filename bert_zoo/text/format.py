@@ -114,9 +114,9 @@ class WithPreprocessor(str):
 
 
 class DeferredPreprocessor:
-    """A preprocessor whose files have been read, and whose graph is made when it is asked for.
+    """A preprocessor whose files have been read, and which is made when it is asked for.
 
-    So models on ids need no TensorFlow, and the directory may be gone when the first text comes.
+    So models on ids need no tokenizer, and the directory may be gone when the first text comes.
 
     Args:
         path: a directory with a vocabulary.
@@ -154,7 +154,7 @@ class DeferredPreprocessor:
         """The preprocessor, made once for all threads.
 
         Raises:
-            ImportError: TensorFlow or tensorflow_text is missing.
+            ImportError: tensorflow_text is missing where TensorFlow is.
             ConfigError: the vocabulary does not fit its tokenizer.
         """
         with self._lock:

@@ -59,8 +59,8 @@ def reader_of(tokenizer: Tokenizer) -> Reader:
             )
         if differences := tokenizer.rust_differences:
             logger.warning(
-                "Texts are read without TensorFlow, by Hugging Face's library tokenizers. Few ids differ "
-                "from those that the model was trained with: %s This is said once.",
+                "Without TensorFlow, texts are read by Hugging Face's library tokenizers, and a few rare "
+                "texts get other ids than the model was trained with. %s This is said once.",
                 " ".join(differences),
             )
         _READERS[tokenizer] = Reader(

@@ -257,10 +257,6 @@ class SentencePieceTokenizer(Tokenizer):
         options = self._settings.options
         if options["lowercase"] and not options["hugging_face_rules"]:
             found.append("A capital sigma at the end of a Greek word becomes σ and not ς.")
-        if self.split_tokens:
-            found.append(
-                "Pieces of a digit and a comma stay whole; bert_zoo.runtime splits them by split_tokens."
-            )
         return tuple(found)
 
     @classmethod
