@@ -78,6 +78,10 @@ class Program:
         if {*HELP, *FULL_HELP} & set(arguments):
             print(self.help(full=not HELP & set(arguments)))
             return
+        # The package's messages as they are, before absl's flags begin a log of another form. TensorFlow's
+        # remarks, such as on how it writes a SavedModel, would bury what a program prints.
+        logging.basicConfig(format="%(message)s", level=logging.WARNING)
+        absl.logging.set_verbosity(absl.logging.WARNING)
         self.flags.unparse_flags()
         try:
             _, *rest = self.flags(["", *arguments])
@@ -88,10 +92,6 @@ class Program:
             raise ValueError(f"Unknown arguments {rest}; options begin with --.")
         if missing := [f"--{name}" for name in self.required if self.flags[name].value is None]:
             raise ValueError(f"Give {' and '.join(missing)}. --help lists the flags.")
-        # The package's messages as they are. TensorFlow's remarks, such as on how it writes a
-        # SavedModel, would bury what a program prints.
-        logging.basicConfig(format="%(message)s", level=logging.WARNING)
-        absl.logging.set_verbosity(absl.logging.WARNING)
         try:
             main(rest)
         except KeyboardInterrupt:
