@@ -9,12 +9,14 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
+import keras
 import numpy as np
 
 from bert_zoo.data.buckets import without_autotuning
 from bert_zoo.data.distinct import distinct_batches, say_of_frequent_texts, text_numbers
 from bert_zoo.graph import has_tensorflow
 from bert_zoo.models import data_adapters
+from bert_zoo.models.generated import mapped
 from bert_zoo.models.labels import checked_labels, label_arrays
 from bert_zoo.models.row_batches import RowBatches, passes_over, with_few_lengths
 from bert_zoo.models.sample_weights import checked_sample_weight
@@ -31,13 +33,16 @@ def epochs_of_any_length():
 
 
 def split_element(x, y=None, sample_weight=None) -> tuple[Any, Any, Any]:
-    """x, labels and weights, of data in memory or of the spec of a dataset's elements.
+    """x, labels and weights, of data in memory, of the spec of a dataset's elements or of a PyDataset's first batch.
 
     In a dataset, columns may be the elements themselves: (anchors, positives).
     """
-    if not data_adapters.is_tf_dataset(x):
+    if isinstance(x, keras.utils.PyDataset):
+        spec = x[0]
+    elif data_adapters.is_tf_dataset(x):
+        spec = x.element_spec
+    else:
         return x, y, sample_weight
-    spec = x.element_spec
     if not isinstance(spec, tuple) or are_columns(spec):
         return spec, None, None
     spec, *others = spec
@@ -67,7 +72,7 @@ def column_arguments(
     Args:
         model: whose `columns_to_inputs` makes input dicts of columns of texts.
         x: a tuple of columns: strings, or dicts of id arrays; or a tf.data.Dataset of batches of such
-            tuples, alone or with labels (and weights).
+            tuples, alone or with labels (and weights), or a PyDataset of such batches of ids.
         y, sample_weight, batch_size, shuffle: as there; y may be left out.
         distinct: whether no text may stand twice in a batch of shuffled texts in memory.
         class_weights: refused; classes of pairs have none.
@@ -76,6 +81,8 @@ def column_arguments(
         raise ValueError("class_weight is for rows of one text. Pass sample_weight.")
     if data_adapters.is_tf_dataset(x):
         return {"x": _mapped(model, x)}
+    if isinstance(x, keras.utils.PyDataset):
+        return {"x": mapped(lambda batch: _checked_ids(model, *batch), x)}
     if all(isinstance(column, Mapping) for column in x):
         columns = tuple(data_adapters.checked_arrays(model, column) for column in x)
         _check_rows(columns, y, sample_weight)
@@ -92,6 +99,13 @@ def column_arguments(
     if has_tensorflow:
         return {"x": _mapped(model, _in_batches(element, size, shuffle, numbers))}
     return {"x": _row_batches(model, element, size, shuffle, numbers)}
+
+
+def _checked_ids(model, columns: tuple, *others) -> tuple:
+    """A batch of columns of ids with what it has of labels and weights, checked."""
+    columns = tuple(data_adapters.checked_arrays(model, column) for column in columns)
+    labels = [label_arrays(model, columns, y) for y in others[:1]]
+    return (columns, *labels, *map(checked_sample_weight, others[1:]))
 
 
 def _texts(columns: tuple) -> tuple:

@@ -1,5 +1,7 @@
 """Batches of a pretraining by number: each depends on seed and number alone, so that a training goes on anywhere."""
 
+from __future__ import annotations
+
 import bisect
 import functools
 import threading

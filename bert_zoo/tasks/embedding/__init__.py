@@ -192,7 +192,8 @@ class SentenceEmbedder(TaskModel):
         Names of classes of pairs are numbered in their order, and the model keeps them.
 
         Args:
-            x: strings, dicts of ids, or a tf.data.Dataset of batches of them; columns stand in a tuple.
+            x: strings, dicts of ids, or a tf.data.Dataset of batches of them; columns stand in a tuple. Batches
+                of ids may also come in a PyDataset.
             y: scores, floats; or classes, integers or names, in a dataset of pairs integers.
             prompts: for each column the name of one of the model's prompts, or a text, that stands before
                 its texts; the model's default prompt by default.
@@ -226,7 +227,7 @@ class SentenceEmbedder(TaskModel):
             self._column_prompts = None
 
     def training_arguments(self, x, y=None, sample_weight=None, **options):
-        if x is None or isinstance(x, Iterator | keras.utils.PyDataset):
+        if x is None or isinstance(x, Iterator):
             raise TypeError(
                 f"x is {type(x).__name__}; pass texts, dicts of ids, or a tf.data.Dataset of batches of them."
             )
