@@ -203,7 +203,12 @@ class SentencePieceTokenizer(Tokenizer):
         if rules:
             encoded = base64.b64encode(rules).decode()
             steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
-        return [*steps, _replacing(" {2,}", " ", "Regex"), strip]
+        # The library takes off blanks alone, and these patterns mean the same in Python, Rust and JavaScript.
+        return [
+            *steps,
+            _replacing(" {2,}", " ", "Regex"),
+            _replacing(r"(?<![\s\S]) | (?![\s\S])", "", "Regex"),
+        ]
 
     @property
     def split_tokens(self) -> dict[int, list[int]]:
@@ -252,7 +257,9 @@ class SentencePieceTokenizer(Tokenizer):
         found = [
             "The library's rules of normalisation (nmt_nfkc) are applied to groups of characters that are "
             "read as one, so that a rare character beside a combining mark may become another token.",
-            "Long runs of one letter, whose segmentations are equally likely, may be cut elsewhere.",
+            "Runs of one letter or sign, whose segmentations are equally likely, may be cut elsewhere.",
+            "The characters that a token stands for may be a combining mark, a control character or a blank more "
+            "or less.",
         ]
         options = self._settings.options
         if options["lowercase"] and not options["hugging_face_rules"]:

@@ -226,7 +226,7 @@ class Tokenizer(tf.Module):
 
     @property
     def rust_differences(self) -> tuple[str, ...]:
-        """On which texts ids of `serialized`, with `split_tokens`, are others, a sentence each."""
+        """Where ids or offsets of `serialized`, with `split_tokens`, are others, a sentence each."""
         return ()
 
     @property
