@@ -159,13 +159,119 @@ for path, value in whole[1].items():
 
 def test_what_needs_tensorflow_says_so():
     run_on_jax("""
-model = load_task("classification")
+for run, kind in (
+    (lambda: bert_zoo.export(load_task("classification"), "directory"), RuntimeError),
+    (lambda: load_case("xlm/encoder").embed(["a text"]), NotImplementedError),
+):
+    try:
+        run()
+    except kind as error:
+        assert "bert_zoo[tensorflow]" in str(error), error
+    else:
+        raise AssertionError("no error")
+""")
+
+
+def test_texts_give_what_their_ids_give_whatever_the_batch():
+    run_on_jax("""
+texts = [f"{text} {'cat ' * (i % 9)}" for i, text in enumerate(TEXTS * 6)]
+for task, x in (("classification", texts), ("classification", (texts, texts[::-1])), ("encoder", texts)):
+    model = load_task(task)
+    expected = model(model.preprocessor(x), training=False)
+    found = model.predict(x, 5, verbose=0)
+    if task == "encoder":
+        length = expected["sequence_output"].shape[1]
+        mask = model.preprocessor(x)["padding_mask"][..., None]
+        found["sequence_output"] = found["sequence_output"][:, :length] * mask
+        expected["sequence_output"] = expected["sequence_output"] * mask
+    assert_same(found, expected, 1e-5)
+alone = np.concatenate([model.embed(text) for text in texts[:4]])
+np.testing.assert_allclose(model.embed(texts, batch_size=7)[:4], alone, atol=1e-5)
+scores = bert_zoo.similarity(texts[0], texts[:2], model=model)
+np.testing.assert_allclose(scores, alone[:1] @ alone[:2].T, atol=1e-5)
+""")
+
+
+def test_data_of_every_kind_are_read_in_whole_passes():
+    run_on_jax("""
+from bert_zoo.models.row_batches import RowBatches, passes_over
+rows = np.arange(10)
+for texts in (None, rows[:, None] // 2):  # every text twice
+    read = []
+    passes = passes_over(10, 4, shuffle=True, texts=texts)
+    batches = RowBatches(lambda numbers: read.extend(numbers) or (numbers,), passes)
+    for _ in range(8):
+        for index in range(batches.num_batches):
+            batches[index]
+    several = len(read) // 10
+    assert several >= 6
+    for number in range(several):
+        assert sorted(read[10 * number : 10 * number + 10]) == list(rows)
+    assert len({tuple(read[10 * number : 10 * number + 10]) for number in range(several)}) > 1
+""")
+
+
+def losses_of_fits(*names: str) -> None:
+    run_on_jax(f"""
+import json, text_results
+expected = json.loads(text_results.FILE.read_text())["losses"]
+for name in {names}:
+    found = text_results.losses(name)
+    for metric, values in expected[name].items():
+        if metric.endswith("_logits_loss"):
+            continue  # a mean over batches on TensorFlow, and over rows on JAX
+        np.testing.assert_allclose(found[metric], values, atol=1e-5, rtol=1e-5, err_msg=name)
+""")
+
+
+def test_a_fit_on_texts_has_the_losses_that_it_has_on_tensorflow():
+    losses_of_fits("classification")
+
+
+@pytest.mark.slow
+def test_fits_of_all_tasks_on_texts_have_the_losses_that_they_have_on_tensorflow():
+    import text_results
+
+    losses_of_fits(*text_results.DATA)
+
+
+def test_verbs_say_of_texts_what_they_say_on_tensorflow():
+    run_on_jax("""
+import json, text_results
+said = json.loads(text_results.FILE.read_text())["said"]
 try:
-    model.predict(["a text"])
-except ImportError as error:
-    assert "tensorflow" in str(error).lower(), error
-else:
-    raise AssertionError("no error")
+    import keras_hub
+except ImportError:
+    del said["generate"]
+for name, lines in said.items():
+    assert text_results.said(name) == lines, name
+""")
+
+
+def test_options_of_a_fit_on_texts_hold():
+    run_on_jax("""
+from unittest import mock
+from bert_zoo.training import compile_for_task
+keras.utils.set_random_seed(0)
+x, y = TEXTS[:2] * 4, ["positive", 0] * 4
+model = load_task("classification", dropout=0.0)
+compile_for_task(model, keras.optimizers.SGD(0.0))
+options = {"batch_size": 4, "verbose": 0}
+plain = model.evaluate(x, y, **options)[0]
+ids = model.preprocessor(x)
+weights = np.arange(8.0)
+expected = model.evaluate(ids, np.array([2, 0] * 4), sample_weight=weights, **options)[0]
+np.testing.assert_allclose(model.evaluate(x, y, sample_weight=weights, **options)[0], expected, rtol=1e-5)
+doubled = model.fit(x, y, class_weight={"positive": 2.0, "neutral": 2.0, "negative": 2.0}, **options)
+np.testing.assert_allclose(doubled.history["loss"], [2 * plain], rtol=1e-5)
+history = model.fit(x, y, validation_split=0.5, epochs=2, **options).history
+assert len(history["val_loss"]) == 2
+for wrong in (y[:-1], ["unknown"] * 8, None):
+    try:
+        model.fit(x, wrong, **options)
+    except ValueError:
+        continue
+    raise AssertionError(wrong)
 """)
 
 
@@ -179,7 +285,7 @@ for texts in (["A text!", ""], (["A text!", ""], ["one", "two"])):
     assert inputs["token_ids"].shape[0] == 2 and inputs["token_ids"].shape[1] % 4 == 0
     assert [name for name in inputs] == ["token_ids", "segment_ids", "padding_mask"]
 rows = reader.tokenize(["A text!"])
-assert reader.tokenizer.detokenized(rows) == ["a text !"], reader.tokenizer.detokenized(rows)
+assert reader.tokenizer.detokenized(rows) == [b"a text !"], reader.tokenizer.detokenized(rows)
 for family in ("xlm", "bertweet", "gpt", "albert", "xlnet", "modernbert"):
     reader = load_case(family + "/encoder").preprocessor
     try:

@@ -7,12 +7,14 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import tensorflow as tf
+import numpy as np
 
+from bert_zoo.data.arrays import gather
 from bert_zoo.data.buckets import Batches, Batching, RowOrder
 from bert_zoo.data.squad import SquadExample, SquadSplit, checked_answer
 from bert_zoo.data.token_table import TokenTable, token_table
 from bert_zoo.error_text import quoted
+from bert_zoo.text.batches import text_batch
 from bert_zoo.text.windows import (
     TOKEN_COLUMNS,
     QuestionWindows,
@@ -50,9 +52,9 @@ def window_table(
     if not len(questions):
         raise ValueError("There are no questions.")
 
-    texts = [tf.constant(questions), tf.constant(contexts)]
+    texts = [text_batch(questions), text_batch(contexts)]
     if answers is not None:
-        texts += [tf.constant(places, tf.int32) for places in zip(*answers, strict=True)]
+        texts += [np.array(places, np.int32) for places in zip(*answers, strict=True)]
 
     def packed(numbers, questions, contexts, *answers):
         rows = windows(questions, contexts)
@@ -63,7 +65,7 @@ def window_table(
             left_out = {*TOKEN_COLUMNS} - {*columns}
             rows = {name: value for name, value in rows.items() if name not in left_out}
             rows |= dict(zip(("start_positions", "end_positions"), positions, strict=True))
-        rows["example"] = tf.gather(numbers, rows["example"])
+        rows["example"] = gather(numbers, rows["example"])
         return rows
 
     return token_table(windows.packer, texts, packed)
@@ -113,7 +115,7 @@ def labelled_windows(
     answers: Sequence[tuple[int, int]],
     ids: Sequence[Any],
     model=None,
-) -> tuple[TokenTable, Callable[[tf.Tensor], tuple[dict, dict]]]:
+) -> tuple[TokenTable, Callable[[Any], tuple[dict, dict]]]:
     """Windows with the positions of answers, with a warning where none shows an answer.
 
     Args:
@@ -129,15 +131,15 @@ def labelled_windows(
     table = window_table(windows, questions, contexts, answers, columns)
     _report_lost_answers(table, ids, answers)
     labels = {
-        "start_logits": tf.constant(table.rows["start_positions"]),
-        "end_logits": tf.constant(table.rows["end_positions"]),
+        "start_logits": table.rows["start_positions"],
+        "end_logits": table.rows["end_positions"],
     }
 
     def batch(numbers):
         inputs = model_inputs(table.padded(numbers), columns)
         mask = inputs["padding_mask"]
         first = first_tokens(mask)
-        chosen = {n: tf.gather(positions, numbers) + first for n, positions in labels.items()}
+        chosen = {n: gather(positions, numbers) + first for n, positions in labels.items()}
         if model is None:
             return inputs, chosen
         nowhere = no_answer_positions(mask, windows.packer.layout.cls_position)

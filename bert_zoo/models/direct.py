@@ -203,7 +203,7 @@ def detokenized(model, rows: Iterable[np.ndarray]) -> list[bytes]:
     """The text of each row of ids."""
     rows = list(rows)
     if not has_tensorflow:
-        return [text.encode() for text in model.preprocessor.reader.detokenized(rows)]
+        return model.preprocessor.tokenizer.detokenized(rows)
     ids, lengths = np.concatenate(rows).astype("int32"), np.array([len(row) for row in rows])
     return list(in_graph(model, _detokenize, ids, lengths, preprocessor=model.preprocessor).numpy())
 

@@ -33,6 +33,7 @@ class RowBatches(keras.utils.PyDataset):
         self._waiting = list(passes())
         self._number = len(self._waiting)
         self._last_read: int | None = None
+        self._first: tuple | None = None
         self._shapes: set[tuple[int, ...]] = set()
         self._said = 0
 
@@ -41,13 +42,19 @@ class RowBatches(keras.utils.PyDataset):
         return self._number
 
     def __getitem__(self, index: int) -> tuple:
+        is_again = index == 0 == self._last_read
+        if is_again and self._first is not None:
+            # Keras looked at it to build the model, and begins with it now.
+            batch, self._first = self._first, None
+            return batch
         if index == 0 and self._last_read is not None:
             # Where passes differ in their numbers of batches, Keras's epochs go on in the next one.
             del self._waiting[: self._number]
             while len(self._waiting) < self._number:
                 self._waiting += self._passes()
-        self._last_read = index
         batch = self._read(self._waiting[index])
+        self._first = batch if self._last_read is None else None
+        self._last_read = index
         self._shapes.add(max((part.shape for part in keras.tree.flatten(batch[0])), key=len))
         return batch
 

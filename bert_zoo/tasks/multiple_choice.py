@@ -62,8 +62,7 @@ class MultipleChoice(SentenceModel):
         return {} if number is None else {"": LabelRange(number, "the number of choices")}
 
     def as_text_rows(self, x):
-        import tensorflow as tf
-
+        from bert_zoo.data.arrays import stack
         from bert_zoo.text.batches import text_batch
 
         if not isinstance(x, tuple) or len(x) != 2:
@@ -77,13 +76,12 @@ class MultipleChoice(SentenceModel):
         choices = [text_batch(row, "choices") for row in choices]
         if len({len(row) for row in choices}) != 1:
             raise ValueError("Every prompt needs the same number of choices.")
-        return text_batch(x[0], "prompts"), tf.stack(choices)
+        return text_batch(x[0], "prompts"), stack(choices)
 
     def texts_to_inputs(self, texts, preprocessor):
-        import tensorflow as tf
+        from bert_zoo.data.arrays import repeat, reshape, shape
 
         prompts, choices = texts
-        number = tf.shape(choices)[1]
-        first = tf.repeat(prompts, number)
-        flat = preprocessor((first, tf.reshape(choices, [-1])))
-        return {name: tf.reshape(ids, [-1, number, tf.shape(ids)[1]]) for name, ids in flat.items()}
+        number = shape(choices)[1]
+        flat = preprocessor((repeat(prompts, number), reshape(choices, [-1])))
+        return {name: reshape(ids, [-1, number, shape(ids)[1]]) for name, ids in flat.items()}

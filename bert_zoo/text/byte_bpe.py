@@ -200,8 +200,8 @@ class ByteBpeTokenizer(Tokenizer):
         joined = tf.strings.reduce_join(tf.gather(self._token_bytes, ids), axis=1)
         return as_utf8(joined)
 
-    def _joined(self, tokens: list[str]) -> str:
-        return b"".join(map(self._bytes_of, tokens)).decode("utf-8", "replace")
+    def _joined(self, tokens: list[str]) -> bytes:
+        return b"".join(map(self._bytes_of, tokens))
 
     def _tokenize_batch(self, texts: tf.Tensor, with_offsets: bool = False) -> tf.RaggedTensor:
         tokenize = self._tokenize_plain

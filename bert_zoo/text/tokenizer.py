@@ -297,8 +297,8 @@ class Tokenizer(tf.Module):
         shown = tf.reduce_all(ids.flat_values[:, None] != tf.constant(hidden, tf.int32), axis=1)
         return self._join(tf.ragged.boolean_mask(ids, ids.with_flat_values(shown)))
 
-    def detokenized(self, rows: Iterable[Sequence[int]]) -> list[str]:
-        """What `detokenize` does, outside of a graph and without TensorFlow: the text of each row of ids.
+    def detokenized(self, rows: Iterable[Sequence[int]]) -> list[bytes]:
+        """What `detokenize` does, outside of a graph and without TensorFlow: the text of each row of ids, UTF-8.
 
         Raises:
             ValueError: an id outside the vocabulary.
@@ -306,15 +306,15 @@ class Tokenizer(tf.Module):
         """
         roles = [role.attribute for role in SPECIAL_TOKENS.values() if not role.in_text]
         hidden = {getattr(self, name, None) for name in roles}
-        return [
-            self._joined(
-                [self.id_to_token(index) for index in map(int, row) if index not in hidden]
-            )
+        tokens = (
+            [self.id_to_token(index) for index in map(int, row) if index not in hidden]
             for row in rows
-        ]
+        )
+        texts = map(self._joined, tokens)
+        return [text if isinstance(text, bytes) else text.encode() for text in texts]
 
-    def _joined(self, tokens: list[str]) -> str:
-        """Joins tokens to a text."""
+    def _joined(self, tokens: list[str]) -> str | bytes:
+        """Joins tokens to a text, or to the bytes of one, which may end within a character."""
         raise NotImplementedError(f"Without TensorFlow, {type(self).__name__} joins no tokens.")
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:

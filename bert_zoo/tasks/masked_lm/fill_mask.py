@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+import keras
 import numpy as np
 from keras import ops
 
+from bert_zoo.graph import has_tensorflow
 from bert_zoo.models.data_adapters import text_rows
 from bert_zoo.models.direct import for_this_device, tokenized
-from bert_zoo.models.graphs import on_model
+from bert_zoo.models.graphs import in_graph, on_model
 from bert_zoo.runtime.printed import Row, Rows, surroundings, table
+from bert_zoo.text.reading import Tokens
 
 if TYPE_CHECKING:
     from bert_zoo.text.tokenizer import Piece
@@ -84,7 +87,11 @@ def _mask_probabilities(model, token_ids: np.ndarray, masks: int) -> np.ndarray:
             f"The text has {len(token_ids)} tokens and this model reads {most} beside its special "
             "ones. Shorten the text around the mask."
         )
-    found = on_model(model, _at_masks, token_ids, preprocessor=preprocessor)
+    if keras.backend.backend() == "tensorflow":
+        found = in_graph(model, _at_masks, token_ids, preprocessor=preprocessor)
+    else:
+        inputs = in_graph(model, _masked_inputs, token_ids, preprocessor=preprocessor)
+        found = on_model(model, _probabilities, keras.tree.map_structure(np.asarray, inputs))
     if len(found) != masks:
         raise ValueError(f"The text has {masks} masks and its tokens {len(found)}.")
     return ops.convert_to_numpy(found)
@@ -92,13 +99,25 @@ def _mask_probabilities(model, token_ids: np.ndarray, masks: int) -> np.ndarray:
 
 def _at_masks(model, token_ids, *, preprocessor):
     """From the ids of a text, int32 [tokens], to probabilities [masks, vocabulary]."""
+    return _probabilities(model, _masked_inputs(model, token_ids, preprocessor=preprocessor))
+
+
+def _masked_inputs(model, token_ids, *, preprocessor):
+    """A row of the ids of a text, with the positions of its masks."""
+    preprocessor = for_this_device(preprocessor)
+    if not has_tensorflow:
+        inputs = preprocessor.pack([Tokens(token_ids, np.array([len(token_ids)]))])
+        at = np.flatnonzero(inputs["token_ids"][0] == preprocessor.tokenizer.mask_id)
+        return {**inputs, "mask_positions": np.int32(at)[None]}
     import tensorflow as tf
 
-    tokens = tf.RaggedTensor.from_tensor(token_ids[None])
-    inputs = for_this_device(preprocessor).pack([tokens])
+    inputs = preprocessor.pack([tf.RaggedTensor.from_tensor(token_ids[None])])
     at = tf.where(inputs["token_ids"][0] == preprocessor.tokenizer.mask_id)
-    positions = tf.transpose(tf.cast(at, tf.int32))
-    outputs = model({**inputs, "mask_positions": positions}, training=False)
+    return {**inputs, "mask_positions": tf.transpose(tf.cast(at, tf.int32))}
+
+
+def _probabilities(model, inputs):
+    outputs = model(inputs, training=False)
     logits = outputs["mlm_logits"] if isinstance(outputs, dict) else outputs
     return ops.softmax(logits[0])
 

@@ -1,16 +1,18 @@
 """Answers from texts: windows over the context, the model on each, the best spans of all."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import keras
 import numpy as np
 from keras import ops
 from tqdm import tqdm
 
+from bert_zoo.graph import has_tensorflow
 from bert_zoo.metrics.squad import AnswerSelection, Window, select_answers
-from bert_zoo.models.direct import for_this_device
-from bert_zoo.models.graphs import in_graph, on_model
+from bert_zoo.models.direct import for_this_device, on_rows
+from bert_zoo.models.graphs import in_graph
 from bert_zoo.models.inputs import check_batch_size
+from bert_zoo.models.row_batches import RowBatches, passes_over, with_few_lengths
 from bert_zoo.runtime.answers import SpanAnswer, SpanAnswers, span_answer
 
 LOGITS = ("start_logits", "end_logits")
@@ -124,16 +126,18 @@ def answer_questions(
 
 
 def answered_batches(model, x, answers, sample_weight, *, batch_size: int, shuffle: bool):
-    """Questions with answers, as `QuestionAnswerer.fit` takes them, as a tf.data of windows to train on.
+    """Questions with answers, as `QuestionAnswerer.fit` takes them, as batches of windows to train on.
 
     Args:
         x: (questions, contexts).
         answers: for each question, as `bert_zoo.data.squad.answers_of` takes them.
         sample_weight: for each question, or None.
         batch_size, shuffle: of windows.
-    """
-    import tensorflow as tf
 
+    Returns:
+        A tf.data.Dataset; without TensorFlow a `RowBatches`.
+    """
+    from bert_zoo.data.arrays import gather
     from bert_zoo.data.buckets import without_autotuning
     from bert_zoo.data.questions import NO_ANSWER, labelled_windows
     from bert_zoo.data.squad import answers_of
@@ -156,7 +160,7 @@ def answered_batches(model, x, answers, sample_weight, *, batch_size: int, shuff
     for row, (answer, context) in enumerate(zip(answers, contexts, strict=True)):
         found = answers_of(answer, context, f"answers[{row}]")
         spans.append((found[0].start, found[0].end) if found else NO_ANSWER)
-    windows = question_windows(model.preprocessor)
+    windows = question_windows(with_few_lengths(model.preprocessor))
     table, batch = labelled_windows(windows, questions, contexts, spans, range(len(spans)), model)
 
     def weighted(numbers):
@@ -164,7 +168,12 @@ def answered_batches(model, x, answers, sample_weight, *, batch_size: int, shuff
         if sample_weight is None:
             return inputs, labels
         of_windows = np.asarray(sample_weight, np.float32)[table.rows["example"]]
-        return inputs, labels, dict.fromkeys(labels, tf.gather(of_windows, numbers))
+        return inputs, labels, dict.fromkeys(labels, gather(of_windows, numbers))
+
+    if not has_tensorflow:
+        passes = passes_over(len(table.lengths), batch_size, shuffle=shuffle)
+        return RowBatches(weighted, passes)
+    import tensorflow as tf
 
     numbers = tf.data.Dataset.range(len(table.lengths))
     if shuffle:
@@ -225,32 +234,47 @@ def _of_table(
     model, windows, questions: Sequence[str], contexts: Sequence[str], batch_size: int, verbose: int
 ) -> tuple[list[Window], Sequence[int]]:
     """As `_of_one_batch`, for any number of windows."""
-    import tensorflow as tf
-
-    from bert_zoo.data.buckets import without_autotuning
     from bert_zoo.data.questions import window_table
     from bert_zoo.text.windows import model_inputs
 
     table = window_table(windows, questions, contexts)
     # The longest come first: if memory does not do, it shows at once.
     order = np.argsort(-table.lengths, kind="stable")
+    found = [None] * len(order)
+    size = min(batch_size, len(order))
+    with tqdm(total=len(order), desc="answering", unit=" windows", disable=not verbose) as bar:
+        for numbers, rows in _batches_of_table(table, order, batch_size):
+            outputs = on_rows(model, _outputs, model_inputs(rows, model.columns_read), size)
+            outputs = {
+                name: ops.convert_to_numpy(value)[: len(numbers)] for name, value in outputs.items()
+            }
+            rows = {name: np.asarray(value) for name, value in rows.items()}
+            rows["first_token"] = table.rows["first_token"][numbers]
+            for number, window in zip(numbers, _windows(model, rows, outputs), strict=True):
+                found[number] = window
+            bar.update(len(numbers))
+    return found, table.rows["example"]
+
+
+def _batches_of_table(
+    table, order: np.ndarray, batch_size: int
+) -> Iterator[tuple[np.ndarray, dict]]:
+    """Numbers of rows, and the rows, padded."""
+    if not has_tensorflow:
+        for numbers in np.split(order, range(batch_size, len(order), batch_size)):
+            yield numbers, table.padded(numbers)
+        return
+    import tensorflow as tf
+
+    from bert_zoo.data.buckets import without_autotuning
 
     @tf.autograph.experimental.do_not_convert
     def padded(numbers):
         return numbers, table.padded(numbers)
 
     batches = tf.data.Dataset.from_tensor_slices(order).batch(batch_size).map(padded).prefetch(1)
-    found = [None] * len(order)
-    with tqdm(total=len(order), desc="answering", unit=" windows", disable=not verbose) as bar:
-        for numbers, rows in without_autotuning(batches):
-            outputs = on_model(model, _outputs, model_inputs(rows, model.columns_read))
-            outputs = {name: ops.convert_to_numpy(value) for name, value in outputs.items()}
-            rows = {name: value.numpy() for name, value in rows.items()}
-            rows["first_token"] = table.rows["first_token"][numbers]
-            for number, window in zip(numbers.numpy(), _windows(model, rows, outputs), strict=True):
-                found[number] = window
-            bar.update(len(numbers))
-    return found, table.rows["example"]
+    for numbers, rows in without_autotuning(batches):
+        yield numbers.numpy(), rows
 
 
 def _windows(model, rows: dict[str, np.ndarray], outputs: dict[str, np.ndarray]) -> list[Window]:

@@ -112,12 +112,12 @@ class Reranker(SentenceModel):
 
     def columns_to_inputs(self, columns, preprocessor):
         """Queries and columns of documents to an input dict of pairs a column, of one length; traceable."""
-        import tensorflow as tf
+        from bert_zoo.data.arrays import concat, split, tile
 
         queries, *documents = columns
         number = len(documents)
-        pairs = preprocessor((tf.tile(queries, [number]), tf.concat(documents, axis=0)))
-        divided = {name: tf.split(ids, number) for name, ids in pairs.items()}
+        pairs = preprocessor((tile(queries, [number]), concat(documents, axis=0)))
+        divided = {name: split(ids, number) for name, ids in pairs.items()}
         return tuple({name: ids[i] for name, ids in divided.items()} for i in range(number))
 
     def label_ranges(self, inputs) -> dict[str, Any]:

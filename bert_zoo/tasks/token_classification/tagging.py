@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 
 import keras
 import numpy as np
@@ -9,11 +10,13 @@ from keras import ops
 
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.error_text import shown
-from bert_zoo.models.direct import for_this_device
-from bert_zoo.models.graphs import in_graph, on_model
+from bert_zoo.graph import has_tensorflow
+from bert_zoo.models.direct import for_this_device, on_rows
+from bert_zoo.models.graphs import in_graph
 from bert_zoo.models.inputs import check_batch_size
 from bert_zoo.models.label_tables import labels_of_table
 from bert_zoo.models.labels import checked_labels, class_indices
+from bert_zoo.runtime.classifications import softmax
 from bert_zoo.runtime.taggings import (
     AVERAGE,
     FIRST_PIECE,
@@ -23,7 +26,10 @@ from bert_zoo.runtime.taggings import (
     sentence_of,
     tagging,
 )
+from bert_zoo.runtime.taggings import word_probabilities as probabilities_of_words
 from bert_zoo.text.columns import as_list, column_names
+from bert_zoo.text.numpy_words import NO_WORD, pack_word_pieces
+from bert_zoo.text.reading import Tokens
 
 
 def tag(model, texts, aggregate: bool, batch_size: int, strategy: str = FIRST_PIECE) -> Taggings:
@@ -69,24 +75,70 @@ def word_probabilities(
 
     sentences, preprocessor = word_batch(words), model.preprocessor
     budget = preprocessor.sequence_length - preprocessor.packer.layout.specials(1)
-    reading = {"preprocessor": preprocessor, "budget": budget, "strategy": strategy}
     if keras.backend.backend() == "tensorflow" and sentences.nrows() <= batch_size:
+        reading = {"preprocessor": preprocessor, "budget": budget, "strategy": strategy}
         do_fit, found = in_graph(model, _sentence_probabilities, sentences, **reading)
         if do_fit:
             return np.split(ops.convert_to_numpy(found), sentences.row_splits.numpy()[1:-1])
-    pieces = in_graph(model, _pieces, sentences, preprocessor=preprocessor)
-    lengths, sentence_splits = pieces.row_lengths().numpy(), sentences.row_splits.numpy()
+    read = _rows_in_graph if has_tensorflow else _rows_in_numpy
+    lengths, sentence_splits, packed = read(model, sentences, for_this_device(preprocessor))
     splits = row_splits_that_fit(lengths, sentence_splits, budget)
     # Rows of like length together need little padding.
-    order = np.argsort(np.diff(np.append(0, lengths.cumsum())[splits]), kind="stable")
+    ends = np.append(0, lengths.cumsum())
+    order = np.argsort(np.diff(ends[splits]), kind="stable")
     found = np.zeros((splits[-1], len(model.labels)), np.float32)
     for start in range(0, len(order), batch_size):
         rows = order[start : start + batch_size]
-        options = {"preprocessor": preprocessor, "strategy": strategy}
-        values = on_model(model, _row_probabilities, pieces, splits, rows, **options)
+        inputs, word_ids = packed(splits, rows)
+        size = batch_size if len(order) > batch_size else len(rows)
+        logits = ops.convert_to_numpy(on_rows(model, _logits, inputs, size))[: len(rows)]
+        is_piece = np.asarray(word_ids) != NO_WORD
         at = np.concatenate([np.arange(splits[row], splits[row + 1]) for row in rows])
-        found[at] = ops.convert_to_numpy(values)
+        # A word that is too long for a row is cut.
+        kept = np.minimum(lengths[at], budget)
+        values = softmax(logits[is_piece])
+        found[at] = probabilities_of_words(values, np.cumsum(kept) - kept, strategy)
     return np.split(found, sentence_splits[1:-1])
+
+
+def _logits(model, inputs):
+    return ops.cast(model(inputs, training=False), "float32")
+
+
+# --- From sentences [batch, (words)] to the pieces of each word; where sentences begin; and what makes rows:
+# from row splits and the numbers of some rows to inputs and, for each token, the number of its word.
+
+
+def _rows_in_numpy(model, sentences, preprocessor):
+    pieces = preprocessor.reader.words([*chain.from_iterable(sentences)])
+    before = np.append(0, pieces.lengths.cumsum())
+
+    def packed(splits, rows):
+        words = [np.arange(splits[row], splits[row + 1]) for row in rows]
+        ids = [pieces.ids[before[splits[row]] : before[splits[row + 1]]] for row in rows]
+        tokens = Tokens(np.concatenate(ids), pieces.lengths[np.concatenate(words)])
+        return pack_word_pieces(tokens, np.array([*map(len, words)]), preprocessor)
+
+    return pieces.lengths, np.cumsum([0, *map(len, sentences)]), packed
+
+
+def _rows_in_graph(model, sentences, preprocessor):
+    pieces = in_graph(model, _pieces, sentences, preprocessor=preprocessor)
+
+    def packed(splits, rows):
+        return in_graph(model, _packed, pieces, splits, rows, preprocessor=preprocessor)
+
+    return pieces.row_lengths().numpy(), sentences.row_splits.numpy(), packed
+
+
+def _packed(model, pieces, splits, rows, *, preprocessor):
+    """Rows with the words from `splits[i]` to `splits[i + 1]`, whose pieces are [words, (pieces)]."""
+    import tensorflow as tf
+
+    from bert_zoo.text.words import pack_pieces
+
+    pieces = tf.RaggedTensor.from_row_splits(pieces, splits, validate=False)
+    return pack_pieces(tf.gather(pieces, rows), preprocessor)
 
 
 def _pieces(model, words, *, preprocessor):
@@ -111,22 +163,11 @@ def _sentence_probabilities(model, words, *, preprocessor, budget: int, strategy
     )
 
 
-def _row_probabilities(model, pieces, splits, rows, *, preprocessor, strategy: str):
-    """Probabilities of the words of some rows, [words, labels].
-
-    Row i has the words from `splits[i]` to `splits[i + 1]`, whose pieces are [words, (pieces)].
-    """
-    import tensorflow as tf
-
-    pieces = tf.RaggedTensor.from_row_splits(pieces, splits, validate=False)
-    return _probabilities(model, tf.gather(pieces, rows), preprocessor, strategy)
-
-
 def _probabilities(model, pieces, preprocessor, strategy: str):
     """Probabilities of the words [batch, (words), (pieces)] of rows, float32 [words, labels]."""
     import tensorflow as tf
 
-    from bert_zoo.text.words import NO_WORD, pack_pieces
+    from bert_zoo.text.words import pack_pieces
 
     packed = pack_pieces(pieces, for_this_device(preprocessor))
     logits = ops.cast(model(packed.inputs, training=False), "float32")
@@ -150,7 +191,8 @@ def _probabilities(model, pieces, preprocessor, strategy: str):
 
 
 def label_rows(model, texts, y):
-    """Labels of words in memory, checked, as a ragged tensor of ids, int64 [batch, (words)].
+    """Labels of words in memory, checked, as a ragged tensor of ids, int64 [batch, (words)]; without TensorFlow
+    as an array of arrays.
 
     Args:
         model: a `TokenClassifier`.
@@ -158,8 +200,6 @@ def label_rows(model, texts, y):
         y: for each sentence its labels, names or ids, -100 where none is to be learned. A sequence of
             sequences, or of strings of names with blanks between; an array, a column or a ragged tensor.
     """
-    import tensorflow as tf
-
     from bert_zoo.text.words import word_batch
 
     if isinstance(texts, tuple):
@@ -170,8 +210,8 @@ def label_rows(model, texts, y):
     words = word_batch(texts)
     if column_names(y) is not None:
         y = labels_of_table(y, "y")
-    rows = [*(y.numpy() if isinstance(y, tf.Tensor) else as_list(y))]
-    lengths = words.row_lengths().numpy()
+    rows = [*(y.numpy() if hasattr(y, "numpy") else as_list(y))]
+    lengths = words.row_lengths().numpy() if has_tensorflow else [*map(len, words)]
     if len(rows) != len(lengths):
         raise ValueError(f"y has {len(rows)} rows and x has {len(lengths)}; they must agree.")
     of_sentence = replace(model.label_ranges(texts)[""], axes=("words",))
@@ -188,22 +228,31 @@ def label_rows(model, texts, y):
             raise ValueError(
                 f"Row {i} has {length} words and {len(row)} labels; give each word one label, "
                 f"{IGNORED_LABEL} where none is to be learned. Its first words: "
-                f"{[word.decode('utf-8', 'replace') for word in words[i, :5].numpy()]}."
+                f"{_first_words(words[i])}."
             )
         found.append(of_sentence.numbers(np.array([*row], object), f"y[{i}]"))
-    return words.with_values(tf.constant(np.concatenate(found)))
+    if has_tensorflow:
+        return words.with_values(np.concatenate(found))
+    labels = np.empty(len(found), object)
+    labels[:] = found
+    return labels
+
+
+def _first_words(words, number: int = 5) -> list[str]:
+    some = words[:number]
+    return [word.decode("utf-8", "replace") for word in some.numpy()] if has_tensorflow else some
 
 
 def labelled_words_to_inputs(model, texts, labels, preprocessor):
     """A batch of words and their labels to the input dict and labels of tokens; traceable."""
-    import tensorflow as tf
-
     from bert_zoo.text.batches import split_at_white_space
     from bert_zoo.text.words import pack_words, token_labels, word_batch
 
     words = word_batch(texts)
     packed = pack_words(words, preprocessor)
-    if labels.dtype == tf.string:
+    if labels.dtype == "string":  # of a tf.data
+        import tensorflow as tf
+
         if labels.shape.rank == 1:
             labels = split_at_white_space(labels)
         names = model.label_ranges(texts)[""].names

@@ -1,0 +1,90 @@
+"""Losses of `fit` on texts, and what verbs say of them: the same whatever reads the texts.
+
+`python tests/text_results.py` writes those of TensorFlow's path to the golden file.
+"""
+
+import json
+from pathlib import Path
+
+import keras
+import numpy as np
+from helpers import CHOICES, TEXTS, load_case, load_task
+
+from bert_zoo.models import SentenceEmbedder
+from bert_zoo.tasks import Reranker
+from bert_zoo.training import compile_for_task
+
+FILE = Path(__file__).parent / "golden" / "text_results.json"
+OTHERS = ["it was good", "not very", "they saw it"]
+# Task, or what is made of an encoder -> data of three rows.
+DATA = {
+    "classification": (TEXTS, ["positive", "neutral", "negative"]),
+    "regression": (TEXTS, [0.5, -1.0, 2.0]),
+    "multi_label_classification": ((TEXTS, OTHERS), [["toxic"], [], ["obscene", "insult"]]),
+    "token_classification": (
+        TEXTS,
+        [["O"] * 5 + ["B-LOC"], ["O", "B-PER"], [0] * 6 + [-100, 1, 2, 0, 0, 4]],
+    ),
+    "multiple_choice": (CHOICES, [0, 1, 1]),
+    "question_answering": (
+        (["who?", "what is it?", "which house?"], TEXTS),
+        [("cat", 4), None, ("big red", 14)],
+    ),
+    "pairs": ((TEXTS, OTHERS), None),
+    "scores": ((TEXTS, OTHERS), [0.1, 0.9, 0.4]),
+    "classes": (TEXTS, ["a", "b", "a"]),
+    "lists": ((TEXTS, OTHERS, OTHERS[::-1]), None),
+}
+MADE = {
+    "pairs": SentenceEmbedder,
+    "scores": SentenceEmbedder,
+    "classes": SentenceEmbedder,
+    "lists": Reranker,
+}
+
+
+def losses(name: str) -> dict[str, list[float]]:
+    """What two epochs and a validation give."""
+    keras.utils.set_random_seed(0)
+    if name in MADE:
+        model = MADE[name](load_task("encoder", dropout=0.0))
+    else:
+        model = load_task(name, dropout=0.0)
+    for variable in model.trainable_variables:
+        if "classifier" in variable.path:  # drawn otherwise on each backend
+            variable.assign(np.full(variable.shape, 0.01))
+    compile_for_task(model, keras.optimizers.SGD(0.01))
+    x, y = DATA[name]
+    validation = (x,) if y is None else (x, y)
+    options = {"epochs": 2, "batch_size": 2, "shuffle": False, "verbose": 0}
+    history = model.fit(x, y, validation_data=validation, **options).history
+    return {key: [float(value) for value in values] for key, values in history.items()}
+
+
+LONG = " ".join(TEXTS * 6)
+VERBS = {
+    "classify": lambda: load_task("classification").classify((TEXTS * 12, OTHERS * 12)),
+    "classify_many": lambda: load_task("multi_label_classification").classify(TEXTS),
+    "tag": lambda: load_task("token_classification").tag([*TEXTS, LONG], aggregate=False),
+    "tag_by_average": lambda: load_task("token_classification").tag(
+        TEXTS, aggregation_strategy="average"
+    ),
+    "answer": lambda: load_task("question_answering").answer(["who?", "where?"], [LONG, TEXTS[0]]),
+    "fill_mask": lambda: load_task("masked_lm").fill_mask("the [MASK] sat on a [MASK]"),
+    "score": lambda: load_case("gpt2/causal_lm").score(TEXTS),
+    "generate": lambda: load_case("gpt2/causal_lm").generate(TEXTS, max_new_tokens=4, stop=None),
+}
+
+
+def said(name: str) -> list[str]:
+    """What a verb gives, as it prints."""
+    keras.utils.set_random_seed(0)
+    return str(VERBS[name]()).split("\n")
+
+
+if __name__ == "__main__":
+    results = {
+        "losses": {name: losses(name) for name in DATA},
+        "said": {name: said(name) for name in VERBS},
+    }
+    FILE.write_text(json.dumps(results, indent=1) + "\n")
