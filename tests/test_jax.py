@@ -394,6 +394,15 @@ for family, inputs in (("bert", batch), ("bert", packed), ("gpt2", batch), ("mod
     largest = max(np.abs(g).max() for g in jax.tree.leaves(expected[1]))
     for ours, theirs in zip(jax.tree.leaves(outputs), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-6 * max(1, largest), err_msg=family)
+
+model = load_case("gpt2/causal_lm")
+prompt = {"token_ids": batch["token_ids"], **model.initial_memory(4, 18)}
+expected = model(prompt)
+with on("gpu"), mock.patch.object(private, "has_fused_attention", return_value=True):
+    with mock.patch.object(keras.ops, "dot_product_attention", wraps=keras.ops.dot_product_attention) as fused:
+        outputs = model(prompt)
+assert fused.call_count == model.encoder.config.num_layers
+assert_same(outputs, expected, 1e-5)
 """
     )
 
