@@ -278,16 +278,29 @@ for wrong in (y[:-1], ["unknown"] * 8, None):
 def test_texts_are_read_as_numpy_arrays():
     pytest.importorskip("tokenizers")
     run_on_jax("""
-reader = load_task("classification").preprocessor.with_options(sequence_length=12, bucket=4)
+from bert_zoo.text import preprocessor_from_dir
+model = load_task("classification")
+reader = model.preprocessor.with_options(sequence_length=12, bucket=4)
 for texts in (["A text!", ""], (["A text!", ""], ["one", "two"])):
     inputs = reader(texts)
     assert all(isinstance(value, np.ndarray) for value in inputs.values())
     assert inputs["token_ids"].shape[0] == 2 and inputs["token_ids"].shape[1] % 4 == 0
     assert [name for name in inputs] == ["token_ids", "segment_ids", "padding_mask"]
+with tempfile.TemporaryDirectory() as directory:
+    bert_zoo.save(model, directory, format="hf")
+    assert pathlib.Path(directory, "tokenizer.json").is_file()
+    again = preprocessor_from_dir(directory, "bert", **reader.get_config())
+    assert all(np.array_equal(ids, inputs[name]) for name, ids in again(texts).items())
+try:
+    reader.tokenizer(["a text"])
+except ImportError as error:
+    assert "model.preprocessor.tokenize" in str(error), error
+else:
+    raise AssertionError("no error")
 rows = reader.tokenize(["A text!"])
 assert reader.tokenizer.detokenized(rows) == [b"a text !"], reader.tokenizer.detokenized(rows)
 for family in ("xlm", "bertweet", "gpt", "albert", "xlnet", "modernbert"):
-    reader = load_case(family + "/encoder").preprocessor
+    reader = preprocessor_from_dir(ALL_GOLDEN / family / "encoder", family, sequence_length=12)
     try:
         assert len(reader(["some text"])["token_ids"])
         assert family not in ("xlm", "bertweet")

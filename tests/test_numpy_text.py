@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import text_samples
-from helpers import ALL_GOLDEN, loaded
+from helpers import ALL_GOLDEN
 
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tokenizers")
@@ -60,12 +60,13 @@ def samples(family: str) -> list[str]:
 
 @functools.cache
 def preprocessors(family: str, **options):
-    """The model's preprocessor, and the one in NumPy that is made of it."""
-    of_model = loaded(f"{family}/encoder").preprocessor
-    of_model = of_model.with_options(
-        **{"sequence_length": 24, "report_truncation": False, **options}
-    )
-    return of_model, numpy_twin(of_model)
+    """The family's preprocessor in the graph, and the one in NumPy that is made of it."""
+    if options:
+        in_graph = preprocessors(family)[0].with_options(**options)
+    else:
+        options = {"sequence_length": 24, "report_truncation": False}
+        in_graph = preprocessor_from_dir(ALL_GOLDEN / family / "encoder", family, **options)
+    return in_graph, numpy_twin(in_graph)
 
 
 def numpy_twin(in_graph):
@@ -175,7 +176,7 @@ def test_windows_of_documents_are_those_of_the_graph():
 
 
 def test_what_is_cut_or_unknown_is_said_once(caplog):
-    tokenizer = loaded("bert/encoder").preprocessor.tokenizer
+    tokenizer = preprocessors("bert")[0].tokenizer
     reader = NumpyPreprocessor(tokenizer, sequence_length=8)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
@@ -199,8 +200,7 @@ def test_that_ids_differ_is_said_once_for_a_tokenizer(caplog):
 
 def test_a_tokenizer_that_the_library_lacks_says_so_when_text_comes():
     for family in ("xlm", "bertweet"):
-        of_model = loaded(f"{family}/encoder").preprocessor
-        reader = NumpyPreprocessor(of_model.tokenizer, **of_model.get_config())
+        _, reader = preprocessors(family)
         with pytest.raises(NotImplementedError, match=r"BpeTokenizer\. Install TensorFlow"):
             reader(["a text"])
 

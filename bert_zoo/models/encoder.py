@@ -381,7 +381,7 @@ class Encoder(ZooModel):
         return reader
 
     def preprocessor_to_save(self):
-        """What writes the vocabulary: the preprocessor, or a deferred one where TensorFlow is missing.
+        """What writes the vocabulary: the preprocessor, or a deferred one where tensorflow_text is missing.
 
         None, with a warning where files lacked, for a model without vocabulary.
         """

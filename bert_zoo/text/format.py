@@ -183,8 +183,8 @@ class DeferredPreprocessor:
         if not self._contents:
             raise ImportError(
                 f"The vocabulary that was read from {self._parts.source} can only be written with "
-                "TensorFlow, which is not installed here. Install it, or set model.preprocessor = None "
-                "to save the model without a vocabulary."
+                "tensorflow_text, which is not installed beside TensorFlow here. Install it, or set "
+                "model.preprocessor = None to save the model without a vocabulary."
             )
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)

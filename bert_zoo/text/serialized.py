@@ -144,8 +144,8 @@ def save_for_transformers(
 
     Args:
         directory: made if it does not exist.
-        preprocessor: of the model. One that cannot be made here, without TensorFlow, writes the files
-            that it was read from.
+        preprocessor: of the model. One that cannot be made here, without tensorflow_text, writes the
+            files that it was read from.
         form: how the model's family reads text.
         names_padding: whether a token is named that fills rows, where the tokenizer has none for that.
     """

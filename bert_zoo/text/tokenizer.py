@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from bert_zoo.forks import refuse_fork
-from bert_zoo.graph import has_tensorflow, tf
+from bert_zoo.graph import MISSING, has_tensorflow, tf
 from bert_zoo.text.added_tokens import AddedToken, distinct_tokens, extended
 from bert_zoo.text.batches import text_batch
 from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary
@@ -167,7 +167,9 @@ class Tokenizer(tf.Module):
 
         Raises:
             TypeError, ValueError: something that is not a batch of texts.
+            ImportError: TensorFlow is missing.
         """
+        self._check_has_graph()
         return self._tokenize(text_batch(texts))
 
     def tokenize(self, texts: Any) -> tf.RaggedTensor:
@@ -198,6 +200,7 @@ class Tokenizer(tf.Module):
             TypeError, ValueError: as for a call.
             NotImplementedError: a WordLevelTokenizer.
         """
+        self._check_has_graph()
         if self._untracked is None:
             raise NotImplementedError(
                 f"{type(self).__name__} does not tell where in a text its tokens come from; the "
@@ -206,6 +209,13 @@ class Tokenizer(tf.Module):
         tokens = self._untracked.tokenize_with_offsets(text_batch(texts))
         ids, starts, ends = (tokens.with_values(tokens.values[:, i]) for i in range(3))
         return ids, starts, ends
+
+    def _check_has_graph(self) -> None:
+        if not has_tensorflow:
+            raise ImportError(
+                MISSING.format(f"Calling a {type(self).__name__}")
+                + " Without it, model.preprocessor.tokenize(texts) gives ids."
+            )
 
     def serialized(self, *, special_in_text: bool = False) -> dict[str, Any] | None:
         """The same tokenizer as tokenizer.json of Hugging Face's library tokenizers has it.
