@@ -16,7 +16,7 @@ from bert_zoo.training import compile_for_task
 
 FILE = Path(__file__).parent / "golden" / "text_results.json"
 OTHERS = ["it was good", "not very", "they saw it"]
-# Task, or what is made of an encoder -> data of three rows.
+# Task, or what `MADE` makes -> data of three rows.
 DATA = {
     "classification": (TEXTS, ["positive", "neutral", "negative"]),
     "regression": (TEXTS, [0.5, -1.0, 2.0]),
@@ -34,22 +34,23 @@ DATA = {
     "scores": ((TEXTS, OTHERS), [0.1, 0.9, 0.4]),
     "classes": (TEXTS, ["a", "b", "a"]),
     "lists": ((TEXTS, OTHERS, OTHERS[::-1]), None),
+    "windows": (TEXTS, [0, 1, 2]),
+    "language_model": (TEXTS, None),
 }
 MADE = {
-    "pairs": SentenceEmbedder,
-    "scores": SentenceEmbedder,
-    "classes": SentenceEmbedder,
-    "lists": Reranker,
+    "pairs": lambda: SentenceEmbedder(load_task("encoder", dropout=0.0)),
+    "scores": lambda: SentenceEmbedder(load_task("encoder", dropout=0.0)),
+    "classes": lambda: SentenceEmbedder(load_task("encoder", dropout=0.0)),
+    "lists": lambda: Reranker(load_task("encoder", dropout=0.0)),
+    "windows": lambda: load_task("classification", dropout=0.0, long_texts="mean", max_length=8),
+    "language_model": lambda: load_case("gpt2/causal_lm", dropout=0.0),
 }
 
 
 def losses(name: str) -> dict[str, list[float]]:
     """What two epochs and a validation give."""
     keras.utils.set_random_seed(0)
-    if name in MADE:
-        model = MADE[name](load_task("encoder", dropout=0.0))
-    else:
-        model = load_task(name, dropout=0.0)
+    model = MADE[name]() if name in MADE else load_task(name, dropout=0.0)
     for variable in model.trainable_variables:
         if "classifier" in variable.path:  # drawn otherwise on each backend
             variable.assign(np.full(variable.shape, 0.01))
