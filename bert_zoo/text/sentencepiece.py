@@ -26,6 +26,7 @@ from bert_zoo.text.offsets import characters_of_bytes, joined_rows, token_column
 from bert_zoo.text.piece_normalizer import PieceNormalizer
 from bert_zoo.text.reading import rust_tokenizer
 from bert_zoo.text.sentencepiece_model import (
+    BLANK_AT_END,
     COMBINING,
     CONTROL,
     NEXT_LINE,
@@ -203,12 +204,9 @@ class SentencePieceTokenizer(Tokenizer):
         if rules:
             encoded = base64.b64encode(rules).decode()
             steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
-        # The library takes off blanks alone, and these patterns mean the same in Python, Rust and JavaScript.
-        return [
-            *steps,
-            _replacing(" {2,}", " ", "Regex"),
-            _replacing(r"(?<![\s\S]) | (?![\s\S])", "", "Regex"),
-        ]
+        # Blanks alone are taken off at the ends, no other white space.
+        pairs = ((" {2,}", " "), (BLANK_AT_END, ""))
+        return [*steps, *(_replacing(pattern, written, "Regex") for pattern, written in pairs)]
 
     @property
     def split_tokens(self) -> dict[int, list[int]]:

@@ -12,6 +12,7 @@ from bert_zoo.text.added_tokens import AddedToken
 from bert_zoo.text.files import VocabularyFiles, read_named_tokens, refuse_others
 from bert_zoo.text.format import TokenizerParts
 from bert_zoo.text.sentencepiece_model import (
+    BLANK_AT_END,
     COMBINING,
     NEXT_LINE,
     PLAIN,
@@ -132,6 +133,7 @@ _STEPS = {
     ("NFC", None): "compose",
     # What SentencePiece does in any case.
     ("Replace", " {2,}"): None,
+    ("Replace", BLANK_AT_END): None,
     ("Strip", None): None,
     # Those of directories that bert_zoo wrote and transformers wrote again.
     ("Replace", WHITE_SPACE): "remove_space",

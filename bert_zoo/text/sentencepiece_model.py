@@ -188,6 +188,8 @@ WHITE_SPACE = f"[{''.join(map(chr, code_points('python/whitespace')))}]+"
 COMBINING = "".join(c for c in map(chr, code_points("python/changed")) if unicodedata.combining(c))
 COMBINING = f"[{COMBINING}]"
 NEXT_LINE = "\u0085"
+# Means the same in Python, Rust and JavaScript, where ^ and $ or \A and \z do not.
+BLANK_AT_END = r"(?<![\s\S]) | (?![\s\S])"
 
 
 def scheme_tokens(pieces: list[str], scheme: Scheme) -> list[str]:
