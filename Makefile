@@ -19,7 +19,7 @@ QUIET = TF_CPP_MIN_LOG_LEVEL=3
 
 # Files in their own order: sorted by number of tests, the few long ones would come last, one at a time.
 # The tests of Keras's JAX backend belong to test-jax, where there is no TensorFlow to lean on.
-PYTEST = $(QUIET) TF_NUM_INTRAOP_THREADS=1 $(BIN)/python -m pytest --ignore tests/test_jax.py \
+PYTEST = $(QUIET) TF_NUM_INTRAOP_THREADS=1 $(BIN)/python -m pytest --ignore-glob 'tests/test_jax*.py' \
 	--numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations 15
 
 .PHONY: quickstart test test-docs test-slow test-jax docs dist dist-test lint clean
@@ -38,7 +38,8 @@ test-slow: $(VENV)/installed-test
 	$(PYTEST) -m slow
 
 test-jax: $(VENV_JAX)/installed
-	KERAS_BACKEND=jax $(VENV_JAX)/bin/python -m pytest -m "not slow" tests/test_jax.py tests/test_conformance.py tests/test_accelerator_check.py
+	KERAS_BACKEND=jax $(VENV_JAX)/bin/python -m pytest -m "not slow" tests/test_jax.py \
+		tests/test_jax_programs.py tests/test_conformance.py tests/test_accelerator_check.py
 
 docs: $(VENV)/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -58,11 +58,13 @@ def everything() -> None:
 
 
 def on_jax() -> None:
-    """Models take ids, train, save and load."""
+    """Models take texts and ids, train, save and load, and programs run."""
     os.environ["KERAS_BACKEND"] = "jax"
     import bert_zoo
 
-    model = bert_zoo.load("bert_nano", task="classification", num_classes=2)
+    model = bert_zoo.load("bert_nano", task="classification", labels=["bad", "good"])
+    model.fit(["good", "bad"] * 8, ["good", "bad"] * 8, epochs=2, verbose=0)
+    assert [answer.label for answer in model.classify(["good", "bad"])] == ["good", "bad"]
     ids = np.arange(10, 26).reshape(2, 8)
     inputs = {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": np.ones_like(ids)}
     model.fit(inputs, np.array([0, 1]), epochs=2, verbose=0)
@@ -70,6 +72,14 @@ def on_jax() -> None:
     same = bert_zoo.load("saved").predict(inputs, verbose=0) - model.predict(inputs, verbose=0)
     assert np.abs(same).max() < 1e-6
     assert "tensorflow" not in sys.modules
+    Path("rows.csv").write_text("text,label\n" + "it was good,yes\nit was bad,no\n" * 8)
+    settings = ["--task=table", "--train_file=rows.csv", "--held_out=4", "--epochs=1"]
+    program = Path(sys.executable).with_name("bert_zoo")
+    for arguments in (
+        ["finetune", "--model=bert_nano", *settings, "--output_dir=run"],
+        ["predict", "--run=run", "it was good"],
+    ):
+        subprocess.run([program, *arguments], check=True)
 
 
 def runtime_alone() -> None:

@@ -42,6 +42,11 @@ def write_questions(path: Path) -> None:
     path.write_text(json.dumps({"version": "v2.0", "data": articles}))
 
 
+def write_pairs(path: Path) -> None:
+    rows = [f"good dog {number},bad cat {number}" for number in range(12)]
+    path.write_text("\n".join(["anchor,positive", *rows]) + "\n")
+
+
 def write_choices(path: Path) -> None:
     header = "sent1,sent2,ending0,ending1,ending2,ending3,label"
     rows = [f"the dog sat {i},it,ran,is a tree,was big,saw,{i % 4}" for i in range(8)]
@@ -78,3 +83,5 @@ KINDS = {
     ),
     "multiple_choice": (write_choices, "", {"name": "swag"}, ["the dog", "ran", "was big"]),
 }
+# The same of sentence vectors.
+PAIRS = (write_pairs, "pairs.csv", {"name": "pairs", "held_out": 4}, ["good dog", "bad cat"])

@@ -182,7 +182,9 @@ def test_a_failed_download_says_why_and_names_data_dir(fake_tfds, monkeypatch):
     with pytest.raises(RuntimeError, match=reason):
         glue.load_glue("rte", "train")
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
-    with pytest.raises(RuntimeError, match=r"pip install 'bert_zoo\[datasets\]'.*--data_dir"):
+    with pytest.raises(
+        RuntimeError, match=r"pip install 'bert_zoo\[datasets,tensorflow\]'.*--data_dir"
+    ):
         glue.load_glue("rte", "train")
 
 

@@ -208,7 +208,8 @@ def examples_of(name: str, split: str, instead: str) -> Iterator[dict[str, Any]]
     except ImportError as error:
         raise RuntimeError(
             f"{name} cannot be downloaded because tensorflow_datasets cannot be imported "
-            f"({error}). Install it with `pip install 'bert_zoo[datasets]'`. {instead}"
+            f"({error}). Install it with TensorFlow, by which it reads: "
+            f"`pip install 'bert_zoo[datasets,tensorflow]'`. {instead}"
         ) from error
     # What a failed download raises depends on the step: network, checksum, disk, file format.
     except Exception as error:
