@@ -19,6 +19,7 @@ from bert_zoo.text import (  # noqa: E402
     SentencePieceTokenizer,
     preprocessor_from_dir,
 )
+from bert_zoo.text.numpy_packing import NumpyPacker  # noqa: E402
 from bert_zoo.text.numpy_preprocessor import (  # noqa: E402
     NumpyLanguageModelPreprocessor,
     NumpyPreprocessor,
@@ -258,3 +259,10 @@ def test_real_texts_have_the_ids_of_the_graph(vocabulary):
         if in_graph.packer.layout.pair:
             pair = (batch, batch[::-1])
             assert_equal(in_numpy(pair), in_graph(pair))
+
+
+def test_few_lengths_are_padded_to_on_request():
+    packer = NumpyPacker(sequence_length=100, padding="few_lengths", pad_id=0, cls_id=1, sep_id=2)
+    widths = [packer.width(np.array([3, length])) for length in range(1, 101)]
+    assert sorted({*widths}) == [8, 16, 24, 32, 48, 64, 96, 100]
+    assert all(width >= length for length, width in enumerate(widths, 1))
