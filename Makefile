@@ -38,8 +38,8 @@ test-slow: $(VENV)/installed-test
 	$(PYTEST) -m slow
 
 test-jax: $(VENV_JAX)/installed
-	KERAS_BACKEND=jax $(VENV_JAX)/bin/python -m pytest -m "not slow" tests/test_jax.py \
-		tests/test_jax_programs.py tests/test_conformance.py tests/test_accelerator_check.py
+	KERAS_BACKEND=jax $(VENV_JAX)/bin/python -m pytest -m "not slow" tests/test_jax*.py \
+		tests/test_conformance.py
 
 docs: $(VENV)/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
