@@ -4,7 +4,6 @@ import math
 from typing import Any, NamedTuple
 
 import keras
-import numpy as np
 from keras import ops
 
 from bert_zoo.families.modernbert.rotary import rotated, rotations
@@ -13,17 +12,22 @@ from bert_zoo.layers.attention import (
     at_queries,
     attention_bias,
     bias_between_documents,
-    masked_score,
 )
 from bert_zoo.layers.backbones import TransformerBackbone
 from bert_zoo.layers.common import at_positions
 from bert_zoo.layers.embeddings import positions_in_documents
+from bert_zoo.layers.windows import (
+    in_blocks,
+    joined,
+    out_of_blocks,
+    some_at_a_time,
+    window_bias,
+    window_bias_in_blocks,
+    with_neighbours,
+)
 
 # What blocks attend to, by the names that their attention is made with.
 GLOBAL, LOCAL = "global", "local"
-# Queries of longer rows attend to all tokens so many at a time: scores of 8,192 tokens with each other
-# are 3 GB of float32 for twelve heads.
-QUERIES_AT_ONCE = 1024
 
 
 class View(NamedTuple):
@@ -102,82 +106,6 @@ class RotaryAttention(SelfAttention):
         return at_positions(context, positions), shown
 
 
-def some_at_a_time(query, bias) -> list[tuple]:
-    """Queries [batch, length, heads, head_size] and their bias, in parts where they are very many."""
-    length = query.shape[1]
-    if length is None or length <= QUERIES_AT_ONCE:
-        return [(query, bias)]
-    parts = (slice(i, i + QUERIES_AT_ONCE) for i in range(0, length, QUERIES_AT_ONCE))
-    return [(query[:, p], bias if bias.shape[2] == 1 else bias[:, :, p]) for p in parts]
-
-
-def joined(parts, axis: int):
-    """The parts, one after the other."""
-    return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=axis)
-
-
-def in_blocks(x, size: int, beside: bool = False):
-    """[batch, length, ...] to [batch, blocks, size, ...], filled up with zeros.
-
-    With one more block of zeros at both ends, where what is `beside` those there are is read too.
-    """
-    length = ops.shape(x)[1]
-    # Not -length % size: tf2onnx 1.17 rounds quotients of integers towards zero.
-    blocks = (length + size - 1) // size
-    ends = size if beside else 0
-    widths = [[0, 0], [ends, ends + blocks * size - length], *([0, 0] for _ in x.shape[2:])]
-    padded = ops.pad(x, widths)
-    return ops.reshape(padded, (-1, ops.shape(padded)[1] // size, size, *x.shape[2:]))
-
-
-def with_neighbours(blocks, axis: int):
-    """Blocks [batch, ..., blocks + 2, ...] on the third axis, each joined with its two neighbours.
-
-    `axis` is that of what a block holds; the result has two blocks less.
-    """
-    return ops.concatenate([blocks[:, :, :-2], blocks[:, :, 1:-1], blocks[:, :, 2:]], axis=axis)
-
-
-def window_bias(mask, document_ids, reach: int, dtype: str):
-    """A bias [batch, 1, length, length] that hides what is padding, of another document or too far.
-
-    Args:
-        mask: int [batch, length], 1 for real tokens.
-        document_ids: int [batch, length]; None for rows of one document each.
-        reach: the largest distance that is seen.
-    """
-    places = ops.arange(ops.shape(mask)[1])
-    offsets = ops.expand_dims(places, 0) - ops.expand_dims(places, 1)
-    seen = ops.logical_and(ops.abs(offsets) <= reach, ops.cast(ops.expand_dims(mask, 1), "bool"))
-    if document_ids is not None:
-        same = ops.equal(ops.expand_dims(document_ids, 2), ops.expand_dims(document_ids, 1))
-        seen = ops.logical_and(seen, same)
-    return hidden_by(seen, dtype)
-
-
-def window_bias_in_blocks(mask, document_ids, reach: int, dtype: str):
-    """The same for blocks of `reach` tokens and their neighbours, [batch, 1, blocks, reach, 3 * reach]."""
-
-    def keys(ids):
-        """[batch, blocks, 1, 3 * reach]."""
-        blocks = ops.expand_dims(in_blocks(ids, reach, beside=True), 1)
-        return ops.transpose(with_neighbours(blocks, axis=-1), (0, 2, 1, 3))
-
-    offsets = np.arange(3 * reach) - reach - np.arange(reach)[:, None]  # from query to key
-    near = ops.convert_to_tensor(np.abs(offsets) <= reach)
-    seen = ops.logical_and(near, ops.cast(keys(mask), "bool"))
-    if document_ids is not None:
-        queries = ops.expand_dims(in_blocks(document_ids, reach), 3)
-        seen = ops.logical_and(seen, ops.equal(queries, keys(document_ids)))
-    return hidden_by(seen, dtype)
-
-
-def hidden_by(seen, dtype: str):
-    """A bias of the scores of all heads, from what is seen, bool [batch, ...]."""
-    # Not None in an index; see `attention_bias`.
-    return ops.expand_dims((1 - ops.cast(seen, dtype)) * masked_score(dtype), 1)
-
-
 class RotaryBackbone(TransformerBackbone):
     """Token embeddings and blocks that attend to all tokens or to those near by, with rotary positions.
 
@@ -219,21 +147,3 @@ class RotaryBackbone(TransformerBackbone):
 
     def shown_attentions(self, attentions, length):
         return [a if len(a.shape) == 4 else out_of_blocks(a, length, None) for a in attentions]
-
-
-def out_of_blocks(probabilities, length, positions):
-    """Of probabilities [batch, heads, blocks, block, 3 * block], [batch, heads, queries, length].
-
-    The queries are all, or those at `positions`, as of `at_positions`.
-    """
-    batch, heads, blocks = ops.shape(probabilities)[:3]
-    size = probabilities.shape[-1] // 3
-    rows = ops.reshape(probabilities, (-1, heads, blocks * size, 3 * size))[:, :, :length]
-    queries = ops.broadcast_to(ops.arange(length, dtype="int32")[None], (batch, length))
-    if positions is not None:
-        rows, queries = at_queries(rows, positions), at_positions(queries, positions)
-    keys = ops.arange(length, dtype="int32") - ((queries // size - 1) * size)[:, None, :, None]
-    is_there = ops.logical_and(keys >= 0, keys < 3 * size)
-    shape = (*ops.shape(rows)[:3], length)
-    found = ops.take_along_axis(rows, ops.broadcast_to(ops.clip(keys, 0, 3 * size - 1), shape), -1)
-    return ops.where(is_there, found, 0)
