@@ -15,6 +15,7 @@ from helpers import (
 )
 
 from bert_zoo.family import Pooling
+from bert_zoo.layers import TransformerBackbone
 from bert_zoo.training import rematerialize
 
 TOLERANCE = 1e-5
@@ -186,6 +187,32 @@ def test_vectors_of_the_first_token_need_no_other(monkeypatch):
 
 
 # --- Dropout -------------------------------------------------------------------------------------
+
+
+# What tasks name as global; those that read every token alike name nothing.
+GLOBAL_TOKENS = {
+    "classification": "first",
+    "multi_label_classification": "first",
+    "next_sentence_prediction": "first",
+    "regression": "first",
+    "reranking": "first",
+    "question_answering": "first_text",
+    "multiple_choice": "second_text",
+}
+
+
+@pytest.mark.parametrize("task", sorted(TASK_CASES))
+def test_a_task_names_global_tokens_to_a_backbone_that_has_them(task, monkeypatch):
+    seen, call = [], TransformerBackbone.call
+
+    def recording(self, inputs, positions=None, global_tokens=None, training=None):
+        seen.append(global_tokens)
+        return call(self, inputs, positions, training)
+
+    monkeypatch.setattr(TransformerBackbone, "has_global_tokens", True)
+    monkeypatch.setattr(TransformerBackbone, "call", recording)
+    load_task(task)(task_inputs(task))
+    assert seen == [GLOBAL_TOKENS.get(task)]
 
 
 def test_dropout_acts_in_training_alone():

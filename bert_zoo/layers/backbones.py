@@ -47,6 +47,9 @@ class Ids:
 
 
 PADDING = "1 is a real token and 0 padding"
+# Which tokens attend to the whole row and are seen from everywhere in it, as tasks name them: its first
+# token, those of a pair's first text, those of its second one.
+FIRST_IS_GLOBAL, FIRST_TEXT_IS_GLOBAL, SECOND_TEXT_IS_GLOBAL = "first", "first_text", "second_text"
 
 
 @dataclass(frozen=True)
@@ -127,12 +130,16 @@ class Backbone(keras.layers.Layer):
             `inputs_for_targets`.
         decodes_masks: whether the head for masked tokens reads hidden states below the last; see
             `masked_states`.
+        has_global_tokens: whether most tokens see only a part of the row, and some all of it: `call`
+            then takes `global_tokens`, one of "first", "first_text" and "second_text", or None for no
+            such tokens. A mask of them among its inputs goes first.
     """
 
     state: tuple[str, ...] = ()
     state_is_optional = False
     has_second_stream = False
     decodes_masks = False
+    has_global_tokens = False
 
     def __init__(self, config: Config, **kwargs):
         super().__init__(**{"name": "backbone", **kwargs})

@@ -58,7 +58,8 @@ class Encoder(ZooModel):
     `positions`, int [batch, number], or `bert_zoo.layers.common.FIRST` for the first token of each row,
     the last layer computes no others: `sequence_output` and the last hidden state are [batch, number,
     hidden], the last attentions [batch, heads, number, keys]. Called with `internals=True`, it gives
-    hidden states and attentions in any case.
+    hidden states and attentions in any case. `global_tokens` says which tokens are global, "first",
+    "first_text" or "second_text", where the family has such tokens; by default none are.
 
     Args:
         config: sizes and choices.
@@ -181,13 +182,14 @@ class Encoder(ZooModel):
         """As `bert_zoo.training.freeze`, of nothing by default."""
         self.backbone.groups().freeze(embeddings=embeddings, layers=layers)
 
-    def call(self, inputs, positions=None, internals=False, training=None):
+    def call(self, inputs, positions=None, internals=False, global_tokens=None, training=None):
         inputs, main = self._checked(inputs), self.backbone.main_input
         if positions is not None and not isinstance(positions, slice):
             positions, length = as_ids("positions", positions), inputs[main].shape[1]
             if length is not None:
                 check_range("positions", positions, length, "the length of the input")
-        outputs = dict(self.backbone(inputs, positions=positions, training=training))
+        options = {"global_tokens": global_tokens} if self.backbone.has_global_tokens else {}
+        outputs = dict(self.backbone(inputs, positions=positions, training=training, **options))
         if not (self.output_hidden_states or internals):
             del outputs["hidden_states"]
         attentions = outputs.pop("attentions")

@@ -11,6 +11,7 @@ from keras import ops
 from bert_zoo import private
 from bert_zoo.config import Pooling
 from bert_zoo.family import Family
+from bert_zoo.layers.backbones import FIRST_IS_GLOBAL
 from bert_zoo.layers.common import FIRST
 from bert_zoo.layers.heads import OutputHead, pool
 from bert_zoo.models.base import ZooModel
@@ -73,6 +74,8 @@ class TaskModel(ZooModel):
         reads_first_only: whether the head reads nothing of the encoder's but the first token, which
             saves most of the last layer.
         predicts_tokens: whether the head projects onto the vocabulary.
+        global_tokens: which tokens see the whole row, where a family has such tokens; see
+            `bert_zoo.layers.Backbone`.
         problem_type: what Hugging Face's config.json calls the task, where it does.
         use: what its models are for; None where users do not train them, whose head must come from the
             checkpoint then.
@@ -80,6 +83,7 @@ class TaskModel(ZooModel):
 
     reads_first_only = False
     predicts_tokens = False
+    global_tokens: str | None = None
     problem_type: str | None = None
     use: Use | None = None
     default_optimizer = "bert_adamw"
@@ -137,7 +141,12 @@ class TaskModel(ZooModel):
     def outputs_of_rows(self, inputs, training=None):
         """As `call`, of inputs that are rows of their own and no windows."""
         read = self.encoder_inputs(inputs)
-        encoded = self.encoder(read, positions=self.positions_of(read), training=training)
+        encoded = self.encoder(
+            read,
+            positions=self.positions_of(read),
+            global_tokens=self.global_tokens,
+            training=training,
+        )
         return self.head_outputs(encoded, inputs, training)
 
     def positions_of(self, read):
@@ -303,6 +312,7 @@ class SentenceModel(TaskModel):
     """
 
     pools_windows = True
+    global_tokens = FIRST_IS_GLOBAL
     num_outputs: int
 
     def __init__(self, encoder, *args, reads_vectors: bool = False, **kwargs):

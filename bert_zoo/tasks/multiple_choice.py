@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import keras
 from keras import ops
 
+from bert_zoo.layers.backbones import SECOND_TEXT_IS_GLOBAL
 from bert_zoo.models.base import Interface
 from bert_zoo.models.inputs import check_rank
 from bert_zoo.models.labels import LabelRange
@@ -31,6 +32,7 @@ class MultipleChoice(SentenceModel):
     output_activation = "softmax"
     num_outputs = 1
     pools_windows = False
+    global_tokens = SECOND_TEXT_IS_GLOBAL
     interface = Interface(texts=(("text", 1), ("choices", 2)), pairs=False)
 
     def default_loss(self):

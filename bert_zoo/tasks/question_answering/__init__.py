@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import keras
 
+from bert_zoo.layers.backbones import FIRST_TEXT_IS_GLOBAL
 from bert_zoo.models.base import Interface
 from bert_zoo.models.labels import LabelRange
 from bert_zoo.models.losses import class_loss
@@ -43,6 +44,7 @@ class QuestionAnswerer(TaskModel):
     outputs_per_token = True
     output_activation = "softmax"
     truncation = "only_second"
+    global_tokens = FIRST_TEXT_IS_GLOBAL
     # The mean of both, as run_squad.py.
     default_loss_weights = dict.fromkeys(LOGITS, 0.5)
     # What of the rows of windows it reads beside ids, of `bert_zoo.text.windows.TOKEN_COLUMNS`.
