@@ -14,7 +14,8 @@ from keras_hub import samplers
 import bert_zoo
 from bert_zoo.families.transformer_xl.config import RecurrentConfig
 from bert_zoo.models import CausalLM, Encoder
-from bert_zoo.tasks.causal_lm.generation import PIECE, read_prompts
+from bert_zoo.tasks.causal_lm.generation import PIECE, TextPrompts, read_prompts
+from bert_zoo.text.byte_bpe import ALPHABET, ByteBpeTokenizer
 from bert_zoo.text.preprocessor import LanguageModelPreprocessor
 from bert_zoo.text.word_level import WordLevelTokenizer
 
@@ -280,6 +281,17 @@ def test_streams_of_bytes_hold_back_halves_of_characters():
     whole = model.generate("aé€", **options)
     pieces = list(model.generate("aé€", stream=True, **options))
     assert whole.startswith("aé€") and "".join(pieces) == whole
+    assert "" in pieces
+
+
+def test_streams_hold_back_halves_of_characters_of_several_tokens():
+    roles = ("unknown", "padding", "cls", "sep", "mask")
+    no_specials = {f"{role}_token": None for role in roles}
+    model = random_model(ByteBpeTokenizer([*ALPHABET, "ab"], [("a", "b")], **no_specials))
+    new = model.preprocessor.tokenizer(["é€🙂"]).numpy()[0]
+    assert len(new) > 3, "the case must have characters of several tokens"
+    pieces = list(TextPrompts(model, "a", ()).pieces(new[:, None]))
+    assert "".join(pieces) == "aé€🙂"
     assert "" in pieces
 
 

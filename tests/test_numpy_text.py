@@ -104,6 +104,13 @@ def test_rows_are_those_of_the_graph(family):
     assert [text.decode("utf-8", "replace") for text in found] == [t.decode() for t in expected]
 
 
+@pytest.mark.parametrize("family", ["bertweet", "xlm"])
+def test_tokens_are_joined_as_in_the_graph_where_texts_are_read_there_alone(family):
+    tokenizer = preprocessors(family)[0].tokenizer
+    ids = np.random.default_rng(0).integers(0, tokenizer.vocab_size, (40, 12))
+    assert tokenizer.detokenized(ids) == tokenizer.detokenize(ids).numpy().tolist()
+
+
 @pytest.mark.parametrize("padding", ["longest", "fixed"])
 @pytest.mark.parametrize("truncation", ["longest_first", "only_first", "only_second"])
 def test_pairs_are_cut_and_padded_as_in_the_graph(truncation, padding):

@@ -4,7 +4,7 @@ A pipeline is built and traced at each call, which takes ten times as long as a 
 text becomes ids and outputs in one graph, which is traced once; see `bert_zoo.models.graphs`.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import keras
@@ -199,21 +199,6 @@ def tokenized(model, texts) -> list[np.ndarray]:
     return np.split(ids.numpy(), splits.numpy()[1:-1])
 
 
-def detokenized(model, rows: Iterable[np.ndarray]) -> list[bytes]:
-    """The text of each row of ids."""
-    rows = list(rows)
-    if not has_tensorflow:
-        return model.preprocessor.tokenizer.detokenized(rows)
-    ids, lengths = np.concatenate(rows).astype("int32"), np.array([len(row) for row in rows])
-    return list(in_graph(model, _detokenize, ids, lengths, preprocessor=model.preprocessor).numpy())
-
-
 def _tokenize(model, texts, *, preprocessor):
     tokens = preprocessor.tokenizer(texts)
     return tokens.values, tokens.row_splits
-
-
-def _detokenize(model, ids, lengths, *, preprocessor):
-    import tensorflow as tf
-
-    return preprocessor.tokenizer.detokenize(tf.RaggedTensor.from_row_lengths(ids, lengths))

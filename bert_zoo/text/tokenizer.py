@@ -308,11 +308,12 @@ class Tokenizer(tf.Module):
         return self._join(tf.ragged.boolean_mask(ids, ids.with_flat_values(shown)))
 
     def detokenized(self, rows: Iterable[Sequence[int]]) -> list[bytes]:
-        """What `detokenize` does, outside of a graph and without TensorFlow: the text of each row of ids, UTF-8.
+        """What `detokenize` does, outside of a graph and without TensorFlow: the text of each row of ids.
+
+        UTF-8, but for rows of which a character is only in part, whose bytes are given as they are.
 
         Raises:
             ValueError: an id outside the vocabulary.
-            NotImplementedError: a tokenizer that only the graph joins tokens of.
         """
         roles = [role.attribute for role in SPECIAL_TOKENS.values() if not role.in_text]
         hidden = {getattr(self, name, None) for name in roles}
@@ -325,7 +326,7 @@ class Tokenizer(tf.Module):
 
     def _joined(self, tokens: list[str]) -> str | bytes:
         """Joins tokens to a text, or to the bytes of one, which may end within a character."""
-        raise NotImplementedError(f"Without TensorFlow, {type(self).__name__} joins no tokens.")
+        raise NotImplementedError
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Joins the tokens of int32 [batch, (tokens)] to string [batch]."""

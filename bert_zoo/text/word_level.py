@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -103,17 +104,13 @@ class WordLevelTokenizer(Tokenizer):
         options, unit = self._options, self.unit
         ids = {_key(token, unit): index for index, token in enumerate(self.vocabulary)}
         ids.pop(None, None)
-        spellings = {options.eos_token: "\n", options.space_token: " "}
         if options.space_token is not None:
             ids[ord(" ")] = self.token_to_id(options.space_token)
-        if unit == "byte":
-            spellings |= {str(byte): bytes([byte]) for byte in ids}
         keys = list(ids) if unit == "word" else np.array(list(ids), np.int64)
         values = np.array(list(ids.values()), np.int32)
         unknown = _NONE if options.unknown_token is None else self.unk_id
         self._ids = lookup_table(keys, values, default=unknown)
-        # What detokenize writes.
-        self._spellings = tf.constant([spellings.get(t, t) for t in self.vocabulary])
+        self._spellings = tf.constant([self._spelling(token) for token in self.vocabulary])
         lowercase = options.lowercase
         self._lower = TextCleaner(keep_accents=True, lowercase=True) if lowercase else None
         self._trace(self._ids_of)
@@ -163,6 +160,18 @@ class WordLevelTokenizer(Tokenizer):
             return tf.strings.reduce_join(spelled, axis=1)
         joined = tf.strings.reduce_join(spelled, axis=1, separator=" ")
         return tf.strings.regex_replace(joined, " ?\n ?", "\n")
+
+    def _joined(self, tokens: list[str]) -> bytes:
+        separator = b" " if self.unit == "word" else b""
+        joined = separator.join(map(self._spelling, tokens))
+        return re.sub(b" ?\n ?", b"\n", joined) if self.unit == "word" else joined
+
+    def _spelling(self, token: str) -> bytes:
+        """What detokenize writes for a token."""
+        options = self._options
+        named = {options.eos_token: b"\n", options.space_token: b" "}
+        byte = _key(token, self.unit) if self.unit == "byte" else None
+        return named.get(token, token.encode()) if byte is None else bytes([byte])
 
     def _files(self) -> dict[str, Any]:
         # Characters that cannot be seen or that end a line are written as code points, as U+000A.

@@ -6,6 +6,7 @@ are marked, by "@@" after them.
 
 from __future__ import annotations
 
+import string
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -93,6 +94,9 @@ class TweetBpeTokenizer(MergesWords):
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         joined = tf.strings.reduce_join(tf.gather(self._spellings, ids), axis=1, separator=" ")
         return tf.strings.strip(tf.strings.regex_replace(joined, f"{CONTINUED} ", ""))
+
+    def _joined(self, tokens: list[str]) -> str:
+        return " ".join(tokens).replace(f"{CONTINUED} ", "").strip(string.whitespace)
 
     def _files(self) -> dict[str, Any]:
         added = {token.content for token in self.added_tokens.values()}

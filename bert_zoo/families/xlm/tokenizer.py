@@ -7,6 +7,7 @@ stands, until no pair is in the list.
 
 from __future__ import annotations
 
+import string
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
@@ -104,6 +105,9 @@ class WordBpeTokenizer(MergesWords):
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         joined = tf.strings.reduce_join(tf.gather(self._spellings, ids), axis=1)
         return tf.strings.strip(joined)
+
+    def _joined(self, tokens: list[str]) -> str:
+        return "".join(tokens).replace(WORD_END, " ").strip(string.whitespace)
 
     def _files(self) -> dict[str, Any]:
         options = self._options

@@ -14,7 +14,7 @@ import numpy as np
 from keras import ops
 
 from bert_zoo.config import is_integer
-from bert_zoo.models.direct import detokenized, tokenized
+from bert_zoo.models.direct import tokenized
 from bert_zoo.models.graphs import on_model
 from bert_zoo.models.inputs import as_array, as_ids, check_range, check_rank
 from bert_zoo.runtime.printed import Rows
@@ -192,7 +192,7 @@ class TextPrompts:
         ends = np.isin(chosen, self.stop_ids)
         lengths = np.where(ends.any(axis=1), ends.argmax(axis=1), chosen.shape[1])
         new = (row[:length] for row, length in zip(chosen, lengths, strict=True))
-        spelled = detokenized(self.model, map(np.append, self.shown, new))
+        spelled = self.tokenizer.detokenized(map(np.append, self.shown, new))
         return self._as_asked(GeneratedTexts(text.decode("utf-8", "replace") for text in spelled))
 
     def pieces(self, columns: Iterable[np.ndarray]) -> Iterator[str | list[str]]:
@@ -203,7 +203,7 @@ class TextPrompts:
             pairs = zip(decoders, parts, strict=True)
             return self._as_asked([decoder.decode(part, final) for decoder, part in pairs])
 
-        yield decoded(detokenized(self.model, self.shown))
+        yield decoded(self.tokenizer.detokenized(self.shown))
         ended = np.zeros(len(self.rows), bool)
         last = [row[-1:] for row in self.shown]
         for column in columns:
@@ -211,7 +211,7 @@ class TextPrompts:
             new = [token[end:] for token, end in zip(column[:, None], ended.tolist(), strict=True)]
             # Whether a blank stands before a token is up to the token before it.
             longer = list(map(np.append, last, new))
-            spelled = detokenized(self.model, [*last, *longer])
+            spelled = self.tokenizer.detokenized([*last, *longer])
             pairs = zip(spelled[: len(last)], spelled[len(last) :], strict=True)
             yield decoded([after[len(before) :] for before, after in pairs])
             last = [row[-1:] for row in longer]

@@ -7,7 +7,6 @@ import numpy as np
 from keras import ops
 
 from bert_zoo.config import IGNORED_LABEL, UNLIMITED
-from bert_zoo.models.direct import detokenized
 from bert_zoo.models.graphs import on_model
 from bert_zoo.models.inputs import check_batch_size
 from bert_zoo.runtime.printed import Row, Rows, one_line, table
@@ -125,7 +124,9 @@ def _text_score(model, text: str, ids: np.ndarray, log_probs: np.ndarray) -> Tex
         characters = len(text)
         # Without an end token to start from, the first token is not scored.
         if not hasattr(tokenizer, "eos_id"):
-            characters = len(detokenized(model, [ids])[0].decode("utf-8", "replace"))
+            characters = len(
+                model.preprocessor.tokenizer.detokenized([ids])[0].decode("utf-8", "replace")
+            )
     tokens = tuple(tokenizer.id_to_token(int(index)) for index in ids)
     bits = nats / math.log(2) / characters if characters else math.nan
     return TextScore(text, tokens, log_probs, math.exp(nats / len(ids)), bits)
