@@ -73,7 +73,8 @@ class GlueSplit(LabelledTexts):
 
 _PAIR, _PREMISE = ("sentence1", "sentence2"), ("premise", "hypothesis")
 _ENTAILMENT = ("entailment", "not_entailment")
-_MNLI = ("entailment", "neutral", "contradiction")
+# The classes of natural language inference, of MNLI and of what is measured with models of it.
+NLI_LABELS = ("entailment", "neutral", "contradiction")
 _MNLI_FILES = {
     "train": "train.tsv",
     **{f"validation_{kind}": f"dev_{kind}.tsv" for kind in ("matched", "mismatched")},
@@ -102,7 +103,7 @@ DATA_SETS: Mapping[str, GlueDataSet] = {
             {"QQP.tsv": 390_965}, metrics=("f1", "accuracy"), label_column="is_duplicate",
         ),
         GlueDataSet(
-            "mnli", "MNLI", _PAIR, _MNLI, {"MNLI-m.tsv": 9796, "MNLI-mm.tsv": 9847}, files=_MNLI_FILES,
+            "mnli", "MNLI", _PAIR, NLI_LABELS, {"MNLI-m.tsv": 9796, "MNLI-mm.tsv": 9847}, files=_MNLI_FILES,
             label_column="gold_label", spells_labels=True, text_features=_PREMISE,
         ),
         GlueDataSet(
@@ -112,7 +113,7 @@ DATA_SETS: Mapping[str, GlueDataSet] = {
         GlueDataSet("wnli", "WNLI", _PAIR, _ENTAILMENT[::-1], {"WNLI.tsv": 146}),
         # The diagnostic set, for models that are trained on MNLI; GLUE keeps its labels.
         GlueDataSet(
-            "ax", "diagnostic", _PAIR, _MNLI, {"AX.tsv": 1104}, files={"test": "diagnostic.tsv"},
+            "ax", "diagnostic", _PAIR, NLI_LABELS, {"AX.tsv": 1104}, files={"test": "diagnostic.tsv"},
             metrics=(), spells_labels=True, text_features=_PREMISE,
         ),
     )

@@ -51,6 +51,13 @@ class SquadExample:
     # Whether the passage does not answer the question. None where answers were not read.
     is_impossible: bool | None
 
+    data_set = ""  # where a split holds several
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The texts that predictions are scored against."""
+        return tuple(answer.text for answer in self.answers)
+
 
 @dataclass(frozen=True)
 class SquadSplit:

@@ -7,8 +7,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bert_zoo.data import glue, messages
+from bert_zoo.data import glue, messages, nli, superglue
 from bert_zoo.data.choices import load_race, load_swag
+from bert_zoo.data.mrqa import load_mrqa
 from bert_zoo.data.squad import load_squad
 from bert_zoo.data.tables import LabelledTexts, read_trec
 from bert_zoo.data.tagging import load_conll
@@ -86,6 +87,12 @@ class DataOptions:
     regression: bool = setting(False, "Whether a table's labels are scores, not classes.")
     word_column: int = setting(0, "A tagging file's column of words, by number from 0.")
     tag_column: int = setting(-1, "A tagging file's column of tags; -1 is the last one.")
+    languages: tuple[str, ...] = setting(
+        ("en",), "Of XNLI's training data: en is MNLI itself, others its translations."
+    )
+    data_sets: tuple[str, ...] = setting(
+        (), "MRQA's data sets by name, as in NewsQA,TriviaQA; all of a split if not set."
+    )
     beam_search: bool = setting(
         False,
         "Whether an answer's end is found given its start, for the likeliest starts; of XLNet's head.",
@@ -96,7 +103,15 @@ LAYOUT = ("header", "delimiter", "format", "encoding")
 FILES = ("train_file", "dev_file", "test_file", "held_out", "train_rows", "split_seed")
 FEW = ("labels_per_class", "split_seed")
 TAG_COLUMNS = ("word_column", "tag_column")
-OF_OTHERS = {"data_dir", "beam_search", "columns", "prompts", *TAG_COLUMNS}
+OF_OTHERS = {
+    "data_dir",
+    "beam_search",
+    "columns",
+    "prompts",
+    "languages",
+    "data_sets",
+    *TAG_COLUMNS,
+}
 TABLE = tuple(f.name for f in fields(DataOptions) if f.name not in OF_OTHERS)
 
 
@@ -159,7 +174,20 @@ def _squad(version: str) -> Entry:
         "questions.QuestionBenchmark",
         lambda options, split: load_squad(version, split, options.data_dir),
         f"SQuAD {version} (Rajpurkar et al. 2016, 2018)",
+        arguments={"allows_no_answer": version == "2.0"},
         reads=("data_dir", "beam_search"),
+    )
+
+
+def _superglue(name: str, data_set: superglue.SuperGlueTask) -> Entry:
+    write = partial(superglue.write_submission, name)
+    of_texts = {"metric": superglue.metrics, "label_names": data_set.label_names}
+    maker = "texts.CandidateBenchmark" if data_set.has_candidates else "texts.GroupedBenchmark"
+    return Entry(
+        "choices.ChoiceBenchmark" if data_set.is_choice else maker,
+        lambda options, split: superglue.load_superglue(name, split, options.data_dir),
+        "SuperGLUE (Wang et al. 2019)",
+        arguments={"write_official": write} | ({} if data_set.is_choice else of_texts),
     )
 
 
@@ -200,6 +228,25 @@ BENCHMARKS: Mapping[str, Entry] = {
         reads=FEW,
     ),
     **{name: _glue(name, data_set) for name, data_set in glue.DATA_SETS.items()},
+    **{
+        # GLUE has the same pairs of RTE in files of its own.
+        "superglue_rte" if name in glue.DATA_SETS else name: _superglue(name, data_set)
+        for name, data_set in superglue.DATA_SETS.items()
+    },
+    "snli": Entry(
+        "texts.TextBenchmark",
+        lambda options, split: nli.load_snli(split, options.data_dir),
+        "SNLI (Bowman et al. 2015)",
+        arguments={"label_names": glue.NLI_LABELS},
+        reads=("data_dir", *FEW),
+    ),
+    "xnli": Entry(
+        "texts.GroupedBenchmark",
+        lambda options, split: nli.load_xnli(split, options.data_dir, options.languages),
+        "XNLI (Conneau et al. 2018)",
+        arguments={"label_names": glue.NLI_LABELS, "metric": nli.accuracies},
+        reads=("data_dir", "languages", *FEW),
+    ),
     "trec": Entry("texts.TextBenchmark", partial(_trec, fine=False), **_TREC),
     "trec_fine": Entry("texts.TextBenchmark", partial(_trec, fine=True), **_TREC),
     "table": Entry("texts.table_benchmark", reads=TABLE, **_OWN),
@@ -213,6 +260,14 @@ BENCHMARKS: Mapping[str, Entry] = {
     "tagging": Entry("tagging.tagging_benchmark", reads=(*FILES, *TAG_COLUMNS, "encoding"), **_OWN),
     "squad_v1": _squad("1.1"),
     "squad_v2": _squad("2.0"),
+    "mrqa": Entry(
+        "questions.QuestionBenchmark",
+        lambda options, split: load_mrqa(split, options.data_dir, options.data_sets),
+        "MRQA 2019 (Fisch et al. 2019)",
+        arguments={"allows_no_answer": False},
+        reads=("data_dir", "data_sets", "beam_search"),
+        **_FOLDER,
+    ),
     "questions": Entry("questions.questions_benchmark", reads=(*FILES, "beam_search"), **_OWN),
     "swag": Entry(
         "choices.ChoiceBenchmark",

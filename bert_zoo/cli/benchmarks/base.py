@@ -97,7 +97,7 @@ class Benchmark(ABC):
     @property
     def keeps(self) -> str:
         """Which epoch's weights are kept: "best", or "last" where a test split would choose them."""
-        return "last" if self.measured[0].startswith("test") else "best"
+        return "last" if is_test(self.measured[0]) else "best"
 
     @property
     def label_names(self) -> tuple[str, ...]:
@@ -187,6 +187,11 @@ class Benchmark(ABC):
     @abstractmethod
     def show(self, model: ZooModel, data: Any, metrics: Mapping[str, float]) -> str:
         """A few predictions beside the truth, as lines to print; `metrics` as above."""
+
+
+def is_test(split: str) -> bool:
+    """Whether a split is one that data sets test with; some have several."""
+    return split.startswith("test")
 
 
 def commonest(labels: Iterable[int]) -> int:

@@ -1,6 +1,9 @@
-"""Multiple choice: SWAG and RACE."""
+"""Multiple choice: SWAG, RACE and COPA."""
 
 import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -9,6 +12,7 @@ from bert_zoo.cli.benchmarks.base import (
     Benchmark,
     Measurement,
     commonest,
+    is_test,
     one_line,
     spread_rows,
 )
@@ -21,10 +25,22 @@ LETTERS = "ABCDEFGHIJ"
 
 
 class ChoiceBenchmark(Benchmark):
-    """Which of several texts goes with a prompt; arguments as `Benchmark`, data are `ChoiceSplit`s."""
+    """Which of several texts goes with a prompt; data are `ChoiceSplit`s.
+
+    Args:
+        *args, **kwargs: as `Benchmark`.
+        write_official: (a test split's data, logits [N, choices], directory) -> the file for the official
+            scorer; None where there is none.
+    """
 
     kind = MultipleChoice.task
     question = '"some prompt" "one choice" "another one"'
+
+    def __init__(
+        self, *args, write_official: Callable[[Any, np.ndarray, Path], Path] | None = None, **kwargs
+    ):
+        super().__init__(*args, **kwargs)
+        self.write_official = write_official
 
     def batches(self, model, recipe, seed):
         train = self.train
@@ -57,7 +73,9 @@ class ChoiceBenchmark(Benchmark):
         path = directory / f"{self.name}-{split}.json"
         answers = dict(zip(data.ids, predictions.argmax(axis=-1).tolist(), strict=True))
         path.write_text(json.dumps(answers, indent=1) + "\n")
-        return [path]
+        if self.write_official is None or not is_test(split):
+            return [path]
+        return [path, self.write_official(data, predictions, directory)]
 
     def show(self, model, data, metrics):
         rows = spread_rows(len(data))

@@ -1,6 +1,8 @@
-"""Questions answered by spans of their contexts: SQuAD and files of its form."""
+"""Questions answered by spans of their contexts: SQuAD, MRQA and files of their forms."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from bert_zoo.cli.benchmarks.base import (
 from bert_zoo.cli.benchmarks.files import own_files
 from bert_zoo.cli.report import HardExample
 from bert_zoo.cli.report.analysis import TINY, hardest_examples
+from bert_zoo.data.mrqa import read_mrqa
 from bert_zoo.data.questions import question_batches
 from bert_zoo.data.squad import SquadSplit, read_squad
 from bert_zoo.metrics import AnswerSelection, squad_v1, squad_v2, write_predictions
@@ -31,6 +34,7 @@ class QuestionBenchmark(Benchmark):
 
     Args:
         beam_search: as of `DataOptions`.
+        allows_no_answer: whether questions may have none; by default as the training data say.
         others: as `Benchmark`.
 
     Where questions may have no answer (SQuAD 2.0), the best span is weighed against none, with the
@@ -41,14 +45,23 @@ class QuestionBenchmark(Benchmark):
     heads = ("span",)
     question = '--context FILE "some question"'
 
-    def __init__(self, *others, beam_search: bool = False, **options):
+    def __init__(
+        self,
+        *others,
+        beam_search: bool = False,
+        allows_no_answer: bool | None = None,
+        **options,
+    ):
         super().__init__(*others, **options)
+        self._allows_no_answer = allows_no_answer
         if beam_search:
             self.kind = BeamQuestionAnswerer.task
 
     @property
     def allows_no_answer(self) -> bool:
-        return self.train.version == "2.0"
+        if self._allows_no_answer is None:
+            return self.train.version == "2.0"
+        return self._allows_no_answer
 
     def has_labels(self, data):
         return all(example.answers is not None for example in data.examples)
@@ -75,7 +88,8 @@ class QuestionBenchmark(Benchmark):
         if not self.allows_no_answer:
             scores = squad_v1(references, best_spans)
             metrics = {name: scores[name] for name in ("f1", "exact_match")}
-            return Measurement(metrics, hardest=self._hardest(data, predictions, None))
+            table = _by_data_set(data, best_spans)
+            return Measurement(metrics, table=table, hardest=self._hardest(data, predictions, None))
         odds = {id: selection.no_answer_score for id, selection in selections.items()}
         searched = squad_v2(references, best_spans, odds)
         threshold = searched[THRESHOLD]
@@ -100,7 +114,7 @@ class QuestionBenchmark(Benchmark):
         rows, losses = [], []
         for example, selection in zip(data.examples, predictions, strict=True):
             answer = selection.best.text if threshold is None else selection.answer(threshold)
-            truths = list(dict.fromkeys(answer.text for answer in example.answers)) or [""]
+            truths = list(dict.fromkeys(example.references)) or [""]
             if max(_f1(answer, truth) for truth in truths) > 0:
                 continue
             truth = " / ".join(truth or NO_ANSWER for truth in truths)
@@ -121,11 +135,22 @@ class QuestionBenchmark(Benchmark):
             [example.context for example in chosen],
             no_answer_threshold=metrics[THRESHOLD] if self.allows_no_answer else None,
         )
-        truths = (dict.fromkeys(a.text for a in example.answers) for example in chosen)
+        truths = (dict.fromkeys(example.references) for example in chosen)
         return "\n\n".join(
             f"{answer}\n  (true: {' / '.join(texts) or NO_ANSWER})"
             for answer, texts in zip(answers, truths, strict=True)
         )
+
+
+def _by_data_set(data: SquadSplit, answers: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The scores of each data set, where a split holds several."""
+    names = dict.fromkeys(example.data_set for example in data.examples)
+    rows = []
+    for name in names if len(names) > 1 else ():
+        part = [example for example in data.examples if example.data_set == name]
+        scores = squad_v1({e.id: e.references for e in part}, {e.id: answers[e.id] for e in part})
+        rows.append({"type": name, **scores, "support": len(part)})
+    return rows
 
 
 def _f1(answer: str, truth: str) -> float:
@@ -133,7 +158,7 @@ def _f1(answer: str, truth: str) -> float:
 
 
 def _references(data: SquadSplit) -> dict[str, list[str]]:
-    return {e.id: [answer.text for answer in e.answers] for e in data.examples}
+    return {example.id: example.references for example in data.examples}
 
 
 def _by_id(data: SquadSplit, predictions: list[AnswerSelection]) -> dict[str, AnswerSelection]:
@@ -149,7 +174,10 @@ def _window_options(recipe) -> dict[str, int]:
 
 
 def questions_benchmark(options) -> QuestionBenchmark:
-    """Files of SQuAD's form, by `DataOptions`; `held_out` counts articles."""
+    """Files of SQuAD's form, or as JSON Lines of MRQA's, by `DataOptions`; `held_out` counts articles."""
+
+    def read(path: str, train: SquadSplit | None) -> SquadSplit:
+        return read_mrqa(path) if ".jsonl" in Path(path).suffixes else read_squad(path)
 
     def titles(split: SquadSplit) -> list[str]:
         return list(dict.fromkeys(example.title for example in split.examples))
@@ -162,7 +190,7 @@ def questions_benchmark(options) -> QuestionBenchmark:
 
     articles = own_files(
         options,
-        lambda path, _: read_squad(path),
+        read,
         take,
         groups=lambda split: [None] * len(titles(split)),
     )

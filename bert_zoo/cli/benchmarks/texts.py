@@ -15,6 +15,7 @@ from bert_zoo.cli.benchmarks.base import (
     Benchmark,
     Measurement,
     commonest,
+    is_test,
     one_line,
     spread_rows,
 )
@@ -50,7 +51,7 @@ class TextBenchmark(Benchmark):
         *args, **kwargs: as `Benchmark`; data are `LabelledTexts` or have its attributes.
         metric: (labels, class ids or scores [N]) -> metrics.
         label_names: of the classes, empty for scores; those of the training data by default.
-        write_official: (split, class ids or scores [N], directory) -> the file for the official
+        write_official: (test split, class ids or scores [N], directory) -> the file for the official
             scorer; None where there is none.
         remarks: on the data, see `Benchmark.remarks`.
     """
@@ -108,10 +109,14 @@ class TextBenchmark(Benchmark):
         """What predictions come down to: class ids, or scores, [N]."""
         return predictions.argmax(axis=-1)
 
+    def scores(self, data: LabelledTexts, predictions: Any) -> dict[str, float]:
+        """The metrics of what `predict` gave for a split with labels."""
+        return self.metric(data.labels, self.answers(predictions))
+
     def baseline(self, data):
         answer = commonest(self.train.labels)
-        always = np.full(len(data.labels), answer)
-        return Baseline(f"always {self.label_names[answer]!r}", self.metric(data.labels, always))
+        always = np.tile(np.eye(len(self.label_names))[answer], (len(data), 1))
+        return Baseline(f"always {self.label_names[answer]!r}", self.scores(data, always))
 
     def measure(self, data, predictions):
         names, answers = self.label_names, self.answers(predictions)
@@ -119,7 +124,7 @@ class TextBenchmark(Benchmark):
         confusion = confusion_matrix(data.labels, answers, len(names))
         truths, given = ([names[i] for i in ids] for ids in (data.labels, answers))
         return Measurement(
-            {**self.metric(data.labels, answers), "loss": float(losses.mean())},
+            {**self.scores(data, predictions), "loss": float(losses.mean())},
             confusion,
             per_label_table(confusion, names),
             hardest_examples(as_rows(data.texts), truths, given, losses),
@@ -137,9 +142,15 @@ class TextBenchmark(Benchmark):
             writer.writerow(["index", *columns, "prediction", *self.label_names])
             cells = zip(count(), *columns.values(), self.answer_rows(predictions), strict=False)
             writer.writerows([*row, *answer] for *row, answer in cells)
-        if self.write_official is None:
+        if self.write_official is None or not is_test(split):
             return [path]
-        return [path, self.write_official(split, self.answers(predictions), directory)]
+        return [path, self.official_file(split, data, predictions, directory)]
+
+    def official_file(
+        self, split: str, data: LabelledTexts, predictions: Any, directory: Path
+    ) -> Path:
+        """Writes what the official scorer reads."""
+        return self.write_official(split, self.answers(predictions), directory)
 
     def label_cell(self, label: Any) -> str:
         """A row's label as it stands beside the answer."""
@@ -164,6 +175,27 @@ class TextBenchmark(Benchmark):
             truth = self.label_names[label]
             wrong = "" if answer.label == truth else f"   (wrong: {truth})"
             yield f"  {answer.label:<{width}}  {answer.score:.3f}  {one_line(text)}{wrong}"
+
+
+class GroupedBenchmark(TextBenchmark):
+    """Texts whose scores depend on more than their labels, such as on which of them belong together.
+
+    `metric` takes (data, logits [N, classes]), `write_official` (data, logits, directory).
+    """
+
+    def scores(self, data, predictions):
+        return self.metric(data, predictions)
+
+    def official_file(self, split, data, predictions, directory):
+        return self.write_official(data, predictions, directory)
+
+
+class CandidateBenchmark(GroupedBenchmark):
+    """Texts of which one of each group is chosen, the likeliest to be of the last class."""
+
+    def baseline(self, data):
+        undecided = np.zeros((len(data), len(self.label_names)))
+        return Baseline("always the first candidate", self.scores(data, undecided))
 
 
 class ScoreBenchmark(TextBenchmark):
@@ -194,11 +226,11 @@ class ScoreBenchmark(TextBenchmark):
     def baseline(self, data):
         answer = float(np.mean(self.train.labels))
         always = np.full(len(data.labels), answer)
-        return Baseline(f"always {answer:.4g}, the mean", self.metric(data.labels, always))
+        return Baseline(f"always {answer:.4g}, the mean", self.scores(data, always))
 
     def measure(self, data, predictions):
         losses = (np.asarray(data.labels) - predictions) ** 2
-        metrics = {**self.metric(data.labels, predictions), "loss": float(losses.mean())}
+        metrics = {**self.scores(data, predictions), "loss": float(losses.mean())}
         truths, given = (list(map(number, scores)) for scores in (data.labels, predictions))
         hardest = hardest_examples(as_rows(data.texts), truths, given, losses)
         return Measurement(metrics, hardest=hardest)

@@ -1,0 +1,155 @@
+"""MRQA 2019: twelve data sets of questions in one form, answered by spans of contexts.
+
+Fisch et al., "MRQA 2019 Shared Task: Evaluating Generalization in Reading Comprehension", 2019
+(arXiv:1910.09753); format and scores: mrqa/MRQA-Shared-Task-2019, README.md and mrqa_official_eval.py.
+
+Nothing here imports TensorFlow.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bert_zoo.data import files
+from bert_zoo.data.files import string, text_member
+from bert_zoo.data.squad import Answer, SquadExample, SquadSplit
+from bert_zoo.error_text import quoted, shown
+from bert_zoo.json_files import as_object, member, parse_json
+
+# Data set -> its file in the release, less ".jsonl.gz".
+IN_DOMAIN: Mapping[str, str] = {
+    "SQuAD": "SQuAD",
+    "NewsQA": "NewsQA",
+    "TriviaQA": "TriviaQA-web",
+    "SearchQA": "SearchQA",
+    "HotpotQA": "HotpotQA",
+    "NaturalQuestions": "NaturalQuestionsShort",
+}
+OUT_OF_DOMAIN: Mapping[str, str] = {
+    "BioASQ": "BioASQ",
+    "DROP": "DROP",
+    "DuoRC": "DuoRC.ParaphraseRC",
+    "RACE": "RACE",
+    "RelationExtraction": "RelationExtraction",
+    "TextbookQA": "TextbookQA",
+}
+# Split -> the folder of its files, and the data sets that have it.
+SPLITS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "train": ("train", IN_DOMAIN),
+    "validation": ("dev", IN_DOMAIN),
+    "test": ("dev", OUT_OF_DOMAIN),
+}
+# Contexts have at most 800 tokens, which stand in their lines a second time with their places.
+MAX_LINE_BYTES = 1 << 24
+
+
+@dataclass(frozen=True)
+class MrqaExample(SquadExample):
+    """A question whose accepted answers need not stand in the context."""
+
+    accepted: tuple[str, ...]  # what predictions are scored against
+    data_set: str = ""  # as its file calls itself
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        return self.accepted
+
+
+def load_mrqa(split: str, data_dir: str | Path, data_sets: Sequence[str] = ()) -> SquadSplit:
+    """Reads a split of some of MRQA's data sets, one after the other.
+
+    Args:
+        split: "train" or "validation" of the six data sets of `IN_DOMAIN`; "test" for the six of
+            `OUT_OF_DOMAIN`, which models of the others are measured on.
+        data_dir: holds the release's folders `train` and `dev`, with SQuAD.jsonl.gz and so on; files may
+            have the names of the release (TriviaQA-web) or of its download scripts (TriviaQA).
+        data_sets: their names; all of the split by default.
+
+    Raises:
+        ValueError: the split or a data set is unknown, or a file is not as `read_mrqa` wants it.
+        FileNotFoundError: `data_dir` has no such file.
+    """
+    files.check_known("MRQA has no split", split, SPLITS)
+    folder, known = SPLITS[split]
+    examples: list[SquadExample] = []
+    for name in data_sets or known:
+        files.check_known(f"MRQA's split {split} has no data set", name, known)
+        path = files.require_file(
+            *(Path(data_dir) / folder / f"{file}.jsonl.gz" for file in (known[name], name)),
+            advice="data_dir must be the folder that holds MRQA's folders train and dev.",
+        )
+        examples += read_mrqa(path).examples
+    return SquadSplit("1.1", tuple(examples))
+
+
+def read_mrqa(path: str | Path) -> SquadSplit:
+    """Reads a file in MRQA's format: JSON Lines, a header and then contexts, packed or not.
+
+    The context stays as it is, with its marks [TLE], [DOC] and [PAR] before titles, documents and
+    paragraphs, as in SpanBERT's program. Of the answers that were detected in the context, the first place of
+    the first one is trained; predictions are scored against `answers`.
+
+    Args:
+        path: the file; one whose name ends in ".gz" is unpacked.
+
+    Raises:
+        ValueError: a line is not of that format, a span does not lie in its context, a question has no
+            answer or an id that occurred before. Names file, line and question.
+        FileNotFoundError: there is no such file.
+    """
+    path = Path(path)
+    examples: dict[str, SquadExample] = {}
+    data_set = path.name.partition(".")[0]
+    for line, text in files.lines(path, max_line_bytes=MAX_LINE_BYTES):
+        if not text.strip():
+            continue
+        place = f"{path}, line {line}"
+        record = as_object(parse_json(text, path, line), place)
+        if "header" in record:
+            data_set = text_member(record["header"], "dataset", place)
+            continue
+        context = text_member(record, "context", place)
+        for q, question in enumerate(member(record, "qas", list, place), start=1):
+            where = f"{place}, question {q}"
+            id = text_member(question, "qid", where)
+            if id in examples:
+                raise ValueError(f"{where}: the qid {shown(id)} has occurred before.")
+            examples[id] = MrqaExample(
+                id,
+                # Each context is an article of its own.
+                title=f"{data_set}, line {line}",
+                question=text_member(question, "question", where),
+                context=context,
+                answers=tuple(_detected(question, context, where)),
+                is_impossible=False,
+                accepted=tuple(_accepted(question, where)),
+                data_set=data_set,
+            )
+    if not examples:
+        raise ValueError(f"{path} has no questions. Check that this is the right file.")
+    return SquadSplit("1.1", tuple(examples.values()))
+
+
+def _detected(question: Mapping[str, Any], context: str, where: str) -> Iterator[Answer]:
+    """Answers where they stand; the file's spans count characters and end with the last one."""
+    answers = member(question, "detected_answers", list, where)
+    spans = [span for answer in answers for span in member(answer, "char_spans", list, where)]
+    if not spans:
+        raise ValueError(f"{where}: no answer was detected in the context, and training needs one.")
+    for span in spans:
+        match span:
+            case [int(start), int(end)] if 0 <= start <= end < len(context):
+                yield Answer(context[start : end + 1], start)
+            case _:
+                raise ValueError(
+                    f"{where}: the span {shown(span)} is not [first, last] among the context's "
+                    f"{len(context)} characters."
+                )
+
+
+def _accepted(question: Mapping[str, Any], where: str) -> list[str]:
+    answers = [string(a, "answers", where) for a in member(question, "answers", list, where)]
+    if not answers:
+        raise ValueError(f"{where}: 'answers' is empty; the keys are {quoted(question)}.")
+    return answers

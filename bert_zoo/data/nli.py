@@ -1,0 +1,170 @@
+"""Natural language inference beside GLUE's: SNLI, and XNLI in fifteen languages.
+
+Bowman et al., "A large annotated corpus for learning natural language inference", EMNLP 2015; Conneau et
+al., "XNLI: Evaluating Cross-lingual Sentence Representations", EMNLP 2018. Classes and their order are
+MNLI's, so that a model of one is measured on the others.
+
+Nothing here imports TensorFlow, unless a split is read through `tensorflow_datasets`.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from bert_zoo.data import files
+from bert_zoo.data.glue import NLI_LABELS
+from bert_zoo.data.tables import LabelledTexts, Table, ids_of, positions
+from bert_zoo.metrics.labels import accuracy
+
+log = logging.getLogger("bert_zoo")
+
+LANGUAGES = tuple("ar bg de el en es fr hi ru sw th tr ur vi zh".split())
+# Our name of each split -> the files'.
+SNLI_SPLITS: Mapping[str, str] = {"train": "train", "validation": "dev", "test": "test"}
+XNLI_SPLITS = SNLI_SPLITS
+# What SNLI's files have where its annotators did not agree; tensorflow_datasets has -1, the last one.
+_UNDECIDED = "-"
+_DOWNLOADED = (*NLI_LABELS, _UNDECIDED)
+# XNLI's translations of MNLI have a spelling of their own.
+_IDS = positions(NLI_LABELS) | {"contradictory": NLI_LABELS.index("contradiction")}
+
+
+@dataclass(frozen=True)
+class XnliSplit(LabelledTexts):
+    """Premises and hypotheses in several languages."""
+
+    languages: list[str] = field(default_factory=list)  # of each row [N]
+
+
+# The place of a pair, for messages; its language, premise, hypothesis and label.
+_Pair = tuple[str, str, str, str, str]
+
+
+def load_snli(split: str, data_dir: str | Path | None = None) -> LabelledTexts:
+    """Reads a split of SNLI, without the pairs whose annotators did not agree, which the log counts.
+
+    Args:
+        split: "train", "validation" or "test".
+        data_dir: the folder `snli_1.0` with SNLI's own files, or the one that holds it:
+            snli_1.0_train.jsonl or .txt, and so on. Without it the split is downloaded with
+            `tensorflow_datasets`.
+
+    Raises:
+        ValueError: the split is unknown, or a row does not fit the file. Names file and line.
+        FileNotFoundError: `data_dir` has no such file.
+        RuntimeError: the download failed.
+    """
+    files.check_known("SNLI has no split", split, SNLI_SPLITS)
+    if data_dir is None:
+        place = f"snli, {split}"
+        pairs = (
+            (place, "en", *files.decoded((e["premise"], e["hypothesis"])), _DOWNLOADED[e["label"]])
+            for e in files.download("snli", split, "SNLI's snli_1.0")
+        )
+    else:
+        name = f"snli_1.0_{SNLI_SPLITS[split]}"
+        pairs = _rows(_find(data_dir, "snli_1.0", f"{name}.jsonl", f"{name}.txt"))
+    data = _split(pairs)
+    return LabelledTexts(data.texts, data.labels, data.label_names, skipped=data.skipped)
+
+
+def load_xnli(
+    split: str, data_dir: str | Path | None = None, languages: Sequence[str] = ("en",)
+) -> XnliSplit:
+    """Reads a split of XNLI: MNLI or its translations to train on, and pairs in all fifteen languages.
+
+    Args:
+        split: "train", "validation" or "test".
+        data_dir: the folder that holds XNLI's own, XNLI-1.0 (xnli.dev.tsv, xnli.test.tsv) and XNLI-MT-1.0
+            (multinli/multinli.train.en.tsv, ...), or one with these files. Without it, splits are
+            downloaded with `tensorflow_datasets`, where the translations are XTREME's.
+        languages: of the training data, some of `LANGUAGES`, one after the other: "en" is MNLI itself.
+            The other splits have all languages.
+
+    Raises:
+        ValueError: the split or a language is unknown, or a row does not fit the file. Names file and line.
+        FileNotFoundError: `data_dir` has no such file.
+        RuntimeError: the download failed.
+    """
+    files.check_known("XNLI has no split", split, XNLI_SPLITS)
+    for language in languages:
+        files.check_known("XNLI has no language", language, LANGUAGES)
+    if data_dir is None:
+        name = "xtreme_xnli" if split == "train" else "xnli"
+        return _split(_downloaded(name, split, languages if split == "train" else LANGUAGES))
+    if split == "train":
+        return _split(pair for language in languages for pair in _translated(data_dir, language))
+    return _split(_rows(_find(data_dir, "XNLI-1.0", f"xnli.{XNLI_SPLITS[split]}.tsv"), "language"))
+
+
+def accuracies(data: XnliSplit, logits: np.ndarray) -> dict[str, float]:
+    """The accuracy of logits [N, classes] in all languages together, and in each."""
+    labels, answers = np.asarray(data.labels), np.asarray(logits).argmax(-1)
+    of_row = np.asarray(data.languages)
+    by_language = {
+        f"accuracy_{language}": accuracy(labels[of_row == language], answers[of_row == language])
+        for language in dict.fromkeys(data.languages)
+    }
+    return {"accuracy": accuracy(labels, answers), **by_language}
+
+
+def _find(data_dir: str | Path, folder: str, *names: str) -> Path:
+    """The first of the files that there is, in a data set's own folder or in `data_dir` itself."""
+    path = Path(data_dir)
+    candidates = [parent / name for parent in (path / folder, path) for name in names]
+    return files.require_file(
+        *candidates,
+        advice=f"data_dir must be the folder that holds {folder}, as it is distributed.",
+    )
+
+
+def _rows(path: Path, *language: str) -> Iterator[_Pair]:
+    """The pairs of a file as NYU's and Stanford's are written, by the names of their columns."""
+    table = Table(path, format=None if path.suffix == ".jsonl" else "tsv")
+    for line, row in table.rows(("sentence1", "sentence2", "gold_label", *language)):
+        first, second, label, *told = row
+        yield table.place(line), *(told or ["en"]), first, second, label
+
+
+def _translated(data_dir: str | Path, language: str) -> Iterator[_Pair]:
+    name = f"multinli.train.{language}.tsv"
+    table = Table(_find(data_dir, "XNLI-MT-1.0/multinli", f"multinli/{name}", name))
+    for line, row in table.rows(("premise", "hypo", "label")):
+        yield table.place(line), language, *row
+
+
+def _downloaded(name: str, split: str, languages: Iterable[str]) -> Iterator[_Pair]:
+    examples = files.download(name, split, "XNLI-1.0 and XNLI-MT-1.0")
+    for language in languages:
+        for example in examples:
+            hypotheses = files.decoded(example["hypothesis"]["translation"])
+            spoken = files.decoded(example["hypothesis"]["language"])
+            first = example["premise"][language].decode("utf-8")
+            second = hypotheses[spoken.index(language)]
+            yield f"{name}, {split}", language, first, second, _DOWNLOADED[example["label"]]
+
+
+def _split(pairs: Iterable[_Pair]) -> XnliSplit:
+    first, second, labels, languages, places = [], [], [], [], []
+    skipped = 0
+    for place, language, premise, hypothesis, label in pairs:
+        if label == _UNDECIDED:
+            skipped += 1
+            continue
+        places.append(place)
+        languages.append(language)
+        first.append(files.string(premise, "premise", place))
+        second.append(files.string(hypothesis, "hypothesis", place))
+        labels.append(label)
+    ids = ids_of(labels, _IDS, places.__getitem__)
+    if skipped:
+        log.warning(
+            "%s: %s of %s pairs have no label, as their annotators did not agree, and are left out.",
+            places[0].partition(", line")[0],
+            f"{skipped:,}",
+            f"{skipped + len(ids):,}",
+        )
+    return XnliSplit((first, second), ids, NLI_LABELS, skipped=skipped, languages=languages)

@@ -1,0 +1,451 @@
+"""SuperGLUE's eight tasks and two diagnostic sets: what their files hold, metrics and submissions.
+
+SuperGLUE: Wang et al., "SuperGLUE: A Stickier Benchmark for General-Purpose Language Understanding
+Systems", NeurIPS 2019 (arXiv:1905.00537). Texts are put together as its baselines do, metrics and
+submissions are those of its toolkit, nyu-mll/jiant-v1-legacy (jiant/tasks/qa.py, tasks.py, evaluate.py).
+Two tasks that the baselines read from vectors of marked words are texts here: WiC has its word before the
+first sentence, and WSC has * around the noun and # around the pronoun, as in T5 (arXiv:1910.10683).
+
+Nothing here imports TensorFlow, unless a task is read through `tensorflow_datasets`.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from bert_zoo.data import files
+from bert_zoo.data.choices import ChoiceSplit
+from bert_zoo.data.tables import LabelledTexts
+from bert_zoo.error_text import shown
+from bert_zoo.json_files import as_object, member, parse_json
+from bert_zoo.metrics.labels import accuracy, binary_f1, macro_f1, pearson
+from bert_zoo.metrics.squad import exact_match, token_f1
+
+_FILES = {"train": "train.jsonl", "validation": "val.jsonl", "test": "test.jsonl"}
+_BOOL = ("False", "True")
+_ENTAILMENT = ("entailment", "not_entailment")
+_PREMISE = ("{premise}", "{hypothesis}")
+
+Record = Mapping[str, Any]
+Rows = Callable[[Record, str], Iterator[Record]]
+
+
+@dataclass(frozen=True)
+class SuperGlueSplit(LabelledTexts):
+    """One split of a task, in the order of its file; labels are None where SuperGLUE keeps them."""
+
+    task: str = ""
+    # `idx` of each row [N]: one number; of MultiRC paragraph, question and answer; of ReCoRD passage,
+    # query and the entity's number among the sorted ones.
+    indices: list[tuple[int, ...]] = field(default_factory=list)
+    # Of ReCoRD, the entity in the query's gap [N], and the entities that are right there [N].
+    entities: list[str] = field(default_factory=list)
+    right: list[tuple[str, ...]] = field(default_factory=list)
+
+
+def load_superglue(
+    task: str, split: str, data_dir: str | Path | None = None
+) -> SuperGlueSplit | ChoiceSplit:
+    """Reads one split of a SuperGLUE task.
+
+    Args:
+        task: a key of `DATA_SETS`.
+        split: "train", "validation" or "test"; of the diagnostic sets "test".
+        data_dir: the folder that holds SuperGLUE's folders (BoolQ, CB, ...) with their .jsonl files.
+            Without it the task is downloaded with `tensorflow_datasets`, and stands in the order of `idx`.
+
+    Returns:
+        Texts or pairs with labels, a row for each answer of MultiRC and each entity of ReCoRD; of COPA
+        prompts with two choices.
+
+    Raises:
+        ValueError: the task or the split is unknown, or a line is not as SuperGLUE's. Names file and line.
+        FileNotFoundError: `data_dir` has no such file.
+        RuntimeError: the download failed.
+    """
+    files.check_known("SuperGLUE has no task", task, DATA_SETS)
+    of_task = DATA_SETS[task]
+    files.check_known(f"{task} has no split", split, of_task.files)
+    records = _downloaded(of_task, split) if data_dir is None else _read(of_task, split, data_dir)
+    columns: list[list[str]] = [[] for _ in of_task.texts]
+    labels, indices, entities, right = [], [], [], []
+    for place, record in records:
+        for row in of_task.rows(record, place):
+            for column, text in zip(columns, of_task.texts, strict=True):
+                column.append(text.format_map(_Fields(row, place)))
+            labels.append((place, row.get("label")))
+            indices.append(of_task.index_of(row, place))
+            if "entity" in row:
+                entities.append(row["entity"])
+                right.append(row["answers"])
+    ids = _label_ids(of_task, labels, may_be_hidden=split == "test")
+    if of_task.is_choice:
+        prompts, *choices = columns
+        names = [str(index) for (index,) in indices]
+        return ChoiceSplit(names, prompts, [list(row) for row in zip(*choices, strict=True)], ids)
+    texts = columns[0] if len(columns) == 1 else tuple(columns)
+    return SuperGlueSplit(texts, ids, of_task.label_names, (), 0, task, indices, entities, right)
+
+
+class _Fields:
+    """The texts of a record, checked as they are asked for."""
+
+    def __init__(self, record: Record, place: str):
+        self.record, self.place = record, place
+
+    def __getitem__(self, name: str) -> str:
+        return files.text_member(self.record, name, self.place)
+
+
+def _label_ids(
+    of_task: "SuperGlueTask", labels: Sequence[tuple[str, Any]], may_be_hidden: bool
+) -> list[int] | None:
+    """The ids of labels, which stand beside their places; None where all are hidden."""
+    if may_be_hidden and all(label in (None, -1) for _, label in labels):
+        return None
+    names = of_task.label_names
+    # Truth values and numbers are ids; classes with other names are spelled in the files.
+    ids = {name: i for i, name in enumerate(names)} | {i: i for i in range(len(names))}
+    for place, label in labels:
+        if not isinstance(label, str | int) or label not in ids:
+            raise ValueError(
+                f"{place}: the label is {shown(label)}, expected one of {list(names)} or its number."
+            )
+    return [ids[label] for _, label in labels]
+
+
+def _read(
+    of_task: "SuperGlueTask", split: str, data_dir: str | Path
+) -> Iterator[tuple[str, Record]]:
+    """The records of a file with their places, in the form that tensorflow_datasets gives them."""
+    path = files.require_file(
+        Path(data_dir) / of_task.directory / of_task.files[split],
+        advice=f"data_dir must be the folder that holds SuperGLUE's folder {of_task.directory}; without "
+        "data_dir the task is downloaded.",
+    )
+    number = 0
+    for line, text in files.lines(path):
+        if text.strip():
+            place = f"{path}, line {line}"
+            for record in of_task.flat(as_object(parse_json(text, path, line), place), place):
+                number += 1
+                yield place, record
+    if not number:
+        raise ValueError(f"{path} has no rows. Check that this is the right file.")
+
+
+def _downloaded(of_task: "SuperGlueTask", split: str) -> Iterator[tuple[str, Record]]:
+    name = f"super_glue/{of_task.name}"
+    folder = f"the folder that holds SuperGLUE's folder {of_task.directory}"
+    examples = [_plain(example) for example in files.download(name, split, folder)]
+    examples.sort(key=lambda example: of_task.index_of(example, name))
+    yield from ((f"{name}, {split}, idx {example['idx']}", example) for example in examples)
+
+
+def _plain(value: Any) -> Any:
+    """A value of tensorflow_datasets as JSON has it."""
+    match value:
+        case Mapping():
+            return {name: _plain(each) for name, each in value.items()}
+        case np.ndarray():
+            return _plain(value.tolist())
+        case list():
+            return [_plain(each) for each in value]
+        case bytes():
+            return value.decode("utf-8")
+        case np.integer():
+            return int(value)
+    return value
+
+
+# --- From a line of a file to flat records, as tensorflow_datasets has them ---
+
+
+def _as_it_is(record: Record, place: str) -> Iterator[Record]:
+    yield record
+
+
+def _answers_of_questions(record: Record, place: str) -> Iterator[Record]:
+    passage = member(record, "passage", dict, place)
+    for question in member(passage, "questions", list, place):
+        for answer in member(question, "answers", list, place):
+            names = {"paragraph": record, "question": question, "answer": answer}
+            yield {
+                "paragraph": passage.get("text"),
+                "question": question.get("question"),
+                "answer": files.text_member(answer, "text", place),
+                "label": answer.get("label"),
+                "idx": {name: member(part, "idx", int, place) for name, part in names.items()},
+            }
+
+
+def _queries(record: Record, place: str) -> Iterator[Record]:
+    passage = member(record, "passage", dict, place)
+    text = files.text_member(passage, "text", place)
+    spans = member(passage, "entities", list, place)
+    # `end` is the place of the last character.
+    ends = [[member(span, name, int, place) for name in ("start", "end")] for span in spans]
+    entities = {text[start : end + 1] for start, end in ends}
+    for query in member(record, "qas", list, place):
+        answers = {files.text_member(answer, "text", place) for answer in query.get("answers", ())}
+        yield {
+            "passage": text,
+            "query": query.get("query"),
+            "entities": sorted(entities),
+            "answers": sorted(answers),
+            "idx": {
+                "passage": member(record, "idx", int, place),
+                "query": member(query, "idx", int, place),
+            },
+        }
+
+
+def _target(record: Record, place: str) -> Iterator[Record]:
+    yield {**record, **member(record, "target", dict, place)}
+
+
+# --- From a flat record to the rows that a model reads ---
+
+
+def _gaps_filled(record: Record, place: str) -> Iterator[Record]:
+    """A row for each entity in the gap of a query."""
+    query, answers = files.text_member(record, "query", place), tuple(record["answers"])
+    if "@placeholder" not in query:
+        raise ValueError(f"{place}: the query {shown(query)} has no '@placeholder'.")
+    for number, entity in enumerate(record["entities"]):
+        yield {
+            "passage": record["passage"],
+            "filled": query.replace("@placeholder", entity),
+            "entity": entity,
+            "answers": answers,
+            "label": entity in answers if answers else None,
+            "idx": {**record["idx"], "entity": number},
+        }
+
+
+_ASKED = {"cause": "What was the cause of this?", "effect": "What happened as a result?"}
+
+
+def _question_asked(record: Record, place: str) -> Iterator[Record]:
+    kind = record.get("question")
+    if kind not in _ASKED:
+        raise ValueError(f"{place}: the question is {shown(kind)}, expected one of {list(_ASKED)}.")
+    yield {**record, "asked": _ASKED[kind]}
+
+
+def _spans_marked(record: Record, place: str) -> Iterator[Record]:
+    """The text with marks around the noun and the pronoun, the parts that are numbered by words."""
+    text = files.text_member(record, "text", place)
+    words = list(re.finditer(r"\S+", text))
+    spans = []
+    for name, mark in (("span1", "*"), ("span2", "#")):
+        span = files.text_member(record, f"{name}_text", place)
+        first = member(record, f"{name}_index", int, place)
+        last = first + len(span.split()) - 1
+        if not 0 <= first <= last < len(words):
+            raise ValueError(
+                f"{place}: {name} is {shown(span)} from word {first}, and the text has {len(words)} words."
+            )
+        start, end = words[first].start(), words[last].end()
+        # Without the punctuation beside it; where the words differ from the span, all of them.
+        at = text.find(span, start, end)
+        spans.append((at, at + len(span), mark) if at >= 0 else (start, end, mark))
+    for start, end, mark in sorted(spans, reverse=True):
+        text = f"{text[:start]}{mark} {text[start:end]} {mark}{text[end:]}"
+    yield {**record, "marked": text}
+
+
+# --- Metrics: what a split and logits [N, classes] score, from 0 to 1 ---
+
+
+def metrics(data: SuperGlueSplit, logits: np.ndarray) -> dict[str, float]:
+    """The official metrics of a split with labels.
+
+    Args:
+        data: as of `load_superglue`.
+        logits: [N, classes].
+
+    Returns:
+        Metric name -> value from 0 to 1, the one to select a model by first.
+    """
+    return DATA_SETS[data.task].metric(data, np.asarray(logits))
+
+
+def _accuracy(data: SuperGlueSplit, logits: np.ndarray) -> dict[str, float]:
+    return {"accuracy": accuracy(data.labels, logits.argmax(-1))}
+
+
+def _macro_f1(data: SuperGlueSplit, logits: np.ndarray) -> dict[str, float]:
+    return {"f1": macro_f1(data.labels, logits.argmax(-1)), **_accuracy(data, logits)}
+
+
+def _f1_of_answers(data: SuperGlueSplit, logits: np.ndarray) -> dict[str, float]:
+    """F1 of true answers, and the share of questions all of whose answers are judged rightly."""
+    labels, answers = np.asarray(data.labels), logits.argmax(-1)
+    exact = [np.array_equal(labels[rows], answers[rows]) for rows in _groups(data)]
+    return {"f1a": binary_f1(labels, answers), "exact_match": fmean(exact)}
+
+
+def _f1_of_entities(data: SuperGlueSplit, logits: np.ndarray) -> dict[str, float]:
+    """SQuAD's F1 and exact match of each query's likeliest entity with the best of the right ones."""
+    chosen = [(data.entities[row], data.right[row]) for row in _chosen(data, logits)]
+    scores = {"f1": token_f1, "exact_match": exact_match}
+    return {
+        name: fmean(
+            max(float(score(entity, answer)) for answer in right) for entity, right in chosen
+        )
+        for name, score in scores.items()
+    }
+
+
+def _correlation(data: SuperGlueSplit, logits: np.ndarray) -> dict[str, float]:
+    return {"matthews_correlation": pearson(np.asarray(data.labels), logits.argmax(-1))}
+
+
+def _gender_parity(data: SuperGlueSplit, logits: np.ndarray) -> dict[str, float]:
+    """Accuracy, and the share of pairs, which stand next to each other, with equal answers."""
+    answers = logits.argmax(-1)
+    return {**_accuracy(data, logits), "gender_parity": accuracy(answers[::2], answers[1::2])}
+
+
+def _groups(data: SuperGlueSplit) -> list[list[int]]:
+    """The rows of each question, or query."""
+    rows = groupby(range(len(data)), key=lambda row: data.indices[row][:2])
+    return [list(group) for _, group in rows]
+
+
+def _chosen(data: SuperGlueSplit, logits: np.ndarray) -> list[int]:
+    """The row of each query's likeliest entity; of equal ones the first."""
+    margins = logits[:, 1] - logits[:, 0]
+    return [rows[int(margins[rows].argmax())] for rows in _groups(data)]
+
+
+# --- Submissions ---
+
+
+def write_submission(
+    task: str, data: SuperGlueSplit | ChoiceSplit, logits: np.ndarray, directory: str | Path
+) -> Path:
+    """Writes the predictions for a test split as SuperGLUE's server wants them, in a zip with the others.
+
+    Source of names and spelling: nyu-mll/jiant-v1-legacy jiant/evaluate.py, SUPERGLUE_NAME_MAP.
+
+    Args:
+        task: a key of `DATA_SETS`.
+        data: the split.
+        logits: [N, classes], or [N, choices] of COPA.
+        directory: where the file goes; made if it does not exist.
+
+    Returns:
+        The file, such as directory/BoolQ.jsonl.
+    """
+    of_task = DATA_SETS[task]
+    path = Path(directory) / f"{of_task.directory}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = of_task.lines(of_task, data, np.asarray(logits))
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def _by_row(
+    of_task: "SuperGlueTask", data: SuperGlueSplit | ChoiceSplit, logits: np.ndarray
+) -> Iterator[Record]:
+    indices = data.ids if of_task.is_choice else [index for (index,) in data.indices]
+    spelled = of_task.submitted or of_task.label_names
+    for index, answer in zip(indices, logits.argmax(-1), strict=True):
+        yield {"idx": int(index), "label": spelled[answer]}
+
+
+def _by_paragraph(
+    of_task: "SuperGlueTask", data: SuperGlueSplit, logits: np.ndarray
+) -> Iterator[Record]:
+    labels = logits.argmax(-1).tolist()
+    questions = [
+        (data.indices[rows[0]], [{"idx": data.indices[i][2], "label": labels[i]} for i in rows])
+        for rows in _groups(data)
+    ]
+    for paragraph, group in groupby(questions, key=lambda question: question[0][0]):
+        answered = [{"idx": index[1], "answers": answers} for index, answers in group]
+        yield {"idx": paragraph, "passage": {"questions": answered}}
+
+
+def _by_query(
+    of_task: "SuperGlueTask", data: SuperGlueSplit, logits: np.ndarray
+) -> Iterator[Record]:
+    for row in _chosen(data, logits):
+        yield {"idx": data.indices[row][1], "label": data.entities[row]}
+
+
+@dataclass(frozen=True)
+class SuperGlueTask:
+    """What a task's files look like, how its texts are put together, scored and submitted."""
+
+    name: str  # here, and in TensorFlow Datasets as `super_glue/<name>`
+    directory: str  # the folder of its files, and the name of its submission
+    texts: tuple[
+        str, ...
+    ]  # by the fields of a row; of multiple choice the prompt, then the choices
+    label_names: tuple[str, ...] = _BOOL  # the classes in the order of their ids
+    # How a submission spells the classes, where not by their names.
+    submitted: tuple[str | int, ...] = ()
+    metric: Callable[[SuperGlueSplit, np.ndarray], dict[str, float]] = _accuracy
+    flat: Rows = _as_it_is
+    rows: Rows = _as_it_is
+    index: tuple[str, ...] = ()  # the parts of `idx`, where it is not a number
+    lines: Callable[..., Iterator[Record]] = _by_row  # of a submission
+    files: Mapping[str, str] = field(default_factory=lambda: _FILES)  # split -> file name
+    is_choice: bool = False
+
+    @property
+    def has_candidates(self) -> bool:
+        """Whether one row of each query is chosen."""
+        return self.lines is _by_query
+
+    def index_of(self, record: Record, place: str) -> tuple[int, ...]:
+        if not self.index:
+            return (member(record, "idx", int, place),)
+        return tuple(record["idx"][name] for name in self.index if name in record["idx"])
+
+
+def _diagnostic(name: str, directory: str, texts: tuple[str, ...], metric: Any) -> SuperGlueTask:
+    """A set for models that are trained on RTE."""
+    return SuperGlueTask(
+        name, directory, texts, _ENTAILMENT, metric=metric, files={"test": f"{directory}.jsonl"}
+    )
+
+
+DATA_SETS: Mapping[str, SuperGlueTask] = {
+    row.name: row
+    for row in (
+        SuperGlueTask("boolq", "BoolQ", ("{passage}", "{question}"), submitted=("false", "true")),
+        SuperGlueTask(
+            "cb", "CB", _PREMISE, ("entailment", "contradiction", "neutral"), metric=_macro_f1
+        ),
+        SuperGlueTask(
+            "copa", "COPA", ("{premise} {asked}", "{choice1}", "{choice2}"), ("choice1", "choice2"),
+            (0, 1), rows=_question_asked, is_choice=True,
+        ),
+        SuperGlueTask(
+            "multirc", "MultiRC", ("{paragraph}", "{question} {answer}"), metric=_f1_of_answers,
+            flat=_answers_of_questions, index=("paragraph", "question", "answer"), lines=_by_paragraph,
+        ),
+        SuperGlueTask(
+            "record", "ReCoRD", ("{passage}", "{filled}"), metric=_f1_of_entities, flat=_queries,
+            rows=_gaps_filled, index=("passage", "query", "entity"), lines=_by_query,
+        ),
+        SuperGlueTask("rte", "RTE", _PREMISE, _ENTAILMENT),
+        SuperGlueTask(
+            "wic", "WiC", ("{word}: {sentence1}", "{sentence2}"), submitted=("false", "true")
+        ),
+        SuperGlueTask("wsc", "WSC", ("{marked}",), flat=_target, rows=_spans_marked),
+        _diagnostic("axb", "AX-b", ("{sentence1}", "{sentence2}"), _correlation),
+        _diagnostic("axg", "AX-g", _PREMISE, _gender_parity),
+    )
+}  # fmt: skip
