@@ -102,7 +102,11 @@ class Recipe:
         None, "Factor of the learning rate from a layer to the one below; see BertAdamW."
     )
     max_length: int = setting(128, "Tokens that a text, pair or window is cut to.", least=1)
-    stride: int = setting(128, "Of question answering, tokens from one window's start to the next.")
+    stride: int | None = setting(
+        None,
+        "Of question answering, tokens from one window's start to the next; by default 128, of windows of "
+        "more than 512 tokens all but 384.",
+    )
     max_question_length: int = setting(64, "Tokens that a question is cut to.")
     dropout: float | None = setting(None, "Rate in place of all of the checkpoint's rates.")
     attention_dropout: float | None = setting(
@@ -191,6 +195,14 @@ class Recipe:
     def micro_batch_size(self) -> int:
         """Rows that are in memory at a time: what `model.fit` takes as its batch_size."""
         return self.batch_size // self.gradient_accumulation_steps
+
+    @property
+    def predicted_rows(self) -> int:
+        """Rows that are predicted at a time: several times those of training, as nothing is kept."""
+        rows = self.micro_batch_size
+        if self.tokens_per_batch is not None:
+            rows = min(rows, max(self.tokens_per_batch // self.max_length, 1))
+        return 4 * rows
 
     def batching(self, seed: int) -> "Batching":
         """How a training's rows are put into batches."""

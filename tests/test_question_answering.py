@@ -1,15 +1,27 @@
 """Questions on contexts of any length: windows, labels, batches, answers, and the verb."""
 
+import json
 import logging
+import shutil
 from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
-from helpers import ONE_A_TASK, has_text, load_task, loaded, slow_but, task_of
+from helpers import (
+    ONE_A_TASK,
+    directory_of,
+    has_text,
+    load_task,
+    loaded,
+    slow_but,
+    task_of,
+)
 
+import bert_zoo
 from bert_zoo.data.squad import Answer, SquadExample, SquadSplit, read_squad
 from bert_zoo.metrics.squad import Window, select_answers
+from bert_zoo.text.numpy_windows import usual_stride
 from bert_zoo.training import bert_adamw, compile_for_task
 
 tf = pytest.importorskip("tensorflow")
@@ -504,6 +516,55 @@ def test_weights_of_questions_are_those_of_their_windows(split):
     expected = weights[windows_of()(*x)["example"].numpy()]
     assert len(expected) > 60 and found.keys() == labels.keys()
     assert all(np.array_equal(of_output, expected) for of_output in found.values())
+
+
+def with_one_city(rng, at: int) -> tuple[str, tuple[str, int]]:
+    """A context of 260 words, which are more tokens than 512; one is a city, and where it stands."""
+    filler = [word for word in WORDS if word != "city"]
+    words = [*rng.choice(filler, at), "city", *rng.choice(filler, 259 - at)]
+    context = " ".join(words)
+    return context, ("city", context.index("city"))
+
+
+@pytest.fixture
+def long_model(tmp_path):
+    """A randomly initialised model that reads 1,024 tokens."""
+    directory = tmp_path / "model"
+    shutil.copytree(directory_of("modernbert/question_answering"), directory)
+    settings = json.loads((directory / "config.json").read_text())
+    settings["max_position_embeddings"] = 1024
+    (directory / "config.json").write_text(json.dumps(settings))
+    keras.utils.set_random_seed(1)
+    return bert_zoo.load(directory, "question_answering", max_length=1024)
+
+
+def test_an_answer_beyond_token_512_is_in_the_only_window(long_model):
+    context, (text, start) = with_one_city(np.random.default_rng(0), 255)
+    rows = question_windows(long_model.preprocessor)(["where"], [context])
+    first, last = answer_positions(rows, [start], [start + len(text)])
+    (ids,) = rows["token_ids"].numpy()
+    assert first[0] > 512 and len(rows["example"]) == 1
+    of_answer = long_model.preprocessor.tokenizer([" city"]).to_list()[0]
+    assert ids[int(first[0]) : int(last[0]) + 1].tolist() == of_answer
+
+
+@pytest.mark.slow
+def test_an_answer_beyond_token_512_is_found(long_model):
+    rng, questions = np.random.default_rng(0), ["where"] * 64
+    contexts, answers = zip(
+        *(with_one_city(rng, at) for at in rng.integers(0, 260, 64)), strict=True
+    )
+    optimizer = keras.optimizers.Adam(5e-3)
+    long_model.compile(optimizer=optimizer, loss=long_model.default_loss())
+    long_model.fit((questions, contexts), answers, epochs=1, batch_size=2, verbose=0)
+    context, (text, start) = with_one_city(rng, 255)
+    found = long_model.answer("where", context, None)
+    assert (found.text, found.start) == (text, start)
+
+
+def test_windows_share_no_more_than_an_answer_needs():
+    lengths = {384: 128, 512: 128, 1024: 640, 4096: 3712}
+    assert {length: usual_stride(length) for length in lengths} == lengths
 
 
 # ---------------------------------------------------------------------------------------------

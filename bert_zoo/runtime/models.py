@@ -311,7 +311,7 @@ class _Answerer(RuntimeModel):
         *,
         n_best: int = 20,
         max_answer_length: int = 30,
-        stride: int = 128,
+        stride: int | None = None,
         max_question_length: int = 64,
         batch_size: int = 32,
     ) -> SpanAnswer | SpanAnswers:
@@ -326,7 +326,7 @@ class _Answerer(RuntimeModel):
                 "many of each."
             )
         for name, value in (("stride", stride), ("max_question_length", max_question_length)):
-            if value < 1:
+            if value is not None and value < 1:
                 raise ValueError(f"{name} is {value!r}; it is a number of tokens, at least 1.")
         for number, text in enumerate(contexts):
             if not text.strip():

@@ -19,6 +19,16 @@ WRONG_ANSWERS = (
 )
 
 
+# Tokens that windows of BERT's length begin apart (google-research/bert, run_squad.py), and the most that
+# two longer ones have in common.
+STRIDE, OVERLAP = 128, 384
+
+
+def usual_stride(sequence_length: int) -> int:
+    """Tokens from the beginning of a question's window to that of the next one, if no one says how many."""
+    return max(STRIDE, sequence_length - OVERLAP)
+
+
 class Windows(NamedTuple):
     """Rows that show texts in parts."""
 
@@ -38,10 +48,11 @@ def windows_of_questions(
     questions: Tokens,
     contexts: Tokens,
     *,
-    stride: int,
+    stride: int | None,
     max_question_length: int,
 ) -> Windows:
     """Each question with windows over its context; see `bert_zoo.text.windows.QuestionWindows`."""
+    stride = stride or usual_stride(packer.sequence_length)
     kept = np.minimum(questions.lengths, most_of_question(packer, max_question_length))
     room = packer.sequence_length - packer.layout.specials(2) - kept
     example, first_token, lengths = _windows(contexts.lengths, room, np.minimum(room, stride))

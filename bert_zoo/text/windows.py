@@ -12,12 +12,16 @@ import numpy as np
 
 from bert_zoo.graph import tf
 from bert_zoo.text.batches import text_batch
-from bert_zoo.text.numpy_windows import WRONG_ANSWERS, answers_in_rows, no_answers_in_rows
+from bert_zoo.text.numpy_windows import (
+    WRONG_ANSWERS,
+    answers_in_rows,
+    no_answers_in_rows,
+    usual_stride,
+)
 from bert_zoo.text.packing import Slices
 from bert_zoo.text.preprocessor import Preprocessor, TextPreprocessor, text_pair
 from bert_zoo.text.tokenizer import Tokenizer
 
-STRIDE = 128
 MAX_QUESTION_LENGTH = 64
 
 # For: as bert_zoo.text.preprocessor.TEXTS_CUT.
@@ -40,7 +44,8 @@ class QuestionWindows(TextPreprocessor):
 
     Args:
         tokenizer: as for Preprocessor; its `tokenize_with_offsets` is called.
-        stride: tokens between the beginnings of a context's windows.
+        stride: tokens between the beginnings of a context's windows. None stands for 128, or for so
+            many in windows of more than 512 tokens that two have 384 in common.
         max_question_length: tokens that a question is cut to, if it has more. It never has more
             than half of a row, which leaves room for a context in short rows.
         **options: further ones of Preprocessor; what is reported are cut questions, for contexts are
@@ -55,7 +60,7 @@ class QuestionWindows(TextPreprocessor):
         self,
         tokenizer: Tokenizer,
         *,
-        stride: int = STRIDE,
+        stride: int | None = None,
         max_question_length: int = MAX_QUESTION_LENGTH,
         **options: Any,
     ):
@@ -66,10 +71,10 @@ class QuestionWindows(TextPreprocessor):
                 "tokenizers, or add the method as bert_zoo.text.tokenizer.Tokenizer describes it."
             )
         for name, value in (("stride", stride), ("max_question_length", max_question_length)):
-            if not isinstance(value, Integral) or value < 1:
+            if value is not None and (not isinstance(value, Integral) or value < 1):
                 raise ValueError(f"{name} is {value!r}; it is a number of tokens, at least 1.")
         super().__init__(tokenizer, **options)
-        self._stride, self._max_question_length = int(stride), int(max_question_length)
+        self._stride, self._max_question_length = stride, int(max_question_length)
         specials = self.packer.layout.specials(2)
         self._room = self.sequence_length - specials
         if self._room < 2:
@@ -112,7 +117,8 @@ class QuestionWindows(TextPreprocessor):
             self.report.watch_cuts(question.row_lengths(), kept, limit, QUESTIONS_CUT)
         self.watch_unknown(question, context)
         room = self._room - kept
-        step = tf.minimum(room, self._stride)
+        stride = self._stride or usual_stride(self.sequence_length)
+        step = tf.minimum(room, stride)
         example, first_token, length = _windows(context.row_lengths(), room, step)
         question_starts, kept = (tf.gather(v, example) for v in (question.row_starts(), kept))
         starts_in_context = tf.gather(context.row_starts(), example) + first_token

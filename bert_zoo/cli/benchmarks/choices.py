@@ -50,7 +50,9 @@ class ChoiceBenchmark(Benchmark):
 
     def predict(self, model, data, recipe):
         """Logits [N, choices]."""
-        return model.predict((data.prompts, data.choices), batch_size=recipe.batch_size, verbose=0)
+        return model.predict(
+            (data.prompts, data.choices), batch_size=recipe.micro_batch_size, verbose=0
+        )
 
     def measure(self, data, predictions):
         shown = [

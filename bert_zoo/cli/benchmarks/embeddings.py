@@ -12,7 +12,6 @@ import numpy as np
 from bert_zoo.cli.benchmarks import LAYOUT
 from bert_zoo.cli.benchmarks.base import Benchmark, Measurement, one_line, spread_rows
 from bert_zoo.cli.benchmarks.files import own_files
-from bert_zoo.cli.benchmarks.texts import PREDICTED
 from bert_zoo.cli.report.analysis import hardest_examples
 from bert_zoo.cli.report.wording import number
 from bert_zoo.data.batches import column_batches
@@ -93,7 +92,7 @@ class VectorBenchmark(Benchmark):
 
     def vectors(self, model: ZooModel, texts: Sequence[str], column: int, recipe: Recipe):
         """float32 [texts, size], each after the prompt of its column."""
-        return model.embed(texts, PREDICTED * recipe.batch_size, self.prompt(model, column))
+        return model.embed(texts, recipe.predicted_rows, self.prompt(model, column))
 
     def has_labels(self, data):
         return True

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_zoo.cli.benchmarks.texts import PREDICTED, TextBenchmark, take
+from bert_zoo.cli.benchmarks.texts import TextBenchmark, take
 from bert_zoo.data.batches import column_batches
 from bert_zoo.data.tables import LabelledTexts
 from bert_zoo.error_text import quoted
@@ -69,7 +69,7 @@ class SetFitBenchmark(TextBenchmark):
         return CosineRegression()
 
     def batches(self, model, recipe, seed):
-        self.batch_rows = PREDICTED * recipe.batch_size
+        self.batch_rows = recipe.predicted_rows
         first, second = contrastive_pairs(self.train.labels, recipe.contrastive_pairs, seed)
         labels = np.asarray(self.train.labels)
         return column_batches(

@@ -77,7 +77,7 @@ class QuestionBenchmark(Benchmark):
             [example.question for example in data.examples],
             [example.context for example in data.examples],
             [example.id for example in data.examples],
-            batch_size=recipe.batch_size,
+            batch_size=recipe.predicted_rows,
             allow_no_answer=self.allows_no_answer,
             **_window_options(recipe),
         )
@@ -169,7 +169,7 @@ def _without_totals(scores: dict[str, float]) -> dict[str, float]:
     return {name: value for name, value in scores.items() if "total" not in name}
 
 
-def _window_options(recipe) -> dict[str, int]:
+def _window_options(recipe) -> dict[str, int | None]:
     return {"stride": recipe.stride, "max_question_length": recipe.max_question_length}
 
 

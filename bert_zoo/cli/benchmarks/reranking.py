@@ -7,7 +7,6 @@ import numpy as np
 from bert_zoo.cli.benchmarks import LAYOUT
 from bert_zoo.cli.benchmarks.base import Benchmark, Measurement, one_line, spread_rows
 from bert_zoo.cli.benchmarks.embeddings import column_files, write_tsv
-from bert_zoo.cli.benchmarks.texts import PREDICTED
 from bert_zoo.cli.report.analysis import binary_cross_entropies, cross_entropies, hardest_examples
 from bert_zoo.data.batches import list_batches, text_batches
 from bert_zoo.data.columns import TextColumns
@@ -58,7 +57,7 @@ class PairBenchmark(Benchmark):
 
     def predict(self, model, data, recipe):
         """Of the documents, [N]."""
-        rows = PREDICTED * recipe.batch_size
+        rows = recipe.predicted_rows
         logits = model.predict(data.columns, batch_size=rows, verbose=0)[:, 0]
         return Judgements(logits, model.score_activation)
 
@@ -109,7 +108,7 @@ class ListBenchmark(PairBenchmark):
     def predict(self, model, data, recipe):
         """Of the documents, [N, documents]."""
         queries, *documents = data.columns
-        rows = PREDICTED * recipe.batch_size
+        rows = recipe.predicted_rows
         logits = [model.predict((queries, d), batch_size=rows, verbose=0) for d in documents]
         return Judgements(np.concatenate(logits, axis=1), model.score_activation)
 

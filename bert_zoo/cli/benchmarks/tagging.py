@@ -63,7 +63,7 @@ class TaggingBenchmark(Benchmark):
 
     def predict(self, model, data, recipe):
         """For each sentence, the probabilities of every tag for every word, [words, tags]."""
-        return word_probabilities(model, data.words, recipe.batch_size)
+        return word_probabilities(model, data.words, recipe.predicted_rows)
 
     def measure(self, data, predictions):
         # Tags that the training data lack come after the others and are never predicted.

@@ -39,8 +39,6 @@ from bert_zoo.runtime.classifications import sigmoid, softmax
 from bert_zoo.tasks import Classifier, MultiLabelClassifier, Regressor
 from bert_zoo.training.first_answers import start_from_frequencies, start_from_mean
 
-# Rows that are predicted together, for each that is trained.
-PREDICTED = 4
 Metric = Callable[[Sequence[float], np.ndarray], dict[str, float]]
 
 
@@ -98,9 +96,8 @@ class TextBenchmark(Benchmark):
         """Logits [N, classes]."""
         # Texts of like length together need little padding.
         order = np.argsort([len(row) for row in as_rows(data.texts)], kind="stable")
-        # Nothing is kept for gradients, so that as much memory holds several times the rows.
-        rows = PREDICTED * recipe.batch_size
-        found = model.predict(take(data.texts, order), batch_size=rows, verbose=0)
+        texts = take(data.texts, order)
+        found = model.predict(texts, batch_size=recipe.predicted_rows, verbose=0)
         outputs = np.empty_like(found)
         outputs[order] = found
         return outputs

@@ -119,7 +119,7 @@ class QuestionAnswerer(TaskModel):
         *,
         n_best: int = 20,
         max_answer_length: int = 30,
-        stride: int = 128,
+        stride: int | None = None,
         max_question_length: int = 64,
         batch_size: int = 32,
     ):
@@ -136,7 +136,8 @@ class QuestionAnswerer(TaskModel):
                 right for a model that was trained without unanswerable questions (SQuAD 1.1).
             n_best: number of candidates.
             max_answer_length: in tokens.
-            stride: tokens from the beginning of a window to that of the next one.
+            stride: tokens from the beginning of a window to that of the next one; by default 128, or so
+                many that windows of more than 512 tokens have 384 in common with the next one.
             max_question_length: tokens that a longer question is cut to, with a warning.
             batch_size: windows a step.
 
