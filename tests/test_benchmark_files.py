@@ -12,6 +12,8 @@ from helpers import eager_steps
 
 from bert_zoo.cli import evaluate, finetuning, predict
 from bert_zoo.cli.benchmarks import make_task
+from bert_zoo.metrics import AnswerSelection
+from bert_zoo.metrics.squad import Candidate
 from bert_zoo.training.presets import Recipe
 
 CHECKPOINT = str(Path(__file__).parent / "golden" / "bert" / "classification")
@@ -75,6 +77,10 @@ def test_a_benchmark_is_trained_measured_and_asked(name, tmp_path, capsys):
         assert all(f"{data_set} " in said for data_set in ("DROP", "RACE"))
         (tmp_path / "context.txt").write_text(mrqa_files.CONTEXT)
         question = ["--context", str(tmp_path / "context.txt"), *question]
+    if name == "snli":
+        # Of the same classes, in other files.
+        evaluate.PROGRAM.run(evaluate.main, [*arguments, "--task", "xnli"])
+        assert "accuracy_de" in capsys.readouterr().out
     predict.PROGRAM.run(predict.main, ["--run", str(run), *question])
     assert capsys.readouterr().out.strip()
 
@@ -117,6 +123,24 @@ def test_glues_server_takes_test_splits_alone(tmp_path):
     data, logits = task.data("validation"), superglue_files.one_hot([0])
     paths = task.write_predictions(tmp_path, "validation", data, logits, {})
     assert [path.name for path in paths] == ["rte-validation.tsv"]
+
+
+def test_answers_are_scored_against_what_mrqa_accepts_by_data_set(tmp_path):
+    write_mrqa("mrqa", tmp_path)
+    task = make_task("mrqa", data_dir=str(tmp_path), data_sets=("SQuAD", "NewsQA"))
+    data = task.data("validation")
+    chosen = [Candidate(text, 0, 1, 0.0, 0.0, 1.0) for text in ("The cat.", "lion cub")]
+    measured = task.measure(data, [AnswerSelection((each,), each, None) for each in chosen])
+    # Accepted are "the Cat" and "a lion": F1 of "lion cub" is 2 * 1 / (2 + 1).
+    assert measured.metrics == pytest.approx({"f1": 250 / 3, "exact_match": 50})
+    assert measured.table == [
+        {"type": "SQuAD", "exact_match": 100.0, "f1": 100.0, "support": 1},
+        {"type": "NewsQA", "exact_match": 0.0, "f1": pytest.approx(200 / 3), "support": 1},
+    ]
+    # The one of them that no accepted answer has a word of.
+    chosen[1] = Candidate("dog", 0, 1, 0.0, 0.0, 1.0)
+    measured = task.measure(data, [AnswerSelection((each,), each, None) for each in chosen])
+    assert [(e.truth, e.prediction) for e in measured.hardest] == [("the Cat / a lion", "dog")]
 
 
 def test_files_of_mrqas_form_are_questions_too(tmp_path):

@@ -142,8 +142,9 @@ def test_copa_asks_for_the_cause_or_the_effect(tmp_path):
 @pytest.mark.parametrize(
     ("span", "marked"),
     [
-        # The words that the numbers say, where they are not the span's.
-        ({"span1_text": "the big dog"}, MARKED),
+        # Spelled otherwise; the nearest of several; else the words that are numbered.
+        ({"span1_text": "the  Big dog"}, MARKED),
+        ({"span2_text": "tom", "span2_index": 6}, "* The big dog * saw Tom because he, # Tom #, ran."),
         ({"span2_text": "him"}, "* The big dog * saw Tom because # he, # Tom, ran."),
         ({"span1_index": 4, "span1_text": "Tom"}, "The big dog saw * Tom * because # he #, Tom, ran."),
         # The noun may come after the pronoun.
@@ -166,6 +167,7 @@ def test_wsc_is_marked_where_the_words_are_numbered(span, marked, tmp_path):
         ("copa", {"question": "why"}, "line 1: the question is 'why', expected one of ['cause', 'effect']"),
         ("record", {"qas": [RECORD["qas"][0] | {"query": "No gap"}]}, "the query 'No gap' has no '@place"),
         ("record", {"qas": [RECORD["qas"][0] | {"answers": []}]}, "line 1: the label is None"),
+        ("record", {"passage": {"text": "A.", "entities": []}}, "the passage has no entities"),
         ("multirc", {"passage": {"text": "A."}}, "line 1: 'questions' is missing"),
         ("wsc", {"target": WSC["target"] | {"span2_index": 9}}, "span2 is 'he' from word 9, and the text has 9"),
     ],

@@ -219,6 +219,8 @@ def _gaps_filled(record: Record, place: str) -> Iterator[Record]:
     query, answers = files.text_member(record, "query", place), tuple(record["answers"])
     if "@placeholder" not in query:
         raise ValueError(f"{place}: the query {shown(query)} has no '@placeholder'.")
+    if not record["entities"]:
+        raise ValueError(f"{place}: the passage has no entities, so that no query can be answered.")
     for number, entity in enumerate(record["entities"]):
         yield {
             "passage": record["passage"],
@@ -230,6 +232,7 @@ def _gaps_filled(record: Record, place: str) -> Iterator[Record]:
         }
 
 
+_MARKS = {"span1": "*", "span2": "#"}
 _ASKED = {"cause": "What was the cause of this?", "effect": "What happened as a result?"}
 
 
@@ -241,25 +244,31 @@ def _question_asked(record: Record, place: str) -> Iterator[Record]:
 
 
 def _spans_marked(record: Record, place: str) -> Iterator[Record]:
-    """The text with marks around the noun and the pronoun, the parts that are numbered by words."""
+    """The text with marks around the noun and the pronoun."""
     text = files.text_member(record, "text", place)
-    words = list(re.finditer(r"\S+", text))
-    spans = []
-    for name, mark in (("span1", "*"), ("span2", "#")):
-        span = files.text_member(record, f"{name}_text", place)
-        first = member(record, f"{name}_index", int, place)
-        last = first + len(span.split()) - 1
-        if not 0 <= first <= last < len(words):
-            raise ValueError(
-                f"{place}: {name} is {shown(span)} from word {first}, and the text has {len(words)} words."
-            )
-        start, end = words[first].start(), words[last].end()
-        # Without the punctuation beside it; where the words differ from the span, all of them.
-        at = text.find(span, start, end)
-        spans.append((at, at + len(span), mark) if at >= 0 else (start, end, mark))
+    spans = [(*_span(record, text, name, place), mark) for name, mark in _MARKS.items()]
     for start, end, mark in sorted(spans, reverse=True):
         text = f"{text[:start]}{mark} {text[start:end]} {mark}{text[end:]}"
     yield {**record, "marked": text}
+
+
+def _span(record: Record, text: str, name: str, place: str) -> tuple[int, int]:
+    """Where a span stands, whose number counts words between blanks.
+
+    The file's spans are not always spelled as the text: case and blanks may differ, and some stand in parts.
+    """
+    span = files.text_member(record, f"{name}_text", place)
+    parts = span.split()
+    first = member(record, f"{name}_index", int, place)
+    words = list(re.finditer(r"\S+", text))
+    if not (parts and 0 <= first <= len(words) - len(parts)):
+        raise ValueError(
+            f"{place}: {name} is {shown(span)} from word {first}, and the text has {len(words)} words."
+        )
+    start, end = words[first].start(), words[first + len(parts) - 1].end()
+    spelled = r"\s+".join(map(re.escape, parts))
+    found = [m.span() for m in re.finditer(rf"(?<!\w){spelled}(?!\w)", text, re.IGNORECASE)]
+    return min(found, key=lambda at: abs(at[0] - start), default=(start, end))
 
 
 # --- Metrics: what a split and logits [N, classes] score, from 0 to 1 ---

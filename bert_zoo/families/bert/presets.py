@@ -44,6 +44,9 @@ def of_glue(
 GRID = {"batch_size": (16, 32), "learning_rate": (5e-5, 3e-5, 2e-5), "epochs": (2, 3, 4)}
 SQUAD = Recipe(epochs=2, batch_size=12, learning_rate=3e-5, max_length=384, stride=128)
 SWAG = Recipe(batch_size=16, learning_rate=2e-5)
+SUPERGLUE = Recipe(
+    epochs=10, batch_size=4, learning_rate=1e-5, schedule="constant", clip_norm=5.0, max_length=256
+)
 MINILM = Recipe(learning_rate=1e-4, least_updates=150, bias_correction=True)
 MEASURED_HERE = 'measured by this project: docs/results.md, "Which settings are the default"'
 PRESETS = (
@@ -114,6 +117,18 @@ PRESETS = (
         Recipe(max_length=512),
         "NoviScl/BERT-RACE, a third party's, which reports 65.0 for BERT-base",
         benchmark="race",
+    ),
+    *(
+        Preset(
+            f"bert/{benchmark}",
+            CHOICES if benchmark == "copa" else CLASSES,
+            SUPERGLUE,
+            "Wang et al. 2019 (arXiv:1905.00537); nyu-mll/jiant-v1-legacy config/superglue_bert.conf",
+            benchmark=benchmark,
+            fits=is_large,
+            note="Published for BERT-large, with a rate that falls where the metric no longer rises.",
+        )
+        for benchmark in "boolq cb copa multirc record superglue_rte wic wsc".split()
     ),
 )
 
