@@ -10,6 +10,7 @@ from bert_zoo.families.distilbert import family as distilbert
 from bert_zoo.families.electra import family as electra
 from bert_zoo.families.gpt import family as gpt
 from bert_zoo.families.gpt import gpt2
+from bert_zoo.families.longformer import family as longformer
 from bert_zoo.families.mobilebert import family as mobilebert
 from bert_zoo.families.modernbert import family as modernbert
 from bert_zoo.families.mpnet import family as mpnet
@@ -39,6 +40,7 @@ FAMILIES = (
     gpt.FAMILY,
     gpt2.FAMILY,
     modernbert.FAMILY,
+    longformer.FAMILY,
     transformer_xl.FAMILY,
     xlnet.FAMILY,
 )

@@ -233,9 +233,12 @@ class Backbone(keras.layers.Layer):
         """
         raise NotImplementedError
 
-    def shown_attentions(self, attentions: Sequence, length) -> list[Any]:
-        """The attentions of a call on rows of `length` as users see them, [batch, heads, length, keys]."""
-        return list(attentions)
+    def shown_attentions(self, attentions: Sequence, length) -> dict[str, list[Any]]:
+        """The attentions of a call on rows of `length` as users see them.
+
+        Of most families they are `attentions` alone, [batch, heads, length, keys] of every layer.
+        """
+        return {"attentions": list(attentions)}
 
 
 class TransformerBackbone(Backbone):
@@ -296,11 +299,11 @@ class TransformerBackbone(Backbone):
         top = tuple(layer for layer in (self.final_norm, self.pooler) if layer is not None)
         return Groups(self.embeddings, self.stack, top)
 
-    def call(self, inputs, positions=None, training=None):
+    def call(self, inputs, positions=None, training=None, **options):
         document_ids = inputs.get("document_ids")
         is_first = isinstance(positions, slice)
         self._check_rows(document_ids, is_first)
-        embedded, bias = self.embedded(inputs, training)
+        embedded, bias = self.embedded(inputs, training, **options)
         is_pooled = self.pooler is not None and document_ids is None
         adds_first = is_pooled and positions is not None and not is_first
         if adds_first:

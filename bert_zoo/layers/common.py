@@ -2,8 +2,10 @@
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from bert_zoo.layers import gradients
@@ -158,3 +160,16 @@ def vocabulary_logits(x, token_table, bias=None):
     logits = ops.matmul(x, ops.transpose(ops.cast(token_table, x.dtype)))
     logits = ops.cast(logits, "float32")
     return logits if bias is None else logits + ops.cast(bias, "float32")
+
+
+def concrete(value: Any) -> np.ndarray | None:
+    """The values of a tensor, or None while a graph or a trace is being built."""
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, keras.KerasTensor):
+        return None
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return None if isinstance(value, jax.core.Tracer) else np.asarray(value)
+    return value.numpy() if hasattr(value, "numpy") else None

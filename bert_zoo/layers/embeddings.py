@@ -350,6 +350,9 @@ def positions_in_documents(document_ids):
 
 def begin_of_documents(document_ids):
     """int32 [batch, length], the position of the first token of each token's document."""
-    same = ops.equal(document_ids[:, :, None], document_ids[:, None, :])
-    # Of the largest, the first.
-    return ops.cast(ops.argmax(ops.cast(same, "int32"), axis=-1), "int32")
+    length = ops.shape(document_ids)[1]
+    place = ops.arange(length, dtype="int32")[None, :]
+    before = ops.pad(document_ids, [(0, 0), (1, 0)], constant_values=-1)[:, :length]
+    is_first = ops.not_equal(document_ids, before)
+    begins = ops.sort(ops.where(is_first, place, length), axis=1)
+    return ops.take_along_axis(begins, ops.cumsum(ops.cast(is_first, "int32"), axis=1) - 1, axis=1)

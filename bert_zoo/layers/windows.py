@@ -29,12 +29,50 @@ def in_blocks(x, size: int, beside: bool = False):
     return ops.reshape(padded, (-1, ops.shape(padded)[1] // size, size, *x.shape[2:]))
 
 
-def with_neighbours(blocks, axis: int):
-    """Blocks [batch, ..., blocks + 2, ...] on the third axis, each joined with its two neighbours.
+def with_neighbours(blocks, axis: int, first=None):
+    """Joins each of the blocks [batch, ..., blocks + 2, ...] on the third axis with its two neighbours.
 
-    `axis` is that of what a block holds; the result has two blocks less.
+    The result has two blocks fewer, those at the ends.
+
+    Args:
+        axis: that of what a block holds.
+        first: what stands before every block, the same for all of them: 1 on the third axis.
     """
-    return ops.concatenate([blocks[:, :, :-2], blocks[:, :, 1:-1], blocks[:, :, 2:]], axis=axis)
+    parts = [blocks[:, :, :-2], blocks[:, :, 1:-1], blocks[:, :, 2:]]
+    if first is not None:
+        shape = [*ops.shape(first)[:2], ops.shape(parts[0])[2], *first.shape[3:]]
+        parts.insert(0, ops.broadcast_to(first, shape))
+    return ops.concatenate(parts, axis=axis)
+
+
+def attended_in_blocks(query, key, value, bias, dropout, first=None):
+    """Attends to the tokens of each token's own block and its two neighbours.
+
+    Args:
+        query, key, value: heads [batch, length, heads, head_size], queries scaled.
+        bias: [batch, 1, blocks, block, keys], added to the scores.
+        dropout: a function of the probabilities.
+        first: keys and values [batch, number, heads, head_size] that every query reads besides, before
+            those of its blocks.
+
+    Returns:
+        The weighted values [batch, length, heads, head_size], and the probabilities [batch, heads, blocks,
+        block, keys] before dropout.
+    """
+    length, size = ops.shape(query)[1], bias.shape[3]
+    query = ops.transpose(in_blocks(query, size), (0, 3, 1, 2, 4))
+    key, value = (in_blocks(part, size, beside=True) for part in (key, value))
+    keys = values = None
+    if first is not None:
+        keys, values = (ops.expand_dims(part, 1) for part in first)
+        keys = ops.transpose(keys, (0, 3, 1, 4, 2))
+        values = ops.transpose(values, (0, 3, 1, 2, 4))
+    key = with_neighbours(ops.transpose(key, (0, 3, 1, 4, 2)), axis=-1, first=keys)
+    value = with_neighbours(ops.transpose(value, (0, 3, 1, 2, 4)), axis=-2, first=values)
+    probabilities = ops.softmax(ops.matmul(query, key) + bias)
+    context = ops.transpose(ops.matmul(dropout(probabilities), value), (0, 2, 3, 1, 4))
+    context = ops.reshape(context, (-1, ops.shape(context)[1] * size, *context.shape[3:]))
+    return context[:, :length], probabilities
 
 
 def window_bias(mask, document_ids, reach: int, dtype: str):

@@ -195,7 +195,7 @@ class Encoder(ZooModel):
         attentions = outputs.pop("attentions")
         if self.output_attentions or internals:
             length = keras.ops.shape(inputs[main])[1]
-            outputs["attentions"] = self.backbone.shown_attentions(attentions, length)
+            outputs |= self.backbone.shown_attentions(attentions, length)
         return outputs
 
     def _checked(self, inputs) -> dict[str, Any]:

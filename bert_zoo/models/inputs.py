@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 
 from bert_zoo.config import IGNORED_LABEL, is_integer
+from bert_zoo.layers.common import concrete
 from bert_zoo.private import runs_for_shapes
 
 
@@ -91,19 +92,6 @@ def check_is_integer(name: str, tensor: Any) -> None:
     dtype = keras.backend.standardize_dtype(tensor.dtype)
     if not dtype.startswith(("int", "uint", "bool")):
         raise TypeError(f"{name} must be integers; got {dtype}.")
-
-
-def concrete(value: Any) -> np.ndarray | None:
-    """The values of a tensor, or None while a graph or a trace is being built."""
-    if isinstance(value, np.ndarray):
-        return value
-    if isinstance(value, keras.KerasTensor):
-        return None
-    if keras.backend.backend() == "jax":
-        import jax
-
-        return None if isinstance(value, jax.core.Tracer) else np.asarray(value)
-    return value.numpy() if hasattr(value, "numpy") else None
 
 
 def outside(name: str, ids: Any, limit: Any):

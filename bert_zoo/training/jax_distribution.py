@@ -15,8 +15,11 @@ BATCH, MODEL = "batch", "model"
 # and so these ends of paths are those of all. Other variables are everywhere.
 LAYOUTS: dict[str, tuple[str | None, ...]] = {
     r"(token_embedding|embeddings/table_\d+)/embeddings": (None, MODEL),
-    r"attention/(qkv|query_key|query|key|value|position(_query|_key)?)/kernel": (None, MODEL),
-    r"attention/(qkv|query_key|query|key|value|position_query|position_key)/bias": (MODEL,),
+    r"attention/(qkv|query_key|(query|key|value|key_value)(_global)?|position.*)/kernel": (
+        None,
+        MODEL,
+    ),
+    r"attention/(qkv|query_key|(query|key|value|key_value)(_global)?|position_.*)/bias": (MODEL,),
     r"attention/output/kernel": (MODEL, None),
     r"feed_forward(_\d+)?/intermediate/kernel": (None, MODEL),
     r"feed_forward(_\d+)?/intermediate/bias": (MODEL,),

@@ -336,6 +336,7 @@ def torch_inputs(inputs: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
         "padding_mask": "attention_mask",
         "position_ids": "position_ids",
         "language_ids": "langs",
+        "global_attention_mask": "global_attention_mask",
     }
     return {
         theirs[name]: torch.from_numpy(values).long()

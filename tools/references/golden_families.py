@@ -7,6 +7,7 @@ What a case shows stands in tests/golden/<family>/cases.json. Functions that a s
 import functools
 
 import golden_deberta
+import golden_longformer as longformer
 import golden_quirks as quirks
 import golden_released as released
 import golden_spanbert
@@ -715,6 +716,45 @@ FAMILIES["modernbert"] = Family(
         ),
     },
     has_segments=False,
+)
+
+# --- Longformer ----------------------------------------------------------------------------------
+
+# Without global tokens, rows have padding that windows still reach from a token, as of ModernBERT: there,
+# transformers' gradients of what stands further off are NaN.
+WIDE = {"attention_window": 32}
+FAMILIES["longformer"] = Family(
+    "Longformer",
+    AFTER_PADDING | {"vocab_size": len(vocabularies.ROBERTA), "attention_window": 8},
+    ROBERTA_TOKENS,
+    vocabularies.write_roberta,
+    {
+        "encoder": Case(
+            make_inputs=longformer.with_global_tokens(POSITIONS, POSITIONS - 3, 29, 22),
+            internals=True,
+        ),
+        "encoder_local": Case(
+            {"attention_window": [12, 6]},
+            model_arguments=NO_POOLER,
+            make_inputs=rows(POSITIONS - 2, POSITIONS - 7, 9),
+        ),
+        "encoder_short": Case(
+            WIDE,
+            make_inputs=longformer.with_global_tokens(11, 9, 6),
+            edit_config=released.longformer_config,
+        ),
+        "masked_lm": Case(
+            gradients=longformer.LOCAL_GRADIENTS + FAIRSEQ_HEAD, make_inputs=rows(23, 22, 20)
+        ),
+        "classification": Case(
+            ENTAILMENT, longformer.GRADIENTS + TWO_DENSE, make_inputs=rows(27, 19, 6)
+        ),
+        "question_answering": Case(make_inputs=longformer.pairs(POSITIONS, 31, 15)),
+        **heads(ONE_LAYER, choices=longformer.pairs(21, 9, 16, 7, 12, 14, choices=3)),
+        "original": Case(make=longformer.make_original),
+    },
+    has_segments=False,
+    capture_internals=longformer.run_with_internals,
 )
 
 # --- GPT -----------------------------------------------------------------------------------------

@@ -121,6 +121,17 @@ def modernbert_config(config: dict) -> dict:
     }
 
 
+def longformer_config(config: dict) -> dict:
+    """The keys of the released config.json, which transformers 2.9 wrote."""
+    more = """architectures attention_window bos_token_id eos_token_id layer_norm_eps model_type
+        pad_token_id sep_token_id"""
+    return minimal_config(config, more) | {
+        "attention_mode": "longformer",
+        "ignore_attention_mask": False,
+        "gradient_checkpointing": False,
+    }
+
+
 _NAME_OF_LANGUAGE = dict(enumerate(vocabularies.LANGUAGES))
 _NUMBER_OF_LANGUAGE = {name: number for number, name in _NAME_OF_LANGUAGE.items()}
 

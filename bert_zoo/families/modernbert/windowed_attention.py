@@ -1,5 +1,6 @@
 """Attention with rotary positions, to all tokens or within a window, and the backbone that has both."""
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -17,13 +18,12 @@ from bert_zoo.layers.backbones import TransformerBackbone
 from bert_zoo.layers.common import at_positions
 from bert_zoo.layers.embeddings import positions_in_documents
 from bert_zoo.layers.windows import (
-    in_blocks,
+    attended_in_blocks,
     joined,
     out_of_blocks,
     some_at_a_time,
     window_bias,
     window_bias_in_blocks,
-    with_neighbours,
 )
 
 # What blocks attend to, by the names that their attention is made with.
@@ -90,19 +90,11 @@ class RotaryAttention(SelfAttention):
 
     def _attend_in_blocks(self, query, key, value, bias, positions, training):
         """The same, block by block; whatever the positions, of all tokens."""
-        length, size = ops.shape(query)[1], bias.shape[-1] // 3
-        query = in_blocks(query, size)  # [batch, blocks, block, heads, head_size]
-        key, value = (in_blocks(part, size, beside=True) for part in (key, value))
-        query = ops.transpose(query, (0, 3, 1, 2, 4))
-        key = with_neighbours(ops.transpose(key, (0, 3, 1, 4, 2)), axis=-1)
-        value = with_neighbours(ops.transpose(value, (0, 3, 1, 2, 4)), axis=-2)
-        probabilities = ops.softmax(ops.matmul(query, key) + bias)
-        context = ops.matmul(self.dropout(probabilities, training=training), value)
-        context = ops.transpose(context, (0, 2, 3, 1, 4))
-        context = ops.reshape(context, (-1, ops.shape(context)[1] * size, *context.shape[3:]))
+        dropout = functools.partial(self.dropout, training=training)
+        context, probabilities = attended_in_blocks(query, key, value, bias, dropout)
         if positions is None:
-            return context[:, :length], probabilities
-        shown = out_of_blocks(probabilities, length, positions)
+            return context, probabilities
+        shown = out_of_blocks(probabilities, ops.shape(query)[1], positions)
         return at_positions(context, positions), shown
 
 
@@ -146,4 +138,5 @@ class RotaryBackbone(TransformerBackbone):
         }
 
     def shown_attentions(self, attentions, length):
-        return [a if len(a.shape) == 4 else out_of_blocks(a, length, None) for a in attentions]
+        shown = [a if len(a.shape) == 4 else out_of_blocks(a, length, None) for a in attentions]
+        return {"attentions": shown}

@@ -1,0 +1,59 @@
+"""The sizes and choices that define a Longformer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bert_zoo.config import UNLIMITED, ConfigError, EncoderConfig, is_integer
+from bert_zoo.error_text import shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class LongformerConfig(EncoderConfig):
+    """Everything that fixes a Longformer's parameters and arithmetic."""
+
+    # Tokens that a token sees beside itself, half of them on each side: of all layers, or of each one.
+    attention_window: int | Sequence[int] = 512
+    sep_id: int = 2  # the id of separators, which tell a pair's texts apart
+    # The most tokens of a row that attend to all tokens, and all to them.
+    max_global_tokens: int = 128
+
+    # Rows of more half windows than these are attended to block by block.
+    fewest_blocks: ClassVar[int] = 4
+
+    def __post_init__(self):
+        super().__post_init__()
+        # From JSON, a list; past the frozen dataclass.
+        if isinstance(self.attention_window, Sequence) and not isinstance(
+            self.attention_window, str
+        ):
+            self.__dict__["attention_window"] = tuple(self.attention_window)
+        problems = self.problems_with(
+            positive=("max_global_tokens",), natural={"sep_id": "the first row"}, rates=()
+        )
+        windows = self.windows
+        if len(windows) != self.num_layers or not all(
+            is_integer(window) and 2 <= window <= UNLIMITED and window % 2 == 0
+            for window in windows
+        ):
+            problems.append(
+                f"attention_window is {shown(self.attention_window)}; it must be an even number from 2 on, "
+                f"or one for each of the {self.num_layers} layers."
+            )
+        if problems:
+            raise ConfigError("This encoder cannot be built: " + " ".join(problems))
+
+    @property
+    def windows(self) -> tuple[int, ...]:
+        """The window of each layer."""
+        window = self.attention_window
+        return window if isinstance(window, tuple) else (window,) * self.num_layers
+
+    @property
+    def reaches(self) -> tuple[int, ...]:
+        """The largest distance between tokens that see each other, of each layer."""
+        return tuple(window // 2 for window in self.windows)
+
+    def attends_in_blocks(self, length: int | None, reach: int) -> bool:
+        """Whether rows of so many tokens are cut into blocks; None for any number."""
+        return length is None or length > self.fewest_blocks * reach

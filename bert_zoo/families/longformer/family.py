@@ -1,0 +1,85 @@
+"""Longformer (Beltagy et al. 2020, arXiv:2004.05150): RoBERTa's encoder over windows, and global tokens."""
+
+from bert_zoo.families.bert import backbone as bert_backbone
+from bert_zoo.families.bert import rows as bert_rows
+from bert_zoo.families.longformer.checkpoints import CHECKPOINTS
+from bert_zoo.families.longformer.config import LongformerConfig
+from bert_zoo.families.longformer.formats import DEFAULTS, HF, ORIGINAL
+from bert_zoo.families.longformer.rows import ENCODER_ROWS
+from bert_zoo.families.roberta.rows import CLASSIFIER_ROWS, MASKED_LM_ROWS
+from bert_zoo.family import Family
+from bert_zoo.text.byte_bpe_files import read_byte_bpe
+from bert_zoo.text.format import TextFormat
+from bert_zoo.text.layout import ROBERTA
+from bert_zoo.weights.table import Head
+
+
+def backbone(config: LongformerConfig, dtype):
+    """RoBERTa's embeddings, and BERT's blocks with attention in windows of each layer's own width."""
+    from bert_zoo.families.longformer.attention import LongformerAttention, LongformerBackbone
+    from bert_zoo.layers import Embeddings, FeedForward, Pooler, PostNormBlock, Stack
+
+    hidden_size = config.hidden_size
+    options = {"initializer_range": config.initializer_range, "dtype": dtype}
+
+    def block(i: int) -> PostNormBlock:
+        return PostNormBlock(
+            LongformerAttention(
+                config.num_heads,
+                hidden_size,
+                reach=config.reaches[i],
+                dropout=config.attention_dropout,
+                name="attention",
+                **options,
+            ),
+            FeedForward(
+                config.intermediate_size,
+                hidden_size,
+                activation=config.activation,
+                name="feed_forward",
+                **options,
+            ),
+            epsilon=config.layer_norm_epsilon,
+            dropout=config.hidden_dropout,
+            dtype=dtype,
+            name=f"layer_{i}",
+        )
+
+    return LongformerBackbone(
+        config,
+        embeddings=Embeddings(**bert_backbone.embedding_options(config, dtype)),
+        stack=Stack(
+            [block(i) for i in range(config.num_layers)], hidden_size, dtype=dtype, name="stack"
+        ),
+        pooler=Pooler(hidden_size, name="pooler", **options) if config.pooler else None,
+        dtype=dtype,
+    )
+
+
+FAMILY = Family(
+    name="longformer",
+    backbone=backbone,
+    defaults={
+        "vocab_size": 50265,
+        "max_positions": 4098,
+        "num_segments": 1,
+        "layer_norm_epsilon": 1e-5,
+        **DEFAULTS,
+    },
+    formats={"hf": HF, "allenai": ORIGINAL},
+    encoder_rows=ENCODER_ROWS,
+    heads={
+        **bert_rows.TASK_HEADS,
+        "masked_lm": Head(
+            MASKED_LM_ROWS, copies=bert_rows.masked_lm_copies("lm_head"), activation="gelu"
+        ),
+        **dict.fromkeys(
+            bert_rows.SENTENCE_TASKS, Head(CLASSIFIER_ROWS, output=bert_rows.with_layer)
+        ),
+    },
+    text=TextFormat(read_byte_bpe, layout=ROBERTA, transformers_class="RobertaTokenizer"),
+    checkpoints=CHECKPOINTS,
+    pretraining="dynamic_masked_tokens",
+    config_class=LongformerConfig,
+    settings=("max_global_tokens",),
+)

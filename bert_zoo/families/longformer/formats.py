@@ -1,0 +1,78 @@
+"""How Longformer's checkpoints are stored."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from bert_zoo.families.bert import formats as bert_formats
+from bert_zoo.families.longformer.config import LongformerConfig
+from bert_zoo.families.roberta.formats import DEFAULTS as ROBERTA_DEFAULTS
+from bert_zoo.json_files import JsonObject
+from bert_zoo.weights.formats import HuggingFace
+from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
+
+DEFAULTS = {**ROBERTA_DEFAULTS, "sep_id": 2}
+HF_CODEC = ConfigCodec(
+    rows=[
+        *bert_formats.ROWS,
+        *bert_formats.HF_ROWS,
+        ConfigRow("attention_window", optional=True),
+        ConfigRow("sep_id", "sep_token_id", optional=True),
+    ],
+    fixed={
+        "position_embedding_type": ("absolute",),
+        "attention_mode": ("longformer",),
+        "ignore_attention_mask": (False,),
+    },
+    ignored=frozenset({"onnx_export"}),
+    written={"attention_mode": "longformer", "ignore_attention_mask": False},
+    defaults=DEFAULTS,
+    config_class=LongformerConfig,
+)
+HF = HuggingFace(
+    model_type="longformer",
+    codec=HF_CODEC,
+    root="longformer.",
+    classes=bert_formats.hf_classes("Longformer"),
+)
+
+
+def with_whole_windows(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A config.json of the authors' program, which counts windows on one side, with Hugging Face's."""
+    values = {key: value for key, value in values.items() if key != "model_type"}
+    windows = values.get("attention_window")
+    if isinstance(windows, list):
+        # What is no number, the configuration names.
+        values["attention_window"] = [2 * w if isinstance(w, int) else w for w in windows]
+    if set(values.get("attention_dilation") or ()) == {1}:
+        del values["attention_dilation"]
+    return values
+
+
+class Original(HuggingFace):
+    """Directories of the authors' program, whose model is a RoBERTa with another attention.
+
+    Source: allenai/longformer longformer/longformer.py, LongformerConfig.
+    """
+
+    goes_first = True  # for they may name no model type, or RoBERTa's
+
+    def is_of_family(self, values: JsonObject) -> bool:
+        return "attention_dilation" in values
+
+
+ORIGINAL = Original(
+    model_type="longformer",
+    codec=replace(
+        HF_CODEC,
+        fixed={
+            "position_embedding_type": ("absolute",),
+            # Two programs for the same windows; the others, "n2" and "sliding_chunks_no_overlap", have none.
+            "attention_mode": ("tvm", "sliding_chunks"),
+            "attention_dilation": (None,),
+            "autoregressive": (False,),
+        },
+        prepare=with_whole_windows,
+    ),
+    root="roberta.",
+)
