@@ -6,6 +6,7 @@ Fisch et al., "MRQA 2019 Shared Task: Evaluating Generalization in Reading Compr
 Nothing here imports TensorFlow.
 """
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,9 @@ from bert_zoo.data.files import string, text_member
 from bert_zoo.data.squad import Answer, SquadExample, SquadSplit
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.json_files import as_object, member, parse_json
+from bert_zoo.metrics.squad import exact_match
+
+log = logging.getLogger("bert_zoo")
 
 # Data set -> its file in the release, less ".jsonl.gz".
 IN_DOMAIN: Mapping[str, str] = {
@@ -88,7 +92,8 @@ def read_mrqa(path: str | Path) -> SquadSplit:
 
     The context stays as it is, with its marks [TLE], [DOC] and [PAR] before titles, documents and
     paragraphs, as in SpanBERT's program. Of the answers that were detected in the context, the first place of
-    the first one is trained; predictions are scored against `answers`.
+    the first one is trained; predictions are scored against `answers`. A warning counts the questions with
+    a span that holds something else than the answer detected there.
 
     Args:
         path: the file; one whose name ends in ".gz" is unpacked.
@@ -100,6 +105,7 @@ def read_mrqa(path: str | Path) -> SquadSplit:
     """
     path = Path(path)
     examples: dict[str, SquadExample] = {}
+    misplaced: list[str] = []
     data_set = path.name.partition(".")[0]
     for line, text in files.lines(path, max_line_bytes=MAX_LINE_BYTES):
         if not text.strip():
@@ -115,32 +121,47 @@ def read_mrqa(path: str | Path) -> SquadSplit:
             id = text_member(question, "qid", where)
             if id in examples:
                 raise ValueError(f"{where}: the qid {shown(id)} has occurred before.")
+            answers, texts = zip(*_detected(question, context, where), strict=True)
+            if not all(exact_match(a.text, text) for a, text in zip(answers, texts, strict=True)):
+                misplaced.append(id)
             examples[id] = MrqaExample(
                 id,
                 # Each context is an article of its own.
                 title=f"{data_set}, line {line}",
                 question=text_member(question, "question", where),
                 context=context,
-                answers=tuple(_detected(question, context, where)),
+                answers=answers,
                 is_impossible=False,
                 accepted=tuple(_accepted(question, where)),
                 data_set=data_set,
             )
     if not examples:
         raise ValueError(f"{path} has no questions. Check that this is the right file.")
+    if misplaced:
+        log.warning(
+            "%s: of its %d questions, %d have spans that do not hold their detected answer: %s. The spans are "
+            "trained; they count characters (code points), up to the last one of the answer.",
+            *(path, len(examples), len(misplaced), quoted(misplaced)),
+        )
     return SquadSplit("1.1", tuple(examples.values()))
 
 
-def _detected(question: Mapping[str, Any], context: str, where: str) -> Iterator[Answer]:
-    """Answers where they stand; the file's spans count characters and end with the last one."""
+def _detected(
+    question: Mapping[str, Any], context: str, where: str
+) -> Iterator[tuple[Answer, str]]:
+    """Answers where the file's spans say, which end with the last character, and the texts that it gives them."""
     answers = member(question, "detected_answers", list, where)
-    spans = [span for answer in answers for span in member(answer, "char_spans", list, where)]
-    if not spans:
+    found = [
+        (span, text_member(answer, "text", where))
+        for answer in answers
+        for span in member(answer, "char_spans", list, where)
+    ]
+    if not found:
         raise ValueError(f"{where}: no answer was detected in the context, and training needs one.")
-    for span in spans:
+    for span, text in found:
         match span:
             case [int(start), int(end)] if 0 <= start <= end < len(context):
-                yield Answer(context[start : end + 1], start)
+                yield Answer(context[start : end + 1], start), text
             case _:
                 raise ValueError(
                     f"{where}: the span {shown(span)} is not [first, last] among the context's "

@@ -97,7 +97,8 @@ def load_xnli(
         return _split(_downloaded(name, split, languages if split == "train" else LANGUAGES))
     if split == "train":
         return _split(pair for language in languages for pair in _translated(data_dir, language))
-    return _split(_rows(_find(data_dir, "XNLI-1.0", f"xnli.{XNLI_SPLITS[split]}.tsv"), "language"))
+    name = f"xnli.{XNLI_SPLITS[split]}"
+    return _split(_rows(_find(data_dir, "XNLI-1.0", f"{name}.tsv", f"{name}.jsonl"), "language"))
 
 
 def accuracies(data: XnliSplit, logits: np.ndarray) -> dict[str, float]:

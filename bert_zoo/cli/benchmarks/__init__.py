@@ -26,7 +26,7 @@ __all__ = ["BENCHMARKS", "DataOptions", "make_task"]
 class DataOptions:
     """Where a task's data are, as far as the task asks."""
 
-    data_dir: str | None = setting(None, "Folder with a benchmark's files, as it distributes them.")
+    data_dir: str | None = setting(None, "Folder with a benchmark's own files.")
     train_file: str | None = setting(None, "A file of your own to train on.")
     dev_file: str | None = setting(None, "A file to choose the best epoch's weights by.")
     test_file: str | None = setting(
@@ -36,8 +36,8 @@ class DataOptions:
     )
     held_out: float = setting(
         0,
-        "Rows (sentences, articles) of the training file to measure on, in place of a dev_file, or "
-        "below 1 their share; drawn at random, of each class its share.",
+        "Rows (sentences, articles) of train_file to measure on, or below 1 their share; in place of a "
+        "dev_file, drawn at random, of each class its share.",
     )
     train_rows: int = setting(
         0,
