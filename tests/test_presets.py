@@ -110,7 +110,7 @@ def test_pretraining_presets_have_every_size_and_rows_that_it_reads():
     presets = {n: f.pretraining_preset for n, f in registry().families.items()}
     assert {name for name in presets if presets[name]} == {
         *("bert", "roberta", "albert", "spanbert", "electra", "modernbert", "xlm", "xlnet"),
-        *("deberta", "deberta_v2", "mobilebert"),
+        *("deberta", "deberta_v2", "mobilebert", "bigbird"),
     }
     for name, pretraining in presets.items():
         if pretraining is None:

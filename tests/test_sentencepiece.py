@@ -83,7 +83,6 @@ def test_every_code_point_is_cleaned_as_python_does(name, pages, references):
     clean = TextCleaner(
         remove_space=True,
         rewrite_quotes=False,
-        next_line_is_space=False,
         **references["cleaning_options"][name],
     )
     clean = tf.function(clean, [tf.TensorSpec([None], tf.string)], autograph=False)
@@ -125,9 +124,7 @@ def test_a_special_token_next_to_bytes_that_are_not_utf8_is_found(xlm_roberta):
 
 
 def cleaned(text, **options):
-    off = dict.fromkeys(
-        ["rewrite_quotes", "remove_space", "lowercase", "next_line_is_space"], False
-    )
+    off = dict.fromkeys(["rewrite_quotes", "remove_space", "lowercase"], False)
     clean = TextCleaner(**{**off, "keep_accents": True, **options})
     return clean(tf.constant([text])).numpy()[0].decode()
 
@@ -140,7 +137,7 @@ def cleaned(text, **options):
         ({"remove_space": True}, "\x1ca \u3000\x85 b\n", "a b"),
         ({"keep_accents": False}, "É ﬁ\u0301", "E fi"),
         ({"lowercase": True}, "ÉΣ İ", "éς i\u0307"),
-        ({"next_line_is_space": True}, "a\x85b", "a b"),
+        ({"spaces": "\x85\n"}, "a\x85b\nc", "a b c"),
     ],
 )
 def test_each_option_is_one_step(options, text, wanted):

@@ -4,6 +4,7 @@ from bert_zoo.families import camembert, multilingual_minilm, xlm_roberta
 from bert_zoo.families.albert import family as albert
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.bertweet import family as bertweet
+from bert_zoo.families.bigbird import family as bigbird
 from bert_zoo.families.deberta import family as deberta
 from bert_zoo.families.deberta import v2 as deberta_v2
 from bert_zoo.families.distilbert import family as distilbert
@@ -41,6 +42,7 @@ FAMILIES = (
     gpt2.FAMILY,
     modernbert.FAMILY,
     longformer.FAMILY,
+    bigbird.FAMILY,
     transformer_xl.FAMILY,
     xlnet.FAMILY,
 )

@@ -9,7 +9,7 @@ from bert_zoo.family import HF, Checkpoint, TextSpec
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import ROBERTA
 from bert_zoo.text.sentencepiece_files import read_sentencepiece
-from bert_zoo.text.sentencepiece_model import Scheme
+from bert_zoo.text.sentencepiece_model import NEXT_LINE, Scheme
 from bert_zoo.text.vocabulary import special_tokens
 
 # All pieces stand after fairseq's four tokens, the first three too, of which <s> and </s> are the ones
@@ -22,7 +22,7 @@ SCHEME = Scheme(
     first_tokens=("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"),
     last_tokens=("<mask>",),
     special_tokens=special_tokens("<unk>", "<pad>", "<s>", "</s>", "<mask>"),
-    next_line_is_space=True,
+    spaces=NEXT_LINE,
     begins_word=r"▁.*|<.*",  # fairseq sentencepiece_bpe.py, is_beginning_of_word
 )
 

@@ -11,7 +11,7 @@ from bert_zoo.families.roberta.checkpoints import fairseq
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import ROBERTA
 from bert_zoo.text.sentencepiece_files import read_sentencepiece
-from bert_zoo.text.sentencepiece_model import Scheme
+from bert_zoo.text.sentencepiece_model import NEXT_LINE, Scheme
 from bert_zoo.text.vocabulary import special_tokens
 
 PAPER = "Unsupervised Cross-lingual Representation Learning at Scale, arXiv:1911.02116"
@@ -28,7 +28,7 @@ SCHEME = Scheme(
     first_tokens=("<s>", "<pad>", "</s>", "<unk>"),
     last_tokens=("<mask>",),
     special_tokens=special_tokens("<unk>", "<pad>", "<s>", "</s>", "<mask>"),
-    next_line_is_space=True,
+    spaces=NEXT_LINE,
 )
 
 FAMILY = replace(

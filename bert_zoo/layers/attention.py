@@ -109,12 +109,17 @@ class SelfAttention(keras.layers.Layer):
             query = at_positions(query, positions)
             if bias.shape[2] != 1:
                 bias = at_queries(bias, positions)
+        context, probabilities = self.context_at(query, key, value, bias, training)
+        return self.output_dense(ops.reshape(context, (-1, self.hidden_size))), probabilities
+
+    def context_at(self, query, key, value, bias, training):
+        """As `weighted`, from heads [batch, queries, heads, head_size] and those of all tokens."""
         scale = 1 / math.sqrt(self.head_size)
         context = self.fused(query, key, value, bias, training, scale)
         query = ops.transpose(query, (0, 2, 1, 3)) * scale
         key = ops.transpose(key, (0, 2, 3, 1))
         value = ops.transpose(value, (0, 2, 1, 3))
-        return self.attended(query, key, value, bias, training, context)
+        return self.weighted(query, key, value, bias, training, context)
 
     def fused(self, query, key, value, bias, training, scale: float = 1.0):
         """`fused_context` of these; None where probabilities are dropped, too, which no kernel does."""

@@ -146,12 +146,14 @@ class Embeddings(keras.layers.Layer):
             x = x + ops.cast(float_table(self.segment_embedding)[0], cast)
         if added is not None:
             positions = positions + added
-        x = x + positions
-        if self.norm is not None:
-            x = self.norm(x)
         # ALBERT's dropout comes before the projection, as in its modeling.py.
-        x = self.dropout(x, training=training)
+        x = self.normed(x + positions, training)
         return x if self.projection is None else self.projection(x)
+
+    def normed(self, x, training):
+        """The sum [batch, length, embedding_size], normalised and then after dropout."""
+        x = x if self.norm is None else self.norm(x)
+        return self.dropout(x, training=training)
 
     def embedded_tokens(self, token_ids, document_ids):
         """What tokens alone add to the sum, [batch, length, embedding_size]; arguments as of `call`."""

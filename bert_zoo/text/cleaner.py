@@ -35,7 +35,7 @@ class TextCleaner:
         remove_space: turn each run of what Python calls white space into one space, none at the ends.
         keep_accents: False decomposes (NFKD) and drops combining characters.
         lowercase: lower-case, with the final sigma of Greek words.
-        next_line_is_space: turn U+0085 into a space.
+        spaces: characters that are turned into spaces.
         hugging_face_rules: drop all marks with accents, not only those with a combining class, and
             lower-case each character by itself, as Hugging Face's library does.
         compose: before all, compose letters and accents (NFC), and turn tabs, line ends and runs of
@@ -49,7 +49,7 @@ class TextCleaner:
         lowercase: bool,
         rewrite_quotes: bool = False,
         remove_space: bool = False,
-        next_line_is_space: bool = False,
+        spaces: str = "",
         hugging_face_rules: bool = False,
         compose: bool = False,
     ):
@@ -58,7 +58,7 @@ class TextCleaner:
         self._rewrite_quotes = rewrite_quotes
         self._remove_space = remove_space
         self._lowercase = lowercase
-        self._next_line_is_space = next_line_is_space
+        self._spaces = spaces
         self._changes_characters = lowercase or not keep_accents
         self._table = CharacterTable(
             replacements(
@@ -87,8 +87,8 @@ class TextCleaner:
             texts = tf.strings.strip(tf.strings.regex_replace(texts, white_space, " "))
         if self._changes_characters:
             texts = self._table(texts)[0]
-        if self._next_line_is_space:
-            texts = tf.strings.regex_replace(texts, "\u0085", " ")
+        if self._spaces:
+            texts = tf.strings.regex_replace(texts, f"[{self._spaces}]", " ")
         if self._lowercase and self._final_sigma:
             has_sigma = tf.strings.regex_full_match(texts, f"(?s).*{_SIGMA}.*")
             texts = _map_where(has_sigma, _lower_sigma, texts)

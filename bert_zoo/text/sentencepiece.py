@@ -29,7 +29,6 @@ from bert_zoo.text.sentencepiece_model import (
     BLANK_AT_END,
     COMBINING,
     CONTROL,
-    NEXT_LINE,
     NORMAL,
     USER,
     WHITE_SPACE,
@@ -116,7 +115,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     def _build(self) -> None:
         settings = self._settings
-        cleaning = {**settings.options, "next_line_is_space": settings.scheme.next_line_is_space}
+        cleaning = {**settings.options, "spaces": settings.scheme.spaces}
         in_text = cleaning.pop("special_tokens_in_text")
         # Held, so that a SavedModel has them.
         self._sentencepiece = _load(settings.model)
@@ -199,8 +198,7 @@ class SentencePieceTokenizer(Tokenizer):
             steps += [{"type": "NFKD"}, {"type": "StripAccents"} if theirs else as_original]
         if options["lowercase"]:
             steps.append({"type": "Lowercase"})
-        if self._settings.scheme.next_line_is_space:
-            steps.append(_replacing(NEXT_LINE, " "))
+        steps += [_replacing(space, " ") for space in self._settings.scheme.spaces]
         if rules:
             encoded = base64.b64encode(rules).decode()
             steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})

@@ -14,6 +14,7 @@ from bert_zoo.text.format import TokenizerParts
 from bert_zoo.text.sentencepiece_model import (
     BLANK_AT_END,
     COMBINING,
+    NEWLINE,
     NEXT_LINE,
     PLAIN,
     WHITE_SPACE,
@@ -139,6 +140,7 @@ _STEPS = {
     ("Replace", WHITE_SPACE): "remove_space",
     ("Replace", COMBINING): "keep_accents",
     ("Replace", NEXT_LINE): None,
+    ("Replace", NEWLINE): None,
 }
 
 

@@ -177,8 +177,9 @@ class Scheme:
     # Pattern of the pieces that objectives take for the first of a word. ALBERT's: only letters of
     # English go on with one (create_pretraining_data.py).
     begins_word: str = r"▁.*|(?![A-Za-z]+$).*"
-    # Whether U+0085 becomes a space, as Hugging Face has it and the library has not.
-    next_line_is_space: bool = False
+    # Characters that become spaces: U+0085 where Hugging Face has it so and the library has not, or
+    # those that the original's program replaces before.
+    spaces: str = ""
     options: Mapping[str, bool] = field(default_factory=PLAIN.copy)  # where none are given
 
 
@@ -187,7 +188,7 @@ class Scheme:
 WHITE_SPACE = f"[{''.join(map(chr, code_points('python/whitespace')))}]+"
 COMBINING = "".join(c for c in map(chr, code_points("python/changed")) if unicodedata.combining(c))
 COMBINING = f"[{COMBINING}]"
-NEXT_LINE = "\u0085"
+NEXT_LINE, NEWLINE = "\u0085", "\n"
 # Means the same in Python, Rust and JavaScript, where ^ and $ or \A and \z do not.
 BLANK_AT_END = r"(?<![\s\S]) | (?![\s\S])"
 

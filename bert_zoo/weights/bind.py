@@ -348,7 +348,7 @@ class RenamedSource(TensorSource):
         self._stored: dict[str, tuple[TensorSource, str, int, int]] = {}
         shapes = {}
         for key in source:
-            names, shape = fmt.parts(key), source.shape(key)
+            names, shape = fmt.parts(key), fmt.shape(key, source.shape(key))
             for part, name in enumerate(names):
                 if name in self._stored:
                     raise WeightsError(
@@ -370,7 +370,8 @@ class RenamedSource(TensorSource):
     def _read(self, key: str) -> np.ndarray:
         source, stored, part, parts = self._stored[key]
         tensor = source[stored]
-        return np.split(tensor, parts)[part] if parts > 1 else tensor
+        tensor = np.split(tensor, parts)[part] if parts > 1 else tensor
+        return tensor.reshape(self.shape(key))
 
 
 def assign(

@@ -213,6 +213,8 @@ class Head:
     # (Configuration, **options of layers) -> a layer that all goes through that the head reads.
     prepare: Callable[..., Any] | None = None
     activation: str | None = None  # before the logits of tokens, where it is not the encoder's
+    # (Configuration, inputs) -> tokens that no answer begins or ends with, bool [batch, length].
+    no_answer: Callable[[Any, Mapping[str, Any]], Any] | None = None
     # Format -> the repetitions that its files may hold under a configuration.
     copies: Mapping[str, Callable[[Any], tuple[Copy, ...]]] = field(default_factory=dict)
 

@@ -6,6 +6,7 @@ What a case shows stands in tests/golden/<family>/cases.json. Functions that a s
 
 import functools
 
+import golden_bigbird
 import golden_deberta
 import golden_longformer as longformer
 import golden_quirks as quirks
@@ -755,6 +756,49 @@ FAMILIES["longformer"] = Family(
     },
     has_segments=False,
     capture_internals=longformer.run_with_internals,
+)
+
+# --- BigBird -------------------------------------------------------------------------------------
+
+# Blocks of 4 tokens, each of which sees one at random: rows of up to 28 see everything.
+SPARSE_ROWS, SHORT_ROWS = rows(POSITIONS, POSITIONS - 3, 30), rows(28, 19, 3)
+BIGBIRD_PAD, _, _, _, BIGBIRD_CLS, BIGBIRD_SEP, _ = range(len(vocabularies.BIGBIRD_SPECIAL))
+BIGBIRD_GRADIENTS = under(
+    "bert.",
+    """embeddings.word_embeddings.weight embeddings.position_embeddings.weight
+    embeddings.LayerNorm.weight encoder.layer.0.attention.self.query.weight
+    encoder.layer.0.attention.self.key.weight encoder.layer.0.attention.self.value.weight
+    encoder.layer.1.attention.self.value.bias encoder.layer.1.attention.output.LayerNorm.bias
+    encoder.layer.1.output.dense.bias""",
+)
+TRAINED = {"call": golden_bigbird.trained, "make_inputs": SPARSE_ROWS}
+FAMILIES["bigbird"] = Family(
+    "BigBird",
+    TINY_SIZES
+    | {"max_position_embeddings": POSITIONS, "vocab_size": vocabularies.BIGBIRD_PIECES}
+    | {"block_size": 4, "num_random_blocks": 1, "sep_token_id": BIGBIRD_SEP},
+    Tokens(BIGBIRD_PAD, BIGBIRD_CLS, BIGBIRD_SEP, first_ordinary=len(vocabularies.BIGBIRD_SPECIAL)),
+    vocabularies.write_bigbird,
+    {
+        "encoder": Case(internals=True, make_inputs=SPARSE_ROWS),
+        "encoder_odd_length": Case(
+            call=golden_bigbird.trained, make_inputs=rows(POSITIONS - 2, 30)
+        ),
+        "encoder_many_blocks": Case({"block_size": 2, "num_random_blocks": 3}, **TRAINED),
+        "encoder_no_biases": Case({"use_bias": False, "rescale_embeddings": True}, **TRAINED),
+        "encoder_evaluation": Case(
+            make_inputs=SPARSE_ROWS, edit_config=golden_bigbird.with_block_0
+        ),
+        "encoder_full": Case({"attention_type": "original_full"}, make_inputs=SPARSE_ROWS),
+        "encoder_short": Case(RATES, make_inputs=SHORT_ROWS),
+        "masked_lm": Case(gradients=BIGBIRD_GRADIENTS + BERT_HEAD, **TRAINED),
+        "masked_lm_untied": Case(ONE_LAYER | UNTIED, make_inputs=SHORT_ROWS),
+        "pretraining": Case(ONE_LAYER, **TRAINED),
+        "classification": Case(SENTIMENT, BIGBIRD_GRADIENTS + TWO_DENSE, **TRAINED),
+        "question_answering": Case(ONE_LAYER, run=golden_bigbird.answers, make_inputs=SPARSE_ROWS),
+        **heads(ONE_LAYER),
+    },
+    capture_internals=golden_bigbird.internals,
 )
 
 # --- GPT -----------------------------------------------------------------------------------------

@@ -274,6 +274,20 @@ def write_xlnet(directory: pathlib.Path) -> None:
     write_tokenizer(directory, "XLNetTokenizer", **options)
 
 
+BIGBIRD_PIECES = 93
+BIGBIRD_SPECIAL = ("<pad>", "</s>", "<s>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
+
+
+def write_bigbird(directory: pathlib.Path) -> None:
+    """As Google's: what texts do not have is found in them, and there is no table of normalization."""
+    roles = dict(zip(("pad", "eos", "bos", "unk"), range(4), strict=True))
+    options = {f"{role}_id": index for role, index in roles.items()}
+    options["user_defined_symbols"] = list(BIGBIRD_SPECIAL[4:])
+    path = directory / "spiece.model"
+    train_sentencepiece(path, BIGBIRD_PIECES, BIGBIRD_SPECIAL, **options)
+    write_tokenizer(directory, "BigBirdTokenizer")
+
+
 def _write_fairseq_pieces(directory: pathlib.Path, tokenizer: str) -> None:
     train_sentencepiece(directory / "sentencepiece.bpe.model", PIECES)
     write_tokenizer(directory, tokenizer)

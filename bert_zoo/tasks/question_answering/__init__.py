@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import keras
+from keras import ops
 
 from bert_zoo.layers.backbones import FIRST_TEXT_IS_GLOBAL
 from bert_zoo.models.base import Interface
@@ -16,6 +17,9 @@ from bert_zoo.tasks.question_answering.answering import (
     answer,
     answered_batches,
 )
+
+# Of tokens that no answer begins or ends with, where a family knows some.
+NO_ANSWER_LOGIT = -1e6
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
@@ -57,6 +61,9 @@ class QuestionAnswerer(TaskModel):
 
     def head_outputs(self, encoded, inputs, training=None):
         logits = self.span(self.prepared(encoded["sequence_output"]))
+        if self.stored_head.no_answer is not None:
+            is_none = self.stored_head.no_answer(self.encoder.config, inputs)
+            logits = ops.where(ops.expand_dims(is_none, -1), NO_ANSWER_LOGIT, logits)
         return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
 
     def default_loss(self):

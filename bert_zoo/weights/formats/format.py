@@ -99,6 +99,10 @@ class Format:
         """The names of the tensors that a stored one holds below each other: of most, one."""
         return (self.renamed(key),)
 
+    def shape(self, key: str, stored: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape that a tensor is read in; of most, the stored one."""
+        return stored
+
     def is_ignorable(self, key: str) -> bool:
         """Whether a key may stay unread, as no weight."""
         return any(re.search(pattern, key) for pattern in (*self.never_weights, *self.ignorable))

@@ -1,0 +1,81 @@
+"""BigBird (Zaheer et al. 2020, arXiv:2007.14062): blocks that see a few blocks, 4,096 tokens."""
+
+from bert_zoo.families.bert.backbone import embedding_options
+from bert_zoo.families.bigbird.checkpoints import CHECKPOINTS
+from bert_zoo.families.bigbird.config import DEFAULTS, BigBirdConfig
+from bert_zoo.families.bigbird.formats import FORMATS
+from bert_zoo.families.bigbird.presets import PRESETS, PRETRAINING
+from bert_zoo.families.bigbird.rows import ENCODER_ROWS, HEADS
+from bert_zoo.family import Family
+from bert_zoo.text.format import TextFormat
+from bert_zoo.text.sentencepiece_files import read_sentencepiece
+from bert_zoo.text.sentencepiece_model import NEWLINE, PLAIN, Scheme
+from bert_zoo.text.vocabulary import special_tokens
+
+
+def backbone(config: BigBirdConfig, dtype):
+    """BERT's layers, with sparse attention and with dropout before the norm of the embeddings."""
+    from bert_zoo.families.bigbird.sparse_attention import (
+        SparseAttention,
+        SparseBackbone,
+        SparseEmbeddings,
+    )
+    from bert_zoo.layers import FeedForward, Pooler, PostNormBlock, Stack
+
+    hidden_size = config.hidden_size
+    options = {"initializer_range": config.initializer_range, "dtype": dtype}
+
+    def block(i: int) -> PostNormBlock:
+        return PostNormBlock(
+            SparseAttention(i, config, name="attention", **options),
+            FeedForward(
+                config.intermediate_size,
+                hidden_size,
+                activation=config.activation,
+                name="feed_forward",
+                **options,
+            ),
+            epsilon=config.layer_norm_epsilon,
+            dropout=config.hidden_dropout,
+            dtype=dtype,
+            name=f"layer_{i}",
+        )
+
+    blocks = [block(i) for i in range(config.num_layers)]
+    return SparseBackbone(
+        config,
+        embeddings=SparseEmbeddings(
+            rescales_tokens=config.rescale_embeddings, **embedding_options(config, dtype)
+        ),
+        stack=Stack(blocks, hidden_size, dtype=dtype, name="stack"),
+        pooler=Pooler(hidden_size, name="pooler", **options) if config.pooler else None,
+        dtype=dtype,
+    )
+
+
+SCHEME = Scheme(
+    name="bigbird",
+    model_file="spiece.model",
+    tokenizer_class="BigBirdTokenizer",
+    special_tokens=special_tokens("<unk>", "<pad>", "[CLS]", "[SEP]", "[MASK]"),
+    options=PLAIN | {"special_tokens_in_text": False},
+    begins_word="▁.*",
+    spaces=NEWLINE,  # run_pretraining.py, --substitute_newline
+)
+
+FAMILY = Family(
+    name="bigbird",
+    backbone=backbone,
+    defaults=DEFAULTS,
+    formats=FORMATS,
+    encoder_rows=ENCODER_ROWS,
+    heads=HEADS,
+    text=TextFormat(read_sentencepiece, {"scheme": SCHEME}),
+    checkpoints=CHECKPOINTS,
+    objectives=("masked_lm", "next_sentence"),
+    pretraining="whole_words",
+    config_class=BigBirdConfig,
+    settings=("attention_type", "block_size", "num_random_blocks", "random_blocks"),
+    presets=PRESETS,
+    pretraining_preset=PRETRAINING,
+)

@@ -1,0 +1,407 @@
+"""Block-sparse attention, the backbone that has it, and the layers before BigBird's heads."""
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+from bert_zoo.families.bigbird.config import BigBirdConfig
+from bert_zoo.families.bigbird.random_blocks import (
+    fewest_blocks,
+    first_blocks,
+    is_of_paper,
+    paper_blocks,
+    random_blocks,
+)
+from bert_zoo.layers.attention import SelfAttention, masked_score
+from bert_zoo.layers.backbones import TransformerBackbone
+from bert_zoo.layers.common import Activation, at_positions, dense, norm
+from bert_zoo.layers.dropout import Dropout
+from bert_zoo.layers.embeddings import Embeddings
+from bert_zoo.layers.feed_forward import FeedForward
+from bert_zoo.layers.windows import in_blocks
+
+
+class View(NamedTuple):
+    """What attention reads beside the hidden states, of the tokens of rows or blocks.
+
+    `mask` is int [..., tokens], 1 for real ones; `documents` are their numbers, int [..., tokens], or
+    None for rows of one document each.
+    """
+
+    mask: Any
+    documents: Any = None
+
+    def map(self, function, *arguments) -> "View":
+        """What a function makes of each of them."""
+        return View(*(part if part is None else function(part, *arguments) for part in self))
+
+
+class Attended(NamedTuple):
+    """What a layer's probabilities are made of: they are quadratic in the length, and seldom read."""
+
+    query: Any  # [batch, length, heads, head_size]
+    key: Any
+    view: View
+
+
+class Part(NamedTuple):
+    """Keys that queries see, one or several blocks of them.
+
+    Of keys [blocks, ..., head_size, tokens], values [blocks, ..., tokens, head_size] and a bias of scores
+    [blocks, ..., 1 or queries, tokens].
+    """
+
+    key: Any
+    value: Any
+    bias: Any
+
+
+class SparseAttention(SelfAttention):
+    """Self-attention of blocks to a few blocks: the first and the last, their neighbours and random ones.
+
+    The first and the last block see everything, the others five blocks and the random ones, so that time
+    and memory grow with the length and not with its square. A random block that is seen anyway counts
+    twice. In rows that are hardly longer than what a block sees, all tokens see all others, and
+    probabilities are dropped, which they are not in others; which rows those are, the length of the
+    batch alone decides.
+
+    Of rows with several documents, tokens see those of their own among what they see.
+
+    Source: Zaheer et al. 2020 (arXiv:2007.14062), section 2; google-research/bigbird
+    bigbird/core/attention.py, bigbird_block_sparse_attention.
+
+    Args:
+        layer: number of the layer, which its random blocks depend on.
+        config: sizes and choices.
+        options: as of `SelfAttention`.
+    """
+
+    def __init__(self, layer: int, config: BigBirdConfig, **options):
+        self.config = config
+        self.layer = layer
+        super().__init__(
+            config.num_heads, config.hidden_size, dropout=config.attention_dropout, **options
+        )
+
+    def make_projections(self, **options):
+        super().make_projections(**{**options, "use_bias": self.config.use_bias})
+
+    def call(self, x, view: View, positions=None, training=None):
+        """As `SelfAttention.call`, with a `View` of the rows for the bias.
+
+        Of all tokens it gives, in the place of probabilities, what `probabilities` makes them of.
+        """
+        length = ops.shape(view.mask)[1]
+        heads = (-1, length, self.num_heads, self.head_size)
+        query, key, value = (ops.reshape(part, heads) for part in ops.split(self.qkv(x), 3, -1))
+        if positions is None:
+            context = self._by_length(
+                length,
+                lambda: self._from_all(query, key, value, view, view, training)[0],
+                lambda: self._in_blocks(query, key, value, view),
+            )
+            shown = Attended(query, key, view)
+        else:
+            query, seen_from = at_positions(query, positions), view.map(at_positions, positions)
+            counts = self._bias_of_counts(length, positions, query.dtype)
+            context, shown = self._by_length(
+                length,
+                lambda: self._from_all(query, key, value, seen_from, view, training),
+                lambda: self._from_all(query, key, value, seen_from, view, False, counts),
+            )
+        return self.output_dense(ops.reshape(context, (-1, self.hidden_size))), shown
+
+    def _by_length(self, length, short, long):
+        """What one of two functions gives; where a graph's input tells the length, that is open."""
+        is_short = length <= self.config.most_seen_by_all
+        if isinstance(is_short, bool):
+            return short() if is_short else long()
+        return ops.cond(is_short, short, long)
+
+    # To all keys: of short rows, and from few tokens of long ones
+
+    def _from_all(self, query, key, value, seen_from: View, view: View, training, counts=None):
+        """Context [batch, queries, heads, head_size] and probabilities of all keys.
+
+        `counts` is the bias that says how often blocks are seen, of long rows.
+        """
+        bias = ops.expand_dims(hidden(seen_from, view, query.dtype), 1)
+        bias = bias if counts is None else bias + counts
+        context, probabilities = self.context_at(query, key, value, bias, training)
+        if counts is None:
+            return context, probabilities
+        real = ops.cast(ops.expand_dims(seen_from.mask, (1, 3)), probabilities.dtype)
+        return of_real(context, seen_from), probabilities * real
+
+    def probabilities(self, attended: Attended):
+        """[batch, heads, length, length], from what `call` gave."""
+        query, key, view = attended
+        length = ops.shape(key)[1]
+
+        def of_blocks():
+            places = ops.expand_dims(ops.arange(length, dtype="int32"), 0)
+            counts = self._bias_of_counts(length, places, query.dtype)
+            return self._from_all(query, key, key, view, view, False, counts)[1]
+
+        return self._by_length(
+            length, lambda: self._from_all(query, key, key, view, view, False)[1], of_blocks
+        )
+
+    def _bias_of_counts(self, length, positions, dtype: str):
+        """The logarithm of how often tokens of long rows see each key, [batch or 1, heads or 1, tokens, length]."""
+        if isinstance(positions, slice):  # which see everything
+            return ops.zeros((1, 1, 1, 1), dtype)
+        blocks = self._number_of_blocks(length)
+        own = ops.reshape(ops.arange(1, blocks - 1), (1, -1, 1))
+        near = (ops.where(own > 1, own - 1, -1), own, ops.where(own < blocks - 2, own + 1, -1))
+        seen = ops.concatenate([0 * own, *near, 0 * own + blocks - 1], axis=-1)
+        shape = (self.num_heads, *ops.shape(seen)[1:])
+        seen = ops.concatenate(
+            [ops.broadcast_to(seen, shape), self._random_blocks(blocks)], axis=-1
+        )
+        counts = ops.sum(ops.one_hot(seen, blocks, dtype="float32"), axis=2)
+        counts = ops.pad(counts, [[0, 0], [1, 1], [0, 0]], constant_values=1.0)
+        counts = ops.take(counts, positions // self.config.block_size, axis=1)
+        bias = ops.where(counts > 0, ops.log(ops.maximum(counts, 1.0)), masked_score(dtype))
+        bias = ops.repeat(ops.cast(bias, dtype), self.config.block_size, axis=-1)
+        return ops.transpose(bias[..., :length], (1, 0, 2, 3))
+
+    def _number_of_blocks(self, length):
+        # Of short rows as many as of long ones, where the length is open: both branches are traced.
+        size = self.config.block_size
+        blocks, fewest = (length + size - 1) // size, fewest_blocks(self.config.num_random_blocks)
+        return max(blocks, fewest) if isinstance(blocks, int) else ops.maximum(blocks, fewest)
+
+    # Block by block: of long rows
+
+    def _in_blocks(self, query, key, value, view: View):
+        """Context [batch, length, heads, head_size] of all tokens."""
+        size, length = self.config.block_size, ops.shape(key)[1]
+        scale = 1 / math.sqrt(self.head_size)
+        # [blocks, batch, heads, size, head_size], and keys transposed: the first axis is cut without a copy.
+        parts = (in_blocks(part, size) for part in (query * scale, key, value))
+        axes = ((1, 0, 3, 2, 4), (1, 0, 3, 4, 2), (1, 0, 3, 2, 4))
+        query, key, value = (ops.transpose(part, to) for part, to in zip(parts, axes, strict=True))
+        # [blocks, batch, 1, size]
+        seen = view.map(
+            lambda part: ops.expand_dims(ops.transpose(in_blocks(part, size), (1, 0, 2)), 2)
+        )
+        ends = weighted(joined_ends(query, -2)[0], [self._whole(key, value, seen)])
+        middle = weighted(query[1:-1], self._parts(key, value, seen))
+        first, last = ops.split(ops.expand_dims(ends, 0), 2, axis=-2)
+        context = ops.concatenate([first, middle, last], axis=0)
+        context = ops.transpose(context, (1, 0, 3, 2, 4))
+        context = ops.reshape(context, (-1, ops.shape(key)[0] * size, *context.shape[3:]))
+        return of_real(context[:, :length], view)
+
+    @staticmethod
+    def _whole(key, value, seen: View) -> Part:
+        """What the first and the last block see."""
+        return Part(key, value, hidden(seen.map(joined_ends, -1), seen, key.dtype))
+
+    def _parts(self, key, value, seen: View) -> list[Part]:
+        """What the blocks between them see."""
+        middle, dtype = seen.map(lambda part: part[1:-1]), key.dtype
+        number = ops.shape(key)[0] - 2
+        places = ops.reshape(ops.arange(number), (-1, 1, 1, 1))
+
+        def part(key, value, keys: View) -> Part:
+            one = (ops.expand_dims(each, 0) for each in (key, value, hidden(middle, keys, dtype)))
+            return Part(*one)
+
+        def near(cut: slice, is_seen) -> Part:
+            """Neighbours, but for the first and the last block, which are seen in any case."""
+            mask, documents = seen.map(lambda part: part[cut])
+            keys = View(mask * ops.cast(is_seen, mask.dtype), documents)
+            return part(key[cut], value[cut], keys)
+
+        of_ends = (joined_ends(key, -1), joined_ends(value, -2), seen.map(joined_ends, -1))
+        parts = [
+            part(*of_ends),
+            near(slice(None, -2), places > 0),
+            near(slice(1, -1), places >= 0),
+            near(slice(2, None), places < number - 1),
+        ]
+        if self.config.num_random_blocks:
+            parts.append(self._random_part(key, value, middle, seen))
+        return parts
+
+    def _random_part(self, key, value, middle: View, seen: View) -> Part:
+        blocks, batch, heads, *_ = ops.shape(key)
+        table = ops.transpose(ops.convert_to_tensor(self._random_blocks(blocks)), (2, 1, 0))
+        # [number, blocks - 2, batch, heads]: where they stand among the blocks of all rows and heads.
+        own = ops.reshape(ops.arange(batch * heads, dtype="int32"), (-1, heads))
+        rows = ops.expand_dims(table, 2) * (batch * heads) + own
+
+        def found(part):
+            flat = ops.reshape(part, (-1, part.shape[-2] * part.shape[-1]))
+            return ops.reshape(ops.take(flat, rows, axis=0), (*ops.shape(rows), *part.shape[-2:]))
+
+        def of_heads(part):
+            """[number, blocks - 2, batch, heads, size]."""
+            taken = ops.take(ops.squeeze(part, 2), table, axis=0)
+            return ops.transpose(taken, (0, 1, 3, 2, 4))
+
+        return Part(found(key), found(value), hidden(middle, seen.map(of_heads), key.dtype))
+
+    def _random_blocks(self, blocks):
+        """Those that blocks see, int32 [heads, blocks - 2, number]; their number may be a tensor."""
+        config = self.config
+        number = config.num_random_blocks
+        if not config.has_random_blocks:
+            return ops.zeros((self.num_heads, blocks - 2, number), "int32")
+        if isinstance(blocks, int):
+            table = random_blocks(self.layer, self.num_heads, config.block_size, number, blocks)
+            return ops.convert_to_tensor(table)
+        # Tables of shorter rows are the beginnings of those of longer ones, of either kind.
+        most = self._number_of_blocks(config.longest_input)
+        table = ops.convert_to_tensor(first_blocks(self.layer, self.num_heads, number, most))
+        of_paper = [n for n in range(most + 1) if is_of_paper(config.block_size, number, n)]
+        if of_paper:
+            paper = paper_blocks(self.layer, self.num_heads, config.block_size, number)
+            rows = [[0, 0], [0, max(0, most - 2 - paper.shape[1])], [0, 0]]
+            paper = ops.convert_to_tensor(np.pad(paper, rows)[:, : most - 2])
+            is_of_paper_here = functools.reduce(ops.logical_or, [blocks == n for n in of_paper])
+            table = ops.where(is_of_paper_here, paper, table)
+        return table[:, : blocks - 2]
+
+
+def joined_ends(blocks, axis: int):
+    """The first and the last of blocks [blocks, ...], joined on an axis of theirs, [1, ...]."""
+    return ops.concatenate([blocks[:1], blocks[-1:]], axis=axis)
+
+
+def hidden(queries: View, keys: View, dtype: str):
+    """A bias [..., 1 or queries, keys] that hides padding and other documents."""
+    seen = ops.expand_dims(ops.cast(keys.mask, "bool"), -2)
+    if keys.documents is not None:
+        own = ops.expand_dims(queries.documents, -1)
+        seen = ops.logical_and(seen, ops.equal(own, ops.expand_dims(keys.documents, -2)))
+    return (1 - ops.cast(seen, dtype)) * masked_score(keras.backend.standardize_dtype(dtype))
+
+
+def of_real(context, view: View):
+    """Context [batch, tokens, heads, head_size], zeros for padding, as the original has it."""
+    return context * ops.cast(ops.expand_dims(view.mask, (2, 3)), context.dtype)
+
+
+def weighted(query, parts: list[Part]):
+    """Values, weighted by one softmax over the scores of all parts, [..., queries, head_size].
+
+    Scores are not put together, nor probabilities cut again: a part's weights are kept once.
+    """
+    scores = [ops.matmul(query, part.key) + part.bias for part in parts]
+    most = [ops.max(score, axis=(0, -1), keepdims=True)[0] for score in scores]
+    most = ops.stop_gradient(functools.reduce(ops.maximum, most))
+    weights = [ops.exp(score - most) for score in scores]
+    total = sum(ops.sum(ops.cast(weight, "float32"), axis=(0, -1)) for weight in weights)
+    pairs = zip(weights, parts, strict=True)
+    context = sum(ops.sum(ops.matmul(weight, part.value), axis=0) for weight, part in pairs)
+    return context / ops.expand_dims(ops.cast(total, context.dtype), -1)
+
+
+class SparseEmbeddings(Embeddings):
+    """Tables whose sum is normalised after dropout; tokens' vectors may be rescaled.
+
+    Args:
+        rescales_tokens: whether they are multiplied by the root of their width.
+        options: as of `Embeddings`.
+
+    Source: google-research/bigbird bigbird/core/utils.py, EmbeddingLayer.
+    """
+
+    def __init__(self, *arguments, rescales_tokens: bool, **options):
+        super().__init__(*arguments, **options)
+        self.rescales_tokens = rescales_tokens
+
+    def embedded_tokens(self, token_ids, document_ids):
+        x = super().embedded_tokens(token_ids, document_ids)
+        return x * math.sqrt(self.hidden_size) if self.rescales_tokens else x
+
+    def normed(self, x, training):
+        return self.norm(self.dropout(x, training=training))
+
+
+class SparseBackbone(TransformerBackbone):
+    """Embeddings, blocks with `SparseAttention`, and perhaps a pooler."""
+
+    def embedded(self, inputs, training):
+        embedded = self.embeddings(*map(inputs.get, self.embedded_ids), training=training)
+        mask, documents = inputs.get("padding_mask"), inputs.get("document_ids")
+        mask = ops.ones_like(inputs["token_ids"]) if mask is None else mask
+        if documents is not None:
+            mask = mask * ops.cast(documents > 0, mask.dtype)
+        return embedded, View(mask, documents)
+
+    def shown_attentions(self, attentions, length):
+        layers = (block.attention for block in self.stack.blocks)
+        shown = [
+            layer.probabilities(attended) if isinstance(attended, Attended) else attended
+            for layer, attended in zip(layers, attentions, strict=True)
+        ]
+        return super().shown_attentions(shown, length)
+
+
+# --- Before the logits of heads ------------------------------------------------------------------
+
+
+class DenseLayer(keras.layers.Layer):
+    """Dropout, a dense layer and an activation.
+
+    Args:
+        hidden_size: width of input and output.
+        activation: a name in `bert_zoo.config.ACTIVATIONS`, or "tanh".
+        dropout: rate on the input.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        *,
+        activation: str,
+        dropout: float,
+        initializer_range: float,
+        **options,
+    ):
+        super().__init__(**options)
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.dense = dense(hidden_size, "dense", stddev=initializer_range, dtype=self.dtype_policy)
+        self.activation = Activation(activation, dtype=self.dtype_policy, name="activation")
+
+    def build(self, input_shape):
+        self.dense.build(input_shape)
+        self.built = True
+
+    def call(self, x, training=None):
+        """[..., hidden_size] to the same shape."""
+        return self.activation(self.dense(self.dropout(x, training=training)), training=training)
+
+
+class FeedForwardBlock(FeedForward):
+    """A feed-forward layer with its residual sum and norm, as blocks end, after dropout.
+
+    Args:
+        epsilon: of the norm.
+        dropout: rate on the input and on what is added to it.
+        arguments, options: as of `FeedForward`.
+
+    Source: transformers' BigBirdForQuestionAnsweringHead, of the TriviaQA checkpoint.
+    """
+
+    def __init__(self, *arguments, epsilon: float, dropout: float, **options):
+        super().__init__(*arguments, **options)
+        self.around = Dropout(dropout, dtype=self.dtype_policy, name="around")
+        self.norm = norm("norm", epsilon=epsilon, dtype=self.dtype_policy)
+
+    def build(self, input_shape):
+        super().build(input_shape)
+        self.norm.build(input_shape)
+
+    def call(self, x, training=None):
+        """[..., hidden_size] to the same shape."""
+        fed = super().call(self.around(x, training=training), training=training)
+        return self.norm(x + self.around(fed, training=training))
