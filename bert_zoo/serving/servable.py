@@ -120,9 +120,14 @@ def _run(model: ZooModel, ids: Tensors, training: bool) -> tuple[dict[str, Any],
     ids = model.check_in_graph(ids)
     encoder = encoder_of(model)
     read = ids if encoder is model else model.encoder_inputs(ids)
-    encoded = encoder.backbone(read, training=training)
-    if not encoder.output_attentions:
-        del encoded["attentions"]
+    backbone, options = encoder.backbone, {}
+    if backbone.has_global_tokens:
+        options["global_tokens"] = getattr(model, "global_tokens", None)
+    encoded = dict(backbone(read, training=training, **options))
+    attentions = encoded.pop("attentions")
+    if encoder.output_attentions:
+        length = tf.shape(read[backbone.main_input])[1]
+        encoded |= backbone.shown_attentions(attentions, length)
     if encoder is model:
         return encoded, {}
     read_by_head, positions = encoded, model.positions_of(read)

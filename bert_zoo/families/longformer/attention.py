@@ -309,7 +309,7 @@ class LongformerBackbone(TransformerBackbone):
             theirs = ops.expand_dims(theirs, (1, 2) if is_cut else 1)
             seen = ops.logical_and(seen, ops.equal(ops.expand_dims(queries, -1), theirs))
         seen = hidden_by(seen, dtype)
-        shape = (*ops.shape(near)[:-1], seen.shape[-1])
+        shape = (*ops.shape(near)[:-1], tokens.positions.shape[1])
         return ops.concatenate([ops.broadcast_to(seen, shape), near], axis=-1)
 
     def shown_attentions(self, attentions, length):
@@ -320,10 +320,12 @@ class LongformerBackbone(TransformerBackbone):
 
 def first_token(mask, documents, dtype: str) -> Globals:
     """The first token of each row as its one global token."""
-    positions = ops.zeros_like(mask[:, :1])
-    is_global = ops.arange(ops.shape(mask)[1])[None] == ops.zeros_like(positions)
+    rows, length = ops.shape(mask)
+    positions = ops.zeros((rows, 1), "int32")
+    is_global = ops.equal(ops.arange(length, dtype="int32")[None], positions)
     bias = bias_of_rows(positions, mask, documents, dtype)
-    return Globals(positions, ops.cast(mask[:, :1], "bool"), is_global, None, bias)
+    is_there = ops.cast(at_positions(mask, positions), "bool")
+    return Globals(positions, is_there, is_global, None, bias)
 
 
 def bias_of_rows(positions, mask, documents, dtype: str):
