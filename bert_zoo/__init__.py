@@ -10,6 +10,7 @@ from bert_zoo.keras_registration import register_with_keras
 
 _LAZY_VERBS = {
     "add_tokens": "bert_zoo.loading.growing",
+    "lengthen": "bert_zoo.loading.lengthening",
     "list_models": "bert_zoo.registry",
     "describe": "bert_zoo.registry",
     "load": "bert_zoo.loading.load",
@@ -26,6 +27,7 @@ __all__ = [
     "add_tokens",
     "describe",
     "export",
+    "lengthen",
     "list_models",
     "load",
     "push_to_hub",

@@ -3,7 +3,7 @@
 Nothing here imports TensorFlow or Keras, so that listing and describing stay instant.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -120,6 +120,25 @@ class Checkpoint:
 
 
 @dataclass(frozen=True)
+class Lengthening:
+    """How models of other families become a family's own, which reads longer rows.
+
+    Attributes:
+        attention: what `bert_zoo.lengthen` calls what the longer models do.
+        families: whose models can be lengthened so.
+        config: (the shorter model's configuration, tokens of a row, tokens of a window, id of
+            separators) -> the longer model's.
+        weights: (both configurations, the shorter one's first, the shorter model's arrays by path, paths of
+            the longer one) -> the longer model's arrays by path.
+    """
+
+    attention: str
+    families: Sequence[str]
+    config: Callable[[Any, int, int, int], Any]
+    weights: Callable[[Any, Any, Mapping[str, Any], Collection[str]], dict[str, Any]]
+
+
+@dataclass(frozen=True)
 class Family:
     """An architecture: how its layers are put together, and how checkpoints of it are stored."""
 
@@ -149,6 +168,7 @@ class Family:
     pretraining_preset: PretrainingPreset | None = None  # published settings of pretraining
     # Models that are trained from nothing, with their settings.
     language_model_presets: Sequence[LanguageModelPreset] = ()
+    lengthening: Lengthening | None = None  # how its models are made of shorter ones
 
     def __post_init__(self):
         encoders = {second.name: second.ours for second in self.second_encoders}

@@ -165,6 +165,7 @@ def _write(
 ) -> None:
     """Writes one encoder, with the head of the description's task."""
     fmt = plan.format
+    values = fmt.encode(config, description)  # refuses what the format cannot say
     directory.mkdir(parents=True, exist_ok=True)
     remove_leftovers(directory)
     bindings = plan.bindings(description.task, config.pooler)
@@ -180,7 +181,7 @@ def _write(
     fmt.write_weights(directory, tensors)
     dtype = str(next(iter(tensors.values())).dtype)
     parts = (config, description, preprocessor, dtype, tensors_beside)
-    _write_around(directory, family, fmt, *parts)
+    _write_around(directory, family, fmt, values, *parts)
 
 
 def write_around_weights(model: ZooModel, directory: Path) -> None:
@@ -199,10 +200,11 @@ def write_around_weights(model: ZooModel, directory: Path) -> None:
         )
     description = _description(model, preprocessor)
     description = _as_hugging_face(fmt, family, model, description, preprocessor)
+    values = fmt.encode(encoder.config, description)
     directory.mkdir(parents=True, exist_ok=True)
     tensors_beside = _tensors_beside(fmt, description, variables_of(model))
     parts = (encoder.config, description, preprocessor, encoder.compute_dtype, tensors_beside)
-    _write_around(directory, family, fmt, *parts)
+    _write_around(directory, family, fmt, values, *parts)
     write_card(directory, model, family, description)
 
 
@@ -218,14 +220,17 @@ def _write_around(
     directory: Path,
     family: Family,
     fmt: Format,
+    values: dict[str, Any],
     config: Config,
     description: Description,
     preprocessor,
     dtype: str,
     tensors_beside: Mapping[str, Any],
 ) -> None:
-    """Writes what a directory of a format has beside weights of a type; `tensors_beside` are of its layers over vectors."""
-    values = fmt.encode(config, description)
+    """Writes what a directory of a format has beside weights of a type.
+
+    `values` are of its configuration's file, and `tensors_beside` of its layers over vectors.
+    """
     if fmt.name == HuggingFace.name:
         values["dtype"] = dtype
     write_json(directory / fmt.config_file, values)

@@ -72,7 +72,7 @@ class TextFormat:
     # Such options, which the family's files do not say or say wrongly.
     options: Mapping[str, Any] = field(default_factory=dict)
     layout: Layout = BERT  # where special tokens and padding stand around texts
-    segmented: Layout | None = None  # of models with a table of segments, where most have none
+    segmented: Layout | None = None  # of models that tell segments apart, where most do not
     # (tokenizer, options) -> what makes rows
     preprocessor: Callable[..., TextPreprocessor] = rows_of_texts
     # transformers' class for a directory with tokenizer.json. The default does what that file says and
@@ -82,7 +82,7 @@ class TextFormat:
 
     def of_model(self, config: Config) -> TextFormat:
         """How a model of the family reads text."""
-        if self.segmented is None or not config.num_segments:
+        if self.segmented is None or config.num_segments < 2:
             return self
         return replace(self, layout=self.segmented)
 

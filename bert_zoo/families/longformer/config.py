@@ -4,13 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bert_zoo.config import UNLIMITED, ConfigError, EncoderConfig, is_integer
+from bert_zoo.config import UNLIMITED, ConfigError, is_integer
 from bert_zoo.error_text import shown
+from bert_zoo.families.albert.config import AlbertConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class LongformerConfig(EncoderConfig):
-    """Everything that fixes a Longformer's parameters and arithmetic."""
+class LongformerConfig(AlbertConfig):
+    """Everything that fixes a Longformer's parameters and arithmetic.
+
+    One that was made of an ALBERT has narrow tables, and layers that share their blocks.
+    """
 
     # Tokens that a token sees beside itself, half of them on each side: of all layers, or of each one.
     attention_window: int | Sequence[int] = 512
@@ -39,6 +43,11 @@ class LongformerConfig(EncoderConfig):
             problems.append(
                 f"attention_window is {shown(self.attention_window)}; it must be an even number from 2 on, "
                 f"or one for each of the {self.num_layers} layers."
+            )
+        elif self.num_blocks < self.num_layers and len({*windows}) > 1:
+            problems.append(
+                f"attention_window is {shown(self.attention_window)}, and layers share their blocks; give one "
+                "number for all."
             )
         if problems:
             raise ConfigError("This encoder cannot be built: " + " ".join(problems))

@@ -5,12 +5,17 @@ from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.families.longformer.checkpoints import CHECKPOINTS
 from bert_zoo.families.longformer.config import LongformerConfig
 from bert_zoo.families.longformer.formats import DEFAULTS, HF, ORIGINAL
+from bert_zoo.families.longformer.lengthening import (
+    LENGTHENED,
+    lengthened_config,
+    lengthened_weights,
+    read_vocabulary,
+)
 from bert_zoo.families.longformer.rows import ENCODER_ROWS
 from bert_zoo.families.roberta.rows import CLASSIFIER_ROWS, MASKED_LM_ROWS
-from bert_zoo.family import Family
-from bert_zoo.text.byte_bpe_files import read_byte_bpe
+from bert_zoo.family import Family, Lengthening
 from bert_zoo.text.format import TextFormat
-from bert_zoo.text.layout import ROBERTA
+from bert_zoo.text.layout import BERT, ROBERTA
 from bert_zoo.weights.table import Head
 
 
@@ -49,7 +54,11 @@ def backbone(config: LongformerConfig, dtype):
         config,
         embeddings=Embeddings(**bert_backbone.embedding_options(config, dtype)),
         stack=Stack(
-            [block(i) for i in range(config.num_layers)], hidden_size, dtype=dtype, name="stack"
+            [block(i) for i in range(config.num_blocks)],
+            hidden_size,
+            blocks_of_layers=config.blocks_of_layers,
+            dtype=dtype,
+            name="stack",
         ),
         pooler=Pooler(hidden_size, name="pooler", **options) if config.pooler else None,
         dtype=dtype,
@@ -77,9 +86,12 @@ FAMILY = Family(
             bert_rows.SENTENCE_TASKS, Head(CLASSIFIER_ROWS, output=bert_rows.with_layer)
         ),
     },
-    text=TextFormat(read_byte_bpe, layout=ROBERTA, transformers_class="RobertaTokenizer"),
+    text=TextFormat(read_vocabulary, layout=ROBERTA, segmented=BERT),
     checkpoints=CHECKPOINTS,
     pretraining="dynamic_masked_tokens",
     config_class=LongformerConfig,
     settings=("max_global_tokens",),
+    lengthening=Lengthening(
+        "window", LENGTHENED, config=lengthened_config, weights=lengthened_weights
+    ),
 )

@@ -8,7 +8,7 @@ from bert_zoo.families.bert import formats as bert_formats
 from bert_zoo.families.longformer.config import LongformerConfig
 from bert_zoo.families.roberta.formats import DEFAULTS as ROBERTA_DEFAULTS
 from bert_zoo.json_files import JsonObject
-from bert_zoo.weights.formats import HuggingFace
+from bert_zoo.weights.formats import Description, HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 
 DEFAULTS = {**ROBERTA_DEFAULTS, "sep_id": 2}
@@ -29,7 +29,22 @@ HF_CODEC = ConfigCodec(
     defaults=DEFAULTS,
     config_class=LongformerConfig,
 )
-HF = HuggingFace(
+
+
+class LongformerFiles(HuggingFace):
+    """Directories of transformers, which has tables as wide as the blocks, and blocks for every layer."""
+
+    def encode(self, config: LongformerConfig, description: Description) -> dict[str, Any]:
+        if config.table_width != config.hidden_size or config.num_blocks < config.num_layers:
+            raise ValueError(
+                f"Hugging Face's Longformer has tables as wide as its layers, {config.hidden_size}, and "
+                f"weights for each of them; this one has tables {config.table_width} wide and weights for "
+                f"{config.num_blocks} of {config.num_layers} layers. Leave format (of export, layout) out."
+            )
+        return super().encode(config, description)
+
+
+HF = LongformerFiles(
     model_type="longformer",
     codec=HF_CODEC,
     root="longformer.",
