@@ -21,6 +21,10 @@ from helpers import (
 import bert_zoo
 from bert_zoo import models
 from bert_zoo.models.base import encoder_of
+from bert_zoo.presets import Recipe
+from bert_zoo.pretraining.masked import Settings
+from bert_zoo.pretraining.models import model_to_go_on_with
+from bert_zoo.pretraining.run import pretrain
 from bert_zoo.registry import registry
 from bert_zoo.weights.bind import variables_of
 
@@ -109,6 +113,48 @@ def test_positions_are_repeated_and_global_projections_are_the_local_ones(case, 
     query, rest = np.split(np.asarray(after[f"{block}/qkv/kernel"]), [32], axis=1)
     np.testing.assert_array_equal(after[f"{block}/query_global/kernel"], query)
     np.testing.assert_array_equal(after[f"{block}/key_value_global/kernel"], rest)
+
+
+def global_projections(model) -> np.ndarray:
+    return np.array(variables_of(model)["encoder/stack/layer_0/attention/query_global/kernel"])
+
+
+def test_pretraining_leaves_global_projections_copies_of_the_local_ones():
+    longer = lengthened("bert/masked_lm")
+    attention = longer.encoder.stack.blocks[0].attention
+    copy = longer.encoder.backbone.untrained_copies()
+    attention.qkv.kernel.assign_add(np.ones(attention.qkv.kernel.shape, "float32"))
+    trained = np.array(attention.qkv.kernel)[:, :32]
+    assert np.abs(global_projections(longer) - trained).min() > 0.5
+    copy()
+    np.testing.assert_array_equal(global_projections(longer), trained)
+    # What was trained is not lost.
+    attention.query_global.kernel.assign(trained + 1)
+    longer.encoder.backbone.untrained_copies()()
+    np.testing.assert_array_equal(global_projections(longer), trained + 1)
+
+
+@pytest.mark.slow
+def test_a_longer_model_goes_on_pretraining_on_whole_documents(tmp_path):
+    bert_zoo.save(lengthened("roberta/masked_lm", window=16), tmp_path / "longer")
+    words = "the cat sat on a tree and she saw it was good".split()
+    rng = np.random.default_rng(0)
+    documents = ["\n".join(" ".join(rng.choice(words, 9)) for _ in range(4)) for _ in range(60)]
+    (tmp_path / "text.txt").write_text("\n\n".join(documents))
+    recipe = Recipe(total_steps=2, batch_size=4, learning_rate=1e-3)
+    results = pretrain(
+        "longer",
+        lambda: model_to_go_on_with(str(tmp_path / "longer")),
+        Settings(recipe, "packed_documents", ((LENGTH, 1.0),)),
+        [str(tmp_path / "text.txt")],
+        tmp_path / "run",
+        goes_on=True,
+        held_out=0.2,
+    )
+    assert results["steps"] == 2 and np.isfinite(results["after"]["held out loss"])
+    trained = bert_zoo.load(tmp_path / "run", task="masked_lm")
+    local = np.array(variables_of(trained)["encoder/stack/layer_0/attention/qkv/kernel"])
+    np.testing.assert_array_equal(global_projections(trained), local[:, :32])
 
 
 def test_labels_pooling_and_compilation_are_kept():

@@ -67,6 +67,13 @@ def test_presets_name_families_tasks_and_sources():
         ("albert/mnli", "total_steps=10000 warmup_steps=1000 batch_size=128"),
         ("albert/race", "total_steps=12000 learning_rate=1e-05 max_length=512"),
         ("spanbert/squad", "epochs=4 batch_size=32 learning_rate=2e-05"),
+        (
+            "longformer/classification",
+            "epochs=15 batch_size=32 learning_rate=3e-05 max_length=4096",
+        ),
+        ("longformer/triviaqa", "epochs=5 batch_size=32 learning_rate=3e-05 warmup_steps=1000"),
+        ("longformer/wikihop", "epochs=15 batch_size=32 learning_rate=3e-05 warmup_steps=200"),
+        ("bigbird/natural_questions", "epochs=3 batch_size=128 learning_rate=5e-05 stride=2048"),
     ],
 )
 def test_presets_are_the_published_ones(name, settings):
@@ -110,7 +117,7 @@ def test_pretraining_presets_have_every_size_and_rows_that_it_reads():
     presets = {n: f.pretraining_preset for n, f in registry().families.items()}
     assert {name for name in presets if presets[name]} == {
         *("bert", "roberta", "albert", "spanbert", "electra", "modernbert", "xlm", "xlnet"),
-        *("deberta", "deberta_v2", "mobilebert", "bigbird"),
+        *("deberta", "deberta_v2", "mobilebert", "longformer", "bigbird"),
     }
     for name, pretraining in presets.items():
         if pretraining is None:

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from bert_zoo.text import WordLevelTokenizer
 
 CURVE = "learning_curve.png"
+# Models that read more tokens are there for long rows.
+LONG_ROW = 512
 PRESETS = {
     name: family.pretraining_preset
     for name, family in registry().families.items()
@@ -309,7 +311,13 @@ def settings_to_go_on() -> "Settings":
     rows = preset.rows if preset else "full_sentences"
     if rows in PAIRS and missing_parts(_MODEL.value, Pretraining.task):
         rows = "full_sentences"
-    length = min(_LENGTH.value or ADAPTATION.max_length, opened.config.longest_input)
+    longest = opened.config.longest_input
+    length = min(_LENGTH.value or ADAPTATION.max_length, longest)
+    if _LENGTH.value is None and LONG_ROW < longest < UNLIMITED:
+        print(
+            f"Rows have {length} tokens, and the model reads {longest:,}. --length {longest} trains on "
+            "longer ones; a batch takes more memory then (--batch_size, --gradient_accumulation_steps)."
+        )
     settings = _with_flags(ADAPTATION, rows, ((length, 1.0),), "")
     # The head of a generator beside the model is no new one.
     tasks = [task for task in (MaskedLM.task, Pretraining.task) if task in opened.family.heads]

@@ -1,7 +1,7 @@
 """Backbones: layers from a dict of inputs to the dict of what an encoder makes of them."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -211,6 +211,17 @@ class Backbone(keras.layers.Layer):
             positions: int [batch, targets], ascending and then 0 for none.
         """
         raise NotImplementedError
+
+    def untrained_copies(self, *, make: bool = False) -> Callable[[], None]:
+        """Freezes weights that pretraining has no use for; gives what is to be called after it.
+
+        That copies those anew which are copies of others at the beginning, so that they are copies of
+        what those became, and unfreezes all. Most backbones have none.
+
+        Args:
+            make: whether all that pretraining leaves alone are to be copies, as in a new model.
+        """
+        return lambda: None
 
     def build(self, input_shape):
         """Makes the variables, unless they are more than the machine's memory holds.

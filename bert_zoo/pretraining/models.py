@@ -29,7 +29,9 @@ def new_model(family: Family, config: Mapping[str, Any], preprocessor, dtype: st
     sizes = {**family.defaults, **config, "vocab_size": preprocessor.tokenizer.vocab_size}
     task = Pretraining.task if Pretraining.task in family.heads else MaskedLM.task
     config = family.config_class(**sizes).with_pooler(family.heads[task].pooler)
-    return TASKS[task](Encoder(config, family.name, preprocessor=preprocessor, dtype=dtype))
+    model = TASKS[task](Encoder(config, family.name, preprocessor=preprocessor, dtype=dtype))
+    model.encoder.backbone.untrained_copies(make=True)()
+    return model
 
 
 def model_to_go_on_with(name: str, objective: str = "", dtype: str = "float32") -> ObjectiveModel:

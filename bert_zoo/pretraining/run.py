@@ -129,6 +129,7 @@ def pretrain(
     keras.utils.set_random_seed(seed)
     with strategy.scope():
         model = make_model()
+    copy_untrained = model.encoder.backbone.untrained_copies()
     preprocessor, reading, texts = model.preprocessor, dict(reading or {}), (text, general_text)
     kind: type = MaskedTraining
     if isinstance(settings, StreamSettings):
@@ -209,6 +210,7 @@ def pretrain(
             writes=writes,
         )
     progress.before["after"] = training.answers(questions)
+    copy_untrained()
     trained = training.trained()
     results = {
         "before": {n: v for n, v in progress.before.items() if n not in ("answers", "after")},

@@ -2,18 +2,82 @@
 
 from dataclasses import replace
 
-from bert_zoo.families.bert.presets import SENTENCES, SIZES, of_config
+from bert_zoo.families.bert.presets import (
+    ANSWERS,
+    CHOICES,
+    SENTENCES,
+    SIZES,
+    WORDS,
+    of_config,
+    of_glue,
+)
+from bert_zoo.families.roberta import presets as roberta
 from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
 
 # Of both: the program's Adam is BERT's, and gradients are not clipped.
 RECIPE = Recipe(clip_norm=None, max_length=4096)
+PAPER = "Zaheer et al. 2020 (arXiv:2007.14062), appendix E"
+# Data set -> rows an update, learning rate, epochs.
+DOCUMENTS = {
+    "arxiv": (64, 3e-5, 10),
+    "patents": (64, 5e-5, 3),
+    "hyperpartisan": (32, 5e-6, 15),
+    "yelp": (32, 2e-5, 2),
+}
+OF_LARGE = "Rows of the base model, rate and epochs of the large one."
+QUESTIONS = RECIPE.replace(batch_size=32, learning_rate=3e-5, epochs=5)
 PRESETS = (
     Preset(
         "bigbird/classification",
-        SENTENCES,
+        (*SENTENCES, *WORDS),
         RECIPE.replace(batch_size=64, learning_rate=1e-5, total_steps=16_000, warmup_steps=1_000),
         "google-research/bigbird bigbird/classifier/base_size.sh, run_classifier.py",
         note="Two rows on each of 32 cores there.",
+    ),
+    *(
+        Preset(
+            f"bigbird/{name}",
+            SENTENCES,
+            RECIPE.replace(batch_size=rows, learning_rate=rate, epochs=epochs),
+            f"{PAPER}.4, table 14",
+            benchmark=name,
+        )
+        for name, (rows, rate, epochs) in DOCUMENTS.items()
+    ),
+    *of_glue("bigbird", roberta.RECIPE, roberta.GLUE, f"{PAPER}.4: RoBERTa's settings"),
+    Preset(
+        "bigbird/triviaqa",
+        ANSWERS,
+        QUESTIONS,
+        f"{PAPER}.2, tables 12 and 13",
+        grid={"learning_rate": (3e-5, 5e-5), "epochs": (3, 5)},
+        note=f"{OF_LARGE} Each of an answer's occurrences counts there, and here the first.",
+    ),
+    Preset(
+        "bigbird/hotpotqa",
+        ANSWERS,
+        QUESTIONS,
+        f"{PAPER}.2, tables 12 and 13",
+        benchmark="hotpotqa",
+        grid={"epochs": (5, 9)},
+        note=f"{OF_LARGE} Evidence and kinds of questions are learned beside answers there.",
+    ),
+    Preset(
+        "bigbird/natural_questions",
+        ANSWERS,
+        QUESTIONS.replace(batch_size=128, learning_rate=5e-5, epochs=3, stride=2048),
+        f"{PAPER}.2, tables 12 and 13",
+        benchmark="natural_questions",
+        grid={"learning_rate": (5e-5, 1e-4), "epochs": (3, 5)},
+        note=f"{OF_LARGE} Long answers are learned beside short ones there.",
+    ),
+    Preset(
+        "bigbird/wikihop",
+        CHOICES,
+        QUESTIONS.replace(batch_size=64, learning_rate=2e-5),
+        f"{PAPER}.2, tables 12 and 13",
+        grid={"learning_rate": (2e-5, 5e-5), "epochs": (5, 10)},
+        note=f"{OF_LARGE} There a question's candidates stand in one row, and here each in a row of its own.",
     ),
 )
 # Of a vocabulary that is made of the text; Google's has the separator elsewhere.

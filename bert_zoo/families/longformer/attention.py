@@ -88,6 +88,26 @@ class LongformerAttention(SelfAttention):
         self.key_value_global.build(input_shape)
         super().build(input_shape)
 
+    def local_projections(self) -> list[tuple[Any, Any]]:
+        """The variables of global projections, each with the value of the local one."""
+        pairs = []
+        for ours, name in ((self.qkv.kernel, "kernel"), (self.qkv.bias, "bias")):
+            parts = ops.split(ops.convert_to_tensor(ours), [self.hidden_size], axis=-1)
+            layers = (self.query_global, self.key_value_global)
+            pairs += [
+                (getattr(layer, name), part) for layer, part in zip(layers, parts, strict=True)
+            ]
+        return pairs
+
+    def has_copies(self) -> bool:
+        """Whether the global projections are the local ones."""
+        return all(ops.all(ops.equal(*pair)) for pair in self.local_projections())
+
+    def copy_projections(self) -> None:
+        """Has the global projections be the local ones."""
+        for variable, value in self.local_projections():
+            variable.assign(value)
+
     def call(self, x, view, positions=None, training=None):
         """As `SelfAttention.call`, with a `View`.
 
@@ -245,6 +265,27 @@ class LongformerBackbone(TransformerBackbone):
             for reach in set(self.config.reaches)
         }
         return embedded, View(biases, ops.cast(mask, dtype), tokens)
+
+    def untrained_copies(self, *, make: bool = False):
+        """As of `Backbone`: no masked token's training has global tokens.
+
+        Source: allenai/longformer scripts/convert_model_to_long.ipynb, which copies local projections
+        before and after it.
+        """
+        layers = [block.attention for block in self.stack.blocks]
+        copies = [layer for layer in layers if make or layer.has_copies()]
+
+        def set_trained(is_trained: bool) -> None:
+            for layer in layers:
+                layer.query_global.trainable = layer.key_value_global.trainable = is_trained
+
+        def copy() -> None:
+            for layer in copies:
+                layer.copy_projections()
+            set_trained(True)
+
+        set_trained(False)
+        return copy
 
     def tokens_of_text(self, token_ids, global_tokens: str):
         """int [batch, length], 1 for the tokens of one text of a pair.

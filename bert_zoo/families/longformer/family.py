@@ -11,6 +11,7 @@ from bert_zoo.families.longformer.lengthening import (
     lengthened_weights,
     read_vocabulary,
 )
+from bert_zoo.families.longformer.presets import PRESETS, PRETRAINING
 from bert_zoo.families.longformer.rows import ENCODER_ROWS
 from bert_zoo.families.roberta.rows import CLASSIFIER_ROWS, MASKED_LM_ROWS
 from bert_zoo.family import Family, Lengthening
@@ -89,6 +90,8 @@ FAMILY = Family(
     text=TextFormat(read_vocabulary, layout=ROBERTA, segmented=BERT),
     checkpoints=CHECKPOINTS,
     pretraining="dynamic_masked_tokens",
+    presets=PRESETS,
+    pretraining_preset=PRETRAINING,
     config_class=LongformerConfig,
     settings=("max_global_tokens",),
     lengthening=Lengthening(

@@ -69,9 +69,10 @@ def lengthened_weights(
     for i in range(longer.num_blocks):
         block = f"encoder/stack/layer_{i}/attention"
         for part in ("kernel", "bias"):
-            query, *others = np.split(values[f"{block}/qkv/{part}"], 3, axis=-1)
-            found[f"{block}/query_global/{part}"] = query
-            found[f"{block}/key_value_global/{part}"] = np.concatenate(others, axis=-1)
+            local = values[f"{block}/qkv/{part}"]
+            parts = np.split(local, [longer.hidden_size], axis=-1)
+            for name, value in zip(("query_global", "key_value_global"), parts, strict=True):
+                found[f"{block}/{name}/{part}"] = value
     if "classifier/transform/kernel" in paths:
         # BERT's classifiers read the pooler, whose layer is a part of RoBERTa's.
         for part in ("kernel", "bias"):
