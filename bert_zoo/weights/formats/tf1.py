@@ -44,7 +44,7 @@ class TF1(Format):
 
     @classmethod
     def settings(cls, path: Path) -> JsonObject:
-        return read_object(path) if path.suffix == ".json" else shapes_in(path)
+        return shapes_in(path) if path.suffix == ".index" else read_object(path)
 
 
 def shapes_in(path: Path) -> JsonObject:

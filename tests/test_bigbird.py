@@ -1,0 +1,204 @@
+"""What is BigBird's own: random blocks, lengths, documents, and Google's files."""
+
+import json
+import shutil
+import zlib
+
+import keras
+import numpy as np
+import pytest
+from helpers import (
+    TOLERANCE,
+    arrays,
+    assert_same,
+    directory_of,
+    inputs_of,
+    load_case,
+    loaded,
+)
+
+import bert_zoo
+from bert_zoo.config import ConfigError
+from bert_zoo.families.bigbird.random_blocks import random_blocks
+
+needs_tensorflow = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="Keras does not run on TensorFlow."
+)
+# Tokens -> the checksums of the original's tables of layers 0, 1 and 11, of 12 heads, for blocks of 64 tokens
+# and three random ones, computed by its code: lengths of the paper's runs, and others.
+TABLES = {
+    1024: "1703d347 dff97a17 943fd7ad",
+    2048: "7aba87d2 6bb2c9de e2758341",
+    3072: "3acb40ff 7345b583 481fd0f5",
+    4096: "fcff8a5c 2360124c 1c8a39ef",
+    1536: "e205e82e 26899059 1541517e",
+    768: "85dbc179 172a5a03 541368ac",
+}
+SPARSE, MOST_SEEN_BY_ALL = "bigbird/encoder", 28
+
+
+def tokens(rows: int, length: int, seed: int = 0) -> dict[str, np.ndarray]:
+    ids = np.random.default_rng(seed).integers(7, 90, (rows, length), "int32")
+    return {"token_ids": ids}
+
+
+@pytest.mark.parametrize("length", TABLES)
+def test_random_blocks_are_the_originals(length):
+    tables = (random_blocks(layer, 12, 64, 3, length // 64).astype("<i4") for layer in (0, 1, 11))
+    assert " ".join(f"{zlib.crc32(table.tobytes()):08x}" for table in tables) == TABLES[length]
+
+
+def test_no_length_is_computed_as_those_before_it():
+    """transformers stays with full attention after one short row (transformers#20031)."""
+    model = load_case(SPARSE)
+    inputs = tokens(2, 40)
+    first = model(inputs)
+    model(tokens(2, MOST_SEEN_BY_ALL))
+    assert_same(model(inputs), first)
+
+
+@needs_tensorflow
+def test_a_graph_of_open_lengths_computes_short_and_long_rows():
+    import tensorflow as tf
+
+    model = loaded(SPARSE)
+    open_ids = tf.TensorSpec([None, None], tf.int32)
+    graph = tf.function(lambda ids: model({"token_ids": ids}, internals=True), [open_ids])
+    for length in (9, MOST_SEEN_BY_ALL, MOST_SEEN_BY_ALL + 1, 40):
+        inputs = tokens(2, length)
+        found, wanted = graph(inputs["token_ids"]), model(inputs, internals=True)
+        assert_same(found, wanted, TOLERANCE)
+
+
+@needs_tensorflow
+def test_open_lengths_have_the_tables_of_all_lengths():
+    from bert_zoo.families.bigbird.config import BigBirdConfig
+    from bert_zoo.families.bigbird.sparse_attention import SparseAttention
+
+    config = BigBirdConfig(vocab_size=9, max_positions=5120)
+    attention = SparseAttention(1, config, initializer_range=0.02)
+    for tokens in (*TABLES, 704 + 64, 5120):
+        blocks = keras.ops.convert_to_tensor(tokens // 64)
+        found = attention._random_blocks(blocks)
+        assert np.array_equal(found, random_blocks(1, 12, 64, 3, tokens // 64)), tokens
+
+
+def test_documents_of_a_row_do_not_see_each_other():
+    """In short rows each is encoded as if it stood alone; in long ones blocks are the row's."""
+    model = loaded(SPARSE)
+    documents = np.repeat([[1, 2, 3, 0]], [13, 9, 14, 4], axis=1).astype("int32")
+    packed = {**tokens(1, 40), "document_ids": documents}
+    before = np.asarray(model(packed)["sequence_output"])
+    for number in (1, 2, 3):
+        other = {**packed, **tokens(1, 40, seed=number)}
+        own = documents == number
+        other["token_ids"] = np.where(own, packed["token_ids"], other["token_ids"])
+        after = np.asarray(model(other)["sequence_output"])
+        np.testing.assert_allclose(after[own], before[own], atol=TOLERANCE)
+    short = {name: ids[:, :22] for name, ids in packed.items()}
+    together = np.asarray(model(short)["sequence_output"])
+    for own in (slice(0, 13), slice(13, 22)):
+        alone = model({"token_ids": short["token_ids"][:, own]})["sequence_output"]
+        np.testing.assert_allclose(together[:, own], alone, atol=TOLERANCE)
+
+
+def test_a_document_that_fills_its_row_is_encoded_as_without_numbers():
+    model, inputs = loaded(SPARSE), tokens(2, 40)
+    numbered = {**inputs, "document_ids": np.ones((2, 40), "int32")}
+    found, wanted = model(numbered), model(inputs)
+    assert_same(found["sequence_output"], wanted["sequence_output"], TOLERANCE)
+
+
+def test_probabilities_are_dropped_in_full_attention_alone():
+    model = load_case(SPARSE, dropout=0.0, attention_dropout=0.5)
+    for length, is_dropped in ((MOST_SEEN_BY_ALL, True), (MOST_SEEN_BY_ALL + 1, False)):
+        for positions in (None, np.array([[1, 20, 3]] * 2)):
+            inputs = tokens(2, length)
+            kept, trained = (
+                np.asarray(model(inputs, positions=positions, training=t)["sequence_output"])
+                for t in (False, True)
+            )
+            assert np.allclose(kept, trained, atol=TOLERANCE) != is_dropped
+
+
+def test_attention_without_random_blocks_is_that_of_bias():
+    """Block by block and over all keys, where a bias says what is seen, are two computations."""
+    model, inputs = load_case(SPARSE, num_random_blocks=0), tokens(2, 40)
+    at = np.tile(np.arange(40), (2, 1))
+    found = model(inputs, positions=at)["sequence_output"]
+    assert_same(found, model(inputs)["sequence_output"], TOLERANCE)
+
+
+@needs_tensorflow
+def test_nothing_grows_with_the_square_of_the_length():
+    """No operation of the graph, gradients included, has as many numbers as a matrix of scores."""
+    import tensorflow as tf
+
+    from bert_zoo.families.bigbird.config import BigBirdConfig
+    from bert_zoo.models.encoder import Encoder
+
+    sizes = {"hidden_size": 8, "num_layers": 1, "num_heads": 2, "intermediate_size": 8}
+    config = BigBirdConfig(
+        vocab_size=9,
+        max_positions=2048,
+        block_size=4,
+        num_random_blocks=2,
+        hidden_dropout=0.1,
+        **sizes,
+    )
+    model = Encoder(config, "bigbird")
+
+    def step(ids):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model({"token_ids": ids}, training=True)["sequence_output"] ** 2)
+        return tape.gradient(loss, model.trainable_variables)
+
+    def largest(length: int) -> int:
+        graph = tf.function(step).get_concrete_function(tf.TensorSpec([1, length], tf.int32)).graph
+        shapes = (out.shape for op in graph.get_operations() for out in op.outputs)
+        return max(shape.num_elements() or 0 for shape in shapes if shape.rank is not None)
+
+    # Tables are constants of one size.
+    assert largest(2048) <= 2.1 * largest(1024)
+    assert largest(2048) < 2048 * 2048
+
+
+# --- Google's files ------------------------------------------------------------------------------
+
+
+def test_a_runs_settings_say_what_shapes_do_not(tmp_path):
+    shutil.copytree(directory_of("bigbird/tf1_no_biases"), tmp_path, dirs_exist_ok=True)
+    config = bert_zoo.load(tmp_path).config
+    assert (config.num_heads, config.block_size, config.num_random_blocks) == (4, 2, 2)
+    assert config.rescale_embeddings and not config.use_bias
+    (tmp_path / "run.config").unlink()
+    by_shapes = bert_zoo.load(tmp_path).config
+    # Heads of 64 and blocks of 64 tokens, as all that were released.
+    assert (by_shapes.num_heads, by_shapes.block_size, by_shapes.num_random_blocks) == (1, 64, 3)
+    assert not by_shapes.use_bias and by_shapes.activation == "gelu_tanh"
+    assert by_shapes.num_layers == 2 and by_shapes.intermediate_size == 64
+    settings = json.loads((directory_of("bigbird/tf1_no_biases") / "run.config").read_text())
+    (tmp_path / "run.config").write_text(json.dumps(settings | {"norm_type": "prenorm"}))
+    with pytest.raises(ConfigError, match=r"norm_type is 'prenorm'; only \['postnorm'\]"):
+        bert_zoo.load(tmp_path)
+
+
+def test_fine_tuning_of_googles_files_begins_with_the_pooler(caplog):
+    encoder = load_case("bigbird/tf1_pretraining", "encoder")
+    model = load_case("bigbird/tf1_pretraining", "classification", num_classes=3)
+    assert_same(model.prediction_head.dense.kernel, encoder.pooler.dense.kernel)
+    assert "no trained classifier for 3 classes" in caplog.text
+    inputs = inputs_of(arrays("bigbird/tf1_pretraining"))
+    wanted = model.classifier(encoder(inputs)["pooled_output"])
+    assert_same(model(inputs), wanted, TOLERANCE)
+
+
+def test_what_is_no_choice_is_refused():
+    for name, value in {
+        "attention_type": "simulated_sparse",
+        "random_blocks": "new",
+        "block_size": 0,
+        "num_random_blocks": -1,
+    }.items():
+        with pytest.raises(ConfigError, match=f"{name} is {value!r}"):
+            loaded(SPARSE).config.replace(**{name: value})
