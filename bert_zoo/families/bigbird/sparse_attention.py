@@ -51,8 +51,8 @@ class Attended(NamedTuple):
 class Part(NamedTuple):
     """Keys that queries see, one or several blocks of them.
 
-    Of keys [blocks, ..., head_size, tokens], values [blocks, ..., tokens, head_size] and a bias of scores
-    [blocks, ..., 1 or queries, tokens].
+    Of keys [parts, ..., head_size, tokens], values [parts, ..., tokens, head_size] and a bias of scores
+    [parts, ..., 1 or queries, tokens].
     """
 
     key: Any
@@ -181,21 +181,29 @@ class SparseAttention(SelfAttention):
     def _in_blocks(self, query, key, value, view: View):
         """Context [batch, length, heads, head_size] of all tokens."""
         size, length = self.config.block_size, ops.shape(key)[1]
-        scale = 1 / math.sqrt(self.head_size)
-        # [blocks, batch, heads, size, head_size], and keys transposed: the first axis is cut without a copy.
-        parts = (in_blocks(part, size) for part in (query * scale, key, value))
-        axes = ((1, 0, 3, 2, 4), (1, 0, 3, 4, 2), (1, 0, 3, 2, 4))
-        query, key, value = (ops.transpose(part, to) for part, to in zip(parts, axes, strict=True))
-        # [blocks, batch, 1, size]
+        query = query * (1 / math.sqrt(self.head_size))
+
+        def by_head(part, axes):
+            """[blocks, batch * heads, ...]: what a slice of the first axis takes is not copied."""
+            part = ops.transpose(in_blocks(part, size), axes)
+            return ops.reshape(part, (ops.shape(part)[0], -1, *part.shape[3:]))
+
+        query, value = (by_head(part, (1, 0, 3, 2, 4)) for part in (query, value))
+        key = by_head(key, (1, 0, 3, 4, 2))
+        # [blocks, batch * heads, size]
         seen = view.map(
-            lambda part: ops.expand_dims(ops.transpose(in_blocks(part, size), (1, 0, 2)), 2)
+            lambda part: ops.repeat(
+                ops.transpose(in_blocks(part, size), (1, 0, 2)), self.num_heads, axis=1
+            )
         )
         ends = weighted(joined_ends(query, -2)[0], [self._whole(key, value, seen)])
         middle = weighted(query[1:-1], self._parts(key, value, seen))
         first, last = ops.split(ops.expand_dims(ends, 0), 2, axis=-2)
         context = ops.concatenate([first, middle, last], axis=0)
+        blocks = ops.shape(context)[0]
+        context = ops.reshape(context, (blocks, -1, self.num_heads, size, self.head_size))
         context = ops.transpose(context, (1, 0, 3, 2, 4))
-        context = ops.reshape(context, (-1, ops.shape(key)[0] * size, *context.shape[3:]))
+        context = ops.reshape(context, (-1, blocks * size, self.num_heads, self.head_size))
         return of_real(context[:, :length], view)
 
     @staticmethod
@@ -207,7 +215,7 @@ class SparseAttention(SelfAttention):
         """What the blocks between them see."""
         middle, dtype = seen.map(lambda part: part[1:-1]), key.dtype
         number = ops.shape(key)[0] - 2
-        places = ops.reshape(ops.arange(number), (-1, 1, 1, 1))
+        places = ops.reshape(ops.arange(number), (-1, 1, 1))
 
         def part(key, value, keys: View) -> Part:
             one = (ops.expand_dims(each, 0) for each in (key, value, hidden(middle, keys, dtype)))
@@ -219,9 +227,8 @@ class SparseAttention(SelfAttention):
             keys = View(mask * ops.cast(is_seen, mask.dtype), documents)
             return part(key[cut], value[cut], keys)
 
-        of_ends = (joined_ends(key, -1), joined_ends(value, -2), seen.map(joined_ends, -1))
         parts = [
-            part(*of_ends),
+            part(joined_ends(key, -1), joined_ends(value, -2), seen.map(joined_ends, -1)),
             near(slice(None, -2), places > 0),
             near(slice(1, -1), places >= 0),
             near(slice(2, None), places < number - 1),
@@ -231,22 +238,17 @@ class SparseAttention(SelfAttention):
         return parts
 
     def _random_part(self, key, value, middle: View, seen: View) -> Part:
-        blocks, batch, heads, *_ = ops.shape(key)
-        table = ops.transpose(ops.convert_to_tensor(self._random_blocks(blocks)), (2, 1, 0))
-        # [number, blocks - 2, batch, heads]: where they stand among the blocks of all rows and heads.
-        own = ops.reshape(ops.arange(batch * heads, dtype="int32"), (-1, heads))
-        rows = ops.expand_dims(table, 2) * (batch * heads) + own
+        blocks, lanes = ops.shape(key)[:2]
+        # [number, blocks - 2, batch * heads]: where they stand among the blocks of all rows and heads.
+        table = ops.transpose(self._random_blocks(blocks), (2, 1, 0))
+        table = ops.tile(table, (1, 1, lanes // self.num_heads))
+        rows = table * lanes + ops.arange(lanes, dtype="int32")
 
         def found(part):
-            flat = ops.reshape(part, (-1, part.shape[-2] * part.shape[-1]))
-            return ops.reshape(ops.take(flat, rows, axis=0), (*ops.shape(rows), *part.shape[-2:]))
+            flat = ops.reshape(part, (-1, math.prod(part.shape[2:])))
+            return ops.reshape(ops.take(flat, rows, axis=0), (*ops.shape(rows), *part.shape[2:]))
 
-        def of_heads(part):
-            """[number, blocks - 2, batch, heads, size]."""
-            taken = ops.take(ops.squeeze(part, 2), table, axis=0)
-            return ops.transpose(taken, (0, 1, 3, 2, 4))
-
-        return Part(found(key), found(value), hidden(middle, seen.map(of_heads), key.dtype))
+        return Part(found(key), found(value), hidden(middle, seen.map(found), key.dtype))
 
     def _random_blocks(self, blocks):
         """Those that blocks see, int32 [heads, blocks - 2, number]; their number may be a tensor."""
