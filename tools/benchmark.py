@@ -8,6 +8,7 @@
     python tools/benchmark.py --what embedding_training --squad squad.json --rounds 3 \
         --reference_python reference-env/bin/python
     python tools/benchmark.py --what gradient_cache
+    python tools/benchmark.py --what long_documents --rounds 3 --reference_python reference-env/bin/python
 
 `reference_python` is the interpreter of an environment with torch and transformers (and
 sentence-transformers for single calls and trainings of sentence vectors), which bert_zoo itself never imports. Rounds alternate
@@ -82,7 +83,8 @@ CONTEXT = "Orders can be returned within 30 days; we transfer the money as soon 
 _WHAT = flags.DEFINE_multi_enum(
     "what",
     ["tokenizer"],
-    "tokenizer modelling generation single_calls embedding_training gradient_cache".split(),
+    "tokenizer modelling generation single_calls embedding_training gradient_cache "
+    "long_documents".split(),
     "What to time; may be given several times.",
 )
 _THREADS = flags.DEFINE_integer("threads", 2, "Threads of every implementation.", lower_bound=1)
@@ -103,6 +105,15 @@ _WORKS = flags.DEFINE_multi_enum(
     "works", list(WORKS), list(WORKS), "Of modelling; may be given several times."
 )
 _SQUAD = flags.DEFINE_string("squad", None, "A file of SQuAD, for trainings of sentence vectors.")
+_LONG_LENGTHS = flags.DEFINE_multi_integer(
+    "long_lengths", [512, 1024, 2048, 4096, 8192], "Of long documents, tokens of a row alone."
+)
+_LONG_SHAPES = flags.DEFINE_list(
+    "long_shapes", ["1x4096", "4x2048"], "Of long documents beside torch, rows and their tokens."
+)
+_LONG_LAYERS = flags.DEFINE_integer(
+    "long_layers", None, "Of their models, for a short try; by default those of base size."
+)
 _OUTPUT = flags.DEFINE_string("output", None, "Where to write the figures as JSON.")
 
 
@@ -272,7 +283,7 @@ def forward(model, inputs) -> Callable[[], object]:
 
     run = tf.function(lambda inputs: model(inputs, training=False), autograph=False)
     tensors = {name: tf.constant(value) for name, value in inputs.items()}
-    return lambda: run(tensors).numpy()
+    return lambda: tf.nest.map_structure(lambda output: output.numpy(), run(tensors))
 
 
 def step(model, inputs, labels) -> Callable[[], object]:
@@ -633,6 +644,123 @@ def race_gradient_cache(scratch: Path) -> dict[str, dict[str, dict]]:
     return {"gradient_cache": results}
 
 
+# --- Long documents ------------------------------------------------------------------------------
+
+LONG_MODELS = ("longformer_base", "bigbird_base")
+# A question of so many tokens stands before the text: in Longformer they are global.
+QUESTION = 16
+
+_OUR_LONG_MODEL = """
+import sys
+sys.path.insert(0, settings["tools"])
+import tensorflow as tf
+tf.config.threading.set_intra_op_parallelism_threads(settings["threads"])
+tf.config.threading.set_inter_op_parallelism_threads(settings["threads"])
+import benchmark
+work = benchmark.long_work(settings)
+"""
+_TORCH_LONG_MODEL = """
+import numpy, torch, transformers
+torch.set_num_threads(settings["threads"])
+model = transformers.AutoModelForQuestionAnswering.from_pretrained(settings["directory"])
+ids = torch.from_numpy(numpy.load(settings["ids"])).long()
+inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+if settings["training"]:
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, eps=1e-6, weight_decay=0.01)
+    ends = torch.arange(len(ids)) + settings["question"] + 8
+    def work():
+        model(**inputs, start_positions=ends - 1, end_positions=ends).loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+else:
+    model.eval()
+    def work():
+        with torch.no_grad():
+            model(**inputs)
+"""
+
+
+def race_long_documents(scratch: Path) -> dict[str, dict[str, dict]]:
+    """Questions about long texts by models with random weights, each in a process of its own for its memory."""
+    import numpy as np
+
+    import bert_zoo
+
+    shapes = [(1, length) for length in _LONG_LENGTHS.value]
+    if REFERENCE_PYTHON.value:
+        shapes = [tuple(map(int, shape.split("x"))) for shape in _LONG_SHAPES.value]
+    results = {}
+    for name, (rows, length), training in itertools.product(LONG_MODELS, shapes, (False, True)):
+        settings: dict[str, Any] = {
+            "model": name,
+            "layers": _LONG_LAYERS.value,
+            "training": training,
+            "threads": _THREADS.value,
+            "question": QUESTION,
+            "ids": str(scratch / "ids.npy"),
+            "tools": str(Path(__file__).parent),
+        }
+        model = long_model(name, length, _LONG_LAYERS.value)
+        np.save(scratch / "ids.npy", question_rows(model.encoder.config.sep_id, rows, length))
+        contestants = {
+            "bert_zoo": Reference("bert_zoo", _OUR_LONG_MODEL, python=sys.executable, **settings)
+        }
+        if REFERENCE_PYTHON.value:
+            directory = scratch / f"{name}_{length}"
+            bert_zoo.save(model, directory, format="hf")
+            contestants["torch"] = Reference(
+                "torch", _TORCH_LONG_MODEL, directory=str(directory), **settings
+            )
+        del model
+        title = f"{name}, {rows}x{length} tokens, {'step' if training else 'forward'}_float32"
+        results[title] = race(title, contestants)
+    return results
+
+
+def long_model(name: str, length: int, layers: int | None) -> Any:
+    """A model of a checkpoint's sizes, but for positions and perhaps layers, with random weights."""
+    from bert_zoo.models import Encoder, QuestionAnswerer
+    from bert_zoo.registry import registry
+
+    family, checkpoint = registry().resolve(name)
+    config = family.config(checkpoint)
+    config = config.replace(max_positions=config.position_offset + max(length, 4096))
+    if layers is not None:
+        config = config.replace(num_layers=layers)
+    return QuestionAnswerer(Encoder(config.with_pooler(False), family.name))
+
+
+def question_rows(sep_id: int, rows: int, length: int) -> Any:
+    """Ids of questions and texts, with three separators as RoBERTa has them."""
+    import numpy as np
+
+    ids = np.random.default_rng(0).integers(1000, 20000, (rows, length), "int32")
+    ids[:, [QUESTION, QUESTION + 1, -1]] = sep_id
+    return ids
+
+
+def long_work(settings: dict[str, Any]) -> Callable[[], object]:
+    """What is timed of ours, in its own process."""
+    import numpy as np
+
+    from bert_zoo.training.optimizers import bert_adamw
+
+    ids = np.load(settings["ids"])
+    inputs = {"token_ids": ids, "padding_mask": np.ones_like(ids)}
+    model = long_model(settings["model"], ids.shape[1], settings["layers"])
+    if not settings["training"]:
+        return forward(model, inputs)
+    model.compile(
+        optimizer=bert_adamw(1e-5, bias_correction=True),
+        loss=model.default_loss(),
+        loss_weights=model.default_loss_weights,
+    )
+    ends = np.arange(len(ids), dtype="int32") + settings["question"] + 8
+    return step(model, inputs, {"start_logits": ends - 1, "end_logits": ends})
+
+
 # What to time -> a function of an empty directory that gives title -> what `race` returns.
 WHAT = {
     "tokenizer": race_tokenizers,
@@ -641,6 +769,7 @@ WHAT = {
     "single_calls": race_single_calls,
     "embedding_training": race_embedding_training,
     "gradient_cache": race_gradient_cache,
+    "long_documents": race_long_documents,
 }
 
 

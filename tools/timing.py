@@ -23,16 +23,22 @@ class Reference:
         name: of the implementation.
         code: defines `work()`; it has `settings`, with `calls` among them.
         calls: how many times `work()` does what is timed.
+        python: the interpreter, `reference_python` by default.
         **settings: numbers, texts and lists of them.
+
+    Attributes:
+        mebibytes: once it is closed, how much memory rounds took at most beside what was there before
+            the first; None where the system does not say.
     """
 
-    def __init__(self, name: str, code: str, calls: int = 1, **settings):
+    def __init__(self, name: str, code: str, calls: int = 1, python: str | None = None, **settings):
         self.name = name
+        self.mebibytes: float | None = None
         self.calls = calls
         settings["calls"] = calls
         program = f"settings = {settings!r}\n{textwrap.dedent(code)}\n{_SERVE}"
         self.process = subprocess.Popen(
-            [REFERENCE_PYTHON.value, "-c", program],
+            [python or REFERENCE_PYTHON.value, "-c", program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -47,16 +53,26 @@ class Reference:
         return float(line) / self.calls
 
     def close(self) -> None:
-        self.process.stdin.close()
-        self.process.wait()
+        *_, printed = self.process.communicate()[0].splitlines() or ["None"]
+        self.mebibytes = None if printed == "None" else float(printed)
 
 
 _SERVE = """
 import sys, time
+def mebibytes(name):
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith(name)) / 1024
+try:
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")  # the peak begins anew
+    before = mebibytes("VmRSS")
+except OSError:
+    before = None
 for _ in sys.stdin:
     start = time.perf_counter()
     work()
     print(time.perf_counter() - start, flush=True)
+print(None if before is None else mebibytes("VmHWM") - before)
 """
 
 
@@ -83,7 +99,7 @@ def race(
 
     Returns:
         name -> `seconds` of every round, their `median`, and how many times as fast ours is: `ratio`
-        of the medians, and `ratios` of every round.
+        of the medians, and `ratios` of every round; of a `Reference` its `mebibytes` too.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for round_number in range(1 + ROUNDS.value):
@@ -102,10 +118,15 @@ def race(
         ratio = median / statistics.median(ours)
         ratios = [their / our for their, our in zip(theirs, ours, strict=True)]
         results[name] = {"seconds": theirs, "median": median, "ratio": ratio, "ratios": ratios}
+        memory = getattr(contestants[name], "mebibytes", None)
+        if memory is not None:
+            results[name]["mebibytes"] = memory
         figure = f"{work / median:>10,.0f} {unit}" if work else f"{duration(median):>12}"
         spread = f"({duration(min(theirs))} to {duration(max(theirs))})"
         if theirs is not ours:
             spread += f"   ours is {ratio:.2f}x as fast ({min(ratios):.2f}–{max(ratios):.2f})"
+        if memory is not None:
+            spread += f"   {memory:,.0f} MiB"
         print(f"  {name:<34}{figure} {spread}", flush=True)
     return results
 
