@@ -26,6 +26,8 @@ CASES = {
     "sentence order, with LAMB": ("albert/pretraining", "pretraining"),
     "spans": ("spanbert/pretraining", "pretraining"),
     "sampling of replaced tokens": ("electra/tf1_small", "pretraining", "--packed"),
+    "windows": ("longformer/question_answering", "question_answering", "--length", "32"),
+    "sparse blocks": ("bigbird/token_classification", "token_classification", "--length", "32"),
 }
 LINE = (
     r"{} +2 rows: arguments \d+\.\d\d GB, temporaries \d+\.\d\d GB: fits in 16 GB; \d+\.\d\d TFLOP"
