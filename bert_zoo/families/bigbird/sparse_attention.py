@@ -48,18 +48,6 @@ class Attended(NamedTuple):
     view: View
 
 
-class Part(NamedTuple):
-    """Keys that queries see, one or several blocks of them.
-
-    Of keys [parts, ..., head_size, tokens], values [parts, ..., tokens, head_size] and a bias of scores
-    [parts, ..., 1 or queries, tokens].
-    """
-
-    key: Any
-    value: Any
-    bias: Any
-
-
 class SparseAttention(SelfAttention):
     """Self-attention of blocks to a few blocks: the first and the last, their neighbours and random ones.
 
@@ -156,13 +144,7 @@ class SparseAttention(SelfAttention):
         if isinstance(positions, slice):  # which see everything
             return ops.zeros((1, 1, 1, 1), dtype)
         blocks = self._number_of_blocks(length)
-        own = ops.reshape(ops.arange(1, blocks - 1), (1, -1, 1))
-        near = (ops.where(own > 1, own - 1, -1), own, ops.where(own < blocks - 2, own + 1, -1))
-        seen = ops.concatenate([0 * own, *near, 0 * own + blocks - 1], axis=-1)
-        shape = (self.num_heads, *ops.shape(seen)[1:])
-        seen = ops.concatenate(
-            [ops.broadcast_to(seen, shape), self._random_blocks(blocks)], axis=-1
-        )
+        seen = self._seen_blocks(blocks)
         counts = ops.sum(ops.one_hot(seen, blocks, dtype="float32"), axis=2)
         counts = ops.pad(counts, [[0, 0], [1, 1], [0, 0]], constant_values=1.0)
         counts = ops.take(counts, positions // self.config.block_size, axis=1)
@@ -182,73 +164,53 @@ class SparseAttention(SelfAttention):
         """Context [batch, length, heads, head_size] of all tokens."""
         size, length = self.config.block_size, ops.shape(key)[1]
         query = query * (1 / math.sqrt(self.head_size))
+        # Each head of each row is a lane: [lanes, blocks, size, head_size], and ids [lanes, blocks, size].
+        query, key, value = (self._by_head(part) for part in (query, key, value))
+        ids = view.map(lambda part: ops.repeat(in_blocks(part, size), self.num_heads, axis=0))
+        lanes, blocks = ops.shape(key)[:2]
+        seen = ops.tile(self._seen_blocks(blocks), (lanes // self.num_heads, 1, 1))
+        of_lanes = ops.reshape(ops.arange(lanes, dtype="int32"), (-1, 1, 1)) * blocks
+        rows = ops.maximum(seen, 0) + of_lanes  # among the blocks of all lanes
 
-        def by_head(part, axes):
-            """[blocks, batch * heads, ...]: what a slice of the first axis takes is not copied."""
-            part = ops.transpose(in_blocks(part, size), axes)
-            return ops.reshape(part, (ops.shape(part)[0], -1, *part.shape[3:]))
-
-        query, value = (by_head(part, (1, 0, 3, 2, 4)) for part in (query, value))
-        key = by_head(key, (1, 0, 3, 4, 2))
-        # [blocks, batch * heads, size]
-        seen = view.map(
-            lambda part: ops.repeat(
-                ops.transpose(in_blocks(part, size), (1, 0, 2)), self.num_heads, axis=1
-            )
-        )
-        ends = weighted(joined_ends(query, -2)[0], [self._whole(key, value, seen)])
-        middle = weighted(query[1:-1], self._parts(key, value, seen))
-        first, last = ops.split(ops.expand_dims(ends, 0), 2, axis=-2)
-        context = ops.concatenate([first, middle, last], axis=0)
-        blocks = ops.shape(context)[0]
-        context = ops.reshape(context, (blocks, -1, self.num_heads, size, self.head_size))
-        context = ops.transpose(context, (1, 0, 3, 2, 4))
-        context = ops.reshape(context, (-1, blocks * size, self.num_heads, self.head_size))
-        return of_real(context[:, :length], view)
-
-    @staticmethod
-    def _whole(key, value, seen: View) -> Part:
-        """What the first and the last block see."""
-        return Part(key, value, hidden(seen.map(joined_ends, -1), seen, key.dtype))
-
-    def _parts(self, key, value, seen: View) -> list[Part]:
-        """What the blocks between them see."""
-        middle, dtype = seen.map(lambda part: part[1:-1]), key.dtype
-        number = ops.shape(key)[0] - 2
-        places = ops.reshape(ops.arange(number), (-1, 1, 1))
-
-        def part(key, value, keys: View) -> Part:
-            one = (ops.expand_dims(each, 0) for each in (key, value, hidden(middle, keys, dtype)))
-            return Part(*one)
-
-        def near(cut: slice, is_seen) -> Part:
-            """Neighbours, but for the first and the last block, which are seen in any case."""
-            mask, documents = seen.map(lambda part: part[cut])
-            keys = View(mask * ops.cast(is_seen, mask.dtype), documents)
-            return part(key[cut], value[cut], keys)
-
-        parts = [
-            part(joined_ends(key, -1), joined_ends(value, -2), seen.map(joined_ends, -1)),
-            near(slice(None, -2), places > 0),
-            near(slice(1, -1), places >= 0),
-            near(slice(2, None), places < number - 1),
-        ]
-        if self.config.num_random_blocks:
-            parts.append(self._random_part(key, value, middle, seen))
-        return parts
-
-    def _random_part(self, key, value, middle: View, seen: View) -> Part:
-        blocks, lanes = ops.shape(key)[:2]
-        # [number, blocks - 2, batch * heads]: where they stand among the blocks of all rows and heads.
-        table = ops.transpose(self._random_blocks(blocks), (2, 1, 0))
-        table = ops.tile(table, (1, 1, lanes // self.num_heads))
-        rows = table * lanes + ops.arange(lanes, dtype="int32")
-
-        def found(part):
+        def of_seen(part):
+            """The blocks that each one sees, [lanes, blocks - 2, tokens, ...]."""
             flat = ops.reshape(part, (-1, math.prod(part.shape[2:])))
-            return ops.reshape(ops.take(flat, rows, axis=0), (*ops.shape(rows), *part.shape[2:]))
+            taken = ops.take(flat, rows, axis=0)
+            return ops.reshape(taken, (lanes, blocks - 2, seen.shape[2] * size, *part.shape[3:]))
 
-        return Part(found(key), found(value), hidden(middle, seen.map(found), key.dtype))
+        keys = ids.map(of_seen)
+        is_seen = ops.repeat(ops.cast(seen >= 0, keys.mask.dtype), size, axis=-1)
+        keys = keys._replace(mask=keys.mask * is_seen)
+        bias = hidden(ids.map(lambda part: part[:, 1:-1]), keys, key.dtype)
+        scores = ops.einsum("lbqd,lbkd->lbqk", query[:, 1:-1], of_seen(key)) + bias
+        middle = ops.matmul(ops.softmax(scores), of_seen(value))
+
+        everything = ids.map(lambda part: ops.reshape(part, (lanes, -1)))
+        key, value = (ops.reshape(part, (lanes, -1, self.head_size)) for part in (key, value))
+        bias = hidden(ids.map(joined_ends), everything, key.dtype)
+        scores = ops.einsum("lqd,lkd->lqk", joined_ends(query), key) + bias
+        ends = ops.matmul(ops.softmax(scores), value)
+        first, last = ops.split(ops.expand_dims(ends, 1), 2, axis=2)
+        context = ops.concatenate([first, middle, last], axis=1)
+        context = ops.reshape(context, (-1, self.num_heads, blocks * size, self.head_size))
+        return of_real(ops.transpose(context, (0, 2, 1, 3))[:, :length], view)
+
+    def _by_head(self, part):
+        """[batch, length, heads, head_size] as [lanes, blocks, size, head_size], of batch * heads lanes."""
+        part = ops.transpose(in_blocks(part, self.config.block_size), (0, 3, 1, 2, 4))
+        return ops.reshape(part, (-1, ops.shape(part)[2], *part.shape[3:]))
+
+    def _seen_blocks(self, blocks):
+        """What the blocks between the first and the last see, int32 [heads, blocks - 2, 5 + number].
+
+        The first block, their neighbours and themselves, the last block, random ones. A neighbour that is
+        the first or the last block is -1.
+        """
+        own = ops.reshape(ops.arange(1, blocks - 1, dtype="int32"), (1, -1, 1))
+        before, after = ops.where(own > 1, own - 1, -1), ops.where(own < blocks - 2, own + 1, -1)
+        fixed = ops.concatenate([0 * own, before, own, after, 0 * own + blocks - 1], axis=-1)
+        fixed = ops.broadcast_to(fixed, (self.num_heads, *ops.shape(fixed)[1:]))
+        return ops.concatenate([fixed, self._random_blocks(blocks)], axis=-1)
 
     def _random_blocks(self, blocks):
         """Those that blocks see, int32 [heads, blocks - 2, number]; their number may be a tensor."""
@@ -272,9 +234,9 @@ class SparseAttention(SelfAttention):
         return table[:, : blocks - 2]
 
 
-def joined_ends(blocks, axis: int):
-    """The first and the last of blocks [blocks, ...], joined on an axis of theirs, [1, ...]."""
-    return ops.concatenate([blocks[:1], blocks[-1:]], axis=axis)
+def joined_ends(blocks):
+    """The first and the last of blocks [lanes, blocks, size, ...] after each other, [lanes, 2 * size, ...]."""
+    return ops.concatenate([blocks[:, 0], blocks[:, -1]], axis=1)
 
 
 def hidden(queries: View, keys: View, dtype: str):
@@ -289,21 +251,6 @@ def hidden(queries: View, keys: View, dtype: str):
 def of_real(context, view: View):
     """Context [batch, tokens, heads, head_size], zeros for padding, as the original has it."""
     return context * ops.cast(ops.expand_dims(view.mask, (2, 3)), context.dtype)
-
-
-def weighted(query, parts: list[Part]):
-    """Values, weighted by one softmax over the scores of all parts, [..., queries, head_size].
-
-    Scores are not put together, nor probabilities cut again: a part's weights are kept once.
-    """
-    scores = [ops.matmul(query, part.key) + part.bias for part in parts]
-    most = [ops.max(score, axis=(0, -1), keepdims=True)[0] for score in scores]
-    most = ops.stop_gradient(functools.reduce(ops.maximum, most))
-    weights = [ops.exp(score - most) for score in scores]
-    total = sum(ops.sum(ops.cast(weight, "float32"), axis=(0, -1)) for weight in weights)
-    pairs = zip(weights, parts, strict=True)
-    context = sum(ops.sum(ops.matmul(weight, part.value), axis=0) for weight, part in pairs)
-    return context / ops.expand_dims(ops.cast(total, context.dtype), -1)
 
 
 class SparseEmbeddings(Embeddings):
