@@ -53,6 +53,7 @@ CASES = {
     "roberta/token_classification": "onnx",
     "roberta/question_answering": "litert",
     "albert/question_answering": "litert",
+    "longformer/question_answering": "onnx",
 }
 QUICK = ("bert/classification", "bert/question_answering", "roberta/token_classification")
 

@@ -4,6 +4,8 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from bert_zoo.config import ConfigError
 from bert_zoo.error_text import shortened
 from bert_zoo.json_files import JsonObject
@@ -79,7 +81,8 @@ class Rows:
                 f"{self._path} gave the id {highest}, and the model has {self._vocabulary_size} tokens: "
                 "the file is not of this export. Export the model again."
             )
-        return inputs
+        # Models with one segment take ids of it.
+        return {"segment_ids": np.zeros_like(inputs["token_ids"]), **inputs}
 
     def inside(self, length: int, width: int) -> slice:
         """Where the tokens of a row of this length stand in a batch of this width."""
