@@ -15,8 +15,8 @@ SPARSE = "block_sparse"
 ATTENTION_TYPES = (SPARSE, "original_full")
 # Whose random blocks: those that the released models were trained with, or block 0 in the place of each,
 # which is what transformers computes with outside of training.
-DRAWN = "original"
-RANDOM_BLOCKS = (DRAWN, "hf_evaluation")
+DRAWN, BLOCK_0 = "original", "hf_evaluation"
+RANDOM_BLOCKS = (DRAWN, BLOCK_0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +80,7 @@ HF_CODEC = replace(
             for name in ("attention_type", "block_size", "num_random_blocks", "random_blocks")
         ),
         *(ConfigRow(name, optional=True) for name in ("use_bias", "rescale_embeddings")),
+        ConfigRow("classifier_activation", optional=True),
         ConfigRow("sep_id", "sep_token_id", optional=True),
     ],
     defaults=DEFAULTS,

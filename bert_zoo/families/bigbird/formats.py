@@ -5,7 +5,15 @@ import re
 from dataclasses import dataclass
 
 from bert_zoo.families.bert import formats as bert_formats
-from bert_zoo.families.bigbird.config import FLAGS_CODEC, HF_CODEC, TF1_CODEC
+from bert_zoo.families.bert.rows import SENTENCE_TASKS
+from bert_zoo.families.bigbird.config import (
+    BLOCK_0,
+    FLAGS_CODEC,
+    HF_CODEC,
+    SPARSE,
+    TF1_CODEC,
+    BigBirdConfig,
+)
 from bert_zoo.weights.formats import TF1, HuggingFace
 
 HF_CLASSES = {**bert_formats.hf_classes("BigBird"), "pretraining": "BigBirdForPreTraining"}
@@ -28,12 +36,27 @@ class Original(TF1):
         return stored
 
 
+def evaluated_with(config: BigBirdConfig) -> str:
+    """The random blocks of transformers outside of training, where there are any."""
+    has_any = config.attention_type == SPARSE and config.num_random_blocks
+    return BLOCK_0 if has_any else config.random_blocks
+
+
+@dataclass(frozen=True, kw_only=True)
+class BigBirdHuggingFace(HuggingFace):
+    """Directories of transformers, whose classifiers have the encoder's activation alone."""
+
+    def supports_in_head(self, task):
+        return {"classifier_activation": None} if task in SENTENCE_TASKS else {}
+
+
 FORMATS = {
-    "hf": HuggingFace(
+    "hf": BigBirdHuggingFace(
         model_type="big_bird",
         codec=HF_CODEC,
         root="bert.",
         classes=HF_CLASSES,
+        supports={"random_blocks": evaluated_with},
         sizes={"num_segments": r"embeddings\.token_type_embeddings\.weight$"},
     ),
     # By the settings of a run, where its program has left them, else by the shapes.
