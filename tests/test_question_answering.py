@@ -28,6 +28,7 @@ tf = pytest.importorskip("tensorflow")
 
 from bert_zoo.data.buckets import Batching  # noqa: E402
 from bert_zoo.data.questions import question_batches, window_table  # noqa: E402
+from bert_zoo.tasks.question_answering import answering  # noqa: E402
 from bert_zoo.tasks.question_answering.answering import answer_questions  # noqa: E402
 from bert_zoo.tasks.question_answering.in_graph import best_answers  # noqa: E402
 from bert_zoo.text import preprocessor_from_dir  # noqa: E402
@@ -546,6 +547,22 @@ def test_an_answer_beyond_token_512_is_in_the_only_window(long_model):
     assert first[0] > 512 and len(rows["example"]) == 1
     of_answer = long_model.preprocessor.tokenizer([" city"]).to_list()[0]
     assert ids[int(first[0]) : int(last[0]) + 1].tolist() == of_answer
+
+
+def test_a_batch_has_fewer_windows_where_these_are_long(long_model, monkeypatch):
+    sizes = []
+
+    def of_one_batch(model, questions, contexts, batch_size, **reading):
+        sizes.append(batch_size)
+        raise InterruptedError
+
+    monkeypatch.setattr(answering, "_of_one_batch", of_one_batch)
+    for length in (512, 1024):
+        reader = long_model.preprocessor.with_options(sequence_length=length)
+        long_model.preprocessor = reader
+        with pytest.raises(InterruptedError):
+            long_model.answer("where", "in the city")
+    assert sizes == [32, 16]
 
 
 @pytest.mark.slow

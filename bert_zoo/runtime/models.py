@@ -31,7 +31,7 @@ from bert_zoo.runtime.taggings import (
     word_probabilities,
 )
 from bert_zoo.text.numpy_packing import Arrays, Slices
-from bert_zoo.text.numpy_windows import windows_of_questions
+from bert_zoo.text.numpy_windows import usual_batch_size, windows_of_questions
 from bert_zoo.text.splitting import row_splits_that_fit
 
 
@@ -313,7 +313,7 @@ class _Answerer(RuntimeModel):
         max_answer_length: int = 30,
         stride: int | None = None,
         max_question_length: int = 64,
-        batch_size: int = 32,
+        batch_size: int | None = None,
     ) -> SpanAnswer | SpanAnswers:
         """As the Keras model's `answer`."""
         single = isinstance(question, str) and isinstance(context, str)
@@ -342,6 +342,8 @@ class _Answerer(RuntimeModel):
             stride=stride,
             max_question_length=max_question_length,
         )
+        if batch_size is None:
+            batch_size = usual_batch_size(rows.packer.sequence_length)
         outputs = self._outputs_of_rows(windows.segments, batch_size)
         asked, shown = windows.segments
         lengths, before = rows.packer.row_lengths([asked, shown]), rows.specials_before(1, 2)

@@ -29,6 +29,11 @@ def usual_stride(sequence_length: int) -> int:
     return max(STRIDE, sequence_length - OVERLAP)
 
 
+def usual_batch_size(sequence_length: int) -> int:
+    """Windows that are read at a time, if no one says how many: 32, or as many tokens of longer ones."""
+    return max(32 * 512 // max(sequence_length, 512), 1)
+
+
 class Windows(NamedTuple):
     """Rows that show texts in parts."""
 

@@ -128,7 +128,7 @@ class QuestionAnswerer(TaskModel):
         max_answer_length: int = 30,
         stride: int | None = None,
         max_question_length: int = 64,
-        batch_size: int = 32,
+        batch_size: int | None = None,
     ):
         """The part of a context that answers a question, or no answer.
 
@@ -146,7 +146,7 @@ class QuestionAnswerer(TaskModel):
             stride: tokens from the beginning of a window to that of the next one; by default 128, or so
                 many that windows of more than 512 tokens have 384 in common with the next one.
             max_question_length: tokens that a longer question is cut to, with a warning.
-            batch_size: windows a step.
+            batch_size: windows a step; by default 32, or as many tokens where windows have more than 512.
 
         Returns:
             `SpanAnswer(question, context, text, start, end, score, no_answer_score, candidates)`,

@@ -14,12 +14,12 @@ from bert_zoo.models.graphs import in_graph
 from bert_zoo.models.inputs import check_batch_size
 from bert_zoo.models.row_batches import RowBatches, passes_over, with_few_lengths
 from bert_zoo.runtime.answers import SpanAnswer, SpanAnswers, span_answer
+from bert_zoo.text.numpy_windows import usual_batch_size
 
 LOGITS = ("start_logits", "end_logits")
 # As google-research/bert, run_squad.py.
 N_BEST = 20
 MAX_ANSWER_LENGTH = 30
-BATCH_SIZE = 32
 
 
 def answer(
@@ -60,7 +60,7 @@ def answer_questions(
     contexts: Sequence[str],
     ids: Sequence[str] | None = None,
     *,
-    batch_size: int = BATCH_SIZE,
+    batch_size: int | None = None,
     n_best: int = N_BEST,
     max_answer_length: int = MAX_ANSWER_LENGTH,
     allow_no_answer: bool = True,
@@ -73,7 +73,7 @@ def answer_questions(
         model: a `QuestionAnswerer`.
         questions, contexts: [N] texts; question i is about context i.
         ids: [N], by which errors call the questions; their numbers by default.
-        batch_size: windows a step.
+        batch_size: windows a step; see `QuestionAnswerer.answer`.
         n_best, max_answer_length, allow_no_answer: as for `bert_zoo.metrics.squad.select_answers`.
         verbose: 1 shows a progress bar.
         **window_options: of `bert_zoo.text.windows.question_windows`.
@@ -87,6 +87,8 @@ def answer_questions(
     from bert_zoo.text.batches import strings
     from bert_zoo.text.windows import question_windows
 
+    if batch_size is None:
+        batch_size = usual_batch_size(model.preprocessor.sequence_length)
     check_batch_size(batch_size)
     questions, contexts = strings(questions, "questions"), strings(contexts, "contexts")
     ids = range(len(questions)) if ids is None else ids
