@@ -13,6 +13,7 @@ from bert_zoo.config import ConfigError
 from bert_zoo.families.longformer.config import LongformerConfig
 from bert_zoo.families.modernbert.config import ModernBertConfig
 from bert_zoo.models import Encoder
+from bert_zoo.training import rematerialize
 
 needs_tensorflow = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="Keras does not run on TensorFlow."
@@ -110,6 +111,25 @@ def test_more_global_tokens_than_places_are_an_error_and_in_graphs_nan():
     np.testing.assert_allclose(
         outputs[:3], loaded("longformer/encoder")(inputs)["sequence_output"][:3], atol=TOLERANCE
     )
+
+
+@needs_tensorflow
+def test_blocks_that_are_computed_again_have_the_same_gradients():
+    import tensorflow as tf
+
+    found = []
+    for option in (lambda model: None, rematerialize):
+        model = encoder()
+        model.output_attentions = False
+        option(model)
+        with tf.GradientTape() as tape:
+            outputs = model(PADDED | MASK, training=True)["sequence_output"]
+            loss = tf.reduce_sum(outputs**2 * np.arange(16))
+        found.append(tape.gradient(loss, [v.value for v in model.trainable_variables]))
+    for ours, theirs in zip(*found, strict=True):
+        if theirs is not None:  # the pooler's
+            ours, theirs = map(tf.convert_to_tensor, (ours, theirs))
+            np.testing.assert_allclose(ours, theirs, atol=1e-4 * np.abs(theirs).max())
 
 
 @pytest.mark.parametrize(

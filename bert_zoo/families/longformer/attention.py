@@ -31,8 +31,9 @@ class Globals(NamedTuple):
 
     Attributes:
         positions: int [batch, number], where they stand.
-        is_there: bool [batch, number], whether a place is taken.
-        is_global: bool [batch, length], whether a token is one of them.
+        is_there: int [batch, number], 1 for a place that is taken. No bool, of which TensorFlow has no
+            gradient where a block is computed again for it.
+        is_global: int [batch, length], 1 for a token that is one of them.
         places: int [batch, length], the place of a global token; None where the first token of each row
             is the only one.
         bias: [batch, 1, 1 or number, length], of the scores of what they read.
@@ -132,7 +133,7 @@ class LongformerAttention(SelfAttention):
         if tokens is not None:
             is_read = is_read * (1 - ops.cast(tokens.is_global, is_read.dtype))
             read = read if tokens.places is None else at_positions(read, tokens.places)
-            context = ops.where(ops.expand_dims(tokens.is_global, 2), read, context)
+            context = ops.where(ops.expand_dims(tokens.is_global > 0, 2), read, context)
         probabilities = probabilities * ops.expand_dims(is_read, (1, 3))
         if positions is not None:
             context = at_positions(context, positions)
@@ -312,11 +313,11 @@ class LongformerBackbone(TransformerBackbone):
         else:
             number = min(number, length)
         found, positions = ops.top_k(numbers, number)
-        is_there = found > 0
-        positions = ops.where(is_there, positions, 0)
+        is_there = ops.minimum(found, 1)
+        positions = positions * is_there
         bias = bias_of_rows(positions, mask, documents, dtype)
         places = ops.minimum(places, number - 1)
-        return Globals(positions, is_there, ops.cast(is_global, "bool"), places, bias)
+        return Globals(positions, is_there, is_global, places, bias)
 
     def where_places_suffice(self, embedded, is_global, number: int):
         """Embeddings, and NaN in rows of more global tokens than there are places.
@@ -342,8 +343,8 @@ class LongformerBackbone(TransformerBackbone):
         make = window_bias_in_blocks if is_cut else window_bias
         if tokens is None:
             return make(mask, documents, reach, dtype)
-        near = make(mask * (1 - ops.cast(tokens.is_global, mask.dtype)), documents, reach, dtype)
-        seen = ops.expand_dims(tokens.is_there, (1, 2) if is_cut else 1)
+        near = make(mask * (1 - tokens.is_global), documents, reach, dtype)
+        seen = ops.expand_dims(tokens.is_there > 0, (1, 2) if is_cut else 1)
         if documents is not None:
             theirs = at_positions(documents, tokens.positions)
             queries = in_blocks(documents, reach) if is_cut else documents
@@ -364,9 +365,9 @@ def first_token(mask, documents, dtype: str) -> Globals:
     rows, length = ops.shape(mask)
     positions = ops.zeros((rows, 1), "int32")
     is_global = ops.equal(ops.arange(length, dtype="int32")[None], positions)
+    is_global = ops.cast(is_global, "int32")
     bias = bias_of_rows(positions, mask, documents, dtype)
-    is_there = ops.cast(at_positions(mask, positions), "bool")
-    return Globals(positions, is_there, is_global, None, bias)
+    return Globals(positions, at_positions(mask, positions), is_global, None, bias)
 
 
 def bias_of_rows(positions, mask, documents, dtype: str):
