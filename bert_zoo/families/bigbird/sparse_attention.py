@@ -182,13 +182,16 @@ class SparseAttention(SelfAttention):
         is_seen = ops.repeat(ops.cast(seen >= 0, keys.mask.dtype), size, axis=-1)
         keys = keys._replace(mask=keys.mask * is_seen)
         bias = hidden(ids.map(lambda part: part[:, 1:-1]), keys, key.dtype)
-        scores = ops.einsum("lbqd,lbkd->lbqk", query[:, 1:-1], of_seen(key)) + bias
+        # Not ops.einsum, which ends ONNX's runtime 1.32 where a batch has no rows.
+        scores = ops.matmul(query[:, 1:-1], ops.swapaxes(of_seen(key), -1, -2)) + bias
         middle = ops.matmul(ops.softmax(scores), of_seen(value))
 
-        everything = ids.map(lambda part: ops.reshape(part, (lanes, -1)))
-        key, value = (ops.reshape(part, (lanes, -1, self.head_size)) for part in (key, value))
+        # Not -1, beside which ONNX takes no batch of no rows.
+        everything = ids.map(ops.reshape, (lanes, blocks * size))
+        whole = (lanes, blocks * size, self.head_size)
+        key, value = (ops.reshape(part, whole) for part in (key, value))
         bias = hidden(ids.map(joined_ends), everything, key.dtype)
-        scores = ops.einsum("lqd,lkd->lqk", joined_ends(query), key) + bias
+        scores = ops.matmul(joined_ends(query), ops.swapaxes(key, -1, -2)) + bias
         ends = ops.matmul(ops.softmax(scores), value)
         first, last = ops.split(ops.expand_dims(ends, 1), 2, axis=2)
         context = ops.concatenate([first, middle, last], axis=1)
