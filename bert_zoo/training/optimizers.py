@@ -185,10 +185,10 @@ class BertAdamW(keras.optimizers.AdamW):
     def apply(self, grads, trainable_variables=None):
         # Without any, Keras says so.
         if keras.backend.backend() == "tensorflow" and any(g is not None for g in grads):
-            # Of variables that the loss does not read, JAX has zeros: they decay, as all others do.
-            variables = trainable_variables or self._trainable_variables
-            pairs = zip(grads, variables, strict=True)
-            grads = [ops.zeros_like(v) if g is None else g for g, v in pairs]
+            if trainable_variables is not None:
+                # Of variables that the loss does not read, JAX has zeros: they decay, as all others do.
+                pairs = zip(grads, trainable_variables, strict=True)
+                grads = [ops.zeros_like(v) if g is None else g for g, v in pairs]
             grads = self._of_whole_batch(grads)
         return super().apply(grads, trainable_variables)
 
@@ -198,7 +198,7 @@ class BertAdamW(keras.optimizers.AdamW):
 
         # Keras 3.15 would take the norm over slices, so that two uses of one token are clipped as if they
         # were two rows. (Clipping sums over the rows that occurred instead of whole tables gained nothing.)
-        grads = [tf.convert_to_tensor(gradient) for gradient in grads]
+        grads = [g if g is None else tf.convert_to_tensor(g) for g in grads]
         if not tf.distribute.has_strategy():
             return grads
         pairs = [(gradient, None) for gradient in grads]

@@ -348,7 +348,7 @@ class RenamedSource(TensorSource):
         self._stored: dict[str, tuple[TensorSource, str, int, int]] = {}
         shapes = {}
         for key in source:
-            names, shape = fmt.parts(key), fmt.shape(key, source.shape(key))
+            names, shape = fmt.parts(key), fmt.read_shape(key, source.shape(key))
             for part, name in enumerate(names):
                 if name in self._stored:
                     raise WeightsError(

@@ -28,7 +28,7 @@ HEADS_LAST, HEADS_FIRST = (
 class Original(TF1):
     """Checkpoints of google-research/bigbird."""
 
-    def shape(self, key, stored):
+    def read_shape(self, key, stored):
         if re.search(HEADS_FIRST, key) and len(stored) == 3:
             return (math.prod(stored[:2]), stored[2])
         if re.search(HEADS_LAST, key) and len(stored) == (3 if key.endswith("kernel") else 2):

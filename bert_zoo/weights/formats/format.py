@@ -99,7 +99,7 @@ class Format:
         """The names of the tensors that a stored one holds below each other: of most, one."""
         return (self.renamed(key),)
 
-    def shape(self, key: str, stored: tuple[int, ...]) -> tuple[int, ...]:
+    def read_shape(self, key: str, stored: tuple[int, ...]) -> tuple[int, ...]:
         """The shape that a tensor is read in; of most, the stored one."""
         return stored
 
