@@ -1,25 +1,36 @@
 """BERT's layers, put together."""
 
+from collections.abc import Callable
 from typing import Any
 
 from bert_zoo.config import EncoderConfig
 
 
-def blocks(config: EncoderConfig, dtype, block_class: type | None = None) -> list:
-    """Post-norm blocks with weights of their own, of BERT's class or a subclass."""
+def blocks(
+    config: EncoderConfig,
+    dtype,
+    block_class: type | None = None,
+    attention: Callable[..., Any] | None = None,
+) -> list:
+    """Blocks with weights of their own.
+
+    Args:
+        config, dtype: sizes and choices, and the dtype policy.
+        block_class: of `bert_zoo.layers`; `PostNormBlock` by default.
+        attention: (number of the block, options of layers) -> its attention; `SelfAttention` by default.
+    """
     from bert_zoo.layers import FeedForward, PostNormBlock, SelfAttention
 
     options = {"initializer_range": config.initializer_range, "dtype": dtype}
 
-    def block(i: int) -> PostNormBlock:
+    def self_attention(i: int, **options) -> SelfAttention:
+        return SelfAttention(
+            config.num_heads, config.hidden_size, dropout=config.attention_dropout, **options
+        )
+
+    def block(i: int):
         return (block_class or PostNormBlock)(
-            SelfAttention(
-                config.num_heads,
-                config.hidden_size,
-                dropout=config.attention_dropout,
-                name="attention",
-                **options,
-            ),
+            (attention or self_attention)(i, name="attention", **options),
             FeedForward(
                 config.intermediate_size,
                 config.hidden_size,

@@ -1,6 +1,6 @@
 """BigBird (Zaheer et al. 2020, arXiv:2007.14062): blocks that see a few blocks, 4,096 tokens."""
 
-from bert_zoo.families.bert.backbone import embedding_options
+from bert_zoo.families.bert import backbone as bert_backbone
 from bert_zoo.families.bigbird.checkpoints import CHECKPOINTS
 from bert_zoo.families.bigbird.config import DEFAULTS, BigBirdConfig
 from bert_zoo.families.bigbird.formats import FORMATS
@@ -20,32 +20,20 @@ def backbone(config: BigBirdConfig, dtype):
         SparseBackbone,
         SparseEmbeddings,
     )
-    from bert_zoo.layers import FeedForward, Pooler, PostNormBlock, Stack
+    from bert_zoo.layers import Pooler, Stack
 
     hidden_size = config.hidden_size
     options = {"initializer_range": config.initializer_range, "dtype": dtype}
 
-    def block(i: int) -> PostNormBlock:
-        return PostNormBlock(
-            SparseAttention(i, config, name="attention", **options),
-            FeedForward(
-                config.intermediate_size,
-                hidden_size,
-                activation=config.activation,
-                name="feed_forward",
-                **options,
-            ),
-            epsilon=config.layer_norm_epsilon,
-            dropout=config.hidden_dropout,
-            dtype=dtype,
-            name=f"layer_{i}",
-        )
+    def attention(i: int, **options) -> SparseAttention:
+        return SparseAttention(i, config, **options)
 
-    blocks = [block(i) for i in range(config.num_layers)]
+    blocks = bert_backbone.blocks(config, dtype, attention=attention)
     return SparseBackbone(
         config,
         embeddings=SparseEmbeddings(
-            rescales_tokens=config.rescale_embeddings, **embedding_options(config, dtype)
+            rescales_tokens=config.rescale_embeddings,
+            **bert_backbone.embedding_options(config, dtype),
         ),
         stack=Stack(blocks, hidden_size, dtype=dtype, name="stack"),
         pooler=Pooler(hidden_size, name="pooler", **options) if config.pooler else None,

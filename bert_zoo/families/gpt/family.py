@@ -1,5 +1,6 @@
 """GPT (Radford et al. 2018): BERT's blocks whose tokens attend to those before them."""
 
+from bert_zoo.families.bert import backbone as bert_backbone
 from bert_zoo.families.gpt import formats
 from bert_zoo.families.gpt.checkpoints import GPT
 from bert_zoo.families.gpt.config import CausalConfig
@@ -18,35 +19,19 @@ def backbone(config: CausalConfig, dtype, pre_norm: bool = False):
     """Embeddings without a norm and a stack of causal blocks; with norms before them, one behind."""
     from bert_zoo.families.gpt.backbone import CausalBackbone
     from bert_zoo.families.gpt.layers import CausalAttention, CausalStack
-    from bert_zoo.layers import Embeddings, FeedForward, PostNormBlock, PreNormBlock
+    from bert_zoo.layers import Embeddings, PostNormBlock, PreNormBlock
     from bert_zoo.layers.common import norm
 
     options = {"initializer_range": config.initializer_range, "dtype": dtype}
     hidden_size, epsilon = config.hidden_size, config.layer_norm_epsilon
-    block_class = PreNormBlock if pre_norm else PostNormBlock
 
-    def block(i: int):
-        return block_class(
-            CausalAttention(
-                config.num_heads,
-                hidden_size,
-                dropout=config.attention_dropout,
-                name="attention",
-                **options,
-            ),
-            FeedForward(
-                config.intermediate_size,
-                hidden_size,
-                activation=config.activation,
-                name="feed_forward",
-                **options,
-            ),
-            epsilon=epsilon,
-            dropout=config.hidden_dropout,
-            dtype=dtype,
-            name=f"layer_{i}",
+    def attention(i: int, **options) -> CausalAttention:
+        return CausalAttention(
+            config.num_heads, hidden_size, dropout=config.attention_dropout, **options
         )
 
+    block_class = PreNormBlock if pre_norm else PostNormBlock
+    blocks = bert_backbone.blocks(config, dtype, block_class, attention)
     return CausalBackbone(
         config,
         embeddings=Embeddings(
@@ -62,9 +47,7 @@ def backbone(config: CausalConfig, dtype, pre_norm: bool = False):
             name="embeddings",
             **options,
         ),
-        stack=CausalStack(
-            [block(i) for i in range(config.num_layers)], hidden_size, dtype=dtype, name="stack"
-        ),
+        stack=CausalStack(blocks, hidden_size, dtype=dtype, name="stack"),
         final_norm=norm("final_norm", epsilon=epsilon, dtype=dtype) if pre_norm else None,
         dtype=dtype,
     )

@@ -23,39 +23,25 @@ from bert_zoo.weights.table import Head
 def backbone(config: LongformerConfig, dtype):
     """RoBERTa's embeddings, and BERT's blocks with attention in windows of each layer's own width."""
     from bert_zoo.families.longformer.attention import LongformerAttention, LongformerBackbone
-    from bert_zoo.layers import Embeddings, FeedForward, Pooler, PostNormBlock, Stack
+    from bert_zoo.layers import Embeddings, Pooler, Stack
 
     hidden_size = config.hidden_size
     options = {"initializer_range": config.initializer_range, "dtype": dtype}
 
-    def block(i: int) -> PostNormBlock:
-        return PostNormBlock(
-            LongformerAttention(
-                config.num_heads,
-                hidden_size,
-                reach=config.reaches[i],
-                dropout=config.attention_dropout,
-                name="attention",
-                **options,
-            ),
-            FeedForward(
-                config.intermediate_size,
-                hidden_size,
-                activation=config.activation,
-                name="feed_forward",
-                **options,
-            ),
-            epsilon=config.layer_norm_epsilon,
-            dropout=config.hidden_dropout,
-            dtype=dtype,
-            name=f"layer_{i}",
+    def attention(i: int, **options) -> LongformerAttention:
+        return LongformerAttention(
+            config.num_heads,
+            hidden_size,
+            reach=config.reaches[i],
+            dropout=config.attention_dropout,
+            **options,
         )
 
     return LongformerBackbone(
         config,
         embeddings=Embeddings(**bert_backbone.embedding_options(config, dtype)),
         stack=Stack(
-            [block(i) for i in range(config.num_blocks)],
+            bert_backbone.blocks(config, dtype, attention=attention),
             hidden_size,
             blocks_of_layers=config.blocks_of_layers,
             dtype=dtype,
