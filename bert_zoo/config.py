@@ -54,6 +54,14 @@ class Config:
         """The same with or without a pooler, in architectures that can have one."""
         return self
 
+    def with_layers(self, layers: Sequence[int]) -> Self:
+        """The same with some of the layers, by number, in their order.
+
+        Raises:
+            ConfigError: a layer would compute something else in its new place.
+        """
+        return self.replace(num_layers=len(layers))
+
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 

@@ -268,7 +268,7 @@ def test_the_reference_has_every_public_name():
     for path in paths:
         module, _, name = path.rpartition(".")
         objects.append(getattr(importlib.import_module(module), name))
-    packages = "embeddings models layers training text tasks.objectives metrics runtime".split()
+    packages = "distillation embeddings models layers training text tasks.objectives metrics runtime".split()
     for package in (bert_zoo, *(importlib.import_module(f"bert_zoo.{n}") for n in packages)):
         for name in package.__all__:
             thing = getattr(package, name)

@@ -102,7 +102,10 @@ _NEW_TOKENS = flags.DEFINE_integer("new_tokens", 64, "Of generation, a row.", lo
 _FAMILIES = flags.DEFINE_list("families", ["bert"], f"Of modelling; of {', '.join(MODELS)}.")
 flags.register_validator("families", lambda names: set(names) <= set(MODELS), "There is no such.")
 _WORKS = flags.DEFINE_multi_enum(
-    "works", list(WORKS), list(WORKS), "Of modelling and long documents; may be given several times."
+    "works",
+    list(WORKS),
+    list(WORKS),
+    "Of modelling and long documents; may be given several times.",
 )
 _SQUAD = flags.DEFINE_string("squad", None, "A file of SQuAD, for trainings of sentence vectors.")
 _LONG_LENGTHS = flags.DEFINE_multi_integer(

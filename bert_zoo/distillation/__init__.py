@@ -6,7 +6,9 @@ The names below are loaded on first use, so that importing the package needs no 
 import importlib
 
 # Name -> the module that defines it.
-_NAMES: dict[str, str] = {}
+_NAMES: dict[str, str] = {
+    "student_of": "bert_zoo.distillation.students",
+}
 
 __all__ = sorted(_NAMES)
 

@@ -55,12 +55,14 @@ def add_tokens(
     before = model.preprocessor.tokenizer
     tokenizer = before.with_added_tokens(added)
     size = encoder_of(model).config.vocab_size
-    grown = _resized(model, max(size, tokenizer.vocab_size))
+    grown = rebuilt(model, vocab_size=max(size, tokenizer.vocab_size))
     encoder_of(grown).preprocessor = type(model.preprocessor)(
         tokenizer, **model.preprocessor.get_config()
     )
     # Which variables have rows of tokens is told by their shapes in a model with one token more.
-    larger = grown if encoder_of(grown).config.vocab_size > size else _resized(model, size + 1)
+    larger = (
+        grown if encoder_of(grown).config.vocab_size > size else rebuilt(model, vocab_size=size + 1)
+    )
     shapes = {path: tuple(v.shape) for path, v in named_variables(larger).items()}
     values = {path: ops.convert_to_numpy(v) for path, v in named_variables(model).items()}
     variables = named_variables(grown)
@@ -82,18 +84,15 @@ def add_tokens(
     return grown
 
 
-def _resized(model: ZooModel, size: int) -> ZooModel:
-    """A model of the same configuration with another number of tokens, and other weights."""
+def rebuilt(model: ZooModel, **fields: Any) -> ZooModel:
+    """A model of the same configuration but for some fields of its encoders', and with other weights."""
 
-    def resized(config: Any) -> Any:
+    def changed(config: Any) -> Any:
         if isinstance(config, dict):
-            return {
-                name: size if name == "vocab_size" else resized(value)
-                for name, value in config.items()
-            }
+            return {name: fields.get(name, changed(value)) for name, value in config.items()}
         return config
 
-    return type(model).from_config(resized(model.get_config()))
+    return type(model).from_config(changed(model.get_config()))
 
 
 def _pieces(before: "Tokenizer", tokenizer: "Tokenizer") -> dict[int, list[int]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from bert_zoo.config import UNLIMITED, ConfigError, is_integer
 from bert_zoo.error_text import shown
@@ -51,6 +51,11 @@ class LongformerConfig(AlbertConfig):
             )
         if problems:
             raise ConfigError("This encoder cannot be built: " + " ".join(problems))
+
+    def with_layers(self, layers: Sequence[int]) -> Self:
+        window = self.attention_window
+        windows = tuple(window[i] for i in layers) if isinstance(window, tuple) else window
+        return self.replace(num_layers=len(layers), attention_window=windows)
 
     @property
     def windows(self) -> tuple[int, ...]:

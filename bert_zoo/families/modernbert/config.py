@@ -1,9 +1,9 @@
 """The sizes and choices that define a ModernBERT, and how Hugging Face's config.json says them."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from bert_zoo.config import (
     UNLIMITED,
@@ -71,6 +71,17 @@ class ModernBertConfig(EncoderConfig):
     def is_global(self, layer: int) -> bool:
         """Whether a layer attends to all tokens."""
         return layer % self.global_attention_every == 0
+
+    def with_layers(self, layers: Sequence[int]) -> Self:
+        for place, layer in enumerate(layers):
+            # Only the first layer has no norm before its attention.
+            if self.is_global(place) != self.is_global(layer) or (place == 0) != (layer == 0):
+                raise ConfigError(
+                    f"Layer {layer} would become layer {place} and compute something else there: layer 0 has a "
+                    f"norm less, and multiples of {self.global_attention_every} attend to all tokens. Choose layers "
+                    "that keep this pattern, such as the first ones."
+                )
+        return super().with_layers(layers)
 
     @property
     def output_range(self) -> float:
