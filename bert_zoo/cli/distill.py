@@ -1,0 +1,111 @@
+"""Distils a model into a smaller one: on its own task, or on plain text.
+
+bert_zoo distill --teacher runs/minilm_l6-sst2 --student bert_tiny --unlabelled "my/*.txt"
+bert_zoo distill --teacher runs/minilm_l6-messages --layers 2 --hidden 128 --epochs 20
+bert_zoo distill --teacher minilm_l6 --layers 2 --text "my/*.txt" --minutes 60
+
+On a task, the data are those of the teacher's run; flags name others. The teacher answers all texts once,
+and the student learns from these answers, mixed with labels where there are any. Started again with the
+same options, a run that was stopped goes on.
+"""
+
+from dataclasses import fields
+from pathlib import Path
+
+from bert_zoo.cli.benchmarks import BENCHMARKS, DataOptions
+from bert_zoo.cli.program import Program
+from bert_zoo.presets import Recipe
+
+PROGRAM = Program(
+    __doc__,
+    required=("teacher",),
+    on_interrupt="Stopped. Run the same command to go on, as if nothing had been.",
+)
+_TEACHER = PROGRAM.string(
+    "teacher", None, "A run directory of finetune; or any trained model's name or directory."
+)
+_STUDENT = PROGRAM.string("student", None, "A name of bert_zoo.list_models(), or a directory.")
+_LAYERS = PROGRAM.list(
+    "layers",
+    None,
+    "Make the student of the teacher: with so many of its layers, or with those of these numbers, from 0.",
+)
+_HIDDEN = PROGRAM.integer("hidden", None, "Of a student that is made: its width.", lower_bound=1)
+# Of distillation on plain text.
+_TEXT = PROGRAM.list("text", None, "Plain text to learn from: files, folders or patterns.")
+_TASK = PROGRAM.enum("task", None, list(BENCHMARKS), "Other data than those of the teacher's run.")
+_TEXT_COLUMN = PROGRAM.string(
+    "text_column", None, "The table's column of texts, where it is not called text."
+)
+_UNLABELLED = PROGRAM.list(
+    "unlabelled",
+    None,
+    "Files or patterns of texts that the teacher alone labels: one a line, of a pair with a tab between both.",
+)
+_TEMPERATURE = PROGRAM.float(
+    "temperature", 2.0, "What logits of both are divided by.", lower_bound=0.01
+)
+_HARD_WEIGHT = PROGRAM.float(
+    "hard_weight",
+    0.5,
+    "Share of the labels' own loss where there are labels.",
+    lower_bound=0,
+    upper_bound=1,
+)
+_MATCH = PROGRAM.enum(
+    "match",
+    None,
+    ["cross_entropy", "squared_error", "cosine"],
+    "How student and teacher are compared; by default cross_entropy of classes, squared_error of numbers and "
+    "vectors.",
+)
+_AUGMENT = PROGRAM.integer(
+    "augment", 0, "Variants of each training text that the teacher labels too.", lower_bound=0
+)
+_AUGMENT_WITH = PROGRAM.string(
+    "augment_with", "minilm_l6", "The masked-token model that proposes their words."
+)
+_RECIPE = PROGRAM.string("recipe", None, "A name that finetune --list_recipes prints.")
+_OUTPUT_DIR = PROGRAM.string("output_dir", None, "Run directory, by default runs/distill-<names>.")
+_SEEDS = PROGRAM.integer("seeds", 1, "Runs, each with a seed of its own.", lower_bound=1)
+_FIRST_SEED = PROGRAM.integer("first_seed", 0, "The first of these seeds.", lower_bound=0)
+_PATIENCE = PROGRAM.integer(
+    "patience", None, "Epochs without a better metric after which to stop.", lower_bound=1
+)
+_CHECKPOINT_MINUTES = PROGRAM.float(
+    "checkpoint_minutes", 1.0, "From one checkpoint to the next, at the least.", lower_bound=0
+)
+_EXPORT = PROGRAM.bool("export", True, "Whether to write the kept student as a SavedModel.")
+_MAIN = (
+    *("teacher", "student", "layers", "hidden", "text", "unlabelled", "temperature"),
+    *("hard_weight", "match", "augment", "epochs", "learning_rate", "output_dir", "seeds"),
+)
+_SETTINGS = PROGRAM.define_fields(Recipe)
+# --text names plain text here.
+_DATA = PROGRAM.define_fields(
+    DataOptions, [field.name for field in fields(DataOptions) if field.name != "text"]
+)
+PROGRAM.define_strategy()
+PROGRAM.groups = {
+    "Main flags": _MAIN,
+    "Data of the task": ["task", *_DATA, "text_column"],
+    "Settings of the recipe, in place of its own": [n for n in _SETTINGS if n not in _MAIN],
+}
+
+
+def main(arguments: list[str]) -> None:
+    if (_STUDENT.value is None) == (_LAYERS.value is None):
+        raise ValueError(
+            "Give either --student, a model that there is, or --layers, to make one of the teacher."
+        )
+    student = Path(_STUDENT.value).name if _STUDENT.value else f"{'-'.join(_LAYERS.value)}-layers"
+    directory = Path(_OUTPUT_DIR.value or f"runs/distill-{Path(_TEACHER.value).name}-{student}")
+    raise ValueError(f"{directory}: distillation is being built.")
+
+
+def chosen_layers() -> int | tuple[int, ...] | None:
+    """--layers, as `bert_zoo.distillation.student_of` takes them; None where it is not given."""
+    if _LAYERS.value is None:
+        return None
+    numbers = tuple(map(int, _LAYERS.value))
+    return numbers[0] if len(numbers) == 1 else numbers
