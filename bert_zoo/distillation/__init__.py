@@ -7,6 +7,7 @@ import importlib
 
 # Name -> the module that defines it.
 _NAMES: dict[str, str] = {
+    "prune_vocabulary": "bert_zoo.distillation.vocabularies",
     "student_of": "bert_zoo.distillation.students",
 }
 

@@ -24,10 +24,16 @@ from bert_zoo.text.unicode_tables import code_points
 _SCHEMA = {
     "Piece": ((1, "bytes", "text"), (2, "float", "score"), (3, "int32", "type")),
     "Normalizer": ((2, "bytes", "rules"),),
-    "Model": ((1, "Piece*", "pieces"), (3, "Normalizer", "before"), (5, "Normalizer", "after")),
+    "Trainer": ((3, "int32", "kind"),),
+    "Model": (
+        *((1, "Piece*", "pieces"), (2, "Trainer", "trainer")),
+        *((3, "Normalizer", "before"), (5, "Normalizer", "after")),
+    ),
 }
 # SentencePiece.Type of the proto: NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED and BYTE.
 NORMAL, UNKNOWN, CONTROL, USER, _TYPES = 1, 2, 3, 4, range(1, 7)
+# TrainerSpec.ModelType of a model whose pieces are merged by their scores; others here are unigram models.
+BPE = 2
 
 # Units of the table: a label in the low byte, the highest bit set in those with a value.
 _LABEL, _VALUE = np.uint32(0x800000FF), np.uint32(0x7FFFFFFF)
@@ -59,7 +65,7 @@ def checked_sentencepiece_model(data: bytes):
 
 
 def read_sentencepiece_model(data: bytes):
-    """A model's `pieces` with `text`, `score` and `type`, and the `rules` of `before` and `after`."""
+    """A model's `pieces` with `text`, `score` and `type`, the `rules` of `before` and `after`, and `trainer.kind`."""
     try:
         return message_class(_SCHEMA, "Model").FromString(data)
     except DecodeError:

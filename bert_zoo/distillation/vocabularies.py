@@ -1,0 +1,222 @@
+"""`prune_vocabulary`: a model that knows only the tokens that its texts need, and computes the same."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import fields
+from functools import singledispatch
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from keras import ops
+from tqdm import tqdm
+
+from bert_zoo.config import Config, is_integer
+from bert_zoo.error_text import shown
+from bert_zoo.loading.growing import rebuilt
+from bert_zoo.models.base import ZooModel, encoder_of
+from bert_zoo.models.quantization import check_is_float
+from bert_zoo.pretraining.corpus import Corpus
+from bert_zoo.pretraining.tokens import BATCH_CHARACTERS, ids_of
+from bert_zoo.text.byte_bpe import ALPHABET, ByteBpeTokenizer
+from bert_zoo.text.sentencepiece import SentencePieceTokenizer
+from bert_zoo.text.sentencepiece_model import BPE, NORMAL, read_sentencepiece_model
+from bert_zoo.text.tokenizer import Tokenizer
+from bert_zoo.text.vocabulary import SUFFIX
+from bert_zoo.text.wordpiece import WordPieceTokenizer
+from bert_zoo.training.compiling import compile_for_task
+from bert_zoo.training.lora import without_lora
+from bert_zoo.weights.bind import named_variables
+
+
+def prune_vocabulary(
+    model: ZooModel,
+    texts: Iterable[str | Sequence[str]] | Path | Sequence[Path],
+    *,
+    keep: Iterable[str] = (),
+    min_count: int = 1,
+) -> ZooModel:
+    """A model with fewer tokens, which computes the same for every text that consists of those.
+
+    Kept are the tokens of the texts, special and added tokens, and what other words are spelled with:
+
+    - WordPiece: single characters, alone and inside of words;
+    - byte-level BPE: all bytes, and the tokens that kept ones are merged of, with these merges;
+    - SentencePiece: single characters and all pieces that are no text, and the rarest piece, by which the
+      library scores unknown characters; of a model of BPE also what kept pieces are merged of.
+
+    So a word that the texts lack becomes more and shorter tokens, and is unknown only where it has a
+    character that is so for the given model, or that its vocabulary has in longer tokens alone. Tokens keep
+    their order and change their ids. Everything with a row for each token loses the rows of the others: the
+    token table, and with it the table or bias of a head over the vocabulary.
+
+    Args:
+        model: any model with a vocabulary of those kinds; it stays as it is.
+        texts: what the model will read, as much as possible: strings; lists of sentences, each a document, as
+            `bert_zoo.pretraining.corpus.Corpus` gives them; or pathlib.Paths of files and folders, read as
+            `bert_zoo pretrain --text` does. Both texts of pairs go in, and generated texts too.
+        keep: further tokens to keep, as the vocabulary spells them ("##ing", "Ġthe", "▁the").
+        min_count: how often the texts have to have a token for it to be kept.
+
+    Returns:
+        The model, compiled as `load` compiles it where the given one is compiled.
+
+    Raises:
+        TypeError: a vocabulary of another kind, or texts that are one string.
+        ValueError: an unknown token in `keep`, a min_count below 1, texts without a token, or a quantized
+            model.
+    """
+    if not is_integer(min_count) or min_count < 1:
+        raise ValueError(f"min_count is {shown(min_count)}; it is a number of times, 1 or more.")
+    check_is_float(model)
+    model = without_lora(model)
+    before = model.preprocessor.tokenizer
+    config = encoder_of(model).config
+    counts = _counts(before, texts)
+    if not counts.any():
+        raise ValueError("The texts have no tokens. Check that they are what the model will read.")
+    kept = {*np.flatnonzero(counts >= min_count).tolist(), *map(before.token_to_id, keep)}
+    kept |= before.added_tokens.keys() | _ids_of(config, before).values()
+    if getattr(config, "positions_after_padding", False):
+        kept |= {*range(config.pad_id)}  # by which the table of positions begins
+    tokenizer = smaller(before, {before.id_to_token(index) for index in kept})
+    rows = np.array([before.token_to_id(token) for token in tokenizer.vocabulary])
+    ids = {
+        name: int(np.flatnonzero(rows == index)[0])
+        for name, index in _ids_of(config, before).items()
+    }
+    pruned = rebuilt(model, vocab_size=len(rows), **ids)
+    encoder_of(pruned).preprocessor = type(model.preprocessor)(
+        tokenizer, **model.preprocessor.get_config()
+    )
+    values = named_variables(model)
+    for path, variable in named_variables(pruned).items():
+        value = ops.convert_to_numpy(values[path])
+        variable.assign(value if value.shape == tuple(variable.shape) else value[rows])
+    if model.compiled:
+        compile_for_task(pruned)
+    return pruned
+
+
+@singledispatch
+def smaller(tokenizer: Tokenizer, kept: Collection[str]) -> Tokenizer:
+    """A tokenizer with some of another's tokens, and with those that they, and all other words, are spelled with.
+
+    Raises:
+        TypeError: a tokenizer of another kind.
+    """
+    raise TypeError(
+        f"The vocabulary of a {type(tokenizer).__name__} cannot be pruned; those of WordPiece, byte-level BPE "
+        "and SentencePiece can."
+    )
+
+
+@smaller.register
+def _(tokenizer: WordPieceTokenizer, kept: Collection[str]) -> WordPieceTokenizer:
+    vocabulary = [
+        token
+        for token in tokenizer.base_vocabulary
+        if token in kept or len(token.removeprefix(SUFFIX)) == 1
+    ]
+    return WordPieceTokenizer(vocabulary, **tokenizer.get_config())
+
+
+@smaller.register
+def _(tokenizer: ByteBpeTokenizer, kept: Collection[str]) -> ByteBpeTokenizer:
+    ranks = {pair: rank for rank, pair in enumerate(tokenizer.merges)}
+    added = {token.content for token in tokenizer.added_tokens.values()}
+    made = {
+        pair
+        for token in kept - added
+        for pair in merges_of(token, lambda *pair: -ranks[pair] if pair in ranks else None)
+    }
+    tokens = {*kept, *ALPHABET, *(left + right for left, right in made)}
+    vocabulary = [token for token in tokenizer.base_vocabulary if token in tokens]
+    merges = [pair for pair in tokenizer.merges if pair in made]
+    return ByteBpeTokenizer(vocabulary, merges, **tokenizer.get_config())
+
+
+@smaller.register
+def _(tokenizer: SentencePieceTokenizer, kept: Collection[str]) -> SentencePieceTokenizer:
+    settings = tokenizer._settings
+    model = read_sentencepiece_model(settings.model)
+    scores = {piece.text.decode(): piece.score for piece in model.pieces if _is_text(piece)}
+    tokens = {*kept, *(text for text in scores if len(text) == 1)}
+    # By these the library scores unknown characters and pieces that users defined.
+    tokens |= {min(scores, key=scores.get), max(scores, key=scores.get)}
+    if model.trainer.kind == BPE:
+        made = (merges_of(token, lambda *pair: scores.get("".join(pair))) for token in {*kept})
+        tokens |= {"".join(pair) for pairs in made for pair in pairs}
+    # Pieces that become several tokens have to be found where those stand.
+    for piece, parts in tokenizer.split_tokens.items():
+        if tokens.issuperset(map(tokenizer.id_to_token, parts)):
+            tokens.add(tokenizer.id_to_token(piece))
+    pieces = [
+        piece
+        for number, piece in enumerate(model.pieces)
+        if number < len(settings.scheme.replaced_pieces)
+        or not _is_text(piece)
+        or piece.text.decode() in tokens
+    ]
+    del model.pieces[:]
+    model.pieces.extend(pieces)
+    options = {**settings.options, "added_tokens": tokenizer.get_config().get("added_tokens", ())}
+    return SentencePieceTokenizer(model.SerializeToString(), settings.scheme, **options)
+
+
+def _is_text(piece) -> bool:
+    return piece.type in (0, NORMAL)
+
+
+def merges_of(token: str, score: Callable[[str, str], float | None]) -> list[tuple[str, str]]:
+    """The merges that make a token of its characters, one after the other; see `bert_zoo.text.bpe`.
+
+    Args:
+        score: (left, right) -> how early two neighbours are joined, the highest first; None where they
+            are not.
+    """
+    parts, made = [*token], []
+    while True:
+        scores = [score(*pair) for pair in pairwise(parts)]
+        found = [i for i, value in enumerate(scores) if value is not None]
+        if not found:
+            return made
+        first = max(found, key=scores.__getitem__)
+        made.append((parts[first], parts[first + 1]))
+        parts[first : first + 2] = ["".join(made[-1])]
+
+
+def _counts(tokenizer: Tokenizer, texts) -> np.ndarray:
+    """How often each token occurs in texts, int64 [tokens]."""
+    counts = np.zeros(tokenizer.vocab_size, np.int64)
+    for batch in _batches(texts):
+        ids = np.concatenate(ids_of(tokenizer, batch))
+        counts += np.bincount(ids, minlength=len(counts))
+    return counts
+
+
+def _batches(texts) -> Iterator[list[str]]:
+    """Texts, some at a time."""
+    if isinstance(texts, str):
+        raise TypeError(
+            f"texts is {shown(texts)}, one string; pass a list of texts, or pathlib.Path({shown(texts)}) for a "
+            "file."
+        )
+    if not isinstance(texts, Iterable) or (
+        isinstance(texts, list | tuple) and all(isinstance(text, Path) for text in texts)
+    ):
+        texts = Corpus(texts)
+    batch, size = [], 0
+    for text in tqdm(texts, "Tokens of texts", unit=" texts", disable=None):
+        batch.append(text if isinstance(text, str) else " ".join(text))
+        size += len(batch[-1])
+        if size >= BATCH_CHARACTERS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _ids_of(config: Config, tokenizer: Tokenizer) -> dict[str, int]:
+    """The ids of tokens that a configuration has, by the names of its fields."""
+    found = {f.name: getattr(config, f.name) for f in fields(config) if f.name.endswith("_id")}
+    return {n: i for n, i in found.items() if i is not None and i < tokenizer.vocab_size}
