@@ -9,6 +9,7 @@
         --reference_python reference-env/bin/python
     python tools/benchmark.py --what gradient_cache
     python tools/benchmark.py --what long_documents --rounds 3 --reference_python reference-env/bin/python
+    python tools/benchmark.py --what distillation --batch_size 16 --reference_python reference-env/bin/python
 
 `reference_python` is the interpreter of an environment with torch and transformers (and
 sentence-transformers for single calls and trainings of sentence vectors), which bert_zoo itself never imports. Rounds alternate
@@ -84,7 +85,7 @@ _WHAT = flags.DEFINE_multi_enum(
     "what",
     ["tokenizer"],
     "tokenizer modelling generation single_calls embedding_training gradient_cache "
-    "long_documents".split(),
+    "long_documents distillation".split(),
     "What to time; may be given several times.",
 )
 _THREADS = flags.DEFINE_integer("threads", 2, "Threads of every implementation.", lower_bound=1)
@@ -767,6 +768,127 @@ def long_work(settings: dict[str, Any]) -> Callable[[], object]:
     return step(model, inputs, {"start_logits": ends - 1, "end_logits": ends})
 
 
+# --- Distillation on text ------------------------------------------------------------------------
+
+# Of the student, which is as wide as its teacher.
+STUDENT_LAYERS, RELATION_HEADS = 3, 12
+
+_TORCH_DISTILLATION = """
+import numpy, torch, transformers
+F = torch.nn.functional
+torch.set_num_threads(settings["threads"])
+teacher, student = (
+    transformers.AutoModel.from_pretrained(directory, add_pooling_layer=False)
+    for directory in settings["directories"]
+)
+teacher.eval()
+student.train()
+optimizer = torch.optim.AdamW(student.parameters(), lr=1e-5, eps=1e-6, weight_decay=0.01)
+ids = torch.from_numpy(numpy.load(settings["ids"])).long()
+inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "output_hidden_states": True}
+
+def scores(first, second, heads):
+    first, second = (x.view(*x.shape[:2], heads, -1).transpose(1, 2) for x in (first, second))
+    return first @ second.transpose(-1, -2) / first.shape[-1] ** 0.5
+
+if settings["objective"] == "relations":
+    # Nothing above the vectors that are compared is computed.
+    last = [model.encoder.layer[-1].attention.self for model in (teacher, student)]
+    for model in (teacher, student):
+        model.encoder.layer = model.encoder.layer[:-1]
+    def read(model, attention):
+        state = model(**inputs).last_hidden_state
+        vectors = attention.query(state), attention.key(state), attention.value(state)
+        return [scores(x, x, settings["relation_heads"]) for x in vectors]
+    def compared():
+        with torch.no_grad():
+            taught = [x.softmax(-1) for x in read(teacher, last[0])]
+        found = [x.log_softmax(-1) for x in read(student, last[1])]
+        return sum(
+            F.kl_div(f, t, reduction="sum") / f.shape[:-1].numel() for f, t in zip(found, taught)
+        )
+else:
+    kept = {}
+    def keep(name):
+        def hook(module, given, output):
+            kept[name] = output
+        return hook
+    def watch(model, role, layers):
+        for number, layer in enumerate(layers):
+            attention = model.encoder.layer[layer].attention.self
+            attention.query.register_forward_hook(keep((role, number, "query")))
+            attention.key.register_forward_hook(keep((role, number, "key")))
+    apart = len(teacher.encoder.layer) // len(student.encoder.layer)
+    taught_layers = range(apart - 1, len(teacher.encoder.layer), apart)
+    watch(teacher, "teacher", taught_layers)
+    watch(student, "student", range(len(student.encoder.layer)))
+    heads = teacher.config.num_attention_heads
+    def of(role, number):
+        found = scores(kept[role, number, "query"], kept[role, number, "key"], heads)
+        return torch.where(found <= -100, torch.zeros_like(found), found)
+    def compared():
+        with torch.no_grad():
+            taught = teacher(**inputs).hidden_states
+            taught_scores = [of("teacher", number) for number in range(len(taught_layers))]
+        states = student(**inputs).hidden_states
+        loss = sum(F.mse_loss(of("student", n), t) for n, t in enumerate(taught_scores))
+        return loss + sum(F.mse_loss(s, taught[apart * n]) for n, s in enumerate(states))
+
+def work():
+    compared().backward()
+    torch.nn.utils.clip_grad_norm_(student.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def race_distillation(scratch: Path) -> dict[str, dict[str, dict]]:
+    """A step of a student of minilm_l6 with half of its layers, beside a plain program of torch."""
+    import numpy as np
+
+    import bert_zoo
+    from bert_zoo.distillation.general_models import DISTILLATIONS
+    from bert_zoo.models import Encoder
+    from bert_zoo.training.optimizers import bert_adamw
+
+    shape, results = (_BATCH.value, _LENGTH.value), {}
+    ids = np.random.default_rng(0).integers(1000, 20000, shape, "int32")
+    np.save(scratch / "ids.npy", ids)
+    mask = np.ones_like(ids)
+    teacher = bert_zoo.load("minilm_l6", "encoder")
+    config = teacher.config.replace(num_layers=STUDENT_LAYERS)
+    for objective, options in {
+        "relations": {"relation_heads": RELATION_HEADS},
+        "layers": {},
+    }.items():
+        student = Encoder(config, teacher.family, preprocessor=teacher.preprocessor)
+        directories = [str(scratch / f"{objective}_{role}") for role in ("teacher", "student")]
+        for model, directory in zip((teacher, student), directories, strict=True):
+            bert_zoo.save(model, directory, format="hf")
+        model = DISTILLATIONS[objective](student, teacher, **options)
+        model.compile(
+            optimizer=bert_adamw(1e-5, bias_correction=True),
+            loss=model.default_loss(),
+            loss_weights=model.default_loss_weights,
+        )
+        labels = dict.fromkeys(model.default_loss_weights, mask.astype("float32"))
+        inputs = {"token_ids": ids, "padding_mask": mask}
+        contestants = {"bert_zoo": timed(step(model, inputs, labels))}
+        if REFERENCE_PYTHON.value:
+            contestants["torch"] = Reference(
+                "torch",
+                _TORCH_DISTILLATION,
+                objective=objective,
+                directories=directories,
+                ids=str(scratch / "ids.npy"),
+                threads=_THREADS.value,
+                **options,
+            )
+        title = f"{objective}, {shape[0]}x{shape[1]} tokens, 6 to {STUDENT_LAYERS} layers"
+        results[title] = race(title, contestants)
+    return results
+
+
 # What to time -> a function of an empty directory that gives title -> what `race` returns.
 WHAT = {
     "tokenizer": race_tokenizers,
@@ -776,6 +898,7 @@ WHAT = {
     "embedding_training": race_embedding_training,
     "gradient_cache": race_gradient_cache,
     "long_documents": race_long_documents,
+    "distillation": race_distillation,
 }
 
 

@@ -267,7 +267,8 @@ def write_report(run: "FinishedRun") -> None:
     draw(curve, (6, 3.5), plot)
     if has_curve := curve.is_file():
         shutil.copy(curve, run.directory / RUN_MODEL)
-    base, shown = card_of(run.name) if run.goes_on else None, CURVE if has_curve else None
+    origin = run.config.get("teacher", run.name if run.goes_on else None)
+    base, shown = origin and card_of(origin), CURVE if has_curve else None
     record = report.PretrainingRecord(run.name, run.use, base, run.config, results, shown)
     report.write_report(record, run.directory)
 

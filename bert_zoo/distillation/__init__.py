@@ -7,7 +7,14 @@ import importlib
 
 # Name -> the module that defines it.
 _NAMES: dict[str, str] = {
+    "attention_score_loss": "bert_zoo.distillation.general_losses",
+    "cosine_loss": "bert_zoo.distillation.general_losses",
+    "distill_on_text": "bert_zoo.distillation.general",
+    "hidden_state_loss": "bert_zoo.distillation.general_losses",
     "prune_vocabulary": "bert_zoo.distillation.vocabularies",
+    "relation_loss": "bert_zoo.distillation.general_losses",
+    "relations": "bert_zoo.distillation.general_losses",
+    "soft_token_loss": "bert_zoo.distillation.general_losses",
     "student_of": "bert_zoo.distillation.students",
 }
 

@@ -82,6 +82,7 @@ def pretrain(
     checkpoint_seconds: float = 300.0,
     strategy: Any = None,
     report: Callable[[FinishedRun], None] | None = None,
+    kind: type[MaskedTraining] | None = None,
 ) -> dict[str, Any]:
     """Pretrains a model, or goes on with a pretraining that was stopped, and writes a run directory.
 
@@ -110,6 +111,7 @@ def pretrain(
         strategy: what `bert_zoo.training.strategy` gives. Of several workers one, the chief, writes.
         report: writes what a finished run shows beside that, such as
             `bert_zoo.cli.pretrain.write_report`.
+        kind: what trains the model; by default what model and settings speak for.
 
     Returns:
         What `metrics.json` holds.
@@ -131,11 +133,10 @@ def pretrain(
         model = make_model()
     copy_untrained = model.encoder.backbone.untrained_copies()
     preprocessor, reading, texts = model.preprocessor, dict(reading or {}), (text, general_text)
-    kind: type = MaskedTraining
     if isinstance(settings, StreamSettings):
         kind = StreamTraining if model.always_gives_state else RowTraining
-    elif settings.goes_on:
-        kind = RememberingTraining
+    elif kind is None:
+        kind = RememberingTraining if settings.goes_on else MaskedTraining
     if reading.get("form") == MASKED_ROWS:
         kind, read = MaskedRowTraining, read_masked_rows(*texts, held_out)
     elif reading.get("form") == STREAM:

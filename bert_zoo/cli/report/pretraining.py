@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from bert_zoo.models.task_model import Use
 
 # What is shown of a run, where its kind of training has it; and of the fields of its recipe.
-TRAINING = ("objective", "rows", "phases", "memory", "cutoffs", "dtype", "seed")
+TRAINING = (
+    *("teacher", "student", "objective", "layer_map", "teacher_layer", "relation_heads"),
+    *("rows", "phases", "memory", "cutoffs", "dtype", "seed"),
+)
 SETTINGS = (
     *("total_steps", "batch_size", "gradient_accumulation_steps", "optimizer", "learning_rate"),
     *("schedule", "warmup_proportion", "warmup_steps", "floor", "weight_decay", "decay_all"),
@@ -29,8 +32,8 @@ class PretrainingRecord:
     Attributes:
         name: what was trained.
         use: what the model is for.
-        base: the card of the checkpoint that it went on from; an empty one where nothing is known of
-            that, None for a model that began from nothing.
+        base: the card of the checkpoint that it went on from, or of its teacher; an empty one where nothing
+            is known of that, None for a model that began from nothing.
         config, results: what `config.json` and `metrics.json` of the run hold.
         curve: the picture of the losses, beside the model's card; None where there is none.
     """
@@ -41,6 +44,16 @@ class PretrainingRecord:
     config: Mapping[str, Any]
     results: Mapping[str, Any]
     curve: str | None = None
+
+    @property
+    def teacher(self) -> str | None:
+        """What it was distilled from; None for a pretraining."""
+        return self.config.get("teacher")
+
+    @property
+    def how(self) -> str:
+        """How it was trained, after its name."""
+        return f"distilled from {self.teacher}" if self.teacher else "pretrained"
 
     @property
     def main_losses(self) -> dict[str, float]:
@@ -82,7 +95,8 @@ class PretrainingRecord:
     def front_matter(self) -> str:
         """The head of its card."""
         results = [(n.removesuffix(" loss"), "loss", v) for n, v in self.main_losses.items()]
-        base = [] if self.base is None else [self.name, *self.base.get("sources", ())]
+        origin = self.teacher or self.name
+        base = [] if self.base is None else [origin, *self.base.get("sources", ())]
         return front_matter(
-            f"{self.name}, pretrained", self.use, base, results, dataset_type="text"
+            f"{self.name}, {self.how}", self.use, base, results, dataset_type="text"
         )

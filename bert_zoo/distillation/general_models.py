@@ -1,0 +1,371 @@
+"""A student beside its teacher, with what is measured between them: what a distillation on text trains."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import keras
+from keras import ops
+
+from bert_zoo.distillation.general_losses import (
+    MeanOverTokens,
+    attention_score_loss,
+    cosine_loss,
+    hidden_state_loss,
+    relation_loss,
+    relations,
+    soft_token_loss,
+)
+from bert_zoo.distillation.insides import Insides, check_can_be_read, read_by
+from bert_zoo.layers.common import at_positions, dense
+from bert_zoo.models import Encoder, MaskedLM
+from bert_zoo.models.base import ZooModel, encoder_of
+from bert_zoo.models.losses import token_loss
+
+# The part of the losses that is measured on labels of masked tokens, and not on all tokens.
+MASKED_TOKENS = "masked_tokens"
+
+
+def layer_of(layer: int | None, encoder: Encoder) -> int:
+    """The number of a layer, from 1; None stands for the last.
+
+    Raises:
+        ValueError: there is no such layer.
+    """
+    last = encoder.backbone.groups().num_layers
+    layer = last if layer is None else layer
+    if isinstance(layer, bool) or not 1 <= layer <= last:
+        raise ValueError(f"The teacher's layer is {layer!r}; it has layers 1 to {last}.")
+    return layer
+
+
+class Distillation(ZooModel):
+    """A student that is trained, and a teacher that is not: losses by token of a batch of rows.
+
+    Called with the inputs of both, it gives a dict of losses [batch, length] by part. Labels are the mask of
+    each part, and of masked tokens what they were. Checkpoints do not hold the teacher.
+
+    Args:
+        student: of the task `student_task`.
+        teacher: a model of the same vocabulary, called as in inference; it stays as it is.
+
+    Attributes:
+        student_task: the task that both are loaded for.
+        hides_tokens: whether rows are masked.
+        default_loss_weights: of the parts.
+
+    Raises:
+        ValueError: student and teacher do not fit each other, or the way of distillation.
+    """
+
+    task = "distillation"
+    untracked = ("preprocessor", "teacher", "frozen")
+    student_task = Encoder.task
+    hides_tokens = False
+    default_loss_weights: ClassVar[Mapping[str, float]]
+
+    def __init__(self, student: ZooModel, teacher: ZooModel, **kwargs):
+        vocabularies = [model.preprocessor.tokenizer.vocabulary for model in (student, teacher)]
+        if vocabularies[0] != vocabularies[1]:
+            sizes = [f"{len(vocabulary):,}" for vocabulary in vocabularies]
+            raise ValueError(
+                f"Student and teacher read different vocabularies, of {sizes[0]} and {sizes[1]} tokens. Take a "
+                "student with the teacher's, such as one that is made from it (--layers 3)."
+            )
+        super().__init__(dtype=student.dtype_policy, **kwargs)
+        self.student, self.teacher = student, teacher
+        self.frozen = [layer for layer in self.unread_layers() if layer.trainable]
+        for layer in self.frozen:
+            layer.trainable = False
+        self.built = True
+
+    def unread_layers(self) -> list[keras.layers.Layer]:
+        """The student's layers that no loss reads."""
+        return list(self.encoder.backbone.groups().top)
+
+    def trained_student(self) -> ZooModel:
+        """The student, all of which can be trained again."""
+        for layer in self.frozen:
+            layer.trainable = True
+        return self.student
+
+    @property
+    def encoder(self) -> Encoder:
+        return encoder_of(self)
+
+    def inner(self) -> ZooModel:
+        return self.student
+
+    def default_loss(self):
+        return {
+            part: token_loss() if part == MASKED_TOKENS else MeanOverTokens()
+            for part in self.default_loss_weights
+        }
+
+    def call(self, inputs, training=None):
+        taught = keras.tree.map_structure(ops.stop_gradient, self.taught(inputs))
+        return self.compared(inputs, taught, training)
+
+    def taught(self, inputs) -> Any:
+        """What the losses read of the teacher."""
+        raise NotImplementedError
+
+    def compared(self, inputs, taught, training) -> dict[str, Any]:
+        """The losses of the student, beside what `taught` gave."""
+        raise NotImplementedError
+
+
+class TripleDistillation(Distillation):
+    """DistilBERT's: the teacher's predictions of all tokens, the masked tokens, and hidden states' direction.
+
+    Source: Sanh et al. 2019 (arXiv:1910.01108); huggingface/transformers research_projects/distillation.
+    Arguments: as `Distillation`.
+    """
+
+    student_task = MaskedLM.task
+    hides_tokens = True
+    default_loss_weights: ClassVar = {"soft_tokens": 5.0, MASKED_TOKENS: 2.0, "cosine": 1.0}
+    temperature = 2.0
+
+    def __init__(self, student: MaskedLM, teacher: MaskedLM, **kwargs):
+        for model, role in ((student, "student"), (teacher, "teacher")):
+            if not isinstance(model, MaskedLM):
+                raise ValueError(
+                    f"The {role} predicts no masked tokens, which the triple loss compares. Take a checkpoint "
+                    "of bert_zoo.list_models(provides='masked_lm'), or another objective."
+                )
+        super().__init__(student, teacher, **kwargs)
+        widths = [model.encoder.config.hidden_size for model in (student, teacher)]
+        if widths[0] != widths[1]:
+            raise ValueError(
+                f"The student's hidden size is {widths[0]} and the teacher's {widths[1]}; the triple loss "
+                "compares the directions of their hidden states, which must be as wide. Choose "
+                "objective='layers' or 'relations', or a student as wide as its teacher."
+            )
+
+    def taught(self, inputs):
+        return _predicted(self.teacher, inputs, training=False)
+
+    def compared(self, inputs, taught, training):
+        states, logits = _predicted(self.student, inputs, training)
+        return {
+            "soft_tokens": soft_token_loss(logits, taught[1], self.temperature),
+            MASKED_TOKENS: at_positions(logits, inputs["mask_positions"]),
+            "cosine": cosine_loss(states, taught[0]),
+        }
+
+
+def _predicted(model: MaskedLM, inputs, training) -> tuple[Any, Any]:
+    """The last hidden states [batch, length, hidden], and logits of all tokens [batch, length, vocabulary]."""
+    read = read_by(model.encoder, inputs)
+    encoded = model.encoder(read, internals=True, training=training)
+    return encoded["sequence_output"], model.head_outputs(encoded, read, training)
+
+
+class AttentionDistillation(Distillation):
+    """What compares queries, keys or values. Arguments: as `Distillation`, of encoders."""
+
+    def __init__(self, student: Encoder, teacher: Encoder, **kwargs):
+        check_can_be_read(student, "student")
+        check_can_be_read(teacher, "teacher")
+        super().__init__(student, teacher, **kwargs)
+
+    def check_heads(self) -> None:
+        """Raises ValueError where student and teacher have other numbers of heads."""
+        heads = [model.config.num_heads for model in (self.student, self.teacher)]
+        if heads[0] != heads[1]:
+            raise ValueError(
+                f"The student has {heads[0]} heads and the teacher {heads[1]}; this objective compares them "
+                "one by one. Take a student with as many, or objective='relations', which needs no such."
+            )
+
+    @property
+    def num_layers(self) -> int:
+        return self.student.backbone.groups().num_layers
+
+
+class LayerDistillation(AttentionDistillation):
+    """TinyBERT's: scores of attention and hidden states of every layer, and the embeddings.
+
+    Where the student is narrower, its hidden states go through one projection, the same for all layers, which
+    is trained with it and left behind.
+
+    Args:
+        student, teacher: encoders of as many heads.
+        layer_map: for each of the student's layers the teacher's, from 1; by default those at equal distances,
+            up to the last.
+
+    Source: Jiao et al. 2020 (arXiv:1909.10351); huawei-noah/Pretrained-Language-Model TinyBERT,
+    general_distill.py, which sums the losses of layers.
+    """
+
+    default_loss_weights: ClassVar = {"attention_scores": 1.0, "hidden_states": 1.0}
+
+    def __init__(
+        self,
+        student: Encoder,
+        teacher: Encoder,
+        *,
+        layer_map: Sequence[int] | None = None,
+        **kwargs,
+    ):
+        super().__init__(student, teacher, **kwargs)
+        self.check_heads()
+        self.layer_map = self._checked(layer_map)
+        config, width = student.config, teacher.config.hidden_size
+        self.projection = None
+        if config.hidden_size != width:
+            self.projection = dense(
+                width, "projection", stddev=config.initializer_range, dtype=self.dtype_policy
+            )
+            self.projection.build((None, None, config.hidden_size))
+
+    def _checked(self, layer_map: Sequence[int] | None) -> tuple[int, ...]:
+        layers, taught = self.num_layers, self.teacher.backbone.groups().num_layers
+        if layer_map is None:
+            if taught % layers:
+                raise ValueError(
+                    f"The teacher's {taught} layers do not divide among the student's {layers}. Say which of "
+                    f"them each learns from: layer_map, {layers} numbers from 1 to {taught}."
+                )
+            return tuple(range(taught // layers, taught + 1, taught // layers))
+        if len(layer_map) != layers:
+            raise ValueError(
+                f"layer_map is {tuple(layer_map)}; it has a number for each of the student's {layers} layers."
+            )
+        return tuple(layer_of(layer, self.teacher) for layer in layer_map)
+
+    def taught(self, inputs):
+        insides = Insides(self.teacher, inputs, max(self.layer_map), training=False)
+        return (
+            [insides.scores(layer) for layer in self.layer_map],
+            [insides.states[layer] for layer in (0, *self.layer_map)],
+        )
+
+    def compared(self, inputs, taught, training):
+        scores, states = taught
+        insides = Insides(self.student, inputs, self.num_layers, training)
+        mask = inputs["padding_mask"]
+        return {
+            "attention_scores": sum(
+                attention_score_loss(insides.scores(layer), wanted, mask)
+                for layer, wanted in enumerate(scores, 1)
+            ),
+            "hidden_states": sum(
+                hidden_state_loss(self._projected(state), wanted)
+                for state, wanted in zip(insides.states, states, strict=True)
+            ),
+        }
+
+    def _projected(self, state):
+        return state if self.projection is None else self.projection(state)
+
+
+class LastLayerDistillation(AttentionDistillation):
+    """What compares the attention of one layer of the teacher with the student's last.
+
+    Nothing above the student's last queries, keys and values is computed, nor trained.
+
+    Args:
+        student, teacher: encoders.
+        teacher_layer: the teacher's layer, from 1; the last by default.
+    """
+
+    def __init__(
+        self, student: Encoder, teacher: Encoder, *, teacher_layer: int | None = None, **kwargs
+    ):
+        super().__init__(student, teacher, **kwargs)
+        self.teacher_layer = layer_of(teacher_layer, teacher)
+
+    def unread_layers(self):
+        unread = super().unread_layers()
+        below, above = self.encoder.backbone.groups().blocks_around(self.num_layers - 1)
+        for number in above - below:
+            block = self.encoder.backbone.stack.blocks[number]
+            unread += [block.attention.output_dense, block.attention_norm]
+            unread += [block.feed_forward, block.output_norm]
+        return unread
+
+    def taught(self, inputs):
+        return self.scores(self.teacher, self.teacher_layer, inputs, training=False)
+
+    def compared(self, inputs, taught, training):
+        found = self.scores(self.student, self.num_layers, inputs, training)
+        mask = inputs["padding_mask"]
+        return {part: relation_loss(found[part], taught[part], mask) for part in found}
+
+    def scores(self, encoder: Encoder, layer: int, inputs, training) -> dict[str, Any]:
+        """Part -> scores [batch, heads, length, length] of a layer."""
+        insides = Insides(encoder, inputs, layer - 1, training)
+        return self.relations_of(insides, layer)
+
+    def relations_of(self, insides: Insides, layer: int) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+class ValueRelationDistillation(LastLayerDistillation):
+    """MiniLM's, version 1: distributions of attention, and relations of values.
+
+    Source: Wang et al. 2020 (arXiv:2002.10957). Arguments: as `LastLayerDistillation`, of as many heads.
+    """
+
+    default_loss_weights: ClassVar = {"attention": 1.0, "value_relations": 1.0}
+
+    def __init__(self, student: Encoder, teacher: Encoder, **kwargs):
+        super().__init__(student, teacher, **kwargs)
+        self.check_heads()
+
+    def relations_of(self, insides, layer):
+        query, key, value = insides.projections(layer)
+        heads = insides.block(layer).attention.num_heads
+        return {
+            "attention": relations(query, key, heads),
+            "value_relations": relations(value, value, heads),
+        }
+
+
+class RelationDistillation(LastLayerDistillation):
+    """MiniLM's, version 2: relations of queries, of keys and of values, each with themselves.
+
+    Student and teacher may have any numbers of heads.
+
+    Args:
+        student, teacher, teacher_layer: as of `LastLayerDistillation`. The paper takes the last layer of base
+            models, 21 of BERT-large and 19 of RoBERTa-large and XLM-R-large.
+        relation_heads: in how many parts vectors are divided; by default 48 as in the paper (64 of large
+            models), or the largest smaller number that divides both widths.
+
+    Source: Wang et al. 2021 (arXiv:2012.15828).
+    """
+
+    default_loss_weights: ClassVar = {"queries": 1.0, "keys": 1.0, "values": 1.0}
+    PAPERS_HEADS = 48
+
+    def __init__(
+        self, student: Encoder, teacher: Encoder, *, relation_heads: int | None = None, **kwargs
+    ):
+        super().__init__(student, teacher, **kwargs)
+        width = math.gcd(student.config.hidden_size, teacher.config.hidden_size)
+        divisors = [n for n in range(1, width + 1) if width % n == 0]
+        if relation_heads is None:
+            relation_heads = max(n for n in divisors if n <= self.PAPERS_HEADS)
+        if relation_heads not in divisors:
+            raise ValueError(
+                f"relation_heads is {relation_heads!r}; it must divide the hidden sizes of student and teacher, "
+                f"{student.config.hidden_size} and {teacher.config.hidden_size}: one of "
+                f"{', '.join(map(str, divisors))}."
+            )
+        self.relation_heads = relation_heads
+
+    def relations_of(self, insides, layer):
+        vectors = zip(self.default_loss_weights, insides.projections(layer), strict=True)
+        return {part: relations(x, x, self.relation_heads) for part, x in vectors}
+
+
+# By the names of `bert_zoo.distillation.presets.TEXT_PRESETS`, whose options are arguments and attributes.
+DISTILLATIONS: dict[str, type[Distillation]] = {
+    "triple": TripleDistillation,
+    "layers": LayerDistillation,
+    "relations_v1": ValueRelationDistillation,
+    "relations": RelationDistillation,
+}
