@@ -11,6 +11,7 @@ from helpers import ALL_GOLDEN, TOLERANCE, arrays, load_case, tensors_of
 from keras import ops
 
 import bert_zoo
+from bert_zoo.cli import distill
 from bert_zoo.distillation import distill_on_text, general_losses, relation_loss, relations
 from bert_zoo.distillation.general_losses import MeanOverTokens
 from bert_zoo.distillation.general_models import (
@@ -358,3 +359,46 @@ def test_options_that_an_objective_does_not_have_are_refused(directories, text, 
         distill_on_text("minilm_l6", text, tmp_path, layers=3, objective="tiny")
     with pytest.raises(ValueError, match="either a student that there is"):
         distill_on_text("minilm_l6", text, tmp_path)
+
+
+def test_the_program_distils_on_text_and_its_card_names_the_teacher(
+    directories, text, tmp_path, capsys
+):
+    teacher = str(directories / "encoding" / "teacher")
+    arguments = [
+        *("--teacher", teacher, "--layers", "2", "--hidden", "16", "--heads", "2", "--text", text),
+        *("--steps", "20", "--length", "16", "--batch_size", "8", "--learning_rate", "2e-3"),
+        *("--held_out", "0.2", "--relation_heads", "8", "--output_dir", str(tmp_path)),
+    ]
+    distill.PROGRAM.run(distill.main, arguments)
+    results = json.loads((tmp_path / "metrics.json").read_text())
+    assert results["after"]["held out loss"] < 0.9 * results["before"]["held out loss"]
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["relation_heads"] == 8 and config["teacher_layer"] == 4
+    assert config["recipe"]["gradient_accumulation_steps"] == 1
+    assert config["recipe"]["warmup_proportion"] == 0.01  # the paper's
+    student = bert_zoo.load(tmp_path / "model")
+    assert (student.config.num_layers, student.config.num_heads) == (2, 2)
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert f"It learned from {teacher}" in card and "Distances from the teacher" in card
+    assert (tmp_path / "report.html").is_file()
+    printed = capsys.readouterr().out
+    assert "Wang et al. 2021" in printed and "Before: held out" in printed
+    distill.PROGRAM.run(distill.main, arguments)
+    assert "is finished; nothing is trained again" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--layers 2", "--steps 1000, or --minutes 30"),
+        ("--layers 2 --steps 5 --minutes 1", "--steps 1000, or --minutes 30"),
+        ("--layers 2 --steps 5 --match cosine", "--match is not read with --text"),
+        ("--layers 2 --steps 5 --max_length 64", "--length how many tokens"),
+        ("--steps 5", "either --student"),
+    ],
+)
+def test_flags_that_say_nothing_of_a_text_are_refused(flags, message):
+    arguments = ["--teacher", "minilm_l6", "--text", "text.txt", *flags.split()]
+    with pytest.raises(ValueError, match=message):
+        distill.PROGRAM.run(distill.main, arguments)

@@ -12,6 +12,7 @@ same options, a run that was stopped goes on.
 from dataclasses import fields
 from pathlib import Path
 
+from bert_zoo.cli import general_distillation
 from bert_zoo.cli.benchmarks import BENCHMARKS, DataOptions
 from bert_zoo.cli.program import Program
 from bert_zoo.presets import Recipe
@@ -85,9 +86,11 @@ _SETTINGS = PROGRAM.define_fields(Recipe)
 _DATA = PROGRAM.define_fields(
     DataOptions, [field.name for field in fields(DataOptions) if field.name != "text"]
 )
+general_distillation.define_flags(PROGRAM)
 PROGRAM.define_strategy()
 PROGRAM.groups = {
     "Main flags": _MAIN,
+    "On plain text": general_distillation.FLAGS,
     "Data of the task": ["task", *_DATA, "text_column"],
     "Settings of the recipe, in place of its own": [n for n in _SETTINGS if n not in _MAIN],
 }
@@ -100,6 +103,9 @@ def main(arguments: list[str]) -> None:
         )
     student = Path(_STUDENT.value).name if _STUDENT.value else f"{'-'.join(_LAYERS.value)}-layers"
     directory = Path(_OUTPUT_DIR.value or f"runs/distill-{Path(_TEACHER.value).name}-{student}")
+    if _TEXT.value is not None:
+        general_distillation.distill_on_text(PROGRAM, chosen_layers(), directory)
+        return
     raise ValueError(f"{directory}: distillation is being built.")
 
 

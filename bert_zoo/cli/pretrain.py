@@ -131,11 +131,11 @@ _CHECKPOINT_MINUTES = PROGRAM.float(
     "checkpoint_minutes", 5.0, "From one checkpoint to the next.", lower_bound=0
 )
 # Of the fields of a recipe, those that pretraining reads.
-_SETTINGS = (
+SETTINGS = (
     *("batch_size", "gradient_accumulation_steps", "optimizer", "learning_rate", "schedule"),
     *("warmup_proportion", "weight_decay", "clip_norm", "steps_per_execution", "dtype"),
 )
-PROGRAM.define_fields(Recipe, _SETTINGS)
+PROGRAM.define_fields(Recipe, SETTINGS)
 _MEMORY = PROGRAM.integer(
     "mem_len", None, "Of a language model from nothing: tokens remembered from before a segment."
 )
@@ -150,7 +150,7 @@ _NOT_OF_STREAMS = (
     "objective",
     "rows",
     "languages",
-    *(name for name in _SETTINGS if name not in _OF_STREAMS),
+    *(name for name in SETTINGS if name not in _OF_STREAMS),
 )
 PROGRAM.define_strategy()
 PROGRAM.groups = {
@@ -159,7 +159,7 @@ PROGRAM.groups = {
         *("length", "vocabulary", "output_dir"),
     ),
     "Of a language model that begins from nothing": ("mem_len", "cutoffs", "div_val"),
-    "Settings of the recipe, in place of its own": _SETTINGS,
+    "Settings of the recipe, in place of its own": SETTINGS,
 }
 
 
