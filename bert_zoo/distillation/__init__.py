@@ -8,6 +8,7 @@ import importlib
 # Name -> the module that defines it.
 _NAMES: dict[str, str] = {
     "attention_score_loss": "bert_zoo.distillation.general_losses",
+    "augment": "bert_zoo.distillation.augmentation",
     "cosine_loss": "bert_zoo.distillation.general_losses",
     "distill_on_text": "bert_zoo.distillation.general",
     "hidden_state_loss": "bert_zoo.distillation.general_losses",

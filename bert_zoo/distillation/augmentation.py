@@ -1,0 +1,303 @@
+"""`augment`: variants of texts, with other words from a model for masked tokens, for a student to learn from."""
+
+import re
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+from tqdm import tqdm
+
+from bert_zoo.embeddings.exact_search import search
+from bert_zoo.error_text import shown
+from bert_zoo.graph import has_tensorflow
+from bert_zoo.models.base import ZooModel
+from bert_zoo.models.direct import for_this_device, on_rows
+from bert_zoo.models.graphs import in_graph
+from bert_zoo.text.reading import Tokens
+from bert_zoo.text.tokenizer import Tokenizer
+
+# Words that carry a sentence's grammar and stay as they are.
+FUNCTION_WORDS = frozenset(
+    """
+    a about above across after again against ain all almost along already also although always am among an
+    and another any are aren around as at be because been before behind being below beneath beside between
+    beyond both but by can cannot could couldn d did didn do does doesn doing don done down during each either
+    else enough even ever every except few for from further had hadn has hasn have haven having he her here
+    hers herself him himself his how however i if in inside into is isn it its itself just least less ll m ma
+    many may me might mightn mine more most much must mustn my myself near needn neither never no nobody none
+    nor not nothing now o of off often on once one only onto or other others ought our ours ourselves out
+    outside over own per perhaps quite rather re s same shall shan she should shouldn since so some somebody
+    someone something such t than that the their theirs them themselves then there these they this those
+    though through throughout thus till to too toward towards under unless until up upon us ve very was wasn
+    we were weren what whatever when where whether which while who whom whose why will with within without won
+    would wouldn y yet you your yours yourself yourselves
+    """.split()
+)
+# Texts whose words go through the model together, in batches of like length.
+_TEXTS_AT_ONCE = 1_000
+
+
+class Word(NamedTuple):
+    """A word of a text that can be replaced: where it stands, in characters, and by what."""
+
+    start: int
+    end: int
+    choices: Sequence[str]
+
+
+def augment(
+    texts: Sequence[str] | tuple[Sequence[str], Sequence[str]],
+    model: ZooModel,
+    number: int = 20,
+    probability: float = 0.4,
+    candidates: int = 15,
+    glove: str | Path | None = None,
+    seed: int = 0,
+    *,
+    batch_size: int = 128,
+) -> list[list[str]] | list[list[tuple[str, str]]]:
+    """Each text, and variants of it in which some words are others that fit in their place.
+
+    Only words of the letters a to z are replaced (lower-case ones, unless the model reads all text in lower
+    case), and none of `FUNCTION_WORDS`. In the place of a word that is one token of the vocabulary comes one
+    of the tokens that the model finds likeliest there, reading the whole text as the second of a pair where
+    its family has segments. The word itself may be among them; parts of words, signs and special tokens are
+    left out. In the place of any other word comes one with a near vector in `glove`; without the file, or a
+    vector, the word stays. So do all words of a text that holds a mask already.
+
+    Args:
+        texts: texts; or pairs, (firsts, seconds), both of which are varied.
+        model: one with a head for masked tokens, of task "masked_lm" or "pretraining".
+        number: variants that are drawn of each text; equal ones are kept once.
+        probability: with which a word is replaced in a variant.
+        candidates: what is drawn from: the likeliest tokens, or nearest words.
+        glove: a text file of word vectors, a word and its numbers a line, as those of GloVe; it is held in
+            memory.
+        seed: with a text's place in `texts`, decides what is drawn for it.
+        batch_size: masked texts that go through the model at once; results do not depend on it.
+
+    Returns:
+        For each text, or pair, a list that begins with itself.
+
+    Raises:
+        TypeError: a model without such a head, or texts that are one string.
+        ValueError: an argument outside of its range, or a damaged file of vectors.
+
+    Source: Jiao et al. 2020 (TinyBERT, arXiv:1909.10351), section 3.2.
+    """
+    _check(texts, model, number, probability, candidates)
+    is_paired = isinstance(texts, tuple)
+    rows = [*zip(*texts, strict=True)] if is_paired else [(text,) for text in texts]
+    vectors = WordVectors(glove) if glove is not None else None
+    found = []
+    with tqdm(total=len(rows), desc="Variants", unit=" texts", disable=None) as progress:
+        for begin in range(0, len(rows), _TEXTS_AT_ONCE):
+            some = rows[begin : begin + _TEXTS_AT_ONCE]
+            flat = [text for row in some for text in row]
+            words = iter(_words(flat, model, candidates, vectors, batch_size))
+            for place, row in enumerate(some, begin):
+                draws = np.random.default_rng([seed, place])
+                parts = [(text, next(words)) for text in row]
+                variants = [
+                    row,
+                    *(
+                        tuple(_variant(*part, probability, draws) for part in parts)
+                        for _ in range(number)
+                    ),
+                ]
+                distinct = dict.fromkeys(variants)
+                found.append([*distinct] if is_paired else [text for (text,) in distinct])
+            progress.update(len(some))
+    return found
+
+
+def _check(texts, model, number: int, probability: float, candidates: int) -> None:
+    if isinstance(texts, str):
+        raise TypeError(f"texts is {shown(texts)}, one string; pass a list, [{shown(texts)}].")
+    if not hasattr(model, "fill_mask"):
+        raise TypeError(
+            f"A model of task {model.task!r} predicts no masked tokens. Load one that does, with "
+            "task='masked_lm'."
+        )
+    most = model.preprocessor.tokenizer.vocab_size
+    if number < 1:
+        raise ValueError(f"number is {number}; it is a number of variants, 1 or more.")
+    if not 1 <= candidates <= most:
+        raise ValueError(f"candidates is {candidates}; it lies between 1 and {most}.")
+    if not 0 < probability <= 1:
+        raise ValueError(f"probability is {probability}; it is above 0 and at most 1.")
+
+
+def _variant(text: str, words: Sequence[Word], probability: float, draws: Any) -> str:
+    parts, end = [], 0
+    for word in words:
+        choice, chance = word.choices[draws.integers(len(word.choices))], draws.random()
+        if chance < probability:
+            parts += [text[end : word.start], choice]
+            end = word.end
+    return "".join([*parts, text[end:]])
+
+
+def _words(
+    texts: Sequence[str],
+    model: ZooModel,
+    candidates: int,
+    vectors: "WordVectors | None",
+    batch_size: int,
+) -> list[list[Word]]:
+    """The words of each text that can be replaced, in their order."""
+    tokenizer = model.preprocessor.tokenizer
+    letters = "a-zA-Z" if model.preprocessor.lowercase else "a-z"
+    special = [re.escape(token.content) for token in tokenizer.added_tokens.values()]
+    # What special tokens are written with is no word.
+    pattern = re.compile("|".join([*special, rf"\b([{letters}]+)\b"]))
+    tokens = _with_spans(tokenizer, texts)
+    rows = np.split(tokens.ids, tokens.starts[1:])
+    # The words of one token, as (text, span) -> the token's place in its text; and the others.
+    masked, others = {}, []
+    for number, spans in enumerate(np.split(tokens.spans, tokens.starts[1:])):
+        if tokenizer.mask_id in rows[number]:
+            continue
+        places = {tuple(span): place for place, span in enumerate(spans.tolist())}
+        for word in pattern.finditer(texts[number]):
+            if not word[1] or word[1].lower() in FUNCTION_WORDS:
+                continue
+            place = places.get(word.span())
+            if place is not None and rows[number][place] != tokenizer.unk_id:
+                masked[number, word.span()] = place
+            else:
+                others.append((number, word.span(), word[1].lower()))
+    in_place = [(number, place) for (number, _), place in masked.items()]
+    found = [
+        (*word, choices)
+        for word, choices in zip(
+            masked, _likeliest_words(model, rows, in_place, candidates, batch_size), strict=True
+        )
+    ]
+    if vectors is not None:
+        near = vectors.nearest({word for *_, word in others}, candidates)
+        found += [(number, span, near.get(word)) for number, span, word in others]
+    words: list[list[Word]] = [[] for _ in texts]
+    for number, span, choices in sorted(found, key=lambda word: word[:2]):
+        if choices:
+            words[number].append(Word(*span, choices))
+    return words
+
+
+def _with_spans(tokenizer: Tokenizer, texts: Sequence[str]) -> Tokens:
+    """The tokens of texts, and which characters each stands for."""
+    if not has_tensorflow:
+        from bert_zoo.text.numpy_preprocessor import reader_of
+
+        return reader_of(tokenizer).tokenized(texts, with_spans=True)
+    ids, starts, ends = tokenizer.tokenize_with_offsets(list(texts))
+    spans = np.stack([starts.values.numpy(), ends.values.numpy()], axis=1)
+    return Tokens(ids.values.numpy(), ids.row_lengths().numpy(), spans)
+
+
+def _likeliest_words(
+    model: ZooModel,
+    rows: Sequence[np.ndarray],
+    places: Sequence[tuple[int, int]],
+    candidates: int,
+    batch_size: int,
+) -> list[list[str]]:
+    """What may stand in the place of some tokens, (row, place in it), which are masked one at a time."""
+    tokenizer = model.preprocessor.tokenizer
+    is_word = tokenizer.word_starts
+    is_word[[*tokenizer.added_tokens]] = False
+    found: list[list[str]] = [[] for _ in places]
+    order = sorted(range(len(places)), key=lambda i: len(rows[places[i][0]]))
+    options = {"preprocessor": model.preprocessor, "number": candidates}
+    for begin in range(0, len(order), batch_size):
+        batch = order[begin : begin + batch_size]
+        texts = [rows[places[i][0]] for i in batch]
+        lengths = np.array([*map(len, texts)])
+        ids = np.concatenate(texts)
+        masked = ids.copy()
+        masked[np.cumsum(lengths) - lengths + [places[i][1] for i in batch]] = tokenizer.mask_id
+        if keras.backend.backend() == "tensorflow":
+            top, is_there = in_graph(model, _top_of_ids, masked, ids, lengths, **options)
+        else:
+            inputs = in_graph(
+                model, _masked_inputs, masked, ids, lengths, preprocessor=model.preprocessor
+            )
+            top, is_there = on_rows(model, _top, inputs, batch_size, number=candidates)
+        top, is_there = (ops.convert_to_numpy(each)[: len(batch)] for each in (top, is_there))
+        for i, likeliest, is_masked in zip(batch, top, is_there, strict=True):
+            # In the order of ids, so that scores that are nearly equal change nothing.
+            ids = (t for t in np.sort(likeliest) if is_masked and t < len(is_word) and is_word[t])
+            words = (tokenizer.piece(int(t)).text for t in ids)
+            found[i] = [word for word in words if any(map(str.isalnum, word))]
+    return found
+
+
+def _top_of_ids(model, masked, ids, lengths, *, preprocessor, number: int):
+    inputs = _masked_inputs(model, masked, ids, lengths, preprocessor=preprocessor)
+    return _top(model, inputs, number=number)
+
+
+def _masked_inputs(model, masked, ids, lengths, *, preprocessor):
+    """A model's inputs of texts with a mask each and, where there are segments, of the texts themselves."""
+    preprocessor = for_this_device(preprocessor)
+    parts = (masked, ids) if preprocessor.packer.layout.segments else (masked,)
+    mask_id = preprocessor.tokenizer.mask_id
+    if not has_tensorflow:
+        inputs = preprocessor.pack([Tokens(part, lengths) for part in parts])
+        at = np.argmax(inputs["token_ids"] == mask_id, axis=1)
+        return {**inputs, "mask_positions": np.int32(at)[:, None]}
+    import tensorflow as tf
+
+    inputs = preprocessor.pack([tf.RaggedTensor.from_row_lengths(part, lengths) for part in parts])
+    is_mask = tf.cast(inputs["token_ids"] == mask_id, tf.int32)
+    return {**inputs, "mask_positions": tf.argmax(is_mask, 1, output_type=tf.int32)[:, None]}
+
+
+def _top(model, inputs, *, number: int):
+    """The likeliest tokens in the place of each mask, int32 [batch, number]; and which masks were not cut off."""
+    outputs = model(inputs, training=False)
+    logits = outputs["mlm_logits"] if isinstance(outputs, dict) else outputs
+    at = ops.take_along_axis(inputs["token_ids"], inputs["mask_positions"], axis=1)[:, 0]
+    return ops.top_k(logits[:, 0], number)[1], ops.equal(at, model.preprocessor.tokenizer.mask_id)
+
+
+class WordVectors:
+    """Words and their vectors, of a text file with a word and its numbers a line.
+
+    Raises:
+        ValueError: names the line that is something else.
+    """
+
+    def __init__(self, path: str | Path):
+        self._words: list[str] = []
+        vectors: list[np.ndarray] = []
+        with Path(path).open(encoding="utf-8") as file:
+            for number, line in enumerate(tqdm(file, "Word vectors", disable=None), 1):
+                word, *values = line.rstrip().split(" ")
+                try:
+                    vectors.append(np.array(values, np.float32))
+                except ValueError:
+                    vectors.append(np.array([], np.float32))
+                if not len(vectors[-1]) or len(vectors[-1]) != len(vectors[0]):
+                    raise ValueError(
+                        f"{path}, line {number} begins with {shown(line.rstrip()[:40])}; it has to be a word and as many "
+                        "numbers as on the first line, with a blank between them."
+                    )
+                self._words.append(word)
+        self._vectors = np.stack(vectors)
+        self._places = {word: place for place, word in enumerate(self._words)}
+
+    def nearest(self, words: Collection[str], number: int) -> dict[str, list[str]]:
+        """For each of the words with a vector, those with the nearest ones, by cosine, without itself."""
+        known = sorted(word for word in words if word in self._places)
+        if not known:
+            return {}
+        queries = self._vectors[[self._places[word] for word in known]]
+        hits = search(queries, self._vectors, top_k=number + 1)
+        return {
+            word: [self._words[row] for row in rows if self._words[row] != word][:number]
+            for word, rows in zip(known, hits.indices, strict=True)
+        }
