@@ -15,7 +15,10 @@ from types import ModuleType
 
 from bert_zoo.private import is_being_imported
 
-REGISTERED = ("bert_zoo.tasks", "bert_zoo.training", "bert_zoo.loading.text_layer")
+REGISTERED = (
+    *("bert_zoo.tasks", "bert_zoo.training", "bert_zoo.loading.text_layer"),
+    "bert_zoo.distillation.losses",
+)
 # Keras's backends, and those of them that bert_zoo brings.
 BACKENDS = ("tensorflow", "jax", "torch", "openvino")
 OURS = BACKENDS[:2]

@@ -1,7 +1,6 @@
 """The published recipes, and the optimizers that are made of them."""
 
 import re
-import types
 from dataclasses import fields
 
 import keras
@@ -344,14 +343,11 @@ def test_recipe_prepares_a_model_and_trains_it():
 
 
 @pytest.fixture
-def recipe_of(monkeypatch):
+def recipe_of():
     """What `bert_zoo finetune` trains a checkpoint with on messages, given settings as flags."""
 
     def recipe_of(checkpoint: str, **told) -> Recipe:
-        monkeypatch.setattr(finetune, "_MODEL", types.SimpleNamespace(value=checkpoint))
-        monkeypatch.setattr(finetune, "_RECIPE", types.SimpleNamespace(value=None))
-        monkeypatch.setattr(finetune.PROGRAM, "given", lambda kind: told)
-        return finetune.recipe_for(make_task("messages"))
+        return finetune.recipe_for(checkpoint, make_task("messages"), None, told)
 
     return recipe_of
 

@@ -11,11 +11,16 @@ same options, a run that was stopped goes on.
 
 from dataclasses import fields
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from bert_zoo.cli import general_distillation
-from bert_zoo.cli.benchmarks import BENCHMARKS, DataOptions
-from bert_zoo.cli.program import Program
+from bert_zoo.cli.benchmarks import BENCHMARKS, DataOptions, make_task
+from bert_zoo.cli.program import Program, command
 from bert_zoo.presets import Recipe
+
+if TYPE_CHECKING:
+    from bert_zoo.cli.benchmarks.base import Benchmark
+    from bert_zoo.models.base import ZooModel
 
 PROGRAM = Program(
     __doc__,
@@ -106,7 +111,102 @@ def main(arguments: list[str]) -> None:
     if _TEXT.value is not None:
         general_distillation.distill_on_text(PROGRAM, chosen_layers(), directory)
         return
-    raise ValueError(f"{directory}: distillation is being built.")
+    distill_on_task(directory)
+
+
+def distill_on_task(directory: Path) -> None:
+    """Trains the student of the flags on what the teacher answers, and says where it is."""
+    strategy = PROGRAM.strategy()
+    from bert_zoo.cli.benchmarks.distilled import Teaching, learn_from, unlabelled
+    from bert_zoo.cli.finetune import recipe_for, train
+
+    data = task_data()
+    task = make_task(**data)
+    for remark in task.remarks():
+        print(f"Note: {remark}")
+    teacher = load_teacher(task)
+    student = _STUDENT.value or made_student(teacher, directory / "student")
+    recipe = recipe_for(student, task, _RECIPE.value, PROGRAM.given(Recipe))
+    more = unlabelled(task, _UNLABELLED.value or [], data.get("encoding"))
+    if _AUGMENT.value:
+        more["augmentation"] = augmented(task, _AUGMENT.value)
+    lesson = learn_from(
+        teacher,
+        _TEACHER.value,
+        task,
+        directory / "teacher",
+        more=more,
+        teaching=Teaching(_MATCH.value, _TEMPERATURE.value, _HARD_WEIGHT.value),
+        recipe=recipe,
+    )
+    del teacher
+    train(
+        student,
+        task,
+        recipe,
+        directory,
+        range(_FIRST_SEED.value, _FIRST_SEED.value + _SEEDS.value),
+        export=_EXPORT.value,
+        patience=_PATIENCE.value,
+        checkpoint_seconds=60 * _CHECKPOINT_MINUTES.value,
+        data=data,
+        strategy=strategy,
+        lesson=lesson,
+    )
+
+
+def task_data() -> dict[str, Any]:
+    """The arguments of `make_task`: those of the teacher's run, as far as flags give no others."""
+    from bert_zoo.training.runs import CONFIG, read_json
+
+    given = PROGRAM.given(DataOptions)
+    if _TEXT_COLUMN.value is not None:
+        given["text"] = _TEXT_COLUMN.value
+    if _TASK.value is not None:
+        return {"name": _TASK.value, **given}
+    run = Path(_TEACHER.value)
+    configs = [*run.glob(CONFIG), *sorted(run.glob(f"seed_*/{CONFIG}"))]
+    data = read_json(configs[0]).get("data") if configs else None
+    if not data:
+        raise ValueError(
+            f"{_TEACHER.value} is no run directory of {command('finetune')}, which says what its data are. Name "
+            "them: --task, and the flags of its files."
+        )
+    return data | given
+
+
+def load_teacher(task: "Benchmark") -> "ZooModel":
+    """The trained model of a run, of several seeds the best; or the model of this name for the task.
+
+    Raises:
+        ValueError: it has no trained head for the task.
+    """
+    import bert_zoo
+    from bert_zoo.loading.load import missing_parts
+
+    if missing := sorted(missing_parts(_TEACHER.value, task.kind)):
+        raise ValueError(
+            f"{_TEACHER.value} has no trained {' and no trained '.join(missing)} for the task {task.kind!r}, and a "
+            f"teacher must know it. Fine-tune it first: {command('finetune')} --model {_TEACHER.value} --task ..., "
+            "and name that run as --teacher."
+        )
+    return bert_zoo.load(_TEACHER.value, task=task.kind)
+
+
+def made_student(teacher: "ZooModel", directory: Path) -> str:
+    """Makes a student of the teacher and saves it; where that was done before, that one is taken."""
+    import bert_zoo
+    from bert_zoo.distillation import student_of
+
+    if not directory.is_dir():
+        student = student_of(teacher, layers=chosen_layers(), hidden_size=_HIDDEN.value)
+        bert_zoo.save(student, directory)
+    return str(directory)
+
+
+def augmented(task: "Benchmark", number: int) -> list[Any]:
+    """Variants of the training texts, with other words that a masked-token model proposes."""
+    raise ValueError(f"--augment {number} of {task.name}: there is no augmentation yet.")
 
 
 def chosen_layers() -> int | tuple[int, ...] | None:

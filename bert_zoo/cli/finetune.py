@@ -10,6 +10,7 @@ The recipe is --recipe, or the one that was published for such a model and task;
 has a flag, which goes before it. Started again with the same options, a run that was stopped goes on.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,43 +75,54 @@ def main(arguments: list[str]) -> None:
     if _LIST.value:
         list_recipes()
         return
-    from bert_zoo.cli import finetuning
     from bert_zoo.models.cores import use_cores
-    from bert_zoo.models.replicas import is_chief, is_on_tpu
+    from bert_zoo.models.replicas import is_on_tpu
 
     if _CORES.value:
         use_cores(_CORES.value)
     strategy = PROGRAM.strategy(_MODEL_PARALLEL.value)
     data = {"name": _TASK.value, **PROGRAM.given(DataOptions)}
     task = make_task(**data)
-    recipe = recipe_for(task)
+    recipe = recipe_for(_MODEL.value, task, _RECIPE.value, PROGRAM.given(Recipe))
     if is_on_tpu(strategy) and not recipe.fixed_shapes:
         print("TPUs compile anew for every shape: fixed_shapes=True.")
         recipe = recipe.replace(fixed_shapes=True)
     output = Path(_OUTPUT_DIR.value or f"runs/{Path(_MODEL.value).name}-{task.name}")
     for remark in task.remarks():
         print(f"Note: {remark}")
-    seeds = range(_FIRST_SEED.value, _FIRST_SEED.value + _SEEDS.value)
+    train(
+        _MODEL.value,
+        task,
+        recipe,
+        output,
+        range(_FIRST_SEED.value, _FIRST_SEED.value + _SEEDS.value),
+        export=_EXPORT.value,
+        patience=_PATIENCE.value,
+        checkpoint_seconds=60 * _CHECKPOINT_MINUTES.value,
+        data=data,
+        strategy=strategy,
+    )
+
+
+def train(
+    name: str,
+    task: "Benchmark",
+    recipe: Recipe,
+    output: Path,
+    seeds: Sequence[int],
+    **options: Any,
+) -> None:
+    """Trains a model with each seed, and shows what came out; `options` are those of `finetune`."""
+    from bert_zoo.cli import finetuning
+    from bert_zoo.models.replicas import is_chief
+
     runs = []
     for seed in seeds:
         directory = output / f"seed_{seed}" if len(seeds) > 1 else output
-        number = f"{len(task.train):,} examples"
-        print(f"Fine-tuning {_MODEL.value} on {task.name}: {number}, seed {seed}.")
-        runs.append(
-            finetuning.finetune(
-                _MODEL.value,
-                task,
-                recipe,
-                directory,
-                seed=seed,
-                export=_EXPORT.value,
-                patience=_PATIENCE.value,
-                checkpoint_seconds=60 * _CHECKPOINT_MINUTES.value,
-                data=data,
-                strategy=strategy,
-            )
-        )
-    if not is_chief(strategy):
+        number = f"{(options.get('lesson') or task).num_train:,} examples"
+        print(f"Fine-tuning {name} on {task.name}: {number}, seed {seed}.")
+        runs.append(finetuning.finetune(name, task, recipe, directory, seed=seed, **options))
+    if not is_chief(options["strategy"]):
         return
     print_summary(task, runs, output)
     model = finetuning.kept_model(directory)
@@ -119,14 +131,23 @@ def main(arguments: list[str]) -> None:
     print(f"Ask it: {command('predict')} --run {directory} {task.question}")
 
 
-def recipe_for(task: "Benchmark") -> Recipe:
-    """The named or published recipe, with the settings that flags change; says which it is."""
+def recipe_for(
+    name: str, task: "Benchmark", recipe: str | None, given: Mapping[str, Any]
+) -> Recipe:
+    """The named recipe, or the one that is published for a model, with other settings; says which it is.
+
+    Args:
+        name: of the model, as `load` takes it.
+        task: the data.
+        recipe: a preset's name; None for the published one.
+        given: settings in place of its own.
+    """
     from bert_zoo.loading.directories import open_checkpoint
     from bert_zoo.training.presets import default_preset, preset
 
-    opened = open_checkpoint(_MODEL.value, with_weights=False)
-    if _RECIPE.value:
-        chosen = preset(_RECIPE.value)
+    opened = open_checkpoint(name, with_weights=False)
+    if recipe:
+        chosen = preset(recipe)
     else:
         chosen = default_preset(
             opened.family.name, opened.config, task.kind, task.published_as or task.name
@@ -134,7 +155,7 @@ def recipe_for(task: "Benchmark") -> Recipe:
     # A recipe is of a family, whose small models may read less than its large ones.
     longest = opened.config.longest_input
     too_long = {"max_length": longest} if chosen.recipe.max_length > longest else {}
-    changes = too_long | PROGRAM.given(Recipe)
+    changes = too_long | dict(given)
     if "epochs" in changes and chosen.recipe.least_updates:  # this many, and no more
         changes = {"least_updates": 0} | changes
     if "batch_size" in changes and chosen.recipe.least_batch_size:

@@ -16,6 +16,7 @@ import keras
 
 import bert_zoo
 from bert_zoo.cli.benchmarks.base import Benchmark, Measurement
+from bert_zoo.cli.benchmarks.distilled import Lesson
 from bert_zoo.cli.benchmarks.few_labels import SetFitBenchmark
 from bert_zoo.cli.program import command
 from bert_zoo.cli.report import RunRecord, write_report
@@ -187,6 +188,7 @@ def finetune(
     checkpoint_seconds: float = 60.0,
     data: Mapping[str, Any] | None = None,
     strategy: Any = None,
+    lesson: Lesson | None = None,
 ) -> dict[str, Any]:
     """Fine-tunes a checkpoint and writes a run directory.
 
@@ -210,6 +212,7 @@ def finetune(
         data: the arguments of `make_task`, by which `bert_zoo evaluate` finds the data again.
         strategy: what `bert_zoo.training.strategy` gives; the recipe's batches are shared by its
             replicas. Of several workers one, the chief, writes the directory.
+        lesson: what a teacher says of the data, to learn from that in place of their labels.
 
     Returns:
         What `metrics.json` holds: the metrics of the best and of the last epoch, of every epoch,
@@ -223,7 +226,8 @@ def finetune(
     task.check_settings(recipe)
     if recipe.contrastive_pairs:
         task = SetFitBenchmark(task)
-    told, recipe = recipe, recipe.for_examples(len(task.train))
+    learned = lesson or task
+    told, recipe = recipe, recipe.for_examples(learned.num_train)
     strategy = strategy or present_strategy()
     writes = is_chief(strategy)
     measure = Measure(
@@ -242,11 +246,13 @@ def finetune(
         "seed": seed,
         "recipe": asdict(recipe),
     }
+    if lesson is not None:
+        config["lesson"] = lesson.about()
     if writes:
         remove_leftovers(directory)
     if (finished := finished_run(directory, config)) is not None:
         return finished
-    weights = task.class_weights(recipe)
+    weights = learned.class_weights(recipe)
     epochs_before = measure.go_on()
     if epochs_before:
         check_goes_on(directory, config)
@@ -263,7 +269,7 @@ def finetune(
     bucket = recipe.bucket or device_bucket()
     model.preprocessor = model.preprocessor.with_options(bucket=bucket)
     start = time.perf_counter()
-    batches = task.batches(model, recipe, seed)
+    batches = learned.batches(model, recipe, seed)
     epochs = recipe.epochs_of(batches.order.per_epoch)
     updates = recipe.updates_of(batches.order.per_epoch)
     more = [f"{recipe.batch_size} rows an update"] if recipe.batch_size < told.batch_size else []
@@ -275,7 +281,7 @@ def finetune(
     with strategy.scope():
         optimizer = optimizer_for(recipe, updates)
         steps = recipe.steps_per_execution
-        compile_for_task(model, optimizer, loss=task.loss(recipe), steps_per_execution=steps)
+        compile_for_task(model, optimizer, loss=learned.loss(recipe), steps_per_execution=steps)
         batches.order.epoch = restore(model, directory / CHECKPOINT)
     if epochs_before:
         print(f"Going on after epoch {epochs_before} with the training in {directory}.")
@@ -317,7 +323,7 @@ def finetune(
         # Its epoch was before the training was stopped.
         measure.product = bert_zoo.load(directory / MODEL)
         measure.kept = task.measure(measured, task.predict(measure.product, measured, recipe))
-    record = run_record(name, task, recipe, model, measure, results, seed)
+    record = run_record(name, task, recipe, model, measure, results, seed, lesson)
     write_report(record, directory)
     if export and keras.backend.backend() != "tensorflow":
         print(
@@ -344,6 +350,7 @@ def run_record(
     measure: Measure,
     results: Mapping[str, Any],
     seed: int,
+    lesson: Lesson | None = None,
 ) -> RunRecord:
     baseline = results.get("baseline", {})
     return RunRecord(
@@ -352,7 +359,7 @@ def run_record(
         kind=task.kind,
         use=measure.product.use,
         data=task.source,
-        num_train=len(task.train),
+        num_train=(lesson or task).num_train,
         num_measured=len(task.data(task.measured[0])),
         measured_on=task.measured[0],
         seed=seed,
@@ -373,6 +380,7 @@ def run_record(
         reads_pairs=task.reads_pairs,
         baseline=baseline.get("figures", {}),
         baseline_answer=baseline.get("answer", ""),
+        teacher=lesson.record(results["kept"]) if lesson else {},
     )
 
 

@@ -10,11 +10,15 @@ from bert_zoo.graph import has_tensorflow, tf
 
 if has_tensorflow:
     concat, gather, reshape, shape, split = tf.concat, tf.gather, tf.reshape, tf.shape, tf.split
-    repeat, stack, tile = tf.repeat, tf.stack, tf.tile
+    maximum, repeat, stack, tile = tf.maximum, tf.repeat, tf.stack, tf.tile
+    one_hot = tf.one_hot
 else:
     concat, gather, reshape = np.concatenate, partial(np.take, axis=0), np.reshape
     shape, split = np.shape, np.split
-    repeat, stack, tile = np.repeat, np.stack, np.tile
+    maximum, repeat, stack, tile = np.maximum, np.repeat, np.stack, np.tile
+
+    def one_hot(numbers, size):
+        return np.eye(size, dtype=np.float32)[numbers]
 
 
 def integer_rows(rows: Sequence[Sequence[int]]) -> Any:

@@ -10,7 +10,7 @@ from itertools import chain
 import numpy as np
 
 from bert_zoo.config import IGNORED_LABEL
-from bert_zoo.data.arrays import concat, gather, integer_rows, reshape, shape, split
+from bert_zoo.data.arrays import concat, gather, integer_rows, maximum, reshape, shape, split
 from bert_zoo.data.buckets import Batches, Batching, RowOrder
 from bert_zoo.data.distinct import text_numbers
 from bert_zoo.data.tagging import TaggedSplit
@@ -157,23 +157,36 @@ def choice_batches(
     return Batches.of(RowOrder(count * longest, batching), batch)
 
 
-def tagged_batches(split: TaggedSplit, preprocessor: Preprocessor, batching: Batching) -> Batches:
+def tagged_batches(
+    split: TaggedSplit,
+    preprocessor: Preprocessor,
+    batching: Batching,
+    targets: np.ndarray | None = None,
+) -> Batches:
     """Batches to train a `TokenClassifier` on.
 
     Args:
         split: sentences with labels.
         preprocessor, batching: as for `text_batches`; rows are sentences.
+        targets: [words of all sentences, size], in place of labels.
 
     Returns:
         Batches of (inputs, labels), int32 [batch, width] each: a word's label stands on its first
-        piece, and -100 on other tokens.
+        piece, and -100 on other tokens. With targets, these stand in place of labels, float32 [batch,
+        width, size], and zeros on other tokens.
 
     Raises:
         ValueError: the split has no labels.
     """
-    if split.labels is None:
+    labels = split.labels
+    if targets is not None:
+        # The numbers of words, from 1; the first row is that of other tokens.
+        ends = np.cumsum([*map(len, split.words)])
+        labels = np.split(np.arange(1, ends[-1] + 1, dtype=np.int32), ends[:-1])
+        targets = np.pad(targets, [(1, 0), (0, 0)])
+    if labels is None:
         raise ValueError("The split has words without tags, so there is nothing to train on.")
-    columns = word_batch(split.words), integer_rows(split.labels)
+    columns = word_batch(split.words), integer_rows(labels)
 
     def packed(numbers, words, labels):
         sentences = pack_words(words, preprocessor)
@@ -184,6 +197,7 @@ def tagged_batches(split: TaggedSplit, preprocessor: Preprocessor, batching: Bat
 
     def batch(numbers):
         inputs = table.padded(numbers)
-        return inputs, inputs.pop("labels")
+        labels = inputs.pop("labels")
+        return inputs, labels if targets is None else gather(targets, maximum(labels, 0))
 
     return Batches.of(RowOrder(table.padded_lengths, batching), batch)

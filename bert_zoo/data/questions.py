@@ -101,7 +101,7 @@ def question_batches(
         windows,
         [example.question for example in examples],
         [example.context for example in examples],
-        [_trained_answer(example) for example in examples],
+        [trained_answer(example) for example in examples],
         [example.id for example in examples],
         model,
     )
@@ -148,7 +148,7 @@ def labelled_windows(
     return table, batch
 
 
-def _trained_answer(example: SquadExample) -> tuple[int, int]:
+def trained_answer(example: SquadExample) -> tuple[int, int]:
     """Where the first answer starts and ends in the context."""
     if example.answers is None:
         raise ValueError(

@@ -1,7 +1,7 @@
 """Texts that were tokenized once: rows of ids in memory, to be batched and padded."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ class TokenTable:
     tokens: dict[str, Any]
     rows: dict[str, np.ndarray]  # name -> [rows]
     # Name -> what stands after the tokens, where it is not 0.
-    padding: Mapping[str, int] = field(default_factory=dict)
+    padding: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def padded_lengths(self) -> np.ndarray:
@@ -33,6 +33,13 @@ class TokenTable:
         lengths, kind_of_row = np.unique(self.lengths, return_inverse=True)
         widths = [int(self.packer.width(np.array([length]))) for length in lengths]
         return np.asarray(widths)[kind_of_row]
+
+    def beside(self, columns: Mapping[str, np.ndarray], padding: float) -> "TokenTable":
+        """The rows with further numbers of every token, [tokens of all rows] each, and what pads them."""
+        tokens = self.tokens | _ragged(dict(columns), self.lengths)
+        return replace(
+            self, tokens=tokens, padding={**self.padding, **dict.fromkeys(columns, padding)}
+        )
 
     def padded(self, numbers: Any) -> dict[str, Any]:
         """The tokens of rows with their padding mask; traceable.

@@ -7,15 +7,20 @@ import importlib
 
 # Name -> the module that defines it.
 _NAMES: dict[str, str] = {
+    "TaughtLoss": "bert_zoo.distillation.losses",
+    "VectorLoss": "bert_zoo.distillation.losses",
     "attention_score_loss": "bert_zoo.distillation.general_losses",
     "augment": "bert_zoo.distillation.augmentation",
     "cosine_loss": "bert_zoo.distillation.general_losses",
+    "distill": "bert_zoo.distillation.teaching",
     "distill_on_text": "bert_zoo.distillation.general",
     "hidden_state_loss": "bert_zoo.distillation.general_losses",
     "prune_vocabulary": "bert_zoo.distillation.vocabularies",
     "relation_loss": "bert_zoo.distillation.general_losses",
     "relations": "bert_zoo.distillation.general_losses",
     "soft_token_loss": "bert_zoo.distillation.general_losses",
+    "targets_of": "bert_zoo.distillation.losses",
+    "teacher_answers": "bert_zoo.distillation.answers",
     "student_of": "bert_zoo.distillation.students",
 }
 

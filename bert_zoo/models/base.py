@@ -104,6 +104,8 @@ class ZooModel(keras.Model):
             mapped to the sizes of their trailing axes.
         second_ids: inputs of ids for another part of the model, which reads `token_ids` by default.
         state: names of inputs that the call before returned; see `bert_zoo.layers.Backbone`.
+        taught_by: how a student is compared with a teacher of the task, a key of
+            `bert_zoo.distillation.losses.MATCHES`; None where there is no way.
         truncation: which text of a pair is cut when both are too long together; None leaves it to the
             preprocessor.
         untracked: attributes that Keras does not see being set.
@@ -132,6 +134,7 @@ class ZooModel(keras.Model):
     positions_read: Mapping[str, tuple[int, ...]] = MappingProxyType({})
     second_ids: tuple[str, ...] = ()
     state: tuple[str, ...] = ()
+    taught_by: str | None = None
     truncation: str | None = None
     untracked: tuple[str, ...] = ("preprocessor",)
     traced_settings: tuple[str, ...] = ()
@@ -231,6 +234,15 @@ class ZooModel(keras.Model):
     def default_metrics(self) -> list[Any] | None:
         """What `fit` and `evaluate` report beside the loss."""
         return None
+
+    def answers_as_teacher(self, texts, batch_size: int = 32):
+        """What a student learns of this model: its outputs for texts, float32 [rows, size].
+
+        Args:
+            texts: as `predict` takes them, in lists; a row is a text, or a pair.
+            batch_size: rows a step.
+        """
+        return self.predict(texts, batch_size=batch_size, verbose=0)
 
     def served_answers(self, outputs: dict[str, Any]) -> dict[str, Any]:
         """What a SavedModel computes for its clients from the outputs of `interface`; on TensorFlow."""

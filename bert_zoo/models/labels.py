@@ -534,7 +534,8 @@ def checked_labels(model, x, y):
     def numbers(name: str, labels):
         title = f"{name} label" if name else "label"
         own_loss = loss.get(name) if isinstance(loss, Mapping) else loss
-        if name in ranges and ranges[name].is_read_by(own_loss):
+        are_labels = not getattr(own_loss, "reads_targets", False)
+        if are_labels and name in ranges and ranges[name].is_read_by(own_loss):
             return ranges[name].numbers(labels, title)
         return finite_numbers(labels, title)
 

@@ -13,7 +13,14 @@ from bert_zoo.models.replicas import over_replicas
 
 
 class BatchMean:
-    """Mixin of a Keras loss whose reduction is the mean: one mean over all replicas' labels."""
+    """Mixin of a Keras loss whose reduction is the mean: one mean over all replicas' labels.
+
+    Attributes:
+        reads_targets: whether it reads a teacher's outputs, which are not checked as labels are and not
+            measured by the metrics of labels.
+    """
+
+    reads_targets = False
 
     def num_labels(self, y_true):
         """Labels that the mean is taken over, on this replica."""

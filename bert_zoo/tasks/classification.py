@@ -19,6 +19,7 @@ class Classifier(SentenceModel, LabelledModel):
 
     task = "classification"
     peft_task = "SEQ_CLS"
+    taught_by = "cross_entropy"
     use = Use(
         "text-classification",
         "gives a text one of its labels",

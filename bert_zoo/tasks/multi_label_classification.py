@@ -42,6 +42,7 @@ class MultiLabelClassifier(Classifier):
 
     task = "multi_label_classification"
     peft_task = "SEQ_CLS"
+    taught_by = "binary"
     use = Use(
         "text-classification",
         "gives a text each of its labels that applies, or none",

@@ -13,8 +13,10 @@ import numpy as np
 
 from bert_zoo.cli.report import HardExample
 from bert_zoo.data.buckets import Batches
+from bert_zoo.distillation.losses import taught_loss
+from bert_zoo.error_text import shown
 from bert_zoo.models.base import ZooModel
-from bert_zoo.tasks import Classifier
+from bert_zoo.tasks import TASKS, Classifier
 from bert_zoo.training.class_weights import class_weights
 from bert_zoo.training.presets import Recipe
 
@@ -83,6 +85,10 @@ class Benchmark(ABC):
     @property
     def train(self) -> Any:
         return self.data("train")
+
+    @property
+    def num_train(self) -> int:
+        return len(self.train)
 
     def fingerprint(self) -> str:
         """A hash of the examples that are trained on and measured."""
@@ -158,6 +164,38 @@ class Benchmark(ABC):
         """Changes what a newly loaded model begins with, before it is trained."""
         return
 
+    # --- What a student learns from a teacher ---
+
+    def taught_loss(self, **how: Any) -> Any:
+        """The loss of a student; `how` as `bert_zoo.distillation.losses.taught_loss` takes it."""
+        return taught_loss(TASKS[self.kind].taught_by, **how)
+
+    def unlabelled_row(self, line: str) -> Any:
+        """A row without a label, from a line of a file; ValueError says what is wrong with it."""
+        return line
+
+    def taught_texts(self, model: ZooModel, more: Sequence[Any]) -> Any:
+        """What a model reads of the training data, and after that of rows without labels."""
+        raise ValueError(
+            f"{self.name}, of the kind {self.kind!r}, is not distilled. Fine-tune the student on it instead."
+        )
+
+    def answered_rows(self, teacher: ZooModel, texts: Any, recipe: Recipe) -> Sequence[int] | None:
+        """How many rows of answers each of these texts has; None for one."""
+        return None
+
+    def teacher_says(
+        self, teacher: ZooModel, texts: Any, batch_size: int, recipe: Recipe
+    ) -> np.ndarray:
+        """What the teacher says of them, [rows, size]."""
+        return teacher.answers_as_teacher(texts, batch_size)
+
+    def taught_batches(
+        self, answers: np.ndarray, more: Sequence[Any], model: ZooModel, recipe: Recipe, seed: int
+    ) -> Batches:
+        """As `batches`, with targets of `taught_loss` in place of labels."""
+        raise NotImplementedError
+
     @abstractmethod
     def batches(self, model: ZooModel, recipe: Recipe, seed: int) -> Batches:
         """Training data as the model's preprocessor reads them, in a new order every epoch."""
@@ -187,6 +225,24 @@ class Benchmark(ABC):
     @abstractmethod
     def show(self, model: ZooModel, data: Any, metrics: Mapping[str, float]) -> str:
         """A few predictions beside the truth, as lines to print; `metrics` as above."""
+
+
+def with_rows(texts: Any, more: Sequence[Any]) -> Any:
+    """Texts, or the two columns of pairs, and after them more rows."""
+    if not isinstance(texts, tuple):
+        return [*texts, *more]
+    columns = zip(*more, strict=True) if more else [()] * len(texts)
+    return tuple([*column, *others] for column, others in zip(texts, columns, strict=True))
+
+
+def pair_of(line: str) -> tuple[str, str]:
+    """The two texts of a line, with a tab between them."""
+    first, *rest = line.split("\t")
+    if len(rest) != 1:
+        raise ValueError(
+            f"{shown(line)} has {len(rest)} tabs. A line is a pair of texts, with one tab between them."
+        )
+    return first, rest[0]
 
 
 def is_test(split: str) -> bool:

@@ -14,9 +14,10 @@ from bert_zoo.cli.benchmarks.base import Benchmark, Measurement, one_line, sprea
 from bert_zoo.cli.benchmarks.files import own_files
 from bert_zoo.cli.report.analysis import hardest_examples
 from bert_zoo.cli.report.wording import number
-from bert_zoo.data.batches import column_batches
+from bert_zoo.data.batches import column_batches, text_batches
 from bert_zoo.data.columns import TextColumns, read_columns, remarks
 from bert_zoo.data.retrieval import Retrieval, read_beir
+from bert_zoo.distillation.answers import vectors_of_size
 from bert_zoo.embeddings.exact_search import Hits, directions, search
 from bert_zoo.embeddings.roles import DOCUMENT, QUERY, prompt_of, similarity_of
 from bert_zoo.metrics.labels import pearson, ranks, spearman
@@ -89,6 +90,26 @@ class VectorBenchmark(Benchmark):
             replace(recipe.batching(seed), group_by_length=False),
             distinct=self.loss(recipe).in_batch_negatives,
         )
+
+    def taught_texts(self, model, more):
+        prompts = model.encoder.prompts
+        columns = (*self.train.columns, more)
+        # Rows without a column are read as the first.
+        names = [self.prompt(model, i % len(self.train.columns)) for i in range(len(columns))]
+        texts = (
+            prompts.text(name) + text
+            for name, column in zip(names, columns, strict=True)
+            for text in column
+        )
+        return [*texts]
+
+    def teacher_says(self, teacher, texts, batch_size, recipe):
+        return teacher.embed(texts, batch_size, prompt="")
+
+    def taught_batches(self, answers, more, model, recipe, seed):
+        vectors = vectors_of_size(answers, model.encoder.vector_size)
+        texts = self.taught_texts(model, more)
+        return text_batches(texts, vectors, model.preprocessor, recipe.batching(seed))
 
     def vectors(self, model: ZooModel, texts: Sequence[str], column: int, recipe: Recipe):
         """float32 [texts, size], each after the prompt of its column."""

@@ -10,23 +10,40 @@ from bert_zoo.cli.benchmarks.base import (
     Baseline,
     Benchmark,
     Measurement,
+    pair_of,
     spread_rows,
+    with_rows,
 )
 from bert_zoo.cli.benchmarks.files import own_files
 from bert_zoo.cli.report import HardExample
 from bert_zoo.cli.report.analysis import TINY, hardest_examples
+from bert_zoo.data.arrays import concat, gather, one_hot, shape
+from bert_zoo.data.buckets import Batches, RowOrder
 from bert_zoo.data.mrqa import read_mrqa
-from bert_zoo.data.questions import question_batches
+from bert_zoo.data.questions import NO_ANSWER as NO_SPAN
+from bert_zoo.data.questions import (
+    labelled_windows,
+    question_batches,
+    trained_answer,
+    window_table,
+)
 from bert_zoo.data.squad import SquadSplit, read_squad
+from bert_zoo.distillation.losses import LABELLED, TAUGHT
 from bert_zoo.metrics import AnswerSelection, squad_v1, squad_v2, write_predictions
 from bert_zoo.metrics.squad import N_BEST_FILE, NULL_ODDS_FILE, PREDICTIONS_FILE, token_f1
 from bert_zoo.tasks import BeamQuestionAnswerer, QuestionAnswerer
-from bert_zoo.tasks.question_answering.answering import answer_questions
+from bert_zoo.tasks.question_answering.answering import (
+    LOGITS,
+    answer_questions,
+    logits_of_tokens,
+)
 from bert_zoo.text.windows import question_windows
 
 # The metric with which a run says how sure of no answer a model must be.
 THRESHOLD = "best_f1_thresh"
 NO_ANSWER = "(no answer)"
+# A teacher's logit of padding, of which nothing is left in a softmax.
+PADDED = -1e4
 
 
 class QuestionBenchmark(Benchmark):
@@ -69,6 +86,57 @@ class QuestionBenchmark(Benchmark):
     def batches(self, model, recipe, seed):
         windows = question_windows(model.preprocessor, **_window_options(recipe))
         return question_batches(self.train, windows, recipe.batching(seed), model)
+
+    def taught_loss(self, *, match=None, **others):
+        if self.kind != QuestionAnswerer.task or match == "squared_error":
+            raise ValueError(
+                f"Answers are distilled by cross_entropy of where they begin and end, without beam search; match is "
+                f"{match!r} and the task {self.kind!r}."
+            )
+        return {name: super(QuestionBenchmark, self).taught_loss(**others) for name in LOGITS}
+
+    def unlabelled_row(self, line):
+        return pair_of(line)
+
+    def taught_texts(self, model, more):
+        examples = self.train.examples
+        return with_rows(([e.question for e in examples], [e.context for e in examples]), more)
+
+    def answered_rows(self, teacher, texts, recipe):
+        """Tokens of each question's windows."""
+        windows = question_windows(teacher.preprocessor, **_taught_windows(recipe))
+        table = window_table(windows, *texts)
+        self._taught_ids = np.array(table.tokens["token_ids"].values)
+        return np.bincount(table.rows["example"], table.lengths, len(texts[0])).astype(int)
+
+    def teacher_says(self, teacher, texts, batch_size, recipe):
+        return logits_of_tokens(teacher, *texts, batch_size, **_taught_windows(recipe))
+
+    def taught_batches(self, answers, more, model, recipe, seed):
+        examples = self.train.examples
+        spans = [*map(trained_answer, examples)] + [NO_SPAN] * len(more)
+        ids = [example.id for example in examples] + [*range(len(more))]
+        windows = question_windows(model.preprocessor, **_taught_windows(recipe))
+        texts = self.taught_texts(model, more)
+        table, batch = labelled_windows(windows, *texts, spans, ids)
+        if not np.array_equal(np.array(table.tokens["token_ids"].values), self._taught_ids):
+            raise ValueError(
+                "Student and teacher read the questions as different tokens, and answers are compared token by "
+                "token. Choose a student with the teacher's vocabulary, or make one of the teacher with --layers."
+            )
+        taught = table.beside(dict(zip(LOGITS, answers.T, strict=True)), PADDED)
+        known = np.where(table.rows["example"] < len(examples), LABELLED, TAUGHT)[:, None]
+
+        def taught_batch(numbers):
+            inputs, places = batch(numbers)
+            rows, of_rows = taught.padded(numbers), gather(np.float32(known), numbers)
+            width = shape(rows["token_ids"])[1]
+            return inputs, {
+                name: concat([rows[name], one_hot(places[name], width), of_rows], axis=1)
+                for name in LOGITS
+            }
+
+        return Batches.of(RowOrder(table.padded_lengths, recipe.batching(seed)), taught_batch)
 
     def predict(self, model, data, recipe):
         """[N] `AnswerSelection`s, in the order of the questions."""
@@ -171,6 +239,11 @@ def _without_totals(scores: dict[str, float]) -> dict[str, float]:
 
 def _window_options(recipe) -> dict[str, int | None]:
     return {"stride": recipe.stride, "max_question_length": recipe.max_question_length}
+
+
+def _taught_windows(recipe) -> dict[str, int | None]:
+    """Windows of teacher and student alike."""
+    return {**_window_options(recipe), "sequence_length": recipe.max_length}
 
 
 def questions_benchmark(options) -> QuestionBenchmark:

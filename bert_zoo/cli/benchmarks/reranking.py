@@ -1,21 +1,31 @@
 """Rerankers: pairs of a query and a document with labels, and lists of documents with a right one."""
 
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
 from bert_zoo.cli.benchmarks import LAYOUT
-from bert_zoo.cli.benchmarks.base import Benchmark, Measurement, one_line, spread_rows
+from bert_zoo.cli.benchmarks.base import (
+    Benchmark,
+    Measurement,
+    one_line,
+    pair_of,
+    spread_rows,
+    with_rows,
+)
 from bert_zoo.cli.benchmarks.embeddings import column_files, write_tsv
 from bert_zoo.cli.report.analysis import binary_cross_entropies, cross_entropies, hardest_examples
 from bert_zoo.data.batches import list_batches, text_batches
 from bert_zoo.data.columns import TextColumns
 from bert_zoo.data.tables import Table
+from bert_zoo.distillation.losses import targets_of
 from bert_zoo.metrics.labels import pearson, spearman
 from bert_zoo.metrics.retrieval import retrieval_metrics
 from bert_zoo.presets import Recipe
 from bert_zoo.runtime.rankings import SCORE_ACTIVATIONS
 from bert_zoo.tasks import Reranker
+from bert_zoo.tasks.reranking.losses import MarginMSE
 
 CUTOFFS = {"ndcg": (10,), "mrr": (10,), "accuracy": (1,)}
 
@@ -54,6 +64,17 @@ class PairBenchmark(Benchmark):
         train = self.train
         labels = np.asarray(train.labels, np.float32)[:, None]
         return text_batches(train.columns, labels, model.preprocessor, recipe.batching(seed))
+
+    def unlabelled_row(self, line):
+        return pair_of(line)
+
+    def taught_texts(self, model, more):
+        return with_rows(self.train.columns, more)
+
+    def taught_batches(self, answers, more, model, recipe, seed):
+        targets = targets_of(answers, np.asarray(self.train.labels)[:, None])
+        texts = self.taught_texts(model, more)
+        return text_batches(texts, targets, model.preprocessor, recipe.batching(seed))
 
     def predict(self, model, data, recipe):
         """Of the documents, [N]."""
@@ -101,6 +122,27 @@ class ListBenchmark(PairBenchmark):
         queries, *documents = self.train.columns
         labels, reader = self.train.labels, model.preprocessor
         return list_batches(queries, documents, labels, reader, recipe.batching(seed))
+
+    def taught_loss(self, *, match=None, **others):
+        if match not in (None, "squared_error"):
+            raise ValueError(
+                f"match is {match!r}; of lists of documents the margins are compared, by squared_error."
+            )
+        return MarginMSE()
+
+    def unlabelled_row(self, line):
+        raise ValueError(
+            "Lists of documents have no labels anyway. Add them to the training file, and leave unlabelled out."
+        )
+
+    def taught_texts(self, model, more):
+        queries, *documents = self.train.columns
+        return [*queries] * len(documents), [*chain.from_iterable(documents)]
+
+    def taught_batches(self, answers, more, model, recipe, seed):
+        queries, *documents = self.train.columns
+        scores = answers.reshape(len(documents), len(queries)).T
+        return list_batches(queries, documents, scores, model.preprocessor, recipe.batching(seed))
 
     def has_labels(self, data):
         return True

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from bert_zoo.cli.benchmarks.base import (
     Measurement,
     commonest,
     spread_rows,
+    with_rows,
 )
 from bert_zoo.cli.benchmarks.files import own_files
 from bert_zoo.cli.report.analysis import (
@@ -21,6 +23,7 @@ from bert_zoo.cli.report.analysis import (
 )
 from bert_zoo.data.batches import tagged_batches
 from bert_zoo.data.tagging import TaggedSplit, first_break, read_tagging
+from bert_zoo.distillation.losses import targets_of
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.metrics import span_report
 from bert_zoo.runtime.taggings import marks_spans
@@ -60,6 +63,21 @@ class TaggingBenchmark(Benchmark):
 
     def batches(self, model, recipe, seed):
         return tagged_batches(self.train, model.preprocessor, recipe.batching(seed))
+
+    def unlabelled_row(self, line):
+        return line.split()
+
+    def taught_texts(self, model, more):
+        return with_rows(self.train.words, more)
+
+    def answered_rows(self, teacher, texts, recipe):
+        return [*map(len, texts)]
+
+    def taught_batches(self, answers, more, model, recipe, seed):
+        labels = np.concatenate(self.train.labels)
+        targets = targets_of(answers, np.eye(len(self.label_names))[labels])
+        words = replace(self.train, words=self.taught_texts(model, more), labels=None)
+        return tagged_batches(words, model.preprocessor, recipe.batching(seed), targets)
 
     def predict(self, model, data, recipe):
         """For each sentence, the probabilities of every tag for every word, [words, tags]."""

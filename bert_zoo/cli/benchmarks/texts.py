@@ -17,7 +17,9 @@ from bert_zoo.cli.benchmarks.base import (
     commonest,
     is_test,
     one_line,
+    pair_of,
     spread_rows,
+    with_rows,
 )
 from bert_zoo.cli.benchmarks.files import own_files
 from bert_zoo.cli.report.analysis import (
@@ -33,6 +35,7 @@ from bert_zoo.cli.report.wording import number
 from bert_zoo.data.batches import Texts, text_batches
 from bert_zoo.data.remarks import remarks
 from bert_zoo.data.tables import LabelledTexts, read_table
+from bert_zoo.distillation.losses import targets_of
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.metrics.labels import class_metrics, label_set_metrics
 from bert_zoo.runtime.classifications import sigmoid, softmax
@@ -87,6 +90,21 @@ class TextBenchmark(Benchmark):
     def batches(self, model, recipe, seed):
         labels = self.targets(self.train)
         return text_batches(self.train.texts, labels, model.preprocessor, recipe.batching(seed))
+
+    def unlabelled_row(self, line):
+        return pair_of(line) if self.reads_pairs else line
+
+    def taught_texts(self, model, more):
+        return with_rows(self.train.texts, more)
+
+    def taught_batches(self, answers, more, model, recipe, seed):
+        targets = targets_of(answers, self.hard_targets())
+        texts = self.taught_texts(model, more)
+        return text_batches(texts, targets, model.preprocessor, recipe.batching(seed))
+
+    def hard_targets(self) -> np.ndarray:
+        """The training labels as a loss compares them with outputs, [N, size]."""
+        return np.eye(len(self.label_names))[self.train.labels]
 
     def targets(self, data: LabelledTexts) -> Sequence[float] | np.ndarray:
         """Labels as the loss reads them."""
@@ -213,6 +231,9 @@ class ScoreBenchmark(TextBenchmark):
     def prepare(self, model):
         start_from_mean(model, self.train.labels)
 
+    def hard_targets(self):
+        return np.asarray(self.train.labels)[:, None]
+
     def predict(self, model, data, recipe):
         """Scores [N]."""
         return super().predict(model, data, recipe)[:, 0]
@@ -260,6 +281,9 @@ class MultiLabelBenchmark(TextBenchmark):
 
     def targets(self, data):
         return self._present(data.labels).astype(np.float32)
+
+    def hard_targets(self):
+        return self.targets(self.train)
 
     def predict(self, model, data, recipe):
         """Logits [N, classes], and the model's thresholds [classes]."""

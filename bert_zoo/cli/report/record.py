@@ -65,6 +65,8 @@ class RunRecord:
     # Metrics of answering without reading, by the names that they have in `epochs`.
     baseline: Mapping[str, float] = field(default_factory=dict)
     baseline_answer: str = ""  # how that is answered, such as "always 'no'"
+    # Of a student: its teacher, what that scores, and how it was taught, by name.
+    teacher: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def kept(self) -> Mapping[str, float]:

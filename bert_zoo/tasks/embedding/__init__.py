@@ -68,6 +68,7 @@ class SentenceEmbedder(TaskModel):
 
     task = "embedding"
     peft_task = "FEATURE_EXTRACTION"
+    taught_by = "vectors"
     use = Use(
         "sentence-similarity",
         "makes vectors of texts, whose cosines say how alike their meanings are",
@@ -371,6 +372,10 @@ class SentenceEmbedder(TaskModel):
     ):
         """As `Encoder.embed`."""
         return self.encoder.embed(texts, batch_size, prompt, truncate_dim)
+
+    def answers_as_teacher(self, texts, batch_size: int = 32):
+        """As of `ZooModel`: the vectors of texts."""
+        return self.embed(texts, batch_size)
 
 
 # Odd, so that its powers are too.

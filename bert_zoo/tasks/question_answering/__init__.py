@@ -39,6 +39,7 @@ class QuestionAnswerer(TaskModel):
 
     task = "question_answering"
     peft_task = "QUESTION_ANS"
+    taught_by = "cross_entropy"
     use = Use(
         "question-answering",
         "finds the answer to a question in a text that is given with it",

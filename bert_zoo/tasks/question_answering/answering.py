@@ -258,6 +258,17 @@ def _of_table(
     return found, table.rows["example"]
 
 
+def logits_of_tokens(
+    model, questions: Sequence[str], contexts: Sequence[str], batch_size: int, **window_options
+) -> np.ndarray:
+    """Start and end logits of all tokens of all windows, one question after another, [tokens, 2]."""
+    from bert_zoo.text.windows import question_windows
+
+    read = question_windows(for_this_device(model.preprocessor), **window_options)
+    windows, _ = _of_table(model, read, questions, contexts, batch_size, verbose=0)
+    return np.concatenate([np.stack([w.start_logits, w.end_logits], axis=-1) for w in windows])
+
+
 def _batches_of_table(
     table, order: np.ndarray, batch_size: int
 ) -> Iterator[tuple[np.ndarray, dict]]:

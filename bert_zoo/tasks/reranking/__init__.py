@@ -31,6 +31,7 @@ class Reranker(SentenceModel):
 
     task = "reranking"
     peft_task = "SEQ_CLS"
+    taught_by = "score"
     use = Use(
         "text-ranking",
         "scores how well a document answers a query",

@@ -1,6 +1,7 @@
 """Token classification: a label for each word."""
 
 import keras
+import numpy as np
 from keras import ops
 
 from bert_zoo.config import IGNORED_LABEL
@@ -22,6 +23,7 @@ class TokenClassifier(LabelledModel):
 
     task = "token_classification"
     peft_task = "TOKEN_CLS"
+    taught_by = "cross_entropy"
     use = Use("token-classification", "gives each word of a text a tag", "model.tag({texts})")
     outputs_per_token = True
 
@@ -33,6 +35,11 @@ class TokenClassifier(LabelledModel):
 
     def default_loss(self):
         return token_loss()
+
+    def answers_as_teacher(self, texts, batch_size: int = 32):
+        """As of `ZooModel`, one row for each word: logarithms of `tag`'s probabilities."""
+        rows = tagging.word_probabilities(self, texts, batch_size)
+        return np.log(np.maximum(np.concatenate(rows), np.finfo(np.float32).tiny))
 
     def as_text_rows(self, x):
         from bert_zoo.text.words import has_rows_of_words, word_batch
@@ -54,7 +61,7 @@ class TokenClassifier(LabelledModel):
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         """As in Keras; what labels padding has, metrics do not see."""
-        if "padding_mask" in x:
+        if "padding_mask" in x and len(y.shape) == 2:  # a teacher's outputs have an axis more
             y = ops.where(ops.equal(x["padding_mask"], 0), IGNORED_LABEL, y)
         return super().compute_metrics(x, y, y_pred, sample_weight)
 

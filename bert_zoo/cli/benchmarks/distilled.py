@@ -1,0 +1,192 @@
+"""What a student learns from in place of a benchmark's labels: a teacher's answers, to more texts too."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bert_zoo.cli.benchmarks.base import Benchmark
+from bert_zoo.data.buckets import Batches
+from bert_zoo.data.files import lines
+from bert_zoo.distillation.answers import BATCH_SIZE, teacher_answers
+from bert_zoo.error_text import quoted
+from bert_zoo.models.base import ZooModel
+from bert_zoo.presets import Recipe
+from bert_zoo.pretraining.corpus import files_of
+from bert_zoo.weights.files import write_json
+
+ANSWERS = "answers.npy"
+METRICS = "metrics.json"
+
+
+@dataclass(frozen=True)
+class Teaching:
+    """How a student is taught; see `bert_zoo.distillation.losses.TaughtLoss`."""
+
+    match: str | None = None
+    temperature: float = 2.0
+    hard_weight: float = 0.5
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A teacher's answers to the training texts of a benchmark, and to texts without labels.
+
+    Attributes:
+        task: the benchmark.
+        teacher: what its model is called.
+        answers: float32 [rows, size], of the training texts and after them of `more`.
+        more: rows without labels, as `Benchmark.unlabelled_row` makes them.
+        metrics: the teacher's, on the first measured split.
+        teaching: how the student is compared with the teacher.
+        sources: where `more` are from -> how many.
+    """
+
+    task: Benchmark
+    teacher: str
+    answers: np.ndarray
+    more: Sequence[Any]
+    metrics: Mapping[str, float]
+    teaching: Teaching
+    sources: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def num_train(self) -> int:
+        return len(self.task.train) + len(self.more)
+
+    def about(self) -> dict[str, Any]:
+        """What `config.json` says of it."""
+        # Of texts in files, which these are says the hash.
+        digest = hashlib.sha256(repr([*self.more]).encode("utf-8", "surrogatepass"))
+        answers = hashlib.sha256(np.ascontiguousarray(self.answers)).hexdigest()
+        return {
+            "teacher": self.teacher,
+            **asdict(self.teaching),
+            "more": dict(self.sources),
+            "more_sha256": digest.hexdigest(),
+            "answers_sha256": answers,
+        }
+
+    def class_weights(self, recipe: Recipe) -> None:
+        return None
+
+    def loss(self, recipe: Recipe) -> Any:
+        return self.task.taught_loss(**asdict(self.teaching))
+
+    def batches(self, model: ZooModel, recipe: Recipe, seed: int) -> Batches:
+        return self.task.taught_batches(self.answers, self.more, model, recipe, seed)
+
+    def record(self, kept: Mapping[str, float]) -> dict[str, Any]:
+        """What a report says of it, by name.
+
+        Args:
+            kept: the student's metrics.
+        """
+        name, score = next(iter(self.metrics.items()))
+        rows: dict[str, Any] = {
+            "teacher": self.teacher,
+            f"teacher's {name.replace('_', ' ')}": score,
+        }
+        # Of losses and correlations below 0 there is no share.
+        if score > 0:
+            rows["retained share"] = f"{kept[name] / score:.1%}"
+        rows |= {f"texts without labels: {source}": n for source, n in self.sources.items()}
+        return rows | {k: v for k, v in asdict(self.teaching).items() if v is not None}
+
+
+def learn_from(
+    teacher: ZooModel,
+    name: str,
+    task: Benchmark,
+    directory: Path,
+    *,
+    more: Mapping[str, Sequence[Any]],
+    teaching: Teaching,
+    recipe: Recipe,
+) -> Lesson:
+    """Has a teacher answer all texts once, and measures it; both are kept in a directory.
+
+    Args:
+        teacher: trained on the task.
+        name: of the teacher.
+        task: the benchmark.
+        directory: for its answers and metrics.
+        more: where they are from -> rows without labels.
+        teaching: how the student is compared with it.
+        recipe: of the student, which says how many rows are predicted at a time.
+
+    Raises:
+        ValueError: the teacher has other classes than the task; or as `teacher_answers`.
+    """
+    task.taught_loss(**asdict(teaching))  # says at once what does not fit
+    if recipe.class_weight is not None or recipe.contrastive_pairs:
+        raise ValueError(
+            "class_weight and contrastive_pairs are for labels, and a student learns from its teacher's answers. "
+            "Leave them out."
+        )
+    order = columns_of(teacher, task)
+    rows = [row for some in more.values() for row in some]
+    texts = task.taught_texts(teacher, rows)
+    answers = teacher_answers(
+        teacher,
+        texts,
+        directory / ANSWERS,
+        answer=lambda some: task.teacher_says(teacher, some, BATCH_SIZE, recipe),
+        counts=task.answered_rows(teacher, texts, recipe),
+    )
+    if order is not None:
+        answers = answers[:, order]
+    split = task.measured[0]
+    data = task.data(split)
+    metrics = task.measure(data, task.predict(teacher, data, recipe)).metrics
+    shown = ", ".join(f"{metric} {value:.4f}" for metric, value in metrics.items())
+    print(f"The teacher, {name}, on {task.name} ({split}): {shown}")
+    write_json(directory / METRICS, metrics)
+    sources = {source: len(some) for source, some in more.items()}
+    return Lesson(task, name, answers, rows, metrics, teaching, sources)
+
+
+def columns_of(teacher: ZooModel, task: Benchmark) -> list[int] | None:
+    """The columns of a teacher's answers in the order of the task's classes; None where they are the same.
+
+    Raises:
+        ValueError: the classes are others.
+    """
+    names, known = [*map(str, task.label_names)], [*map(str, teacher.labels)]
+    if names == known or not names:
+        return None
+    if sorted(names) != sorted(known):
+        raise ValueError(
+            f"The teacher's classes are {quoted(known)}, and those of {task.name} {quoted(names)}. Choose a teacher "
+            "that was fine-tuned on these data, or the data that it was fine-tuned on."
+        )
+    return [known.index(name) for name in names]
+
+
+def unlabelled(
+    task: Benchmark, patterns: Sequence[str], encoding: str | None = None
+) -> dict[str, list[Any]]:
+    """Pattern -> the rows without labels of the files that it names; each different line counts once.
+
+    Raises:
+        ValueError: a line that is no row of the task; names file and line.
+        FileNotFoundError: a pattern names no file.
+    """
+    seen: set[str] = set()
+
+    def rows(path: Path) -> Iterator[Any]:
+        for number, line in lines(path, encoding):
+            line = line.strip("\n\r ")
+            if not line.strip() or line in seen:
+                continue
+            seen.add(line)
+            try:
+                yield task.unlabelled_row(line)
+            except ValueError as error:
+                raise ValueError(f"{path}, line {number}: {error}") from None
+
+    return {pattern: [*chain.from_iterable(map(rows, files_of(pattern)))] for pattern in patterns}

@@ -1,0 +1,204 @@
+"""Losses of a student that is taught a task: a teacher's outputs, mixed with labels where there are any."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+from bert_zoo.error_text import shown
+from bert_zoo.layers.heads.pooling import normalized
+from bert_zoo.models.losses import BatchMean
+
+# What targets say of a row.
+UNKNOWN, TAUGHT, LABELLED = 0, 1, 2
+
+
+def _cross_entropy(targets, logits):
+    """Of classes with probabilities, [..., classes] to [...]."""
+    return -ops.sum(targets * ops.log_softmax(logits), axis=-1)
+
+
+def _binary_cross_entropy(targets, logits):
+    """The mean over classes that each apply or not."""
+    return ops.mean(ops.softplus(logits) - targets * logits, axis=-1)
+
+
+def _squared_error(targets, outputs, temperature=1.0):
+    """The mean over classes, or of the one number."""
+    return ops.mean(ops.square(targets - outputs), axis=-1)
+
+
+def _soft_cross_entropy(teacher, student, temperature):
+    soft = ops.softmax(teacher / temperature)
+    return temperature**2 * _cross_entropy(soft, student / temperature)
+
+
+def _soft_binary_cross_entropy(teacher, student, temperature):
+    soft = ops.sigmoid(teacher / temperature)
+    return temperature**2 * _binary_cross_entropy(soft, student / temperature)
+
+
+class _Kind(NamedTuple):
+    soft: Callable  # (teacher's outputs, student's, temperature) [..., size] -> [...]
+    hard: Callable  # (labels, student's) -> [...]
+
+
+KINDS: Mapping[str, _Kind] = {
+    "cross_entropy": _Kind(_soft_cross_entropy, _cross_entropy),
+    "squared_error": _Kind(_squared_error, _cross_entropy),
+    "binary": _Kind(_soft_binary_cross_entropy, _binary_cross_entropy),
+    "binary_squared_error": _Kind(_squared_error, _binary_cross_entropy),
+    "score": _Kind(_squared_error, _squared_error),
+}
+# How a model's outputs are compared, its `taught_by` -> what users call it, the first by default -> the kind
+# of `TaughtLoss`, or None for `VectorLoss`.
+MATCHES: Mapping[str, Mapping[str, str | None]] = {
+    "cross_entropy": {"cross_entropy": "cross_entropy", "squared_error": "squared_error"},
+    "binary": {"cross_entropy": "binary", "squared_error": "binary_squared_error"},
+    "score": {"squared_error": "score"},
+    "vectors": {"squared_error": None, "cosine": None},
+}
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class TaughtLoss(BatchMean, keras.losses.Loss):
+    """A teacher's outputs, mixed with labels: (1 - w) · soft + w · hard, averaged over rows with a target.
+
+    Targets are float32 [..., 2 * size + 1]: the teacher's outputs (logits, or a score), labels (one-hot,
+    multi-hot, or a score), and what is known: 0 nothing (padding, later pieces of words), 1 the teacher's
+    outputs alone, for which w is 0, 2 both. `targets_of` makes them.
+
+    | kind | soft | hard |
+    |---|---|---|
+    | cross_entropy | T² · cross-entropy of softmax(student / T) with softmax(teacher / T) | cross-entropy |
+    | squared_error | mean over classes of (teacher - student)² of logits | cross-entropy |
+    | binary | T² · mean over classes of sigmoid cross-entropy at T | sigmoid cross-entropy |
+    | binary_squared_error | as squared_error | sigmoid cross-entropy |
+    | score | (teacher - student)² | squared error |
+
+    Source: Hinton et al. 2015 (arXiv:1503.02531), section 2; of logits, Ba and Caruana 2014
+    (arXiv:1312.6184), equation 1.
+
+    Args:
+        kind: as the table says.
+        temperature: T, what logits of both are divided by.
+        hard_weight: w of rows with a label.
+
+    Raises:
+        ValueError: an argument outside its range.
+    """
+
+    reads_targets = True
+
+    def __init__(
+        self,
+        kind: str = "cross_entropy",
+        temperature: float = 1.0,
+        hard_weight: float = 0.0,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if kind not in KINDS:
+            raise ValueError(f"kind is {kind!r}; it is one of {', '.join(KINDS)}.")
+        if not temperature > 0 or not 0 <= hard_weight <= 1:
+            raise ValueError(
+                f"temperature is {temperature!r} and hard_weight {hard_weight!r}; the one must be positive, the "
+                "other from 0 to 1."
+            )
+        self.kind, self.temperature, self.hard_weight = kind, temperature, hard_weight
+
+    def num_labels(self, y_true):
+        return ops.sum(ops.cast(y_true[..., -1] > UNKNOWN, "float32"))
+
+    def call(self, y_true, y_pred):
+        student = ops.cast(y_pred, "float32")
+        size = ops.shape(student)[-1]
+        teacher, labels, known = y_true[..., :size], y_true[..., size:-1], y_true[..., -1]
+        kind = KINDS[self.kind]
+        weight = ops.where(known >= LABELLED, self.hard_weight, 0.0)
+        soft = kind.soft(teacher, student, self.temperature)
+        values = (1 - weight) * soft + weight * kind.hard(labels, student)
+        # Keras divides by the number of all rows.
+        scale = ops.cast(ops.size(known), "float32") / ops.maximum(self.num_labels(y_true), 1.0)
+        return ops.where(known > UNKNOWN, values * scale, 0.0)
+
+    def get_config(self):
+        own = {name: getattr(self, name) for name in ("kind", "temperature", "hard_weight")}
+        return {**super().get_config(), **own}
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class VectorLoss(keras.losses.Loss):
+    """How far a student's sentence vectors are from its teacher's, both [batch, size].
+
+    Args:
+        match: "squared_error", the squared distance; or "cosine", 1 less the cosine.
+    """
+
+    reads_targets = True
+
+    def __init__(self, match: str = "squared_error", **kwargs):
+        super().__init__(**kwargs)
+        self.match = match
+
+    def call(self, y_true, y_pred):
+        if self.match == "cosine":
+            return 1 - ops.sum(normalized(y_true) * normalized(y_pred), axis=-1)
+        return ops.sum(ops.square(y_true - y_pred), axis=-1)
+
+    def get_config(self):
+        return {**super().get_config(), "match": self.match}
+
+
+def taught_loss(
+    taught_by: str | None,
+    match: str | None = None,
+    temperature: float = 2.0,
+    hard_weight: float = 0.5,
+) -> keras.losses.Loss:
+    """The loss of a student.
+
+    Args:
+        taught_by: of the student.
+        match: how it is compared with its teacher, see `MATCHES`; None for the usual way.
+        temperature, hard_weight: of `TaughtLoss`.
+
+    Raises:
+        ValueError: such outputs are not compared so.
+    """
+    ways = MATCHES.get(taught_by, {})
+    match = match or next(iter(ways), None)
+    if match not in ways:
+        raise ValueError(
+            f"match is {match!r}; models of this task learn from a teacher by {' or '.join(ways) or 'nothing'}."
+        )
+    kind = ways[match]
+    return VectorLoss(match) if kind is None else TaughtLoss(kind, temperature, hard_weight)
+
+
+def targets_of(
+    answers: np.ndarray, labels: np.ndarray | None = None, rows: Sequence[int] | None = None
+) -> np.ndarray:
+    """Targets of `TaughtLoss`, float32 [rows, 2 * size + 1].
+
+    Args:
+        answers: a teacher's outputs, [rows, size].
+        labels: [labelled, size]: one-hot, multi-hot, or scores; None for none.
+        rows: those with labels, [labelled]; by default the first ones. Others have the teacher's outputs alone.
+    """
+    number, size = answers.shape
+    targets = np.zeros((number, 2 * size + 1), np.float32)
+    targets[:, :size] = answers
+    targets[:, -1] = TAUGHT
+    if labels is not None:
+        if labels.shape[1:] != (size,):
+            raise ValueError(
+                f"Labels have the shape {labels.shape}, and the teacher's answers {answers.shape}; both have a "
+                f"number for each class. An example of labels: {shown(labels[:1].tolist())}."
+            )
+        rows = slice(len(labels)) if rows is None else rows
+        targets[rows, size:-1] = labels
+        targets[rows, -1] = LABELLED
+    return targets
