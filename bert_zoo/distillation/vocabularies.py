@@ -205,8 +205,10 @@ def _batches(texts) -> Iterator[list[str]]:
         isinstance(texts, list | tuple) and all(isinstance(text, Path) for text in texts)
     ):
         texts = Corpus(texts)
+    if not isinstance(texts, Corpus):  # which shows its own progress
+        texts = tqdm(texts, "Reading", unit=" texts", disable=None)
     batch, size = [], 0
-    for text in tqdm(texts, "Tokens of texts", unit=" texts", disable=None):
+    for text in texts:
         batch.append(text if isinstance(text, str) else " ".join(text))
         size += len(batch[-1])
         if size >= BATCH_CHARACTERS:
