@@ -13,7 +13,9 @@ MODULES = {
     "bert_zoo": "describe export list_models load push_to_hub save similarity __version__ "
     "cli data layers metrics models pretraining runtime serving text training",
     "bert_zoo.distillation": """
-        TaughtLoss VectorLoss augment distill prune_vocabulary student_of targets_of teacher_answers""",
+        TaughtLoss VectorLoss attention_score_loss augment cosine_loss distill distill_on_text
+        hidden_state_loss prune_vocabulary relation_loss relations soft_token_loss student_of targets_of
+        teacher_answers""",
     "bert_zoo.embeddings": """
         Hits Paraphrase evaluate_retrieval evaluate_similarity int8_ranges mine_negatives paraphrases search
         to_binary to_int8""",
