@@ -325,7 +325,8 @@ def test_a_run_learns_from_its_teacher_and_says_so(teacher_run, tmp_path, capsys
     (tmp_path / "more.txt").write_text("a good city\na bad dog\na good city\n")
     output = tmp_path / "student"
     flags = ("--teacher", teacher_run, "--layers", 1, "--output_dir", output, *FLAGS)
-    flags += ("--unlabelled", tmp_path / "more.txt")
+    flags += ("--unlabelled", tmp_path / "more.txt", "--augment", 2)
+    flags += ("--augment_with", directory_of("bert/masked_lm"))
     run_program(*flags)
     student = bert_zoo.load(output / "model")
     assert student.encoder.config.num_layers == 1 and student.labels == ("no", "yes")

@@ -69,7 +69,7 @@ _AUGMENT = PROGRAM.integer(
     "augment", 0, "Variants of each training text that the teacher labels too.", lower_bound=0
 )
 _AUGMENT_WITH = PROGRAM.string(
-    "augment_with", "minilm_l6", "The masked-token model that proposes their words."
+    "augment_with", "bert_base_uncased", "The masked-token model that proposes their words."
 )
 _RECIPE = PROGRAM.string("recipe", None, "A name that finetune --list_recipes prints.")
 _OUTPUT_DIR = PROGRAM.string("output_dir", None, "Run directory, by default runs/distill-<names>.")
@@ -117,7 +117,7 @@ def main(arguments: list[str]) -> None:
 def distill_on_task(directory: Path) -> None:
     """Trains the student of the flags on what the teacher answers, and says where it is."""
     strategy = PROGRAM.strategy()
-    from bert_zoo.cli.benchmarks.distilled import Teaching, learn_from, unlabelled
+    from bert_zoo.cli.benchmarks.distilled import Teaching, learn_from, unlabelled, varied
     from bert_zoo.cli.finetune import recipe_for, train
 
     data = task_data()
@@ -125,11 +125,17 @@ def distill_on_task(directory: Path) -> None:
     for remark in task.remarks():
         print(f"Note: {remark}")
     teacher = load_teacher(task)
-    student = _STUDENT.value or made_student(teacher, directory / "student")
-    recipe = recipe_for(student, task, _RECIPE.value, PROGRAM.given(Recipe))
+    seeds = range(_FIRST_SEED.value, _FIRST_SEED.value + _SEEDS.value)
+    students = {
+        seed: _STUDENT.value or made_student(teacher, directory / "students", seed)
+        for seed in seeds
+    }
+    recipe = recipe_for(students[seeds[0]], task, _RECIPE.value, PROGRAM.given(Recipe))
     more = unlabelled(task, _UNLABELLED.value or [], data.get("encoding"))
     if _AUGMENT.value:
-        more["augmentation"] = augmented(task, _AUGMENT.value)
+        more |= varied(
+            task, _AUGMENT_WITH.value, _AUGMENT.value, directory / "teacher", _FIRST_SEED.value
+        )
     lesson = learn_from(
         teacher,
         _TEACHER.value,
@@ -141,11 +147,10 @@ def distill_on_task(directory: Path) -> None:
     )
     del teacher
     train(
-        student,
+        students,
         task,
         recipe,
         directory,
-        range(_FIRST_SEED.value, _FIRST_SEED.value + _SEEDS.value),
         export=_EXPORT.value,
         patience=_PATIENCE.value,
         checkpoint_seconds=60 * _CHECKPOINT_MINUTES.value,
@@ -193,20 +198,19 @@ def load_teacher(task: "Benchmark") -> "ZooModel":
     return bert_zoo.load(_TEACHER.value, task=task.kind)
 
 
-def made_student(teacher: "ZooModel", directory: Path) -> str:
+def made_student(teacher: "ZooModel", directory: Path, seed: int) -> str:
     """Makes a student of the teacher and saves it; where that was done before, that one is taken."""
+    import keras
+
     import bert_zoo
     from bert_zoo.distillation import student_of
 
-    if not directory.is_dir():
-        student = student_of(teacher, layers=chosen_layers(), hidden_size=_HIDDEN.value)
-        bert_zoo.save(student, directory)
-    return str(directory)
-
-
-def augmented(task: "Benchmark", number: int) -> list[Any]:
-    """Variants of the training texts, with other words that a masked-token model proposes."""
-    raise ValueError(f"--augment {number} of {task.name}: there is no augmentation yet.")
+    name = f"layers_{'-'.join(_LAYERS.value)}" + (f"_h{_HIDDEN.value}" if _HIDDEN.value else "")
+    path = directory / f"{name}_seed_{seed}"
+    if not path.is_dir():
+        keras.utils.set_random_seed(seed)
+        bert_zoo.save(student_of(teacher, chosen_layers(), _HIDDEN.value), path)
+    return str(path)
 
 
 def chosen_layers() -> int | tuple[int, ...] | None:

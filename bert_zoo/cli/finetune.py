@@ -10,7 +10,7 @@ The recipe is --recipe, or the one that was published for such a model and task;
 has a flag, which goes before it. Started again with the same options, a run that was stopped goes on.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,12 +90,12 @@ def main(arguments: list[str]) -> None:
     output = Path(_OUTPUT_DIR.value or f"runs/{Path(_MODEL.value).name}-{task.name}")
     for remark in task.remarks():
         print(f"Note: {remark}")
+    seeds = range(_FIRST_SEED.value, _FIRST_SEED.value + _SEEDS.value)
     train(
-        _MODEL.value,
+        dict.fromkeys(seeds, _MODEL.value),
         task,
         recipe,
         output,
-        range(_FIRST_SEED.value, _FIRST_SEED.value + _SEEDS.value),
         export=_EXPORT.value,
         patience=_PATIENCE.value,
         checkpoint_seconds=60 * _CHECKPOINT_MINUTES.value,
@@ -105,20 +105,19 @@ def main(arguments: list[str]) -> None:
 
 
 def train(
-    name: str,
+    models: Mapping[int, str],
     task: "Benchmark",
     recipe: Recipe,
     output: Path,
-    seeds: Sequence[int],
     **options: Any,
 ) -> None:
-    """Trains a model with each seed, and shows what came out; `options` are those of `finetune`."""
+    """Trains with each seed the model of a name, and shows what came out; `options` are those of `finetune`."""
     from bert_zoo.cli import finetuning
     from bert_zoo.models.replicas import is_chief
 
     runs = []
-    for seed in seeds:
-        directory = output / f"seed_{seed}" if len(seeds) > 1 else output
+    for seed, name in models.items():
+        directory = output / f"seed_{seed}" if len(models) > 1 else output
         number = f"{(options.get('lesson') or task).num_train:,} examples"
         print(f"Fine-tuning {name} on {task.name}: {number}, seed {seed}.")
         runs.append(finetuning.finetune(name, task, recipe, directory, seed=seed, **options))

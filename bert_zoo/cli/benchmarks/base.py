@@ -60,12 +60,14 @@ class Benchmark(ABC):
         heads: parts of the model that are randomly initialised, as `load` names them in `init`.
         question: arguments of the program predict, for an example.
         settings: those of `OF_SOME_TASKS` that the task's training reads.
+        has_variants: whether training texts are strings, or pairs, whose words can be replaced by others.
         published_as: what recipes call data like it; its name if empty.
     """
 
     kind: str
     settings: tuple[str, ...] = ()
     published_as = ""
+    has_variants = False
     heads: tuple[str, ...] = ("classifier",)
     question = '"some text"'
 

@@ -9,18 +9,23 @@ from typing import Any
 
 import numpy as np
 
+import bert_zoo
 from bert_zoo.cli.benchmarks.base import Benchmark
 from bert_zoo.data.buckets import Batches
 from bert_zoo.data.files import lines
 from bert_zoo.distillation.answers import BATCH_SIZE, teacher_answers
+from bert_zoo.distillation.augmentation import augment
 from bert_zoo.error_text import quoted
 from bert_zoo.models.base import ZooModel
 from bert_zoo.presets import Recipe
 from bert_zoo.pretraining.corpus import files_of
+from bert_zoo.tasks import MaskedLM
+from bert_zoo.training.runs import read_json
 from bert_zoo.weights.files import write_json
 
 ANSWERS = "answers.npy"
 METRICS = "metrics.json"
+VARIANTS = "variants.json"
 
 
 @dataclass(frozen=True)
@@ -190,3 +195,47 @@ def unlabelled(
                 raise ValueError(f"{path}, line {number}: {error}") from None
 
     return {pattern: [*chain.from_iterable(map(rows, files_of(pattern)))] for pattern in patterns}
+
+
+def varied(
+    task: Benchmark, model: str, number: int, directory: Path, seed: int
+) -> dict[str, list[Any]]:
+    """What they are -> variants of the training texts as rows without labels, kept in a directory.
+
+    Args:
+        task: the benchmark.
+        model: the name of one that predicts masked tokens, which proposes words.
+        number: variants that are drawn of each text.
+        directory: for the file of variants.
+        seed: of what is drawn.
+
+    Raises:
+        ValueError: the task's texts have no variants, or the directory holds those of other texts or settings.
+    """
+    if not task.has_variants:
+        raise ValueError(
+            f"{task.name}, of the kind {task.kind!r}, has labels for parts of texts, or texts that belong together, "
+            "which variants would lose. Leave augment out."
+        )
+    source, path = f"variants by {model}", directory / VARIANTS
+    made_from = {
+        "examples": task.fingerprint(),
+        "model": model,
+        "number": number,
+        "seed": seed,
+    }
+    if not path.is_file():
+        proposing = bert_zoo.load(model, task=MaskedLM.task)
+        found = augment(task.taught_texts(proposing, ()), proposing, number, seed=seed)
+        # The first of each is the text itself.
+        rows = dict.fromkeys(row for of_text in found for row in of_text[1:])
+        directory.mkdir(parents=True, exist_ok=True)
+        write_json(path, {**made_from, "rows": [*rows]})
+    written = read_json(path)
+    rows = [tuple(row) if isinstance(row, list) else row for row in written.pop("rows")]
+    if written != made_from:
+        raise ValueError(
+            f"{path} holds variants of other texts, or drawn in another way: {written}. Name another directory "
+            "(--output_dir), or delete it."
+        )
+    return {source: rows}

@@ -51,6 +51,7 @@ class PairBenchmark(Benchmark):
     """Queries with a document each, and how well it answers: 0 or 1, or a number between them."""
 
     kind = Reranker.task
+    has_variants = True
     question = '"a query" "one document" "another one"'
 
     def __init__(self, *args, remarks=tuple, **kwargs):
@@ -117,6 +118,8 @@ class ListBenchmark(PairBenchmark):
 
     A margin is the score of the first document less that of the second.
     """
+
+    has_variants = False
 
     def batches(self, model, recipe, seed):
         queries, *documents = self.train.columns

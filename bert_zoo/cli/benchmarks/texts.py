@@ -59,6 +59,7 @@ class TextBenchmark(Benchmark):
 
     kind = Classifier.task
     settings = ("contrastive_pairs",)
+    has_variants = True
 
     def __init__(
         self,
