@@ -1,6 +1,6 @@
 """`prune_vocabulary`: a model that knows only the tokens that its texts need, and computes the same."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from functools import singledispatch
 from itertools import pairwise
@@ -98,7 +98,7 @@ def prune_vocabulary(
 
 
 @singledispatch
-def smaller(tokenizer: Tokenizer, kept: Collection[str]) -> Tokenizer:
+def smaller(tokenizer: Tokenizer, kept: set[str]) -> Tokenizer:
     """A tokenizer with some of another's tokens, and with those that they, and all other words, are spelled with.
 
     Raises:
@@ -111,7 +111,7 @@ def smaller(tokenizer: Tokenizer, kept: Collection[str]) -> Tokenizer:
 
 
 @smaller.register
-def _(tokenizer: WordPieceTokenizer, kept: Collection[str]) -> WordPieceTokenizer:
+def _(tokenizer: WordPieceTokenizer, kept: set[str]) -> WordPieceTokenizer:
     vocabulary = [
         token
         for token in tokenizer.base_vocabulary
@@ -121,7 +121,7 @@ def _(tokenizer: WordPieceTokenizer, kept: Collection[str]) -> WordPieceTokenize
 
 
 @smaller.register
-def _(tokenizer: ByteBpeTokenizer, kept: Collection[str]) -> ByteBpeTokenizer:
+def _(tokenizer: ByteBpeTokenizer, kept: set[str]) -> ByteBpeTokenizer:
     ranks = {pair: rank for rank, pair in enumerate(tokenizer.merges)}
     added = {token.content for token in tokenizer.added_tokens.values()}
     made = {
@@ -136,7 +136,7 @@ def _(tokenizer: ByteBpeTokenizer, kept: Collection[str]) -> ByteBpeTokenizer:
 
 
 @smaller.register
-def _(tokenizer: SentencePieceTokenizer, kept: Collection[str]) -> SentencePieceTokenizer:
+def _(tokenizer: SentencePieceTokenizer, kept: set[str]) -> SentencePieceTokenizer:
     settings = tokenizer._settings
     model = read_sentencepiece_model(settings.model)
     scores = {piece.text.decode(): piece.score for piece in model.pieces if _is_text(piece)}
@@ -144,7 +144,10 @@ def _(tokenizer: SentencePieceTokenizer, kept: Collection[str]) -> SentencePiece
     # By these the library scores unknown characters and pieces that users defined.
     tokens |= {min(scores, key=scores.get), max(scores, key=scores.get)}
     if model.trainer.kind == BPE:
-        made = (merges_of(token, lambda *pair: scores.get("".join(pair))) for token in {*kept})
+        made = (
+            merges_of(token, lambda *pair: scores.get("".join(pair)))
+            for token in kept & scores.keys()
+        )
         tokens |= {"".join(pair) for pairs in made for pair in pairs}
     # Pieces that become several tokens have to be found where those stand.
     for piece, parts in tokenizer.split_tokens.items():
