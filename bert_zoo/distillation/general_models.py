@@ -176,7 +176,7 @@ class AttentionDistillation(Distillation):
         if heads[0] != heads[1]:
             raise ValueError(
                 f"The student has {heads[0]} heads and the teacher {heads[1]}; this objective compares them "
-                "one by one. Take a student with as many, or objective='relations', which needs no such."
+                "one by one. Take a student with as many, or objective='relations', which takes any."
             )
 
     @property
@@ -187,7 +187,7 @@ class AttentionDistillation(Distillation):
 class LayerDistillation(AttentionDistillation):
     """TinyBERT's: scores of attention and hidden states of every layer, and the embeddings.
 
-    Where the student is narrower, its hidden states go through one projection, the same for all layers, which
+    Where the student has another width, its hidden states go through one projection, the same for all layers, which
     is trained with it and left behind.
 
     Args:
