@@ -117,9 +117,14 @@ def main(arguments: list[str]) -> None:
 def distill_on_task(directory: Path) -> None:
     """Trains the student of the flags on what the teacher answers, and says where it is."""
     strategy = PROGRAM.strategy()
+    from bert_zoo import private
     from bert_zoo.cli.benchmarks.distilled import Teaching, learn_from, unlabelled, varied
     from bert_zoo.cli.finetune import recipe_for, train
 
+    if private.is_multi_worker(strategy):
+        raise ValueError(
+            "Several workers would all write the teacher's answers. Distil on one machine: --strategy mirrored."
+        )
     data = task_data()
     task = make_task(**data)
     for remark in task.remarks():

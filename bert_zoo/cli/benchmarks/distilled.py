@@ -7,6 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 
 import bert_zoo
@@ -100,7 +101,9 @@ class Lesson:
         if score > 0:
             rows["retained share"] = f"{kept[name] / score:.1%}"
         rows |= {f"texts without labels: {source}": n for source, n in self.sources.items()}
-        return rows | {k: v for k, v in asdict(self.teaching).items() if v is not None}
+        loss, *_ = keras.tree.flatten(self.task.taught_loss(**asdict(self.teaching)))
+        settings = ("kind", "match", "temperature", "hard_weight")
+        return rows | {k: getattr(loss, k) for k in settings if hasattr(loss, k)}
 
 
 def learn_from(
@@ -145,12 +148,16 @@ def learn_from(
     )
     if order is not None:
         answers = answers[:, order]
-    split = task.measured[0]
-    data = task.data(split)
-    metrics = task.measure(data, task.predict(teacher, data, recipe)).metrics
+    split, path, examples = task.measured[0], directory / METRICS, task.fingerprint()
+    measured = read_json(path) if path.is_file() else {}
+    if measured.get("examples") != examples:
+        data = task.data(split)
+        metrics = task.measure(data, task.predict(teacher, data, recipe)).metrics
+        measured = {"examples": examples, "metrics": metrics}
+        write_json(path, measured)
+    metrics = measured["metrics"]
     shown = ", ".join(f"{metric} {value:.4f}" for metric, value in metrics.items())
     print(f"The teacher, {name}, on {task.name} ({split}): {shown}")
-    write_json(directory / METRICS, metrics)
     sources = {source: len(some) for source, some in more.items()}
     return Lesson(task, name, answers, rows, metrics, teaching, sources)
 
