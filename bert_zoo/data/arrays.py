@@ -26,3 +26,12 @@ def integer_rows(rows: Sequence[Sequence[int]]) -> Any:
     if not has_tensorflow:
         return rows
     return tf.ragged.constant(rows, tf.int32, ragged_rank=1, row_splits_dtype=tf.int64)
+
+
+def held(values: Any) -> Any:
+    """An array that batches are gathered from. A graph takes a tensor as it is, and would copy an array into itself,
+    where there is room for 2 GB."""
+    if not has_tensorflow:
+        return np.asarray(values)
+    with tf.device("CPU:0"):
+        return tf.convert_to_tensor(np.asarray(values))

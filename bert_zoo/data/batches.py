@@ -10,7 +10,7 @@ from itertools import chain
 import numpy as np
 
 from bert_zoo.config import IGNORED_LABEL
-from bert_zoo.data.arrays import concat, gather, integer_rows, maximum, reshape, shape, split
+from bert_zoo.data.arrays import concat, gather, held, integer_rows, maximum, reshape, shape, split
 from bert_zoo.data.buckets import Batches, Batching, RowOrder
 from bert_zoo.data.distinct import text_numbers
 from bert_zoo.data.tagging import TaggedSplit
@@ -47,7 +47,7 @@ def text_batches(
         Batches of (inputs, int32 [batch, width] each, labels [batch] or [batch, classes]).
     """
     table = text_table(texts, preprocessor)
-    labels = np.asarray(labels)
+    labels = held(labels)
 
     def batch(numbers):
         return table.padded(numbers), gather(labels, numbers)
@@ -183,7 +183,7 @@ def tagged_batches(
         # The numbers of words, from 1; the first row is that of other tokens.
         ends = np.cumsum([*map(len, split.words)])
         labels = np.split(np.arange(1, ends[-1] + 1, dtype=np.int32), ends[:-1])
-        targets = np.pad(targets, [(1, 0), (0, 0)])
+        targets = held(np.pad(targets, [(1, 0), (0, 0)]))
     if labels is None:
         raise ValueError("The split has words without tags, so there is nothing to train on.")
     columns = word_batch(split.words), integer_rows(labels)
