@@ -22,11 +22,11 @@ def trained_here(
         sources=[Bundled(name, {"model.safetensors": sha256})],
         licence="Apache-2.0",
         paper=f"{paper}; trained by this project, see checkpoints/{name}/README.md",
-        note=(
-            "For tests, examples and first tries without a network: it is small and has read some "
-            "megabytes of English. Not for results."
-        ),
         **{
+            "note": (
+                "For tests, examples and first tries without a network: it is small and has read some "
+                "megabytes of English. Not for results."
+            ),
             "provides": frozenset({"encoder", "masked_lm", "pretraining"}),
             "text": TextSpec(lowercase=True, max_length=128),
             **card,

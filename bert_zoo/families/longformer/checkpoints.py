@@ -1,6 +1,8 @@
 """The released Longformer checkpoints, as data."""
 
 from bert_zoo.families.bert.checkpoints import BASE, LARGE
+from bert_zoo.families.nano import SIZE, trained_here
+from bert_zoo.families.roberta.presets import PRETRAINING as ROBERTA
 from bert_zoo.family import HF, Archive, Checkpoint, TextSpec
 
 PAPER = "Longformer: The Long-Document Transformer, arXiv:2004.05150"
@@ -56,5 +58,21 @@ CHECKPOINTS = [
             f"longformer_{size}_extra_positions", size, "-extra.pos.embd.only", note=ONLY_POSITIONS
         )
         for size in PARAMS
+    ),
+    trained_here(
+        "longformer_nano",
+        {**ROBERTA.sizes[SIZE].config, "max_positions": 4098, "pooler": False},
+        PAPER,
+        sha256="bd059ee2d038f6aa4c7ff7551016a710aef614d961443230472518a029b10e2a",
+        params=1_788_544,
+        scores={
+            "held out loss": 3.666,
+            "held out loss, unigram model": 6.920,
+            "held out loss, untrained": 6.302,
+        },
+        provides=frozenset({"encoder", "masked_lm"}),
+        text=TextSpec(lowercase=None, max_length=4096),
+        note="roberta_nano, made longer by bert_zoo.lengthen and trained further on whole documents; for tests, "
+        "examples and first tries without a network, and not for results.",
     ),
 ]
