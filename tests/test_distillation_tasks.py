@@ -13,13 +13,14 @@ import bert_zoo
 from bert_zoo.cli import distill as program
 from bert_zoo.cli import finetuning
 from bert_zoo.cli.benchmarks import make_task
-from bert_zoo.cli.benchmarks.distilled import Teaching, columns_of, learn_from, unlabelled
+from bert_zoo.cli.benchmarks.distilled import Lesson, Teaching, columns_of, learn_from, unlabelled
 from bert_zoo.cli.benchmarks.questions import PADDED
 from bert_zoo.distillation import TaughtLoss, VectorLoss, distill, targets_of, teacher_answers
 from bert_zoo.distillation import answers as answers_module
 from bert_zoo.distillation.answers import vectors_of_size
 from bert_zoo.distillation.losses import KINDS as LOSSES
 from bert_zoo.distillation.losses import taught_loss
+from bert_zoo.distillation.students import student_of
 from bert_zoo.models import losses as model_losses
 from bert_zoo.training.compiling import compile_for_task
 from bert_zoo.training.presets import Recipe
@@ -347,6 +348,20 @@ def test_a_run_learns_from_its_teacher_and_says_so(teacher_run, tmp_path, capsys
     assert "is finished; nothing is trained again" in capsys.readouterr().out
     with pytest.raises(ValueError, match=r"'temperature': 2\.0.*Name another directory"):
         run_program(*flags, "--temperature", 3)
+
+
+def test_a_student_that_is_made_of_its_teacher_keeps_its_head_and_licence(teacher_run, tmp_path):
+    teacher = bert_zoo.load(teacher_run, task="classification")
+    bert_zoo.save(student_of(teacher, 1), tmp_path / "made")
+    task = made("classification", tmp_path)
+    lesson = Lesson(task, "large", np.zeros(0), (), {}, Teaching(), makes_student=True)
+    student = bert_zoo.load(tmp_path / "made", **lesson.load_options())
+    lesson.prepare(student)
+    for own, theirs in zip(student.classifier.weights, teacher.classifier.weights, strict=True):
+        np.testing.assert_array_equal(*map(keras.ops.convert_to_numpy, (own, theirs)))
+    config = {"model": "minilm_l6", "recipe": {}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert finetuning.card_of(str(tmp_path))["licence"] == "Apache-2.0"
 
 
 @pytest.mark.slow

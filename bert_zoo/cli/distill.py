@@ -149,6 +149,7 @@ def distill_on_task(directory: Path) -> None:
         more=more,
         teaching=Teaching(_MATCH.value, _TEMPERATURE.value, _HARD_WEIGHT.value),
         recipe=recipe,
+        makes_student=_STUDENT.value is None,
     )
     del teacher
     train(

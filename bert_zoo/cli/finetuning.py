@@ -40,6 +40,7 @@ from bert_zoo.training.runs import (
     check_goes_on,
     finished_run,
     keras_verbosity,
+    read_json,
     updates_of,
     versions,
 )
@@ -261,11 +262,11 @@ def finetune(
         about = {"replicas": strategy.num_replicas_in_sync, "versions": versions()}
         write_json(directory / CONFIG, config | about)
     with strategy.scope():
-        model = bert_zoo.load(name, **task.load_options(), **load_options(recipe))
+        model = bert_zoo.load(name, **learned.load_options(), **load_options(recipe))
         prepare(model, recipe)
         if recipe.head_initializer_range is not None:
-            set_head_range(model, task.heads, recipe.head_initializer_range)
-        task.prepare(model)
+            set_head_range(model, learned.heads, recipe.head_initializer_range)
+        learned.prepare(model)
     bucket = recipe.bucket or device_bucket()
     model.preprocessor = model.preprocessor.with_options(bucket=bucket)
     start = time.perf_counter()
@@ -376,7 +377,7 @@ def run_record(
         hardest=measure.kept.hardest,
         parameters=measure.product.count_params(),
         trainable_parameters=sum(math.prod(v.shape) for v in model.trainable_variables),
-        checkpoint=card_of(name),
+        checkpoint=card_of(lesson.teacher if lesson and lesson.makes_student else name),
         reads_pairs=task.reads_pairs,
         baseline=baseline.get("figures", {}),
         baseline_answer=baseline.get("answer", ""),
@@ -385,9 +386,18 @@ def run_record(
 
 
 def card_of(name: str) -> Card:
-    """The card of a checkpoint, as `load` takes its name; an empty one where it is not registered."""
-    is_registered = not Path(name).exists() and not name.startswith("hf://")
-    return bert_zoo.describe(name) if is_registered else Card()
+    """The card of a checkpoint, or of that which a run began with, as `load` takes its name; an empty one
+    where it is not registered."""
+    if name.startswith("hf://"):
+        return Card()
+    if not Path(name).exists():
+        return bert_zoo.describe(name)
+    for folder in (Path(name), Path(name).parent):
+        config = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
+        # Those of Hugging Face's models have the same name and no recipe.
+        if "recipe" in config and config["model"] != name:
+            return card_of(config["model"])
+    return Card()
 
 
 def device_bucket() -> int:

@@ -50,6 +50,7 @@ class Lesson:
         metrics: the teacher's, on the first measured split.
         teaching: how the student is compared with the teacher.
         sources: where `more` are from -> how many.
+        makes_student: whether the student is made of the teacher, with its head.
     """
 
     task: Benchmark
@@ -59,6 +60,7 @@ class Lesson:
     metrics: Mapping[str, float]
     teaching: Teaching
     sources: Mapping[str, int] = field(default_factory=dict)
+    makes_student: bool = False
 
     @property
     def num_train(self) -> int:
@@ -79,6 +81,18 @@ class Lesson:
 
     def class_weights(self, recipe: Recipe) -> None:
         return None
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The parts that are randomly initialised: none of a student that is made of its teacher."""
+        return () if self.makes_student else self.task.heads
+
+    def load_options(self) -> dict[str, Any]:
+        return self.task.load_options() | {"init": self.heads}
+
+    def prepare(self, model: ZooModel) -> None:
+        if self.heads:
+            self.task.prepare(model)
 
     def loss(self, recipe: Recipe) -> Any:
         return self.task.taught_loss(**asdict(self.teaching))
@@ -115,6 +129,7 @@ def learn_from(
     more: Mapping[str, Sequence[Any]],
     teaching: Teaching,
     recipe: Recipe,
+    makes_student: bool = False,
 ) -> Lesson:
     """Has a teacher answer all texts once, and measures it; both are kept in a directory.
 
@@ -126,6 +141,7 @@ def learn_from(
         more: where they are from -> rows without labels.
         teaching: how the student is compared with it.
         recipe: of the student, which says how many rows are predicted at a time.
+        makes_student: as of `Lesson`.
 
     Raises:
         ValueError: the teacher has other classes than the task; or as `teacher_answers`.
@@ -159,7 +175,7 @@ def learn_from(
     shown = ", ".join(f"{metric} {value:.4f}" for metric, value in metrics.items())
     print(f"The teacher, {name}, on {task.name} ({split}): {shown}")
     sources = {source: len(some) for source, some in more.items()}
-    return Lesson(task, name, answers, rows, metrics, teaching, sources)
+    return Lesson(task, name, answers, rows, metrics, teaching, sources, makes_student)
 
 
 def columns_of(teacher: ZooModel, task: Benchmark) -> list[int] | None:
