@@ -29,6 +29,8 @@ from bert_zoo.weights.cache import package_directory
 ALL_GOLDEN = Path(__file__).parent / "golden"
 GOLDEN = ALL_GOLDEN / "bert"
 TOLERANCE = 1e-5
+# What random texts are made of.
+WORDS = "the cat sat on a tree and saw big red house in city they ran it was good film bird".split()
 # "<family>/<case>" -> what its list says: "task", and perhaps "twin", "reference", "directory", where that
 # is another case's, and "init", the parts that its file lacks.
 CASES = {
@@ -413,3 +415,14 @@ def unallocated(config: Config, task: str = "encoder", family: str = "bert"):
     finally:
         # Keras would allocate what it has put off at the end of any later scope.
         keras.backend.clear_session(free_memory=False)
+
+
+def random_text(path: Path, documents: int) -> str:
+    """Writes documents of random words, which hold next to nothing to learn; gives the path."""
+    random = np.random.default_rng(0)
+    texts = [
+        "\n".join(" ".join(random.choice(WORDS, random.integers(6, 12))) for _ in range(6))
+        for _ in range(documents)
+    ]
+    path.write_text("\n\n".join(texts), encoding="utf-8")
+    return str(path)

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import ALL_GOLDEN, TOLERANCE, arrays, load_case, tensors_of
+from helpers import ALL_GOLDEN, TOLERANCE, arrays, load_case, random_text, tensors_of
 from keras import ops
 
 import bert_zoo
@@ -27,7 +27,6 @@ from bert_zoo.models import Encoder, MaskedLM
 from bert_zoo.pretraining.progress import Keeper
 from bert_zoo.training import bert_adamw
 
-WORDS = "the cat sat on a tree and saw big red house in city they ran it was good film bird".split()
 OF_ENCODERS = ("layers", "relations_v1", "relations")
 ORIGINALS = {
     "soft_tokens": ("logits", general_losses.soft_token_loss),
@@ -45,14 +44,7 @@ def golden() -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory) -> str:
-    random = np.random.default_rng(0)
-    path = tmp_path_factory.mktemp("text") / "text.txt"
-    documents = [
-        "\n".join(" ".join(random.choice(WORDS, random.integers(6, 12))) for _ in range(6))
-        for _ in range(60)
-    ]
-    path.write_text("\n\n".join(documents), encoding="utf-8")
-    return str(path)
+    return random_text(tmp_path_factory.mktemp("text") / "text.txt", documents=60)
 
 
 def model(objective: str, **changes):

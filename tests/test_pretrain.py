@@ -9,7 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import directory_of, run_program, slow_but, tensors_of, variables_of
+from helpers import (
+    WORDS,
+    directory_of,
+    random_text,
+    run_program,
+    slow_but,
+    tensors_of,
+    variables_of,
+)
 from huggingface_hub import ModelCard
 
 import bert_zoo
@@ -43,7 +51,6 @@ from bert_zoo.weights.sources import open_weights
 
 pretrain = functools.partial(run.pretrain, report=write_report)
 PRETRAIN = ("-m", "bert_zoo", "pretrain")
-WORDS = "the cat sat on a tree and saw big red house in city they ran it was good film bird".split()
 RECIPE = Recipe(
     total_steps=6, batch_size=8, gradient_accumulation_steps=2, learning_rate=1e-3, clip_norm=1.0
 )
@@ -57,14 +64,7 @@ FAMILIES = (
 @pytest.fixture(scope="module")
 def text(tmp_path_factory) -> str:
     """Documents of random words, which hold next to nothing to learn."""
-    random = np.random.default_rng(0)
-    path = tmp_path_factory.mktemp("text") / "text.txt"
-    documents = [
-        "\n".join(" ".join(random.choice(WORDS, random.integers(6, 12))) for _ in range(6))
-        for _ in range(120)
-    ]
-    path.write_text("\n\n".join(documents), encoding="utf-8")
-    return str(path)
+    return random_text(tmp_path_factory.mktemp("text") / "text.txt", documents=120)
 
 
 def small(family: str, dtype: str = "float32"):
