@@ -73,15 +73,7 @@ _AUGMENT_WITH = PROGRAM.string(
 )
 _RECIPE = PROGRAM.string("recipe", None, "A name that finetune --list_recipes prints.")
 _OUTPUT_DIR = PROGRAM.string("output_dir", None, "Run directory, by default runs/distill-<names>.")
-_SEEDS = PROGRAM.integer("seeds", 1, "Runs, each with a seed of its own.", lower_bound=1)
-_FIRST_SEED = PROGRAM.integer("first_seed", 0, "The first of these seeds.", lower_bound=0)
-_PATIENCE = PROGRAM.integer(
-    "patience", None, "Epochs without a better metric after which to stop.", lower_bound=1
-)
-_CHECKPOINT_MINUTES = PROGRAM.float(
-    "checkpoint_minutes", 1.0, "From one checkpoint to the next, at the least.", lower_bound=0
-)
-_EXPORT = PROGRAM.bool("export", True, "Whether to write the kept student as a SavedModel.")
+PROGRAM.define_runs()
 _MAIN = (
     *("teacher", "student", "layers", "hidden", "text", "unlabelled", "temperature"),
     *("hard_weight", "match", "augment", "epochs", "learning_rate", "output_dir", "seeds"),
@@ -130,17 +122,15 @@ def distill_on_task(directory: Path) -> None:
     for remark in task.remarks():
         print(f"Note: {remark}")
     teacher = load_teacher(task)
-    seeds = range(_FIRST_SEED.value, _FIRST_SEED.value + _SEEDS.value)
     students = {
         seed: _STUDENT.value or made_student(teacher, directory / "students", seed)
-        for seed in seeds
+        for seed in PROGRAM.seeds
     }
-    recipe = recipe_for(students[seeds[0]], task, _RECIPE.value, PROGRAM.given(Recipe))
+    first_seed, first_student = next(iter(students.items()))
+    recipe = recipe_for(first_student, task, _RECIPE.value, PROGRAM.given(Recipe))
     more = unlabelled(task, _UNLABELLED.value or [], data.get("encoding"))
     if _AUGMENT.value:
-        more |= varied(
-            task, _AUGMENT_WITH.value, _AUGMENT.value, directory / "teacher", _FIRST_SEED.value
-        )
+        more |= varied(task, _AUGMENT_WITH.value, _AUGMENT.value, directory / "teacher", first_seed)
     lesson = learn_from(
         teacher,
         _TEACHER.value,
@@ -157,9 +147,7 @@ def distill_on_task(directory: Path) -> None:
         task,
         recipe,
         directory,
-        export=_EXPORT.value,
-        patience=_PATIENCE.value,
-        checkpoint_seconds=60 * _CHECKPOINT_MINUTES.value,
+        **PROGRAM.run_options(),
         data=data,
         strategy=strategy,
         lesson=lesson,

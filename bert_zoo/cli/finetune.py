@@ -32,17 +32,6 @@ _TASK = PROGRAM.enum("task", "messages", list(BENCHMARKS), "The labelled data to
 _OUTPUT_DIR = PROGRAM.string("output_dir", None, "Run directory, by default runs/<model>-<task>.")
 _RECIPE = PROGRAM.string("recipe", None, "A name that --list_recipes prints.")
 _LIST = PROGRAM.bool("list_recipes", False, "Print all recipes and end.")
-_SEEDS = PROGRAM.integer("seeds", 1, "Runs, each with a seed of its own.", lower_bound=1)
-_FIRST_SEED = PROGRAM.integer("first_seed", 0, "The first of these seeds.", lower_bound=0)
-_PATIENCE = PROGRAM.integer(
-    "patience", None, "Epochs without a better metric after which to stop.", lower_bound=1
-)
-_CHECKPOINT_MINUTES = PROGRAM.float(
-    "checkpoint_minutes",
-    1.0,
-    "From one checkpoint to the next, at the least; they are written after an epoch.",
-    lower_bound=0,
-)
 _MODEL_PARALLEL = PROGRAM.integer(
     "model_parallel",
     1,
@@ -55,7 +44,7 @@ _CORES = PROGRAM.integer(
     "Cores of a CPU that share the rows of each batch, instead of each operation; see use_cores().",
     lower_bound=1,
 )
-_EXPORT = PROGRAM.bool("export", True, "Whether to write the kept model as a SavedModel.")
+PROGRAM.define_runs()
 
 _MAIN = (
     *("model", "task", "train_file", "dev_file", "test_file", "held_out", "text", "label"),
@@ -90,15 +79,12 @@ def main(arguments: list[str]) -> None:
     output = Path(_OUTPUT_DIR.value or f"runs/{Path(_MODEL.value).name}-{task.name}")
     for remark in task.remarks():
         print(f"Note: {remark}")
-    seeds = range(_FIRST_SEED.value, _FIRST_SEED.value + _SEEDS.value)
     train(
-        dict.fromkeys(seeds, _MODEL.value),
+        dict.fromkeys(PROGRAM.seeds, _MODEL.value),
         task,
         recipe,
         output,
-        export=_EXPORT.value,
-        patience=_PATIENCE.value,
-        checkpoint_seconds=60 * _CHECKPOINT_MINUTES.value,
+        **PROGRAM.run_options(),
         data=data,
         strategy=strategy,
     )

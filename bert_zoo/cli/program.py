@@ -108,6 +108,34 @@ class Program:
             "a batch, so that batch_size stays that of all together.",
         )
 
+    def define_runs(self) -> None:
+        """Defines the flags of a program whose training goes on after a stop, once for each of some seeds."""
+        self.integer("seeds", 1, "Runs, each with a seed of its own.", lower_bound=1)
+        self.integer("first_seed", 0, "The first of these seeds.", lower_bound=0)
+        self.integer(
+            "patience", None, "Epochs without a better metric after which to stop.", lower_bound=1
+        )
+        self.float(
+            "checkpoint_minutes",
+            1.0,
+            "From one checkpoint to the next, at the least; those of a task are written after an epoch.",
+            lower_bound=0,
+        )
+        self.bool("export", True, "Whether to write the kept model as a SavedModel.")
+
+    @property
+    def seeds(self) -> range:
+        """Those of the runs that `define_runs` has flags for."""
+        return range(self.flags.first_seed, self.flags.first_seed + self.flags.seeds)
+
+    def run_options(self) -> dict[str, Any]:
+        """What the flags of `define_runs` say of each run, as `finetuning.finetune` takes it."""
+        return {
+            "export": self.flags.export,
+            "patience": self.flags.patience,
+            "checkpoint_seconds": 60 * self.flags.checkpoint_minutes,
+        }
+
     def strategy(self, model_parallel: int = 1) -> Any:
         """What --strategy names; to be called before anything runs on the devices that it divides."""
         from bert_zoo.training import strategy
