@@ -336,6 +336,10 @@ def test_steps_are_traced_once_for_a_batch():
         ("a", {"temperature": -1, "sampler": "top_p"}, ValueError, "temperature is -1"),
         ("a", {"temperature": True, "sampler": "top_p"}, ValueError, "temperature is True"),
         ("a", {"temperature": 2, "sampler": samplers.TopKSampler()}, ValueError, "TopKSampler it"),
+        ("a", {"beams": 0}, ValueError, "beams is 0"),
+        ("a", {"top_p": 1.5}, ValueError, "top_p is 1.5"),
+        ("a", {"beams": 2, "sampler": "greedy"}, ValueError, "beams=2 is for the sampler 'beam'"),
+        ("a", {"beams": 2, "top_p": 0.5}, ValueError, "top_p=0.5 is for.*here is 'beam'"),
         ("a", {"stop": "b"}, TypeError, "stop is 'b'"),
         ("a", {"stop": ["zebra"]}, ValueError, "zebra"),
         ("a", {"stop": [99]}, ValueError, "99"),
@@ -386,6 +390,21 @@ def test_temperature_is_that_of_the_sampler_and_0_is_greedy():
     assert np.array_equal(np.concatenate(list(pieces), axis=1), ours)
     assert not np.array_equal(ours, generated("random", seed=1))
     assert np.array_equal(generated("top_p", temperature=0), generated("greedy"))
+
+
+def test_beams_and_top_p_are_the_samplers_own_numbers():
+    model, prompt = random_model(), {"token_ids": ids(11, 2, 4, seed=3)}
+
+    def generated(**options):
+        return model.generate(prompt, max_new_tokens=12, **options)
+
+    beams = samplers.BeamSampler(num_beams=3)
+    assert np.array_equal(generated(beams=3), generated(sampler=beams))
+    top_p = samplers.TopPSampler(p=0.9, seed=4)
+    ours = generated(top_p=0.9, seed=4)
+    assert np.array_equal(ours, generated(sampler=top_p))
+    assert not np.array_equal(ours, generated(sampler="top_p", seed=4))
+    assert np.array_equal(generated(top_p=0.9, temperature=0), generated())
 
 
 # --- Scoring -------------------------------------------------------------------------------------

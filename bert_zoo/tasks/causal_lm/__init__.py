@@ -117,7 +117,9 @@ class CausalLM(TaskModel):
         prompt: str | Sequence[str] | Mapping[str, Any],
         *,
         max_new_tokens: int = 100,
-        sampler: Any = "greedy",
+        sampler: Any = None,
+        beams: int | None = None,
+        top_p: float | None = None,
         temperature: float | None = None,
         seed: int | None = None,
         stop: str | Sequence[int | str] | None = "eos",
@@ -134,9 +136,12 @@ class CausalLM(TaskModel):
             prompt: a text or several; or a dict of `token_ids` [batch, length], with a `padding_mask`
                 on either side where rows differ in length. An empty text goes on from the end token.
             max_new_tokens: the most tokens that are added to each prompt.
-            sampler: "greedy", "top_k" (the 5 likeliest), "top_p" (the likeliest whose sum passes
-                0.1), "random" or "beam" (5 beams); or an object of keras_hub.samplers for other
+            sampler: "greedy" (the default), "top_k" (the 5 likeliest), "top_p" (the likeliest whose sum
+                passes 0.1), "random" or "beam" (5 beams); or an object of keras_hub.samplers for other
                 numbers, for example `keras_hub.samplers.TopKSampler(k=40)`.
+            beams: how many the sampler "beam" keeps. A text's score is the sum of its tokens'
+                log-probabilities, whatever its length.
+            top_p: the probability that the likeliest tokens of the sampler "top_p" have together.
             temperature: of the sampler that is named, if it draws: "top_k", "top_p" and "random".
                 Log-probabilities are divided by it: below 1, likely tokens come more often, above 1
                 less. At 0 the likeliest is taken, as by "greedy". 1 by default; an object has its own.
@@ -160,7 +165,8 @@ class CausalLM(TaskModel):
         """
         from bert_zoo.tasks.causal_lm.generation import generate
 
-        drawing = {"sampler": sampler, "temperature": temperature, "seed": seed}
+        drawing = {"sampler": sampler, "beams": beams, "top_p": top_p}
+        drawing |= {"temperature": temperature, "seed": seed}
         options = {"max_new_tokens": max_new_tokens, "stop": stop, "stream": stream}
         return generate(self, prompt, **drawing, **options)
 
