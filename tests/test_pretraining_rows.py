@@ -16,11 +16,14 @@ from bert_zoo.pretraining.rows import (
     DocSentences,
     EpochPlan,
     FullSentences,
+    JoinedDocuments,
     PackedDocuments,
+    PackedExamples,
     SentencePairs,
     epoch_rows,
 )
 from bert_zoo.pretraining.tokens import TokenizedText, write_tokens
+from bert_zoo.tasks.objectives import SpanCorruption
 from bert_zoo.text import Preprocessor, WordPieceTokenizer
 from bert_zoo.text.layout import BERT, PLAIN, ROBERTA, Layout
 
@@ -28,7 +31,8 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PAD, _, CLS, SEP, _ = range(5)
 FIRST = len(SPECIAL)
 XLNET = Layout("A sep cls:2", "A sep B:1 sep:1 cls:2", padding_side="left", padding_segment=3)
-SINGLE = [FullSentences(16), DocSentences(16), PackedDocuments(16)]
+WITH_SPECIAL = [FullSentences(16), DocSentences(16), PackedDocuments(16)]
+SINGLE = [*WITH_SPECIAL, PackedExamples(16, objective=SpanCorruption()), JoinedDocuments(16)]
 PAIRS = [SentencePairs("next_sentence", 32), SentencePairs("sentence_order", 32)]
 
 
@@ -192,7 +196,7 @@ def test_rows_do_not_depend_on_batches(text, scheme):
 
 def test_words_start(text):
     written, _ = text
-    for scheme in (*SINGLE, *PAIRS):
+    for scheme in (*WITH_SPECIAL, *PAIRS):
         rows = rows_of(written, scheme)
         assert not rows["word_starts"][rows["special"]].any()
         starts = written.begins_word[rows["token_ids"]] & ~rows["special"]
@@ -222,6 +226,20 @@ def test_packed_documents(text):
             np.testing.assert_array_equal(np.diff(run), 1)
     assert several > plan.num_rows / 3
     assert rows["document_ids"].dtype == rows["position_ids"].dtype == np.int32
+
+
+def test_joined_documents_fill_all_rows_but_the_last(text):
+    written, _ = text
+    _, documents = sentence_edges(written)
+    plan = EpochPlan(written, JoinedDocuments(50), 0, 0)
+    *full, last = plan.lengths
+    assert set(full) == {50} and 0 < last <= 50
+    rows = plan.batch(np.argsort(plan.order))
+    stream = rows["token_ids"][~rows["special"]] - FIRST
+    begins = np.flatnonzero(np.diff(stream, prepend=-2) != 1)
+    # Documents follow one another in another order, each from its beginning to its end.
+    assert set(stream[begins].tolist()) <= documents
+    assert len(begins) > 50 and "document_ids" not in rows
 
 
 @pytest.fixture(scope="module")

@@ -31,8 +31,8 @@ MODULES = {
         Preprocessor Pretraining QuestionAnswerer Regressor Reranker SentenceEmbedder StatefulLM TASKS
         TokenClassifier""",
     "bert_zoo.tasks.objectives": """
-        Draws DynamicMaskedTokens MaskedTokens NGrams OBJECTIVES ReplacedTokens Replacement Spans
-        TokenIds WholeWords objective_for show""",
+        Draws DynamicMaskedTokens MaskedTokens NGrams OBJECTIVES PrefixLanguageModel ReplacedTokens
+        Replacement SentinelIds SpanCorruption Spans TokenIds WholeTexts WholeWords objective_for show""",
     "bert_zoo.runtime": "RuntimeModel load",
     "bert_zoo.serving": "HUB_NAMES",
     "bert_zoo.text": """

@@ -202,7 +202,7 @@ def _write_rows(
 
     from bert_zoo.pretraining.rows import epoch_rows
     from bert_zoo.pretraining.tokens import write_tokens
-    from bert_zoo.tasks.objectives import Draws, TokenIds
+    from bert_zoo.tasks.objectives import Draws
 
     if len(documents) < 2 and settings.rows in ("next_sentence", "sentence_order"):
         raise ValueError(
@@ -211,7 +211,7 @@ def _write_rows(
         )
     preprocessor, objective = _objective(settings)
     shards = write_tokens(documents, preprocessor, folder / "tokens")
-    objective = objective.for_tokens(TokenIds.of(preprocessor.tokenizer, shards.counts))
+    objective = objective.for_tokenizer(preprocessor.tokenizer, shards.counts)
     seed, rows = settings.seed * settings.num_shards + number, 0
     with tf.io.TFRecordWriter(str(path)) as writer:
         for epoch in range(settings.epochs):
@@ -227,11 +227,14 @@ def _write_rows(
 def _objective(settings: Settings) -> tuple[Any, Any]:
     """The preprocessor and the objective; made once in a worker."""
     from bert_zoo.tasks.objectives import OBJECTIVES, Permutations, Spans
+    from bert_zoo.tasks.objectives.masking import Masking
     from bert_zoo.text import preprocessor_from_dir
 
     # BERT's features have no place for SpanBERT's boundaries.
     known = [
-        name for name, value in OBJECTIVES.items() if not isinstance(value, Spans | Permutations)
+        name
+        for name, value in OBJECTIVES.items()
+        if isinstance(value, Masking) and not isinstance(value, Spans | Permutations)
     ]
     if settings.objective not in known:
         raise ValueError(f"objective is {settings.objective!r}; choose one of {known}.")

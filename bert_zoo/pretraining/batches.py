@@ -18,7 +18,7 @@ from bert_zoo.pretraining.rows import EpochPlan
 from bert_zoo.pretraining.streams import Segments
 from bert_zoo.pretraining.tokens import TokenizedText
 from bert_zoo.tasks.objectives.draws import Draws
-from bert_zoo.tasks.objectives.masking import Masking
+from bert_zoo.tasks.objectives.objective import Objective
 
 # Batches that are made at the same time, and ahead of the one that is trained on.
 PARALLEL, AHEAD = 2, 8
@@ -122,7 +122,7 @@ class PretrainingBatches(NumberedBatches):
         self,
         text: TokenizedText,
         scheme: Scheme,
-        objective: Masking,
+        objective: Objective,
         batch_size: int,
         *,
         seed: int,

@@ -9,8 +9,8 @@ at a time, without reading a token; nothing here needs TensorFlow.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from bert_zoo.data.rows import (
 )
 from bert_zoo.pretraining.tokens import TokenizedText
 from bert_zoo.text.layout import Layout
+
+if TYPE_CHECKING:
+    from bert_zoo.tasks.objectives.denoising import Denoising
 
 # Sentences that are planned together, so that memory is bounded.
 SECTION = 1 << 18
@@ -125,19 +128,75 @@ class PackedDocuments(Scheme):
     length: int = 512
 
     def plan(self, text: TokenizedText, rng: np.random.Generator) -> Iterator[Runs]:
-        specials = text.layout.specials(1)
-        most = self.length - specials
-        order = rng.permutation(text.num_documents)
-        starts = text.sentence_starts[text.document_starts[order]]
-        lengths = text.sentence_starts[text.document_starts[order + 1]] - starts
-        starts, lengths = cut(starts, lengths, most)
-        rows = _best_fit(lengths + specials, self.length, specials + 1)
+        specials = sum(map(len, self.template(text.layout).only))
+        starts, lengths = cut(*_documents(text, rng), self.length - specials)
+        room = self.room(lengths + specials)
+        rows = _best_fit(room, self.length, int(room.min()))
         by_row = np.argsort(rows, kind="stable")
         yield Runs(rows[by_row], starts[by_row], lengths[by_row])
+
+    def room(self, sizes: np.ndarray) -> np.ndarray:
+        """int64 [documents], what documents of `sizes` tokens, special ones among them, take of a row's
+        `length`."""
+        return sizes
 
     def template(self, layout: Layout) -> Template:
         alone = around(layout)
         return Template(only=alone, first=alone, middle=alone, last=alone, numbered=True)
+
+
+@dataclass(frozen=True)
+class PackedExamples(PackedDocuments):
+    """Several documents side by side in rows of an encoder and a decoder, each a text of its own.
+
+    As `PackedDocuments`, without special tokens, which the objective adds. What it makes of a row fits into
+    what it makes of a single text of a row's length.
+
+    Attributes:
+        length: tokens of the longest text, as of `Denoising.raw_length`.
+        objective: what divides a text between encoder and decoder.
+    """
+
+    objective: Denoising = field(kw_only=True)
+
+    def room(self, sizes: np.ndarray) -> np.ndarray:
+        parts = sizes, *self.objective.sizes(sizes)
+        whole = self.length, *self.objective.sizes(np.int64(self.length))
+        # Of what is scarcest: text, inputs or targets; rounded up, so that all of a row fit.
+        shares = [-(-self.length * part // most) for part, most in zip(parts, whole, strict=True)]
+        return np.max(shares, axis=0)
+
+    def template(self, layout: Layout) -> Template:
+        return Template(numbered=True)
+
+
+@dataclass(frozen=True)
+class JoinedDocuments(Scheme):
+    """Documents one after another, cut into rows of the same length: T5's.
+
+    Nothing stands between documents, and rows have no special tokens. Documents come in another order in
+    each epoch; its last row is shorter.
+
+    Attributes:
+        length: tokens of a row, as of `Denoising.raw_length`.
+
+    Source: google-research/text-to-text-transfer-transformer t5/data/preprocessors.py,
+    reduce_concat_tokens and split_tokens, which joins 128 documents at a time.
+    """
+
+    length: int = 568
+
+    def plan(self, text: TokenizedText, rng: np.random.Generator) -> Iterator[Runs]:
+        starts, lengths = _documents(text, rng)
+        ends = np.cumsum(lengths)
+        # Runs begin with documents and with rows.
+        begins = np.union1d(ends - lengths, np.arange(0, ends[-1], self.length))
+        document = np.searchsorted(ends, begins, side="right")
+        starts = starts[document] + begins - (ends - lengths)[document]
+        yield Runs(begins // self.length, starts, np.diff(begins, append=ends[-1]))
+
+    def template(self, layout: Layout) -> Template:
+        return Template()
 
 
 @dataclass(frozen=True)
@@ -439,6 +498,13 @@ def _sections(text: TokenizedText, order: np.ndarray, most: int) -> Iterator[_Se
         yield _Sentences(
             *cut(starts, lengths, most), np.repeat(begins, pieces) & (ranges(pieces) == 0)
         )
+
+
+def _documents(text: TokenizedText, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """The documents in a random order: where each begins among all tokens, and its tokens."""
+    order = rng.permutation(text.num_documents)
+    starts = text.sentence_starts[text.document_starts[order]]
+    return starts, text.sentence_starts[text.document_starts[order + 1]] - starts
 
 
 def _cut_at_documents(sentences: _Sentences, rows: np.ndarray) -> Runs:

@@ -1,16 +1,22 @@
 """Objectives of pretraining, one in a file: how tokens are hidden, and the head and loss that predict them.
 
 Tokens are hidden in NumPy, by vectorised transforms of batches of rows: an objective is called with a
-batch of rows and their random numbers, and returns the inputs and labels of `task="pretraining"`;
-`Masking.__call__` says which.
+batch of rows and their random numbers, and returns the inputs and labels of `task="pretraining"`
+(`Masking.__call__` says which), or of an encoder and a decoder (`Denoising.__call__`).
 
-    objective = OBJECTIVES["masked_tokens"].for_tokens(TokenIds.of(model.preprocessor.tokenizer))
+    objective = OBJECTIVES["masked_tokens"].for_tokenizer(model.preprocessor.tokenizer)
     inputs, labels = objective(batch, Draws(seed, epoch, batch["row"]))
 
-`masking` and `model` hold what all share, `draws` the random numbers, `replacement` what a model reads in
+`objective` holds what all share, `masking` and `model` what those of one encoder do, `draws` the random numbers, `replacement` what a model reads in
 the place of a hidden token, `table` all objectives by name, and `showing` prints one for a text.
 """
 
+from bert_zoo.tasks.objectives.denoising import (
+    PrefixLanguageModel,
+    SentinelIds,
+    SpanCorruption,
+    WholeTexts,
+)
 from bert_zoo.tasks.objectives.draws import Draws
 from bert_zoo.tasks.objectives.masked_tokens import (
     DynamicMaskedTokens,
@@ -33,11 +39,15 @@ __all__ = [
     "MaskedTokens",
     "NGrams",
     "Permutations",
+    "PrefixLanguageModel",
     "ReplacedTokens",
     "Replacement",
+    "SentinelIds",
+    "SpanCorruption",
     "Spans",
     "StreamMaskedTokens",
     "TokenIds",
+    "WholeTexts",
     "WholeWords",
     "WindowedNGrams",
     "objective_for",

@@ -1,17 +1,16 @@
 """What all objectives of hidden tokens share: from the chosen tokens of a batch to inputs and labels."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.error_text import shown
 from bert_zoo.tasks.objectives.draws import Draws
+from bert_zoo.tasks.objectives.objective import Arrays, Objective
 from bert_zoo.tasks.objectives.replacement import Replacement, TokenIds
-
-Arrays = dict[str, np.ndarray]
 
 # What of a batch is labels -> the logits that they are for.
 LABELS = {"next_sentence": "nsp_logits", "sentence_order": "sop_logits"}
@@ -22,7 +21,7 @@ PLACE = np.uint64(2**20 - 1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Masking:
+class Masking(Objective):
     """Tokens that are chosen, hidden and asked for.
 
     Attributes:
@@ -31,7 +30,6 @@ class Masking:
             the rate gives for rows of the batch's length (as BERT's README: 20 at 128 tokens, 77 at
             512).
         replacement: what the model reads in their places.
-        tokens: the vocabulary; see `for_tokens`.
         replaced: whether a discriminator reads what a generator puts in their places.
     """
 
@@ -49,9 +47,8 @@ class Masking:
                 f"max_predictions is {shown(self.max_predictions)}; it must be at least 1, or None."
             )
 
-    def for_tokens(self, tokens: TokenIds) -> Self:
-        """The objective for a vocabulary."""
-        return replace(self, tokens=tokens)
+    def for_tokenizer(self, tokenizer, counts=None):
+        return self.for_tokens(TokenIds.of(tokenizer, counts))
 
     def __call__(self, batch: Mapping[str, np.ndarray], draws: Draws) -> tuple[Arrays, Arrays]:
         """The inputs and labels of a batch.
@@ -71,11 +68,7 @@ class Masking:
         Raises:
             ValueError: it knows no vocabulary.
         """
-        if self.tokens is None:
-            raise ValueError(
-                f"This {type(self).__name__} knows no vocabulary. Give it one: "
-                "objective.for_tokens(TokenIds.of(model.preprocessor.tokenizer))."
-            )
+        self.check_vocabulary()
         whole = np.asarray(batch["token_ids"], np.int32)
         chosen = self.choose(batch, draws)
         rows, columns, numbers = numbered(chosen)

@@ -8,9 +8,9 @@ import numpy as np
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.error_text import shown
 from bert_zoo.registry import registry
+from bert_zoo.tasks.objectives.denoising import Denoising
 from bert_zoo.tasks.objectives.draws import Draws
-from bert_zoo.tasks.objectives.masking import Masking
-from bert_zoo.tasks.objectives.replacement import TokenIds
+from bert_zoo.tasks.objectives.objective import Objective
 from bert_zoo.tasks.objectives.table import OBJECTIVES
 
 WIDTH = 100
@@ -29,8 +29,8 @@ def _wrapped(widths: Sequence[int]) -> list[list[tuple[int, int]]]:
 
 
 def objective_for(
-    model, objective: str | Masking | None = None, counts: np.ndarray | None = None
-) -> Masking:
+    model, objective: str | Objective | None = None, counts: np.ndarray | None = None
+) -> Objective:
     """An objective for a model and its vocabulary.
 
     Args:
@@ -39,7 +39,8 @@ def objective_for(
         counts: as in `TokenIds`.
 
     Raises:
-        ValueError: there is none of that name, or the family has none; or the vocabulary has no mask.
+        ValueError: there is none of that name, or the family has none; or the vocabulary lacks a token that
+            it needs.
     """
     encoder = getattr(model, "encoder", model)
     if objective is None:
@@ -57,11 +58,11 @@ def objective_for(
         objective = OBJECTIVES[objective]
         if hasattr(objective, "targets") and hasattr(encoder.config, "span_targets"):
             objective = replace(objective, targets=encoder.config.span_targets)
-    return objective.for_tokens(TokenIds.of(model.preprocessor.tokenizer, counts))
+    return objective.for_tokenizer(model.preprocessor.tokenizer, counts)
 
 
 def show(
-    model, text: str | tuple[str, str], objective: str | Masking | None = None, seed: int = 0
+    model, text: str | tuple[str, str], objective: str | Objective | None = None, seed: int = 0
 ) -> str:
     """Draws an objective for a text, and prints what is hidden and what is asked for.
 
@@ -97,7 +98,32 @@ def show(
     def spelled(ids) -> list[str]:
         return [tokenizer.id_to_token(int(token)) for token in ids]
 
-    tokens, reads = spelled(token_ids[0]), spelled(inputs["token_ids"][0])
+    if isinstance(objective, Denoising):
+        reads = spelled(inputs["token_ids"][inputs["padding_mask"] == 1])
+        writes = spelled(labels[labels != IGNORED_LABEL])
+        lines = [f"{len(reads)} tokens are read, and {len(writes)} are to be written."]
+        for title, row in (
+            ("text", spelled(token_ids[~special])),
+            ("reads", reads),
+            ("writes", writes),
+        ):
+            lines += ["", *_paragraph(title, row)]
+    else:
+        lines = _columns(objective, spelled, batch, inputs, labels)
+    printed = "\n".join(lines)
+    print(printed)
+    return printed
+
+
+def _paragraph(title: str, words: Sequence[str]) -> list[str]:
+    """The lines of a row of tokens."""
+    lines = [" ".join(words[i] for i, _ in line) for line in _wrapped([*map(len, words)])]
+    return [f"{'' if i else title:<6}  {line}" for i, line in enumerate(lines)]
+
+
+def _columns(objective, spelled, batch, inputs, labels) -> list[str]:
+    """The lines of an objective of hidden tokens, with what is asked for below what is read."""
+    tokens, reads = spelled(batch["token_ids"][0]), spelled(inputs["token_ids"][0])
     asked = [""] * len(tokens)
     for position in inputs["mask_positions"][0][labels["mlm_logits"][0] != IGNORED_LABEL]:
         asked[position] = tokens[position]
@@ -123,6 +149,4 @@ def show(
             "A generator's answers take the places of what is asked for, and of every token the "
             "discriminator is asked whether it was replaced.",
         ]
-    printed = "\n".join(lines)
-    print(printed)
-    return printed
+    return lines

@@ -1,14 +1,15 @@
 """The objectives by name: how tokens are hidden, and what is predicted."""
 
+from bert_zoo.tasks.objectives.denoising import PrefixLanguageModel, SpanCorruption, WholeTexts
 from bert_zoo.tasks.objectives.masked_tokens import (
     DynamicMaskedTokens,
     MaskedTokenPrediction,
     MaskedTokens,
     StreamMaskedTokens,
 )
-from bert_zoo.tasks.objectives.masking import Masking
 from bert_zoo.tasks.objectives.model import Prediction
 from bert_zoo.tasks.objectives.ngrams import NGrams, WindowedNGrams
+from bert_zoo.tasks.objectives.objective import Objective
 from bert_zoo.tasks.objectives.permutations import Permutations
 from bert_zoo.tasks.objectives.replaced_tokens import ReplacedTokenPrediction, ReplacedTokens
 from bert_zoo.tasks.objectives.replacement import Replacement
@@ -16,8 +17,8 @@ from bert_zoo.tasks.objectives.sentence_pairs import SentencePrediction
 from bert_zoo.tasks.objectives.spans import SpanPrediction, Spans
 from bert_zoo.tasks.objectives.whole_words import WholeWords
 
-# How tokens are hidden, with the papers' settings, by the names that families' pages give.
-OBJECTIVES: dict[str, Masking] = {
+# How texts are hidden, with the papers' settings, by the names that families' pages give.
+OBJECTIVES: dict[str, Objective] = {
     "masked_tokens": MaskedTokens(),
     "dynamic_masked_tokens": DynamicMaskedTokens(),
     "stream_masked_tokens": StreamMaskedTokens(),
@@ -30,6 +31,10 @@ OBJECTIVES: dict[str, Masking] = {
     "replaced_tokens": ReplacedTokens(),
     "replaced_tokens_large": ReplacedTokens(rate=0.25),
     "replaced_masks": ReplacedTokens(replacement=Replacement(mask=1.0, random=0.0)),
+    "span_corruption": SpanCorruption(),
+    "prefix_lm": PrefixLanguageModel(),
+    "bert_style": WholeTexts(),
+    "mass_style": WholeTexts(random=0.0),
 }
 # What `task="pretraining"` predicts, by the names of its heads.
 PREDICTIONS: dict[str, Prediction] = {

@@ -1,0 +1,349 @@
+"""Texts of which an encoder reads a part, and a decoder is to write a part.
+
+Source: Raffel et al. 2020 (arXiv:1910.10683), section 3.3; google-research/text-to-text-transfer-transformer
+t5/data/preprocessors.py.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from bert_zoo.config import IGNORED_LABEL
+from bert_zoo.data.rows import ranges
+from bert_zoo.error_text import shown
+from bert_zoo.tasks.objectives.draws import Draws
+from bert_zoo.tasks.objectives.objective import Arrays, Objective
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentinelIds:
+    """What objectives for an encoder and a decoder know of a vocabulary.
+
+    Attributes:
+        sentinel_ids: the tokens that stand for hidden text, that of a text's first span first.
+        eos_id: ends what the encoder reads and what the decoder writes.
+        pad_id: fills rows, and is what a decoder reads first.
+        vocab_size: number of ids.
+    """
+
+    sentinel_ids: tuple[int, ...]
+    eos_id: int
+    pad_id: int
+    vocab_size: int
+
+    @classmethod
+    def of(cls, tokenizer) -> Self:
+        """Those of a tokenizer, whose attribute `sentinel_ids` has the sentinels in their order.
+
+        Raises:
+            ValueError: it has no sentinels.
+        """
+        sentinel_ids = getattr(tokenizer, "sentinel_ids", ())
+        if not len(sentinel_ids):
+            raise ValueError(
+                f"The {type(tokenizer).__name__} has no sentinels, so no span can be hidden behind one. Use "
+                "a model of encoder and decoder, or choose an objective of masked tokens."
+            )
+        return cls(
+            sentinel_ids=tuple(map(int, sentinel_ids)),
+            eos_id=tokenizer.eos_id,
+            pad_id=tokenizer.pad_id,
+            vocab_size=tokenizer.vocab_size,
+        )
+
+
+class Examples(NamedTuple):
+    """The texts of a batch, one after another, without special tokens and padding.
+
+    Attributes:
+        is_token: bool [batch, length], where their tokens are.
+        token_ids: int32 [tokens].
+        lengths: int64 [examples], tokens of each, at least 1.
+        rows: int64 [examples], the row of each, rising.
+    """
+
+    is_token: np.ndarray
+    token_ids: np.ndarray
+    lengths: np.ndarray
+    rows: np.ndarray
+
+    @classmethod
+    def of(cls, batch: Mapping[str, np.ndarray]) -> Self:
+        is_token = ~batch["special"]
+        rows, columns = np.nonzero(is_token)
+        documents = np.asarray(batch.get("document_ids", is_token))[rows, columns]
+        begins = np.ones(len(rows), bool)
+        begins[1:] = (np.diff(rows) != 0) | (documents[1:] != documents[:-1])
+        firsts = np.flatnonzero(begins)
+        token_ids = np.asarray(batch["token_ids"], np.int32)[rows, columns]
+        return cls(is_token, token_ids, np.diff(firsts, append=len(rows)), rows[firsts])
+
+    @property
+    def of_token(self) -> np.ndarray:
+        """int64 [tokens], the example of each token."""
+        return np.repeat(np.arange(len(self.lengths)), self.lengths)
+
+    def bits(self, draws: Draws, name: str) -> np.ndarray:
+        """uint64 [tokens], as `Draws.bits`."""
+        return draws.bits(name, self.is_token.shape[1])[self.is_token]
+
+    def uniform(self, draws: Draws, name: str) -> np.ndarray:
+        """float64 [tokens], as `Draws.uniform`."""
+        return draws.uniform(name, self.is_token.shape[1])[self.is_token]
+
+
+class Part(NamedTuple):
+    """What stands in the place of each token of `Examples`, and whether anything does.
+
+    Attributes:
+        token_ids: integers [tokens].
+        is_kept: bool [tokens].
+    """
+
+    token_ids: np.ndarray
+    is_kept: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Denoising(Objective):
+    """Texts of which an encoder reads a part and a decoder writes a part; both parts end with EOS."""
+
+    tokens: SentinelIds | None = None
+
+    def for_tokenizer(self, tokenizer, counts=None):
+        return self.for_tokens(SentinelIds.of(tokenizer))
+
+    def sizes(self, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The most tokens that encoder and decoder have of texts, EOS among them, by the texts' lengths."""
+        return lengths + 1, lengths + 1
+
+    def raw_length(self, inputs: int) -> int:
+        """Tokens of the longest text of which the encoder reads at most `inputs` tokens.
+
+        Source: `random_spans_helper` of t5/data/preprocessors.py.
+        """
+        lengths = np.arange(1, 2 * max(inputs, 1))
+        fitting = lengths[self.sizes(lengths)[0] <= inputs]
+        if not len(fitting):
+            raise ValueError(
+                f"Rows of {inputs} tokens have no room for a text and its end. Choose longer rows."
+            )
+        return int(fitting[-1])
+
+    def __call__(self, batch: Mapping[str, np.ndarray], draws: Draws) -> tuple[Arrays, np.ndarray]:
+        """The inputs and labels of a batch.
+
+        Args:
+            batch: [batch, length] each: int `token_ids`; bool `special`, true for special tokens and padding,
+                which are left out. A row is one text; where there is int `document_ids`, as of
+                `PackedDocuments`, each document is one.
+            draws: the random numbers of its rows.
+
+        Returns:
+            The model's inputs, int32: `token_ids` and `padding_mask` [batch, inputs]; `decoder_token_ids`, the
+            targets shifted right with the padding's id at the start of each text, and
+            `decoder_padding_mask` [batch, targets]. Where rows have several texts, `document_ids` and
+            `decoder_document_ids`, which number them from 1 and are 0 for padding. Inputs and targets are
+            what `sizes` gives for `length`. The labels, int32 [batch, targets], are -100 for padding.
+
+        Raises:
+            ValueError: it knows no vocabulary, or texts do not fit into rows of these sizes.
+        """
+        self.check_vocabulary()
+        examples = Examples.of(batch)
+        widths = map(int, self.sizes(np.int64(examples.is_token.shape[1])))
+        (read, documents), (written, of_decoder) = (
+            self._laid_out(examples, part, width)
+            for part, width in zip(self.parts(examples, draws), widths, strict=True)
+        )
+        pad_id = self.tokens.pad_id
+        before = np.pad(written, ((0, 0), (1, 0)), constant_values=pad_id)[:, :-1]
+        begins = np.diff(of_decoder, axis=1, prepend=0) != 0
+        inputs = {
+            "token_ids": read,
+            "padding_mask": np.minimum(documents, 1),
+            "decoder_token_ids": np.where(begins, np.int32(pad_id), before),
+            "decoder_padding_mask": np.minimum(of_decoder, 1),
+        }
+        if "document_ids" in batch:
+            inputs |= {"document_ids": documents, "decoder_document_ids": of_decoder}
+        return inputs, np.where(of_decoder > 0, written, np.int32(IGNORED_LABEL))
+
+    def parts(self, examples: Examples, draws: Draws) -> tuple[Part, Part]:
+        """What the encoder reads and what the decoder writes, EOS not among it."""
+        raise NotImplementedError
+
+    def _laid_out(
+        self, examples: Examples, part: Part, width: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """A part of all examples in rows, int32 [batch, width], and the number of each token's example in
+        its row, from 1; 0 for padding."""
+        number = len(examples.lengths)
+        sizes = np.bincount(examples.of_token[part.is_kept], minlength=number) + 1
+        in_row = np.bincount(examples.rows, sizes, len(examples.is_token)).astype(np.int64)
+        if (most := int(in_row.max(initial=0))) > width:
+            raise ValueError(
+                f"The texts of a row come to {most} tokens, and rows of this objective have {width}. Compose "
+                "rows by bert_zoo.pretraining.rows.PackedExamples."
+            )
+        is_eos = np.zeros(sizes.sum(), bool)
+        is_eos[np.cumsum(sizes) - 1] = True
+        ids = np.full(len(is_eos), self.tokens.eos_id, np.int32)
+        ids[~is_eos] = part.token_ids[part.is_kept]
+        in_place = np.arange(width) < in_row[:, None]
+        of_row = ranges(np.bincount(examples.rows, minlength=len(in_row))) + 1
+        rows = np.full(in_place.shape, self.tokens.pad_id, np.int32)
+        documents = np.zeros(in_place.shape, np.int32)
+        rows[in_place], documents[in_place] = ids, np.repeat(of_row, sizes)
+        return rows, documents
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpanCorruption(Denoising):
+    """Random spans are hidden; the decoder writes them.
+
+    Each hidden span becomes one sentinel in what the encoder reads, and each span between hidden ones becomes
+    one in what the decoder writes, which begins with the first sentinel and has none after the last span.
+    How many tokens and spans are hidden depends on a text's length alone. The hidden tokens are divided
+    into spans uniformly at random, and so are the others; a text begins with a span that is not hidden
+    and ends with one that is. Both numbers are rounded half to even. Of a text of one token, nothing is
+    hidden.
+
+    Attributes:
+        rate: part of a text's tokens that is hidden, at most a half.
+        mean_length: tokens of a span on average.
+
+    Source: `random_spans_noise_mask`, `noise_span_to_unique_sentinel` of t5/data/preprocessors.py.
+    """
+
+    rate: float = 0.15
+    mean_length: float = 3.0
+
+    def __post_init__(self):
+        if not 0 < self.rate <= 0.5:
+            raise ValueError(f"rate is {shown(self.rate)}; it must be above 0 and at most 0.5.")
+        if self.mean_length < 1:
+            raise ValueError(
+                f"mean_length is {shown(self.mean_length)}; it must be at least 1, a span's shortest length."
+            )
+
+    def sizes(self, lengths):
+        hidden, spans = self.counts(lengths)
+        return lengths - hidden + spans + 1, hidden + spans + 1
+
+    def counts(self, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Hidden tokens, and the spans that they make up, of texts of these lengths."""
+        # In float32, as the original: float64 rounds some lengths, such as 190, the other way.
+        hidden = np.rint(np.asarray(lengths, np.float32) * np.float32(self.rate)).astype(np.int64)
+        hidden = np.minimum(np.maximum(hidden, 1), lengths - 1)
+        spans = np.rint(hidden / self.mean_length).astype(np.int64)
+        return hidden, np.minimum(np.maximum(spans, 1), lengths - hidden)
+
+    def parts(self, examples, draws):
+        hidden, spans = self.counts(examples.lengths)
+        sentinels = np.array(self.tokens.sentinel_ids, np.int32)
+        if (most := int(spans.max(initial=0))) > len(sentinels):
+            raise ValueError(
+                f"A text of {examples.lengths[spans.argmax()]} tokens has {most} hidden spans, and the "
+                f"vocabulary has {len(sentinels)} sentinels. Choose shorter rows, or a larger mean_length."
+            )
+        left = examples.lengths - hidden
+        keys = examples.bits(draws, "spans")
+        is_last = ranges(examples.lengths) >= left[examples.of_token]
+        # Of each span that is not hidden, and of the hidden one after it.
+        sizes = np.stack(
+            [
+                compositions(left, spans, keys[~is_last]),
+                compositions(hidden, spans, keys[is_last]),
+            ],
+            axis=1,
+        )
+        is_hidden = np.repeat(np.arange(sizes.size) % 2 == 1, sizes.ravel())
+        sentinel = np.repeat(sentinels[ranges(spans)], sizes.sum(1))
+        begins = np.zeros((2, len(is_hidden)), bool)
+        starts = (np.cumsum(sizes) - sizes.ravel()).reshape(sizes.shape)
+        begins[0, starts[:, 0]] = True
+        begins[1, starts[:, 1][sizes[:, 1] > 0]] = True
+        return tuple(
+            Part(np.where(begin, sentinel, examples.token_ids), begin | is_kept)
+            for begin, is_kept in ((begins[1], ~is_hidden), (begins[0], is_hidden))
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrefixLanguageModel(Denoising):
+    """The encoder reads the beginning of a text, and the decoder writes the rest.
+
+    The beginning has at least one token and at most all but one, each number being as likely.
+
+    Source: `random_prefix_noise_mask` of t5/data/preprocessors.py.
+    """
+
+    def parts(self, examples, draws):
+        firsts = np.cumsum(examples.lengths) - examples.lengths
+        most = examples.lengths - 1
+        share = examples.uniform(draws, "prefix")[firsts]
+        # Of a text of one token, the decoder writes all.
+        prefix = np.minimum(1 + (share * most).astype(np.int64), most)
+        is_read = ranges(examples.lengths) < prefix[examples.of_token]
+        return Part(examples.token_ids, is_read), Part(examples.token_ids, ~is_read)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeTexts(Denoising):
+    """Tokens are hidden one by one, and the decoder writes the whole text: BERT-style, and MASS-style.
+
+    Attributes:
+        rate: probability that a token is hidden.
+        random: probability that a hidden token is replaced by a random one, which may be a sentinel but none
+            of the first `reserved` ids. All others become the first sentinel.
+        reserved: ids that are no random tokens: padding, EOS and the unknown token.
+
+    Source: objectives/iid_15_r10s90_f.gin and iid_15_m_f.gin of t5/models/gin.
+    """
+
+    rate: float = 0.15
+    random: float = 0.1
+    reserved: int = 3
+
+    def __post_init__(self):
+        if not (0 < self.rate < 1 and 0 <= self.random <= 1):
+            raise ValueError(
+                f"rate is {shown(self.rate)} and random {shown(self.random)}; they are probabilities, "
+                "and rate lies between 0 and 1."
+            )
+
+    def parts(self, examples, draws):
+        is_hidden = examples.uniform(draws, "tokens") < self.rate
+        is_random = examples.uniform(draws, "replacement") < self.random
+        number = self.tokens.vocab_size - self.reserved
+        drawn = examples.uniform(draws, "random token") * number + self.reserved
+        replaced = np.where(is_random, drawn.astype(np.int32), self.tokens.sentinel_ids[0])
+        every = np.ones(len(is_hidden), bool)
+        read = np.where(is_hidden, replaced, examples.token_ids)
+        return Part(read, every), Part(examples.token_ids, every)
+
+
+def compositions(items: np.ndarray, parts: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Divides numbers into positive parts, all divisions being equally likely.
+
+    Args:
+        items: int64 [numbers]; 0 has parts of 0.
+        parts: int64 [numbers], how many parts each has: at least 1, and at most its items.
+        keys: uint64 [sum of items], random.
+
+    Returns:
+        int64 [sum of parts].
+    """
+    owners = np.repeat(np.arange(len(items)), items)
+    firsts = (np.cumsum(items) - items)[owners]
+    places = np.arange(len(owners)) - firsts
+    # Parts begin with the first item, whose key is the lowest, and with random others.
+    order = np.lexsort((np.where(places == 0, np.uint64(0), keys), owners))
+    begins = np.zeros(len(owners), bool)
+    begins[order[places < parts[owners]]] = True
+    part = np.cumsum(begins)
+    part += (np.cumsum(parts) - parts)[owners] - part[firsts]
+    return np.bincount(part, minlength=parts.sum())
