@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from bert_zoo.data.rows import Scheme
 
 # How the learning rate goes on after its linear warmup; `bert_zoo.training.presets` has the classes.
-SCHEDULES = ("linear", "linear_after_warmup", "constant")
-OPTIMIZERS = ("adamw", "lamb")
+SCHEDULES = ("linear", "linear_after_warmup", "constant", "inverse_sqrt")
+OPTIMIZERS = ("adamw", "lamb", "adafactor")
 # Limit of a setting -> whether a value keeps to it, and how it is called.
 LIMITS: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
     "least": (operator.ge, "at least"),
@@ -75,14 +75,16 @@ class Recipe:
     )
     optimizer: str = setting(
         "adamw",
-        "One of adamw, lamb; lamb is for batches of thousands of rows, see BertLamb.",
+        "One of adamw, lamb, adafactor; lamb is for batches of thousands of rows, see BertLamb; adafactor is "
+        "T5's, see Adafactor.",
         choices=OPTIMIZERS,
     )
     learning_rate: float = setting(5e-5, "The highest one, at the end of warmup.", above=0)
     schedule: str = setting(
         "linear",
-        "One of linear, linear_after_warmup, constant; linear is BERT's, which falls from step 0, "
-        "linear_after_warmup falls from the end of warmup.",
+        "One of linear, linear_after_warmup, constant, inverse_sqrt; linear is BERT's, which falls from step "
+        "0, linear_after_warmup falls from the end of warmup, inverse_sqrt is T5's, which stays at the highest "
+        "rate during warmup.",
         choices=SCHEDULES,
     )
     warmup_proportion: float = setting(
@@ -189,6 +191,11 @@ class Recipe:
             raise ValueError(
                 f"gradient_accumulation_steps is {accumulated}; it must be a divisor of batch_size, "
                 f"{rows}, the rows of one update."
+            )
+        if self.optimizer == "adafactor" and (self.weight_decay or self.layer_decay):
+            raise ValueError(
+                f"weight_decay is {self.weight_decay} and layer_decay {self.layer_decay}, and the optimizer "
+                "adafactor has neither. Set them to 0 and None."
             )
 
     @property

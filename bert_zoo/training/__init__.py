@@ -13,8 +13,10 @@ from bert_zoo.training.first_answers import (
 from bert_zoo.training.freezing import freeze, rematerialize
 from bert_zoo.training.lora import add_lora
 from bert_zoo.training.optimizers import (
+    Adafactor,
     BertAdamW,
     BertLamb,
+    InverseSquareRootDecay,
     WarmupCosineDecay,
     WarmupLinearDecay,
     WarmupThenConstant,
@@ -27,8 +29,10 @@ from bert_zoo.training.reinitialization import reinitialize
 from bert_zoo.training.resume import TrainingCheckpoint, restore
 
 __all__ = [
+    "Adafactor",
     "BertAdamW",
     "BertLamb",
+    "InverseSquareRootDecay",
     "Recipe",
     "TimeBudget",
     "TokenAccuracy",

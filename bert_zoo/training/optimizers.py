@@ -1,7 +1,7 @@
 """The originals' optimizers and learning-rate schedules.
 
 Source: google-research/bert optimization.py, AdamWeightDecayOptimizer and create_optimizer;
-google-research/albert lamb_optimizer.py; kimiyoung/transformer-xl tf/train_gpu.py.
+google-research/albert lamb_optimizer.py; kimiyoung/transformer-xl tf/train_gpu.py; tensorflow/mesh optimize.py.
 """
 
 import functools
@@ -91,6 +91,22 @@ class WarmupThenConstant(WarmupDecay):
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
+class InverseSquareRootDecay(WarmupDecay):
+    """Stays at the peak during warmup, and then falls with the inverse square root of the step.
+
+    With a peak of 0.01 and 10,000 steps of warmup, as T5 was trained, the rate is
+    1 / sqrt(max(step, 10,000)). Arguments: as `WarmupDecay`.
+
+    Source: Raffel et al. 2020 (arXiv:1910.10683), section 3.1.2; tensorflow/mesh
+    transformer/learning_rate_schedules.py, truncated_rsqrt.
+    """
+
+    def __call__(self, step):
+        steps = max(self.warmup_steps, 1)
+        return self.peak * ops.sqrt(steps / ops.maximum(ops.cast(step, "float32"), steps))
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
 class WarmupCosineDecay(WarmupDecay):
     """Falls after warmup on half a cosine to a part of the peak.
 
@@ -114,73 +130,11 @@ class WarmupCosineDecay(WarmupDecay):
         return {**super().get_config(), "floor": self.floor}
 
 
-@keras.saving.register_keras_serializable("bert_zoo")
-class BertAdamW(keras.optimizers.AdamW):
-    """AdamW without bias correction, as BERT was trained and fine-tuned; biases and norms do not decay.
-
-    With `gradient_accumulation_steps`, the mean of that many batches' gradients is taken and then
-    clipped, and weights decay and move once, at the learning rate of that update: schedules count
-    updates, not batches. So k batches train as one of k times the size does, where a loss is a mean
-    over as many labels in each.
-
-    Args:
-        bias_correction: True gives Keras's and fairseq's AdamW; Mosbach et al. 2020 (arXiv:2006.04884)
-            find that it steadies fine-tuning on small data sets. PyTorch's differs in one thing: it
-            adds epsilon after the second moment is corrected, not before.
-        layer_decay: what the learning rate is multiplied by from one layer to the one below (Clark et
-            al. 2020, arXiv:2003.10555), and with it the weight decay. The model that is compiled with
-            this optimizer says which variables lie where: see `ZooModel.levels_below_head`.
-        decay_all: whether biases and norms decay too, as in fairseq.
-        **kwargs: as `keras.optimizers.AdamW`.
-    """
+class WholeBatchOptimizer:
+    """What an optimizer of Keras 3.15 lacks to train on several replicas and accumulated gradients as on
+    one batch with all their rows; stands before it among a class's bases."""
 
     clips_sum_of_replicas = True
-
-    def __init__(
-        self,
-        learning_rate=5e-5,
-        *,
-        bias_correction: bool = False,
-        layer_decay: float | None = None,
-        decay_all: bool = False,
-        **kwargs,
-    ):
-        if layer_decay is not None and not 0 < layer_decay <= 1:
-            raise ValueError(
-                f"layer_decay is {layer_decay!r}; it is a factor above 0 and up to 1, such as 0.8."
-            )
-        super().__init__(learning_rate=learning_rate, **kwargs)
-        self.bias_correction = bias_correction
-        self.layer_decay = layer_decay
-        self.decay_all = decay_all
-        self._find_levels: Callable[[], Mapping[int, int]] | None = None
-        if not decay_all:
-            # Here and not by the caller, because Keras saves optimizers without their exclusions.
-            # TensorFlow's variables are called "bias:0" where Keras's are called "bias".
-            self.exclude_from_weight_decay(var_names=[rf"(^|/){name}(:0)?$" for name in UNDECAYED])
-
-    def use_levels(self, find_levels: Callable[[], Mapping[int, int]]) -> None:
-        """Takes from a model how far its variables lie below the head; `ZooModel.compile` calls this.
-
-        Args:
-            find_levels: gives id of a variable -> level, once variables are final: when training
-                starts. Variables that are not in it belong to the head.
-        """
-        self._find_levels = find_levels
-
-    def build(self, variables):
-        if self.built:
-            return
-        self._parts_of_rate = (1.0,) * len(variables)
-        if self.layer_decay is not None:
-            if self._find_levels is None:
-                raise ValueError(
-                    f"layer_decay={self.layer_decay} needs to know the layers of a model. Compile a "
-                    "model of bert_zoo.load() with this optimizer: model.compile(optimizer=...)."
-                )
-            levels = self._find_levels()
-            self._parts_of_rate = tuple(self.layer_decay ** levels.get(id(v), 0) for v in variables)
-        super().build(variables)
 
     def apply(self, grads, trainable_variables=None):
         # Without any, Keras says so.
@@ -253,6 +207,73 @@ class BertAdamW(keras.optimizers.AdamW):
         # Keras 3.15 writes the squares of all gradients to memory to sum them.
         norm = tf.sqrt(2.0 * tf.add_n([tf.nn.l2_loss(tf.cast(g, "float32")) for g in grads]))
         return tf.clip_by_global_norm(grads, self.global_clipnorm, use_norm=norm)[0]
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class BertAdamW(WholeBatchOptimizer, keras.optimizers.AdamW):
+    """AdamW without bias correction, as BERT was trained and fine-tuned; biases and norms do not decay.
+
+    With `gradient_accumulation_steps`, the mean of that many batches' gradients is taken and then
+    clipped, and weights decay and move once, at the learning rate of that update: schedules count
+    updates, not batches. So k batches train as one of k times the size does, where a loss is a mean
+    over as many labels in each.
+
+    Args:
+        bias_correction: True gives Keras's and fairseq's AdamW; Mosbach et al. 2020 (arXiv:2006.04884)
+            find that it steadies fine-tuning on small data sets. PyTorch's differs in one thing: it
+            adds epsilon after the second moment is corrected, not before.
+        layer_decay: what the learning rate is multiplied by from one layer to the one below (Clark et
+            al. 2020, arXiv:2003.10555), and with it the weight decay. The model that is compiled with
+            this optimizer says which variables lie where: see `ZooModel.levels_below_head`.
+        decay_all: whether biases and norms decay too, as in fairseq.
+        **kwargs: as `keras.optimizers.AdamW`.
+    """
+
+    def __init__(
+        self,
+        learning_rate=5e-5,
+        *,
+        bias_correction: bool = False,
+        layer_decay: float | None = None,
+        decay_all: bool = False,
+        **kwargs,
+    ):
+        if layer_decay is not None and not 0 < layer_decay <= 1:
+            raise ValueError(
+                f"layer_decay is {layer_decay!r}; it is a factor above 0 and up to 1, such as 0.8."
+            )
+        super().__init__(learning_rate=learning_rate, **kwargs)
+        self.bias_correction = bias_correction
+        self.layer_decay = layer_decay
+        self.decay_all = decay_all
+        self._find_levels: Callable[[], Mapping[int, int]] | None = None
+        if not decay_all:
+            # Here and not by the caller, because Keras saves optimizers without their exclusions.
+            # TensorFlow's variables are called "bias:0" where Keras's are called "bias".
+            self.exclude_from_weight_decay(var_names=[rf"(^|/){name}(:0)?$" for name in UNDECAYED])
+
+    def use_levels(self, find_levels: Callable[[], Mapping[int, int]]) -> None:
+        """Takes from a model how far its variables lie below the head; `ZooModel.compile` calls this.
+
+        Args:
+            find_levels: gives id of a variable -> level, once variables are final: when training
+                starts. Variables that are not in it belong to the head.
+        """
+        self._find_levels = find_levels
+
+    def build(self, variables):
+        if self.built:
+            return
+        self._parts_of_rate = (1.0,) * len(variables)
+        if self.layer_decay is not None:
+            if self._find_levels is None:
+                raise ValueError(
+                    f"layer_decay={self.layer_decay} needs to know the layers of a model. Compile a "
+                    "model of bert_zoo.load() with this optimizer: model.compile(optimizer=...)."
+                )
+            levels = self._find_levels()
+            self._parts_of_rate = tuple(self.layer_decay ** levels.get(id(v), 0) for v in variables)
+        super().build(variables)
 
     def _apply_weight_decay(self, variables):
         # `update_step` decays each variable at its own rate.
@@ -357,6 +378,27 @@ class BertLamb(BertAdamW):
             ratio = ops.where(are_positive, ops.divide_no_nan(*norms), 1.0)
             update = ops.cast(ratio, dtype) * update
         self.assign_sub(variable, self._rate_of(variable, learning_rate[0]) * update)
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class Adafactor(WholeBatchOptimizer, keras.optimizers.Adafactor):
+    """Adafactor as T5 was trained: no first moment, and steps in proportion to each variable's size.
+
+    The original differs in three things: it keeps factors of the second moment in place of all of it, where
+    Keras 3.15 keeps both; it factors only what has two sides of at least 128; and it does not bound the rate
+    by 1 / sqrt(step + 1). The last is no bound on the rate of `InverseSquareRootDecay` with T5's settings.
+
+    Args:
+        learning_rate: a schedule or a number, by which a variable's root mean square is multiplied.
+        relative_step: whether a constant rate falls too.
+        **kwargs: as `keras.optimizers.Adafactor`.
+
+    Source: Shazeer and Stern 2018 (arXiv:1804.04235), algorithm 4; tensorflow/mesh optimize.py,
+    AdafactorOptimizer.
+    """
+
+    def __init__(self, learning_rate=1e-3, *, relative_step: bool = False, **kwargs):
+        super().__init__(learning_rate, relative_step=relative_step, **kwargs)
 
 
 def _is_on_one_device_of_tensorflow() -> bool:

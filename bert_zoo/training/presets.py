@@ -11,8 +11,10 @@ from bert_zoo.tasks.presets import OF_TASKS
 from bert_zoo.training.freezing import freeze, rematerialize
 from bert_zoo.training.lora import add_lora
 from bert_zoo.training.optimizers import (
+    Adafactor,
     BertAdamW,
     BertLamb,
+    InverseSquareRootDecay,
     WarmupLinearDecay,
     WarmupThenConstant,
     WarmupThenLinearDecay,
@@ -39,8 +41,9 @@ SCHEDULE_CLASSES = {
     "linear": WarmupLinearDecay,
     "linear_after_warmup": WarmupThenLinearDecay,
     "constant": WarmupThenConstant,
+    "inverse_sqrt": InverseSquareRootDecay,
 }
-OPTIMIZER_CLASSES = {"adamw": BertAdamW, "lamb": BertLamb}
+ADAMS = {"adamw": BertAdamW, "lamb": BertLamb}
 _FAMILIES = registry().families.values()
 PRESETS: dict[str, Preset] = {
     p.name: p for presets in (OF_TASKS, *(f.presets for f in _FAMILIES)) for p in presets
@@ -103,7 +106,7 @@ def default_preset(family: str, config: Config, task: str, benchmark: str = "") 
     return found[0]
 
 
-def optimizer_for(recipe: Recipe, total_steps: int | None) -> BertAdamW:
+def optimizer_for(recipe: Recipe, total_steps: int | None) -> BertAdamW | Adafactor:
     """The optimizer of a recipe, with its schedule.
 
     Args:
@@ -115,9 +118,14 @@ def optimizer_for(recipe: Recipe, total_steps: int | None) -> BertAdamW:
     if total_steps is not None:
         schedule = SCHEDULE_CLASSES[recipe.schedule]
         rate = schedule(rate, total_steps, recipe.warmup_of(total_steps))
-    clipping = "clipnorm" if recipe.clip_each else "global_clipnorm"
     accumulated = recipe.gradient_accumulation_steps
-    return OPTIMIZER_CLASSES[recipe.optimizer](
+    options = {
+        "gradient_accumulation_steps": accumulated if accumulated > 1 else None,
+        "clipnorm" if recipe.clip_each else "global_clipnorm": recipe.clip_norm,
+    }
+    if recipe.optimizer == "adafactor":
+        return Adafactor(rate, **options)
+    return ADAMS[recipe.optimizer](
         rate,
         bias_correction=recipe.bias_correction,
         layer_decay=recipe.layer_decay,
@@ -126,8 +134,7 @@ def optimizer_for(recipe: Recipe, total_steps: int | None) -> BertAdamW:
         beta_1=recipe.betas[0],
         beta_2=recipe.betas[1],
         epsilon=recipe.epsilon,
-        gradient_accumulation_steps=accumulated if accumulated > 1 else None,
-        **{clipping: recipe.clip_norm},
+        **options,
     )
 
 
