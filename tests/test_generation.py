@@ -156,11 +156,12 @@ def test_a_prompt_read_in_pieces_leaves_the_memory_of_one_segment(case, monkeypa
 def test_one_beam_is_greedy_and_more_find_the_likeliest_text():
     model, prompt = random_model(), {"token_ids": ids(11, 2, 4, seed=3)}
     greedy = model.generate(prompt, max_new_tokens=8)
-    one = model.generate(prompt, max_new_tokens=8, sampler=samplers.BeamSampler(num_beams=1))
+    one = model.generate(prompt, max_new_tokens=8, beams=1)
     assert np.array_equal(one, greedy)
     # As many beams as there are beginnings leave nothing out.
-    sampler = samplers.BeamSampler(num_beams=121)
-    found = model.generate(prompt, max_new_tokens=3, sampler=sampler)
+    found = model.generate(prompt, max_new_tokens=3, beams=121)
+    theirs = samplers.BeamSampler(num_beams=121)
+    assert np.array_equal(found, model.generate(prompt, max_new_tokens=3, sampler=theirs))
     for row, given in zip(found, prompt["token_ids"], strict=True):
         every = every_continuation(given, 3)
         totals = new_log_probs(model, every, given=4).sum(axis=1)
@@ -170,7 +171,8 @@ def test_one_beam_is_greedy_and_more_find_the_likeliest_text():
     assert np.all(np.less_equal(*totals))
 
 
-def test_beams_are_chosen_by_their_score_up_to_the_stop():
+@pytest.mark.parametrize("options", [{"beams": 121}, {"sampler": samplers.BeamSampler(121)}])
+def test_beams_are_chosen_by_their_score_up_to_the_stop(options):
     model, prompt, number = random_model(), ids(11, 1, 4, seed=5), 3
     every = every_continuation(prompt[0], number)
     log_probs = new_log_probs(model, every, given=4)
@@ -185,8 +187,8 @@ def test_beams_are_chosen_by_their_score_up_to_the_stop():
     found = model.generate(
         {"token_ids": prompt},
         max_new_tokens=number,
-        sampler=samplers.BeamSampler(num_beams=121),
         stop=[stop],
+        **options,
     )
     new = list(found[0, 4:])
     assert new[: len(best[stop])] == best[stop]
@@ -331,12 +333,13 @@ def test_steps_are_traced_once_for_a_batch():
         ("a", {"sampler": 3}, TypeError, "sampler is 3"),
         ("a", {"sampler": samplers.GreedySampler(), "seed": 1}, ValueError, "seed=1 goes with"),
         ("a", {"sampler": samplers.BeamSampler(return_all_beams=True)}, ValueError, "one text"),
-        ("a", {"sampler": "beam", "stream": True}, ValueError, "BeamSampler.*nothing to stream"),
+        ("a", {"sampler": "beam", "stream": True}, ValueError, "BeamSearch.*nothing to stream"),
         ("a", {"temperature": 0.5}, ValueError, "'greedy' does not.*top_p"),
         ("a", {"temperature": -1, "sampler": "top_p"}, ValueError, "temperature is -1"),
         ("a", {"temperature": True, "sampler": "top_p"}, ValueError, "temperature is True"),
         ("a", {"temperature": 2, "sampler": samplers.TopKSampler()}, ValueError, "TopKSampler it"),
         ("a", {"beams": 0}, ValueError, "beams is 0"),
+        ("a", {"length_penalty": "long"}, ValueError, "length_penalty is 'long'"),
         ("a", {"top_p": 1.5}, ValueError, "top_p is 1.5"),
         ("a", {"beams": 2, "sampler": "greedy"}, ValueError, "beams=2 is for the sampler 'beam'"),
         ("a", {"beams": 2, "top_p": 0.5}, ValueError, "top_p=0.5 is for.*here is 'beam'"),
@@ -392,14 +395,12 @@ def test_temperature_is_that_of_the_sampler_and_0_is_greedy():
     assert np.array_equal(generated("top_p", temperature=0), generated("greedy"))
 
 
-def test_beams_and_top_p_are_the_samplers_own_numbers():
+def test_top_p_is_the_samplers_own_number():
     model, prompt = random_model(), {"token_ids": ids(11, 2, 4, seed=3)}
 
     def generated(**options):
         return model.generate(prompt, max_new_tokens=12, **options)
 
-    beams = samplers.BeamSampler(num_beams=3)
-    assert np.array_equal(generated(beams=3), generated(sampler=beams))
     top_p = samplers.TopPSampler(p=0.9, seed=4)
     ours = generated(top_p=0.9, seed=4)
     assert np.array_equal(ours, generated(sampler=top_p))

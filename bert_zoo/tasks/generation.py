@@ -71,17 +71,29 @@ class Generation:
         self._step = step
         self._choosing = {"sampler": sampler, "stop_ids": self.stop_ids}
 
-    def outputs(self, texts: "TextOutput | IdOutput", begin: Callable[[], tuple[np.ndarray, Any]]):
+    def outputs(
+        self,
+        texts: "TextOutput | IdOutput",
+        begins: Sequence[Callable[[], tuple[np.ndarray, Any]]],
+        order: np.ndarray | slice = slice(None),
+    ):
         """What `generate` returns.
 
         Args:
             texts: that tokens are added to.
-            begin: gives the last token of each, int32 [batch], and the state before it.
+            begins: for each batch of texts, gives the last token of each, int32 [batch], and the state before
+                it. A stream has one batch.
+            order: the numbers of the texts' rows among those of the batches.
         """
         if self._stream:
+            (begin,) = begins
             return texts.pieces(self._columns(begin))
         with self._drawing:
-            return texts.whole(self._chosen(*begin()))
+            chosen = [self._chosen(*begin()) for begin in begins]
+        longest = max(tokens.shape[1] for tokens in chosen)
+        # A batch that ends before others goes on as its rows do, with their stop tokens.
+        wide = [np.pad(t, [(0, 0), (0, longest - t.shape[1])], "edge") for t in chosen]
+        return texts.whole(np.concatenate(wide)[order])
 
     def _chosen(self, last: np.ndarray, state) -> np.ndarray:
         """Tokens int32 [batch, at most number]; a row that has ended repeats its stop token."""
@@ -93,7 +105,7 @@ class Generation:
         tensors = (canvas, is_given, state)
         tokens = on_model(self._model, _filled, *tensors, step=self._step, **self._choosing)
         chosen = ops.convert_to_numpy(tokens)[:, 1:]
-        return chosen[:, (chosen != OPEN).all(axis=0)]
+        return chosen[:, : _lengths(chosen, self.stop_ids, with_stop=True).max()]
 
     def _columns(self, begin: Callable[[], tuple[np.ndarray, Any]]) -> Iterator[np.ndarray]:
         """The columns of what `_chosen` returns, each as soon as it is there."""
@@ -190,8 +202,7 @@ class TextOutput:
         self._stop_ids, self._is_single = stop_ids, is_single
 
     def whole(self, chosen: np.ndarray) -> str | GeneratedTexts:
-        ends = np.isin(chosen, self._stop_ids)
-        lengths = np.where(ends.any(axis=1), ends.argmax(axis=1), chosen.shape[1])
+        lengths = _lengths(chosen, self._stop_ids)
         new = (row[:length] for row, length in zip(chosen, lengths, strict=True))
         spelled = self._tokenizer.detokenized(map(np.append, self._shown, new))
         return self._as_asked(GeneratedTexts(text.decode("utf-8", "replace") for text in spelled))
@@ -222,6 +233,12 @@ class TextOutput:
 
     def _as_asked(self, texts: list[str]) -> str | list[str]:
         return texts[0] if self._is_single else texts
+
+
+def _lengths(chosen: np.ndarray, stop_ids: Sequence[int], with_stop: bool = False) -> np.ndarray:
+    """How many of each row's tokens come before what stops it, int [batch]; or with that."""
+    ends = np.isin(chosen, stop_ids)
+    return np.where(ends.any(axis=1), ends.argmax(axis=1) + with_stop, chosen.shape[1])
 
 
 def _stop_ids(model, stop: str | Sequence[int | str] | None) -> tuple[int, ...]:

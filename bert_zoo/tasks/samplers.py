@@ -1,4 +1,4 @@
-"""What chooses tokens: keras_hub's samplers, by name and by number."""
+"""What chooses tokens: keras_hub's samplers and a beam search, by name and options."""
 
 import contextlib
 import functools
@@ -6,10 +6,12 @@ import math
 import threading
 from collections.abc import Iterator
 from numbers import Real
+from typing import Any
 
 import keras
 
 from bert_zoo.config import is_integer
+from bert_zoo.tasks.beams import BeamSearch
 
 # keras_hub's classes by the names that `generate` takes, and those that draw random numbers.
 SAMPLERS = {
@@ -17,24 +19,29 @@ SAMPLERS = {
     "top_k": "TopKSampler",
     "top_p": "TopPSampler",
     "random": "RandomSampler",
-    "beam": "BeamSampler",
 }
 SEEDED = ("top_k", "top_p", "random")
-# Options of `generate` that are a number of one sampler -> its name, and its class's name of the number.
-NUMBERS = {"beams": ("beam", "num_beams"), "top_p": ("top_p", "p")}
+BEAM = "beam"
+NAMES = (*SAMPLERS, BEAM)
+# Options of `generate` that are one of a sampler -> the sampler's name, and its own name of the option.
+OPTIONS = {
+    "beams": (BEAM, "beams"),
+    "length_penalty": (BEAM, "length_penalty"),
+    "top_p": ("top_p", "p"),
+}
 # They ask for hidden states, or for a second model.
 UNSUPPORTED = ("ContrastiveSampler", "SpeculativeSampler")
 # Held by the call that draws from a sampler which calls share.
 _DRAWING = threading.Lock()
 
 
-def as_sampler(sampler, *, beams, top_p, temperature, seed: int | None, own: bool):
-    """One of keras_hub's samplers, from its name or as it is.
+def as_sampler(sampler, *, temperature, seed: int | None, own: bool, **options):
+    """One of keras_hub's samplers or a `BeamSearch`, from its name; or as it is.
 
     Calls share those that have names, which saves tracing anew, unless one asks for its `own`.
 
     Args:
-        sampler, beams, top_p, temperature, seed: as of `generate`.
+        sampler, temperature, seed, **options: as of `generate`.
     """
     try:
         from keras_hub import samplers
@@ -43,21 +50,23 @@ def as_sampler(sampler, *, beams, top_p, temperature, seed: int | None, own: boo
             "Generation uses the samplers of keras_hub, and importing it failed: "
             f"{error}. Install it: pip install keras-hub."
         ) from error
-    sampler, number = _with_number(sampler, beams=beams, top_p=top_p)
+    sampler, numbers = _with_options(sampler, **options)
     if isinstance(sampler, str):
-        if sampler not in SAMPLERS:
+        if sampler not in NAMES:
             raise ValueError(
-                f"There is no sampler {sampler!r}; choose one of {list(SAMPLERS)}, or pass a sampler "
+                f"There is no sampler {sampler!r}; choose one of {list(NAMES)}, or pass a sampler "
                 "of keras_hub."
             )
         name, temperature = _at_temperature(sampler, temperature)
-        number = number if name == sampler else ()
+        if name == BEAM:
+            return BeamSearch(**dict(numbers))
+        numbers = numbers if name == sampler else ()
         if own and name in SEEDED:
-            return _new_sampler(name, temperature, seed, number)
-        return _shared_sampler(name, temperature, None, number)
+            return _new_sampler(name, temperature, seed, numbers)
+        return _shared_sampler(name, temperature, None, numbers)
     if not isinstance(sampler, samplers.Sampler) or type(sampler).__name__ in UNSUPPORTED:
         raise TypeError(
-            f"sampler is {sampler!r}; it is one of {list(SAMPLERS)}, or a sampler of keras_hub other "
+            f"sampler is {sampler!r}; it is one of {list(NAMES)}, or a sampler of keras_hub other "
             f"than {' and '.join(UNSUPPORTED)}."
         )
     for option, value in (("seed", seed), ("temperature", temperature)):
@@ -74,33 +83,40 @@ def as_sampler(sampler, *, beams, top_p, temperature, seed: int | None, own: boo
     return sampler
 
 
-def _with_number(sampler, *, beams: int | None, top_p: float | None):
-    """The sampler, greedy by default, and its number as a keyword and value; () for keras_hub's own."""
+def _with_options(sampler, **options) -> tuple[Any, tuple[tuple[str, Any], ...]]:
+    """The sampler that options mean, greedy by default; and those that are given, by its own names."""
+    beams, top_p, penalty = (options[name] for name in ("beams", "top_p", "length_penalty"))
     if beams is not None and (not is_integer(beams) or beams < 1):
         raise ValueError(f"beams is {beams!r}; it must be a positive integer.")
-    is_share = isinstance(top_p, Real) and not isinstance(top_p, bool) and 0 < top_p <= 1
-    if top_p is not None and not is_share:
+    if top_p is not None and not (_is_number(top_p) and 0 < top_p <= 1):
         raise ValueError(f"top_p is {top_p!r}; it must be a number above 0, and 1 at most.")
-    number = ()
-    for option, value in (("beams", beams), ("top_p", top_p)):
-        if value is None:
-            continue
-        name, keyword = NUMBERS[option]
+    if penalty is not None and not (_is_number(penalty) and math.isfinite(penalty)):
+        raise ValueError(
+            f"length_penalty is {penalty!r}; it must be a number: 0 for the sum of log-probabilities, 1 for "
+            "their mean, which prefers longer texts."
+        )
+    given = {name: value for name, value in options.items() if value is not None}
+    for option, value in given.items():
+        name, _ = OPTIONS[option]
         if sampler not in (None, name):
             raise ValueError(
                 f"{option}={value!r} is for the sampler {name!r}, and the sampler here is {sampler!r}. "
                 "Leave one of them out."
             )
-        sampler, number = name, (keyword, value)
-    return "greedy" if sampler is None else sampler, number
+        sampler = name
+    numbers = tuple((OPTIONS[option][1], value) for option, value in given.items())
+    return "greedy" if sampler is None else sampler, numbers
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _at_temperature(name: str, temperature: float | None) -> tuple[str, float]:
     """The sampler and the temperature that it takes; at 0 the likeliest token is left alone."""
     if temperature is None:
         return name, 1.0
-    is_number = isinstance(temperature, Real) and not isinstance(temperature, bool)
-    if not is_number or not 0 <= temperature < math.inf:
+    if not _is_number(temperature) or not 0 <= temperature < math.inf:
         raise ValueError(
             f"temperature is {temperature!r}; it must be a number, 0 for the likeliest tokens, below 1 "
             "for more of them, or above 1 for rarer ones."
@@ -115,12 +131,11 @@ def _at_temperature(name: str, temperature: float | None) -> tuple[str, float]:
     )
 
 
-def _new_sampler(name: str, temperature: float, seed: int | None, number: tuple):
+def _new_sampler(name: str, temperature: float, seed: int | None, numbers: tuple):
     from keras_hub import samplers
 
     options = {"temperature": temperature, "seed": seed} if name in SEEDED else {}
-    options |= [number] if number else []
-    return getattr(samplers, SAMPLERS[name])(**options)
+    return getattr(samplers, SAMPLERS[name])(**options, **dict(numbers))
 
 
 _shared_sampler = functools.lru_cache(maxsize=32)(_new_sampler)

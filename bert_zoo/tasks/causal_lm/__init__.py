@@ -119,6 +119,7 @@ class CausalLM(TaskModel):
         max_new_tokens: int = 100,
         sampler: Any = None,
         beams: int | None = None,
+        length_penalty: float | None = None,
         top_p: float | None = None,
         temperature: float | None = None,
         seed: int | None = None,
@@ -139,8 +140,10 @@ class CausalLM(TaskModel):
             sampler: "greedy" (the default), "top_k" (the 5 likeliest), "top_p" (the likeliest whose sum
                 passes 0.1), "random" or "beam" (5 beams); or an object of keras_hub.samplers for other
                 numbers, for example `keras_hub.samplers.TopKSampler(k=40)`.
-            beams: how many the sampler "beam" keeps. A text's score is the sum of its tokens'
-                log-probabilities, whatever its length.
+            beams: how many texts the sampler "beam" keeps.
+            length_penalty: of that sampler, which divides the sum of the new tokens' log-probabilities by
+                their number to the power of it; 0 by default. With it, `num_beams` and `early_stopping=False`
+                transformers' `generate` chooses the same.
             top_p: the probability that the likeliest tokens of the sampler "top_p" have together.
             temperature: of the sampler that is named, if it draws: "top_k", "top_p" and "random".
                 Log-probabilities are divided by it: below 1, likely tokens come more often, above 1
@@ -165,8 +168,8 @@ class CausalLM(TaskModel):
         """
         from bert_zoo.tasks.causal_lm.generation import generate
 
-        drawing = {"sampler": sampler, "beams": beams, "top_p": top_p}
-        drawing |= {"temperature": temperature, "seed": seed}
+        drawing = {"sampler": sampler, "beams": beams, "length_penalty": length_penalty}
+        drawing |= {"top_p": top_p, "temperature": temperature, "seed": seed}
         options = {"max_new_tokens": max_new_tokens, "stop": stop, "stream": stream}
         return generate(self, prompt, **drawing, **options)
 

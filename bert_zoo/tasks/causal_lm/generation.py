@@ -71,7 +71,7 @@ def generate(model, prompt, *, max_new_tokens, **options):
         last = np.array([row[-1] for row in rows], "int32")
         return last, read_prompts(model, [row[:-1] for row in rows], max_new_tokens)
 
-    return generation.outputs(prompts, begin)
+    return generation.outputs(prompts, [begin])
 
 
 class IdPrompts(IdOutput):

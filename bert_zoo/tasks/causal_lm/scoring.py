@@ -1,48 +1,12 @@
 """How likely texts are to a language model, token by token."""
 
-import math
-from dataclasses import dataclass
-
 import numpy as np
 from keras import ops
 
 from bert_zoo.config import IGNORED_LABEL, UNLIMITED
 from bert_zoo.models.graphs import on_model
 from bert_zoo.models.inputs import check_batch_size
-from bert_zoo.runtime.printed import Row, Rows, one_line, table
-
-HEADINGS = ("perplexity", "bits/character", "tokens", "text")
-
-
-@dataclass(frozen=True, eq=False)
-class TextScore(Row):
-    """How likely a text is.
-
-    Attributes:
-        text: the text.
-        tokens: those that are scored, in their order.
-        log_probs: float32 [tokens], natural logarithms of their probabilities.
-        perplexity: exp of the mean negative log-probability of a token.
-        bits_per_character: the sum of the negative log-probabilities, in bits, over the characters
-            that are scored; over bytes where tokens are bytes.
-    """
-
-    text: str
-    tokens: tuple[str, ...]
-    log_probs: np.ndarray
-    perplexity: float
-    bits_per_character: float
-
-    def cells(self) -> tuple[str, ...]:
-        numbers = (f"{self.perplexity:.2f}", f"{self.bits_per_character:.3f}")
-        return (*numbers, str(len(self.tokens)), one_line(self.text))
-
-
-class TextScores(Rows):
-    """A list of `TextScore` that prints as a table."""
-
-    def __str__(self) -> str:
-        return table([HEADINGS, *(row.cells() for row in self)], ">")
+from bert_zoo.tasks.scores import TextScores, text_score
 
 
 def label_log_probs(model, token_ids: np.ndarray, labels: np.ndarray, length: int) -> np.ndarray:
@@ -96,6 +60,7 @@ def score(model, texts, batch_size: int, segment_length: int) -> TextScores:
     reader = model.preprocessor.with_options(
         sequence_length=UNLIMITED, padding="longest", report_truncation=False
     )
+    tokenizer = model.preprocessor.tokenizer
     # Texts of like lengths together, so that little of a batch is padding.
     order = np.argsort([len(text) for text in texts], kind="stable")
     scores = {}
@@ -111,22 +76,17 @@ def score(model, texts, batch_size: int, segment_length: int) -> TextScores:
             )
         found = label_log_probs(model, token_ids, labels, segment_length)
         for number, is_scored, ids, values in zip(numbers, are_scored, labels, found, strict=True):
-            scored = ids[is_scored], values[is_scored]
-            scores[number] = _text_score(model, texts[number], *scored)
+            text, ids = texts[number], ids[is_scored]
+            characters = _num_characters(tokenizer, text, ids)
+            scores[number] = text_score(tokenizer, text, ids, values[is_scored], characters)
     return TextScores(scores[number] for number in range(len(texts)))
 
 
-def _text_score(model, text: str, ids: np.ndarray, log_probs: np.ndarray) -> TextScore:
-    tokenizer = model.preprocessor.tokenizer
-    nats = -float(log_probs.sum(dtype=np.float64))
-    characters = len(ids)
-    if tokenizer.unit in ("word", "subword"):
-        characters = len(text)
-        # Without an end token to start from, the first token is not scored.
-        if not hasattr(tokenizer, "eos_id"):
-            characters = len(
-                model.preprocessor.tokenizer.detokenized([ids])[0].decode("utf-8", "replace")
-            )
-    tokens = tuple(tokenizer.id_to_token(int(index)) for index in ids)
-    bits = nats / math.log(2) / characters if characters else math.nan
-    return TextScore(text, tokens, log_probs, math.exp(nats / len(ids)), bits)
+def _num_characters(tokenizer, text: str, ids: np.ndarray) -> int:
+    """How many characters are scored, or bytes where tokens are bytes."""
+    if tokenizer.unit not in ("word", "subword"):
+        return len(ids)
+    # Without an end token to start from, the first token is not scored.
+    if not hasattr(tokenizer, "eos_id"):
+        return len(tokenizer.detokenized([ids])[0].decode("utf-8", "replace"))
+    return len(text)

@@ -1,0 +1,93 @@
+"""Beam search that sets texts aside when they end, so that those which go on stay as many as they were."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import keras
+from keras import ops
+
+# Below every score; two of them are still finite.
+LOWEST = -1e9
+
+
+@dataclass(frozen=True)
+class BeamSearch:
+    """Chooses whole texts by their scores; called as a sampler of keras_hub is.
+
+    A text's score is the sum of its tokens' log-probabilities, divided by its number of new tokens to the
+    power of `length_penalty`. A step keeps the likeliest texts that go on. Of those that end, the best ones
+    stand aside; a row is done when all of these are better than the likeliest that goes on would be if it
+    ended here.
+
+    Chooses what transformers' `generate` does with `num_beams`, the same `length_penalty` and
+    `early_stopping=False`.
+
+    Args:
+        beams: how many texts go on, and how many that have ended are kept.
+        length_penalty: 0 prefers short texts, as each token costs; larger numbers prefer longer ones.
+    """
+
+    beams: int = 5
+    length_penalty: float = 0.0
+    variables: ClassVar[tuple[Any, ...]] = ()
+
+    def __call__(self, next, prompt, cache, index, mask, stop_token_ids, model):
+        from keras_hub.samplers import GreedySampler
+
+        beams, stops = self.beams, stop_token_ids or ()
+        candidates = beams * max(2, 1 + len(stops))
+        first, length = index, ops.shape(prompt)[1]
+        places = ops.arange(length, dtype="int32")
+
+        def for_beams(value):
+            return ops.repeat(value, beams, axis=0)
+
+        def goes_on(texts, cache, index, scores, ended, ended_scores, is_open):
+            return ops.any(is_open)
+
+        def step(texts, cache, index, scores, ended, ended_scores, is_open):
+            log_probs, _, cache = next(texts, cache, index)
+            size = log_probs.shape[-1]
+            totals = ops.reshape(log_probs, (-1, beams, size)) + scores[..., None]
+            totals = ops.reshape(totals, (-1, beams * size))
+            totals, found = ops.top_k(totals, min(candidates, beams * size))
+            tokens = ops.cast(found % size, texts.dtype)
+            rows = ops.arange(ops.shape(found)[0], dtype=found.dtype)
+            parents = found // size + rows[:, None] * beams
+            longer = ops.take(texts, parents, axis=0)
+            # A text that ends here repeats its last token, as rows do that end before others.
+            longer = ops.where(places >= index, tokens[..., None], longer)
+            is_end = ops.any(tokens[..., None] == ops.array(stops, tokens.dtype), axis=-1)
+            is_end = ops.logical_or(is_end, index + 1 == length)
+
+            divisor = ops.cast(index + 1 - first, "float32") ** self.length_penalty
+            # The others are here so that enough go on.
+            is_best = ops.arange(totals.shape[-1]) < beams
+            is_new = ops.logical_and(ops.logical_and(is_end, is_best), is_open[:, None])
+            new_scores = ops.where(is_new, totals / divisor, LOWEST)
+            ended = ops.concatenate([ended, longer], axis=1)
+            ended_scores = ops.concatenate([ended_scores, new_scores], axis=1)
+            ended_scores, chosen = ops.top_k(ended_scores, beams)
+            ended = ops.take_along_axis(ended, chosen[..., None], axis=1)
+
+            scores, chosen = ops.top_k(ops.where(is_end, totals + LOWEST, totals), beams)
+            texts = ops.take_along_axis(longer, chosen[..., None], axis=1)
+            texts = ops.reshape(texts, (-1, length))
+            parents = ops.reshape(ops.take_along_axis(parents, chosen, axis=1), (-1,))
+            cache = keras.tree.map_structure(lambda part: ops.take(part, parents, axis=0), cache)
+            is_better = scores[:, 0] / divisor > ended_scores[:, -1]
+            is_open = ops.logical_and(is_open, is_better)
+            return texts, cache, index + 1, scores, ended, ended_scores, is_open
+
+        texts = for_beams(prompt)
+        ended = ops.reshape(texts, (-1, beams, length))
+        none = ops.zeros_like(ended[..., 0], "float32") + LOWEST
+        # At first all beams are the same text.
+        scores = ops.where(ops.arange(beams) == 0, 0.0, none)
+        state = (texts, keras.tree.map_structure(for_beams, cache), ops.cast(index, "int32"))
+        state = (*state, scores, ended, none, ops.ones_like(prompt[:, 0], "bool"))
+        # Its loop, which knows what JAX needs of a model's variables.
+        loop = GreedySampler().run_loop
+        steps = ops.cast(length, "int32") - first
+        *_, ended, _, _ = loop(goes_on, step, model, state, maximum_iterations=steps)
+        return ended[:, 0]
