@@ -154,6 +154,8 @@ class EncoderConfig(Config):
     """Everything that fixes an encoder's parameters and arithmetic."""
 
     on_card: ClassVar[tuple[str, ...]] = (*Config.on_card, "max_positions")
+    # Whether the heads together are as wide as the residual stream.
+    heads_fill_width: ClassVar[bool] = True
 
     vocab_size: int  # rows of the token table
     hidden_size: int = 768  # width of the residual stream; a multiple of `num_heads`
@@ -200,7 +202,7 @@ class EncoderConfig(Config):
         may_lack = self.pad_id is None and not self.positions_after_padding
         if not may_lack and not (is_integer(self.pad_id) and 0 <= self.pad_id <= UNLIMITED):
             problems.append(f"pad_id is {shown(self.pad_id)}; it must be an id, 0 or more.")
-        if not problems and self.hidden_size % self.num_heads:
+        if not problems and self.heads_fill_width and self.hidden_size % self.num_heads:
             problems.append(
                 f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}."
             )

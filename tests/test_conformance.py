@@ -469,8 +469,8 @@ def test_saved_model_answers_ids_as_the_model_does(case, exported):
         names = arguments_of(serve)
         expected = stateless(model({name: step[name] for name in step if name in names}))
         assert_serves(serve(**{name: whole[name] for name in names}), expected)
-    # The object takes what TF-Hub's encoders take, and a language model's labels.
-    read = [name for name in whole if name in HUB_NAMES or name == "labels"]
+    # The object takes what TF-Hub's encoders take, and what a head reads beside it.
+    read = [name for name in whole if name in (*HUB_NAMES, *model.interface.labels)]
     expected = stateless(model({name: step[name] for name in read if name in step}))
     assert_serves(reloaded({HUB_NAMES.get(name, name): whole[name] for name in read}), expected)
 
@@ -484,7 +484,13 @@ def stateless(outputs):
     return {name: outputs[name] for name in outputs if name not in state} if state else outputs
 
 
-@pytest.mark.parametrize("case", slow_but([*filter(has_text, COVER)], *filter(has_text, SERVED)))
+def serves_text(case: str) -> bool:
+    return has_text(case) and bool(models.TASKS[task_of(case)].interface.texts)
+
+
+@pytest.mark.parametrize(
+    "case", slow_but([*filter(serves_text, COVER)], *filter(serves_text, SERVED))
+)
 @needs_tensorflow
 def test_saved_model_answers_texts_as_the_model_does(case, exported):
     serve = exported(case).signatures["serving_default"]

@@ -6,8 +6,8 @@ import keras
 import numpy as np
 import pytest
 
-from bert_zoo.families.mpnet.relative_bias import RelativeBias
 from bert_zoo.layers.common import FIRST, Activation, norm
+from bert_zoo.layers.relative_bias import RelativeBias
 
 # The first and last offset, from query to key, of each bucket among keys that come before: what
 # `MPNetEncoder.relative_position_bucket` of transformers 5.23 gives for offsets of -600 to 600.
@@ -32,6 +32,20 @@ def test_relative_bias_has_a_row_for_each_bucket():
                 assert found[0, 0, 0, distance] == 16 + bucket
     # The distance alone counts.
     assert np.array_equal(found[0, 0, 1:, 1:], found[0, 0, :-1, :-1])
+
+
+# The shortest distance of each causal bucket from 15 on, as tensorflow/mesh has them.
+CAUSAL_BOUNDS = (15, 16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113)
+
+
+def test_causal_relative_bias_has_all_rows_for_keys_before():
+    layer = RelativeBias(1, initializer_range=0.02, causal=True)
+    layer.build(None)
+    layer.embeddings.assign(np.arange(32.0)[:, None])
+    offsets = -np.arange(-3, 600)
+    found = keras.ops.convert_to_numpy(layer.at(offsets))[0]
+    bounds = np.array([*range(15), *CAUSAL_BOUNDS])
+    assert np.array_equal(found, np.maximum(np.searchsorted(bounds, -offsets, "right") - 1, 0))
 
 
 # --- Windows -------------------------------------------------------------------------------------

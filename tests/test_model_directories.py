@@ -210,7 +210,9 @@ NO_SIZES = """pad_id sep_id inner_group_num global_attention_every clamp_len reu
 UNREAD_SIZES = {
     **dict.fromkeys(("deberta", "deberta_v2"), ("max_positions", "embedding_size")),
     **dict.fromkeys(("gpt", "gpt2"), ("num_segments", "embedding_size")),
-    "modernbert": ("max_positions", "num_segments", "embedding_size"),
+    **dict.fromkeys(
+        ("modernbert", "t5", "mt5", "byt5"), ("max_positions", "num_segments", "embedding_size")
+    ),
 }
 # Of a second encoder, which pretraining alone has.
 OF_GENERATORS = ("generator_hidden_size",)

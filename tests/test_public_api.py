@@ -29,7 +29,7 @@ MODULES = {
     "bert_zoo.models": """
         BeamQuestionAnswerer CausalLM Classifier Encoder MaskedLM MultiLabelClassifier MultipleChoice
         Preprocessor Pretraining QuestionAnswerer Regressor Reranker SentenceEmbedder StatefulLM TASKS
-        TokenClassifier""",
+        TextToText TokenClassifier""",
     "bert_zoo.tasks.objectives": """
         Draws DynamicMaskedTokens MaskedTokens NGrams OBJECTIVES PrefixLanguageModel ReplacedTokens
         Replacement SentinelIds SpanCorruption Spans TokenIds WholeTexts WholeWords objective_for show""",
@@ -92,6 +92,7 @@ METHODS = {
     "Regressor": "",
     "Reranker": "rank",
     "SentenceEmbedder": "embed",
+    "TextToText": "",
     "TokenClassifier": "tag",
 }
 

@@ -17,6 +17,8 @@ from bert_zoo.families.modernbert import family as modernbert
 from bert_zoo.families.mpnet import family as mpnet
 from bert_zoo.families.roberta import family as roberta
 from bert_zoo.families.spanbert import family as spanbert
+from bert_zoo.families.t5 import byt5, mt5
+from bert_zoo.families.t5 import family as t5
 from bert_zoo.families.transformer_xl import family as transformer_xl
 from bert_zoo.families.xlm import family as xlm
 from bert_zoo.families.xlnet import family as xlnet
@@ -45,4 +47,7 @@ FAMILIES = (
     bigbird.FAMILY,
     transformer_xl.FAMILY,
     xlnet.FAMILY,
+    t5.FAMILY,
+    mt5.FAMILY,
+    byt5.FAMILY,
 )

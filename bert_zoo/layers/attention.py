@@ -27,10 +27,14 @@ def attention_bias(padding_mask, dtype: str):
     return ops.expand_dims(bias, (1, 2))
 
 
-def bias_between_documents(document_ids, dtype: str):
-    """A bias [batch, 1, length, length] that keeps each token to its document; 0 is padding."""
-    apart = ops.not_equal(document_ids[:, :, None], document_ids[:, None, :])
-    is_padding = ops.equal(document_ids, 0)[:, None, :]
+def bias_between_documents(document_ids, dtype: str, of_keys=None):
+    """A bias [batch, 1, length, keys] that keeps each token to its document; 0 is padding.
+
+    `of_keys` are the documents of other keys than the tokens themselves.
+    """
+    of_keys = document_ids if of_keys is None else of_keys
+    apart = ops.not_equal(document_ids[:, :, None], of_keys[:, None, :])
+    is_padding = ops.equal(of_keys, 0)[:, None, :]
     hidden = ops.cast(ops.logical_or(apart, is_padding), dtype)
     return (hidden * masked_score(keras.backend.standardize_dtype(dtype)))[:, None]
 
@@ -50,6 +54,7 @@ class SelfAttention(keras.layers.Layer):
         num_heads, hidden_size: heads, and the width of input and output.
         dropout: rate on the attention probabilities.
         use_bias: whether the products have biases.
+        head_size: width of a head; by default the heads together are as wide as input and output.
         output_range: as `initializer_range`, of the last product; the same by default.
     """
 
@@ -62,12 +67,14 @@ class SelfAttention(keras.layers.Layer):
         initializer_range: float,
         output_range: float | None = None,
         use_bias: bool = True,
+        head_size: int | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
         self.num_heads = num_heads
-        self.head_size = hidden_size // num_heads
+        self.head_size = head_size or hidden_size // num_heads
         self.hidden_size = hidden_size
+        self.inner_size = num_heads * self.head_size  # of all heads
         options = {"use_bias": use_bias, "dtype": self.dtype_policy}
         self.make_projections(stddev=initializer_range, **options)
         self.output_dense = dense(
@@ -77,11 +84,11 @@ class SelfAttention(keras.layers.Layer):
 
     def make_projections(self, **options):
         """Makes the layers of queries, keys and values, with `options` of `dense`."""
-        self.qkv = dense(3 * self.hidden_size, "qkv", **options)
+        self.qkv = dense(3 * self.inner_size, "qkv", **options)
 
     def build(self, input_shape):
         self.qkv.build(input_shape)
-        self.output_dense.build(input_shape)
+        self.output_dense.build((*input_shape[:-1], self.inner_size))
         self.built = True
 
     def call(self, x, bias, positions=None, training=None):
@@ -110,7 +117,7 @@ class SelfAttention(keras.layers.Layer):
             if bias.shape[2] != 1:
                 bias = at_queries(bias, positions)
         context, probabilities = self.context_at(query, key, value, bias, training)
-        return self.output_dense(ops.reshape(context, (-1, self.hidden_size))), probabilities
+        return self.output_dense(ops.reshape(context, (-1, self.inner_size))), probabilities
 
     def context_at(self, query, key, value, bias, training):
         """As `weighted`, from heads [batch, queries, heads, head_size] and those of all tokens."""
@@ -134,7 +141,7 @@ class SelfAttention(keras.layers.Layer):
             query, key, value, bias, context: as of `weighted`.
         """
         context, probabilities = self.weighted(query, key, value, bias, training, context)
-        return self.output_dense(ops.reshape(context, (-1, self.hidden_size))), probabilities
+        return self.output_dense(ops.reshape(context, (-1, self.inner_size))), probabilities
 
     def weighted(self, query, key, value, bias, training, context=None):
         """The weighted values [batch, queries, heads, head_size], and the probabilities before dropout.

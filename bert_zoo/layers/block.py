@@ -1,5 +1,7 @@
 """Transformer blocks."""
 
+from collections.abc import Callable
+
 import keras
 from keras import ops
 
@@ -18,6 +20,7 @@ class Block(keras.layers.Layer):
         norm_bias: whether the layer norms have biases.
         norm_first: whether there is a norm of attention; the first of blocks that begin with theirs may
             read embeddings that are normed already.
+        make_norm: makes a norm, as `bert_zoo.layers.common.norm` does.
     """
 
     def __init__(
@@ -29,14 +32,15 @@ class Block(keras.layers.Layer):
         dropout: float,
         norm_bias: bool = True,
         norm_first: bool = True,
+        make_norm: Callable[..., keras.layers.Layer] = norm,
         **kwargs,
     ):
         super().__init__(**kwargs)
         options = {"epsilon": epsilon, "use_bias": norm_bias, "dtype": self.dtype_policy}
         self.attention = attention
-        self.attention_norm = norm("attention_norm", **options) if norm_first else None
+        self.attention_norm = make_norm("attention_norm", **options) if norm_first else None
         self.feed_forward = feed_forward
-        self.output_norm = norm("output_norm", **options)
+        self.output_norm = make_norm("output_norm", **options)
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def build(self, input_shape):

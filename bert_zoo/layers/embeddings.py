@@ -257,12 +257,12 @@ class StoredTable:
 
 
 class TokenEmbeddings(keras.layers.Layer):
-    """A table of tokens, normalised; attention tells where they stand (DeBERTa, ModernBERT).
+    """A table of tokens; attention tells where they stand (DeBERTa, ModernBERT, T5).
 
     Args:
         vocab_size, hidden_size: rows and width of the table.
         max_positions, num_segments: rows of tables that are added to it; 0 for no such table.
-        epsilon: of the layer norm.
+        epsilon: of the layer norm; None for no norm.
         dropout: rate on the output.
         norm_bias: whether the layer norm has a bias.
         longest_input: the most tokens that a row may have; None for any number.
@@ -273,7 +273,7 @@ class TokenEmbeddings(keras.layers.Layer):
         vocab_size: int,
         hidden_size: int,
         *,
-        epsilon: float,
+        epsilon: float | None,
         dropout: float,
         initializer_range: float,
         norm_bias: bool = True,
@@ -300,7 +300,9 @@ class TokenEmbeddings(keras.layers.Layer):
             dtype=self.dtype_policy,
             name="token_embedding",
         )
-        self.norm = norm("norm", epsilon=epsilon, use_bias=norm_bias, dtype=self.dtype_policy)
+        self.norm = None
+        if epsilon is not None:
+            self.norm = norm("norm", epsilon=epsilon, use_bias=norm_bias, dtype=self.dtype_policy)
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def share_tables(self, other: "TokenEmbeddings") -> None:
@@ -311,7 +313,8 @@ class TokenEmbeddings(keras.layers.Layer):
         for each in (self.token_embedding, self.position_embedding, self.segment_embedding):
             if each is not None:
                 each.build()
-        self.norm.build((None, None, self.token_embedding.output_dim))
+        if self.norm is not None:
+            self.norm.build((None, None, self.token_embedding.output_dim))
         self.built = True
 
     def call(
@@ -329,7 +332,8 @@ class TokenEmbeddings(keras.layers.Layer):
         if self.segment_embedding is not None:
             segment_ids = ops.zeros_like(token_ids) if segment_ids is None else segment_ids
             x = x + self.segment_embedding(segment_ids)
-        return self.dropout(self.norm(x), training=training)
+        x = x if self.norm is None else self.norm(x)
+        return self.dropout(x, training=training)
 
     def compute_output_shape(self, token_ids_shape):
         return (*token_ids_shape, self.token_embedding.output_dim)

@@ -304,7 +304,13 @@ def _token_ids(preprocessor, description: Description, config: Config) -> dict[s
         return {}
     ids = {}
     if hasattr(preprocessor.tokenizer, "eos_id"):
-        ids = dict.fromkeys(("bos_token_id", "eos_token_id"), preprocessor.tokenizer.eos_id)
+        # It begins a text too where nothing is put around one.
+        names = (
+            ("eos_token_id",)
+            if preprocessor.packer.layout.roles
+            else ("bos_token_id", "eos_token_id")
+        )
+        ids = dict.fromkeys(names, preprocessor.tokenizer.eos_id)
     pad_id = preprocessor.packer.pad_id
     # RoBERTa's positions depend on it.
     may_change = not getattr(config, "positions_after_padding", True)

@@ -20,6 +20,7 @@ OF_TASKS = (
     "Reranker",
     "SentenceEmbedder",
     "StatefulLM",
+    "TextToText",
     "TokenClassifier",
 )
 

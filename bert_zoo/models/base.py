@@ -67,7 +67,7 @@ class Interface:
             tensor has one.
         row_outputs: outputs with one vector per row rather than per token (only for models whose other
             outputs are per token).
-        texts: inputs of the signature that takes texts -> their rank.
+        texts: inputs of the signature that takes texts -> their rank; none for no such signature.
         pairs: whether one text or two can be read.
         labels: inputs int [batch, length] that the model reads beside those of its encoder.
         steps: signatures that carry a state, of models that have one -> whether they give the next

@@ -15,6 +15,7 @@ from bert_zoo.tasks.question_answering import QuestionAnswerer
 from bert_zoo.tasks.question_answering.beam import BeamQuestionAnswerer
 from bert_zoo.tasks.regression import Regressor
 from bert_zoo.tasks.reranking import Reranker
+from bert_zoo.tasks.text_to_text import TextToText
 from bert_zoo.tasks.token_classification import TokenClassifier
 
 TASKS = {
@@ -33,6 +34,7 @@ TASKS = {
         NextSentenceClassifier,
         Pretraining,
         CausalLM,
+        TextToText,
         SentenceEmbedder,
     )
 }
@@ -63,6 +65,11 @@ _OTHER_WORDS = {
     "text_generation": CausalLM,
     "lm": CausalLM,
     "clm": CausalLM,
+    "text2text_generation": TextToText,
+    "seq2seq": TextToText,
+    "sequence_to_sequence": TextToText,
+    "summarization": TextToText,
+    "translation": TextToText,
     "sentence_similarity": SentenceEmbedder,
     "sentence_embedding": SentenceEmbedder,
     "embeddings": SentenceEmbedder,

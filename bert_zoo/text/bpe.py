@@ -157,7 +157,8 @@ class Merger(tf.Module):
             for stop in range(1, len(b) + 1):
                 if (prefix := ids.get(b[:stop])) is not None:
                     right.setdefault(id_a * size + prefix, number)
-        keys = list(dict.fromkeys([*keys, *left, *right]))
+        # A table must hold something, be it no pair.
+        keys = list(dict.fromkeys([*keys, *left, *right])) or [-1]
         # The last entry is that of all other pairs.
         bounds = [
             [*(side.get(key, len(keys)) for key in keys), len(keys)] for side in (left, right)

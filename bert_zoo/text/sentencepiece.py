@@ -363,6 +363,8 @@ class SentencePieceTokenizer(Tokenizer):
         scheme, options = self._settings.scheme, dict(self._settings.options)
         lowercase = options.pop("lowercase")
         config = self._config(scheme.tokenizer_class, do_lower_case=lowercase, **options)
+        if "eos_token" in scheme.special_tokens:
+            config["eos_token"] = scheme.special_tokens["eos_token"]
         if self._options.added_tokens:
             config["added_tokens_decoder"] = self._tokens_in_text()
         return {scheme.model_file: self._settings.model, "tokenizer_config.json": config}

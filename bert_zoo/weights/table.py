@@ -212,6 +212,8 @@ class Head:
     output: Callable[[Any], dict[str, Any]] = after_dropout
     # (Configuration, **options of layers) -> a layer that all goes through that the head reads.
     prepare: Callable[..., Any] | None = None
+    # (Configuration, name=, dtype=) -> the decoder of a model from text to text; imports Keras when called.
+    decoder: Callable[..., Any] | None = None
     activation: str | None = None  # before the logits of tokens, where it is not the encoder's
     # (Configuration, inputs) -> tokens that no answer begins or ends with, bool [batch, length].
     no_answer: Callable[[Any, Mapping[str, Any]], Any] | None = None

@@ -12,6 +12,7 @@ import golden_longformer as longformer
 import golden_quirks as quirks
 import golden_released as released
 import golden_spanbert
+import golden_t5 as t5
 import golden_vocabularies as vocabularies
 import golden_xlnet
 import torch
@@ -865,6 +866,83 @@ FAMILIES["gpt2"] = Family(
         "question_answering": Case(SMALL_GPT),
     },
     has_segments=False,
+)
+
+# --- T5 ------------------------------------------------------------------------------------------
+
+T5_TOKENS = Tokens(pad=0, first=3, last=1, first_ordinary=3)
+T5_SIZES = {"d_model": 32, "d_kv": 6, "d_ff": 48, "num_layers": 2, "num_heads": 4}
+T5_GRADIENTS = under(
+    "",
+    """shared.weight encoder.block.0.layer.0.SelfAttention.q.weight
+    encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight
+    encoder.block.1.layer.0.layer_norm.weight encoder.block.1.layer.1.DenseReluDense.wi.weight
+    encoder.final_layer_norm.weight decoder.block.0.layer.0.SelfAttention.k.weight
+    decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight
+    decoder.block.1.layer.1.EncDecAttention.q.weight decoder.block.1.layer.1.EncDecAttention.v.weight
+    decoder.block.1.layer.1.layer_norm.weight decoder.block.1.layer.2.DenseReluDense.wo.weight
+    decoder.final_layer_norm.weight""",
+)
+T5_GATE = "decoder.block.0.layer.2.DenseReluDense.wi_1.weight"
+SHORT_DECODER = {"num_decoder_layers": 1, "feed_forward_proj": "gated-gelu"}
+TO_TEXT = {"call": t5.call, "make_labels": t5.target_labels}
+FAMILIES["t5"] = Family(
+    "T5",
+    T5_SIZES | {"vocab_size": vocabularies.PIECES + t5.SENTINELS + 3},
+    T5_TOKENS,
+    t5.write_t5,
+    {
+        "encoder": Case(make_inputs=rows(POSITIONS, 23), internals=True),
+        "encoder_buckets": Case(
+            {"relative_attention_num_buckets": 10, "relative_attention_max_distance": 20}
+            | {"feed_forward_proj": "gated-silu", "num_layers": 1},
+            make_inputs=LONGEST,
+        ),
+        "text_to_text": Case(
+            gradients=T5_GRADIENTS, make_inputs=t5.with_targets(t5.texts), **TO_TEXT
+        ),
+        "text_to_text_gated": Case(
+            SHORT_DECODER | {"tie_word_embeddings": False},
+            gradients=(*T5_GRADIENTS[:3], T5_GRADIENTS[5], "lm_head.weight", T5_GATE),
+            make_inputs=t5.with_targets(t5.sources),
+            edit_weights=t5.calm_and_untied,
+            edit_config=t5.released_config,
+            **TO_TEXT,
+        ),
+    },
+    has_segments=False,
+    edit_weights=t5.calm,
+)
+FAMILIES["mt5"] = Family(
+    "MT5",
+    T5_SIZES | {"vocab_size": vocabularies.PIECES + t5.SENTINELS},
+    T5_TOKENS,
+    t5.write_t5,
+    {
+        "text_to_text": Case(
+            make_inputs=t5.with_targets(t5.sources),
+            edit_weights=t5.calm_and_untied,
+            edit_config=t5.released_mt5_config,
+            **TO_TEXT,
+        ),
+    },
+    has_segments=False,
+)
+FAMILIES["byt5"] = Family(
+    "T5",
+    T5_SIZES | SHORT_DECODER | {"vocab_size": 384, "tie_word_embeddings": False},
+    T5_TOKENS,
+    t5.write_byt5,
+    {
+        "text_to_text": Case(
+            make_inputs=t5.with_targets(t5.texts),
+            edit_weights=t5.calm_and_untied,
+            edit_config=t5.released_config,
+            **TO_TEXT,
+        ),
+    },
+    has_segments=False,
+    edit_config=released.names_tokenizer("ByT5Tokenizer"),
 )
 
 FAMILIES["spanbert"] = golden_spanbert.SPANBERT

@@ -23,7 +23,7 @@ from bert_zoo.weights.table import EMBED, Row
 
 def backbone(config: EncoderConfig, dtype):
     """BERT's, with one bias by distance that every layer adds to its scores."""
-    from bert_zoo.families.mpnet.relative_bias import BiasedStack, RelativeBias
+    from bert_zoo.layers.relative_bias import BiasedStack, RelativeBias
 
     bias = RelativeBias(
         config.num_heads,

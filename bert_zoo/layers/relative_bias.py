@@ -10,12 +10,15 @@ from bert_zoo.layers.stack import Stack
 def far_buckets(num_buckets: int, max_distance: int) -> list[int]:
     """The shortest distance of each bucket but the first that holds several distances.
 
-    Half of a direction's buckets hold one distance each, 0, 1, 2, ...; the others grow by a factor up
-    to `max_distance`, and the last holds all that are longer. In integers: logarithms in floating point
+    Half of the buckets hold one distance each, 0, 1, 2, ...; the others grow by a factor up to
+    `max_distance`, and the last holds all that are longer. In integers: logarithms in floating point
     may fall on either side of a bound.
+
+    Args:
+        num_buckets: of one direction.
     """
-    single = num_buckets // 4
-    wide = num_buckets // 2 - single
+    single = num_buckets // 2
+    wide = num_buckets - single
     bounds, distance = [], single
     for number in range(1, wide):
         # distance >= single * (max_distance / single) ** (number / wide)
@@ -26,15 +29,16 @@ def far_buckets(num_buckets: int, max_distance: int) -> list[int]:
 
 
 class RelativeBias(keras.layers.Layer):
-    """One number a head for each bucket of distances between query and key, in both directions.
+    """One number a head for each bucket of distances between query and key.
 
     Source: Raffel et al. 2020 (arXiv:1910.10683), section 2.1; Song et al. 2020 (MPNet,
     arXiv:2004.09297).
 
     Args:
         num_heads: heads.
-        num_buckets: rows of the table; the second half is for keys after the query.
+        num_buckets: rows of the table; in both directions, the second half is for keys after the query.
         max_distance: distances from this on share a bucket.
+        causal: whether queries see no keys after them, so that all buckets are for those before.
     """
 
     def __init__(
@@ -44,12 +48,15 @@ class RelativeBias(keras.layers.Layer):
         initializer_range: float,
         num_buckets: int = 32,
         max_distance: int = 128,
+        causal: bool = False,
         **kwargs,
     ):
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.num_buckets = num_buckets
-        self.far_buckets = far_buckets(num_buckets, max_distance)
+        self.causal = causal
+        self.buckets_a_side = num_buckets if causal else num_buckets // 2
+        self.far_buckets = far_buckets(self.buckets_a_side, max_distance)
         self.initializer_range = initializer_range
 
     def build(self, input_shape):
@@ -63,16 +70,20 @@ class RelativeBias(keras.layers.Layer):
     def call(self, x):
         """[batch, length, ...], whose numbers are not read, to [1, heads, length, length]."""
         length = ops.shape(x)[1]
-        offsets = ops.arange(1 - length, length)  # from query to key
-        distances = ops.abs(offsets)
-        buckets = ops.minimum(distances, self.num_buckets // 4)
-        for bound in self.far_buckets:
-            buckets = buckets + ops.cast(distances >= bound, buckets.dtype)
-        buckets = buckets + ops.cast(offsets > 0, buckets.dtype) * (self.num_buckets // 2)
-        table = ops.cast(self.embeddings, self.compute_dtype)
-        by_offset = ops.transpose(ops.take(table, buckets, axis=0))
+        by_offset = self.at(ops.arange(1 - length, length))
         keys = ops.arange(length)
         return ops.take(by_offset, keys[None, :] - keys[:, None] + length - 1, axis=1)[None]
+
+    def at(self, offsets):
+        """The bias [heads, ...] at offsets from query to key, int [...]."""
+        distances = ops.maximum(-offsets, 0) if self.causal else ops.abs(offsets)
+        buckets = ops.minimum(distances, self.buckets_a_side // 2)
+        for bound in self.far_buckets:
+            buckets = buckets + ops.cast(distances >= bound, buckets.dtype)
+        if not self.causal:
+            buckets = buckets + ops.cast(offsets > 0, buckets.dtype) * self.buckets_a_side
+        table = ops.cast(self.embeddings, self.compute_dtype)
+        return ops.moveaxis(ops.take(table, buckets, axis=0), -1, 0)
 
 
 class BiasedStack(Stack):

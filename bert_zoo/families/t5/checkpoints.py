@@ -1,0 +1,166 @@
+"""The released checkpoints of T5 and of its descendants, as data."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bert_zoo.families.t5.config import GATED
+from bert_zoo.family import HF, Checkpoint, TextSpec
+
+PAPER = (
+    "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer, "
+    "arXiv:1910.10683"
+)
+# Test sets, the paper's table 14; those of SQuAD are of its development set.
+COLUMNS = (
+    "GLUE (test score)",
+    "CoLA (test Matthews correlation)",
+    "SST-2 (test accuracy)",
+    "MNLI (test matched accuracy)",
+    "RTE (test accuracy)",
+    "SQuAD 1.1 (dev exact match)",
+    "SQuAD 1.1 (dev F1)",
+    "SuperGLUE (test score)",
+    "WMT14 English to German (BLEU)",
+    "CNN/Daily Mail (ROUGE-2)",
+)
+
+
+def sizes(hidden: int, layers: int, inner: int, heads: int, **more: Any) -> dict[str, Any]:
+    names = ("hidden_size", "num_layers", "intermediate_size", "num_heads")
+    return dict(zip(names, (hidden, layers, inner, heads), strict=True)) | more
+
+
+def released(
+    name: str,
+    repo: str,
+    config: Mapping[str, Any],
+    params: int,
+    paper: str = PAPER,
+    max_length: int = 512,
+    **more: Any,
+) -> Checkpoint:
+    """A checkpoint with encoder, decoder and what both read text by."""
+    return Checkpoint(
+        name,
+        config,
+        sources=[HF(repo)],
+        provides=frozenset({"encoder", "text_to_text"}),
+        params=params,
+        licence="Apache-2.0",
+        paper=paper,
+        text=TextSpec(lowercase=None, max_length=max_length),
+        **more,
+    )
+
+
+V1_1 = {
+    size: (GATED | config, params)
+    for size, config, params in (
+        ("small", sizes(512, 8, 1024, 6), 76_961_152),
+        ("base", sizes(768, 12, 2048, 12), 247_577_856),
+        ("large", sizes(1024, 24, 2816, 16), 783_150_080),
+        ("xl", sizes(2048, 24, 5120, 32), 2_849_757_184),
+        ("xxl", sizes(4096, 24, 10240, 64), 11_135_332_352),
+    )
+}
+T5 = [
+    *(
+        released(
+            f"t5_{size}",
+            f"google-t5/t5-{size}",
+            config,
+            params,
+            scores=dict(zip(COLUMNS, scores, strict=True)),
+            note="Trained on supervised tasks too: each text begins with the name of its task.",
+        )
+        for size, config, params, scores in (
+            (
+                "small",
+                sizes(512, 6, 2048, 8),
+                60_506_624,
+                (77.4, 41.0, 91.8, 82.4, 69.9, 79.10, 87.24, 63.3, 26.7, 19.56),
+            ),
+            (
+                "base",
+                sizes(768, 12, 3072, 12),
+                222_903_552,
+                (82.7, 51.1, 95.2, 87.1, 80.1, 85.44, 92.08, 76.2, 30.9, 20.34),
+            ),
+            (
+                "large",
+                sizes(1024, 24, 4096, 16),
+                737_668_096,
+                (86.4, 61.2, 96.3, 89.9, 87.2, 86.66, 93.79, 82.3, 32.0, 20.68),
+            ),
+            (
+                "3b",
+                sizes(1024, 24, 16384, 32, head_size=128),
+                2_851_598_336,
+                (88.5, 67.1, 97.4, 91.4, 91.1, 88.53, 94.95, 86.4, 31.8, 21.02),
+            ),
+            (
+                "11b",
+                sizes(1024, 24, 65536, 128, head_size=128),
+                11_307_321_344,
+                (90.3, 71.6, 97.5, 92.2, 92.8, 91.26, 96.22, 88.9, 32.1, 21.55),
+            ),
+        )
+    ),
+    *(
+        released(
+            f"t5_v1_1_{size}",
+            f"google/t5-v1_1-{size}",
+            config,
+            params,
+            note="Trained to fill in spans alone: it is of no use before it is fine-tuned.",
+        )
+        for size, (config, params) in V1_1.items()
+    ),
+    *(
+        released(
+            f"flan_t5_{size}",
+            f"google/flan-t5-{size}",
+            config,
+            params,
+            "Scaling Instruction-Finetuned Language Models, arXiv:2210.11416",
+            note="Version 1.1, fine-tuned to follow instructions in plain words.",
+        )
+        for size, (config, params) in V1_1.items()
+    ),
+]
+MT5 = [
+    released(
+        f"mt5_{size}",
+        f"google/mt5-{size}",
+        V1_1[size][0],
+        params,
+        "mT5: A massively multilingual pre-trained text-to-text transformer, arXiv:2010.11934",
+        max_length=1024,
+        note="101 languages; trained to fill in spans alone.",
+    )
+    for size, params in (
+        ("small", 300_176_768),
+        ("base", 582_401_280),
+        ("large", 1_229_581_312),
+        ("xl", 3_742_619_648),
+        ("xxl", 12_921_057_280),
+    )
+]
+BYT5 = [
+    released(
+        f"byt5_{size}",
+        f"google/byt5-{size}",
+        config,
+        params,
+        "ByT5: Towards a token-free future with pre-trained byte-to-byte models, arXiv:2105.13626",
+        max_length=1024,
+        note="Tokens are bytes, of 101 languages; trained to fill in spans alone.",
+    )
+    for size, config, params in (
+        ("small", sizes(1472, 12, 3584, 6, num_decoder_layers=4), 299_637_760),
+        ("base", sizes(1536, 18, 3968, 12, num_decoder_layers=6), 581_653_248),
+        ("large", sizes(1536, 36, 3840, 16, num_decoder_layers=12), 1_228_183_552),
+        ("xl", sizes(2560, 36, 6720, 32, num_decoder_layers=12), 3_737_801_728),
+        ("xxl", sizes(4672, 36, 12352, 64, num_decoder_layers=12), 12_906_899_328),
+    )
+]

@@ -1,0 +1,149 @@
+"""T5 (Raffel et al. 2020, arXiv:1910.10683): every task from text to text, by an encoder and a decoder."""
+
+from bert_zoo.families.t5 import formats
+from bert_zoo.families.t5.checkpoints import T5
+from bert_zoo.families.t5.config import DEFAULTS, T5Config
+from bert_zoo.families.t5.rows import DECODER_ROWS, ENCODER_HEADS, ENCODER_ROWS, copies
+from bert_zoo.families.t5.vocabulary import LAYOUT, read_vocabulary
+from bert_zoo.family import Family
+from bert_zoo.text.format import TextFormat
+from bert_zoo.weights.table import Head
+
+
+def parts(config: T5Config, dtype):
+    """What both stacks are made of: functions that make attention, feed-forward layers and biases."""
+    from bert_zoo.families.t5.layers import Attention, RMSNorm
+    from bert_zoo.layers import FeedForward
+    from bert_zoo.layers.relative_bias import RelativeBias
+
+    hidden_size, inner = config.hidden_size, config.num_heads * config.head_size
+
+    def deviation(inputs: int) -> float:
+        return config.initializer_factor * inputs**-0.5
+
+    def attention(name: str = "attention") -> Attention:
+        return Attention(
+            config.num_heads,
+            hidden_size,
+            head_size=config.head_size,
+            dropout=config.attention_dropout,
+            initializer_range=deviation(hidden_size),
+            output_range=deviation(inner),
+            use_bias=False,
+            dtype=dtype,
+            name=name,
+        )
+
+    def feed_forward() -> FeedForward:
+        return FeedForward(
+            config.intermediate_size,
+            hidden_size,
+            activation=config.activation,
+            gated=config.gated,
+            inner_dropout=config.hidden_dropout,
+            initializer_range=deviation(hidden_size),
+            output_range=deviation(config.intermediate_size),
+            use_bias=False,
+            dtype=dtype,
+            name="feed_forward",
+        )
+
+    def relative_bias(causal: bool) -> RelativeBias:
+        return RelativeBias(
+            config.num_heads,
+            initializer_range=deviation(hidden_size),
+            num_buckets=config.num_buckets,
+            max_distance=config.max_distance,
+            causal=causal,
+            dtype=dtype,
+            name="relative_bias",
+        )
+
+    def final_norm() -> RMSNorm:
+        epsilon, dropout = config.layer_norm_epsilon, config.hidden_dropout
+        return RMSNorm(epsilon, dropout, dtype=dtype, name="final_norm")
+
+    return attention, feed_forward, relative_bias, final_norm
+
+
+def backbone(config: T5Config, dtype):
+    """The encoder: pre-norm blocks, and one bias by distance that all add to their scores."""
+    from bert_zoo.families.t5.layers import T5Backbone, rms_norm
+    from bert_zoo.layers import PreNormBlock, TokenEmbeddings
+    from bert_zoo.layers.relative_bias import BiasedStack
+
+    attention, feed_forward, relative_bias, final_norm = parts(config, dtype)
+    blocks = [
+        PreNormBlock(
+            attention(),
+            feed_forward(),
+            epsilon=config.layer_norm_epsilon,
+            dropout=config.hidden_dropout,
+            norm_bias=False,
+            make_norm=rms_norm,
+            dtype=dtype,
+            name=f"layer_{i}",
+        )
+        for i in range(config.num_layers)
+    ]
+    embeddings = TokenEmbeddings(
+        config.vocab_size,
+        config.hidden_size,
+        epsilon=None,
+        dropout=config.hidden_dropout,
+        initializer_range=config.initializer_factor,
+        dtype=dtype,
+        name="embeddings",
+    )
+    stack = BiasedStack(blocks, config.hidden_size, relative_bias(False), dtype=dtype, name="stack")
+    return T5Backbone(
+        config, embeddings=embeddings, stack=stack, final_norm=final_norm(), dtype=dtype
+    )
+
+
+def decoder(config: T5Config, *, name: str, dtype):
+    """The decoder, and what makes logits of its outputs."""
+    from bert_zoo.families.t5.layers import Decoder, DecoderBlock
+
+    attention, feed_forward, relative_bias, final_norm = parts(config, dtype)
+    blocks = [
+        DecoderBlock(
+            attention(),
+            feed_forward(),
+            attention("cross_attention"),
+            epsilon=config.layer_norm_epsilon,
+            dropout=config.hidden_dropout,
+            dtype=dtype,
+            name=f"layer_{i}",
+        )
+        for i in range(config.decoder_layers)
+    ]
+    return Decoder(
+        blocks,
+        relative_bias(True),
+        final_norm(),
+        vocab_size=config.vocab_size,
+        hidden_size=config.hidden_size,
+        tied=config.tie_word_embeddings,
+        scale=config.hidden_size**-0.5 if config.scale_logits else 1.0,
+        initializer_range=config.initializer_factor,
+        dtype=dtype,
+        name=name,
+    )
+
+
+FAMILY = Family(
+    name="t5",
+    backbone=backbone,
+    defaults=DEFAULTS,
+    formats={"hf": formats.hugging_face("t5", "T5"), "tf1": formats.ORIGINAL},
+    encoder_rows=ENCODER_ROWS,
+    heads={
+        "text_to_text": Head(DECODER_ROWS, decoder=decoder, copies={"hf": copies}),
+        **ENCODER_HEADS,
+    },
+    text=TextFormat(read_vocabulary, layout=LAYOUT),
+    checkpoints=T5,
+    config_class=T5Config,
+    params_task="text_to_text",
+)

@@ -1,0 +1,85 @@
+"""How T5's checkpoints are stored."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from bert_zoo.config import Config
+from bert_zoo.families.t5.config import HF_CODEC, TF1_CODEC, T5Config
+from bert_zoo.json_files import JsonObject
+from bert_zoo.weights.formats import TF1, Description, HuggingFace
+from bert_zoo.weights.formats.codec import ConfigCodec
+from bert_zoo.weights.tensor_source import TensorSource
+
+# Of version 1.0's files: the original once had one, and no program reads it (transformers#8518).
+CROSS_BIAS = r"EncDecAttention[./]relative_attention_bias"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Directory(HuggingFace):
+    """Hugging Face's directories, whose configuration does not tell whether the logits have a table."""
+
+    def told(self, source: TensorSource, config: Config, unsaid: Collection[str]) -> dict[str, Any]:
+        told = super().told(source, config, unsaid)
+        # transformers 5 writes of all models that they are tied.
+        if not config.scale_logits and any(key.startswith("decoder.") for key in source):
+            told["tie_word_embeddings"] = "lm_head.weight" not in source
+        return told
+
+    def encode(self, config: Config, description: Description) -> dict[str, Any]:
+        values = super().encode(config, description)
+        is_whole = values["architectures"] == [self.classes["text_to_text"]]
+        return values | {"is_encoder_decoder": is_whole}
+
+
+def computed_activation(config: T5Config) -> str:
+    """What transformers makes of the name that is written."""
+    return "gelu_tanh" if config.gated and config.activation == "gelu" else config.activation
+
+
+def hugging_face(
+    model_type: str, prefix: str, codec: ConfigCodec = HF_CODEC, **options
+) -> Directory:
+    """The format of a family's directories.
+
+    Args:
+        model_type: of its config.json.
+        prefix: what the names of transformers' classes begin with.
+        options: further ones of the format.
+    """
+    return Directory(
+        model_type=model_type,
+        codec=codec,
+        classes={
+            "encoder": f"{prefix}EncoderModel",
+            "text_to_text": f"{prefix}ForConditionalGeneration",
+        },
+        ignorable=(CROSS_BIAS,),
+        supports={
+            "activation": computed_activation,
+            "attention_dropout": lambda config: config.hidden_dropout,
+        },
+        **options,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Original(TF1):
+    """Checkpoints of google-research/text-to-text-transfer-transformer on Mesh TensorFlow."""
+
+    # Version 1.1 has another name for norms, in the stacks and above them.
+    renames: ClassVar[tuple[tuple[str, str], ...]] = (
+        (r"^(encoder|decoder)/rms_norm/", r"\1/final_layer_norm/"),
+        (r"/rms_norm/", "/layer_norm/"),
+    )
+
+    def is_of_family(self, values: JsonObject) -> bool:
+        return "shared/embedding" in values and super().is_of_family(values)
+
+
+ORIGINAL = Original(
+    codec=TF1_CODEC,
+    config_file="*.index",
+    # Adafactor's.
+    ignorable=(r"_slot_(m|v|vc|vr)$", CROSS_BIAS),
+)

@@ -1,0 +1,237 @@
+"""T5's decoder step by step, packed rows, and files that no golden has."""
+
+import json
+import re
+import shutil
+
+import keras
+import numpy as np
+import pytest
+from helpers import (
+    TOLERANCE,
+    arrays,
+    assert_same_variables,
+    directory_of,
+    inputs_of,
+    loaded,
+    save_tf1,
+    tensors_of,
+)
+from keras import ops
+from safetensors.numpy import save_file
+
+import bert_zoo
+from bert_zoo.config import ConfigError
+from bert_zoo.registry import registry
+
+TIED, UNTIED = "t5/text_to_text", "t5/text_to_text_gated"
+BOTH = [TIED, UNTIED]
+HF_CODEC = registry().families["t5"].formats["hf"].codec
+needs_tensorflow = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="Keras does not run on TensorFlow."
+)
+
+
+def decoded_in_steps(model, inputs, sizes, slots: int):
+    """Logits of a target that is read so many tokens at a time."""
+    encoder, decoder = model.encoder, model.decoder
+    encoded = encoder(model.encoder_inputs(inputs))["sequence_output"]
+    source, mask = decoder.source(encoded), ops.convert_to_tensor(inputs["padding_mask"])
+    memory, start, logits = decoder.initial_memory(len(mask), slots), 0, []
+    for size in sizes:
+        tokens = ops.convert_to_tensor(inputs["decoder_token_ids"][:, start : start + size])
+        x = encoder.backbone.embeddings(tokens)
+        table = encoder.backbone.token_table
+        of_step, memory = decoder.step(x, source, mask, table, memory, start)
+        logits.append(ops.convert_to_numpy(of_step))
+        start += size
+    return np.concatenate(logits, axis=1)
+
+
+@pytest.mark.parametrize("case", BOTH)
+def test_steps_give_what_a_whole_target_gives(case):
+    model, inputs = loaded(case), inputs_of(arrays(case))
+    length = inputs["decoder_token_ids"].shape[1]
+    found = decoded_in_steps(model, inputs, (1, 3, *[1] * (length - 4)), slots=length + 2)
+    real = inputs["decoder_padding_mask"] == 1
+    np.testing.assert_allclose(found[real], arrays(case)["logits"][real], atol=TOLERANCE)
+
+
+def test_steps_beyond_the_slots_are_no_numbers():
+    model, inputs = loaded(TIED), inputs_of(arrays(TIED))
+    found = decoded_in_steps(model, inputs, (2, 2), slots=3)
+    assert np.isfinite(found[:, :2]).all() and np.isnan(found[:, 2:]).all()
+
+
+def test_sources_and_targets_side_by_side_are_decoded_as_if_each_stood_alone():
+    model, random = loaded(UNTIED), np.random.default_rng(0)
+    ids = {
+        "token_ids": random.integers(3, 90, (1, 11), "int32"),
+        "decoder_token_ids": random.integers(3, 90, (1, 9), "int32"),
+    }
+    documents = {
+        "document_ids": np.int32([[1] * 4 + [2] * 5 + [0] * 2]),
+        "decoder_document_ids": np.int32([[1] * 3 + [2] * 5 + [0]]),
+    }
+    found = ops.convert_to_numpy(model({**ids, **documents}))
+    for sources, targets in ((np.s_[:4], np.s_[:3]), (np.s_[4:9], np.s_[3:8])):
+        alone = model(
+            {
+                "token_ids": ids["token_ids"][:, sources],
+                "decoder_token_ids": ids["decoder_token_ids"][:, targets],
+            }
+        )
+        np.testing.assert_allclose(found[:, targets], alone, atol=TOLERANCE)
+    with pytest.raises(ValueError, match="document_ids and decoder_document_ids go together"):
+        model({**ids, "document_ids": documents["document_ids"]})
+
+
+def test_targets_are_checked():
+    model, inputs = loaded(TIED), inputs_of(arrays(TIED))
+    with pytest.raises(ValueError, match="decoder_token_ids is missing"):
+        model({"token_ids": inputs["token_ids"]})
+    wrong = inputs["decoder_token_ids"].copy()
+    wrong[1, 2] = 98
+    with pytest.raises(ValueError, match=r"decoder_token_ids\[1, 2\] is 98"):
+        model({**inputs, "decoder_token_ids": wrong})
+    with pytest.raises(ValueError, match=r"decoder_padding_mask has shape \(4, 8\)"):
+        model({**inputs, "decoder_padding_mask": wrong[:, 1:]})
+
+
+def test_what_follows_a_token_changes_nothing_before_it():
+    model, inputs = loaded(UNTIED), inputs_of(arrays(UNTIED))
+    ids = inputs["decoder_token_ids"]
+    changed = np.concatenate([ids[:, :5], np.full_like(ids[:, 5:], 7)], axis=1)
+    one, other = (
+        ops.convert_to_numpy(model({**inputs, "decoder_token_ids": i})) for i in (ids, changed)
+    )
+    np.testing.assert_allclose(one[:, :5], other[:, :5], atol=1e-6)
+    assert np.abs(one[:, 5:] - other[:, 5:]).max() > 0.01
+
+
+def test_float16_is_refused():
+    with pytest.raises(ValueError, match="dtype='mixed_bfloat16'"):
+        bert_zoo.load(directory_of(TIED), dtype="mixed_float16")
+
+
+# --- Files ---------------------------------------------------------------------------------------
+
+# Hugging Face's names -> the original's.
+ORIGINAL_NAMES = (
+    (r"^shared\.weight$", "shared/embedding"),
+    (r"^lm_head\.weight$", "decoder/logits/kernel"),
+    (r"block\.(\d+)\.layer\.(\d+)\.", r"block_00\1/layer_00\2/"),
+    (r"norm\.weight$", "norm/scale"),
+    (r"(Dense\w+)\.(\w+)\.weight$", r"\1/\2/kernel"),
+    (r"(Attention)\.(\w+)\.weight$", r"\1/\2"),
+    (r"\.", "/"),
+)
+
+
+def original_tensors(case: str) -> dict[str, np.ndarray]:
+    """A golden's tensors as the original stores them, with what else its files hold."""
+    tensors = {}
+    for key, tensor in tensors_of(directory_of(case)).items():
+        for pattern, name in ORIGINAL_NAMES:
+            key = re.sub(pattern, name, key)
+        tensors[key] = tensor if tensor.ndim == 1 or key == "shared/embedding" else tensor.T
+    slots = {
+        f"{key}_slot_{kind}": value[..., 0] for key, value in tensors.items() for kind in ("vr",)
+    }
+    biases = tensors["decoder/block_000/layer_000/SelfAttention/relative_attention_bias"]
+    unread = "decoder/block_000/layer_001/EncDecAttention/relative_attention_bias"
+    return tensors | slots | {unread: biases, "global_step": np.int64(1_000_000)}
+
+
+@pytest.mark.parametrize("case", BOTH)
+@needs_tensorflow
+def test_the_originals_checkpoints_are_the_same_model(case, tmp_path):
+    tensors = original_tensors(case)
+    if case == UNTIED:  # version 1.1
+        norms = {key: re.sub("(final_)?layer_norm", "rms_norm", key) for key in tensors}
+        tensors = {norms[key]: value for key, value in tensors.items()}
+    save_tf1(tmp_path / "model.ckpt-1000000", tensors)
+    shutil.copy(directory_of(case) / "spiece.model", tmp_path / "sentencepiece.model")
+    model = bert_zoo.load(tmp_path, "text_to_text")
+    assert_same_variables(model, loaded(case))
+    assert model.encoder.config == loaded(case).encoder.config
+    assert model.preprocessor.tokenizer.id_to_token(90) == "<extra_id_99>"
+
+
+def written_by_transformers_5(case: str, path, **changes):
+    """A golden's directory with the configuration that transformers 5 writes, always tied."""
+    directory = shutil.copytree(directory_of(case), path)
+    config = json.loads((directory / "config.json").read_text())
+    config |= {"tie_word_embeddings": True, **changes}
+    (directory / "config.json").write_text(json.dumps(config))
+    return directory
+
+
+def test_tensors_tell_whether_logits_have_a_table_of_their_own(tmp_path):
+    written = written_by_transformers_5(UNTIED, tmp_path / "5", scale_decoder_outputs=False)
+    assert_same_variables(bert_zoo.load(written, "text_to_text"), loaded(UNTIED))
+    assert_same_variables(bert_zoo.load(written), loaded(UNTIED).encoder)
+    # Begun by transformers 5 as one of version 1.1.
+    tensors = tensors_of(written)
+    del tensors["lm_head.weight"]
+    save_file(tensors, written / "model.safetensors")
+    config = bert_zoo.load(written, "text_to_text").encoder.config
+    assert config.tie_word_embeddings and not config.scale_logits
+
+
+def test_repeated_tables_of_old_files_are_compared(tmp_path):
+    directory = shutil.copytree(directory_of(TIED), tmp_path / "old")
+    tensors = tensors_of(directory)
+    for name in ("encoder.embed_tokens", "decoder.embed_tokens", "lm_head"):
+        tensors[f"{name}.weight"] = tensors["shared.weight"]
+    save_file(tensors, directory / "model.safetensors")
+    assert_same_variables(bert_zoo.load(directory, "text_to_text"), loaded(TIED))
+    tensors["lm_head.weight"] = 2 * tensors["shared.weight"]
+    save_file(tensors, directory / "model.safetensors")
+    with pytest.raises(bert_zoo.weights.files.WeightsError, match="tie_word_embeddings=false"):
+        bert_zoo.load(directory, "text_to_text")
+
+
+@pytest.mark.parametrize(
+    ("projection", "activation", "gated"),
+    [
+        ("relu", "relu", False),
+        ("gated-gelu", "gelu_tanh", True),
+        ("gelu", "gelu", False),
+        ("gated-silu", "silu", True),
+    ],
+)
+def test_one_key_names_activation_and_gate(projection, activation, gated):
+    values = json.loads((directory_of(TIED) / "config.json").read_text())
+    values["feed_forward_proj"] = projection
+    config = HF_CODEC.decode(values, where="config.json")
+    assert (config.activation, config.gated) == (activation, gated)
+    assert HF_CODEC.encode(config)["feed_forward_proj"] == projection
+
+
+def test_an_unknown_activation_is_named():
+    values = json.loads((directory_of(TIED) / "config.json").read_text())
+    with pytest.raises(ConfigError, match="dense_act_fn is 'mish'"):
+        HF_CODEC.decode({**values, "feed_forward_proj": "gated-mish"}, where="config.json")
+
+
+# --- Text ----------------------------------------------------------------------------------------
+
+
+@needs_tensorflow
+def test_sentinels_follow_the_pieces_and_the_first_is_the_last():
+    tokenizer = loaded(TIED).preprocessor.tokenizer
+    assert tokenizer.vocabulary[-5:] == tuple(f"<extra_id_{i}>" for i in range(4, -1, -1))
+    ids = tokenizer(["<extra_id_0> the<extra_id_4>"]).to_list()[0]
+    assert (ids[0], ids[-1]) == (94, 90)
+    assert tokenizer.detokenized([[*ids, 1, 0]]) == [b"<extra_id_0> the <extra_id_4>"]
+    assert tokenizer.eos_id == tokenizer.sep_id == 1
+
+
+@needs_tensorflow
+def test_bytes_come_back_as_they_were():
+    tokenizer = loaded("byt5/text_to_text").preprocessor.tokenizer
+    text = "Gr\u00fc\u00dfe,\n \U0001f600 <extra_id_124>"
+    ids = tokenizer([text]).to_list()[0]
+    assert ids == [*(byte + 3 for byte in text[:-14].encode()), 383]
+    assert tokenizer.detokenized([ids]) == [text.encode()]
