@@ -308,7 +308,10 @@ class Preset:
 
 
 # What a row of pretraining is; `bert_zoo.pretraining.rows` has the schemes. Families may have further ones.
-ROWS = ("next_sentence", "sentence_order", "full_sentences", "doc_sentences", "packed_documents")
+ROWS = (
+    *("next_sentence", "sentence_order", "full_sentences", "doc_sentences"),
+    *("packed_documents", "joined_documents"),
+)
 PAIRS = ROWS[:2]
 PRETRAINING_SIZES = ("nano", "mini", "small", "base", "large")
 
@@ -360,8 +363,8 @@ class PretrainingPreset:
             length; one after the other.
         sizes: name, one of `PRETRAINING_SIZES` -> the model.
         vocabulary: kind of a vocabulary that is made of the text: "wordpiece", "byte_bpe",
-            "byte_bpe_bracketed", "word_bpe", "sentencepiece", "sentencepiece_cased" or
-            "sentencepiece_plain".
+            "byte_bpe_bracketed", "word_bpe", "sentencepiece", "sentencepiece_cased",
+            "sentencepiece_plain" or "sentencepiece_sentinels".
         lowercase: whether texts are lower-cased by it.
         source: where the settings are published.
         own_rows: rows that this family alone has.

@@ -12,7 +12,7 @@ from test_pretraining_rows import FIRST, shards_of
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.pretraining.batches import PretrainingBatches
 from bert_zoo.pretraining.rows import JoinedDocuments, PackedExamples
-from bert_zoo.tasks.objectives import OBJECTIVES, Draws, SentinelIds, show
+from bert_zoo.tasks.objectives import OBJECTIVES, Draws, SentinelIds, SpanCorruption, show
 from bert_zoo.tasks.objectives.denoising import Denoising
 
 NAMES = [name for name, objective in OBJECTIVES.items() if isinstance(objective, Denoising)]
@@ -255,19 +255,32 @@ def test_joined_documents_make_rows_without_padding(written):
     assert batches.tokens == pytest.approx(2 * scheme.length, rel=0.05)
 
 
+def vocabulary(tokens):
+    return SimpleNamespace(
+        id_to_token=tokens.__getitem__, vocab_size=len(tokens), eos_id=1, pad_id=0
+    )
+
+
+def test_sentinels_are_found_by_their_names():
+    last = [f"<extra_id_{number}>" for number in reversed(range(12))]
+    found = SentinelIds.of(vocabulary(["<pad>", "</s>", "▁a", *last]))
+    assert found.sentinel_ids == tuple(range(14, 2, -1))
+    assert (found.eos_id, found.pad_id, found.vocab_size) == (1, 0, 15)
+    assert SentinelIds.of(vocabulary(["▁<extra_id_1>", "▁<extra_id_0>"])).sentinel_ids == (1, 0)
+
+
 def test_an_objective_of_spans_is_shown_for_a_text(capsys):
     from helpers import loaded
 
     model = loaded("bert/masked_lm")
     tokenizer = model.preprocessor.tokenizer
-    vocabulary = SimpleNamespace(
+    tokens = SentinelIds(
         sentinel_ids=(1, 2), eos_id=tokenizer.sep_id, pad_id=tokenizer.pad_id, vocab_size=9
     )
-    objective = OBJECTIVES["span_corruption"].for_tokenizer(vocabulary)
 
-    class Given(type(objective)):
+    class Given(SpanCorruption):
         def for_tokenizer(self, *_):
-            return objective
+            return self.for_tokens(tokens)
 
     text = "the cat sat on the tree, and she saw the big red house"
     printed = show(model, text, Given(), seed=3)
@@ -283,7 +296,7 @@ def test_errors_say_what_to_do():
     with pytest.raises(ValueError, match="for_tokenizer"):
         OBJECTIVES["span_corruption"](rows([9]), Draws(0, 0, [0]))
     with pytest.raises(ValueError, match="has no sentinels"):
-        OBJECTIVES["span_corruption"].for_tokenizer(object())
+        OBJECTIVES["span_corruption"].for_tokenizer(vocabulary(["<pad>", "</s>"]))
     with pytest.raises(ValueError, match=r"2200 tokens has 110 hidden spans, .* 100 sentinels"):
         drawn("span_corruption", rows([2200]))
     with pytest.raises(ValueError, match=r"rate is 0\.7"):

@@ -132,6 +132,33 @@ def test_every_family_is_pretrained_from_nothing_by_its_own_objective(family, te
         assert bert_zoo.load(tmp_path, task=task).task == task
 
 
+@pytest.mark.parametrize(
+    "rows", slow_but(("joined_documents", "packed_documents"), "packed_documents")
+)
+def test_an_encoder_and_a_decoder_are_pretrained_on_rows_for_both(rows, text, tmp_path):
+    source = directory_of("t5/text_to_text")
+    recipe = RECIPE.replace(gradient_accumulation_steps=1, learning_rate=0.01)
+    settings = Settings(recipe, rows, ((32, 1.0),), "span_corruption")
+    make_model = functools.partial(model_to_go_on_with, source)
+    results = run.pretrain("t5", make_model, settings, [text], tmp_path, held_out=0.2)
+    losses = [results[when]["held out loss"] for when in ("before", "after")]
+    assert losses[1] < losses[0] - 0.1
+    assert 0 < results["unigram loss"] < losses[1]
+    before, after = (bert_zoo.load(path, task="text_to_text") for path in (source, tmp_path))
+    moved = {
+        variable.path: np.abs(variable.numpy() - first.numpy()).max()
+        for first, variable in zip(before.weights, after.weights, strict=True)
+    }
+    assert min(moved.values()) > 0, moved
+
+
+def test_rows_without_special_tokens_are_for_an_encoder_and_a_decoder(text, tmp_path):
+    make_model = functools.partial(model_to_go_on_with, directory_of("bert/masked_lm"))
+    settings = Settings(RECIPE, "joined_documents", ((16, 1.0),))
+    with pytest.raises(ValueError, match="rows=joined_documents have no special tokens"):
+        pretrain("bert", make_model, settings, [text], tmp_path, held_out=0.2)
+
+
 @pytest.mark.parametrize("rows", slow_but(("languages", "translations"), "translations"))
 def test_texts_in_several_languages_are_trained_with_their_languages(rows, text, tmp_path, capsys):
     lines = [line for line in Path(text).read_text().splitlines() if line]

@@ -66,6 +66,11 @@ def deberta(directory, lowercase):
     return library.encode
 
 
+def t5(directory, lowercase):
+    library = sentencepiece.SentencePieceProcessor(model_file=str(directory / "spiece.model"))
+    return library.encode
+
+
 @pytest.mark.parametrize(
     "kind, family, library, lowercase",
     [
@@ -77,6 +82,7 @@ def deberta(directory, lowercase):
         ("sentencepiece", "albert", albert, False),
         ("sentencepiece_cased", "xlnet", xlnet, False),
         ("sentencepiece_plain", "deberta_v2", deberta, False),
+        ("sentencepiece_sentinels", "t5", t5, False),
     ],
 )
 def test_ids_are_those_of_the_library(texts, tmp_path, kind, family, library, lowercase):
@@ -84,8 +90,8 @@ def test_ids_are_those_of_the_library(texts, tmp_path, kind, family, library, lo
     tokenizer = tokenizer_from_dir(tmp_path, family)
     assert list(tokenizer.vocabulary) == tokens
     assert len(tokens) == 800
-    special = {tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id}
-    assert len(special) == 4
+    roles = {f"{role}_id" for role in ("pad", "sep", *(["cls", "mask"] if family != "t5" else []))}
+    assert len({getattr(tokenizer, role) for role in roles}) == len(roles)
     encode = library(tmp_path, lowercase)
     some = [*SAMPLES, *texts[::20]]
     if kind.startswith("sentencepiece"):

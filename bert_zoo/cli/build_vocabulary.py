@@ -27,7 +27,7 @@ _KIND = PROGRAM.enum(
     "word_level",
     [
         *("word_level", "wordpiece", "byte_bpe", "byte_bpe_bracketed"),
-        *("sentencepiece", "sentencepiece_cased", "sentencepiece_plain"),
+        *("sentencepiece", "sentencepiece_cased", "sentencepiece_plain", "sentencepiece_sentinels"),
     ],
     "Whole words, characters or bytes, as a language model counts them; or pieces of words, trained by "
     "tokenizers or sentencepiece.",

@@ -24,12 +24,14 @@ from bert_zoo.pretraining.measuring import (
 from bert_zoo.pretraining.rows import (
     DocSentences,
     FullSentences,
+    JoinedDocuments,
     PackedDocuments,
     SentencePairs,
 )
 from bert_zoo.pretraining.tokens import TokenizedText
 from bert_zoo.registry import registry
 from bert_zoo.tasks.objectives import objective_for
+from bert_zoo.tasks.objectives.denoising import Denoising
 from bert_zoo.tasks.objectives.masking import Masking
 from bert_zoo.tasks.objectives.model import ObjectiveModel
 from bert_zoo.tasks.objectives.table import PREDICTIONS
@@ -44,6 +46,7 @@ SCHEMES: dict[str, Callable[[int], Scheme]] = {
     "full_sentences": FullSentences,
     "doc_sentences": DocSentences,
     "packed_documents": PackedDocuments,
+    "joined_documents": JoinedDocuments,
 }
 # Those that one family alone has.
 OWN_ROWS: dict[str, OwnRows] = {
@@ -172,6 +175,11 @@ class MaskedTraining:
                 f"rows={settings.rows} needs a head for pairs, which this model lacks. Choose rows of "
                 f"{', '.join(rows for rows in SCHEMES if rows not in PAIRS)}."
             )
+        if settings.rows == "joined_documents" and not isinstance(self.objective, Denoising):
+            raise ValueError(
+                "rows=joined_documents have no special tokens, and are for a model of encoder and decoder. "
+                "Choose full_sentences."
+            )
         self.phases = [
             self.batches_of(
                 text, length, settings.recipe.micro_batch_size, seed, number * EPOCHS_APART
@@ -179,13 +187,17 @@ class MaskedTraining:
             for number, (length, _) in enumerate(settings.phases)
         ]
 
+    def scheme(self, length: int) -> Scheme:
+        """What a row of `length` tokens is."""
+        return self.settings.scheme(length, self.inner.preprocessor.tokenizer)
+
     def batches_of(
         self, text: TokenizedText, length: int, batch_size: int, seed: int, first_epoch: int = 0
     ) -> PretrainingBatches | MaskedRowBatches:
         """A text's batches of rows of a length."""
         return PretrainingBatches(
             text,
-            self.settings.scheme(length, self.inner.preprocessor.tokenizer),
+            self.scheme(length),
             self.objective,
             batch_size,
             seed=seed,

@@ -39,13 +39,13 @@ class HeldOut:
         return {name: float(value) for name, value in metrics.items() if name.endswith("loss")}
 
     def unigram_loss(self, counts: np.ndarray) -> float:
-        """Loss of masked tokens of a unigram model with these token counts.
+        """Loss of masked tokens, or of a decoder's targets, of a unigram model with these token counts.
 
         Args:
             counts: int [vocabulary], of the text that is trained on.
         """
         labels = [self.batches.at(number)[1] for number in range(self.count)]
-        labels = [rows if self.batches.mlm_only else rows["mlm_logits"] for rows in labels]
+        labels = [rows["mlm_logits"] if isinstance(rows, dict) else rows for rows in labels]
         tokens = np.concatenate([rows[rows != IGNORED_LABEL] for rows in labels])
         # Special tokens, which the text does not hold, are asked for too by RoBERTa's objective; of them,
         # and of words that are new, it knows how often they are.

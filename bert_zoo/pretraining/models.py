@@ -15,6 +15,7 @@ from bert_zoo.registry import registry
 from bert_zoo.tasks import TASKS
 from bert_zoo.tasks.objectives import OBJECTIVES
 from bert_zoo.tasks.objectives.model import ObjectiveModel
+from bert_zoo.tasks.text_to_text import TextToText
 
 
 def new_model(family: Family, config: Mapping[str, Any], preprocessor, dtype: str = "float32"):
@@ -27,14 +28,17 @@ def new_model(family: Family, config: Mapping[str, Any], preprocessor, dtype: st
         dtype: a Keras dtype policy.
     """
     sizes = {**family.defaults, **config, "vocab_size": preprocessor.tokenizer.vocab_size}
-    task = Pretraining.task if Pretraining.task in family.heads else MaskedLM.task
+    tasks = (Pretraining.task, MaskedLM.task, TextToText.task)
+    task = next(task for task in tasks if task in family.heads)
     config = family.config_class(**sizes).with_pooler(family.heads[task].pooler)
     model = TASKS[task](Encoder(config, family.name, preprocessor=preprocessor, dtype=dtype))
     model.encoder.backbone.untrained_copies(make=True)()
     return model
 
 
-def model_to_go_on_with(name: str, objective: str = "", dtype: str = "float32") -> ObjectiveModel:
+def model_to_go_on_with(
+    name: str, objective: str = "", dtype: str = "float32"
+) -> ObjectiveModel | TextToText:
     """A checkpoint with the heads that its objective needs; a log line says which of them are new.
 
     Heads for sentences (BERT's next sentence, ALBERT's order) are not made anew: without them, masked
@@ -47,6 +51,8 @@ def model_to_go_on_with(name: str, objective: str = "", dtype: str = "float32") 
     """
     opened = open_checkpoint(name, with_weights=False)
     family = opened.family
+    if TextToText.task in family.heads:
+        return bert_zoo.load(name, task=TextToText.task, dtype=dtype)
     objective = objective or family.pretraining_of(opened.config)
     if not objective or MaskedLM.task not in family.heads:
         raise ValueError(

@@ -18,6 +18,7 @@ from bert_zoo.models.task_model import Use
 from bert_zoo.pretraining.batches import NumberedBatches
 from bert_zoo.pretraining.causal import RowTraining, StreamSettings, StreamTraining
 from bert_zoo.pretraining.corpus import MASKED_ROWS, STREAM
+from bert_zoo.pretraining.denoising import DenoisingTraining
 from bert_zoo.pretraining.masked import (
     MaskedRowTraining,
     MaskedTraining,
@@ -27,6 +28,7 @@ from bert_zoo.pretraining.masked import (
 from bert_zoo.pretraining.progress import Keeper, Progress, print_losses
 from bert_zoo.pretraining.texts import read_documents, read_masked_rows, read_streams
 from bert_zoo.tasks.objectives.model import ObjectiveModel
+from bert_zoo.tasks.text_to_text import TextToText
 from bert_zoo.training.budget import TimeBudget
 from bert_zoo.training.distribution import present_strategy
 from bert_zoo.training.resume import notes_of, restore
@@ -69,7 +71,7 @@ class FinishedRun:
 
 def pretrain(
     name: str,
-    make_model: Callable[[], ObjectiveModel | CausalLM],
+    make_model: Callable[[], ObjectiveModel | CausalLM | TextToText],
     settings: Settings | StreamSettings,
     text: Sequence[str] | str,
     directory: Path,
@@ -135,6 +137,8 @@ def pretrain(
     preprocessor, reading, texts = model.preprocessor, dict(reading or {}), (text, general_text)
     if isinstance(settings, StreamSettings):
         kind = StreamTraining if model.always_gives_state else RowTraining
+    elif isinstance(model, TextToText):
+        kind = DenoisingTraining
     elif kind is None:
         kind = RememberingTraining if settings.goes_on else MaskedTraining
     if reading.get("form") == MASKED_ROWS:

@@ -29,6 +29,8 @@ _MIN_COUNT = 2
 _WORDS_OF = 1_000
 # Of SentencePiece, which holds its sentences in memory.
 _MOST_SENTENCES = 1_000_000
+# Tokens that stand for hidden spans.
+_SENTINELS = 100
 
 
 def train_vocabulary(
@@ -54,6 +56,8 @@ def train_vocabulary(
       <mask>, <eod> and <eop> come first.
     - "sentencepiece_plain", as DeBERTa 2's and 3's, a unigram model of texts as they are: [PAD], [CLS],
       [SEP] and [UNK] come first, and [MASK] follows the pieces; spm.model.
+    - "sentencepiece_sentinels", as T5's, a unigram model of texts as they are: <pad>, </s> and <unk> come
+      first, and <extra_id_99> to <extra_id_0> follow the pieces; spiece.model.
 
     Args:
         texts: read once.
@@ -62,7 +66,8 @@ def train_vocabulary(
         vocab_size: tokens, special ones among them. Fewer where the texts do not have so many pieces,
             but for SentencePiece, which refuses.
         lowercase: whether texts are lower-cased, and accents taken off; not for "byte_bpe",
-            "byte_bpe_bracketed", "sentencepiece_cased" and "sentencepiece_plain".
+            "byte_bpe_bracketed", "sentencepiece_cased", "sentencepiece_plain" and
+            "sentencepiece_sentinels".
         languages: for "word_bpe", names of the languages that a model is to tell apart, which get the
             numbers 0, 1, ...
 
@@ -237,6 +242,16 @@ def _sentencepiece_plain(
     return [*tokens, "[MASK]"], files
 
 
+def _sentencepiece_sentinels(
+    texts: Iterator[str], vocab_size: int, lowercase: bool
+) -> tuple[list[str], Files]:
+    sentinels = [f"<extra_id_{number}>" for number in reversed(range(_SENTINELS))]
+    options = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
+    config = {"tokenizer_class": "T5Tokenizer", "extra_ids": _SENTINELS}
+    tokens, files = _trained_sentencepiece(texts, vocab_size - _SENTINELS, options, config)
+    return [*tokens, *sentinels], files
+
+
 def _trained_sentencepiece(
     texts: Iterator[str],
     vocab_size: int,
@@ -300,8 +315,12 @@ KINDS: dict[str, Trainer] = {
     "sentencepiece": _sentencepiece,
     "sentencepiece_cased": _sentencepiece_cased,
     "sentencepiece_plain": _sentencepiece_plain,
+    "sentencepiece_sentinels": _sentencepiece_sentinels,
 }
-CASED_KINDS = ("byte_bpe", "byte_bpe_bracketed", "sentencepiece_cased", "sentencepiece_plain")
+CASED_KINDS = (
+    *("byte_bpe", "byte_bpe_bracketed"),
+    *("sentencepiece_cased", "sentencepiece_plain", "sentencepiece_sentinels"),
+)
 
 
 # --- Vocabularies of words, characters and bytes ---

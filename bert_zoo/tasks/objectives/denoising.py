@@ -4,8 +4,9 @@ Source: Raffel et al. 2020 (arXiv:1910.10683), section 3.3; google-research/text
 t5/data/preprocessors.py.
 """
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -15,6 +16,9 @@ from bert_zoo.data.rows import ranges
 from bert_zoo.error_text import shown
 from bert_zoo.tasks.objectives.draws import Draws
 from bert_zoo.tasks.objectives.objective import Arrays, Objective
+
+# mT5's stand after a space.
+SENTINEL = re.compile(r"▁?<extra_id_(\d+)>")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,26 +32,28 @@ class SentinelIds:
         vocab_size: number of ids.
     """
 
-    sentinel_ids: tuple[int, ...]
+    sentinel_ids: tuple[int, ...] = field(repr=False)
     eos_id: int
     pad_id: int
     vocab_size: int
 
     @classmethod
     def of(cls, tokenizer) -> Self:
-        """Those of a tokenizer, whose attribute `sentinel_ids` has the sentinels in their order.
+        """Those of a tokenizer, whose sentinels are called <extra_id_0>, <extra_id_1> and so on.
 
         Raises:
             ValueError: it has no sentinels.
         """
-        sentinel_ids = getattr(tokenizer, "sentinel_ids", ())
-        if not len(sentinel_ids):
+        tokens = map(tokenizer.id_to_token, range(tokenizer.vocab_size))
+        named = [(SENTINEL.fullmatch(token), token_id) for token_id, token in enumerate(tokens)]
+        sentinel_ids = [i for _, i in sorted((int(found[1]), i) for found, i in named if found)]
+        if not sentinel_ids:
             raise ValueError(
                 f"The {type(tokenizer).__name__} has no sentinels, so no span can be hidden behind one. Use "
                 "a model of encoder and decoder, or choose an objective of masked tokens."
             )
         return cls(
-            sentinel_ids=tuple(map(int, sentinel_ids)),
+            sentinel_ids=tuple(sentinel_ids),
             eos_id=tokenizer.eos_id,
             pad_id=tokenizer.pad_id,
             vocab_size=tokenizer.vocab_size,

@@ -1,0 +1,38 @@
+"""Trainings of an encoder and a decoder, of texts that are taken apart between them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from bert_zoo.data.rows import Scheme
+from bert_zoo.models.task_model import Use
+from bert_zoo.pretraining.corpus import Corpus
+from bert_zoo.pretraining.masked import MaskedTraining
+from bert_zoo.pretraining.rows import PackedDocuments, PackedExamples
+
+
+class DenoisingTraining(MaskedTraining):
+    """A model of encoder and decoder, and rows for both.
+
+    Phases say how many tokens of a row the encoder reads. Rows of "packed_documents" hold several texts, and
+    those of other schemes one each. Arguments: as `MaskedTraining`.
+    """
+
+    use = Use(
+        "text2text-generation",
+        "writes what is hidden in a text, and is a beginning for fine-tuning from texts to texts",
+        'print(model.generate(["A text."]))',
+        limits=("Without fine-tuning it is of use for nothing but texts with hidden spans.",),
+    )
+
+    def scheme(self, length: int) -> Scheme:
+        scheme = super().scheme(self.objective.raw_length(length))
+        if isinstance(scheme, PackedDocuments):
+            return PackedExamples(scheme.length, objective=self.objective)
+        return scheme
+
+    def questions(self, corpus: Corpus | None) -> list[tuple[str, str]]:
+        """None: no word is hidden by itself."""
+        return []
+
+    def answers(self, questions: Sequence[tuple[str, str]]) -> list[list[list[Any]]]:
+        return []
