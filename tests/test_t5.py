@@ -12,7 +12,9 @@ from helpers import (
     arrays,
     assert_same_variables,
     directory_of,
+    eager_steps,
     inputs_of,
+    load_case,
     loaded,
     save_tf1,
     tensors_of,
@@ -23,6 +25,8 @@ from safetensors.numpy import save_file
 import bert_zoo
 from bert_zoo.config import ConfigError
 from bert_zoo.registry import registry
+from bert_zoo.training import add_lora, rematerialize
+from bert_zoo.training.lora import lora_layers
 
 TIED, UNTIED = "t5/text_to_text", "t5/text_to_text_gated"
 BOTH = [TIED, UNTIED]
@@ -107,6 +111,45 @@ def test_what_follows_a_token_changes_nothing_before_it():
     )
     np.testing.assert_allclose(one[:, :5], other[:, :5], atol=1e-6)
     assert np.abs(one[:, 5:] - other[:, 5:]).max() > 0.01
+
+
+def losses_of(model, inputs, labels) -> list[float]:
+    with eager_steps():
+        return model.fit(inputs, labels, epochs=3, verbose=0, shuffle=False).history["loss"]
+
+
+@pytest.mark.parametrize("targets", ["attention", "all"])
+def test_lora_is_put_into_both_stacks(targets, tmp_path):
+    model, inputs, labels = (
+        load_case(UNTIED, dropout=0.0),
+        inputs_of(arrays(UNTIED)),
+        arrays(UNTIED)["labels"],
+    )
+    add_lora(model, targets=targets)
+    names = {v.name for v in model.decoder.trainable_variables}
+    assert names == {"lora_kernel_a", "lora_kernel_b"}
+    kernels = 3 * len(model.encoder.stack.blocks) + 6 * len(model.decoder.blocks)
+    kernels += (
+        2 * (targets == "all") * (len(model.encoder.stack.blocks) + len(model.decoder.blocks))
+    )
+    assert len([*lora_layers(model)]) == kernels
+    model.optimizer.learning_rate = 0.01
+    losses = losses_of(model, inputs, labels)
+    assert losses[-1] < losses[0]
+    for fmt in ("bert_zoo", "peft"):
+        bert_zoo.save(model, tmp_path / fmt, format=fmt)
+        again = bert_zoo.load(tmp_path / fmt, "text_to_text")
+        np.testing.assert_allclose(again(inputs), model(inputs), atol=TOLERANCE)
+    adapter = json.loads((tmp_path / "peft" / "adapter_config.json").read_text())
+    assert adapter["modules_to_save"] == ["encoder.final_layer_norm"]
+
+
+def test_rematerialized_steps_are_the_same():
+    inputs, labels = inputs_of(arrays(TIED)), arrays(TIED)["labels"]
+    models = [load_case(TIED, dropout=0.0) for _ in range(2)]
+    rematerialize(models[1])
+    one, other = (losses_of(model, inputs, labels) for model in models)
+    np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
 def test_float16_is_refused():

@@ -281,6 +281,11 @@ class ZooModel(keras.Model):
         """Those that exports hold: what only a loss reads, they leave out."""
         return self.variables
 
+    @property
+    def stacks(self) -> tuple[keras.layers.Layer, ...]:
+        """What holds `blocks` that LoRA and `rematerialize` are for: the encoder's stack, and a decoder."""
+        return (encoder_of(self).backbone.groups().stack,)
+
     def levels_below_head(self) -> dict[int, int]:
         """The encoder's variables by id, and how many layers below the head each lies; see `Groups`."""
         return encoder_of(self).backbone.groups().levels_below_head()

@@ -39,7 +39,8 @@ def rematerialize(model: ZooModel) -> None:
             "Rematerialization throws attention probabilities away, and this encoder returns them. "
             "Load the model without output_attentions."
         )
-    encoder.backbone.groups().stack.rematerialize = True
+    for stack in model.stacks:
+        stack.rematerialize = True
     forget_functions(model)
 
 

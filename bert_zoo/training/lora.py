@@ -13,17 +13,23 @@ from bert_zoo.private import all_layers
 from bert_zoo.training.freezing import forget_functions
 from bert_zoo.weights.bind import trained_layers, variables_of
 
-# What gets the thin matrices -> the part of a block.
-TARGETS: dict[str, Callable[[keras.layers.Layer], keras.layers.Layer]] = {
-    "attention": lambda block: block.attention,
-    "all": lambda block: block,
+
+def _attention(block: keras.layers.Layer) -> list[keras.layers.Layer]:
+    """A block's attention, and that of a decoder's block to the encoder's text."""
+    return [block.attention, *filter(None, [getattr(block, "cross_attention", None)])]
+
+
+# What gets the thin matrices -> the parts of a block.
+TARGETS: dict[str, Callable[[keras.layers.Layer], list[keras.layers.Layer]]] = {
+    "attention": _attention,
+    "all": lambda block: [block],
 }
 
 
 def add_lora(
     model: ZooModel, rank: int = 8, alpha: float | None = None, targets: str = "attention"
 ) -> None:
-    """Freezes the encoder but its pooler, and trains low-rank updates of its kernels instead.
+    """Freezes the encoder but its pooler, and a decoder, and trains low-rank updates of their kernels instead.
 
     Uses Keras's own `Dense.enable_lora`: a kernel W becomes W + alpha / rank * A B, with A
     [inputs, rank] random and B [rank, outputs] zero, so that outputs are the same at first. Query,
@@ -58,13 +64,13 @@ def add_lora(
             f"This model is frozen in part ({listing(untrained)}), and LoRA freezes the encoder by "
             "itself. Use one of both."
         )
-    groups = encoder.backbone.groups()
-    for part in (groups.embeddings, groups.stack):
+    for part in (encoder.backbone.groups().embeddings, *model.stacks):
         for variable in part.weights:
             # Not `part.trainable = False`, which would hold for A and B too.
             variable.trainable = False
-    for block in groups.stack.blocks:
-        for layer in all_layers(TARGETS[targets](block)):
+    for block in (block for stack in model.stacks for block in stack.blocks):
+        layers = (layer for part in TARGETS[targets](block) for layer in all_layers(part))
+        for layer in layers:
             if isinstance(layer, keras.layers.Dense):
                 layer.enable_lora(rank, lora_alpha=alpha)
     forget_functions(model)
@@ -120,9 +126,9 @@ def trained_in_full(model: ZooModel) -> set[str]:
     Raises:
         ValueError: weights of the encoder besides them are trained too, in the embeddings or the stack.
     """
-    groups = encoder_of(model).backbone.groups()
+    embeddings = encoder_of(model).backbone.groups().embeddings
     variables = variables_of(model)
-    below = {id(v) for part in (groups.embeddings, groups.stack) for v in part.weights}
+    below = {id(v) for part in (embeddings, *model.stacks) for v in part.weights}
     others = [
         path
         for path, variable in variables.items()

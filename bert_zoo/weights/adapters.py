@@ -8,7 +8,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -332,9 +332,11 @@ def write_adapter(
         tensors[f"{PREFIX}{module}.lora_B.weight"] = b
         ranks[module], alphas[module] = len(a), round(scale * len(a), 6)
     kept = to_stored(variables, [b for b in bindings if b.variable in trained])
-    modules = {_outermost(key, plan.root) for key in kept}
+    others = {key for binding in bindings for key in binding.keys} - kept.keys()
+    modules = {_outermost(key, plan.root, others) for key in kept}
     # peft misses what a saved module shares with the rest of the model.
-    shared = {c.of: c.key for c in plan.copies if _outermost(c.key, plan.root) in modules}
+    inside = tuple(f"{plan.root}{module}." for module in modules)
+    shared = {c.of: c.key for c in plan.copies if c.key.startswith(inside)}
     repeated = to_stored(variables, [b for b in bindings if shared.keys() & {*b.keys}])
     kept |= {shared[key]: value for key, value in repeated.items() if key in shared}
     tensors |= {PREFIX + key: value for key, value in kept.items()}
@@ -402,6 +404,8 @@ def _short_names(modules: Iterable[str], plan: Plan) -> list[str]:
     return sorted(modules if clash else shorts)
 
 
-def _outermost(key: str, root: str) -> str:
-    """The module of a head, or of the encoder's pooler, that a tensor is in."""
-    return key.removeprefix(root).partition(".")[0]
+def _outermost(key: str, root: str, others: Collection[str]) -> str:
+    """The largest module that a tensor is in and none of the others: of a head, the encoder's pooler or a norm."""
+    parts = key.removeprefix(root).split(".")
+    modules = (".".join(parts[:number]) for number in range(1, len(parts) + 1))
+    return next(m for m in modules if not any(o.startswith(f"{root}{m}.") for o in others))

@@ -28,6 +28,7 @@ from bert_zoo.layers.common import (
     vocabulary_logits,
 )
 from bert_zoo.layers.dropout import Dropout
+from bert_zoo.layers.recomputation import recomputed
 from bert_zoo.layers.relative_bias import RelativeBias
 
 
@@ -207,6 +208,9 @@ class Decoder(keras.layers.Layer):
         tied: whether logits are by the encoder's token table; else by a table of its own.
         scale: factor of the last hidden states before that.
         initializer_range: of that table.
+
+    Attributes:
+        rematerialize: as of `Stack`.
     """
 
     def __init__(
@@ -228,6 +232,7 @@ class Decoder(keras.layers.Layer):
         self.final_norm = final_norm
         self.hidden_size = hidden_size
         self.scale = scale
+        self.rematerialize = False
         self.logits = None
         if not tied:
             options = {"stddev": initializer_range, "dtype": self.dtype_policy}
@@ -337,15 +342,12 @@ class Decoder(keras.layers.Layer):
         memory = [None] * len(self.blocks) if memory is None else memory
         seen = []
         for block, of_source, of_block in zip(self.blocks, source, memory, strict=True):
-            x, keys_values = block(
-                x,
-                bias,
-                of_source,
-                source_bias,
-                memory=of_block,
-                start=start,
-                training=training,
-            )
+            inputs = (x, bias, of_source, source_bias)
+            if self.rematerialize and training:
+                x = recomputed(block, *inputs, training=training)
+                continue
+            options = {"memory": of_block, "start": start, "training": training}
+            x, keys_values = block(*inputs, **options)
             seen.append(keys_values)
         x = self.final_norm(x, training=training) * self.scale
         token_table = token_table if self.logits is None else float_table(self.logits)

@@ -42,6 +42,10 @@ class TextToText(TaskModel):
     def add_head(self, config):
         self.decoder = self.stored_head.decoder(config, name="decoder", dtype=self.dtype_policy)
 
+    @property
+    def stacks(self):
+        return (*super().stacks, self.decoder)
+
     def id_limits(self) -> dict[str, tuple[int, str]]:
         limits = super().id_limits()
         ids, documents = limits["token_ids"], limits["document_ids"]
