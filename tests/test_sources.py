@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 from test_torch_bin import tensor_pickle, write_archive
 
 from bert_zoo.weights.files import WeightsError
-from bert_zoo.weights.safetensors_io import SafetensorsSource, write_safetensors
+from bert_zoo.weights.safetensors_io import SafetensorsSource, rounded_to_int8, write_safetensors
 from bert_zoo.weights.sources import open_weights
 from bert_zoo.weights.tensor_source import TensorSource
 
@@ -47,6 +47,21 @@ def test_every_half_precision_number_is_widened_exactly(dtype, tmp_path):
     save_file({"v": numbers}, tmp_path / "model.safetensors")
     with np.errstate(invalid="ignore"):
         np.testing.assert_array_equal(open_weights(tmp_path)["v"], numbers.astype(np.float32))
+
+
+def test_matrices_rounded_to_int8_are_read_as_the_nearest_multiples_of_their_rows_scales(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(5, 300)) * 10.0 ** np.arange(-3, 2)[:, None]
+    tensors = {"m": rows.astype(np.float32), "zero": np.zeros((2, 3), np.float32), **W}
+    path = tmp_path / "model.safetensors"
+    write_safetensors(path, *rounded_to_int8(tensors, {"format": "bert_zoo"}))
+    assert path.stat().st_size < 1500 * 1.5
+    source = open_weights(path)
+    assert {key: source.shape(key) for key in source} == {k: v.shape for k, v in tensors.items()}
+    for key, values in tensors.items():
+        assert source[key].dtype == np.float32
+        half_a_step = np.abs(values).max(axis=-1, keepdims=True) / 127 / 2
+        assert (np.abs(source[key] - values) <= half_a_step * 1.0001 * (values.ndim == 2)).all()
 
 
 def test_a_safetensors_file_cut_anywhere_is_refused(tmp_path):

@@ -5,7 +5,8 @@ python tools/nano_checkpoint.py --run runs/nano/bert --name bert_nano
 
 copies the run's model to checkpoints/bert_nano, with weights of half the size, writes its card
 (README.md) from the run's own, and prints what its declaration on the family's page says.
-What an earlier card of the same weights has below "Fine-tuned" is kept.
+What an earlier card of the same weights has below "Fine-tuned" is kept. The run may also be one of
+`bert_zoo distill`: its weights are rounded to int8, and "How it was made" is kept of the earlier card.
 """
 
 import itertools
@@ -36,7 +37,7 @@ TEXTS = {
         "CC BY-SA 3.0",
     ),
 }
-FINE_TUNED = "## Fine-tuned"
+FINE_TUNED, MADE = "## Fine-tuned", "## How it was made"
 # What is shown of a model: our own words, for none of the texts go into the project.
 MASKED = (
     "It is one of the best {mask} of the year.",
@@ -75,6 +76,19 @@ def copy_model(run: Path, directory: Path) -> None:
     counts = np.load(run / "tokens" / "train" / "counts.npy")
     frequencies = np.log((counts + 1.0) / (counts.sum() + len(counts)))
     np.save(directory / FREQUENCIES, frequencies.astype(np.float16))
+
+
+def copy_student(run: Path, directory: Path) -> None:
+    """Copies the model of a distillation, its weights as int8."""
+    from bert_zoo.weights.safetensors_io import rounded_to_int8, write_safetensors
+    from bert_zoo.weights.sources import open_weights
+
+    shutil.rmtree(directory, ignore_errors=True)
+    shutil.copytree(run / "model", directory)
+    weights = open_weights(directory)
+    stored = rounded_to_int8({name: weights[name] for name in weights}, weights.metadata)
+    write_safetensors(directory / WEIGHTS, *stored)
+    shutil.copy(run / CURVE, directory)
 
 
 def shown(run: Path, directory: Path) -> tuple[str, float]:
@@ -145,12 +159,68 @@ def card(name: str, run: Path, predictions: str, difference: float, fine_tuned: 
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
 
-def earlier_section(path: Path) -> str:
-    """What a card has of fine-tuning."""
+def earlier_section(path: Path, heading: str) -> str:
+    """What a card has below a heading."""
     if not path.is_file():
         return NOT_MEASURED
-    _, _, rest = path.read_text(encoding="utf-8").partition(FINE_TUNED)
+    _, _, rest = path.read_text(encoding="utf-8").partition(heading)
     return rest.partition("\n## ")[0]
+
+
+def card_of_student(name: str, run: Path, directory: Path, made: str) -> str:
+    """The card of a distillation's run, with what is said of a checkpoint of the package."""
+    import keras
+
+    import bert_zoo
+
+    task = read_json(directory / "bert_zoo.json")["task"]
+    stored, trained = (bert_zoo.load(path, task=task) for path in (directory, run / "model"))
+    inputs = stored.preprocessor([text.format(mask="thing") for text in MASKED])
+    outputs = (keras.tree.flatten(model(inputs)) for model in (stored, trained))
+    difference = max(float(np.abs(a - b).max()) for a, b in zip(*outputs, strict=True))
+    of_run = (run / "model" / CARD).read_text(encoding="utf-8")
+    first = of_run.index("\n## ")
+    measured = of_run[first:].partition("\n## Base checkpoint")[0]
+    for path in {
+        part for part in measured.replace("|", " ").replace(",", " ").split() if "/" in part
+    }:
+        if Path(path).is_absolute():  # of the machine that trained it
+            measured = measured.replace(path, Path(path).name)
+    parts = [
+        f"# {name}",
+        f"`bert_zoo.load({name!r})` comes with the package and needs no network. {stored.count_params():,} parameters, "
+        "its matrices stored as int8 with a scale for each row: its outputs for six sentences differ by at most "
+        f"{difference:.0e} from those of the weights as they were trained.",
+        MADE + made,
+        measured,
+        "`tools/nano_checkpoint.py` made this folder from the run.",
+    ]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def pretrained_folder(name: str, run: Path, directory: Path) -> dict[str, float]:
+    """Makes the folder of a pretraining; returns the scores of its declaration."""
+    from bert_zoo.weights.files import sha256_of
+
+    earlier, fine_tuned = directory / WEIGHTS, earlier_section(directory / CARD, FINE_TUNED)
+    sha256 = sha256_of(earlier) if earlier.is_file() else None
+    copy_model(run, directory)
+    if sha256_of(directory / WEIGHTS) != sha256:
+        fine_tuned = NOT_MEASURED
+    text = card(name, run, *shown(run, directory), fine_tuned)
+    (directory / CARD).write_text(text, encoding="utf-8")
+    return scores(read_json(run / "metrics.json"))
+
+
+def student_folder(name: str, run: Path, directory: Path) -> dict[str, float]:
+    """Makes the folder of a distillation; returns the scores of its declaration."""
+    made = earlier_section(directory / CARD, MADE)
+    copy_student(run, directory)
+    text = card_of_student(name, run, directory, made)
+    (directory / CARD).write_text(text, encoding="utf-8")
+    results = read_json(run / "metrics.json")
+    found = results["kept"] if "kept" in results else results["after"]
+    return {metric: round(value, 4) for metric, value in found.items()}
 
 
 def main(_: Sequence[str]) -> None:
@@ -159,18 +229,13 @@ def main(_: Sequence[str]) -> None:
     from bert_zoo.weights.files import sha256_of
 
     run, directory = Path(_RUN.value), CHECKPOINTS / _NAME.value
-    earlier, fine_tuned = directory / WEIGHTS, earlier_section(directory / CARD)
-    sha256 = sha256_of(earlier) if earlier.is_file() else None
-    copy_model(run, directory)
-    if sha256_of(directory / WEIGHTS) != sha256:
-        fine_tuned = NOT_MEASURED
-    text = card(_NAME.value, run, *shown(run, directory), fine_tuned)
-    (directory / CARD).write_text(text, encoding="utf-8")
+    distilled = read_json(run / "config.json").keys() & {"teacher", "lesson"}
+    found = (student_folder if distilled else pretrained_folder)(_NAME.value, run, directory)
     family = registry().families[read_json(directory / "bert_zoo.json")["family"]]
     declaration = {
         "sha256": sha256_of(directory / WEIGHTS),
         "params": bert_zoo.load(directory, task=family.params_task).count_params(),
-        "scores": scores(read_json(run / "metrics.json")),
+        "scores": found,
     }
     print(json.dumps(declaration, indent=4))
 

@@ -35,8 +35,16 @@ _DTYPES = {
 }
 
 
+# Metadata of a file that `rounded_to_int8` made: what stands behind a tensor's name in that of its scales.
+SCALES = "int8_scales"
+LARGEST_INT8 = 127
+
+
 class SafetensorsSource(TensorSource):
-    """One safetensors file; `metadata` are the header's strings by string."""
+    """One safetensors file; `metadata` are the header's strings by string.
+
+    Of tensors that were rounded to int8, the values are those that they stand for; see `rounded_to_int8`.
+    """
 
     def __init__(self, path: str | os.PathLike):
         self._path = Path(path)
@@ -50,14 +58,26 @@ class SafetensorsSource(TensorSource):
                 f"{path} holds tensors of types that bert_zoo does not read: {shown(unknown)}. Readable "
                 f"are {', '.join(_DTYPES)}; convert the file to one of these."
             )
-        shapes = {key: tuple(row["shape"]) for key, row in self._tensors.items()}
+        suffix = self.metadata.get(SCALES)
+        self._scales = {
+            key: key + suffix for key in self._tensors if suffix and key + suffix in self._tensors
+        }
+        shapes = {
+            key: tuple(row["shape"])
+            for key, row in self._tensors.items()
+            if key not in self._scales.values()
+        }
         super().__init__(str(path), shapes)
 
     def _read(self, key: str) -> np.ndarray:
+        values = self._stored(key)
+        return values * self._stored(self._scales[key]) if key in self._scales else values
+
+    def _stored(self, key: str) -> np.ndarray:
         row = self._tensors[key]
         start, end = row["data_offsets"]
         stored = read_bytes(self._path, self._data_start + start, end - start, self.location)
-        values = stored.view(_DTYPES[row["dtype"]]).reshape(self._shapes[key])
+        values = stored.view(_DTYPES[row["dtype"]]).reshape(row["shape"])
         return bfloat16_bits_to_float32(values) if row["dtype"] == "BF16" else values
 
 
@@ -76,6 +96,28 @@ def write_safetensors(
     contiguous = {key: np.asarray(values, order="C") for key, values in tensors.items()}
     with replacing(path) as temporary:
         save_file(contiguous, temporary, metadata=dict(metadata))
+
+
+def rounded_to_int8(
+    tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]
+) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """Tensors and metadata of a file of a quarter of the size, for `write_safetensors`.
+
+    Each row of a matrix becomes int8, with a float32 scale of its own beside it; vectors stay as they are.
+
+    Args:
+        tensors: float32 by name.
+        metadata: as of `write_safetensors`.
+    """
+    suffix, rounded = ".scale", {}
+    for key, values in tensors.items():
+        if values.ndim != 2:
+            rounded[key] = values
+            continue
+        largest = np.abs(values).max(axis=1, keepdims=True)
+        rounded[key + suffix] = np.where(largest > 0, largest / LARGEST_INT8, 1).astype(np.float32)
+        rounded[key] = np.rint(values / rounded[key + suffix]).astype(np.int8)
+    return rounded, {**metadata, SCALES: suffix}
 
 
 def _read_header(path: Path) -> tuple[dict[str, str], dict[str, dict], int]:
