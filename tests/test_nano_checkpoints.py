@@ -30,9 +30,13 @@ ENTRIES = {
     for checkpoint in family.checkpoints
     if any(isinstance(source, Bundled) for source in checkpoint.sources)
 }
+FOLDERS = {
+    name: next(s.name for s in checkpoint.sources if isinstance(s, Bundled))
+    for name, (_, checkpoint) in ENTRIES.items()
+}
 MASKED = [name for name, (_, checkpoint) in ENTRIES.items() if "masked_lm" in checkpoint.provides]
-LANGUAGE_MODELS = [name for name in ENTRIES if name not in MASKED]
-MOST_BYTES = 6_000_000
+LANGUAGE_MODELS = [name for name, (_, c) in ENTRIES.items() if "causal_lm" in c.provides]
+MOST_BYTES = 8_000_000
 # Our own words: no model has read them.
 TEXTS = [
     "He said that the film is one of the best of the year, and I think so too.",
@@ -70,7 +74,7 @@ def loaded(name: str, task: str):
 def test_its_folder_holds_a_model_of_its_card_in_a_few_megabytes(name):
     family, checkpoint = ENTRIES[name]
     directory = fetch_checkpoint(checkpoint)
-    assert directory == ROOT / "checkpoints" / name
+    assert directory == ROOT / "checkpoints" / FOLDERS[name]
     stored = json.loads((directory / "bert_zoo.json").read_text())
     assert stored["family"] == family.name
     assert family.config_class.from_dict(stored["config"]) == family.config(checkpoint)
@@ -79,7 +83,7 @@ def test_its_folder_holds_a_model_of_its_card_in_a_few_megabytes(name):
         "max_length": checkpoint.text.max_length,
     }
     sizes = [file.stat().st_size for file in directory.iterdir()]
-    assert max(sizes) < MOST_BYTES and len(sizes) >= 5
+    assert sum(sizes) <= MOST_BYTES and len(sizes) >= 5
     card = (directory / "README.md").read_text(encoding="utf-8")
     written = {round(float(number), 3) for number in re.findall(r"\d+\.\d+", card)}
     assert written.issuperset(checkpoint.scores.values())
@@ -97,14 +101,14 @@ def test_what_it_provides_is_loaded_without_a_network(name):
 
 @pytest.mark.parametrize("name", ENTRIES)
 def test_every_weight_is_the_stored_one(name):
-    """Each head is trained: none is as it was initialised."""
+    """Each head is trained: none is as it was initialised. An encoder's pooler may be, where no head read it."""
     _, checkpoint = ENTRIES[name]
     task = max(checkpoint.provides, key=lambda task: loaded(name, task).count_params())
     other = bert_zoo.load(name, task, weights=None)
     stored, made = variables_of(loaded(name, task)), variables_of(other)
     assert stored.keys() == made.keys()
-    same = [path for path in stored if np.array_equal(stored[path], made[path])]
-    assert not same
+    same = {path for path in stored if np.array_equal(stored[path], made[path])}
+    assert same <= ({"pooler/dense/bias"} if checkpoint.provides == {"encoder"} else set())
 
 
 def losses(model, inputs, labels) -> float:
@@ -216,7 +220,7 @@ def test_they_are_installed_with_the_package(tmp_path, monkeypatch):
     data = {
         "bert_zoo.data.messages",
         "bert_zoo.cli.report.templates",
-        *(f"bert_zoo.checkpoints.{name}" for name in ENTRIES),
+        *(f"bert_zoo.checkpoints.{folder}" for folder in FOLDERS.values()),
     }
     assert set(given["packages"]) == {"bert_zoo", *given["package_dir"], *data}
     ((package, folder),) = given["package_dir"].items()
@@ -230,8 +234,8 @@ def test_they_are_installed_with_the_package(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "__file__", str(tmp_path / "bert_zoo" / "loading" / "sources.py"))
     for name, (_, checkpoint) in ENTRIES.items():
         directory = fetch_checkpoint(checkpoint)
-        assert directory == tmp_path / "bert_zoo" / "checkpoints" / name
-        source_tree = (ROOT / "checkpoints" / name).iterdir()
+        assert directory == tmp_path / "bert_zoo" / "checkpoints" / FOLDERS[name]
+        source_tree = (ROOT / "checkpoints" / FOLDERS[name]).iterdir()
         assert {file.name for file in directory.iterdir()} == {file.name for file in source_tree}
 
 

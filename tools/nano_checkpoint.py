@@ -20,7 +20,7 @@ import numpy as np
 from absl import app, flags
 
 _RUN = flags.DEFINE_string("run", None, "Directory of a finished pretraining.", required=True)
-_NAME = flags.DEFINE_string("name", None, "Of the checkpoint.", required=True)
+_NAME = flags.DEFINE_string("name", None, "Of the checkpoint, with its tag.", required=True)
 
 CHECKPOINTS = Path(__file__).resolve().parents[1] / "checkpoints"
 WEIGHTS, CARD, CURVE = "model.safetensors", "README.md", "learning_curve.png"
@@ -180,7 +180,8 @@ def card_of_student(name: str, run: Path, directory: Path, made: str) -> str:
     difference = max(float(np.abs(a - b).max()) for a, b in zip(*outputs, strict=True))
     of_run = (run / "model" / CARD).read_text(encoding="utf-8")
     first = of_run.index("\n## ")
-    measured = of_run[first:].partition("\n## Base checkpoint")[0]
+    # What stands below MADE says the licences.
+    measured = of_run[first:].partition("\n## Base checkpoint")[0].partition("\n- The licence")[0]
     for path in {
         part for part in measured.replace("|", " ").replace(",", " ").split() if "/" in part
     }:
@@ -220,7 +221,7 @@ def student_folder(name: str, run: Path, directory: Path) -> dict[str, float]:
     (directory / CARD).write_text(text, encoding="utf-8")
     results = read_json(run / "metrics.json")
     found = results["kept"] if "kept" in results else results["after"]
-    return {metric: round(value, 4) for metric, value in found.items()}
+    return {metric: round(value, 3) for metric, value in found.items()}
 
 
 def main(_: Sequence[str]) -> None:
@@ -228,7 +229,7 @@ def main(_: Sequence[str]) -> None:
     from bert_zoo.registry import registry
     from bert_zoo.weights.files import sha256_of
 
-    run, directory = Path(_RUN.value), CHECKPOINTS / _NAME.value
+    run, directory = Path(_RUN.value), CHECKPOINTS / _NAME.value.replace(".", "_")
     distilled = read_json(run / "config.json").keys() & {"teacher", "lesson"}
     found = (student_folder if distilled else pretrained_folder)(_NAME.value, run, directory)
     family = registry().families[read_json(directory / "bert_zoo.json")["family"]]

@@ -11,12 +11,13 @@ from bert_zoo.families.bert.derived_checkpoints import (
     CASED_VOCAB,
     DERIVED,
     LARGE,
+    SMALL,
     UNCASED_VOCAB,
     WITH_HEADS,
 )
 from bert_zoo.families.bert.presets import PRETRAINING
 from bert_zoo.families.nano import SIZE, trained_here
-from bert_zoo.family import HF, Archive, Checkpoint
+from bert_zoo.family import HF, Archive, Checkpoint, TextSpec
 
 GOOGLE = "https://storage.googleapis.com/bert_models/"
 BERT_PAPER = "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding, arXiv:1810.04805"
@@ -251,6 +252,11 @@ MINIATURES = [
     for hidden, params in zip((128, 256, 512, 768), row, strict=True)
 ]
 
+MINILM_V2 = (
+    "MiniLMv2: Multi-Head Self-Attention Relation Distillation for Compressing Pretrained Transformers, "
+    "arXiv:2012.15828"
+)
+
 OWN = [
     trained_here(
         "bert_nano",
@@ -265,6 +271,33 @@ OWN = [
             "held out mlm_logits_loss, untrained": 6.911,
             "held out nsp_logits_loss": 0.551,
         },
+    ),
+    trained_here(
+        "minilm_nano",
+        SMALL | {"num_layers": 2, "vocab_size": 9579},
+        paper=MINILM_V2,
+        text=TextSpec(lowercase=True, max_length=256),
+        sha256="b095c112bfbdd1b10cb0b09a8561b21b0a621892c9a602f3221b0c05a35e60ac",
+        provides=frozenset({"encoder"}),
+        params=7_573_248,
+        scores={"held out loss": 0.338},
+        note=(
+            "To be fine-tuned where 8 MB is what there is room for: it learned from minilm_l6 how tokens attend, on 9 MB of "
+            "English."
+        ),
+    ),
+    trained_here(
+        "minilm_nano",
+        SMALL | {"num_layers": 2, "vocab_size": 9734},
+        tag="sst2",
+        paper=MINILM_V2,
+        text=TextSpec(lowercase=True, max_length=64),
+        sha256="686c435826a6cf06045ed00dee48e439777f8bf14561858deb1bfd27fc38f697",
+        provides=frozenset({"encoder", "classification"}),
+        labels=("negative", "positive"),
+        params=7_632_768,
+        scores={"SST-2 (dev, accuracy)": 0.883},
+        note="Whether a sentence of a film review speaks for the film; learned from minilm_l6, fine-tuned on SST-2.",
     ),
 ]
 
