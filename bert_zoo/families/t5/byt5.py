@@ -13,6 +13,7 @@ from bert_zoo.text.byte_bpe_files import read_byte_bpe
 from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.text.format import TextFormat, TokenizerParts
 
+ROWS = 384  # of the token table: three special tokens, bytes, and sentinels
 SENTINELS = [f"<extra_id_{i}>" for i in range(125)]
 ADDED_TOKENS = [
     *(
@@ -40,8 +41,11 @@ def read_bytes(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerPa
 FAMILY = replace(
     t5.FAMILY,
     name="byt5",
-    defaults=t5.FAMILY.defaults | GATED | {"vocab_size": 384},
-    formats={"hf": formats.hugging_face("t5", "T5", tokenizer_class="ByT5Tokenizer")},
+    defaults=t5.FAMILY.defaults | GATED | {"vocab_size": ROWS},
+    formats={
+        "hf": formats.hugging_face("t5", "T5", tokenizer_class="ByT5Tokenizer"),
+        "tf1": formats.Original(rows=ROWS),
+    },
     text=TextFormat(read_bytes, layout=LAYOUT),
     checkpoints=BYT5,
 )

@@ -126,7 +126,9 @@ def decoder(config: T5Config, *, name: str, dtype):
         hidden_size=config.hidden_size,
         tied=config.tie_word_embeddings,
         scale=config.hidden_size**-0.5 if config.scale_logits else 1.0,
-        initializer_range=config.initializer_factor,
+        # As google-research/t5x begins, so that logits are as small as those of a scaled tied table;
+        # transformers has 1 here.
+        initializer_range=config.initializer_factor * config.hidden_size**-0.5,
         dtype=dtype,
         name=name,
     )
@@ -136,7 +138,7 @@ FAMILY = Family(
     name="t5",
     backbone=backbone,
     defaults=DEFAULTS,
-    formats={"hf": formats.hugging_face("t5", "T5"), "tf1": formats.ORIGINAL},
+    formats={"hf": formats.hugging_face("t5", "T5"), "tf1": formats.Original()},
     encoder_rows=ENCODER_ROWS,
     heads={
         "text_to_text": Head(DECODER_ROWS, decoder=decoder, copies={"hf": copies}),

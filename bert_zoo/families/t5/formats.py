@@ -73,13 +73,15 @@ class Original(TF1):
         (r"/rms_norm/", "/layer_norm/"),
     )
 
+    config_file: str = "*.index"
+    codec: ConfigCodec = TF1_CODEC
+    ignorable: tuple[str, ...] = (r"_slot_(m|v|vc|vr)$", CROSS_BIAS)  # of Adafactor, and not read
+    rows: int = 0  # of the token table, where they tell the family from T5; 0 for any number
+
+    @property
+    def goes_first(self) -> bool:
+        return bool(self.rows)
+
     def is_of_family(self, values: JsonObject) -> bool:
-        return "shared/embedding" in values and super().is_of_family(values)
-
-
-ORIGINAL = Original(
-    codec=TF1_CODEC,
-    config_file="*.index",
-    # Adafactor's.
-    ignorable=(r"_slot_(m|v|vc|vr)$", CROSS_BIAS),
-)
+        rows = values.get("shared/embedding", (None,))[0]
+        return rows is not None and self.rows in (0, rows)

@@ -21,7 +21,7 @@ FAMILY = replace(
     defaults=t5.FAMILY.defaults | GATED | {"vocab_size": 250112},
     formats={
         "hf": formats.hugging_face("mt5", "MT5", replace(HF_CODEC, prepare=without_scale)),
-        "tf1": formats.ORIGINAL,
+        "tf1": formats.Original(),
     },
     checkpoints=MT5,
 )
