@@ -103,6 +103,7 @@ def test_published_updates_are_the_published_epochs():
         ("modernbert", "base", (4608, 364_000, 636, 8e-4, "adamw"), ((1024, 1.0),)),
         ("deberta", "base", (256, 1_000_000, 10_000, 1e-4, "adamw"), ((512, 1.0),)),
         ("deberta_v2", "base", (256, 1_000_000, 10_000, 1e-4, "adamw"), ((512, 1.0),)),
+        ("t5", "base", (128, 524_288, 10_000, 0.01, "adafactor"), ((512, 1.0),)),
     ],
 )
 def test_pretraining_presets_are_the_published_ones(family, size, settings, phases):
@@ -116,7 +117,7 @@ def test_pretraining_presets_have_every_size_and_rows_that_it_reads():
     presets = {n: f.pretraining_preset for n, f in registry().families.items()}
     assert {name for name in presets if presets[name]} == {
         *("bert", "roberta", "albert", "spanbert", "electra", "modernbert", "xlm", "xlnet"),
-        *("deberta", "deberta_v2", "mobilebert", "longformer", "bigbird"),
+        *("deberta", "deberta_v2", "mobilebert", "longformer", "bigbird", "t5", "mt5"),
     }
     for name, pretraining in presets.items():
         if pretraining is None:

@@ -475,10 +475,10 @@ def test_a_familys_objective_is_shown_for_a_text(case, name, capsys):
         show(model, "the cat", "spanz")
 
 
-def test_every_family_with_a_mask_names_its_objective():
+def test_every_family_that_is_pretrained_with_hidden_tokens_names_its_objective():
     for family in registry().families.values():
         named = {family.pretraining_of(family.config(one)) for one in family.checkpoints}
-        if "masked_lm" in family.heads:
+        if "masked_lm" in family.heads or family.pretraining_preset:
             assert named <= set(OBJECTIVES), family.name
         else:
             assert named == {""}, family.name

@@ -48,4 +48,7 @@ FAMILY = replace(
     },
     text=TextFormat(read_bytes, layout=LAYOUT),
     checkpoints=BYT5,
+    # Its hidden spans stand behind the ids 258, 257 and so on, of bytes that no text has.
+    pretraining="",
+    pretraining_preset=None,
 )

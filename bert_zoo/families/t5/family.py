@@ -3,6 +3,7 @@
 from bert_zoo.families.t5 import formats
 from bert_zoo.families.t5.checkpoints import T5
 from bert_zoo.families.t5.config import DEFAULTS, T5Config
+from bert_zoo.families.t5.presets import PRESETS, PRETRAINING
 from bert_zoo.families.t5.rows import DECODER_ROWS, ENCODER_HEADS, ENCODER_ROWS, copies
 from bert_zoo.families.t5.vocabulary import LAYOUT, read_vocabulary
 from bert_zoo.family import Family
@@ -148,4 +149,7 @@ FAMILY = Family(
     checkpoints=T5,
     config_class=T5Config,
     params_task="text_to_text",
+    pretraining="span_corruption",
+    presets=PRESETS,
+    pretraining_preset=PRETRAINING,
 )
