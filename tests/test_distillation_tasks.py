@@ -359,9 +359,19 @@ def test_a_student_that_is_made_of_its_teacher_keeps_its_head_and_licence(teache
     lesson.prepare(student)
     for own, theirs in zip(student.classifier.weights, teacher.classifier.weights, strict=True):
         np.testing.assert_array_equal(*map(keras.ops.convert_to_numpy, (own, theirs)))
-    config = {"model": "minilm_l6", "recipe": {}}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    assert finetuning.card_of(str(tmp_path))["licence"] == "Apache-2.0"
+
+
+@pytest.mark.parametrize(
+    ("config", "licence"),
+    [
+        ({"model": "minilm_l6"}, "Apache-2.0"),
+        ({"model": "minilm_l6, layers 2", "teacher": "minilm_l6"}, "Apache-2.0"),
+        ({"model": "a/folder/that/is/gone"}, None),
+    ],
+)
+def test_a_model_of_a_run_has_the_licence_of_what_the_run_began_with(config, licence, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({**config, "recipe": {}}))
+    assert finetuning.card_of(str(tmp_path)).get("licence") == licence
 
 
 @pytest.mark.slow

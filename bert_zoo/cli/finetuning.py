@@ -1,5 +1,6 @@
 """Fine-tuning a checkpoint on a task's data: from its name to a run directory."""
 
+import contextlib
 import importlib.util
 import json
 import logging
@@ -395,8 +396,11 @@ def card_of(name: str) -> Card:
     for folder in (Path(name), Path(name).parent):
         config = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
         # Those of Hugging Face's models have the same name and no recipe.
-        if "recipe" in config and config["model"] != name:
-            return card_of(config["model"])
+        # That of a distillation on text says in words what its student is made of.
+        base = config.get("teacher", config.get("model"))
+        if "recipe" in config and base != name:
+            with contextlib.suppress(ValueError):  # named from another folder, or gone
+                return card_of(base)
     return Card()
 
 
