@@ -444,7 +444,7 @@ def assert_serves(served: dict, outputs) -> None:
 # Exporting takes longest: the tasks that are served as none of test_export.py and
 # test_export_recurrent.py.
 EXPORTED = ("masked_lm", "pretraining", "multiple_choice", "beam_question_answering")
-EXPORTED += ("regression", "reranking", "multi_label_classification")
+EXPORTED += ("regression", "reranking", "multi_label_classification", "text_to_text")
 SERVED = [case for case in covering(COVER, task_of) if task_of(case) in EXPORTED]
 
 
@@ -484,13 +484,7 @@ def stateless(outputs):
     return {name: outputs[name] for name in outputs if name not in state} if state else outputs
 
 
-def serves_text(case: str) -> bool:
-    return has_text(case) and bool(models.TASKS[task_of(case)].interface.texts)
-
-
-@pytest.mark.parametrize(
-    "case", slow_but([*filter(serves_text, COVER)], *filter(serves_text, SERVED))
-)
+@pytest.mark.parametrize("case", slow_but([*filter(has_text, COVER)], *filter(has_text, SERVED)))
 @needs_tensorflow
 def test_saved_model_answers_texts_as_the_model_does(case, exported):
     serve = exported(case).signatures["serving_default"]
@@ -505,6 +499,10 @@ def test_saved_model_answers_texts_as_the_model_does(case, exported):
         assert [text.decode() for text in served["answer"].numpy()] == [a.text for a in found]
         odds = [a.no_answer_score for a in found]
         np.testing.assert_allclose(served["no_answer_score"], odds, atol=TOLERANCE)
+        return
+    if task_of(case) == "text_to_text":
+        written = [text.decode() for text in served["generated_text"].numpy()]
+        assert written == loaded(case).generate(texts, max_new_tokens=256)
         return
     assert_serves(served, loaded(case).predict(texts, verbose=0))
     # What is served beside the outputs.

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from itertools import combinations
-from types import SimpleNamespace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +14,8 @@ from bert_zoo.pretraining.batches import PretrainingBatches
 from bert_zoo.pretraining.rows import JoinedDocuments, PackedExamples
 from bert_zoo.tasks.objectives import OBJECTIVES, Draws, SentinelIds, SpanCorruption, show
 from bert_zoo.tasks.objectives.denoising import Denoising
+from bert_zoo.text import tokenizer_from_dir
+from bert_zoo.text.word_level import WordLevelTokenizer
 
 NAMES = [name for name, objective in OBJECTIVES.items() if isinstance(objective, Denoising)]
 PAD, EOS, VOCAB_SIZE = 0, 1, 32100
@@ -256,17 +258,16 @@ def test_joined_documents_make_rows_without_padding(written):
 
 
 def vocabulary(tokens):
-    return SimpleNamespace(
-        id_to_token=tokens.__getitem__, vocab_size=len(tokens), eos_id=1, pad_id=0
-    )
+    return WordLevelTokenizer(tokens, unknown_token=None, eos_token=None)
 
 
 def test_sentinels_are_found_by_their_names():
-    last = [f"<extra_id_{number}>" for number in reversed(range(12))]
-    found = SentinelIds.of(vocabulary(["<pad>", "</s>", "▁a", *last]))
-    assert found.sentinel_ids == tuple(range(14, 2, -1))
-    assert (found.eos_id, found.pad_id, found.vocab_size) == (1, 0, 15)
-    assert SentinelIds.of(vocabulary(["▁<extra_id_1>", "▁<extra_id_0>"])).sentinel_ids == (1, 0)
+    tokenizer = tokenizer_from_dir(Path(__file__).parent / "golden/t5/text_to_text", "t5")
+    found = SentinelIds.of(tokenizer)
+    names = [tokenizer.id_to_token(index) for index in found.sentinel_ids]
+    assert names == [f"<extra_id_{number}>" for number in range(5)]
+    assert (found.eos_id, found.pad_id, found.vocab_size) == (1, 0, 95)
+    assert vocabulary(["▁<extra_id_1>", "a", "▁<extra_id_0>"]).sentinel_ids == (2, 0)
 
 
 def test_an_objective_of_spans_is_shown_for_a_text(capsys):

@@ -11,11 +11,12 @@ from bert_zoo.graph import has_tensorflow, tf
 if has_tensorflow:
     concat, gather, reshape, shape, split = tf.concat, tf.gather, tf.reshape, tf.shape, tf.split
     maximum, repeat, stack, tile = tf.maximum, tf.repeat, tf.stack, tf.tile
-    one_hot = tf.one_hot
+    one_hot, where = tf.one_hot, tf.where
 else:
     concat, gather, reshape = np.concatenate, partial(np.take, axis=0), np.reshape
     shape, split = np.shape, np.split
     maximum, repeat, stack, tile = np.maximum, np.repeat, np.stack, np.tile
+    where = np.where
 
     def one_hot(numbers, size):
         return np.eye(size, dtype=np.float32)[numbers]

@@ -67,7 +67,7 @@ class Interface:
             tensor has one.
         row_outputs: outputs with one vector per row rather than per token (only for models whose other
             outputs are per token).
-        texts: inputs of the signature that takes texts -> their rank; none for no such signature.
+        texts: inputs of the signature that takes texts -> their rank.
         pairs: whether one text or two can be read.
         labels: inputs int [batch, length] that the model reads beside those of its encoder.
         steps: signatures that carry a state, of models that have one -> whether they give the next
@@ -90,6 +90,7 @@ class ZooModel(keras.Model):
     Attributes:
         task: the name that `load` knows it by.
         labels: the names of its classes, in the order of their numbers, where it has classes.
+        labels_are_texts: whether its labels are texts, as long as those that it reads.
         ids_rank: axes of the ids that it is called with.
         peft_task: what peft's `task_type` says of adapters of such models, if it has a word for them.
         output_activation: what makes probabilities of its outputs: "softmax", "sigmoid"; None where
@@ -123,6 +124,7 @@ class ZooModel(keras.Model):
 
     task: str
     labels: tuple[str, ...] = ()
+    labels_are_texts = False
     ids_rank = 2
     output_activation: str | None = None
     reads_columns = False

@@ -11,7 +11,7 @@ from bert_zoo.models.long_texts import can_pool_windows
 
 @contextlib.contextmanager
 def warning_of_cut_texts(
-    model, x, *, pooled: bool | None = None, columns: bool = False
+    model, x, *, pooled: bool | None = None, columns: bool = False, parts: int | None = None
 ) -> Iterator[Callable[[], None] | None]:
     """At its end, says how many of the texts of a call were cut; of a tf.data, of a batch.
 
@@ -23,6 +23,8 @@ def warning_of_cut_texts(
         columns: whether a tuple holds columns of texts, as the model's `columns_to_inputs` reads them, and no
             pair.
 
+        parts: how many texts are read of a row.
+
     Yields a function that ends the counting before; None where nothing is counted.
     """
     reports = _holds_texts(x) and model.has_preprocessor
@@ -32,7 +34,9 @@ def warning_of_cut_texts(
         return
     pooled = not model.outputs_per_token if pooled is None else pooled
     is_tuple = isinstance(x, tuple)
-    parts = len(x) - model.shared_columns if is_tuple and columns else 1
+    if parts is None:
+        parts = 1 + model.labels_are_texts
+        parts = len(x) - model.shared_columns if is_tuple and columns else parts
     are_pairs = is_tuple and not (columns and not model.shared_columns)
     with report.of_call(_number(x, parts), advice(model, are_pairs, pooled)) as end_counting:
         yield end_counting

@@ -56,7 +56,7 @@ def keras_arguments(
         y, sample_weight, batch_size, shuffle: as for `fit`, of strings and arrays.
         one_length: whether all batches must be padded to one length.
         labelled: whether data have labels, so that of two strings in a dataset's elements the second
-            is the name of a class, where the model has classes.
+            is the label, where the model's are strings or have names.
         class_weights: float32 [classes], for labels without weights.
     """
     refuse_fork()
@@ -66,7 +66,7 @@ def keras_arguments(
         )
     if batch_size is not None:
         check_batch_size(batch_size)
-    with_names = labelled and bool(model.labels)
+    with_names = labelled and (bool(model.labels) or model.labels_are_texts)
     needs_labels = labelled and getattr(model, "loss", None) is not None
     options = {"one_length": one_length, "with_names": with_names, "class_weights": class_weights}
     if isinstance(x, Iterator | keras.utils.PyDataset):
@@ -363,7 +363,7 @@ def _row_batches(
 def _unpack(element, with_names: bool = False) -> tuple:
     """Splits a dataset's element into (x, y, sample_weight), as far as it has them.
 
-    A tuple of two strings is a pair of texts, unless data are labelled `with_names` of classes.
+    A tuple of two strings is a pair of texts, unless data are labelled with strings (`with_names`).
     """
     if not isinstance(element, tuple):
         return (element,)
@@ -441,14 +441,14 @@ def check_text_spec(spec) -> None:
 
 
 def input_length(model, texts, *, preprocessor):
-    """The tokens of a batch's longest row; traceable."""
+    """The tokens of a batch's longest row, of any input; traceable."""
     silent = preprocessor.with_options(report_truncation=False)  # texts are read once more
-    token_ids = model.texts_to_inputs(texts, silent)["token_ids"]
-    if isinstance(token_ids, np.ndarray):
-        return token_ids.shape[-1]
+    inputs = [*model.texts_to_inputs(texts, silent).values()]
+    if isinstance(inputs[0], np.ndarray):
+        return max(ids.shape[-1] for ids in inputs)
     import tensorflow as tf
 
-    return tf.shape(token_ids)[-1]
+    return tf.reduce_max([tf.shape(ids)[-1] for ids in inputs])
 
 
 def _one_length(model, preprocessor, dataset):

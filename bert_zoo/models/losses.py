@@ -55,6 +55,37 @@ def token_loss() -> Crossentropy:
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
+class TokenCrossentropy(Crossentropy):
+    """As `token_loss`, perhaps with a term that keeps logits from drifting.
+
+    Source: Mesh TensorFlow, mesh_tensorflow/layers.py, softmax_cross_entropy_with_logits.
+
+    Args:
+        z_loss: what the square of the logarithm of softmax's denominator is multiplied with; T5 was trained
+            with 1e-4. The term is part of the loss that `evaluate` gives, too.
+    """
+
+    def __init__(self, z_loss: float = 0.0, **kwargs):
+        super().__init__(**{"from_logits": True, "ignore_class": IGNORED_LABEL, **kwargs})
+        if not 0 <= z_loss < float("inf"):
+            raise ValueError(f"z_loss is {z_loss!r}; it must be 0 or a small positive number.")
+        self.z_loss = z_loss
+
+    def call(self, y_true, y_pred):
+        labels, logits = ops.cast(y_true, "int32"), ops.cast(y_pred, "float32")
+        log_z = ops.logsumexp(logits, axis=-1)
+        wanted = ops.take_along_axis(logits, ops.maximum(labels, 0)[..., None], axis=-1)[..., 0]
+        values = log_z - wanted + self.z_loss * ops.square(log_z)
+        is_labelled = ops.cast(ops.not_equal(labels, self.ignore_class), "float32")
+        # Keras divides by the number of all positions.
+        scale = ops.cast(ops.size(labels), "float32") / ops.maximum(ops.sum(is_labelled), 1.0)
+        return values * is_labelled * scale
+
+    def get_config(self):
+        return {**super().get_config(), "z_loss": self.z_loss}
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
 class BinaryCrossentropy(BatchMean, keras.losses.BinaryCrossentropy):
     """`keras.losses.BinaryCrossentropy` over the rows and labels of the whole batch."""
 

@@ -53,7 +53,7 @@ def make_servable(
         for name, gives_next_token in interface.steps:
             make = _next_token_signature if gives_next_token else _step_signature
             signatures[name] = make(model, call, ids, state)
-    if not text or not interface.texts:
+    if not text:
         return servable, {"serving_default": signatures["tokens"], **signatures}
 
     # The report on truncation runs Python, which a SavedModel does not hold.

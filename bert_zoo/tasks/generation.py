@@ -103,7 +103,7 @@ class Generation:
         is_given = np.zeros(canvas.shape, bool)
         is_given[:, 0] = True
         tensors = (canvas, is_given, state)
-        tokens = on_model(self._model, _filled, *tensors, step=self._step, **self._choosing)
+        tokens = on_model(self._model, filled, *tensors, step=self._step, **self._choosing)
         chosen = ops.convert_to_numpy(tokens)[:, 1:]
         return chosen[:, : _lengths(chosen, self.stop_ids, with_stop=True).max()]
 
@@ -271,7 +271,7 @@ def _stop_ids(model, stop: str | Sequence[int | str] | None) -> tuple[int, ...]:
 # --- Tokens ---
 
 
-def _filled(model, canvas, is_given, state, *, step: Step, sampler, stop_ids):
+def filled(model, canvas, is_given, state, *, step: Step, sampler, stop_ids):
     """The canvas [batch, positions] with tokens of the sampler's choice where none is given."""
 
     def next_log_probs(prompt, state, index):

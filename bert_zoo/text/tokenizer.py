@@ -370,6 +370,18 @@ class Tokenizer(tf.Module):
         return len(self._vocabulary)
 
     @property
+    def sentinel_ids(self) -> tuple[int, ...]:
+        """Ids of the tokens that stand for left out spans, `<extra_id_0>` first; empty where there are none."""
+        found: list[int] = []
+        while True:
+            token = f"<extra_id_{len(found)}>"
+            # Pieces of a SentencePiece model stand after a space.
+            name = next((t for t in (token, f"▁{token}") if t in self._vocabulary), None)
+            if name is None:
+                return tuple(found)
+            found.append(self.token_to_id(name))
+
+    @property
     def word_starts(self) -> np.ndarray:
         """bool [vocab_size], whether a token begins a word; the first of a text does in any case."""
         return np.array([self._begins_word(token) for token in self.vocabulary])

@@ -1,6 +1,7 @@
 """Optimizers, schedules, recipes, and stopping and resuming."""
 
 from bert_zoo.models.cores import use_cores
+from bert_zoo.models.losses import TokenCrossentropy
 from bert_zoo.models.metrics import TokenAccuracy
 from bert_zoo.training.budget import TimeBudget
 from bert_zoo.training.compiling import compile_for_task
@@ -36,6 +37,7 @@ __all__ = [
     "Recipe",
     "TimeBudget",
     "TokenAccuracy",
+    "TokenCrossentropy",
     "TrainingCheckpoint",
     "WarmupCosineDecay",
     "WarmupLinearDecay",

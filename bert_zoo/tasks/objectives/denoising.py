@@ -4,7 +4,6 @@ Source: Raffel et al. 2020 (arXiv:1910.10683), section 3.3; google-research/text
 t5/data/preprocessors.py.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
@@ -16,9 +15,6 @@ from bert_zoo.data.rows import ranges
 from bert_zoo.error_text import shown
 from bert_zoo.tasks.objectives.draws import Draws
 from bert_zoo.tasks.objectives.objective import Arrays, Objective
-
-# mT5's stand after a space.
-SENTINEL = re.compile(r"▁?<extra_id_(\d+)>")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,21 +35,18 @@ class SentinelIds:
 
     @classmethod
     def of(cls, tokenizer) -> Self:
-        """Those of a tokenizer, whose sentinels are called <extra_id_0>, <extra_id_1> and so on.
+        """Those of a tokenizer.
 
         Raises:
             ValueError: it has no sentinels.
         """
-        tokens = map(tokenizer.id_to_token, range(tokenizer.vocab_size))
-        named = [(SENTINEL.fullmatch(token), token_id) for token_id, token in enumerate(tokens)]
-        sentinel_ids = [i for _, i in sorted((int(found[1]), i) for found, i in named if found)]
-        if not sentinel_ids:
+        if not tokenizer.sentinel_ids:
             raise ValueError(
                 f"The {type(tokenizer).__name__} has no sentinels, so no span can be hidden behind one. Use "
                 "a model of encoder and decoder, or choose an objective of masked tokens."
             )
         return cls(
-            sentinel_ids=tuple(sentinel_ids),
+            sentinel_ids=tokenizer.sentinel_ids,
             eos_id=tokenizer.eos_id,
             pad_id=tokenizer.pad_id,
             vocab_size=tokenizer.vocab_size,

@@ -1,13 +1,17 @@
 """Models that read one text and write another."""
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 
+from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.layers.backbones import PADDING
 from bert_zoo.models.base import Interface
+from bert_zoo.models.data_adapters import is_tf_dataset, keras_arguments
 from bert_zoo.models.inputs import as_ids, check_range, check_rank
-from bert_zoo.models.labels import LabelRange
+from bert_zoo.models.labels import LabelRange, label_arrays
 from bert_zoo.models.losses import token_loss
 from bert_zoo.models.task_model import TaskModel
 
@@ -26,8 +30,11 @@ class TextToText(TaskModel):
     sources and targets, with `decoder_document_ids` beside `document_ids`. Returns float32 logits [batch,
     target length, vocabulary].
 
-    `fit` and `evaluate` take such dicts with the targets' tokens as labels, int [batch, target length], and
-    -100 where none is to be learned.
+    `fit` and `evaluate` take sources and targets as strings, in lists, arrays or a tf.data of pairs; or
+    dicts of ids with the targets' tokens as labels, int [batch, target length], and -100 where there is none.
+    Where such a dict has no `decoder_token_ids`, they are made of the labels. The loss is the mean over all
+    tokens of the targets, the end token among them; `bert_zoo.training.TokenCrossentropy(z_loss=1e-4)` is
+    T5's own. `predict` takes `(sources, targets)`, and gives the logits that `fit` learns by.
 
     Attributes:
         decoder: the layer that reads the target, with an interface for generation; see the family's.
@@ -35,9 +42,10 @@ class TextToText(TaskModel):
 
     task = "text_to_text"
     peft_task = "SEQ_2_SEQ_LM"
+    labels_are_texts = True
     outputs_per_token = True
     predicts_tokens = True
-    interface = Interface(texts=(), pairs=False, labels=(TOKENS, MASK))
+    interface = Interface(pairs=False, labels=(TOKENS, MASK))
 
     def add_head(self, config):
         self.decoder = self.stored_head.decoder(config, name="decoder", dtype=self.dtype_policy)
@@ -72,8 +80,9 @@ class TextToText(TaskModel):
         """The decoder's inputs as int32 tensors, checked."""
         if TOKENS not in inputs:
             raise ValueError(
-                f"{TOKENS} is missing: the target's tokens shifted to the right, after the id of padding. The "
-                "encoder alone is model.encoder."
+                f"{TOKENS} is missing: the target's tokens shifted to the right, after the id of padding. With "
+                "texts, pass (sources, targets); model.generate(sources) writes targets; the encoder alone is "
+                "model.encoder."
             )
         if ("document_ids" in inputs) != (DOCUMENTS in inputs):
             raise ValueError(
@@ -105,3 +114,125 @@ class TextToText(TaskModel):
 
     def default_metrics(self):
         return ["accuracy"]
+
+    @property
+    def start_id(self) -> int:
+        """What every target begins with."""
+        return self.encoder.config.pad_id
+
+    # --- Data ---
+
+    def training_arguments(self, x, y=None, sample_weight=None, **options):
+        if isinstance(x, tuple) and len(x) == 2 and y is None:
+            x, y = x
+        if isinstance(x, Mapping) and y is not None and TOKENS not in x:
+            y = label_arrays(self, x, y)
+            decoder_inputs = self._decoder_inputs(y)
+            x = {**x, **{name: np.asarray(ids) for name, ids in decoder_inputs.items()}}
+        elif is_tf_dataset(x) and isinstance(x.element_spec, tuple):
+            first = x.element_spec[0]
+            if isinstance(first, Mapping) and "token_ids" in first and TOKENS not in first:
+                x = x.map(lambda x, y, *rest: ({**x, **self._decoder_inputs(y)}, y, *rest))
+        return keras_arguments(self, x, y, sample_weight, labelled=True, **options)
+
+    def _decoder_inputs(self, labels) -> dict[str, Any]:
+        """What the decoder reads to predict labels [batch, target length], -100 for none; traceable."""
+        from bert_zoo.data.arrays import concat, where
+
+        ids = where(labels == IGNORED_LABEL, self.start_id, labels)
+        return {TOKENS: concat([ids[:, :1] * 0 + self.start_id, ids[:, :-1]], 1)}
+
+    def as_text_labels(self, texts, y):
+        from bert_zoo.text.batches import text_batch
+
+        return text_batch(y, "targets")
+
+    def labelled_texts_to_inputs(self, texts, labels, preprocessor):
+        from bert_zoo.data.arrays import where
+
+        target = preprocessor(labels)
+        labels = where(target["padding_mask"] == 0, IGNORED_LABEL, target["token_ids"])
+        return {**preprocessor(texts), **self._decoder_inputs(labels)}, labels
+
+    def texts_to_inputs(self, texts, preprocessor):
+        if not isinstance(texts, tuple):
+            return preprocessor(texts)
+        inputs, _ = self.labelled_texts_to_inputs(*texts, preprocessor)
+        return inputs
+
+    # --- What it gives ---
+
+    def served_of_texts(self, texts, run, preprocessor):
+        """What `generate` writes for texts by default, of up to 256 tokens."""
+        from bert_zoo.tasks.text_to_text.generation import served_targets
+
+        return {"generated_text": served_targets(self, *texts, preprocessor)}
+
+    def generate(
+        self,
+        sources: str | Sequence[str] | Mapping[str, Any],
+        *,
+        max_new_tokens: int = 100,
+        sampler: Any = None,
+        beams: int | None = None,
+        length_penalty: float | None = None,
+        top_p: float | None = None,
+        temperature: float | None = None,
+        seed: int | None = None,
+        stop: str | Sequence[int | str] | None = "eos",
+        sentinels: bool = False,
+        batch_size: int = 32,
+        stream: bool = False,
+    ) -> str | list[str] | np.ndarray | Iterator:
+        """Writes the targets of sources, a token at a time.
+
+        Each source is read once, and keys and values of the tokens before are kept. Each of a batch gets
+        what it gets alone, whatever the lengths of the others, except for the random numbers of samplers
+        that draw them. Padding, and ids that the table of tokens has beyond the vocabulary, are never
+        chosen; a model without a vocabulary chooses among all.
+
+        Args:
+            sources: a text or several; or a dict of `token_ids` [batch, length], the end token last, with
+                a `padding_mask` where rows differ in length.
+            max_new_tokens: the most tokens of a target.
+            sampler, beams, length_penalty, top_p, temperature, seed, stop: as of `CausalLM.generate`.
+            sentinels: whether tokens that stand for left out spans may be chosen, as a model does that was
+                trained on such spans and has not learned a task since.
+            batch_size: sources at a time. A stream has all at once.
+            stream: return an iterator of pieces, each as soon as it is sampled; joined they are what the
+                same seed gives without streaming, of one batch.
+
+        Returns:
+            The target, without the source and what stopped it; a list of them, which prints numbered, for
+            several sources. For ids, int32 [batch, new tokens]: a row that stops earlier than others
+            repeats its stop token. Streams give strings, lists of them, and [batch, 1].
+
+        Raises:
+            ValueError, TypeError: options or sources that do not fit; a stream of beams.
+            ImportError: keras_hub cannot be imported.
+        """
+        from bert_zoo.tasks.text_to_text.generation import generate
+
+        drawing = {"sampler": sampler, "beams": beams, "length_penalty": length_penalty}
+        drawing |= {"top_p": top_p, "temperature": temperature, "seed": seed}
+        options = {"max_new_tokens": max_new_tokens, "stop": stop, "stream": stream}
+        options |= {"sentinels": sentinels, "batch_size": batch_size}
+        return generate(self, sources, **drawing, **options)
+
+    def score(self, sources, targets, batch_size: int = 8) -> list:
+        """How likely targets are after their sources, token by token, the end token among them.
+
+        Args:
+            sources, targets: a text each, or a list each of the same length. They are read whole.
+            batch_size: pairs at a time.
+
+        Returns:
+            A list of `TextScore(text, tokens, log_probs, perplexity, bits_per_character)`, whose texts are
+            the targets, that prints as a table.
+
+        Raises:
+            ValueError: another number of targets than of sources, or none.
+        """
+        from bert_zoo.tasks.text_to_text.scoring import score
+
+        return score(self, sources, targets, batch_size)

@@ -1,0 +1,183 @@
+"""Targets a token at a time: the encoder reads a source once, the decoder steps, keras_hub's samplers choose."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+from bert_zoo.models.cut_texts import warning_of_cut_texts
+from bert_zoo.models.direct import for_this_device
+from bert_zoo.models.graphs import in_graph, on_model
+from bert_zoo.models.inputs import check_batch_size
+from bert_zoo.tasks.generation import (
+    OPEN,
+    Generation,
+    IdOutput,
+    TextOutput,
+    checked_ids,
+    filled,
+    slots_for,
+)
+
+# The most that a SavedModel writes.
+SERVED_TOKENS = 256
+
+
+@dataclass(frozen=True)
+class DecoderStep:
+    """A `bert_zoo.tasks.generation.Step` from the tokens of targets to those that follow.
+
+    Attributes:
+        never: ids that are not chosen.
+    """
+
+    never: tuple[int, ...]
+
+    def __call__(self, model, tokens, state):
+        backbone = model.encoder.backbone
+        logits, memory = model.decoder.step(
+            backbone.embeddings(tokens[:, None]),
+            state["source"],
+            state["source_mask"],
+            backbone.token_table,
+            state["memory"],
+            state["start"][0],
+        )
+        log_probs = ops.log_softmax(ops.cast(logits[:, 0], "float32"))
+        barred = np.zeros(log_probs.shape[-1], "float32")
+        barred[list(self.never)] = -np.inf
+        return log_probs + barred, {**state, "memory": memory, "start": state["start"] + 1}
+
+
+def _read_sources(model, inputs, *, slots: int):
+    """The state before a target's first token, from the inputs of the encoder.
+
+    `start`, the tokens in memory, is the same for all rows, and has one entry for each, as all states.
+    """
+    encoded = model.encoder(inputs, training=False)["sequence_output"]
+    rows = ops.shape(encoded)[0]
+    return {
+        "source": model.decoder.source(encoded),
+        "source_mask": ops.convert_to_tensor(inputs["padding_mask"]),
+        "memory": model.decoder.initial_memory(rows, slots),
+        "start": ops.zeros_like(inputs["token_ids"][:, 0]),
+    }
+
+
+def _read_texts(model, texts, *, preprocessor):
+    return for_this_device(preprocessor)(texts)
+
+
+def generate(
+    model,
+    sources,
+    *,
+    max_new_tokens: int,
+    sentinels: bool,
+    batch_size: int,
+    stream: bool,
+    **options,
+):
+    """See `TextToText.generate`."""
+    check_batch_size(batch_size)
+    step = DecoderStep(_never_chosen(model, sentinels))
+    options |= {"max_new_tokens": max_new_tokens, "stream": stream}
+    generation = Generation(model, step, **options)
+    kind = IdSources if isinstance(sources, Mapping) else TextSources
+    read = kind(model, sources, generation.stop_ids)
+    number = len(read.lengths)
+
+    def begin(rows: np.ndarray):
+        start = np.full(len(rows), model.start_id, "int32")
+        slots = slots_for(max_new_tokens)
+        return start, on_model(model, _read_sources, read.inputs(rows), slots=slots)
+
+    if stream:
+        pieces = generation.outputs(read, [partial(begin, np.arange(number))])
+        next(pieces)  # of what comes before the new tokens, which is nothing
+        return pieces
+    order = np.arange(number)
+    if number > batch_size:
+        # Sources of like lengths together, so that little of a batch is padding.
+        order = np.argsort(read.lengths, kind="stable")
+    batches = np.split(order, range(batch_size, number, batch_size))
+    begins = [partial(begin, rows) for rows in batches]
+    with warning_of_cut_texts(model, sources, parts=1):
+        return generation.outputs(read, begins, order=np.argsort(order))
+
+
+def served_targets(model, texts, preprocessor):
+    """The targets, string [batch], that greedy search finds for texts; in the graph of a SavedModel."""
+    import tensorflow as tf
+    from keras_hub.samplers import GreedySampler
+
+    inputs, tokenizer = preprocessor(texts), preprocessor.tokenizer
+    start = tf.fill([tf.size(texts), 1], model.start_id)
+    tokens = filled(
+        model,
+        tf.pad(start, [[0, 0], [0, SERVED_TOKENS]], constant_values=OPEN),
+        tf.pad(start == model.start_id, [[0, 0], [0, SERVED_TOKENS]]),
+        _read_sources(model, inputs, slots=slots_for(SERVED_TOKENS)),
+        step=DecoderStep(_never_chosen(model, sentinels=False)),
+        sampler=GreedySampler(),
+        stop_ids=(tokenizer.eos_id,),
+    )[:, 1:]
+    is_over = tf.logical_or(tokens == tokenizer.eos_id, tokens == OPEN)
+    is_shown = tf.cumsum(tf.cast(is_over, tf.int32), axis=1) == 0
+    return tokenizer.detokenize(tf.ragged.boolean_mask(tokens, is_shown))
+
+
+class IdSources(IdOutput):
+    """Sources as ids; ids come out.
+
+    Attributes:
+        lengths: int [sources], by which sources are sorted.
+    """
+
+    def __init__(self, model, sources: Mapping[str, Any], stop_ids):
+        token_ids, mask = checked_ids(model, sources, "source")
+        super().__init__(token_ids[:, :0])
+        self._inputs = {"token_ids": token_ids, "padding_mask": mask}
+        self.lengths = np.sum(mask, axis=1)
+
+    def inputs(self, rows: np.ndarray) -> dict[str, Any]:
+        """What the encoder reads of some rows, without columns of padding at their ends."""
+        inputs = {name: ids[rows] for name, ids in self._inputs.items()}
+        end = np.flatnonzero(inputs["padding_mask"].any(axis=0))[-1] + 1
+        return {name: ids[:, :end] for name, ids in inputs.items()}
+
+
+class TextSources(TextOutput):
+    """Sources as texts; texts come out. Attributes: as `IdSources`."""
+
+    def __init__(self, model, sources, stop_ids):
+        from bert_zoo.text.batches import strings
+
+        self._texts = strings(sources, "sources")
+        if not self._texts:
+            raise ValueError("There are no sources: the list is empty.")
+        self._model = model
+        self.lengths = np.array([*map(len, self._texts)])
+        shown = [np.zeros(0, "int32")] * len(self._texts)
+        super().__init__(model.preprocessor.tokenizer, shown, stop_ids, isinstance(sources, str))
+
+    def inputs(self, rows: np.ndarray) -> dict[str, Any]:
+        """What the encoder reads of some texts."""
+        from bert_zoo.text.batches import text_batch
+
+        model, texts = self._model, text_batch([self._texts[row] for row in rows])
+        inputs = in_graph(model, _read_texts, texts, preprocessor=model.preprocessor)
+        return {name: np.asarray(ids) for name, ids in inputs.items()}
+
+
+def _never_chosen(model, sentinels: bool) -> tuple[int, ...]:
+    """Padding, ids that the table has beyond the vocabulary, and sentinels unless they are asked for."""
+    if not model.encoder.has_preprocessor:
+        return ()
+    tokenizer = model.preprocessor.tokenizer
+    table, _ = model.id_limits()["token_ids"]
+    never = {tokenizer.pad_id, *range(tokenizer.vocab_size, table)}
+    return tuple(sorted(never if sentinels else never.union(tokenizer.sentinel_ids)))
