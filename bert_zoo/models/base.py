@@ -70,6 +70,7 @@ class Interface:
         texts: inputs of the signature that takes texts -> their rank.
         pairs: whether one text or two can be read.
         labels: inputs int [batch, length] that the model reads beside those of its encoder.
+        needs_labels: whether it cannot do without them; they may have a length of their own then.
         steps: signatures that carry a state, of models that have one -> whether they give the next
             token's log-probabilities and nothing else.
         text_name: what the signature that takes texts is called beside `serving_default`.
@@ -80,6 +81,7 @@ class Interface:
     texts: tuple[tuple[str, int], ...] = (("text", 1),)
     pairs: bool = True
     labels: tuple[str, ...] = ()
+    needs_labels: bool = False
     steps: tuple[tuple[str, bool], ...] = (("step", False),)
     text_name: str | None = None
 

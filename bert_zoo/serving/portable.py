@@ -83,13 +83,15 @@ def id_functions(model: ZooModel) -> dict[str, IdFunction]:
     `tokens`; one for each input of positions or of second ids; and the steps of a model with a memory,
     which take `memory_0`, ..., `memory_mask` and give `new_memory_0`, ..., `new_memory_mask`, since
     ONNX has one namespace for both. Outputs are those of the model: labels' names and probabilities are
-    the client's to make. A language model takes no labels and gives the log-probabilities of all tokens:
+    the client's to make. A model from text to text takes the target's tokens too, of an axis of their
+    own. A language model takes no labels and gives the log-probabilities of all tokens:
     neither converter has the op that picks labels' without computing those of rare ones.
     """
     interface, state = model.interface, state_specs(model)
     # What always carries a state reads streams, and so does every step: there is no padding.
     read = ("token_ids",) if model.always_gives_state else tuple(HUB_NAMES)
-    ids = tuple(ids_spec(model, name) for name in read if name in model.id_limits())
+    labels = interface.labels if interface.needs_labels else ()
+    ids = tuple(ids_spec(model, n) for n in (*read, *labels) if n in model.id_limits())
 
     # What is read of every token has the axes of ids.
     positions = model.positions_read.keys() - set(getattr(model, "columns_read", ()))
@@ -103,6 +105,7 @@ def id_functions(model: ZooModel) -> dict[str, IdFunction]:
 
         axes = {spec.name: of_ids for spec in (*specs, *carried)}
         axes |= {name: ("batch", name) for name in positions}
+        axes |= dict.fromkeys(labels, ("batch", "target"))
         return IdFunction((*specs, *carried), run, axes)
 
     functions = {"tokens": function(ids)}
@@ -141,7 +144,7 @@ def hugging_face_function(model: ZooModel) -> IdFunction:
         model = encoder
     found = {hf: ours for hf, ours in _HF_OUTPUTS.items() if ours in model.interface.outputs}
     others = {*model.interface.outputs} - {*found.values(), "pooled_output"}
-    if model.always_gives_state or others:
+    if model.always_gives_state or model.interface.needs_labels or others:
         raise ValueError(
             f"layout='hf' is for encoders and for heads that give {', '.join(_HF_OUTPUTS)}, which "
             f"transformers.js and optimum run; a model of task {model.task!r} gives "

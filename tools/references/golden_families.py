@@ -884,6 +884,7 @@ T5_GRADIENTS = under(
     decoder.final_layer_norm.weight""",
 )
 T5_GATE = "decoder.block.0.layer.2.DenseReluDense.wi_1.weight"
+ONE_T5_LAYER = {"num_layers": 1}
 SHORT_DECODER = {"num_decoder_layers": 1, "feed_forward_proj": "gated-gelu"}
 TO_TEXT = {"call": t5.call, "make_labels": t5.target_labels}
 FAMILIES["t5"] = Family(
@@ -919,6 +920,7 @@ FAMILIES["mt5"] = Family(
     T5_TOKENS,
     t5.write_t5,
     {
+        "encoder": Case(ONE_T5_LAYER),
         "text_to_text": Case(
             make_inputs=t5.with_targets(t5.sources),
             edit_weights=t5.calm_and_untied,
@@ -927,6 +929,7 @@ FAMILIES["mt5"] = Family(
         ),
     },
     has_segments=False,
+    edit_weights=t5.calm,
 )
 FAMILIES["byt5"] = Family(
     "T5",
@@ -934,6 +937,7 @@ FAMILIES["byt5"] = Family(
     T5_TOKENS,
     t5.write_byt5,
     {
+        "encoder": Case(ONE_T5_LAYER, make_inputs=t5.texts),
         "text_to_text": Case(
             make_inputs=t5.with_targets(t5.texts),
             edit_weights=t5.calm_and_untied,
@@ -942,6 +946,7 @@ FAMILIES["byt5"] = Family(
         ),
     },
     has_segments=False,
+    edit_weights=t5.calm,
     edit_config=released.names_tokenizer("ByT5Tokenizer"),
 )
 

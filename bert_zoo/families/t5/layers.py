@@ -20,10 +20,10 @@ from bert_zoo.layers.attention import (
 from bert_zoo.layers.backbones import Ids, TransformerBackbone
 from bert_zoo.layers.block import PreNormBlock
 from bert_zoo.layers.common import (
+    at_least_one,
     at_positions,
     dense,
     float_table,
-    in_rows,
     table,
     vocabulary_logits,
 )
@@ -82,13 +82,13 @@ class Attention(SelfAttention):
         self.output_dense.build((*input_shape[:-1], self.inner_size))
         self.built = True
 
-    def keys_values(self, x, batch):
+    def keys_values(self, x, length):
         """What tokens x [batch * length, hidden_size] show to queries.
 
         Returns:
             Keys [batch, heads, head_size, length] and values [batch, heads, length, head_size].
         """
-        key, value = (self._heads(part, batch) for part in ops.split(self.key_value(x), 2, -1))
+        key, value = (self._heads(part, length) for part in ops.split(self.key_value(x), 2, -1))
         return ops.transpose(key, (0, 2, 3, 1)), ops.transpose(value, (0, 2, 1, 3))
 
     def call(self, x, bias, positions=None, seen=None, training=None):
@@ -99,18 +99,20 @@ class Attention(SelfAttention):
             bias: [batch or, of other keys, 1; 1 or heads, 1 or queries, keys], added to the scores.
             seen: keys and values, as `keys_values` gives them; None for those of x.
         """
-        batch = ops.shape(bias if seen is None else seen[0])[0]
-        keys, values = self.keys_values(x, batch) if seen is None else seen
-        query = self._heads(self.query(x), batch)
+        if seen is None:
+            length = ops.shape(bias)[-1]
+            seen = self.keys_values(x, length)
+        else:
+            length = at_least_one(ops.shape(x)[0] // at_least_one(ops.shape(seen[0])[0]))
+        query = self._heads(self.query(x), length)
         if positions is not None:
             query, bias = at_positions(query, positions), at_queries(bias, positions)
         query = ops.transpose(query, (0, 2, 1, 3))
-        return self.attended(query, keys, values, bias, training)
+        return self.attended(query, *seen, bias, training)
 
-    def _heads(self, x, batch):
+    def _heads(self, x, length):
         """[batch * length, inner_size] to [batch, length, heads, head_size]."""
-        x = in_rows(x, batch)
-        return ops.reshape(x, (-1, ops.shape(x)[1], self.num_heads, self.head_size))
+        return ops.reshape(x, (-1, length, self.num_heads, self.head_size))
 
 
 class T5Backbone(TransformerBackbone):
@@ -178,7 +180,7 @@ class DecoderBlock(PreNormBlock):
             [batch * length, hidden_size], and keys and values of all tokens.
         """
         normed = self.attention_norm(x)
-        keys, values = self.attention.keys_values(normed, ops.shape(source[0])[0])
+        keys, values = self.attention.keys_values(normed, ops.shape(bias)[2])
         if memory is not None:
             keys = ops.slice_update(memory[0], (0, 0, 0, start), keys)
             values = ops.slice_update(memory[1], (0, 0, start, 0), values)
@@ -247,9 +249,9 @@ class Decoder(keras.layers.Layer):
 
     def source(self, encoded) -> list[tuple[Any, Any]]:
         """Keys and values of the encoder's outputs [batch, source length, hidden], for each block."""
-        batch = ops.shape(encoded)[0]
+        length = ops.shape(encoded)[1]
         tokens = ops.reshape(encoded, (-1, self.hidden_size))
-        return [block.cross_attention.keys_values(tokens, batch) for block in self.blocks]
+        return [block.cross_attention.keys_values(tokens, length) for block in self.blocks]
 
     def initial_memory(self, batch_size: int, slots: int) -> list[tuple[Any, Any]]:
         """Keys [batch, heads, head_size, slots] and values [batch, heads, slots, head_size] of no tokens yet,
@@ -337,7 +339,7 @@ class Decoder(keras.layers.Layer):
         self, x, bias, source, source_bias, token_table, memory=None, start=None, training=None
     ):
         """Logits, and the keys and values of all tokens for each block."""
-        batch = ops.shape(x)[0]
+        length = ops.shape(x)[1]
         x = ops.reshape(x, (-1, self.hidden_size))
         memory = [None] * len(self.blocks) if memory is None else memory
         seen = []
@@ -351,4 +353,5 @@ class Decoder(keras.layers.Layer):
             seen.append(keys_values)
         x = self.final_norm(x, training=training) * self.scale
         token_table = token_table if self.logits is None else float_table(self.logits)
-        return in_rows(vocabulary_logits(x, token_table), batch), seen
+        logits = vocabulary_logits(x, token_table)
+        return ops.reshape(logits, (-1, length, logits.shape[-1])), seen

@@ -45,7 +45,7 @@ class TextToText(TaskModel):
     labels_are_texts = True
     outputs_per_token = True
     predicts_tokens = True
-    interface = Interface(pairs=False, labels=(TOKENS, MASK))
+    interface = Interface(pairs=False, labels=(TOKENS, MASK), needs_labels=True)
 
     def add_head(self, config):
         self.decoder = self.stored_head.decoder(config, name="decoder", dtype=self.dtype_policy)
