@@ -186,6 +186,7 @@ def test_what_the_pages_of_families_can_train_has_settings():
         ("bert", (128, 1), "classification", "", "bert/miniatures"),
         ("bert", (384, 1), "classification", "", "bert/minilm"),
         ("bert", (384, 6), "classification", "", "bert/minilm_l6"),
+        ("bert", (384, 2), "classification", "", "bert/minilm_nano"),
         ("bert", (384, 6), "multi_label_classification", "", "bert/minilm_l6"),
         ("bert", (384, 6), "regression", "", "bert/minilm_l6_scores"),
         ("bert", (768, 1), "classification", "", "bert/original"),

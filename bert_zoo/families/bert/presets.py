@@ -29,6 +29,10 @@ def is_minilm_l6(config: Config) -> bool:
     return config.hidden_size == 384 and config.num_layers == 6
 
 
+def is_minilm_nano(config: Config) -> bool:
+    return config.hidden_size == 384 and config.num_layers == 2
+
+
 def of_glue(
     family: str, recipe: Recipe, settings: Mapping[str, tuple], source: str, note: str = ""
 ) -> Iterator[Preset]:
@@ -81,6 +85,15 @@ PRESETS = (
         MEASURED_HERE,
         fits=is_minilm_l6,
         note="Its pooled outputs are small. Scores, which begin with their mean, are worse with it.",
+    ),
+    Preset(
+        "bert/minilm_nano",
+        CLASSES,
+        MINILM.replace(
+            epochs=5, learning_rate=3e-4, head_initializer_range=0.2, least_batch_size=8
+        ),
+        'measured by this project: docs/results.md, "Small models of large ones"',
+        fits=is_minilm_nano,
     ),
     Preset(
         "bert/minilm_l6_scores",
