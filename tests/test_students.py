@@ -132,6 +132,12 @@ def test_it_has_task_labels_and_vocabulary_and_can_be_trained(tmp_path):
         np.testing.assert_array_equal(again.predict(TEXTS, verbose=0), probabilities)
 
 
+def test_heads_stay_as_wide_where_their_number_does_not_divide_the_width():
+    teacher = bert_zoo.load("minilm_l6", weights=None)  # 12 heads of 32
+    heads = {w: student_of(teacher, 1, hidden_size=w).config.num_heads for w in (128, 192)}
+    assert heads == {128: 4, 192: 12}
+
+
 def test_what_is_no_student_is_refused(teacher):
     with pytest.raises(ValueError, match="at most the teacher's"):
         student_of(teacher, 1, hidden_size=4096)

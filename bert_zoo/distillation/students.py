@@ -45,7 +45,8 @@ def student_of(
             the first to the last: layer i of k is the teacher's round(i · (n - 1) / (k - 1)) of n. Six of
             twelve are 0, 2, 4, 7, 9, 11, as in DistilBERT.
         hidden_size: width of the student; the teacher's by default, and at most that.
-        num_heads: attention heads of a layer; the teacher's by default.
+        num_heads: attention heads of a layer; by default as many as the teacher's, or as wide as those where
+            `hidden_size` is no multiple of their number.
         intermediate_size: width of the feed-forward layers; by default in the teacher's proportion to
             `hidden_size`.
 
@@ -177,6 +178,9 @@ def _sizes(
         if intermediate_size is None:
             ratio = before.intermediate_size / before.hidden_size
             sizes["intermediate_size"] = round(ratio * hidden_size)
+        head_size = before.hidden_size // before.num_heads
+        if num_heads is None and hidden_size % before.num_heads and hidden_size % head_size == 0:
+            sizes["num_heads"] = hidden_size // head_size
         if before.embedding_size == before.hidden_size:
             sizes["embedding_size"] = 0
     return sizes
