@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from bert_zoo.cli import language_models
-from bert_zoo.cli.benchmarks import BENCHMARKS, DataOptions, make_task
+from bert_zoo.cli.benchmarks import TASK_NAMES, DataOptions, make_task
 from bert_zoo.cli.program import Program
 from bert_zoo.presets import Recipe
 
 PROGRAM = Program(__doc__)
 _RUN = PROGRAM.string("run", None, "The run directory.")
-_TASK = PROGRAM.enum("task", None, list(BENCHMARKS), "Other data than the run's.")
+_TASK = PROGRAM.string("task", None, f"Other data than the run's: {TASK_NAMES}.")
 _SPLIT = PROGRAM.string("split", "validation", "The split.")
 _OUTPUT_DIR = PROGRAM.string("output_dir", None, "Where predictions are written.")
 PROGRAM.groups = {

@@ -15,7 +15,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bert_zoo.cli.benchmarks import BENCHMARKS, DataOptions, make_task
+from bert_zoo.cli.benchmarks import TASK_NAMES, DataOptions, make_task
 from bert_zoo.cli.program import Program, command
 from bert_zoo.presets import Recipe
 
@@ -28,7 +28,7 @@ PROGRAM = Program(
     "the start where there is none yet, as if nothing had been.",
 )
 _MODEL = PROGRAM.string("model", "minilm_l6", "A name of bert_zoo.list_models(), or a directory.")
-_TASK = PROGRAM.enum("task", "messages", list(BENCHMARKS), "The labelled data to train on.")
+_TASK = PROGRAM.string("task", "messages", f"What to train on: {TASK_NAMES}.")
 _OUTPUT_DIR = PROGRAM.string("output_dir", None, "Run directory, by default runs/<model>-<task>.")
 _RECIPE = PROGRAM.string("recipe", None, "A name that --list_recipes prints.")
 _LIST = PROGRAM.bool("list_recipes", False, "Print all recipes and end.")

@@ -109,6 +109,8 @@ def answer(model: Any, texts: list[str], metrics: dict[str, float]) -> Any:
             return ranked(model, *texts)
         case tasks.MaskedLM() | tasks.Pretraining():
             return "\n\n".join(f"{text}\n{model.fill_mask(text)}" for text in texts)
+        case tasks.TextToText():
+            return "\n".join(model.generate(texts))
         case tasks.CausalLM():
             return "\n\n".join(model.generate(text) for text in texts)
     raise ValueError(f"The run is of task {model.task!r}, which answers no texts.")

@@ -106,6 +106,9 @@ def _answers(
             options = {"no_answer_threshold": no_answer_threshold, "batch_size": batch_size}
             for row in model.answer(*columns, **options):
                 yield {"answer": row.text, "score": row.score, "start": row.start, "end": row.end}
+        case tasks.TextToText() if len(columns) == 1:
+            for text in model.generate(texts, batch_size=batch_size):
+                yield {"generated_text": text}
         case tasks.SentenceEmbedder() | tasks.Reranker() if len(columns) == 2:
             for score in pair_scores(model, *columns, batch_size):
                 yield {"score": float(score)}

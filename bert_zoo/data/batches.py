@@ -4,8 +4,9 @@ Texts are tokenized once; those that are too long are cut, with a warning. Each 
 `Batches` of (inputs, labels) for a model with this preprocessor.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -53,6 +54,32 @@ def text_batches(
         return table.padded(numbers), gather(labels, numbers)
 
     return Batches.of(RowOrder(table.padded_lengths, batching), batch)
+
+
+def text_to_text_batches(
+    sources: Sequence[str],
+    targets: Sequence[str],
+    model: Any,
+    batching: Batching,
+    order: Callable[[np.ndarray, Batching], RowOrder] = RowOrder,
+) -> Batches:
+    """Batches to train a `TextToText` on.
+
+    Args:
+        sources, targets: [N] strings each.
+        model: that learns, whose preprocessor reads both.
+        batching: its rows are pairs.
+        order: what makes the order of pairs, of the tokens of each.
+
+    Returns:
+        Batches of (inputs, int32 [batch, width] each, labels [batch, target width]).
+    """
+    source, target = (text_table(texts, model.preprocessor) for texts in (sources, targets))
+
+    def batch(numbers):
+        return model.labelled_rows(source.padded(numbers), target.padded(numbers))
+
+    return Batches.of(order(source.padded_lengths + target.padded_lengths, batching), batch)
 
 
 def column_batches(

@@ -100,12 +100,16 @@ class RowOrder:
         if self.texts is not None:
             found = distinct_batches(self.texts, self.batching.batch_size, rng)
         else:
-            found = list(self._cut(rng.permutation(len(self.lengths))))
+            found = list(self._cut(self._rows(epoch, rng)))
             if self.batching.group_by_length:
                 found = [found[i] for i in rng.permutation(len(found))]
         if self.batching.drop_remainder:
             found = [batch for batch in found if len(batch) == self.batching.batch_size]
         return found
+
+    def _rows(self, epoch: int, rng: np.random.Generator) -> np.ndarray:
+        """The rows of an epoch in a random order."""
+        return rng.permutation(len(self.lengths))
 
     def _cut(self, rows: np.ndarray) -> Iterator[np.ndarray]:
         for window in self._windows(rows):

@@ -36,7 +36,12 @@ class TextColumns:
 
 
 def read_columns(
-    path: str | Path, columns: Sequence[str | int], label: str | int | None = None, **how: Any
+    path: str | Path,
+    columns: Sequence[str | int],
+    label: str | int | None = None,
+    *,
+    advice: str = _ADVICE,
+    **how: Any,
 ) -> TextColumns:
     """Reads columns of texts of a table, and perhaps one of numbers.
 
@@ -46,6 +51,7 @@ def read_columns(
         path: the file.
         columns: names of the columns of texts; without header their numbers.
         label: of the column of numbers; None for none.
+        advice: what is said of a column that is not there.
         **how: how the file is written, as for `read_table`: format, delimiter, header, encoding.
 
     Raises:
@@ -58,7 +64,7 @@ def read_columns(
     rows: list[list[str]] = []
     labels: list[float] = []
     lines: list[int] = []
-    for line, cells in table.rows(asked, _ADVICE):
+    for line, cells in table.rows(asked, advice):
         place = table.place(line)
         row = list(_texts(cells[: len(columns)], columns, place))
         if rows and len(row) != len(rows[0]):

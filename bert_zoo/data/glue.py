@@ -52,6 +52,11 @@ class GlueDataSet:
         return self.label_names if self.spells_labels else ("0", "1")[: len(self.label_names)]
 
     @property
+    def features(self) -> tuple[str, ...]:
+        """The names of the texts in TensorFlow Datasets."""
+        return self.text_features or self.text_columns
+
+    @property
     def measured_splits(self) -> tuple[str, ...]:
         """The splits, with labels, that a trained model is measured on: for MNLI two."""
         return tuple(split for split in self.files if split.startswith("validation"))
@@ -118,6 +123,14 @@ DATA_SETS: Mapping[str, GlueDataSet] = {
         ),
     )
 }  # fmt: skip
+
+# What T5 reads (Raffel et al. 2020, arXiv:1910.10683, appendix D; t5/data/glue_utils.py): features by name in the
+# order of the alphabet; the diagnostic set reads as MNLI. It answers with the names of classes.
+AS_TEXT: Mapping[str, str] = {
+    row.name: " ".join([prefix, *(f"{name}: {{{name}}}" for name in sorted(row.features))])
+    for row in DATA_SETS.values()
+    for prefix in ["mnli" if row.name == "ax" else row.name]
+}
 
 
 def load_glue(task: str, split: str, data_dir: str | Path | None = None) -> GlueSplit:
@@ -259,10 +272,7 @@ def _downloaded(row: GlueDataSet, split: str) -> tuple[Any, list | None]:
     folder = f"the folder that holds GLUE's folder {row.directory}"
     examples = files.download(f"glue/{row.name}", split, folder)
     examples.sort(key=lambda example: int(example["idx"]))
-    texts = [
-        files.decoded(example[feature] for example in examples)
-        for feature in row.text_features or row.text_columns
-    ]
+    texts = [files.decoded(example[feature] for example in examples) for feature in row.features]
     to_number = float if row.is_regression else int
     labels = [to_number(example["label"]) for example in examples]
     # GLUE keeps the labels of its test splits; tensorflow_datasets writes -1 in their place.

@@ -12,7 +12,7 @@ Nothing here imports TensorFlow, unless a task is read through `tensorflow_datas
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean
@@ -45,13 +45,14 @@ class SuperGlueSplit(LabelledTexts):
     # `idx` of each row [N]: one number; of MultiRC paragraph, question and answer; of ReCoRD passage,
     # query and the entity's number among the sorted ones.
     indices: list[tuple[int, ...]] = field(default_factory=list)
-    # Of ReCoRD, the entity in the query's gap [N], and the entities that are right there [N].
+    # Of ReCoRD, the entity in the query's gap [N], and the entities that are right there [N]; of WSC as text
+    # the noun [N].
     entities: list[str] = field(default_factory=list)
     right: list[tuple[str, ...]] = field(default_factory=list)
 
 
 def load_superglue(
-    task: str, split: str, data_dir: str | Path | None = None
+    task: str, split: str, data_dir: str | Path | None = None, *, as_text: bool = False
 ) -> SuperGlueSplit | ChoiceSplit:
     """Reads one split of a SuperGLUE task.
 
@@ -60,6 +61,7 @@ def load_superglue(
         split: "train", "validation" or "test"; of the diagnostic sets "test".
         data_dir: the folder that holds SuperGLUE's folders (BoolQ, CB, ...) with their .jsonl files.
             Without it the task is downloaded with `tensorflow_datasets`, and stands in the order of `idx`.
+        as_text: whether rows are single texts in the form of `AS_TEXT`, one for each query of ReCoRD.
 
     Returns:
         Texts or pairs with labels, a row for each answer of MultiRC and each entity of ReCoRD; of COPA
@@ -71,7 +73,7 @@ def load_superglue(
         RuntimeError: the download failed.
     """
     files.check_known("SuperGLUE has no task", task, DATA_SETS)
-    of_task = DATA_SETS[task]
+    of_task = (AS_TEXT if as_text else DATA_SETS)[task]
     files.check_known(f"{task} has no split", split, of_task.files)
     records = _downloaded(of_task, split) if data_dir is None else _read(of_task, split, data_dir)
     columns: list[list[str]] = [[] for _ in of_task.texts]
@@ -84,7 +86,7 @@ def load_superglue(
             indices.append(of_task.index_of(row, place))
             if "entity" in row:
                 entities.append(row["entity"])
-                right.append(row["answers"])
+                right.append(row.get("answers", ()))
     ids = _label_ids(of_task, labels, may_be_hidden=split == "test")
     if of_task.is_choice:
         prompts, *choices = columns
@@ -243,6 +245,32 @@ def _question_asked(record: Record, place: str) -> Iterator[Record]:
     yield {**record, "asked": _ASKED[kind]}
 
 
+def _without_markup(record: Record, place: str) -> Iterator[Record]:
+    paragraph = files.text_member(record, "paragraph", place)
+    yield {**record, "paragraph": re.sub("</?b>", "", paragraph.replace("<br>", " "))}
+
+
+def _query_as_it_is(record: Record, place: str) -> Iterator[Record]:
+    """A query beside all entities, and the points of a news item as sentences of its passage."""
+    passage = re.sub(r"(?<=[.?!\"'])\n@highlight\n", " ", record["passage"])
+    answers = tuple(record["answers"])
+    yield {
+        **record,
+        "passage": passage.replace("\n@highlight\n", ". "),
+        "entities": ", ".join(record["entities"]),
+        "entity": "",
+        "answers": answers,
+        "label": True if answers else None,
+    }
+
+
+def _pronoun_marked(record: Record, place: str) -> Iterator[Record]:
+    text = files.text_member(record, "text", place)
+    start, end = _span(record, text, "span2", place)
+    marked = f"{text[:start]}*{text[start:end]}*{text[end:]}"
+    yield {**record, "marked": marked, "entity": files.text_member(record, "span1_text", place)}
+
+
 def _spans_marked(record: Record, place: str) -> Iterator[Record]:
     """The text with marks around the noun and the pronoun."""
     text = files.text_member(record, "text", place)
@@ -366,7 +394,8 @@ def write_submission(
 def _by_row(
     of_task: "SuperGlueTask", data: SuperGlueSplit | ChoiceSplit, logits: np.ndarray
 ) -> Iterator[Record]:
-    indices = data.ids if of_task.is_choice else [index for (index,) in data.indices]
+    is_choice = isinstance(data, ChoiceSplit)
+    indices = data.ids if is_choice else [index for (index,) in data.indices]
     spelled = of_task.submitted or of_task.label_names
     for index, answer in zip(indices, logits.argmax(-1), strict=True):
         yield {"idx": int(index), "label": spelled[answer]}
@@ -456,5 +485,37 @@ DATA_SETS: Mapping[str, SuperGlueTask] = {
         SuperGlueTask("wsc", "WSC", ("{marked}",), flat=_target, rows=_spans_marked),
         _diagnostic("axb", "AX-b", ("{sentence1}", "{sentence2}"), _correlation),
         _diagnostic("axg", "AX-g", _PREMISE, _gender_parity),
+    )
+}  # fmt: skip
+
+
+def _as_text(name: str, source: str, **changes: Any) -> SuperGlueTask:
+    return replace(DATA_SETS[name], texts=(source,), is_choice=False, **changes)
+
+
+# Raffel et al. 2020 (arXiv:1910.10683), appendix D, and t5/data/glue_utils.py: features by name in the order of
+# the alphabet, with few exceptions; the diagnostic sets read as RTE. The words of answers are `label_names`, of
+# ReCoRD an entity and of WSC the noun that the pronoun between * stands for.
+AS_TEXT: Mapping[str, SuperGlueTask] = {
+    row.name: row
+    for row in (
+        _as_text("boolq", "boolq passage: {passage} question: {question}"),
+        _as_text("cb", "cb hypothesis: {hypothesis} premise: {premise}"),
+        _as_text(
+            "copa", "copa choice1: {choice1} choice2: {choice2} premise: {premise} question: {question}"
+        ),
+        _as_text(
+            "multirc", "multirc question: {question} answer: {answer} paragraph: {paragraph}",
+            rows=_without_markup,
+        ),
+        _as_text(
+            "record", "record query: {query} entities: {entities} passage: {passage}",
+            rows=_query_as_it_is,
+        ),
+        _as_text("rte", "rte hypothesis: {hypothesis} premise: {premise}"),
+        _as_text("wic", "wic sentence1: {sentence1} sentence2: {sentence2} word: {word}"),
+        _as_text("wsc", "wsc: {marked}", rows=_pronoun_marked),
+        _as_text("axb", "rte hypothesis: {sentence2} premise: {sentence1}"),
+        _as_text("axg", "rte hypothesis: {hypothesis} premise: {premise}"),
     )
 }  # fmt: skip

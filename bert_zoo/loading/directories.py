@@ -43,11 +43,14 @@ from bert_zoo.weights.tensor_source import TensorSource
 
 log = logging.getLogger("bert_zoo")
 
-# Tasks whose head is meant to be trained by the user, so that one without weights is no surprise.
+# Tasks whose head is meant to be trained by the user, so that one without weights is no surprise. Heads that
+# write tokens are trained further, and not from the start.
 TRAINED_BY_USERS = frozenset(
     task
     for task, model in TASKS.items()
-    if getattr(model, "use", None) is not None and task not in Family.tasks_without_head
+    if getattr(model, "use", None) is not None
+    and not getattr(model, "predicts_tokens", False)
+    and task not in Family.tasks_without_head
 )
 # What Hugging Face's config.json says of a classifier -> our task; where two say the same, the last one.
 PROBLEM_TYPES = {

@@ -77,8 +77,8 @@ class TaskModel(ZooModel):
         global_tokens: which tokens see the whole row, where a family has such tokens; see
             `bert_zoo.layers.Backbone`.
         problem_type: what Hugging Face's config.json calls the task, where it does.
-        use: what its models are for; None where users do not train them, whose head must come from the
-            checkpoint then.
+        use: what its models are for; None where users do not train them. The head must come from the checkpoint
+            then, and where it predicts tokens.
     """
 
     reads_first_only = False

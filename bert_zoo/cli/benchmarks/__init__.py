@@ -19,7 +19,7 @@ from bert_zoo.presets import setting
 if TYPE_CHECKING:
     from bert_zoo.cli.benchmarks.base import Benchmark
 
-__all__ = ["BENCHMARKS", "DataOptions", "make_task"]
+__all__ = ["BENCHMARKS", "TASK_NAMES", "DataOptions", "make_task"]
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,18 @@ class DataOptions:
     encoding: str | None = setting(
         None, "Of the files; by default their byte order mark's, or UTF-8."
     )
+    source_column: str = setting("source", "The column of what a model of text to text reads.")
+    target_column: str = setting("target", "The column of what it is to write.")
+    text_metric: str = setting(
+        "exact_match", "What chooses the best epoch's weights: exact_match, bleu or rouge."
+    )
+    mixing_limit: int = setting(
+        2**19, "Of several tasks as text, the most rows that one counts with; the paper's K."
+    )
+    mixing_temperature: float = setting(
+        1.0,
+        "Of several tasks as text: their shares are those of their rows, to the power of 1 / temperature.",
+    )
     regression: bool = setting(False, "Whether a table's labels are scores, not classes.")
     word_column: int = setting(0, "A tagging file's column of words, by number from 0.")
     tag_column: int = setting(-1, "A tagging file's column of tags; -1 is the last one.")
@@ -103,6 +115,8 @@ LAYOUT = ("header", "delimiter", "format", "encoding")
 FILES = ("train_file", "dev_file", "test_file", "held_out", "train_rows", "split_seed")
 FEW = ("labels_per_class", "split_seed")
 TAG_COLUMNS = ("word_column", "tag_column")
+TEXT_COLUMNS = ("source_column", "target_column", "text_metric")
+MIXING = ("mixing_limit", "mixing_temperature")
 OF_OTHERS = {
     "data_dir",
     "beam_search",
@@ -111,6 +125,8 @@ OF_OTHERS = {
     "languages",
     "data_sets",
     *TAG_COLUMNS,
+    *TEXT_COLUMNS,
+    *MIXING,
 }
 TABLE = tuple(f.name for f in fields(DataOptions) if f.name not in OF_OTHERS)
 
@@ -124,7 +140,7 @@ class Entry:
         load: (options, split) -> data, of a class; None for a function.
         source: a clause on where the data is from.
         measured: as of `Benchmark`.
-        arguments: further ones of the class.
+        arguments: further ones of the class or function.
         reads: fields of `DataOptions` that it reads.
         needs: those that must be given.
     """
@@ -141,7 +157,7 @@ class Entry:
         module, _, maker = self.made_by.partition(".")
         make = getattr(importlib.import_module(f"{__name__}.{module}"), maker)
         if self.load is None:
-            return make(options)
+            return make(options, **self.arguments)
         own = {"beam_search": options.beam_search} if "beam_search" in self.reads else {}
         about = {"measured": self.measured, "source": self.source, **self.arguments, **own}
         return make(name, partial(self.load, options), **about)
@@ -257,6 +273,7 @@ BENCHMARKS: Mapping[str, Entry] = {
     "beir": Entry("embeddings.beir_benchmark", reads=("data_dir", "prompts"), **_FOLDER),
     "conll2000": _conll("conll2000", measured=("test",)),
     "conll2003": _conll("conll2003"),
+    "text": Entry("text_to_text.table_benchmark", reads=(*FILES, *LAYOUT, *TEXT_COLUMNS), **_OWN),
     "tagging": Entry("tagging.tagging_benchmark", reads=(*FILES, *TAG_COLUMNS, "encoding"), **_OWN),
     "squad_v1": _squad("1.1"),
     "squad_v2": _squad("2.0"),
@@ -283,22 +300,78 @@ BENCHMARKS: Mapping[str, Entry] = {
     ),
 }
 
+# What a benchmark is called that a model of text to text learns, after which comes the name of one or several.
+TEXT_PREFIX = "text:"
+
+# For people.
+TASK_NAMES = f"{', '.join(BENCHMARKS)}, or text:NAME,... as text"
+
+
+def _glue_as_text(name: str, data_set: glue.GlueDataSet) -> tuple[Entry, str, dict[str, Any]]:
+    kind = "ScoresAsText" if data_set.is_regression else "AsText"
+    arguments = {"source": glue.AS_TEXT[name], "features": data_set.features}
+    return BENCHMARKS[name], kind, arguments
+
+
+def _superglue_as_text(name: str, kind: str = "AsText") -> tuple[Entry, str, dict[str, Any]]:
+    data_set = superglue.AS_TEXT[name]
+    entry = Entry(
+        "texts.GroupedBenchmark",
+        lambda options, split: superglue.load_superglue(
+            name, split, options.data_dir, as_text=True
+        ),
+        "SuperGLUE (Wang et al. 2019)",
+        arguments={
+            "metric": superglue.metrics,
+            "label_names": data_set.label_names,
+            "write_official": partial(superglue.write_submission, name),
+        },
+    )
+    return entry, kind, {}
+
+
+# Name -> what makes the benchmark, a class of `text_to_text`, and its arguments.
+TEXT_BENCHMARKS: Mapping[str, tuple[Entry, str, Mapping[str, Any]]] = {
+    **{name: _glue_as_text(name, data_set) for name, data_set in glue.DATA_SETS.items()},
+    **{
+        "superglue_rte" if name in glue.DATA_SETS else name: _superglue_as_text(name)
+        for name in superglue.AS_TEXT
+    },
+    "wsc": _superglue_as_text("wsc", "NounsAsText"),
+    "record": _superglue_as_text("record", "EntitiesAsText"),
+    "squad_v1": (BENCHMARKS["squad_v1"], "AnswersAsText", {}),
+}
+
+
+def _entry(name: str) -> Entry:
+    """What makes a benchmark."""
+    if not name.startswith(TEXT_PREFIX):
+        _check_known("There is no task", name, BENCHMARKS)
+        return BENCHMARKS[name]
+    names = name.removeprefix(TEXT_PREFIX).split(",")
+    for each in names:
+        _check_known("There is no task as text", each, TEXT_BENCHMARKS)
+    forms = {each: TEXT_BENCHMARKS[each] for each in names}
+    return Entry("text_to_text.as_text", reads=("data_dir", *MIXING), arguments={"forms": forms})
+
+
+def _check_known(problem: str, name: str, known: Mapping[str, Any]) -> None:
+    if name not in known:
+        raise ValueError(f"{problem} {name!r}; choose one of {list(known)}.{nearest(name, known)}")
+
 
 def make_task(name: str, **options: Any) -> "Benchmark":
     """A benchmark by its name.
 
     Args:
-        name: a key of `BENCHMARKS`.
+        name: a key of `BENCHMARKS`; or "text:" and a key of `TEXT_BENCHMARKS`, or several with commas between
+            them, for a model that writes texts.
         **options: fields of `DataOptions`.
 
     Raises:
         ValueError: there is no such task, it does not read one of the options, or needs another.
     """
-    if name not in BENCHMARKS:
-        raise ValueError(
-            f"There is no task {name!r}; choose one of {list(BENCHMARKS)}.{nearest(name, BENCHMARKS)}"
-        )
-    row = BENCHMARKS[name]
+    row = _entry(name)
     given = DataOptions(**options)
     said = [f.name for f in fields(given) if getattr(given, f.name) != f.default]
     if unread := [option for option in said if option not in row.reads]:

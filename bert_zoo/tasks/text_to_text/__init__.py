@@ -13,7 +13,7 @@ from bert_zoo.models.data_adapters import is_tf_dataset, keras_arguments
 from bert_zoo.models.inputs import as_ids, check_range, check_rank
 from bert_zoo.models.labels import LabelRange, label_arrays
 from bert_zoo.models.losses import token_loss
-from bert_zoo.models.task_model import TaskModel
+from bert_zoo.models.task_model import TaskModel, Use
 
 # What the decoder reads.
 TOKENS, MASK, DOCUMENTS = "decoder_token_ids", "decoder_padding_mask", "decoder_document_ids"
@@ -42,6 +42,7 @@ class TextToText(TaskModel):
 
     task = "text_to_text"
     peft_task = "SEQ_2_SEQ_LM"
+    use = Use("text2text-generation", "reads a text and writes another", "model.generate({texts})")
     labels_are_texts = True
     outputs_per_token = True
     predicts_tokens = True
@@ -148,11 +149,14 @@ class TextToText(TaskModel):
         return text_batch(y, "targets")
 
     def labelled_texts_to_inputs(self, texts, labels, preprocessor):
+        return self.labelled_rows(preprocessor(texts), preprocessor(labels))
+
+    def labelled_rows(self, source: Mapping, target: Mapping) -> tuple[dict[str, Any], Any]:
+        """Inputs and labels, of sources and targets as the preprocessor gives them; traceable."""
         from bert_zoo.data.arrays import where
 
-        target = preprocessor(labels)
         labels = where(target["padding_mask"] == 0, IGNORED_LABEL, target["token_ids"])
-        return {**preprocessor(texts), **self._decoder_inputs(labels)}, labels
+        return {**source, **self._decoder_inputs(labels)}, labels
 
     def texts_to_inputs(self, texts, preprocessor):
         if not isinstance(texts, tuple):

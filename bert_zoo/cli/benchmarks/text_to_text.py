@@ -1,0 +1,512 @@
+"""Tasks as text: GLUE, SuperGLUE and SQuAD in T5's words, mixtures of them, tables of sources and targets.
+
+Source: Raffel et al. 2020 (arXiv:1910.10683), sections 2.4 and 3.5.2, appendix D; t5/data/preprocessors.py.
+"""
+
+import hashlib
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, partial
+from itertools import chain
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from bert_zoo.cli.benchmarks.base import (
+    Baseline,
+    Benchmark,
+    Measurement,
+    commonest,
+    is_test,
+    one_line,
+    spread_rows,
+)
+from bert_zoo.cli.benchmarks.embeddings import write_tsv
+from bert_zoo.cli.benchmarks.files import own_files
+from bert_zoo.cli.report.analysis import NUM_HARDEST, hardest_examples
+from bert_zoo.data.batches import text_table, text_to_text_batches
+from bert_zoo.data.columns import TextColumns, read_columns, remarks
+from bert_zoo.data.mixing import MixedOrder, mixed_rows
+from bert_zoo.metrics import squad_v1
+from bert_zoo.metrics.squad import PREDICTIONS_FILE, token_f1
+from bert_zoo.metrics.texts import TextMetric, text_metric
+from bert_zoo.tasks import TextToText
+from bert_zoo.weights.files import write_json
+
+# A score of similarity where the text is no number, as in the original.
+NO_SCORE = -1.0
+PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
+# Before a noun, where two are compared.
+DETERMINERS = frozenset(
+    "a an few her his each every many much my our some that the their these this those which whose your".split()
+)
+
+
+@dataclass(frozen=True)
+class TextPairs:
+    """Sources with their targets.
+
+    Attributes:
+        sources: [N].
+        targets: [N], the texts that are right, each of which is trained; None where they are not known.
+        data: what they were made of.
+    """
+
+    sources: list[str]
+    targets: list[tuple[str, ...]] | None
+    data: Any = field(default=None, compare=False)
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    @cached_property
+    def trained(self) -> tuple[list[str], list[str]]:
+        """A source and a target for each update to learn from."""
+        rows = zip(self.sources, self.targets, strict=True)
+        pairs = [(source, target) for source, targets in rows for target in targets]
+        return [source for source, _ in pairs], [target for _, target in pairs]
+
+
+class TextToTextBenchmark(Benchmark):
+    """Targets of sources; data are `TextPairs`, and what is predicted are the texts that a model writes."""
+
+    kind = TextToText.task
+    heads = ()
+    question = '"some text, as the sources are"'
+    # The only targets that there are; empty where they may be any text.
+    words: Sequence[str] = ()
+
+    @property
+    def num_train(self):
+        return len(self.train.trained[0])
+
+    def has_labels(self, data):
+        return data.targets is not None
+
+    def batches(self, model, recipe, seed):
+        return text_to_text_batches(*self.train.trained, model, recipe.batching(seed))
+
+    def predict(self, model, data, recipe):
+        """The targets, [N] strings, as long as the longest that is trained."""
+        known = list(dict.fromkeys(self.words or self.train.trained[1]))
+        longest = int(text_table(known, model.preprocessor).lengths.max())
+        return list(
+            model.generate(data.sources, max_new_tokens=longest, batch_size=recipe.predicted_rows)
+        )
+
+    def hardest(self, data: TextPairs, texts: Sequence[str]) -> list:
+        """Texts that are wrong; what they have fewest words in common with their targets."""
+        rows = [
+            (source, " / ".join(right), text, 1 - max(token_f1(text, each) for each in right))
+            for source, right, text in zip(data.sources, data.targets, texts, strict=True)
+            if right and text.strip() not in right
+        ]
+        return hardest_examples(*zip(*rows, strict=True)) if rows else []
+
+    def write_predictions(self, directory, split, data, predictions, metrics):
+        path = directory / f"{self.name}-{split}.tsv"
+        targets = data.targets or [()] * len(data)
+        rows = zip(data.sources, map(" / ".join, targets), predictions, strict=True)
+        write_tsv(path, ("source", "target", "prediction"), rows)
+        return [path]
+
+    def show(self, model, data, metrics):
+        rows = spread_rows(len(data))
+        texts = model.generate([data.sources[row] for row in rows])
+        lines = ["Some texts that it writes:"]
+        for row, text in zip(rows, texts, strict=True):
+            right = data.targets[row]
+            wrong = "" if text in right else f"   (true: {one_line(' / '.join(right))})"
+            lines.append(f"  {one_line(data.sources[row])}\n    {one_line(text)}{wrong}")
+        return "\n".join(lines)
+
+
+# --- Benchmarks ---
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What texts come to.
+
+    Attributes:
+        data: of the task.
+        predictions: as its metrics take them.
+        is_answer: whether a text is an answer at all, bool [N].
+    """
+
+    data: Any
+    predictions: Any
+    is_answer: Sequence[bool]
+
+
+class AsText(TextToTextBenchmark):
+    """Another benchmark as text: the names of its classes are what a model writes.
+
+    Any other text counts as a wrong class; on a test split, whose classes are not known, as the first one.
+
+    Args:
+        task: the benchmark, with its metrics and what it writes for official scorers.
+        source: what a model reads, by the names of features; None where the data's texts are that already.
+        features: their names.
+
+    Attributes:
+        unfit: the metric that is the share of texts that are no answer at all.
+    """
+
+    unfit = "no_label"
+
+    def __init__(self, task: Benchmark, source: str | None = None, features: Sequence[str] = ()):
+        source_of = f"{task.source}, as text"
+        super().__init__(task.name, self._read, measured=task.measured, source=source_of)
+        self.task = task
+        self._source, self._features = source, features
+
+    def _read(self, split: str) -> TextPairs:
+        data = self.task.data(split)
+        targets = list(self.targets(data)) if self.task.has_labels(data) else None
+        return TextPairs(list(self.sources(data)), targets, data)
+
+    def sources(self, data: Any) -> Iterable[str]:
+        """What a model reads of each row."""
+        if self._source is None:
+            return data.texts
+        columns = data.texts if isinstance(data.texts, tuple) else (data.texts,)
+        named = (zip(self._features, row, strict=True) for row in zip(*columns, strict=True))
+        return (self._source.format_map(dict(features)) for features in named)
+
+    def targets(self, data: Any) -> Iterable[tuple[str, ...]]:
+        """The right texts of each row."""
+        return ((self.words[label],) for label in data.labels)
+
+    @property
+    def words(self):
+        return self.task.label_names
+
+    def judged(self, data: TextPairs, texts: Sequence[str]) -> Judged:
+        labels, number = data.data.labels, len(self.task.label_names)
+        ids = np.array([self.label_of(data.data, *each) for each in enumerate(texts)])
+        wrong = (np.asarray(labels) + 1) % number if data.targets else np.zeros_like(ids)
+        return Judged(data.data, np.eye(number)[np.where(ids < 0, wrong, ids)], ids >= 0)
+
+    def label_of(self, data: Any, row: int, text: str) -> int:
+        """The class that a text is; -1 for none."""
+        text = text.strip()
+        return self.words.index(text) if text in self.words else -1
+
+    def scores(self, judged: Judged) -> dict[str, float]:
+        """The official metrics."""
+        return self.task.scores(judged.data, judged.predictions)
+
+    def baseline(self, data):
+        return self.task.baseline(data.data)
+
+    def measure(self, data, predictions):
+        judged = self.judged(data, predictions)
+        metrics = {**self.scores(judged), self.unfit: 1 - fmean(judged.is_answer)}
+        return Measurement(metrics, hardest=self.hardest(data, predictions))
+
+    def write_predictions(self, directory, split, data, predictions, metrics):
+        paths = super().write_predictions(directory, split, data, predictions, metrics)
+        return [*paths, *self.official_files(directory, split, self.judged(data, predictions))]
+
+    def official_files(self, directory: Path, split: str, judged: Judged) -> Iterator[Path]:
+        """Writes what the official scorer reads."""
+        if self.task.write_official is not None and is_test(split):
+            yield self.task.official_file(split, judged.data, judged.predictions, directory)
+
+
+class ScoresAsText(AsText):
+    """Scores from 0 to 5 (STS-B), trained as the nearest multiple of 0.2; a text that is none counts as -1."""
+
+    words = tuple(f"{fifths / 5:.1f}" for fifths in range(26))
+    unfit = "no_number"
+
+    def targets(self, data):
+        return ((f"{np.round(5 * score) / 5:.1f}",) for score in data.labels)
+
+    def judged(self, data, texts):
+        scores = np.array([*map(_number, texts)])
+        is_number = np.isfinite(scores)
+        return Judged(data.data, np.where(is_number, scores, NO_SCORE), is_number)
+
+
+class NounsAsText(AsText):
+    """What a pronoun stands for (WSC), trained on the nouns that it does stand for.
+
+    A text is taken for the noun if one has all words of the other, but for case and determiners.
+    """
+
+    words = ()
+
+    def targets(self, data):
+        nouns = zip(data.entities, data.labels, strict=True)
+        return ((noun,) if label else () for noun, label in nouns)
+
+    def label_of(self, data, row, text):
+        noun = data.entities[row]
+        said, meant = (set(each.lower().split()) - DETERMINERS for each in (text, noun))
+        if not said:
+            return -1
+        # "Bob's hat" is not Bob.
+        return int((said <= meant or meant <= said) and ("'" in text) == ("'" in noun))
+
+
+class EntitiesAsText(AsText):
+    """The entity that fills a query's gap (ReCoRD); of several that are right, each is trained."""
+
+    words = ()
+    unfit = "not_in_source"
+
+    def targets(self, data):
+        return data.right
+
+    def judged(self, data, texts):
+        texts = [text.strip() for text in texts]
+        is_known = [text in source for text, source in zip(texts, data.sources, strict=True)]
+        return Judged(replace(data.data, entities=texts), np.zeros((len(texts), 2)), is_known)
+
+    def baseline(self, data):
+        return None
+
+
+class AnswersAsText(AsText):
+    """Answers to questions (SQuAD); punctuation has blanks around it, which answers are measured without."""
+
+    words = ()
+    unfit = "not_in_source"
+
+    def sources(self, data):
+        for example in data.examples:
+            yield f"question: {_spaced(example.question)} context: {_spaced(example.context)}"
+
+    def targets(self, data):
+        for example in data.examples:
+            yield tuple(dict.fromkeys(map(_spaced, example.references)))
+
+    def judged(self, data, texts):
+        examples = data.data.examples
+        found = [_spelled(text, e.context) for text, e in zip(texts, examples, strict=True)]
+        answers = dict(zip((e.id for e in examples), found, strict=True))
+        known = [text in e.context for text, e in zip(found, examples, strict=True)]
+        return Judged(data.data, answers, known)
+
+    def scores(self, judged):
+        references = {example.id: example.references for example in judged.data.examples}
+        scores = squad_v1(references, judged.predictions)
+        return {name: scores[name] for name in ("f1", "exact_match")}
+
+    def official_files(self, directory, split, judged):
+        write_json(directory / PREDICTIONS_FILE, judged.predictions)
+        yield directory / PREDICTIONS_FILE
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _spaced(text: str) -> str:
+    return " ".join(PUNCTUATION.sub(r" \1 ", text).split())
+
+
+def _spelled(text: str, context: str) -> str:
+    """A text as it stands in a context, which may have other blanks."""
+    found = re.search(r"\s*".join(map(re.escape, "".join(text.split()))), context)
+    return found[0] if found else text.strip()
+
+
+# --- Several at once ---
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Splits of several tasks: (the task, the name of the split, its data)."""
+
+    parts: list[tuple[TextToTextBenchmark, str, TextPairs]]
+
+    def __len__(self) -> int:
+        return sum(len(data) for *_, data in self.parts)
+
+
+class Mixture(Benchmark):
+    """Several tasks that one model learns; the mean of their first metrics chooses the weights.
+
+    Args:
+        tasks: with different names.
+        limit, temperature: as of `mixed_rows`.
+    """
+
+    kind = TextToText.task
+    heads = ()
+    question = TextToTextBenchmark.question
+
+    def __init__(self, tasks: Sequence[TextToTextBenchmark], limit: int, temperature: float):
+        names = [task.name for task in tasks]
+        super().__init__("+".join(names), self._read, source=f"a mixture of {', '.join(names)}")
+        self.tasks = tasks
+        self._mixed = partial(mixed_rows, limit=limit, temperature=temperature)
+
+    def _read(self, split: str) -> Parts:
+        of_tasks = [(t, t.measured if split == "validation" else (split,)) for t in self.tasks]
+        return Parts([(task, each, task.data(each)) for task, some in of_tasks for each in some])
+
+    @property
+    def _sizes(self) -> list[int]:
+        return [task.num_train for task in self.tasks]
+
+    @property
+    def num_train(self):
+        """Rows of an epoch."""
+        return sum(self._mixed(self._sizes))
+
+    def fingerprint(self):
+        said = "".join(task.fingerprint() for task in self.tasks)
+        return hashlib.sha256(said.encode()).hexdigest()
+
+    def has_labels(self, data):
+        return all(task.has_labels(part) for task, _, part in data.parts)
+
+    def batches(self, model, recipe, seed):
+        columns = zip(*(task.train.trained for task in self.tasks), strict=True)
+        sources, targets = (list(chain(*texts)) for texts in columns)
+        order = partial(MixedOrder, sizes=self._sizes, rows=self._mixed(self._sizes))
+        return text_to_text_batches(sources, targets, model, recipe.batching(seed), order)
+
+    def predict(self, model, data, recipe):
+        """The texts of each task, [tasks][N]."""
+        return [task.predict(model, part, recipe) for task, _, part in data.parts]
+
+    def measure(self, data, predictions):
+        measured = [
+            task.measure(part, texts)
+            for (task, _, part), texts in zip(data.parts, predictions, strict=True)
+        ]
+        hardest = sorted(chain(*(each.hardest for each in measured)), key=lambda e: -e.loss)
+        figures = self._named(data, [each.metrics for each in measured])
+        return Measurement(figures, hardest=hardest[:NUM_HARDEST])
+
+    def baseline(self, data):
+        found = [task.baseline(part) for task, _, part in data.parts]
+        if None in found:
+            return None
+        return Baseline(
+            "each task's commonest answer", self._named(data, [each.figures for each in found])
+        )
+
+    def _named(self, data: Parts, figures: Sequence[dict[str, float]]) -> dict[str, float]:
+        """The mean of each task's first metric, and all metrics by task."""
+        named = {"average": fmean(next(iter(each.values())) for each in figures)}
+        for (task, split, _), each in zip(data.parts, figures, strict=True):
+            # Only MNLI has several.
+            where = task.name if len(task.measured) == 1 else f"{task.name} {split}"
+            named |= {f"{where} {name}": value for name, value in each.items()}
+        return named
+
+    def write_predictions(self, directory, split, data, predictions, metrics):
+        rows = zip(data.parts, predictions, strict=True)
+        return [
+            path
+            for (task, each, part), texts in rows
+            for path in task.write_predictions(directory, each, part, texts, metrics)
+        ]
+
+    def show(self, model, data, metrics):
+        return "\n".join(task.show(model, part, metrics) for task, _, part in data.parts)
+
+
+KINDS = {
+    kind.__name__: kind
+    for kind in (AsText, ScoresAsText, NounsAsText, EntitiesAsText, AnswersAsText)
+}
+
+
+def as_text(options, forms: Mapping[str, tuple[Any, str, Mapping[str, Any]]]) -> Benchmark:
+    """A benchmark as text, or a mixture of several.
+
+    Args:
+        options: `DataOptions`.
+        forms: as `TEXT_BENCHMARKS`.
+    """
+    tasks = [
+        KINDS[kind](entry.make(name, options), **arguments)
+        for name, (entry, kind, arguments) in forms.items()
+    ]
+    if len(tasks) == 1:
+        return tasks[0]
+    return Mixture(tasks, options.mixing_limit, options.mixing_temperature)
+
+
+# --- A table of the user's own ---
+
+
+class TableBenchmark(TextToTextBenchmark):
+    """Sources and targets of a table.
+
+    Args:
+        metric: of texts and targets.
+        remarks: on the data.
+    """
+
+    def __init__(self, *args, metric: TextMetric, remarks: Callable[[], Iterable[str]], **kwargs):
+        super().__init__(*args, **kwargs)
+        self._metric, self._remarks = metric, remarks
+
+    def remarks(self):
+        return tuple(self._remarks())
+
+    def predict(self, model, data, recipe):
+        """The texts [N], and loss and accuracy of each token after the right ones before it."""
+        batches = text_to_text_batches(*data.trained, model, recipe.batching(seed=0))
+        steps = batches.steps_per_epoch
+        taught = model.evaluate(batches.dataset, steps=steps, verbose=0, return_dict=True)
+        return super().predict(model, data, recipe), taught
+
+    def measure(self, data, predictions):
+        texts, taught = predictions
+        metrics = self._metric(texts, [target for (target,) in data.targets])
+        metrics |= {"token_accuracy": taught["accuracy"], "loss": taught["loss"]}
+        return Measurement(metrics, hardest=self.hardest(data, texts))
+
+    def baseline(self, data):
+        answer = commonest(self.train.trained[1])
+        figures = self._metric([answer] * len(data), [target for (target,) in data.targets])
+        return Baseline(f"always {one_line(answer)!r}", figures)
+
+    def write_predictions(self, directory, split, data, predictions, metrics):
+        return super().write_predictions(directory, split, data, predictions[0], metrics)
+
+
+def table_benchmark(options) -> TableBenchmark:
+    """Sources and targets of the user's own, by `DataOptions`."""
+    columns = (options.source_column, options.target_column)
+    layout = {
+        name: getattr(options, name) for name in ("header", "delimiter", "format", "encoding")
+    }
+    advice = " Name the columns with --source_column and --target_column."
+
+    @cache
+    def whole(path: str) -> TextColumns:
+        return read_columns(path, columns, advice=advice, **layout)
+
+    def read(path: str, train: TextPairs | None) -> TextPairs:
+        sources, targets = whole(path).columns
+        return TextPairs(sources, [(target,) for target in targets])
+
+    def take(split: TextPairs, rows: Sequence[int]) -> TextPairs:
+        return TextPairs([split.sources[r] for r in rows], [split.targets[r] for r in rows])
+
+    def all_remarks() -> Iterator[str]:
+        for path in filter(None, (options.train_file, options.dev_file)):
+            yield from remarks(Path(path), whole(path))
+
+    return TableBenchmark(
+        **own_files(options, read, take),
+        metric=text_metric(options.text_metric),
+        remarks=all_remarks,
+    )
