@@ -12,7 +12,7 @@ What an earlier card of the same weights has below "Fine-tuned" is kept. The run
 import itertools
 import json
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,10 @@ from absl import app, flags
 
 _RUN = flags.DEFINE_string("run", None, "Directory of a finished pretraining.", required=True)
 _NAME = flags.DEFINE_string("name", None, "Of the checkpoint, with its tag.", required=True)
+
+Tensors = Mapping[str, np.ndarray]
+# (Float32 tensors by name, metadata) -> what a file holds of them.
+Rounding = Callable[[Tensors, Mapping[str, str]], tuple[Tensors, Mapping[str, str]]]
 
 CHECKPOINTS = Path(__file__).resolve().parents[1] / "checkpoints"
 WEIGHTS, CARD, CURVE = "model.safetensors", "README.md", "learning_curve.png"
@@ -62,33 +66,28 @@ def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def copy_model(run: Path, directory: Path) -> None:
-    """Copies a run's model, its weights as float16, and how often each token occurs in its text."""
+def copy_run(run: Path, directory: Path, rounded: Rounding) -> None:
+    """Copies a run's model and curve, its weights as `rounded` gives them and their metadata."""
     from bert_zoo.weights.safetensors_io import write_safetensors
     from bert_zoo.weights.sources import open_weights
 
     shutil.rmtree(directory, ignore_errors=True)
     shutil.copytree(run / "model", directory)
     weights = open_weights(directory)
-    stored = {name: weights[name].astype(np.float16) for name in weights}
-    write_safetensors(directory / WEIGHTS, stored, weights.metadata)
+    stored = rounded({name: weights[name] for name in weights}, weights.metadata)
+    write_safetensors(directory / WEIGHTS, *stored)
     shutil.copy(run / CURVE, directory)
+
+
+def as_float16(tensors: Tensors, metadata: Mapping[str, str]) -> tuple[Tensors, Mapping[str, str]]:
+    return {name: values.astype(np.float16) for name, values in tensors.items()}, metadata
+
+
+def copy_frequencies(run: Path, directory: Path) -> None:
+    """Writes how often each token occurs in a run's text."""
     counts = np.load(run / "tokens" / "train" / "counts.npy")
     frequencies = np.log((counts + 1.0) / (counts.sum() + len(counts)))
     np.save(directory / FREQUENCIES, frequencies.astype(np.float16))
-
-
-def copy_student(run: Path, directory: Path) -> None:
-    """Copies the model of a distillation, its weights as int8."""
-    from bert_zoo.weights.safetensors_io import rounded_to_int8, write_safetensors
-    from bert_zoo.weights.sources import open_weights
-
-    shutil.rmtree(directory, ignore_errors=True)
-    shutil.copytree(run / "model", directory)
-    weights = open_weights(directory)
-    stored = rounded_to_int8({name: weights[name] for name in weights}, weights.metadata)
-    write_safetensors(directory / WEIGHTS, *stored)
-    shutil.copy(run / CURVE, directory)
 
 
 def shown(run: Path, directory: Path) -> tuple[str, float]:
@@ -205,7 +204,8 @@ def pretrained_folder(name: str, run: Path, directory: Path) -> dict[str, float]
 
     earlier, fine_tuned = directory / WEIGHTS, earlier_section(directory / CARD, FINE_TUNED)
     sha256 = sha256_of(earlier) if earlier.is_file() else None
-    copy_model(run, directory)
+    copy_run(run, directory, as_float16)
+    copy_frequencies(run, directory)
     if sha256_of(directory / WEIGHTS) != sha256:
         fine_tuned = NOT_MEASURED
     text = card(name, run, *shown(run, directory), fine_tuned)
@@ -215,8 +215,10 @@ def pretrained_folder(name: str, run: Path, directory: Path) -> dict[str, float]
 
 def student_folder(name: str, run: Path, directory: Path) -> dict[str, float]:
     """Makes the folder of a distillation; returns the scores of its declaration."""
+    from bert_zoo.weights.safetensors_io import rounded_to_int8
+
     made = earlier_section(directory / CARD, MADE)
-    copy_student(run, directory)
+    copy_run(run, directory, rounded_to_int8)
     text = card_of_student(name, run, directory, made)
     (directory / CARD).write_text(text, encoding="utf-8")
     results = read_json(run / "metrics.json")
