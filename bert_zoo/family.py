@@ -160,7 +160,8 @@ class Family:
     pretraining: str | Callable[[Any], str] = ""
     config_class: type[Config] = EncoderConfig
     tasks_without_head: Sequence[str] = ("encoder", "embedding")  # they add no weights
-    params_task: str = "encoder"  # the task whose model a checkpoint's `params` counts
+    # The task whose model a checkpoint's `params` counts, where the checkpoint provides it.
+    params_task: str = "encoder"
     # Fields of the configuration that `load` may change besides dropout and activation: no weight
     # depends on them.
     settings: Sequence[str] = ()

@@ -228,6 +228,12 @@ def test_tensors_tell_whether_logits_have_a_table_of_their_own(tmp_path):
     assert config.tie_word_embeddings and not config.scale_logits
 
 
+def test_a_saved_directory_says_where_targets_begin_and_end(tmp_path):
+    bert_zoo.save(load_case("t5/text_to_text"), tmp_path, format="hf")
+    ids = json.loads((tmp_path / "generation_config.json").read_text())
+    assert ids == {"decoder_start_token_id": 0, "eos_token_id": 1, "pad_token_id": 0}
+
+
 def test_repeated_tables_of_old_files_are_compared(tmp_path):
     directory = shutil.copytree(directory_of(TIED), tmp_path / "old")
     tensors = tensors_of(directory)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from bert_zoo.config import PooledDense, Pooling
 from bert_zoo.families.t5.config import GATED
 from bert_zoo.family import HF, Checkpoint, TextSpec
 
@@ -53,6 +54,29 @@ def released(
     )
 
 
+def sentence_encoder(size: str, params: int, kind: str, paper: str, **more: Any) -> Checkpoint:
+    """The encoder of a T5 with one layer on the mean of its outputs, trained to make sentence vectors."""
+    return Checkpoint(
+        f"{kind}_t5_{size}",
+        V1_0["3b" if size == "xl" else size.replace("xxl", "11b")],
+        sources=[HF(f"sentence-transformers/{kind}-t5-{size}")],
+        provides=frozenset({"encoder", "embedding"}),
+        params=params,
+        licence="Apache-2.0",
+        paper=paper,
+        pooling=Pooling("mean", dense=(PooledDense(768, "linear", use_bias=False),)),
+        aliases=(f"{kind}-t5-{size}",),
+        **more,
+    )
+
+
+V1_0 = {
+    "small": sizes(512, 6, 2048, 8),
+    "base": sizes(768, 12, 3072, 12),
+    "large": sizes(1024, 24, 4096, 16),
+    "3b": sizes(1024, 24, 16384, 32, head_size=128),
+    "11b": sizes(1024, 24, 65536, 128, head_size=128),
+}
 V1_1 = {
     size: (GATED | config, params)
     for size, config, params in (
@@ -68,39 +92,34 @@ T5 = [
         released(
             f"t5_{size}",
             f"google-t5/t5-{size}",
-            config,
+            V1_0[size],
             params,
             scores=dict(zip(COLUMNS, scores, strict=True)),
             note="Trained on supervised tasks too: each text begins with the name of its task.",
         )
-        for size, config, params, scores in (
+        for size, params, scores in (
             (
                 "small",
-                sizes(512, 6, 2048, 8),
                 60_506_624,
                 (77.4, 41.0, 91.8, 82.4, 69.9, 79.10, 87.24, 63.3, 26.7, 19.56),
             ),
             (
                 "base",
-                sizes(768, 12, 3072, 12),
                 222_903_552,
                 (82.7, 51.1, 95.2, 87.1, 80.1, 85.44, 92.08, 76.2, 30.9, 20.34),
             ),
             (
                 "large",
-                sizes(1024, 24, 4096, 16),
                 737_668_096,
                 (86.4, 61.2, 96.3, 89.9, 87.2, 86.66, 93.79, 82.3, 32.0, 20.68),
             ),
             (
                 "3b",
-                sizes(1024, 24, 16384, 32, head_size=128),
                 2_851_598_336,
                 (88.5, 67.1, 97.4, 91.4, 91.1, 88.53, 94.95, 86.4, 31.8, 21.02),
             ),
             (
                 "11b",
-                sizes(1024, 24, 65536, 128, head_size=128),
                 11_307_321_344,
                 (90.3, 71.6, 97.5, 92.2, 92.8, 91.26, 96.22, 88.9, 32.1, 21.55),
             ),
@@ -126,6 +145,31 @@ T5 = [
             note="Version 1.1, fine-tuned to follow instructions in plain words.",
         )
         for size, (config, params) in V1_1.items()
+    ),
+    *(
+        sentence_encoder(
+            size, params, kind, paper, text=TextSpec(lowercase=None, max_length=length), note=note
+        )
+        for kind, length, paper, note in (
+            (
+                "sentence",
+                256,
+                "Sentence-T5: Scalable Sentence Encoders from Pre-trained Text-to-Text Models, arXiv:2108.08877",
+                "The encoder alone. A layer on the mean of its outputs, not counted here, makes sentence vectors.",
+            ),
+            (
+                "gtr",
+                512,
+                "Large Dual Encoders Are Generalizable Retrievers, arXiv:2112.07899",
+                "The encoder alone, for search. A layer on the mean of its outputs, not counted here, makes vectors.",
+            ),
+        )
+        for size, params in (
+            ("base", 109_628_544),
+            ("large", 334_939_648),
+            ("xl", 1_240_909_824),
+            ("xxl", 4_864_791_552),
+        )
     ),
 ]
 MT5 = [

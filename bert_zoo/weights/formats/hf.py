@@ -48,6 +48,8 @@ GENERATION = frozenset(
     return_dict_in_generate suppress_tokens temperature top_k top_p typical_p
     """.split()
 )
+# What its generation_config.json says of a model.
+GENERATION_IDS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
 # Ours, of multi-label models; transformers leaves it unread.
 THRESHOLDS = "thresholds"
 BESIDE = {THRESHOLDS, CROSS_ENCODER, OLD_CROSS_ENCODER}  # read apart from the encoder's
@@ -173,8 +175,10 @@ class HuggingFace(Format):
     ) -> None:
         text = description.text
         if description.generates:
-            # Without it transformers 5 does not know where a text ends.
-            write_json(directory / "generation_config.json", dict(description.token_ids))
+            # Without it transformers 5 does not know where a text begins and ends.
+            values = self.encode(config, description)
+            ids = {name: values[name] for name in GENERATION_IDS if name in values}
+            write_json(directory / "generation_config.json", ids)
         if description.pooling is not None:
             length = None if text is None else text.max_length
             pooling, dense = description.pooling, []
