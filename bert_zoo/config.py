@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -389,3 +390,79 @@ class Prompts:
                 f"{prompt + ': '!r}."
             )
         return prompt
+
+
+# What stands on an encoder: a dense layer, or a BiLSTM below it.
+HEAD_KINDS = ("linear", "bilstm")
+BILSTM_LAYERS = 2
+_FEATURES = re.compile(r"top|-?\d+|(?P<how>mix|concat)(?P<number>[1-9]\d*)?")
+
+
+@dataclass(frozen=True)
+class HeadSpec:
+    """A head that any encoder may have in place of its family's own: what it reads, and what it computes."""
+
+    # Of the hidden states, which begin with the embeddings: "top" for the last, a number for one of them, "mix"
+    # for a trained mixture (`bert_zoo.layers.ScalarMix`), "concat" for all side by side; "mix4" and "concat4"
+    # for that of the last four. The encoder is frozen then. None for the last one of an encoder that is trained.
+    features: str | int | None = None
+    kind: str = "linear"  # one of `HEAD_KINDS`
+    size: int | None = None  # of each LSTM; the encoder's hidden size by default
+    dropout: float = 0.1  # rate on what is read and between layers
+
+    def __post_init__(self):
+        features = str(self.features)
+        if self.features is not None and not _FEATURES.fullmatch(features):
+            raise ValueError(
+                f"features is {shown(self.features)}; it is 'top', 'mix' or 'concat' (of the last four layers: "
+                "'mix4', 'concat4'), or the number of a layer, 0 for the embeddings and -1 for the top."
+            )
+        if self.features is not None and features.removeprefix("-").isdigit():
+            self.__dict__["features"] = int(features)  # past the frozen dataclass
+        if self.kind not in HEAD_KINDS:
+            raise ValueError(f"head is {shown(self.kind)}; it is one of {list(HEAD_KINDS)}.")
+        if self.size is not None and (
+            self.kind == "linear" or not is_integer(self.size) or self.size < 1
+        ):
+            raise ValueError(
+                f"head_size is {shown(self.size)}; it is the positive size of an LSTM, of head='bilstm'."
+            )
+        if not is_number(self.dropout) or not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout is {shown(self.dropout)}; it is at least 0 and below 1.")
+
+    @classmethod
+    def asked(
+        cls, features: str | int | None, head: str | None, head_size: int | None
+    ) -> "HeadSpec | None":
+        """What the arguments of `load` ask for; None where they ask for nothing."""
+        if (features, head, head_size) == (None, None, None):
+            return None
+        return cls(features, head or cls.kind, head_size)
+
+    @property
+    def mixes(self) -> bool:
+        """Whether layers are mixed by weights."""
+        return str(self.features).startswith("mix")
+
+    def layers_read(self, number: int) -> list[int]:
+        """Which of that many hidden states are read, in their order.
+
+        Raises:
+            ValueError: there are fewer than `features` says.
+        """
+        layers = range(number)
+        match = _FEATURES.fullmatch(str(self.features))
+        how = match and match["how"]
+        if isinstance(self.features, int):
+            fits, chosen = -number <= self.features < number, layers[self.features :][:1]
+        elif how and match["number"]:
+            count = int(match["number"])
+            fits, chosen = count <= number, layers[-count:]
+        else:
+            fits, chosen = True, layers if how else layers[-1:]
+        if not fits:
+            raise ValueError(
+                f"features is {self.features!r}; this encoder has {number} layers, 0 (the embeddings) to "
+                f"{number - 1}."
+            )
+        return [*chosen]

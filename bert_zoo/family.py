@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from bert_zoo.config import Config, EncoderConfig, Pooling, TextSpec
+from bert_zoo.config import Config, EncoderConfig, HeadSpec, Pooling, TextSpec
 from bert_zoo.presets import LanguageModelPreset, Preset, PretrainingPreset
 from bert_zoo.text.format import TextFormat
 from bert_zoo.weights.formats import BertZoo, Format
-from bert_zoo.weights.table import VECTOR_HEAD, Head, Row, RowsOf, SecondEncoder
+from bert_zoo.weights.table import VECTOR_HEAD, Head, Row, RowsOf, SecondEncoder, head_of
 
 if TYPE_CHECKING:
     from bert_zoo.weights.bind import Plan
@@ -183,7 +183,14 @@ class Family:
 
     def with_vector_head(self, task: str) -> "Family":
         """The family whose head of a task reads sentence vectors."""
-        return replace(self, heads={**self.heads, task: VECTOR_HEAD})
+        return self._with_head(task, VECTOR_HEAD)
+
+    def with_own_head(self, task: str, spec: HeadSpec, pools: bool) -> "Family":
+        """The family whose head of a task is what a `HeadSpec` says; `pools` as of `head_of`."""
+        return self._with_head(task, head_of(spec, pools))
+
+    def _with_head(self, task: str, head: Head) -> "Family":
+        return replace(self, heads={**self.heads, task: head})
 
     @property
     def second_encoders(self) -> list[SecondEncoder]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from bert_zoo.config import Config
+from bert_zoo.config import HEAD_KINDS, Config, HeadSpec
 
 if TYPE_CHECKING:
     from bert_zoo.data.buckets import Batching
@@ -50,6 +50,13 @@ def check_limits(settings: Any) -> None:
                 shown = ", ".join(bound) if limit == "choices" else bound
                 or_none = ", or None" if each.default is None else ""
                 raise ValueError(f"{each.name} is {value!r}; it must be {wanted} {shown}{or_none}.")
+
+
+# Settings that say how an encoder is trained.
+OF_ENCODERS = (
+    *("layer_decay", "freeze_embeddings", "freeze_layers", "reinitialized_layers", "lora_rank"),
+    "rematerialize",
+)
 
 
 @dataclass(frozen=True)
@@ -117,6 +124,19 @@ class Recipe:
         "on a GPU may take a kernel that keeps none of them.",
         least=0,
         below=1,
+    )
+    features: str | None = setting(
+        None,
+        "Layers of the encoder that the head reads, which is then all that is trained: mix, top, concat4, 3, ...; "
+        "see load.",
+    )
+    head: str | None = setting(
+        None,
+        "What stands on the encoder: linear or bilstm; by default the family's own head.",
+        choices=HEAD_KINDS,
+    )
+    head_size: int | None = setting(
+        None, "Size of a bilstm in each direction; by default the encoder's hidden size.", least=1
     )
     head_initializer_range: float | None = setting(
         None,
@@ -197,6 +217,14 @@ class Recipe:
                 f"weight_decay is {self.weight_decay} and layer_decay {self.layer_decay}, and the optimizer "
                 "adafactor has neither. Set them to 0 and None."
             )
+        HeadSpec.asked(self.features, self.head, self.head_size)
+        if self.features is not None:
+            trains = [name for name in OF_ENCODERS if getattr(self, name) != getattr(Recipe, name)]
+            if trains:
+                raise ValueError(
+                    f"features is {self.features!r}, with which the encoder is not trained, and {trains} are "
+                    "about its training. Leave them out."
+                )
 
     @property
     def micro_batch_size(self) -> int:

@@ -20,7 +20,7 @@ MODULES = {
         Hits Paraphrase evaluate_retrieval evaluate_similarity int8_ranges mine_negatives paraphrases search
         to_binary to_int8""",
     "bert_zoo.layers": """
-        Dropout Embeddings FeedForward Pooler PostNormBlock Preprocessor SavedModelLayer SelfAttention
+        Dropout Embeddings FeedForward Pooler PostNormBlock Preprocessor SavedModelLayer ScalarMix SelfAttention
         Stack""",
     "bert_zoo.metrics": """
         AnswerSelection SpanReport Window read_null_odds read_predictions retrieval_metrics

@@ -131,8 +131,8 @@ def recipe_for(
     from bert_zoo.training.presets import default_preset, preset
 
     opened = open_checkpoint(name, with_weights=False)
-    if recipe:
-        chosen = preset(recipe)
+    if recipe or given.get("features"):
+        chosen = preset(recipe or "features")
     else:
         chosen = default_preset(
             opened.family.name, opened.config, task.kind, task.published_as or task.name

@@ -14,6 +14,7 @@ from bert_zoo.layers.dropout import Dropout
 from bert_zoo.layers.embeddings import Embeddings, TokenEmbeddings
 from bert_zoo.layers.feed_forward import FeedForward
 from bert_zoo.layers.pooler import FirstToken, Pooler
+from bert_zoo.layers.scalar_mix import ScalarMix
 from bert_zoo.layers.stack import Stack
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "PreNormBlock",
     "Preprocessor",
     "SavedModelLayer",
+    "ScalarMix",
     "SelfAttention",
     "Stack",
     "TokenEmbeddings",

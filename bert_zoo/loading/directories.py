@@ -88,6 +88,8 @@ class Opened:
     vocabulary: Path | None = None  # the directory with the tokenizer's files
     origin: str | None = None  # the directory or repository that the weights are from, if it is one
     unsaid: frozenset[str] = frozenset()  # fields that the configuration's file leaves out
+    # What the tensors of a head are called in whose place the user has another; None where there is no such.
+    replaced_head: frozenset[str] | None = None
 
 
 def open_checkpoint(
@@ -215,6 +217,9 @@ def _open_directory(
     _check_description(description, path)
     if description.reads_vectors:
         family = family.with_vector_head(description.task)
+    if description.head is not None:
+        pools = not TASKS[description.task].outputs_per_token
+        family = family.with_own_head(description.task, description.head, pools)
     opened = Opened(
         name=name,
         family=family,
@@ -392,6 +397,8 @@ def _check_description(description: Description, path: Path) -> None:
         raise ConfigError(
             f"{path} has reads_vectors, and a model of task {task!r} has no such head."
         )
+    if description.head is not None and not getattr(TASKS.get(task), "takes_features", False):
+        raise ConfigError(f"{path} has a head of its own, and a model of task {task!r} has none.")
     if description.thresholds:
         try:
             label_thresholds(description.thresholds, description.labels or ())

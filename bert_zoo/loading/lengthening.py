@@ -104,7 +104,8 @@ def _with_head(model: TaskModel, page: Family, config: Config) -> Config:
             f"There are no longer models for task {task!r}. Lengthen model.encoder, or the model that load() "
             f"makes of the checkpoint with one of the tasks {listing(page.tasks)}."
         )
-    if task in page.tasks_without_head or getattr(model, "reads_vectors", False):
+    own_head = model.head is not None or getattr(model, "reads_vectors", False)
+    if task in page.tasks_without_head or own_head:
         return config
     head, longer = model.stored_head, page.heads[task]
     if model.predicts_tokens:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from bert_zoo.config import Config, ConfigError
+from bert_zoo.config import Config, ConfigError, HeadSpec
 from bert_zoo.error_text import listing
 from bert_zoo.family import TextSpec
 from bert_zoo.loading.directories import PROBLEM_TYPES, TRAINED_BY_USERS, Opened, open_checkpoint
@@ -56,6 +56,9 @@ def load(
     long_texts: str | None = None,
     stride: int | None = None,
     truncate_dim: int | None = None,
+    features: str | int | None = None,
+    head: str | None = None,
+    head_size: int | None = None,
     dropout: float | None = None,
     attention_dropout: float | None = None,
     activation: str | None = None,
@@ -106,6 +109,15 @@ def load(
             window by default.
         truncate_dim: how many numbers of a sentence vector are kept, the first ones; what the
             checkpoint says by default, else all.
+        features: of tasks over whole texts and of tagging, freezes the encoder and trains a head on its layers
+            alone, as papers do it "feature-based": "mix" for a trained mixture of all
+            (`bert_zoo.layers.ScalarMix`), "top" for the last, "concat" for all side by side, "mix4" and
+            "concat4" for that of the last four; or the number of one layer, 0 for the embeddings' output,
+            -1 for the last.
+        head: "linear" or "bilstm", a BiLSTM of two layers below the logits, whose outputs are pooled by
+            attention for tasks over whole texts. With neither `features` nor `head`, the family's own head, or
+            the one that a bert_zoo directory was saved with.
+        head_size: of each LSTM in each direction; by default the encoder's hidden size.
         dropout: rate that replaces all of the checkpoint's.
         attention_dropout: rate on attention's probabilities, in place of `dropout` and the checkpoint's.
             With 0.0, training on a GPU may take a kernel that keeps no probabilities (Keras on JAX, 16 bits;
@@ -144,10 +156,18 @@ def load(
     if model_class is not Encoder and (output_hidden_states or output_attentions):
         raise ValueError("Hidden states and attentions are outputs of the bare encoder.")
     asked = Asked(num_classes, None if labels is None else label_names(None, labels), thresholds)
+    spec = opened.description.head if task == opened.description.task else None
+    if (asked_head := HeadSpec.asked(features, head, head_size)) is not None:
+        spec, opened = asked_head, _with_head(opened, model_class, asked_head)
+    if spec is not None and dropout is not None:
+        spec = dataclasses.replace(spec, dropout=dropout)
     config = _task_config(opened, task, dropout, attention_dropout, activation, settings)
     untrained = _untrained_parts(opened, task, config, init)
     arguments = model_class.head_arguments(asked, _told(opened, task, untrained))
-    reads_vectors = opened.description.reads_vectors and task == opened.description.task
+    reads_vectors = spec is None and opened.description.reads_vectors
+    reads_vectors = reads_vectors and task == opened.description.task
+    if spec is not None:
+        arguments["head"] = spec
     if reads_vectors:
         arguments["reads_vectors"] = True
     preprocessor, why_none = preprocessor_of(
@@ -198,6 +218,36 @@ def load(
         )
     compile_for_task(model)
     return model
+
+
+def _with_head(opened: Opened, model_class: type[ZooModel], spec: HeadSpec) -> Opened:
+    """With a head that the user asks for; a new one, unless the checkpoint was saved with the same.
+
+    Raises:
+        ValueError: the task takes no such head.
+    """
+    task = model_class.task
+    if not getattr(model_class, "takes_features", False):
+        takes = [name for name, other in TASKS.items() if getattr(other, "takes_features", False)]
+        raise ValueError(
+            f"features, head and head_size are for the tasks {', '.join(takes)}; this is {task!r}. An encoder "
+            "gives its layers with output_hidden_states=True."
+        )
+    saved = opened.description.head
+    if (
+        task == opened.description.task
+        and saved
+        and dataclasses.replace(saved, dropout=spec.dropout) == spec
+    ):
+        return opened
+    family = opened.family.with_own_head(task, spec, not model_class.outputs_per_token)
+    plan = opened.plan
+    return dataclasses.replace(
+        opened,
+        family=family,
+        plan=family.plan(plan.format, opened.config, plan.root, plan.head_root),
+        replaced_head=frozenset(plan.keys()),
+    )
 
 
 def _task_of(
@@ -362,6 +412,8 @@ def _untrained_parts(
             f"{', '.join(opened.family.tasks)}."
         )
     parts = _parts(opened, task, config)
+    if opened.replaced_head is not None:
+        init = (*init, *parts)
     unknown = sorted(set(init) - set(parts))
     if unknown:
         raise ValueError(
@@ -457,6 +509,7 @@ def _assign(
     read = {key for binding in bindings for key in binding.keys}
     needed = {key for b in bindings if b.part not in untrained for key in b.keys}
     unread = _ignored(ignore, opened, needed)
+    unread += opened.replaced_head or ()
     # A model of another task reads tokens, and makes no sentence vectors.
     unread += [key for binding in of_pooled for key in binding.keys if key not in read]
     for pattern, what in opened.plan.format.unread.items():

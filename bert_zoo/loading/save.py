@@ -82,6 +82,8 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
     description = _description(model, preprocessor)
     if description.reads_vectors:
         family = family.with_vector_head(model.task)
+    if description.head is not None:
+        family = family.with_own_head(model.task, description.head, not model.outputs_per_token)
     root = fmt.root
     if format == HuggingFace.name:
         description = _as_hugging_face(fmt, family, model, description, preprocessor)
@@ -136,6 +138,11 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
 
 def _check_head(model: ZooModel) -> None:
     """Refuses a head for which other programs have no class."""
+    if getattr(model, "head", None) is not None:
+        raise ValueError(
+            "The head of this model reads chosen layers of its encoder or has a BiLSTM, which no class of Hugging "
+            "Face transformers or of KerasHub does. Leave format (of export, layout) out, or save model.encoder."
+        )
     if getattr(model, "reads_vectors", False):
         raise ValueError(
             "The head of this model reads sentence vectors, which no class of Hugging Face transformers or of "
@@ -261,6 +268,7 @@ def _description(model: ZooModel, preprocessor) -> Description:
         prompts=encoder.prompts,
         long_texts=encoder.long_texts.get_config() if encoder.long_texts.in_windows else None,
         reads_vectors=getattr(model, "reads_vectors", False),
+        head=getattr(model, "head", None),
     )
 
 

@@ -102,6 +102,7 @@ class ZooModel(keras.Model):
         reads_columns: whether it can be called with a tuple of input dicts, of rows of several texts.
         shared_columns: of these, how many columns of texts are read together with each of the others.
         reads_windows: whether it reads long texts in windows.
+        fixes_encoder: whether its encoder is not trained and drops nothing out.
         pools_windows: whether outputs of the windows of a long text can be pooled to those of the text.
         positions_read: further integer inputs holding positions in the text, shape [batch, n, ...],
             mapped to the sizes of their trailing axes.
@@ -132,6 +133,7 @@ class ZooModel(keras.Model):
     reads_columns = False
     shared_columns = 0
     reads_windows = False
+    fixes_encoder = False
     outputs_per_token = False
     peft_task: str | None = None
     pools_windows = False

@@ -2,18 +2,18 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 import keras
 from keras import ops
 
 from bert_zoo import private
-from bert_zoo.config import Pooling
+from bert_zoo.config import HeadSpec, Pooling
 from bert_zoo.family import Family
 from bert_zoo.layers.backbones import FIRST_IS_GLOBAL
 from bert_zoo.layers.common import FIRST
-from bert_zoo.layers.heads import OutputHead, pool
+from bert_zoo.layers.heads import Features, OutputHead, pool
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.cores import in_shares
 from bert_zoo.models.encoder import Encoder
@@ -27,6 +27,7 @@ from bert_zoo.models.labels import (
 from bert_zoo.models.long_texts import are_rows, over_windows
 from bert_zoo.registry import registry
 from bert_zoo.weights.table import (
+    FEATURES,
     FIRST_TOKEN,
     LAST_REAL_TOKEN,
     LAST_TOKEN,
@@ -69,8 +70,11 @@ class TaskModel(ZooModel):
 
     Args:
         encoder: an `Encoder`, or its configuration when Keras rebuilds a saved model.
+        head: what stands on it in place of its family's head; of tasks that take one. Features freeze the
+            encoder, whose dropout then stays off too.
 
     Attributes:
+        takes_features: whether `head` may be given.
         reads_first_only: whether the head reads nothing of the encoder's but the first token, which
             saves most of the last layer.
         predicts_tokens: whether the head projects onto the vocabulary.
@@ -88,26 +92,53 @@ class TaskModel(ZooModel):
     use: Use | None = None
     default_optimizer = "bert_adamw"
     prediction_head: keras.layers.Layer | None = None
+    takes_features = False
+    features: Features | None = None
 
-    def __init__(self, encoder: Encoder | dict[str, Any], **kwargs):
+    def __init__(
+        self,
+        encoder: Encoder | dict[str, Any],
+        *,
+        head: HeadSpec | dict[str, Any] | None = None,
+        **kwargs,
+    ):
         if isinstance(encoder, dict):
             encoder = keras.saving.deserialize_keras_object(encoder)
         kwargs.setdefault("dtype", encoder.dtype_policy)
+        self.head = HeadSpec(**head) if isinstance(head, dict) else head
         super().__init__(**kwargs)
         self.encoder = encoder
+        if self.head is not None:
+            self._add_features(self.head)
         self.add_head(encoder.config)
         with private.declaring():
             self.build(None)
             encoder.config.check_memory(self.count_params())
+
+    def _add_features(self, head: HeadSpec) -> None:
+        num_states = 1
+        if head.features is not None:
+            self.encoder.trainable = False
+            self.default_optimizer = "feature_adam"
+            num_states += self.encoder.backbone.groups().num_layers
+        self.features = Features(
+            head,
+            num_states,
+            self.encoder.config.hidden_size,
+            pools=not self.outputs_per_token,
+            name="features",
+            **self.layer_options,
+        )
 
     def add_head(self, config) -> None:
         """Makes the head's layers, if it has any; called once, before `build`."""
 
     def build(self, input_shape):
         axes = (None, None) if self.outputs_per_token else (None,)
+        read = self.encoder.config.hidden_size if self.features is None else self.features.width
         for layer in private.children(self):
             if not layer.built:
-                layer.build((*axes, self.encoder.config.hidden_size))
+                layer.build((*axes, read))
         self.built = True
 
     def inner(self) -> Encoder:
@@ -144,10 +175,24 @@ class TaskModel(ZooModel):
         encoded = self.encoder(
             read,
             positions=self.positions_of(read),
+            internals=self.features is not None,
             global_tokens=self.global_tokens,
-            training=training,
+            training=training and not self.fixes_encoder,
         )
-        return self.head_outputs(encoded, inputs, training)
+        return self.head_outputs(self.read_by_head(encoded, read, training), inputs, training)
+
+    @property
+    def fixes_encoder(self) -> bool:
+        return self.head is not None and self.head.features is not None
+
+    def read_by_head(self, encoded, read, training=None) -> dict[str, Any]:
+        """What `head_outputs` takes, of an encoder's outputs, with hidden states where `features` read them."""
+        if self.features is None:
+            return encoded
+        states = encoded["hidden_states"]
+        states = [*map(ops.stop_gradient, states)] if self.fixes_encoder else states[-1:]
+        found = self.features(states, read.get("padding_mask"), training=training)
+        return encoded | {"sequence_output" if self.outputs_per_token else "pooled_output": found}
 
     def positions_of(self, read):
         """Where the head reads the encoder's outputs, as `Encoder` takes them; None for everywhere."""
@@ -163,7 +208,10 @@ class TaskModel(ZooModel):
 
     @property
     def family(self) -> Family:
-        return registry().families[self.encoder.family]
+        family = registry().families[self.encoder.family]
+        if self.head is None:
+            return family
+        return family.with_own_head(self.task, self.head, not self.outputs_per_token)
 
     def output_head(self, units: int, name: str, **options) -> OutputHead:
         return OutputHead(units, name=name, **self.layer_options, **options)
@@ -198,7 +246,8 @@ class TaskModel(ZooModel):
 
     def get_config(self):
         encoder = keras.saving.serialize_keras_object(self.encoder)
-        return {**super().get_config(), "encoder": encoder}
+        head = {} if self.head is None else {"head": asdict(self.head)}
+        return {**super().get_config(), "encoder": encoder, **head}
 
 
 class LabelledModel(TaskModel):
@@ -312,6 +361,7 @@ class SentenceModel(TaskModel):
     """
 
     pools_windows = True
+    takes_features = True
     global_tokens = FIRST_IS_GLOBAL
     num_outputs: int
 
@@ -352,7 +402,7 @@ class SentenceModel(TaskModel):
     def summary_of(self, encoded, inputs):
         """What the head reads, [rows, hidden]."""
         summary = self.token_read
-        if summary is None:
+        if summary in (None, FEATURES):
             return encoded["pooled_output"]
         if summary == VECTOR:
             return self.encoder.sentence_vectors(encoded["sequence_output"], inputs)

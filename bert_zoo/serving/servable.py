@@ -123,14 +123,16 @@ def _run(model: ZooModel, ids: Tensors, training: bool) -> tuple[dict[str, Any],
     backbone, options = encoder.backbone, {}
     if backbone.has_global_tokens:
         options["global_tokens"] = getattr(model, "global_tokens", None)
-    encoded = dict(backbone(read, training=training, **options))
+    in_encoder = training and not model.fixes_encoder
+    encoded = dict(backbone(read, training=in_encoder, **options))
     attentions = encoded.pop("attentions")
     if encoder.output_attentions:
         length = tf.shape(read[backbone.main_input])[1]
         encoded |= backbone.shown_attentions(attentions, length)
     if encoder is model:
         return encoded, {}
-    read_by_head, positions = encoded, model.positions_of(read)
+    positions = model.positions_of(read)
+    read_by_head = model.read_by_head(encoded, read, training)
     if positions is not None:
         at_them = at_positions(encoded["sequence_output"], positions)
         read_by_head = {**encoded, "sequence_output": at_them}

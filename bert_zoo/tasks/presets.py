@@ -41,4 +41,17 @@ OF_TASKS = (
         note="For 8 to 64 texts a class (--labels_per_class).",
         is_default=False,
     ),
+    Preset(
+        "features",
+        (
+            *("classification", "multi_label_classification", "regression", "reranking"),
+            *("token_classification", "multiple_choice"),
+        ),
+        TRAINER.replace(
+            epochs=10, batch_size=32, learning_rate=1e-3, features="mix", head="bilstm"
+        ),
+        "Devlin et al. 2018 (arXiv:1810.04805), section 5.3; Peters et al. 2018 (arXiv:1802.05365), supplement",
+        note="Layers of a frozen encoder; the recipe where --features is given. Epochs are of this project.",
+        is_default=False,
+    ),
 )

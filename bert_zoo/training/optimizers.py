@@ -470,6 +470,15 @@ def bert_adamw(
     )
 
 
+def feature_adam(learning_rate: float = 1e-3) -> BertAdamW:
+    """Adam as it trains heads on a frozen encoder (Peters et al. 2018, arXiv:1802.05365, supplement): a constant
+    rate, no weight decay.
+    """
+    return BertAdamW(
+        learning_rate, bias_correction=True, weight_decay=0.0, epsilon=1e-8, global_clipnorm=1.0
+    )
+
+
 def language_model_adam(
     learning_rate: float = 2.5e-4,
     *,

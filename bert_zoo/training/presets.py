@@ -161,5 +161,8 @@ def load_options(recipe: Recipe) -> dict[str, Any]:
         "dtype": recipe.dtype,
         "dropout": recipe.dropout,
         "attention_dropout": recipe.attention_dropout,
+        "features": recipe.features,
+        "head": recipe.head,
+        "head_size": recipe.head_size,
         "padding": "fixed" if recipe.fixed_shapes else "longest",
     }

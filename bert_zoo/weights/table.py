@@ -11,6 +11,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from bert_zoo.config import BILSTM_LAYERS, HeadSpec
+
 
 @dataclass(frozen=True)
 class Stored:
@@ -188,6 +190,8 @@ class Copy:
 # mean; or the text's vector, as `embed` makes it.
 FIRST_TOKEN, LAST_TOKEN, LAST_REAL_TOKEN, MEAN = "first", "last", "last real", "mean"
 VECTOR = "vector"
+# What `bert_zoo.layers.heads.Features` makes of hidden states.
+FEATURES = "features"
 
 
 def first_token(config: Any) -> str:
@@ -241,3 +245,26 @@ VECTOR_HEAD = Head(
     summary=lambda config: VECTOR,
     output=lambda config: {"dropout": 0.0},
 )
+_MIX = raw("scalars") | raw("gamma")
+_LSTM = raw("kernel") | raw("recurrent_kernel") | raw("bias")
+
+
+def head_of(spec: HeadSpec, pools: bool) -> Head:
+    """A head that any family may have in place of its own, as no other program's format has it.
+
+    Args:
+        pools: whether it is over whole texts.
+    """
+    rows = [Row(_MIX, "features/mix")] if spec.mixes else []
+    if spec.kind == "bilstm":
+        rows += [
+            Row(_LSTM, f"features/{direction}_{number}/lstm_cell")
+            for number in range(BILSTM_LAYERS)
+            for direction in ("forward", "backward")
+        ]
+        rows += [Row(DENSE, "features/attention")] if pools else []
+    return Head(
+        (*rows, Row(OUTPUT, "classifier/dense")),
+        summary=lambda config: FEATURES,
+        output=lambda config: {"dropout": spec.dropout},
+    )

@@ -26,6 +26,7 @@ class TokenClassifier(LabelledModel):
     taught_by = "cross_entropy"
     use = Use("token-classification", "gives each word of a text a tag", "model.tag({texts})")
     outputs_per_token = True
+    takes_features = True
 
     def add_head(self, config):
         self.classifier = self.tuned_head(self.num_classes, "classifier")

@@ -5,7 +5,15 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bert_zoo.config import Config, ConfigError, PooledDense, Pooling, Prompts, TextSpec
+from bert_zoo.config import (
+    Config,
+    ConfigError,
+    HeadSpec,
+    PooledDense,
+    Pooling,
+    Prompts,
+    TextSpec,
+)
 from bert_zoo.error_text import listing, shown
 from bert_zoo.json_files import JsonObject, read_object
 from bert_zoo.weights.formats.format import Description, Format
@@ -14,7 +22,7 @@ from bert_zoo.weights.table import Row, Stored
 VERSION = 1
 KEYS = {"format_version", "family", "task", "config", "labels", "pooling", "text"}
 # Written only where they say something, so that earlier versions read the other directories.
-OPTIONAL_KEYS = {"thresholds", "score_activation", "long_texts", "prompts", "reads_vectors"}
+OPTIONAL_KEYS = {"thresholds", "score_activation", "long_texts", "prompts", "reads_vectors", "head"}
 POOLING_KEYS = {"mode", "normalize"}
 
 
@@ -75,6 +83,15 @@ class BertZoo(Format):
             prompts=prompts_of(values.section("prompts")),
             long_texts=values.take("long_texts", dict),
             reads_vectors=values.take("reads_vectors", bool, False),
+            head=record(
+                values.take("head", dict),
+                HeadSpec,
+                None,
+                features=str,
+                kind=str,
+                size=int,
+                dropout=float,
+            ),
         )
 
     def encode(self, config: Config, description: Description) -> dict[str, Any]:
@@ -86,6 +103,9 @@ class BertZoo(Format):
         }
         if description.prompts.texts:
             optional["prompts"] = asdict(description.prompts)
+        if (head := description.head) is not None:
+            read = None if head.features is None else str(head.features)
+            optional["head"] = asdict(head) | {"features": read}
         return {
             "format_version": VERSION,
             "family": self.family,
@@ -141,7 +161,7 @@ def _pooling(values: JsonObject) -> Pooling:
         raise ConfigError(f"{values.where}: {error}") from error
 
 
-def record(values: JsonObject | None, kind: type, default: Any, **fields: type) -> Any:
+def record(values: JsonObject | None, kind: type, default: Any, /, **fields: type) -> Any:
     """The dataclass that an object of bert_zoo.json was written from, by its fields and their kinds.
 
     Raises:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bert_zoo.config import Config, Pooling, Prompts, TextSpec
+from bert_zoo.config import Config, HeadSpec, Pooling, Prompts, TextSpec
 from bert_zoo.json_files import JsonObject, read_object
 from bert_zoo.weights.formats.codec import ConfigCodec
 from bert_zoo.weights.table import Row, Stored
@@ -31,6 +31,7 @@ class Description:
     # Ids of special tokens that the configuration does not say, by the keys of Hugging Face's config.json.
     token_ids: Mapping[str, int] = field(default_factory=dict)
     reads_vectors: bool = False  # whether its head reads sentence vectors
+    head: HeadSpec | None = None  # what stands in place of its family's head
     generates: bool = False  # whether it writes texts
     lacks_pooler: bool = False  # whether it has none, and Hugging Face's class would make one
 

@@ -1,0 +1,102 @@
+"""What stands between an encoder's hidden states and the logits of a `HeadSpec`."""
+
+import keras
+from keras import ops
+
+from bert_zoo.config import BILSTM_LAYERS, HeadSpec, Pooling
+from bert_zoo.layers.common import dense
+from bert_zoo.layers.dropout import Dropout
+from bert_zoo.layers.heads.pooling import pool
+from bert_zoo.layers.scalar_mix import ScalarMix
+
+
+class Features(keras.layers.Layer):
+    """Chooses or mixes hidden states, and perhaps runs a BiLSTM over them.
+
+    Sources: Devlin et al. 2018 (arXiv:1810.04805), section 5.3, for layers and the BiLSTM of two layers, as
+    wide in each direction as the encoder; McCann et al. 2017 (arXiv:1708.00107), section 5, for pooling by
+    attention: weights are the softmax of a dense layer's scores. Without a BiLSTM, pooling is the mean.
+
+    Args:
+        spec: what is read and computed.
+        num_states: how many hidden states there are.
+        hidden_size: their width.
+        pools: whether tokens are pooled, for a head over whole texts.
+
+    Attributes:
+        width: of the outputs.
+    """
+
+    def __init__(
+        self,
+        spec: HeadSpec,
+        num_states: int,
+        hidden_size: int,
+        *,
+        pools: bool,
+        initializer_range: float,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.layers_read = spec.layers_read(num_states)
+        self.input_width = hidden_size * (1 if spec.mixes else len(self.layers_read))
+        self.width, own = self.input_width, {"dtype": self.dtype_policy}
+        self.mix = ScalarMix(len(self.layers_read), name="mix", **own) if spec.mixes else None
+        self.dropout = Dropout(spec.dropout, name="dropout", **own)
+        self.pools, self.lstms, self.attention = pools, [], None
+        if spec.kind == "bilstm":
+            size = spec.size or hidden_size
+            self.width = 2 * size
+            self.lstms = [
+                [
+                    keras.layers.LSTM(
+                        size,
+                        return_sequences=True,
+                        go_backwards=direction == "backward",
+                        name=f"{direction}_{i}",
+                        **own,
+                    )
+                    for direction in ("forward", "backward")
+                ]
+                for i in range(BILSTM_LAYERS)
+            ]
+            if pools:
+                self.attention = dense(1, "attention", stddev=initializer_range, dtype="float32")
+
+    def build(self, input_shape=None):
+        if self.mix is not None:
+            self.mix.build()
+        width = self.input_width
+        for both in self.lstms:
+            for lstm in both:
+                lstm.build((None, None, width))
+            width = self.width
+        if self.attention is not None:
+            self.attention.build((None, None, width))
+        self.built = True
+
+    def call(self, hidden_states, padding_mask=None, training=None):
+        """Hidden states, each [batch, length, hidden], to [batch, length, width]; pooled, to [batch, width].
+
+        Args:
+            padding_mask: [batch, length], 1 for real tokens; None for all real.
+        """
+        read = [hidden_states[number] for number in self.layers_read]
+        x = ops.concatenate(read, axis=-1) if self.mix is None else self.mix(read)
+        real = ops.ones_like(x[..., 0]) if padding_mask is None else padding_mask
+        real = ops.cast(real, "bool")
+        for forward, backward in self.lstms:
+            x = self.dropout(x, training=training)
+            # What goes backwards ends at the first token.
+            outputs = [forward(x, mask=real), ops.flip(backward(x, mask=real), axis=1)]
+            x = ops.concatenate(outputs, axis=-1)
+        if not self.pools:
+            return x
+        if self.attention is None:
+            return pool(x, padding_mask, Pooling("mean", normalize=False))
+        scores = ops.where(ops.expand_dims(real, -1), self.attention(x), -1e9)
+        return ops.sum(ops.cast(x, "float32") * ops.softmax(scores, axis=1), axis=1)
+
+    def compute_output_shape(self, input_shape, padding_mask=None):
+        length = () if self.pools else (input_shape[0][1],)
+        return (input_shape[0][0], *length, self.width)

@@ -1,0 +1,199 @@
+"""Heads on a frozen encoder's layers: what they read, what is trained, and what is kept of them."""
+
+import json
+import logging
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers import ENCODERS, GOLDEN, TEXTS, TOLERANCE, load_case, slow_but
+from keras import ops
+
+import bert_zoo
+from bert_zoo.cli.benchmarks import make_task
+from bert_zoo.cli.finetune import recipe_for
+from bert_zoo.config import HEAD_KINDS, HeadSpec
+from bert_zoo.layers import ScalarMix
+from bert_zoo.presets import Recipe
+from bert_zoo.weights.bind import named_variables
+
+LABELS = ("no", "yes")
+FORMS = [
+    ("token_classification", "mix", "linear"),
+    ("token_classification", "concat2", "bilstm"),
+    ("classification", 1, "linear"),
+    ("classification", "mix", "bilstm"),
+    ("classification", None, "bilstm"),
+]
+QUICK = FORMS[0], FORMS[3]
+
+
+def featured(task: str, features, head: str = "linear", directory=GOLDEN / "encoder", **options):
+    return bert_zoo.load(
+        directory, task=task, labels=LABELS, features=features, head=head, head_size=None, **options
+    )
+
+
+def values(model) -> dict[str, np.ndarray]:
+    return {path: ops.convert_to_numpy(v) for path, v in named_variables(model).items()}
+
+
+def test_a_mixture_weighs_layers_by_a_softmax():
+    mix = ScalarMix(3)
+    states = np.random.normal(size=(3, 2, 5, 4)).astype("float32")
+    np.testing.assert_allclose(mix([*states]), states.mean(0), atol=1e-6)
+    w, gamma = np.array([0.5, -1.0, 2.0], "float32"), 1.5
+    mix.scalars.assign(w)
+    mix.gamma.assign([gamma])
+    shares = np.exp(w) / np.exp(w).sum()
+    expected = gamma * np.tensordot(shares, states, 1)
+    np.testing.assert_allclose(mix([*states]), expected, atol=1e-6)
+    with pytest.raises(ValueError, match="mixes 3 layers and was given 2"):
+        mix([*states[:2]])
+
+
+@pytest.mark.parametrize(
+    ("features", "chosen"),
+    [
+        ("top", [3]),
+        ("mix", [0, 1, 2, 3]),
+        ("concat2", [2, 3]),
+        ("0", [0]),
+        (-2, [2]),
+        (None, [3]),
+    ],
+)
+def test_features_name_hidden_states(features, chosen):
+    assert HeadSpec(features).layers_read(4) == chosen
+
+
+@pytest.mark.parametrize("features", [4, -5, "mix5"])
+def test_layers_that_are_not_there_are_refused(features):
+    with pytest.raises(ValueError, match="this encoder has 4 layers, 0"):
+        HeadSpec(features).layers_read(4)
+
+
+@pytest.mark.parametrize("case", ENCODERS)
+def test_the_layers_of_every_family_are_mixed_and_joined(case):
+    """Whatever head the checkpoint was saved with."""
+    encoder = load_case(case, "encoder", output_hidden_states=True)
+    ids = np.arange(5, 12, dtype="int32").reshape(1, 7)
+    states = [np.asarray(state) for state in encoder({"token_ids": ids})["hidden_states"]]
+    assert len(states) > 1
+    wanted = {"mix": np.mean(states, axis=0), "concat": np.concatenate(states, axis=-1)}
+    for features, read in wanted.items():
+        model = load_case(case, "token_classification", features=features, init=())
+        dense = model.classifier.dense
+        expected = read @ np.asarray(dense.kernel) + np.asarray(dense.bias)
+        np.testing.assert_allclose(
+            model({"token_ids": ids}), expected, atol=1e-4 * np.abs(expected).max() + TOLERANCE
+        )
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("form", slow_but(FORMS, *QUICK))
+def test_what_is_trained_and_kept(form, tmp_path):
+    task, features, head = form
+    model = featured(task, features, head)
+    before = values(model)
+    labels = ["yes", "no", "yes"]
+    y = [[label] * len(text.split()) for label, text in zip(labels, TEXTS, strict=True)]
+    x = TEXTS
+    if task == "token_classification":
+        x = [text.split() for text in TEXTS]
+    model.fit(x, y if task == "token_classification" else labels, verbose=0)
+    after = values(model)
+    changed = {path for path in before if not np.array_equal(before[path], after[path])}
+    assert any(path.startswith("encoder/") for path in changed) == (features is None)
+    assert {path for path in before if not path.startswith("encoder/")} <= changed
+    bert_zoo.save(model, tmp_path / "saved")
+    again = bert_zoo.load(tmp_path / "saved")
+    assert again.head == model.head
+    assert again.labels == LABELS
+    expected = model.predict(TEXTS, verbose=0)
+    np.testing.assert_array_equal(again.predict(TEXTS, verbose=0), expected)
+    with pytest.raises(ValueError, match="no class of Hugging Face transformers"):
+        bert_zoo.save(model, tmp_path / "hf", format="hf")
+
+
+@pytest.mark.usefixtures("eager")
+def test_a_keras_file_holds_the_head_and_what_is_frozen(tmp_path):
+    model = featured("classification", "mix", "bilstm")
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    assert [v.shape for v in again.trainable_variables] == [
+        v.shape for v in model.trainable_variables
+    ]
+    expected = model.predict(TEXTS, verbose=0)
+    np.testing.assert_array_equal(again.predict(TEXTS, verbose=0), expected)
+
+
+def test_another_head_than_the_saved_one_begins_anew(tmp_path, caplog):
+    model = featured("classification", "mix")
+    bert_zoo.save(model, tmp_path / "saved")
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "bert_zoo"):
+        same = featured("classification", "mix", directory=tmp_path / "saved")
+        assert "randomly initialised" not in caplog.text
+        other = featured("classification", "top", directory=tmp_path / "saved")
+    assert "no trained classifier" in caplog.text
+    np.testing.assert_array_equal(same.classifier.dense.kernel, model.classifier.dense.kernel)
+    assert not np.array_equal(other.classifier.dense.kernel, model.classifier.dense.kernel)
+
+
+@pytest.mark.parametrize("task", ["token_classification", "classification"])
+def test_padding_changes_nothing(task):
+    model = featured(task, "mix", "bilstm")
+    together = model.predict(TEXTS, verbose=0)
+    for text, row in zip(TEXTS, together, strict=True):
+        (alone,) = model.predict([text], verbose=0)
+        np.testing.assert_allclose(alone, row[: len(alone)], atol=TOLERANCE)
+
+
+def test_a_frozen_encoder_drops_nothing_out_in_training():
+    model = featured("token_classification", "mix", dropout=0.0)
+    inputs = model.preprocessor(TEXTS)
+    np.testing.assert_array_equal(model(inputs, training=True), model(inputs, training=False))
+
+
+@pytest.mark.parametrize("head", slow_but(HEAD_KINDS, "linear"))
+def test_a_saved_model_gives_the_same_logits(head, tmp_path):
+    model = featured("classification", "mix", head)
+    bert_zoo.export(model, tmp_path)
+    served = tf.saved_model.load(str(tmp_path))
+    found = served.signatures["serving_default"](text=tf.constant(TEXTS))["logits"]
+    np.testing.assert_allclose(found, model.predict(TEXTS, verbose=0), atol=TOLERANCE)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"task": "masked_lm", "features": "mix"}, "are for the tasks classification"),
+        ({"features": "top"}, "output_hidden_states=True"),
+        ({"task": "classification", "features": "last"}, "features is 'last'; it is 'top'"),
+        ({"task": "classification", "features": 9}, "this encoder has 4 layers, 0"),
+        ({"task": "classification", "head": "lstm"}, "head is 'lstm'; it is one of"),
+        ({"task": "classification", "head_size": 8}, "head_size is 8; it is the positive size"),
+    ],
+)
+def test_what_cannot_be_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        bert_zoo.load(GOLDEN / "encoder", **options)
+
+
+def test_a_directory_s_head_must_fit_its_task(tmp_path):
+    bert_zoo.save(featured("classification", "mix"), tmp_path)
+    path = tmp_path / "bert_zoo.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"task": "masked_lm"}))
+    with pytest.raises(ValueError, match="has a head of its own"):
+        bert_zoo.load(tmp_path)
+
+
+def test_recipes_train_features_by_their_own_settings(capsys):
+    task = make_task(name="messages")
+    recipe = recipe_for("bert_nano", task, None, {"features": "top", "head": "linear"})
+    assert (recipe.features, recipe.head, recipe.learning_rate) == ("top", "linear", 1e-3)
+    assert "Recipe features" in capsys.readouterr().out
+    with pytest.raises(ValueError, match=r"\['layer_decay'\] are about its training"):
+        Recipe(features="mix", layer_decay=0.8)
