@@ -16,6 +16,7 @@ from bert_zoo.cli.finetune import recipe_for
 from bert_zoo.config import HEAD_KINDS, HeadSpec
 from bert_zoo.layers import ScalarMix
 from bert_zoo.presets import Recipe
+from bert_zoo.text.words import pack_words
 from bert_zoo.weights.bind import named_variables
 
 LABELS = ("no", "yes")
@@ -197,3 +198,43 @@ def test_recipes_train_features_by_their_own_settings(capsys):
     assert "Recipe features" in capsys.readouterr().out
     with pytest.raises(ValueError, match=r"\['layer_decay'\] are about its training"):
         Recipe(features="mix", layer_decay=0.8)
+
+
+def test_words_have_the_vectors_of_their_pieces():
+    encoder = bert_zoo.load(GOLDEN / "encoder")
+    texts = [TEXTS[0], "unaffable cats, a sat", ""]
+    packed = pack_words([["unaffable", "cats", ",", "a", "sat"]], encoder.preprocessor)
+    (word_ids,) = np.asarray(packed.word_ids)
+    assert (word_ids == 0).sum() > 1
+    states = encoder(packed.inputs, internals=True)["hidden_states"]
+    for features, wanted in {
+        "top": states[-1],
+        1: states[1],
+        "mix": np.mean(states, axis=0),
+        "concat2": np.concatenate(states[-2:], axis=-1),
+    }.items():
+        pieces = np.asarray(wanted)[0][word_ids == 0]
+        for pooling, of_word in {
+            "mean": pieces.mean(0),
+            "first": pieces[0],
+            "last": pieces[-1],
+        }.items():
+            found = encoder.embed_words(texts, features=features, pooling=pooling)
+            assert [row.words for row in found] == [
+                tuple(TEXTS[0].split()),
+                ("unaffable", "cats", ",", "a", "sat"),
+                (),
+            ]
+            assert [row.vectors.shape[0] for row in found] == [6, 5, 0]
+            np.testing.assert_allclose(found[1].vectors[0], of_word, atol=TOLERANCE)
+
+
+def test_words_of_long_texts_have_vectors_and_empty_texts_none():
+    encoder = bert_zoo.load(GOLDEN / "encoder", max_length=8)
+    words = TEXTS[0].split() * 5
+    (found,) = encoder.embed_words([words])
+    assert found.vectors.shape == (len(words), encoder.config.hidden_size)
+    assert np.all(np.abs(found.vectors).sum(-1) > 0)
+    assert encoder.embed_words([""])[0].vectors.shape[0] == 0
+    with pytest.raises(ValueError, match="pooling is 'sum'; it is one of"):
+        encoder.embed_words(TEXTS, pooling="sum")

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_zoo.config import Config, Prompts
+from bert_zoo.config import Config, HeadSpec, Prompts
 from bert_zoo.family import Pooling
 from bert_zoo.json_files import read_object
 from bert_zoo.layers.common import FIRST
@@ -19,8 +19,9 @@ from bert_zoo.models.cut_texts import warning_of_cut_texts
 from bert_zoo.models.data_adapters import text_rows, with_prompt
 from bert_zoo.models.direct import outputs_of_texts
 from bert_zoo.models.graphs import outside_of_graphs
-from bert_zoo.models.inputs import as_ids, check_range, check_rank
+from bert_zoo.models.inputs import as_ids, check_batch_size, check_range, check_rank
 from bert_zoo.models.long_texts import LongTexts, are_rows, over_windows
+from bert_zoo.models.word_outputs import WordVectors, sentences_of, word_vectors
 from bert_zoo.registry import registry
 from bert_zoo.text.format import DeferredPreprocessor, WithPreprocessor
 from bert_zoo.weights.bind import POOLED
@@ -269,6 +270,35 @@ class Encoder(ZooModel):
             options["reader"] = self.window_reader
         with warning_of_cut_texts(self, texts, pooled=True):
             return outputs_of_texts(self, _sentence_vectors, texts, batch_size, **options)
+
+    def embed_words(
+        self,
+        texts,
+        batch_size: int = 32,
+        *,
+        features: str | int = "top",
+        pooling: str = "mean",
+    ) -> list[WordVectors]:
+        """The vectors of texts' words, a `WordVectors(words, vectors)` for each text, vectors float32 [words, size].
+
+        Texts that are too long for the model are read in parts, cut between words.
+
+        Args:
+            texts: a text or several, which are split at white space and around punctuation (a mark is a word);
+                or lists of words.
+            batch_size: rows a step.
+            features: the layers that are read, as `load` calls them: "top", the number of one, "mix" (their
+                mean) or "concat4" (side by side).
+            pooling: what of a word's pieces is taken: their "mean", the "first" or the "last".
+
+        Raises:
+            ValueError: there are no texts, or `features` or `pooling` cannot be.
+        """
+        check_batch_size(batch_size)
+        sentences = sentences_of(texts)
+        words = [list(sentence.words) for sentence in sentences]
+        found = word_vectors(self, words, batch_size, HeadSpec(features), pooling)
+        return [WordVectors(s.words, v) for s, v in zip(sentences, found, strict=True)]
 
     def sentence_vectors(
         self,

@@ -1,8 +1,6 @@
 """Tags for words: from raw texts, or lists of words, to labels and the spans that they mark."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain
 
 import keras
 import numpy as np
@@ -11,11 +9,12 @@ from keras import ops
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.error_text import shown
 from bert_zoo.graph import has_tensorflow
-from bert_zoo.models.direct import for_this_device, on_rows
+from bert_zoo.models.direct import for_this_device
 from bert_zoo.models.graphs import in_graph
 from bert_zoo.models.inputs import check_batch_size
 from bert_zoo.models.label_tables import labels_of_table
 from bert_zoo.models.labels import checked_labels, class_indices
+from bert_zoo.models.word_outputs import outputs_of_words, pieces_of_words, sentences_of
 from bert_zoo.runtime.classifications import softmax
 from bert_zoo.runtime.taggings import (
     AVERAGE,
@@ -23,31 +22,18 @@ from bert_zoo.runtime.taggings import (
     Taggings,
     check_strategy,
     marks_spans,
-    sentence_of,
     tagging,
 )
 from bert_zoo.runtime.taggings import word_probabilities as probabilities_of_words
 from bert_zoo.text.columns import as_list, column_names
-from bert_zoo.text.numpy_words import NO_WORD, pack_word_pieces
-from bert_zoo.text.reading import Tokens
+from bert_zoo.text.numpy_words import NO_WORD
 
 
 def tag(model, texts, aggregate: bool, batch_size: int, strategy: str = FIRST_PIECE) -> Taggings:
     """See `TokenClassifier.tag`."""
-    from bert_zoo.text.batches import strings
-    from bert_zoo.text.words import has_rows_of_words, word_batch
-
     check_batch_size(batch_size)
     check_strategy(strategy)
-    if isinstance(texts, Iterator):
-        texts = [*texts]
-    if has_rows_of_words(texts):
-        texts = word_batch(texts).to_list() if hasattr(texts, "numpy") else as_list(texts)
-    else:
-        texts = strings(texts)
-    sentences = [*map(sentence_of, texts)]
-    if not sentences:
-        raise ValueError("There are no texts: texts is empty.")
+    sentences = sentences_of(texts)
     aggregate = aggregate and marks_spans(model.labels)
     words = [list(s.words) for s in sentences]
     probabilities = word_probabilities(model, words, batch_size, strategy)
@@ -70,7 +56,6 @@ def word_probabilities(
         strategy: how they are made of those of the word's pieces, see
             `bert_zoo.runtime.taggings.word_probabilities`.
     """
-    from bert_zoo.text.splitting import row_splits_that_fit
     from bert_zoo.text.words import word_batch
 
     sentences, preprocessor = word_batch(words), model.preprocessor
@@ -80,72 +65,15 @@ def word_probabilities(
         do_fit, found = in_graph(model, _sentence_probabilities, sentences, **reading)
         if do_fit:
             return np.split(ops.convert_to_numpy(found), sentences.row_splits.numpy()[1:-1])
-    read = _rows_in_graph if has_tensorflow else _rows_in_numpy
-    lengths, sentence_splits, packed = read(model, sentences, for_this_device(preprocessor))
-    splits = row_splits_that_fit(lengths, sentence_splits, budget)
-    # Rows of like length together need little padding.
-    ends = np.append(0, lengths.cumsum())
-    order = np.argsort(np.diff(ends[splits]), kind="stable")
-    found = np.zeros((splits[-1], len(model.labels)), np.float32)
-    for start in range(0, len(order), batch_size):
-        rows = order[start : start + batch_size]
-        inputs, word_ids = packed(splits, rows)
-        size = batch_size if len(order) > batch_size else len(rows)
-        logits = ops.convert_to_numpy(on_rows(model, _logits, inputs, size))[: len(rows)]
-        is_piece = np.asarray(word_ids) != NO_WORD
-        at = np.concatenate([np.arange(splits[row], splits[row + 1]) for row in rows])
-        # A word that is too long for a row is cut.
-        kept = np.minimum(lengths[at], budget)
-        values = softmax(logits[is_piece])
-        found[at] = probabilities_of_words(values, np.cumsum(kept) - kept, strategy)
-    return np.split(found, sentence_splits[1:-1])
+
+    def pooled(logits, starts):
+        return probabilities_of_words(softmax(logits), starts, strategy)
+
+    return outputs_of_words(model, sentences, batch_size, _logits, pooled)
 
 
 def _logits(model, inputs):
     return ops.cast(model(inputs, training=False), "float32")
-
-
-# --- From sentences [batch, (words)] to the pieces of each word; where sentences begin; and what makes rows:
-# from row splits and the numbers of some rows to inputs and, for each token, the number of its word.
-
-
-def _rows_in_numpy(model, sentences, preprocessor):
-    pieces = preprocessor.reader.words([*chain.from_iterable(sentences)])
-    before = np.append(0, pieces.lengths.cumsum())
-
-    def packed(splits, rows):
-        words = [np.arange(splits[row], splits[row + 1]) for row in rows]
-        ids = [pieces.ids[before[splits[row]] : before[splits[row + 1]]] for row in rows]
-        tokens = Tokens(np.concatenate(ids), pieces.lengths[np.concatenate(words)])
-        return pack_word_pieces(tokens, np.array([*map(len, words)]), preprocessor)
-
-    return pieces.lengths, np.cumsum([0, *map(len, sentences)]), packed
-
-
-def _rows_in_graph(model, sentences, preprocessor):
-    pieces = in_graph(model, _pieces, sentences, preprocessor=preprocessor)
-
-    def packed(splits, rows):
-        return in_graph(model, _packed, pieces, splits, rows, preprocessor=preprocessor)
-
-    return pieces.row_lengths().numpy(), sentences.row_splits.numpy(), packed
-
-
-def _packed(model, pieces, splits, rows, *, preprocessor):
-    """Rows with the words from `splits[i]` to `splits[i + 1]`, whose pieces are [words, (pieces)]."""
-    import tensorflow as tf
-
-    from bert_zoo.text.words import pack_pieces
-
-    pieces = tf.RaggedTensor.from_row_splits(pieces, splits, validate=False)
-    return pack_pieces(tf.gather(pieces, rows), preprocessor)
-
-
-def _pieces(model, words, *, preprocessor):
-    """The pieces of sentences' words, int32 [words, (pieces)]."""
-    from bert_zoo.text.words import word_pieces
-
-    return word_pieces(words, preprocessor.tokenizer).values
 
 
 def _sentence_probabilities(model, words, *, preprocessor, budget: int, strategy: str):
@@ -155,7 +83,7 @@ def _sentence_probabilities(model, words, *, preprocessor, budget: int, strategy
     """
     import tensorflow as tf
 
-    pieces = words.with_values(_pieces(model, words, preprocessor=preprocessor))
+    pieces = words.with_values(pieces_of_words(model, words, preprocessor=preprocessor))
     do_fit = tf.reduce_all(pieces.merge_dims(1, 2).row_lengths() <= budget)
     nothing = tf.zeros([0, len(model.labels)], tf.float32)
     return do_fit, tf.cond(
