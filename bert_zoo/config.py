@@ -142,12 +142,43 @@ class Config:
             problems.append(
                 f"num_layers is {shown(self.num_layers)}; it must be at most {MOST_LAYERS:,}."
             )
-        if self.activation not in ACTIVATIONS:
-            problems.append(f"activation is {shown(self.activation)}; choose one of {ACTIVATIONS}.")
-        epsilon = self.layer_norm_epsilon
+        # Recurrent networks have neither.
+        activation = getattr(self, "activation", None)
+        if activation is not None and activation not in ACTIVATIONS:
+            problems.append(f"activation is {shown(activation)}; choose one of {ACTIVATIONS}.")
+        epsilon = getattr(self, "layer_norm_epsilon", 1.0)
         if not isinstance(epsilon, float) or not 0 < epsilon < math.inf:
             problems.append(f"layer_norm_epsilon is {shown(epsilon)}; it must be a positive float.")
         return problems
+
+
+class PlainSoftmax:
+    """What configurations say of a language model that projects onto the vocabulary as one cluster."""
+
+    cutoffs: ClassVar[tuple[int, ...]] = ()
+
+    @property
+    def cluster_bounds(self) -> tuple[int, ...]:
+        return (0, self.vocab_size)
+
+    @property
+    def cluster_sizes(self) -> tuple[int, ...]:
+        return (self.vocab_size,)
+
+    @property
+    def table_sizes(self) -> tuple[int, ...]:
+        return (self.vocab_size,)
+
+    @property
+    def table_widths(self) -> tuple[int, ...]:
+        return (self.table_width,)
+
+    @property
+    def projection_initializer_range(self) -> float:
+        return self.initializer_range
+
+    def has_own_projection(self, cluster: int) -> bool:
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -452,7 +452,7 @@ class Reading:
     """How a stream is read when it is evaluated; fields without a comment are the configuration's."""
 
     segment_length: int  # tokens of a row in one step
-    mem_len: int
+    mem_len: int = 0
     clamp_len: int = -1
     same_length: bool = True
     batch_size: int = 10  # rows a step

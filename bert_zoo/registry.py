@@ -194,7 +194,7 @@ def describe(name: str) -> Card:
         aliases=list(checkpoint.aliases),
         family=family.name,
         sizes=config.card(),
-        activation=config.activation,
+        activation=getattr(config, "activation", None),
         lowercase=checkpoint.text.lowercase,
         max_length=checkpoint.text.max_length,
         parameters=checkpoint.params,

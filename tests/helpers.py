@@ -265,7 +265,10 @@ def beside_reference(outputs: list, io: dict[str, np.ndarray]) -> Iterator[tuple
         for name, value in of_step.items():
             if name == "memory_mask":
                 continue
-            value = np.array([*map(keras.ops.convert_to_numpy, value)])
+            value = [*map(keras.ops.convert_to_numpy, value)]
+            # Of states of several widths, side by side.
+            is_ragged = len({part.shape for part in value}) > 1
+            value = np.concatenate(value, -1)[None] if is_ragged else np.array(value)
             if name == "memory":
                 expected = io[f"memory_{number}"]
                 value = newest(value, expected.shape[2], of_step.get("memory_mask"))

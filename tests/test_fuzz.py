@@ -142,6 +142,7 @@ def text_files(directory: Path) -> list[Path]:
         # Of XLM's program: merges, and what holds the words beside the weights.
         "codes*",
         "*.pth",
+        "itos*.pkl",
         "dict.txt",
         "encoder.json",
         "tokenizer*.json",

@@ -205,7 +205,7 @@ def test_layers_that_share_weights_are_not_run_for_ever():
 
 # Of which nothing is as large.
 NO_SIZES = """pad_id sep_id inner_group_num global_attention_every clamp_len reuse_len span_targets
-    attention_window max_global_tokens block_size num_random_blocks""".split()
+    attention_window max_global_tokens block_size num_random_blocks backward_tokens""".split()
 # Which no layer of a family is made with.
 UNREAD_SIZES = {
     **dict.fromkeys(("deberta", "deberta_v2"), ("max_positions", "embedding_size")),
@@ -213,6 +213,7 @@ UNREAD_SIZES = {
     **dict.fromkeys(
         ("modernbert", "t5", "mt5", "byt5"), ("max_positions", "num_segments", "embedding_size")
     ),
+    "awd_lstm": ("lstm_size",),  # of all layers but the last
 }
 # Of a second encoder, which pretraining alone has.
 OF_GENERATORS = ("generator_hidden_size",)

@@ -31,11 +31,11 @@ def built_parameters(config, task: str, family: str) -> int:
 
 
 def parameters(family, config, task: str) -> int:
-    """Those of one layer, and of each further one."""
-    one, two = (
-        built_parameters(config.replace(num_layers=layers), task, family.name) for layers in (1, 2)
+    """Those of two layers, and of each further one, since a first and a last layer may differ."""
+    two, three = (
+        built_parameters(config.replace(num_layers=layers), task, family.name) for layers in (2, 3)
     )
-    return one + (config.num_layers - 1) * (two - one)
+    return two + (config.num_layers - 2) * (three - two)
 
 
 @pytest.mark.parametrize("family", registry().families.values(), ids=registry().families)

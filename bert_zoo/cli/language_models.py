@@ -40,9 +40,12 @@ def evaluate(flags: Any, directory: Path | None) -> None:
     reading = Reading(
         segment_length=flags.segment_length,
         batch_size=flags.batch_size,
-        mem_len=config.mem_len,
-        clamp_len=config.clamp_len if flags.clamp_len is None else flags.clamp_len,
-        same_length=config.same_length if flags.same_length is None else flags.same_length,
+        # Of a family whose state is no memory of tokens, none is read.
+        mem_len=getattr(config, "mem_len", 0),
+        clamp_len=getattr(config, "clamp_len", -1) if flags.clamp_len is None else flags.clamp_len,
+        same_length=getattr(config, "same_length", False)
+        if flags.same_length is None
+        else flags.same_length,
     )
     print(
         f"{len(ids):,} {tokenizer.unit}s in segments of {reading.segment_length}, clamp_len "
@@ -50,7 +53,7 @@ def evaluate(flags: Any, directory: Path | None) -> None:
         f"{'memory':>8}{'perplexity':>14}{'bits':>10}{'seconds':>10}"
     )
     results: dict[str, Any] = {}
-    for mem_len in map(int, flags.mem_len or [config.mem_len]):
+    for mem_len in map(int, flags.mem_len or [reading.mem_len]):
         # Without a memory, the same number of keys for all would be one: the token itself.
         read = dataclasses.replace(
             reading, mem_len=mem_len, same_length=reading.same_length and mem_len > 0

@@ -2,6 +2,7 @@
 
 from bert_zoo.families import camembert, multilingual_minilm, xlm_roberta
 from bert_zoo.families.albert import family as albert
+from bert_zoo.families.awd_lstm import family as awd_lstm
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.bertweet import family as bertweet
 from bert_zoo.families.bigbird import family as bigbird
@@ -47,6 +48,7 @@ FAMILIES = (
     bigbird.FAMILY,
     transformer_xl.FAMILY,
     xlnet.FAMILY,
+    awd_lstm.FAMILY,
     t5.FAMILY,
     mt5.FAMILY,
     byt5.FAMILY,

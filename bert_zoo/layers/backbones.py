@@ -62,11 +62,13 @@ class Groups:
         embeddings: the lowest one.
         stack: what holds the blocks, with `blocks`, `blocks_of_layers` and `rematerialize`.
         top: what stands on the stack, as the pooler.
+        highest_level: that of the highest layer; see `levels_below_head`.
     """
 
     embeddings: keras.layers.Layer
     stack: keras.layers.Layer
     top: Sequence[keras.layers.Layer] = ()
+    highest_level: int = 2
 
     @property
     def layers(self) -> tuple[keras.layers.Layer, ...]:
@@ -109,12 +111,12 @@ class Groups:
         does not have, takes the free level 1. Layers that share their weights are one layer, so
         that ALBERT's block has level 2 and its embeddings 3.
         """
-        num_blocks = len(self.stack.blocks)
-        levels = {id(v): num_blocks + 2 for v in self.embeddings.variables}
+        lowest = self.highest_level + len(self.stack.blocks) - 1
+        levels = {id(v): lowest + 1 for v in self.embeddings.variables}
         # What blocks share is read by the lowest layer first.
-        levels |= {id(v): num_blocks + 1 for v in self.stack.variables}
+        levels |= {id(v): lowest for v in self.stack.variables}
         for number, block in enumerate(self.stack.blocks):
-            levels |= {id(v): num_blocks + 1 - number for v in block.variables}
+            levels |= {id(v): lowest - number for v in block.variables}
         return levels | {id(v): 1 for layer in self.top for v in layer.variables}
 
 
@@ -133,6 +135,8 @@ class Backbone(keras.layers.Layer):
         has_global_tokens: whether most tokens see only a part of the row, and some all of it: `call`
             then takes `global_tokens`, one of "first", "first_text" and "second_text", or None for no
             such tokens. A mask of them among its inputs goes first.
+        adds_losses: whether its layers add to the loss in training.
+        is_portable: whether LiteRT and ONNX have its operations.
     """
 
     state: tuple[str, ...] = ()
@@ -140,6 +144,8 @@ class Backbone(keras.layers.Layer):
     has_second_stream = False
     decodes_masks = False
     has_global_tokens = False
+    adds_losses = False
+    is_portable = True
 
     def __init__(self, config: Config, **kwargs):
         super().__init__(**{"name": "backbone", **kwargs})

@@ -1,5 +1,6 @@
 """What a name or a path stands for: the model's family, configuration, tensors and vocabulary."""
 
+import functools
 import logging
 import math
 import os
@@ -359,13 +360,16 @@ def _read_config(path: Path) -> tuple[Family, Format, Config, JsonObject]:
         if fmt.config_file and path.match(fmt.config_file)
     ]
     candidates.sort(key=lambda candidate: not candidate[1].goes_first)
-    values = candidates[0][1].settings(path)
+    read = functools.cache(lambda settings: settings(path))
+    # Programs whose files have one name write other things into them.
+    is_read_alike = len({fmt.settings for _, fmt in candidates}) == 1
+    values = read(candidates[0][1].settings) if is_read_alike else JsonObject({}, path)
     refusals = []
     for family, fmt in candidates:
-        if not fmt.is_of_family(values):
-            continue
         try:
-            return family, fmt, fmt.decode(values, where=str(path)), values
+            values = read(fmt.settings)
+            if fmt.is_of_family(values):
+                return family, fmt, fmt.decode(values, where=str(path)), values
         except ConfigError as error:
             if fmt.family_key:
                 raise

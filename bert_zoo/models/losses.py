@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from bert_zoo.config import IGNORED_LABEL
-from bert_zoo.models.replicas import over_replicas
+from bert_zoo.layers.replicas import over_replicas
 
 
 class BatchMean:

@@ -11,21 +11,10 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_zoo.layers.replicas import over_replicas
 from bert_zoo.private import is_multi_worker, strategy_of
 
 log = logging.getLogger("bert_zoo")
-
-
-def over_replicas(count, how: str):
-    """The "SUM" or "MEAN" of a number that each replica has; without replicas, the number."""
-    if keras.backend.backend() != "tensorflow":
-        return count
-    import tensorflow as tf
-
-    replica = tf.distribute.get_replica_context()
-    if replica is None or replica.num_replicas_in_sync == 1:
-        return count
-    return replica.all_reduce(tf.distribute.ReduceOp[how], tf.stop_gradient(count))
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
@@ -58,6 +47,11 @@ class LossScaling(keras.optimizers.LossScaleOptimizer):
     def check_finite(self, grads):
         finite = ops.cast(super().check_finite(grads), "float32")
         return ops.equal(over_replicas(finite, "MEAN"), 1.0)
+
+
+def added_losses(model: keras.Model):
+    """What layers added to the loss of a step (`add_loss`), for a loss that is summed over replicas."""
+    return sum(model.losses) / sharing_replicas()
 
 
 def num_replicas() -> int:

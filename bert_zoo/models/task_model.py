@@ -27,6 +27,7 @@ from bert_zoo.models.labels import (
 from bert_zoo.models.long_texts import are_rows, over_windows
 from bert_zoo.registry import registry
 from bert_zoo.weights.table import (
+    CONCATENATED,
     FEATURES,
     FIRST_TOKEN,
     LAST_REAL_TOKEN,
@@ -39,6 +40,9 @@ from bert_zoo.weights.table import (
 log = logging.getLogger("bert_zoo")
 
 Model = TypeVar("Model", bound="TaskModel")
+
+# What a head reads side by side, where it reads more than a token or the mean (Howard and Ruder 2018, section 3.3).
+CONCATENATED_POOLING = Pooling(("lasttoken", "max", "mean"), normalize=False)
 
 # As in transformers, whose config.json leaves two labels unsaid.
 DEFAULT_NUM_CLASSES = 2
@@ -135,11 +139,15 @@ class TaskModel(ZooModel):
 
     def build(self, input_shape):
         axes = (None, None) if self.outputs_per_token else (None,)
-        read = self.encoder.config.hidden_size if self.features is None else self.features.width
         for layer in private.children(self):
             if not layer.built:
-                layer.build((*axes, read))
+                layer.build((*axes, self.width_read))
         self.built = True
+
+    @property
+    def width_read(self) -> int:
+        """The width of what the head reads."""
+        return self.encoder.config.hidden_size if self.features is None else self.features.width
 
     def inner(self) -> Encoder:
         return self.encoder
@@ -167,7 +175,9 @@ class TaskModel(ZooModel):
                 return self.outputs_of_rows(inputs, training)
             return over_windows(self, inputs, training)
 
-        return in_shares(outputs, inputs)
+        # Losses that layers add are means over the whole batch.
+        adds_losses = training and self.encoder.backbone.adds_losses
+        return outputs(inputs) if adds_losses else in_shares(outputs, inputs)
 
     def outputs_of_rows(self, inputs, training=None):
         """As `call`, of inputs that are rows of their own and no windows."""
@@ -383,6 +393,13 @@ class SentenceModel(TaskModel):
         head = self.stored_head
         return None if head.pooler else head.summary(self.encoder.config)
 
+    @property
+    def width_read(self) -> int:
+        if self.token_read == VECTOR:
+            return self.encoder.vector_size
+        parts = len(CONCATENATED_POOLING.modes) if self.token_read == CONCATENATED else 1
+        return parts * super().width_read
+
     def positions_of(self, read):
         return (
             last_positions(read)
@@ -406,9 +423,11 @@ class SentenceModel(TaskModel):
             return encoded["pooled_output"]
         if summary == VECTOR:
             return self.encoder.sentence_vectors(encoded["sequence_output"], inputs)
-        if summary == MEAN:
+        if summary in (MEAN, CONCATENATED):
             mask = self.encoder_inputs(inputs).get("padding_mask")
-            return pool(encoded["sequence_output"], mask, Pooling("mean", normalize=False))
+            mean = Pooling("mean", normalize=False)
+            pooling = mean if summary == MEAN else CONCATENATED_POOLING
+            return pool(encoded["sequence_output"], mask, pooling)
         # The last real token is the only one that was computed.
         return encoded["sequence_output"][:, -1 if summary == LAST_TOKEN else 0]
 

@@ -122,7 +122,7 @@ class StreamTraining:
         return {
             "objective": "each token from those before it",
             "phases": self.settings.phases,
-            "memory": config.mem_len,
+            "memory": getattr(config, "mem_len", "a state"),
             "cutoffs": config.cutoffs,
             "dtype": self.language_model.dtype_policy.name,
             "steps_per_execution": self.settings.steps_per_execution,

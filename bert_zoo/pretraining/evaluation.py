@@ -8,19 +8,22 @@ from bert_zoo.models import CausalLM, StatefulLM
 from bert_zoo.models.task_model import under_settings
 from bert_zoo.presets import Reading
 from bert_zoo.pretraining.streams import segments
+from bert_zoo.registry import registry
 
 
 def evaluate(model: CausalLM, token_ids: np.ndarray, reading: Reading) -> dict[str, float]:
     """How well a model predicts a stream, in a mean over all its tokens but the first.
 
     Args:
-        model: with any settings; those of `reading` are taken.
+        model: with any settings; those of `reading` are taken that its family has.
         token_ids: int [tokens].
 
     Returns:
         `perplexity`; `bits` a token; `tokens` that were predicted; `seconds`.
     """
-    stateful = StatefulLM(under_settings(model, **reading.settings), reading.batch_size)
+    known = registry().families[model.encoder.family].settings
+    settings = {name: value for name, value in reading.settings.items() if name in known}
+    stateful = StatefulLM(under_settings(model, **settings), reading.batch_size)
     stateful.compile()
     start = time.perf_counter()
     metrics = stateful.evaluate(

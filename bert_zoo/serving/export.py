@@ -167,6 +167,11 @@ def _check_options(
                 "model's weights. Leave quantize out, or choose one of these formats."
             )
         return
+    if not encoder_of(model).backbone.is_portable:
+        raise ValueError(
+            f"The converters of format={format!r} do not take the loops over tokens of the family "
+            f"{encoder_of(model).family}. Export a SavedModel."
+        )
     if pairs:
         raise ValueError(
             f"pairs=True chooses a SavedModel's signature for texts; format={format!r} has none, and "

@@ -24,6 +24,8 @@ LAYOUTS: dict[str, tuple[str | None, ...]] = {
     r"feed_forward(_\d+)?/intermediate/kernel": (None, MODEL),
     r"feed_forward(_\d+)?/intermediate/bias": (MODEL,),
     r"feed_forward(_\d+)?/output/kernel": (MODEL, None),
+    # Of LSTMs.
+    r"layer_\d+/(recurrent_)?kernel": (None, MODEL),
 }
 
 

@@ -187,8 +187,9 @@ class Copy:
 
 
 # What heads over whole texts read: a token, of which the last real one has no padding after it, or the
-# mean; or the text's vector, as `embed` makes it.
+# mean; the last real token, the maximum and the mean side by side; or the text's vector, as `embed` makes it.
 FIRST_TOKEN, LAST_TOKEN, LAST_REAL_TOKEN, MEAN = "first", "last", "last real", "mean"
+CONCATENATED = "last real, maximum and mean"
 VECTOR = "vector"
 # What `bert_zoo.layers.heads.Features` makes of hidden states.
 FEATURES = "features"

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bert_zoo.config import EncoderConfig
+from bert_zoo.config import EncoderConfig, PlainSoftmax
 
 
 @dataclass(frozen=True, kw_only=True)
-class CausalConfig(EncoderConfig):
+class CausalConfig(PlainSoftmax, EncoderConfig):
     """Everything that fixes a decoder's parameters and arithmetic.
 
     Its language model projects onto the vocabulary as one cluster of `AdaptiveSoftmax` without bias.
@@ -21,30 +21,6 @@ class CausalConfig(EncoderConfig):
 
     softmax_bias: ClassVar[bool] = False
     output_dropout: ClassVar[float] = 0.0
-    cutoffs: ClassVar[tuple[int, ...]] = ()
-
-    @property
-    def cluster_bounds(self) -> tuple[int, ...]:
-        return (0, self.vocab_size)
-
-    @property
-    def cluster_sizes(self) -> tuple[int, ...]:
-        return (self.vocab_size,)
-
-    @property
-    def table_sizes(self) -> tuple[int, ...]:
-        return (self.vocab_size,)
-
-    @property
-    def table_widths(self) -> tuple[int, ...]:
-        return (self.table_width,)
-
-    @property
-    def projection_initializer_range(self) -> float:
-        return self.initializer_range
-
-    def has_own_projection(self, cluster: int) -> bool:
-        return False
 
     def with_pooler(self, pooler: bool) -> "CausalConfig":
         return self

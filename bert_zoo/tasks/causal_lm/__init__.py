@@ -9,10 +9,11 @@ from keras import ops
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.layers.dropout import Dropout
 from bert_zoo.layers.heads import AdaptiveSoftmax
+from bert_zoo.layers.replicas import over_replicas
 from bert_zoo.models.base import Interface
 from bert_zoo.models.inputs import as_ids, check_range
 from bert_zoo.models.metrics import PredictionQuality, total_and_count
-from bert_zoo.models.replicas import over_replicas
+from bert_zoo.models.replicas import added_losses
 from bert_zoo.models.task_model import TaskModel
 
 
@@ -200,6 +201,10 @@ class CausalLM(TaskModel):
         return score(self, texts, batch_size, segment_length)
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        """`mean_loss`, and in training what layers of the encoder add to it, if any do."""
+        return self.mean_loss(x, y, y_pred, sample_weight) + added_losses(self)
+
+    def mean_loss(self, x, y, y_pred, sample_weight):
         """Mean negative log-probability of the labels, which are inputs (see `call`), in nats."""
         if y is not None or sample_weight is not None or "labels" not in x:
             raise ValueError(

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 
 from bert_zoo.models.metrics import PredictionQuality, total_and_count
+from bert_zoo.models.replicas import added_losses
 from bert_zoo.tasks.causal_lm import CausalLM
 from bert_zoo.tasks.streams import StatefulModel
 
@@ -53,9 +54,9 @@ class StatefulLM(StatefulModel):
         return outputs["log_probs"], outputs
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        """Mean negative log-probability of the labels, in nats."""
-        outputs = {"log_probs": y_pred}
-        return self.language_model.compute_loss(x, y, outputs, sample_weight, training)
+        """As `CausalLM.compute_loss`."""
+        mean = self.language_model.mean_loss(x, y, {"log_probs": y_pred}, sample_weight)
+        return mean + added_losses(self)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         self.quality.update_state(*total_and_count(y_pred, x["labels"]))

@@ -1,0 +1,77 @@
+"""The sizes and rates that define an AWD-LSTM."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bert_zoo.config import UNLIMITED, Config, ConfigError, PlainSoftmax, is_number
+from bert_zoo.error_text import shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class AwdLstmConfig(PlainSoftmax, Config):
+    """Everything that fixes an AWD-LSTM's parameters, arithmetic and regularisation (Merity et al. 2017).
+
+    The default rates are those that fast.ai fine-tunes a language model with.
+    """
+
+    on_card: ClassVar[tuple[str, ...]] = ("num_layers", "hidden_size", "lstm_size", "vocab_size")
+    # The backbone drops its own outputs, with one mask for all tokens of a row.
+    output_dropout: ClassVar[float] = 0.0
+    span_dropout: ClassVar[float] = 0.0
+
+    vocab_size: int  # rows of the token table
+    hidden_size: int = 400  # width of the token table and of the last LSTM
+    lstm_size: int = 1152  # width of the others
+    num_layers: int = 3  # LSTMs
+    word_dropout: float = 0.02  # of rows of the token table, one mask for a whole call
+    input_dropout: float = 0.25  # on what the first LSTM reads, one mask for all tokens of a row
+    hidden_dropout: float = 0.15  # the same between LSTMs
+    last_dropout: float = 0.1  # the same on the last LSTM's outputs
+    recurrent_dropout: float = 0.2  # of recurrent weights, one mask for a whole call
+    head_dropout: float = 0.4  # before a fine-tuning head
+    # What the loss adds in training: this times the mean square of the outputs, after dropout ("AR"), and of
+    # what changes from one output to the next, before dropout ("TAR").
+    activation_penalty: float = 2.0
+    change_penalty: float = 1.0
+    # Tokens that gradients run back through; 0 for all of a row.
+    backward_tokens: int = 0
+    initializer_range: float = 0.05  # standard deviation of a randomly initialised token table
+    tie_word_embeddings: bool = True  # whether predictions project onto the token table
+    softmax_bias: bool = True  # whether they have a bias; fast.ai's had none before version 1
+
+    def __post_init__(self):
+        problems = self.problems_with(
+            positive=("vocab_size", "hidden_size", "lstm_size", "num_layers"),
+            natural={"backward_tokens": "all of a row"},
+            rates=(
+                *("word_dropout", "input_dropout", "hidden_dropout", "last_dropout"),
+                *("recurrent_dropout", "head_dropout"),
+            ),
+            flags=("tie_word_embeddings", "softmax_bias"),
+        )
+        for name in ("activation_penalty", "change_penalty"):
+            value = getattr(self, name)
+            if not is_number(value) or value < 0:
+                problems.append(f"{name} is {shown(value)}; it must be at least 0.")
+        if problems:
+            raise ConfigError("This encoder cannot be built: " + " ".join(problems))
+
+    @property
+    def layer_sizes(self) -> tuple[int, ...]:
+        """The width of each LSTM."""
+        return (*[self.lstm_size] * (self.num_layers - 1), self.hidden_size)
+
+    @property
+    def table_width(self) -> int:
+        """Width of the token table."""
+        return self.hidden_size
+
+    @property
+    def num_blocks(self) -> int:
+        """LSTMs with weights of their own."""
+        return self.num_layers
+
+    @property
+    def longest_input(self) -> int:
+        """The most tokens that a row may have."""
+        return UNLIMITED

@@ -1,0 +1,309 @@
+"""LSTMs whose recurrent weights are dropped, and the backbone of them.
+
+Source: Merity et al. 2017, "Regularizing and Optimizing LSTM Language Models" (arXiv:1708.02182), section 3;
+fastai/fastai fastai/text/models/awdlstm.py.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from bert_zoo.families.awd_lstm.config import AwdLstmConfig
+from bert_zoo.layers.backbones import PADDING, Backbone, Groups, Ids, fits
+from bert_zoo.layers.common import at_positions, float_table, table
+from bert_zoo.layers.dropout import Dropout
+from bert_zoo.layers.replicas import over_replicas
+from bert_zoo.layers.stack import Stack
+
+
+class LockedDropout(Dropout):
+    """Dropout with one mask for all tokens of a row; x is [batch, length, features]."""
+
+    def call(self, inputs, training=None):
+        if not self.is_active(training):
+            return inputs
+        return inputs * super().call(ops.ones_like(inputs[:, :1]), training=True)
+
+
+class WordEmbeddings(keras.layers.Layer):
+    """A token table of which training leaves out whole rows, wherever they occur in a batch.
+
+    Args:
+        vocab_size, hidden_size: of the table.
+        word_dropout: rate on its rows.
+        input_dropout: of a `LockedDropout` of the output.
+        initializer_range: standard deviation of a randomly initialised table.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        hidden_size: int,
+        *,
+        word_dropout: float,
+        input_dropout: float,
+        initializer_range: float,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        options = {"dtype": self.dtype_policy}
+        self.token_embedding = table(
+            vocab_size, hidden_size, "token_embedding", stddev=initializer_range, **options
+        )
+        self.word_dropout = Dropout(word_dropout, name="word_dropout", **options)
+        self.input_dropout = LockedDropout(input_dropout, name="input_dropout", **options)
+
+    def build(self, token_ids_shape):
+        self.token_embedding.build()
+        self.built = True
+
+    def call(self, token_ids, training=None):
+        """int [batch, length] to [batch, length, hidden_size]."""
+        x = self.token_embedding(token_ids)
+        if self.word_dropout.is_active(training):
+            rows = ops.ones((self.token_embedding.input_dim, 1), x.dtype)
+            x = x * ops.take(self.word_dropout(rows, training=True), token_ids, axis=0)
+        return self.input_dropout(x, training=training)
+
+    def compute_output_shape(self, token_ids_shape):
+        return (*token_ids_shape, self.token_embedding.output_dim)
+
+
+class DroppedLSTM(keras.layers.Layer):
+    """An LSTM with one mask on its recurrent weights for all tokens of a call (DropConnect).
+
+    As PyTorch's, it has two biases; gates are in the order input, forget, cell, output.
+
+    Args:
+        units: its width.
+        recurrent_dropout: rate on the recurrent weights.
+        backward_tokens: tokens that gradients run back through; 0 for all.
+    """
+
+    def __init__(self, units: int, *, recurrent_dropout: float, backward_tokens: int, **kwargs):
+        super().__init__(**kwargs)
+        self.units = units
+        self.backward_tokens = backward_tokens
+        self.weight_dropout = Dropout(
+            recurrent_dropout, dtype=self.dtype_policy, name="weight_dropout"
+        )
+
+    def build(self, input_shape):
+        bound = self.units**-0.5
+        shapes = {"kernel": (input_shape[-1], 4 * self.units)}
+        shapes |= {"recurrent_kernel": (self.units, 4 * self.units)}
+        shapes |= dict.fromkeys(("input_bias", "recurrent_bias"), (4 * self.units,))
+        for name, shape in shapes.items():
+            start = keras.initializers.RandomUniform(-bound, bound)
+            setattr(self, name, self.add_weight(shape=shape, initializer=start, name=name))
+        self.built = True
+
+    def call(self, x, state, padding_mask=None, training=None):
+        """Reads a segment.
+
+        Args:
+            x: [batch, length, width].
+            state: output and cell before it, [batch, units] each.
+            padding_mask: bool [batch, length]; padding leaves the state as it is. None for no padding.
+
+        Returns:
+            Outputs [batch, length, units]; output and cell after the last token.
+        """
+        length, dtype = ops.shape(x)[1], x.dtype
+        bias = ops.cast(self.input_bias + self.recurrent_bias, dtype)
+        # One product for all tokens, and tokens first, as the scan takes them.
+        gates = ops.matmul(ops.transpose(x, (1, 0, 2)), ops.cast(self.kernel, dtype)) + bias
+        kernel = self.weight_dropout(
+            ops.convert_to_tensor(self.recurrent_kernel), training=training
+        )
+        kernel = ops.cast(kernel, dtype)
+        # One array, as Keras 3.15 scans several only where their length is known.
+        rows = [gates]
+        if padding_mask is not None:
+            rows.append(ops.cast(ops.transpose(padding_mask), dtype)[:, :, None])
+        if self.backward_tokens:
+            goes_back = ops.cast(ops.arange(length) % self.backward_tokens != 0, dtype)
+            rows.append(ops.ones_like(gates[:, :, :1]) * goes_back[:, None, None])
+
+        def step(state, row):
+            if self.backward_tokens:
+                stopped = [ops.stop_gradient(part) for part in state]
+                pairs = zip(state, stopped, strict=True)
+                state = [ops.where(row[:, -1:] > 0, *pair) for pair in pairs]
+            output, cell = state
+            gates = row[:, : 4 * self.units] + ops.matmul(output, kernel)
+            write, keep, content, show = ops.split(gates, 4, axis=-1)
+            new_cell = ops.sigmoid(keep) * cell + ops.sigmoid(write) * ops.tanh(content)
+            new = [ops.sigmoid(show) * ops.tanh(new_cell), new_cell]
+            if padding_mask is not None:
+                is_real = row[:, 4 * self.units, None] > 0
+                new = [ops.where(is_real, *pair) for pair in zip(new, state, strict=True)]
+            return new, new
+
+        state = [ops.cast(part, dtype) for part in state]
+        state, (outputs, _) = ops.scan(step, state, ops.concatenate(rows, axis=-1))
+        return ops.transpose(outputs, (1, 0, 2)), *state
+
+
+class LSTMStack(Stack):
+    """LSTMs one after the other, with dropouts between and after them and penalties of their outputs.
+
+    `rematerialize` changes nothing: what a scan keeps for its gradient cannot be computed again from its input
+    alone.
+
+    Args:
+        blocks: `DroppedLSTM`s.
+        config: sizes, rates and penalties.
+    """
+
+    def __init__(self, blocks: Sequence[DroppedLSTM], config: AwdLstmConfig, **kwargs):
+        super().__init__(blocks, config.hidden_size, **kwargs)
+        self.config = config
+        options = {"dtype": self.dtype_policy}
+        self.hidden_dropouts = [
+            LockedDropout(config.hidden_dropout, name=f"hidden_dropout_{number}", **options)
+            for number in range(len(blocks) - 1)
+        ]
+        self.last_dropout = LockedDropout(config.last_dropout, name="last_dropout", **options)
+
+    def build(self, input_shape):
+        width = self.hidden_size
+        for block in self.blocks:
+            block.build((None, None, width))
+            width = block.units
+        self.built = True
+
+    def call(self, x, memory, padding_mask=None, training=None):
+        """Runs the stack over a segment.
+
+        Args:
+            x: [batch, length, hidden_size].
+            memory: of each LSTM output and cell before it, [batch, units] each, in one list.
+            padding_mask: int [batch, length], or None for no padding.
+
+        Returns:
+            Hidden states [batch, length, units], the input first; and the memory after the segment.
+        """
+        is_real = None if padding_mask is None else ops.equal(padding_mask, 1)
+        hidden_states, new_memory = [x], []
+        for number, block in enumerate(self.blocks):
+            state = memory[2 * number : 2 * number + 2]
+            x, *state = block(hidden_states[-1], state, is_real, training=training)
+            new_memory += state
+            is_last = number == len(self.blocks) - 1
+            dropout = self.last_dropout if is_last else self.hidden_dropouts[number]
+            hidden_states.append(dropout(x, training=training))
+        if training:
+            self._add_penalties(x, hidden_states[-1], is_real)
+        return hidden_states, new_memory
+
+    def _add_penalties(self, outputs, dropped, is_real) -> None:
+        config = self.config
+        outputs, dropped = (ops.cast(each, "float32") for each in (outputs, dropped))
+        changes = outputs[:, 1:] - outputs[:, :-1]
+        pairs = None if is_real is None else ops.logical_and(is_real[:, 1:], is_real[:, :-1])
+        for factor, values, mask in (
+            (config.activation_penalty, dropped, is_real),
+            (config.change_penalty, changes, pairs),
+        ):
+            if factor:
+                self.add_loss(factor * _mean_square(values, mask))
+
+
+def _mean_square(values, mask):
+    """Of values [batch, length, features] where the mask, bool [batch, length], holds; 0 where it never does.
+
+    The mean over replicas of what it is on each is that of the whole batch.
+    """
+    squares = ops.mean(ops.square(values), axis=-1)
+    weights = ops.ones_like(squares) if mask is None else ops.cast(mask, squares.dtype)
+    count = over_replicas(ops.sum(weights), "MEAN")
+    return ops.sum(squares * weights) / ops.maximum(count, 1.0)
+
+
+class LSTMBackbone(Backbone):
+    """Token vectors and a stack of LSTMs that go on where the segment before ended.
+
+    Beside `token_ids` and `padding_mask`, it takes `memory`: of each LSTM the output and the cell, [batch,
+    units] each, in one list, as the call before returned it. A text without it starts from zeros. No gradient
+    runs through it. What a text's padding leaves is the state after its last real token.
+
+    Args:
+        config: sizes and choices.
+        embeddings: `WordEmbeddings`.
+        stack: an `LSTMStack`.
+    """
+
+    state = ("memory",)
+    adds_losses = True
+    is_portable = False
+
+    def __init__(self, config: AwdLstmConfig, *, embeddings, stack, **kwargs):
+        super().__init__(config, **kwargs)
+        self.embeddings = embeddings
+        self.stack = stack
+
+    @property
+    def inputs(self) -> dict[str, Ids]:
+        return {
+            "token_ids": Ids(self.config.vocab_size, "the size of the vocabulary", required=True),
+            "padding_mask": Ids(2, PADDING),
+        }
+
+    @property
+    def token_table(self):
+        """The table of the one cluster, and that it has no projection."""
+        return [float_table(self.embeddings.token_embedding)], [None]
+
+    def groups(self) -> Groups:
+        return Groups(self.embeddings, self.stack, highest_level=1)
+
+    def initial_state(self, batch_size: int, tokens: int | None = None) -> dict[str, Any]:
+        return {
+            "memory": [
+                ops.zeros((batch_size, units), self.compute_dtype)
+                for units in self.config.layer_sizes
+                for _ in ("output", "cell")
+            ]
+        }
+
+    def call(self, inputs, positions=None, training=None):
+        token_ids, memory = inputs["token_ids"], inputs.get("memory")
+        if memory is None:
+            memory = self.initial_state(ops.shape(token_ids)[0])["memory"]
+        self._check_memory(memory, token_ids)
+        embedded = self.embeddings(token_ids, training=training)
+        hidden_states, memory = self.stack(
+            embedded, memory, inputs.get("padding_mask"), training=training
+        )
+        if positions is not None:
+            hidden_states[-1] = at_positions(hidden_states[-1], positions)
+        return {
+            "sequence_output": hidden_states[-1],
+            "hidden_states": hidden_states,
+            "attentions": [],
+            "memory": [ops.stop_gradient(part) for part in memory],
+        }
+
+    def state_after(self, token_ids, lengths, state: Mapping[str, Any]) -> dict[str, Any]:
+        """The state after the first `lengths` [batch] tokens of rows [batch, length], given that before them."""
+        mask = ops.arange(ops.shape(token_ids)[1])[None, :] < lengths[:, None]
+        outputs = self({"token_ids": token_ids, "padding_mask": ops.cast(mask, "int32"), **state})
+        return {"memory": outputs["memory"]}
+
+    def _check_memory(self, memory, token_ids) -> None:
+        sizes = [units for units in self.config.layer_sizes for _ in ("output", "cell")]
+        if isinstance(memory, Mapping) or len(memory) != len(sizes):
+            raise ValueError(
+                f"memory has {len(memory)} entries; it is a list of {len(sizes)} tensors, output and cell of "
+                "each LSTM, as the model returned it."
+            )
+        for number, (entry, units) in enumerate(zip(memory, sizes, strict=True)):
+            wanted = (token_ids.shape[0], units)
+            if not fits(entry.shape, wanted):
+                raise ValueError(
+                    f"memory[{number}] has shape {tuple(entry.shape)}; it must be {wanted}: the batch and the "
+                    "width of the LSTM."
+                )

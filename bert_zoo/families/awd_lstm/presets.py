@@ -1,0 +1,51 @@
+"""Settings of AWD-LSTMs that are trained from nothing."""
+
+from functools import partial
+
+from bert_zoo.presets import LanguageModelPreset, Reading
+
+_words = partial(LanguageModelPreset, family="awd_lstm", unit="word")
+
+LANGUAGE_MODELS = (
+    # Words of texts of some megabytes to some hundreds, on a few cores or one GPU: settings of our own.
+    _words(
+        "lstm_words_nano",
+        config={"hidden_size": 128, "lstm_size": 256, "num_layers": 2},
+        batch_size=32,
+        segment_length=35,
+        total_steps=20_000,
+        evaluation=Reading(70),
+        size="nano",
+        vocab_size=8_000,
+        learning_rate=3e-3,
+        warmup_steps=400,
+        clip_norm=0.4,
+    ),
+    _words(
+        "lstm_words_small",
+        config={"hidden_size": 256, "lstm_size": 640, "num_layers": 3},
+        batch_size=64,
+        segment_length=70,
+        total_steps=50_000,
+        evaluation=Reading(70),
+        size="small",
+        vocab_size=32_000,
+        learning_rate=3e-3,
+        warmup_steps=1_000,
+        clip_norm=0.4,
+    ),
+    _words(
+        "lstm_words_base",
+        # fast.ai's of WikiText-103, and Merity et al.'s batches; they train by NT-ASGD, which is not here.
+        config={},
+        batch_size=80,
+        segment_length=70,
+        total_steps=200_000,
+        evaluation=Reading(70),
+        size="base",
+        vocab_size=60_000,
+        learning_rate=1e-3,
+        warmup_steps=2_000,
+        clip_norm=0.25,
+    ),
+)

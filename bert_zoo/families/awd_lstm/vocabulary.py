@@ -1,0 +1,77 @@
+"""Vocabularies of AWD-LSTMs: fast.ai's, which are pickled lists of words, and those that are made here."""
+
+import mmap
+from pathlib import Path
+from typing import Any
+
+from bert_zoo.error_text import shown
+from bert_zoo.text.files import VocabularyFiles
+from bert_zoo.text.format import TokenizerParts
+from bert_zoo.text.word_level_files import read_word_level
+from bert_zoo.weights.files import WeightsError, refuse_lfs_pointer
+from bert_zoo.weights.restricted_pickle import read_pickle
+
+# fast.ai's token of a line end is the character itself, which a file of lines cannot hold.
+NEWLINE = "xxnl"
+CLASS = "FastAITokenizer"
+_ADVICE = (
+    "bert_zoo reads a list of words from it and nothing else. Where you trust the file, load it with "
+    "Python and write the words to vocab.txt, one on each line."
+)
+
+
+def fastai_tokenizer(**arguments: Any):
+    from bert_zoo.families.awd_lstm.tokenizer import FastAITokenizer
+
+    return FastAITokenizer(**arguments)
+
+
+def read_vocabulary(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
+    """Reads vocab.txt, as this package writes it, or the pickle beside fast.ai's weights."""
+    if files.has("vocab.txt"):
+        if files.json("tokenizer_config.json").get("tokenizer_class") != CLASS:
+            return read_word_level(files, overrides)
+        backwards = files.json("tokenizer_config.json").take("backwards", bool, False)
+        tokens, path = files.lines("vocab.txt"), files.path("vocab.txt")
+    else:
+        found = sorted(files.directory.glob("*.pkl"))
+        if len(found) != 1:
+            raise FileNotFoundError(
+                f"{files.directory} should hold vocab.txt or one .pkl with the words; it holds {files.names()}."
+            )
+        (path,) = found
+        tokens = read_words(path)
+        # fast.ai has the same words for both directions.
+        backwards = any("bwd" in name for name in files.names() if name.endswith(".pth"))
+    arguments = {"vocabulary": tokens, "backwards": backwards, **overrides}
+    return TokenizerParts(fastai_tokenizer, arguments, path)
+
+
+def read_words(path: Path) -> list[str]:
+    """The words of a pickled list, in the order of their ids, without running the pickle.
+
+    Words with white space, which are runs of blanks and line ends, are spelled as escapes, and the line end
+    alone as `NEWLINE`.
+
+    Raises:
+        WeightsError: the file is damaged, or holds anything else.
+    """
+    refuse_lfs_pointer(path)
+    if path.stat().st_size == 0:
+        raise WeightsError(f"{path} is empty. Download it again.")
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as stream:
+        words = read_pickle(stream, str(path), {}, advice=_ADVICE)
+    if type(words) is not list or not words or {*map(type, words)} != {str}:
+        raise WeightsError(f"{path} holds {shown(words, 60)}, and no list of words. {_ADVICE}")
+    # Where a word is padding that makes their number a multiple of 8, it stands there several times.
+    tokens = [NEWLINE if word == "\n" else "".join(map(_escaped, word)) for word in words]
+    seen: set[str] = set()
+    for index, token in enumerate(tokens):
+        if token in seen:
+            tokens[index] = f"{token}_{index}"
+        seen.add(tokens[index])
+    return tokens
+
+
+def _escaped(character: str) -> str:
+    return f"\\x{ord(character):02x}" if character in " \t\n\r\v\f" else character
