@@ -423,8 +423,9 @@ class Prompts:
         return prompt
 
 
-# What stands on an encoder: a dense layer, or a BiLSTM below it.
-HEAD_KINDS = ("linear", "bilstm")
+# What stands on an encoder: a dense layer, on three poolings of a whole text side by side (the last token, the
+# maximum and the mean) or on their mean alone, or a BiLSTM below it.
+HEAD_KINDS = ("linear", "concatenated", "bilstm")
 BILSTM_LAYERS = 2
 _FEATURES = re.compile(r"top|-?\d+|(?P<how>mix|concat)(?P<number>[1-9]\d*)?")
 
@@ -453,7 +454,7 @@ class HeadSpec:
         if self.kind not in HEAD_KINDS:
             raise ValueError(f"head is {shown(self.kind)}; it is one of {list(HEAD_KINDS)}.")
         if self.size is not None and (
-            self.kind == "linear" or not is_integer(self.size) or self.size < 1
+            self.kind != "bilstm" or not is_integer(self.size) or self.size < 1
         ):
             raise ValueError(
                 f"head_size is {shown(self.size)}; it is the positive size of an LSTM, of head='bilstm'."

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bert_zoo.data.rows import Scheme
 
 # How the learning rate goes on after its linear warmup; `bert_zoo.training.presets` has the classes.
-SCHEDULES = ("linear", "linear_after_warmup", "constant", "inverse_sqrt")
+SCHEDULES = ("linear", "linear_after_warmup", "constant", "inverse_sqrt", "slanted_triangular")
 OPTIMIZERS = ("adamw", "lamb", "adafactor")
 # Limit of a setting -> whether a value keeps to it, and how it is called.
 LIMITS: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
@@ -55,7 +55,7 @@ def check_limits(settings: Any) -> None:
 # Settings that say how an encoder is trained.
 OF_ENCODERS = (
     *("layer_decay", "freeze_embeddings", "freeze_layers", "reinitialized_layers", "lora_rank"),
-    "rematerialize",
+    *("gradual_unfreezing", "rematerialize"),
 )
 
 
@@ -89,9 +89,9 @@ class Recipe:
     learning_rate: float = setting(5e-5, "The highest one, at the end of warmup.", above=0)
     schedule: str = setting(
         "linear",
-        "One of linear, linear_after_warmup, constant, inverse_sqrt; linear is BERT's, which falls from step "
-        "0, linear_after_warmup falls from the end of warmup, inverse_sqrt is T5's, which stays at the highest "
-        "rate during warmup.",
+        "One of linear, linear_after_warmup, constant, inverse_sqrt, slanted_triangular; linear is BERT's, which "
+        "falls from step 0, linear_after_warmup falls from the end of warmup, inverse_sqrt is T5's, which stays at "
+        "the highest rate during warmup, slanted_triangular is ULMFiT's, from and to a 32nd of the highest rate.",
         choices=SCHEDULES,
     )
     warmup_proportion: float = setting(
@@ -132,7 +132,7 @@ class Recipe:
     )
     head: str | None = setting(
         None,
-        "What stands on the encoder: linear or bilstm; by default the family's own head.",
+        "What stands on the encoder: linear, concatenated or bilstm; by default the family's own head; see load.",
         choices=HEAD_KINDS,
     )
     head_size: int | None = setting(
@@ -175,6 +175,11 @@ class Recipe:
     )
     freeze_embeddings: bool = setting(False, "Whether the embeddings are not trained.")
     freeze_layers: int = setting(0, "The lowest layers that are not trained; see freeze.")
+    gradual_unfreezing: bool = setting(
+        False,
+        "Whether the head alone is trained in the first epoch, and in each further one the next layer below too, "
+        "the embeddings last (ULMFiT); see BertAdamW.",
+    )
     reinitialized_layers: int = setting(0, "The highest layers that begin randomly initialised.")
     lora_rank: int | None = setting(
         None, "Rank of low-rank updates (LoRA); if set, nothing else is trained, see add_lora."
@@ -212,10 +217,13 @@ class Recipe:
                 f"gradient_accumulation_steps is {accumulated}; it must be a divisor of batch_size, "
                 f"{rows}, the rows of one update."
             )
-        if self.optimizer == "adafactor" and (self.weight_decay or self.layer_decay):
+        if self.optimizer == "adafactor" and (
+            self.weight_decay or self.layer_decay or self.gradual_unfreezing
+        ):
             raise ValueError(
-                f"weight_decay is {self.weight_decay} and layer_decay {self.layer_decay}, and the optimizer "
-                "adafactor has neither. Set them to 0 and None."
+                f"weight_decay is {self.weight_decay} and layer_decay {self.layer_decay}, gradual_unfreezing is "
+                f"{self.gradual_unfreezing}, and the optimizer adafactor has none of these. Set them to 0, None "
+                "and False."
             )
         HeadSpec.asked(self.features, self.head, self.head_size)
         if self.features is not None:
@@ -266,6 +274,12 @@ class Recipe:
         ):
             rows //= 2
         return self.replace(batch_size=rows)
+
+    def updates_per_group(self, total_steps: int | None) -> int | None:
+        """Updates after which `gradual_unfreezing` trains the next group; None for all from the start."""
+        if not self.gradual_unfreezing or total_steps is None:
+            return None
+        return max(1, total_steps // self.epochs)
 
     def epochs_of(self, batches_per_epoch: int) -> int:
         """Passes over data with this number of batches."""
@@ -334,6 +348,19 @@ class Preset:
         for values in product(*self.grid.values()):
             yield self.recipe.replace(**dict(zip(self.grid, values, strict=True)))
 
+
+# ULMFiT's last stage (Howard and Ruder 2018, sections 3.2 and 3.3): a slanted triangle, rates that fall by 2.6
+# from a layer to the one below, layers unfrozen from the top, a head that reads three poolings.
+ULMFIT = Recipe(
+    epochs=15,
+    schedule="slanted_triangular",
+    learning_rate=1e-3,
+    layer_decay=1 / 2.6,
+    gradual_unfreezing=True,
+    head="concatenated",
+    bias_correction=True,
+    weight_decay=1e-6,
+)
 
 # What a row of pretraining is; `bert_zoo.pretraining.rows` has the schemes. Families may have further ones.
 ROWS = (

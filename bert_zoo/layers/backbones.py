@@ -167,6 +167,11 @@ class Backbone(keras.layers.Layer):
         return self.config.longest_input
 
     @property
+    def hidden_sizes(self) -> Sequence[int]:
+        """The width of each hidden state, the embeddings' first; of most families they are one."""
+        return [self.config.hidden_size] * (self.groups().num_layers + 1)
+
+    @property
     def token_table(self) -> Any:
         """What a language-model head with tied weights projects onto."""
         raise NotImplementedError

@@ -114,7 +114,8 @@ def load(
             (`bert_zoo.layers.ScalarMix`), "top" for the last, "concat" for all side by side, "mix4" and
             "concat4" for that of the last four; or the number of one layer, 0 for the embeddings' output,
             -1 for the last.
-        head: "linear" or "bilstm", a BiLSTM of two layers below the logits, whose outputs are pooled by
+        head: "linear"; "concatenated", which reads the last token, the maximum and the mean of a whole text side
+            by side, as ULMFiT's; or "bilstm", a BiLSTM of two layers below the logits, whose outputs are pooled by
             attention for tasks over whole texts. With neither `features` nor `head`, the family's own head, or
             the one that a bert_zoo directory was saved with.
         head_size: of each LSTM in each direction; by default the encoder's hidden size.

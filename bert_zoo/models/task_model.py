@@ -14,6 +14,7 @@ from bert_zoo.family import Family
 from bert_zoo.layers.backbones import FIRST_IS_GLOBAL
 from bert_zoo.layers.common import FIRST
 from bert_zoo.layers.heads import Features, OutputHead, pool
+from bert_zoo.layers.heads.pooling import CONCATENATED_POOLING
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.cores import in_shares
 from bert_zoo.models.encoder import Encoder
@@ -40,9 +41,6 @@ from bert_zoo.weights.table import (
 log = logging.getLogger("bert_zoo")
 
 Model = TypeVar("Model", bound="TaskModel")
-
-# What a head reads side by side, where it reads more than a token or the mean (Howard and Ruder 2018, section 3.3).
-CONCATENATED_POOLING = Pooling(("lasttoken", "max", "mean"), normalize=False)
 
 # As in transformers, whose config.json leaves two labels unsaid.
 DEFAULT_NUM_CLASSES = 2
@@ -120,15 +118,14 @@ class TaskModel(ZooModel):
             encoder.config.check_memory(self.count_params())
 
     def _add_features(self, head: HeadSpec) -> None:
-        num_states = 1
+        sizes = [self.encoder.config.hidden_size]
         if head.features is not None:
             self.encoder.trainable = False
             self.default_optimizer = "feature_adam"
-            num_states += self.encoder.backbone.groups().num_layers
+            sizes = self.encoder.backbone.hidden_sizes
         self.features = Features(
             head,
-            num_states,
-            self.encoder.config.hidden_size,
+            sizes,
             pools=not self.outputs_per_token,
             name="features",
             **self.layer_options,

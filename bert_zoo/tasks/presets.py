@@ -1,6 +1,6 @@
 """Settings of fine-tuning that were published for a task, whatever the family."""
 
-from bert_zoo.presets import Preset, Recipe
+from bert_zoo.presets import ULMFIT, Preset, Recipe
 
 # What transformers' Trainer has where nothing is said.
 TRAINER = Recipe(
@@ -39,6 +39,15 @@ OF_TASKS = (
         TRAINER.replace(batch_size=16, learning_rate=2e-5, max_length=256, contrastive_pairs=20),
         "Tunstall et al. 2022 (arXiv:2209.11055), section 4.1",
         note="For 8 to 64 texts a class (--labels_per_class).",
+        is_default=False,
+    ),
+    Preset(
+        "ulmfit",
+        ("classification", "multi_label_classification", "regression"),
+        ULMFIT,
+        "Howard and Ruder 2018 (arXiv:1801.06146), section 3.3",
+        note="The last of three stages, for any encoder; the rate is not the paper's 0.01, which is an LSTM's. Before "
+        "it, bert_zoo pretrain --model tunes the encoder to the task's texts.",
         is_default=False,
     ),
     Preset(

@@ -130,6 +130,32 @@ class WarmupCosineDecay(WarmupDecay):
         return {**super().get_config(), "floor": self.floor}
 
 
+@keras.saving.register_keras_serializable("bert_zoo")
+class SlantedTriangular(WarmupDecay):
+    """Rises on a line from a part of the peak to the peak, and falls on another, longer one back to that part.
+
+    Source: Howard and Ruder 2018 (arXiv:1801.06146), section 3.2, equation 3, where warmup is a tenth of all steps.
+
+    Args:
+        peak, total_steps, warmup_steps: as `WarmupDecay`.
+        ratio: how often the lowest rate is in the peak.
+    """
+
+    def __init__(self, peak: float, total_steps: int, warmup_steps: int, ratio: float = 32):
+        super().__init__(peak, total_steps, warmup_steps)
+        self.ratio = ratio
+
+    def __call__(self, step):
+        step = ops.cast(step, "float32")
+        rising = step / max(self.warmup_steps, 1)
+        falling = (self.total_steps - step) / max(self.total_steps - self.warmup_steps, 1)
+        part = ops.clip(ops.where(step < self.warmup_steps, rising, falling), 0.0, 1.0)
+        return self.peak * (1 + part * (self.ratio - 1)) / self.ratio
+
+    def get_config(self):
+        return {**super().get_config(), "ratio": self.ratio}
+
+
 class WholeBatchOptimizer:
     """What an optimizer of Keras 3.15 lacks to train on several replicas and accumulated gradients as on
     one batch with all their rows; stands before it among a class's bases."""
@@ -225,6 +251,11 @@ class BertAdamW(WholeBatchOptimizer, keras.optimizers.AdamW):
         layer_decay: what the learning rate is multiplied by from one layer to the one below (Clark et
             al. 2020, arXiv:2003.10555), and with it the weight decay. The model that is compiled with
             this optimizer says which variables lie where: see `ZooModel.levels_below_head`.
+        updates_per_group: after so many updates the variables of the next lower layer are trained too, from the
+            head alone at first down to the embeddings (gradual unfreezing; Howard and Ruder 2018,
+            arXiv:1801.06146, section 3.3). Before that they neither move nor decay, have no part in the norm that
+            is clipped, and moments of zero. By default all are trained from the start. The state of training
+            is that of `iterations` alone, so that it goes on from any checkpoint.
         decay_all: whether biases and norms decay too, as in fairseq.
         **kwargs: as `keras.optimizers.AdamW`.
     """
@@ -235,9 +266,14 @@ class BertAdamW(WholeBatchOptimizer, keras.optimizers.AdamW):
         *,
         bias_correction: bool = False,
         layer_decay: float | None = None,
+        updates_per_group: int | None = None,
         decay_all: bool = False,
         **kwargs,
     ):
+        if updates_per_group is not None and updates_per_group < 1:
+            raise ValueError(
+                f"updates_per_group is {updates_per_group!r}; it is a number of updates, at least 1, or None."
+            )
         if layer_decay is not None and not 0 < layer_decay <= 1:
             raise ValueError(
                 f"layer_decay is {layer_decay!r}; it is a factor above 0 and up to 1, such as 0.8."
@@ -245,6 +281,7 @@ class BertAdamW(WholeBatchOptimizer, keras.optimizers.AdamW):
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.bias_correction = bias_correction
         self.layer_decay = layer_decay
+        self.updates_per_group = updates_per_group
         self.decay_all = decay_all
         self._find_levels: Callable[[], Mapping[int, int]] | None = None
         if not decay_all:
@@ -264,16 +301,38 @@ class BertAdamW(WholeBatchOptimizer, keras.optimizers.AdamW):
     def build(self, variables):
         if self.built:
             return
-        self._parts_of_rate = (1.0,) * len(variables)
-        if self.layer_decay is not None:
+        levels = (0,) * len(variables)
+        if self.layer_decay is not None or self.updates_per_group is not None:
             if self._find_levels is None:
                 raise ValueError(
-                    f"layer_decay={self.layer_decay} needs to know the layers of a model. Compile a "
-                    "model of bert_zoo.load() with this optimizer: model.compile(optimizer=...)."
+                    f"layer_decay={self.layer_decay} and updates_per_group={self.updates_per_group} need to know "
+                    "the layers of a model. Compile a model of bert_zoo.load() with this optimizer: "
+                    "model.compile(optimizer=...)."
                 )
-            levels = self._find_levels()
-            self._parts_of_rate = tuple(self.layer_decay ** levels.get(id(v), 0) for v in variables)
+            found = self._find_levels()
+            levels = tuple(found.get(id(v), 0) for v in variables)
+        decay = 1.0 if self.layer_decay is None else self.layer_decay
+        self._parts_of_rate = tuple(decay**level for level in levels)
+        # Levels that no variable has are no groups.
+        groups = sorted({0, *levels})
+        self._groups = tuple(groups.index(level) for level in levels)
         super().build(variables)
+
+    def _is_unfrozen(self, variable):
+        """1 where `updates_per_group` has come to a variable's group, else 0: a float32 scalar; None for always."""
+        group = self._groups[self._get_variable_index(variable)]
+        if self.updates_per_group is None or not group:
+            return None
+        return ops.cast(self.iterations >= group * self.updates_per_group, "float32")
+
+    def _backend_apply_gradients(self, grads, trainable_variables):
+        if self.updates_per_group is not None:
+            factors = map(self._is_unfrozen, trainable_variables)
+            grads = [
+                gradient if factor is None else gradient * ops.cast(factor, gradient.dtype)
+                for gradient, factor in zip(grads, factors, strict=True)
+            ]
+        super()._backend_apply_gradients(grads, trainable_variables)
 
     def _apply_weight_decay(self, variables):
         # `update_step` decays each variable at its own rate.
@@ -310,7 +369,9 @@ class BertAdamW(WholeBatchOptimizer, keras.optimizers.AdamW):
     def _rate_of(self, variable, learning_rate):
         part = self._parts_of_rate[self._get_variable_index(variable)]
         rate = ops.cast(learning_rate, variable.dtype)
-        return rate if part == 1 else rate * part
+        rate = rate if part == 1 else rate * part
+        factor = self._is_unfrozen(variable)
+        return rate if factor is None else rate * ops.cast(factor, variable.dtype)
 
     def _plain_adam(self, variable, m, v, gradient, rate):
         self.assign_add(m, (gradient - m) * (1 - self.beta_1))
@@ -342,6 +403,7 @@ class BertAdamW(WholeBatchOptimizer, keras.optimizers.AdamW):
             **super().get_config(),
             "bias_correction": self.bias_correction,
             "layer_decay": self.layer_decay,
+            "updates_per_group": self.updates_per_group,
             "decay_all": self.decay_all,
         }
 

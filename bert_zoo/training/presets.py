@@ -15,6 +15,7 @@ from bert_zoo.training.optimizers import (
     BertAdamW,
     BertLamb,
     InverseSquareRootDecay,
+    SlantedTriangular,
     WarmupLinearDecay,
     WarmupThenConstant,
     WarmupThenLinearDecay,
@@ -42,6 +43,7 @@ SCHEDULE_CLASSES = {
     "linear_after_warmup": WarmupThenLinearDecay,
     "constant": WarmupThenConstant,
     "inverse_sqrt": InverseSquareRootDecay,
+    "slanted_triangular": SlantedTriangular,
 }
 ADAMS = {"adamw": BertAdamW, "lamb": BertLamb}
 _FAMILIES = registry().families.values()
@@ -129,6 +131,7 @@ def optimizer_for(recipe: Recipe, total_steps: int | None) -> BertAdamW | Adafac
         rate,
         bias_correction=recipe.bias_correction,
         layer_decay=recipe.layer_decay,
+        updates_per_group=recipe.updates_per_group(total_steps),
         decay_all=recipe.decay_all,
         weight_decay=recipe.weight_decay,
         beta_1=recipe.betas[0],

@@ -3,7 +3,7 @@
 from bert_zoo.families.awd_lstm import formats
 from bert_zoo.families.awd_lstm.checkpoints import CHECKPOINTS
 from bert_zoo.families.awd_lstm.config import AwdLstmConfig
-from bert_zoo.families.awd_lstm.presets import LANGUAGE_MODELS
+from bert_zoo.families.awd_lstm.presets import LANGUAGE_MODELS, PRESETS
 from bert_zoo.families.awd_lstm.vocabulary import read_vocabulary
 from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.family import Family
@@ -87,5 +87,6 @@ FAMILY = Family(
         *("word_dropout", "input_dropout", "hidden_dropout", "last_dropout", "recurrent_dropout"),
         *("head_dropout", "activation_penalty", "change_penalty", "backward_tokens"),
     ),
+    presets=PRESETS,
     language_model_presets=LANGUAGE_MODELS,
 )

@@ -253,6 +253,10 @@ class LSTMBackbone(Backbone):
         }
 
     @property
+    def hidden_sizes(self):
+        return [self.config.hidden_size, *self.config.layer_sizes]
+
+    @property
     def token_table(self):
         """The table of the one cluster, and that it has no projection."""
         return [float_table(self.embeddings.token_embedding)], [None]

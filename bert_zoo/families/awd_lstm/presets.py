@@ -1,9 +1,10 @@
-"""Settings of AWD-LSTMs that are trained from nothing."""
+"""Settings of AWD-LSTMs that are trained from nothing, and of ULMFiT's last stage."""
 
 from functools import partial
 
-from bert_zoo.presets import LanguageModelPreset, Reading
+from bert_zoo.presets import ULMFIT, LanguageModelPreset, Preset, Reading
 
+SOURCE = "Howard and Ruder 2018 (arXiv:1801.06146), section 4.1; fastai train_clas.py"
 _words = partial(LanguageModelPreset, family="awd_lstm", unit="word")
 
 LANGUAGE_MODELS = (
@@ -47,5 +48,19 @@ LANGUAGE_MODELS = (
         learning_rate=1e-3,
         warmup_steps=2_000,
         clip_norm=0.25,
+    ),
+)
+PRESETS = (
+    Preset(
+        "awd_lstm/ulmfit",
+        ("classification", "multi_label_classification", "regression"),
+        ULMFIT.replace(
+            learning_rate=0.01,
+            betas=(0.8, 0.99),
+            max_length=1400,
+            head=None,  # the family's own reads so
+        ),
+        SOURCE,
+        note="The last stage. Go on with the language model on the task's texts before: bert_zoo pretrain --model.",
     ),
 )

@@ -1,12 +1,14 @@
 """What stands between an encoder's hidden states and the logits of a `HeadSpec`."""
 
+from collections.abc import Sequence
+
 import keras
 from keras import ops
 
 from bert_zoo.config import BILSTM_LAYERS, HeadSpec, Pooling
 from bert_zoo.layers.common import dense
 from bert_zoo.layers.dropout import Dropout
-from bert_zoo.layers.heads.pooling import pool
+from bert_zoo.layers.heads.pooling import CONCATENATED_POOLING, pool
 from bert_zoo.layers.scalar_mix import ScalarMix
 
 
@@ -15,37 +17,49 @@ class Features(keras.layers.Layer):
 
     Sources: Devlin et al. 2018 (arXiv:1810.04805), section 5.3, for layers and the BiLSTM of two layers, as
     wide in each direction as the encoder; McCann et al. 2017 (arXiv:1708.00107), section 5, for pooling by
-    attention: weights are the softmax of a dense layer's scores. Without a BiLSTM, pooling is the mean.
+    attention: weights are the softmax of a dense layer's scores. Without a BiLSTM, pooling is the mean, or
+    last token, maximum and mean side by side (Howard and Ruder 2018, arXiv:1801.06146, section 3.3).
 
     Args:
         spec: what is read and computed.
-        num_states: how many hidden states there are.
-        hidden_size: their width.
+        hidden_sizes: the width of each hidden state.
         pools: whether tokens are pooled, for a head over whole texts.
 
     Attributes:
         width: of the outputs.
+
+    Raises:
+        ValueError: layers are to be mixed whose widths differ.
     """
 
     def __init__(
         self,
         spec: HeadSpec,
-        num_states: int,
-        hidden_size: int,
+        hidden_sizes: Sequence[int],
         *,
         pools: bool,
         initializer_range: float,
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.layers_read = spec.layers_read(num_states)
-        self.input_width = hidden_size * (1 if spec.mixes else len(self.layers_read))
+        self.layers_read = spec.layers_read(len(hidden_sizes))
+        sizes = [hidden_sizes[number] for number in self.layers_read]
+        if spec.mixes and len({*sizes}) > 1:
+            raise ValueError(
+                f"features is {spec.features!r}, and the layers are {sizes} wide. Only layers of one width are mixed: "
+                "choose 'concat', or the number of a layer."
+            )
+        self.input_width = sizes[0] if spec.mixes else sum(sizes)
         self.width, own = self.input_width, {"dtype": self.dtype_policy}
         self.mix = ScalarMix(len(self.layers_read), name="mix", **own) if spec.mixes else None
         self.dropout = Dropout(spec.dropout, name="dropout", **own)
         self.pools, self.lstms, self.attention = pools, [], None
+        self.pooling = Pooling("mean", normalize=False)
+        if spec.kind == "concatenated" and pools:
+            self.pooling = CONCATENATED_POOLING
+            self.width *= len(CONCATENATED_POOLING.modes)
         if spec.kind == "bilstm":
-            size = spec.size or hidden_size
+            size = spec.size or hidden_sizes[-1]
             self.width = 2 * size
             self.lstms = [
                 [
@@ -93,7 +107,7 @@ class Features(keras.layers.Layer):
         if not self.pools:
             return x
         if self.attention is None:
-            return pool(x, padding_mask, Pooling("mean", normalize=False))
+            return pool(x, padding_mask, self.pooling)
         scores = ops.where(ops.expand_dims(real, -1), self.attention(x), -1e9)
         return ops.sum(ops.cast(x, "float32") * ops.softmax(scores, axis=1), axis=1)
 

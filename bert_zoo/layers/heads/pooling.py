@@ -40,6 +40,10 @@ MODES = {
 }
 
 
+# What a head reads side by side, where it reads more than a token or the mean.
+CONCATENATED_POOLING = Pooling(("lasttoken", "max", "mean"), normalize=False)
+
+
 def pool(sequence_output, padding_mask, pooling: Pooling, prompt_mask=None):
     """Pools [batch, length, hidden] to float32 [batch, hidden], or as wide as all modes together.
 
