@@ -1,0 +1,90 @@
+"""Static vectors of words, as GloVe, word2vec and fastText write them."""
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from bert_zoo.data.files import lines, require_file
+from bert_zoo.error_text import shown
+
+
+class StaticVectors(NamedTuple):
+    """Words in the file's order, and their vectors, float32 [words, size]."""
+
+    words: tuple[str, ...]
+    vectors: np.ndarray
+
+
+def read_word_vectors(
+    path: str | Path, *, words: Collection[str] | None = None, limit: int | None = None
+) -> StaticVectors:
+    """Reads a file of static vectors: a word and its numbers on each line.
+
+    A first line of two whole numbers, how many words and how long their vectors are, is word2vec's and
+    fastText's header; GloVe's files have none. A file whose name ends in ".bin" is word2vec's binary form (float32,
+    little-endian). Of a word that occurs again, the first vector counts; GloVe's largest file has such
+    words, and words with blanks in them.
+
+    Args:
+        path: the file; a text that ends in ".gz" is unpacked while it is read.
+        words: those that are kept; None for all.
+        limit: how many lines are read, from the first, which in released files has the commonest word.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: a line has another number of values than the first, or one that is no number; or no
+            word is left.
+    """
+    path = require_file(
+        Path(path), advice="Give the path of a file of vectors, such as glove.6B.100d.txt."
+    )
+    read = _binary(path) if path.suffix == ".bin" else _text(path)
+    kept: dict[str, np.ndarray] = {}
+    for number, (word, vector) in enumerate(read):
+        if number == limit:
+            break
+        if word not in kept and (words is None or word in words):
+            kept[word] = vector
+    if not kept:
+        raise ValueError(f"{path} has no vector of a word that is asked for.")
+    return StaticVectors(tuple(kept), np.stack([*kept.values()]))
+
+
+def _text(path: Path) -> Iterator[tuple[str, np.ndarray]]:
+    size = None
+    for number, line in lines(path):
+        values = line.rstrip().split(" ")
+        if number == 1 and len(values) == 2 and all(value.isdecimal() for value in values):
+            size = int(values[1])
+            continue
+        size = len(values) - 1 if size is None else size
+        try:
+            vector = np.array(values[-size:], np.float32)
+        except ValueError:
+            vector = ()
+        if len(vector) != size or len(values) <= size:
+            raise ValueError(
+                f"{path}, line {number}: expected a word and {size} numbers with single blanks between, got "
+                f"{shown(line)}."
+            )
+        yield " ".join(values[:-size]), vector
+
+
+def _binary(path: Path) -> Iterator[tuple[str, np.ndarray]]:
+    with path.open("rb") as file:
+        header = file.readline(64).split()
+        if len(header) != 2 or not all(value.isdigit() for value in header):
+            raise ValueError(f"{path} begins with {shown(header)}, and not with two whole numbers.")
+        count, size = map(int, header)
+        for number in range(count):
+            word = bytearray()
+            while (byte := file.read(1)) not in (b" ", b""):
+                word += byte
+            vector = np.frombuffer(file.read(4 * size), "<f4")
+            if len(vector) != size:
+                raise ValueError(
+                    f"{path} ends in word {number + 1:,} of {count:,}. Download it again."
+                )
+            yield word.lstrip(b"\n").decode("utf-8", "replace"), vector
