@@ -57,6 +57,7 @@ MODULES = {
     "bert_zoo.data.messages": "load",
     "bert_zoo.data.mrqa": "load_mrqa read_mrqa",
     "bert_zoo.data.nli": "load_snli load_xnli",
+    "bert_zoo.data.word_vectors": "read_word_vectors",
     "bert_zoo.data.questions": "question_batches",
     "bert_zoo.data.retrieval": "read_beir",
     "bert_zoo.data.squad": "load_squad read_squad",
