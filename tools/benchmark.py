@@ -4,6 +4,7 @@
     python tools/benchmark.py --what modelling --families bert,xlnet --works forward_float32 \
         --reference_python reference-env/bin/python                 # BERT beside KerasHub too
     python tools/benchmark.py --what generation --reference_python reference-env/bin/python
+    python tools/benchmark.py --what text_to_text --reference_python reference-env/bin/python
     python tools/benchmark.py --what single_calls --reference_python reference-env/bin/python
     python tools/benchmark.py --what embedding_training --squad squad.json --rounds 3 \
         --reference_python reference-env/bin/python
@@ -84,7 +85,7 @@ CONTEXT = "Orders can be returned within 30 days; we transfer the money as soon 
 _WHAT = flags.DEFINE_multi_enum(
     "what",
     ["tokenizer"],
-    "tokenizer modelling generation single_calls embedding_training gradient_cache "
+    "tokenizer modelling generation text_to_text single_calls embedding_training gradient_cache "
     "long_documents distillation".split(),
     "What to time; may be given several times.",
 )
@@ -99,6 +100,7 @@ _VOCABULARY = flags.DEFINE_string(
     "vocabulary", None, "Directory with the family's vocabulary; for BERT, by default minilm_l6's."
 )
 _DECODER = flags.DEFINE_string("decoder", "gpt2", "Whose sizes generation is timed with.")
+_ENCODER_DECODER = flags.DEFINE_string("encoder_decoder", "t5_base", "Whose sizes are timed.")
 _NEW_TOKENS = flags.DEFINE_integer("new_tokens", 64, "Of generation, a row.", lower_bound=2)
 _FAMILIES = flags.DEFINE_list("families", ["bert"], f"Of modelling; of {', '.join(MODELS)}.")
 flags.register_validator("families", lambda names: set(names) <= set(MODELS), "There is no such.")
@@ -397,6 +399,90 @@ def race_generation(scratch: Path) -> dict[str, dict[str, dict]]:
         if file.is_file():
             same = np.mean(np.array(json.loads(file.read_text())) == found["ours"])
             print(f"  {same:.1%} of the tokens are the same.")
+    return results
+
+
+# --- Text to text --------------------------------------------------------------------------------
+
+_TORCH_TEXT_TO_TEXT = """
+import torch, transformers
+torch.set_num_threads(settings["threads"])
+model = transformers.T5ForConditionalGeneration.from_pretrained(settings["directory"])
+ids, targets = torch.tensor(settings["ids"]), torch.tensor(settings["targets"])
+mask, new = torch.ones_like(ids), targets.shape[1]
+model.train(settings["kind"] == "step")
+model.generation_config.eos_token_id = None
+options = dict(attention_mask=mask, do_sample=False, use_cache=True, suppress_tokens=settings["never"],
+    min_new_tokens=new, max_new_tokens=new)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, eps=1e-6, weight_decay=0.01)
+def step():
+    model(input_ids=ids, attention_mask=mask, labels=targets).loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+def forward():
+    with torch.no_grad():
+        model(input_ids=ids, attention_mask=mask, decoder_input_ids=targets)
+def generate():
+    with torch.no_grad():
+        found = model.generate(ids, **options)
+    open(settings["found"], "w").write(str(found[:, 1:].tolist()))
+work = {"forward": forward, "step": step, "generate": generate}[settings["kind"]]
+"""
+
+
+def race_text_to_text(scratch: Path) -> dict[str, dict[str, dict]]:
+    """An encoder and a decoder: both at once, a step of training, and targets a token at a time."""
+    import numpy as np
+
+    import bert_zoo
+    from bert_zoo.tasks import TextToText
+    from bert_zoo.training.optimizers import bert_adamw
+
+    name, length, new = _ENCODER_DECODER.value, _LENGTH.value, _NEW_TOKENS.value
+    model = bert_zoo.load(name, task=TextToText.task, weights=None)
+    model.compile(bert_adamw(1e-5, bias_correction=True), model.default_loss())
+    bert_zoo.save(model, scratch / "model", format="hf")
+    found: dict[str, np.ndarray] = {}
+
+    def generate(sources) -> None:
+        found["ours"] = model.generate(sources, max_new_tokens=new, stop=None, sentinels=True)
+
+    def work_of(kind: str, sources, targets) -> Callable[[], object]:
+        shifted = np.pad(targets[:, :-1], ((0, 0), (1, 0)), constant_values=model.start_id)
+        whole = {**sources, "decoder_token_ids": shifted}
+        return {
+            "forward": lambda: forward(model, whole),
+            "step": lambda: step(model, whole, targets),
+            "generate": lambda: functools.partial(generate, sources),
+        }[kind]()
+
+    random, results = np.random.default_rng(0), {}
+    # Steps last, as they change the weights.
+    for kind, rows in itertools.product(("forward", "generate", "step"), (1, _BATCH.value)):
+        ids, targets = (random.integers(1000, 20000, (rows, n), "int32") for n in (length, new))
+        ours = work_of(kind, {"token_ids": ids, "padding_mask": np.ones_like(ids)}, targets)
+        contestants = {"bert_zoo": timed(ours)}
+        file = scratch / f"{rows}.json"
+        if REFERENCE_PYTHON.value:
+            contestants["Hugging Face transformers (torch)"] = Reference(
+                "transformers",
+                _TORCH_TEXT_TO_TEXT,
+                directory=str(scratch / "model"),
+                ids=ids.tolist(),
+                targets=targets.tolist(),
+                never=[model.start_id],
+                kind=kind,
+                found=str(file),
+                threads=_THREADS.value,
+            )
+        title = f"{name}, {kind}, {rows}x{length} tokens and {new} of targets"
+        unit = ("tokens/s", rows * new) if kind == "generate" else ()
+        results[title] = race(title, contestants, *unit)
+        if file.is_file():
+            same = np.mean(np.array(json.loads(file.read_text())) == found["ours"])
+            print(f"  {same:.1%} of the tokens are the same.")
+            file.unlink()
     return results
 
 
@@ -894,6 +980,7 @@ WHAT = {
     "tokenizer": race_tokenizers,
     "modelling": race_modelling,
     "generation": race_generation,
+    "text_to_text": race_text_to_text,
     "single_calls": race_single_calls,
     "embedding_training": race_embedding_training,
     "gradient_cache": race_gradient_cache,

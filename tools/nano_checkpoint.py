@@ -52,6 +52,7 @@ MASKED = (
     "There is no {mask} that the plan will work.",
 )
 PROMPT = "The film is about"
+SENTINELS = ("<extra_id_0>", "<extra_id_1>")
 NOT_MEASURED = "\n\nNot measured.\n"
 LIMITS = """## What it is not good for
 
@@ -102,6 +103,14 @@ def shown(run: Path, directory: Path) -> tuple[str, float]:
         return f"It goes on from \u201c{PROMPT}\u201d:\n\n> {written}", float(
             np.ptp(found, axis=0).max()
         )
+    if task == "text_to_text":
+        stored, trained = (bert_zoo.load(path, task=task) for path in (directory, run / "model"))
+        sources = [text.format(mask=SENTINELS[0]) for text in MASKED]
+        targets = stored.generate(sources, max_new_tokens=8, sentinels=True)
+        rows = [(s, filled_in(target)) for s, target in zip(sources, targets, strict=True)]
+        scored = [model.score(sources, targets) for model in (stored, trained)]
+        found = [np.exp(np.concatenate([score.log_probs for score in of])) for of in scored]
+        return table(["text", "what it fills in"], rows), float(np.ptp(found, axis=0).max())
     stored, trained = (bert_zoo.load(path, task="masked_lm") for path in (directory, run / "model"))
     tokenizer = stored.preprocessor.tokenizer
     texts = [text.format(mask=tokenizer.id_to_token(tokenizer.mask_id)) for text in MASKED]
@@ -113,6 +122,11 @@ def shown(run: Path, directory: Path) -> tuple[str, float]:
         difference = max(difference, *(abs(c.score - probability[c.token_id]) for c in words))
         rows.append((text, ", ".join(f"{c.token.strip()} {c.score:.2f}" for c in words)))
     return table(["text", "the three likeliest"], rows), difference
+
+
+def filled_in(target: str) -> str:
+    """What stands between the first two sentinels of a target."""
+    return target.removeprefix(SENTINELS[0]).partition(SENTINELS[1])[0].strip()
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -135,6 +149,7 @@ def scores(results: Mapping[str, Any]) -> dict[str, float]:
 def card(name: str, run: Path, predictions: str, difference: float, fine_tuned: str) -> str:
     """The run's own card, with what is said of a checkpoint of the package."""
     config, results = read_json(run / "config.json"), read_json(run / "metrics.json")
+    task = read_json(run / "model" / "bert_zoo.json")["task"]
     of_run = (run / "model" / CARD).read_text(encoding="utf-8")
     measured = of_run[of_run.index("## Losses") : of_run.index("## Limits")]
     given = [config["data"][option] or () for option in ("text", "general_text")]
@@ -152,7 +167,7 @@ def card(name: str, run: Path, predictions: str, difference: float, fine_tuned: 
         table(["text", "what it is", "terms"], [(f"`{file}`", *TEXTS[file]) for file in files]),
         "## What it predicts\n\n" + predictions,
         # Language models have no heads to fine-tune.
-        FINE_TUNED + fine_tuned if results["sentences"] else "",
+        FINE_TUNED + fine_tuned if task != "causal_lm" else "",
         LIMITS,
     ]
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
