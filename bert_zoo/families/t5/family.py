@@ -1,5 +1,7 @@
 """T5 (Raffel et al. 2020, arXiv:1910.10683): every task from text to text, by an encoder and a decoder."""
 
+from functools import partial
+
 from bert_zoo.families.t5 import formats
 from bert_zoo.families.t5.checkpoints import T5
 from bert_zoo.families.t5.config import DEFAULTS, T5Config
@@ -12,7 +14,7 @@ from bert_zoo.weights.table import Head
 
 
 def parts(config: T5Config, dtype):
-    """What both stacks are made of: functions that make attention, feed-forward layers and biases."""
+    """What makes the layers of both stacks: attention, feed-forward, bias by distance, final norm."""
     from bert_zoo.families.t5.layers import Attention, RMSNorm
     from bert_zoo.layers import FeedForward
     from bert_zoo.layers.relative_bias import RelativeBias
@@ -22,49 +24,43 @@ def parts(config: T5Config, dtype):
     def deviation(inputs: int) -> float:
         return config.initializer_factor * inputs**-0.5
 
-    def attention(name: str = "attention") -> Attention:
-        return Attention(
-            config.num_heads,
-            hidden_size,
-            head_size=config.head_size,
-            dropout=config.attention_dropout,
-            initializer_range=deviation(hidden_size),
-            output_range=deviation(inner),
-            use_bias=False,
-            dtype=dtype,
-            name=name,
-        )
-
-    def feed_forward() -> FeedForward:
-        return FeedForward(
-            config.intermediate_size,
-            hidden_size,
-            activation=config.activation,
-            gated=config.gated,
-            inner_dropout=config.hidden_dropout,
-            initializer_range=deviation(hidden_size),
-            output_range=deviation(config.intermediate_size),
-            use_bias=False,
-            dtype=dtype,
-            name="feed_forward",
-        )
-
-    def relative_bias(causal: bool) -> RelativeBias:
-        return RelativeBias(
-            config.num_heads,
-            initializer_range=deviation(hidden_size),
-            num_buckets=config.num_buckets,
-            max_distance=config.max_distance,
-            causal=causal,
-            dtype=dtype,
-            name="relative_bias",
-        )
-
-    def final_norm() -> RMSNorm:
-        epsilon, dropout = config.layer_norm_epsilon, config.hidden_dropout
-        return RMSNorm(epsilon, dropout, dtype=dtype, name="final_norm")
-
-    return attention, feed_forward, relative_bias, final_norm
+    attention = partial(
+        Attention,
+        config.num_heads,
+        hidden_size,
+        head_size=config.head_size,
+        dropout=config.attention_dropout,
+        initializer_range=deviation(hidden_size),
+        output_range=deviation(inner),
+        use_bias=False,
+        dtype=dtype,
+        name="attention",
+    )
+    feed_forward = partial(
+        FeedForward,
+        config.intermediate_size,
+        hidden_size,
+        activation=config.activation,
+        gated=config.gated,
+        inner_dropout=config.hidden_dropout,
+        initializer_range=deviation(hidden_size),
+        output_range=deviation(config.intermediate_size),
+        use_bias=False,
+        dtype=dtype,
+        name="feed_forward",
+    )
+    bias = partial(
+        RelativeBias,
+        config.num_heads,
+        initializer_range=deviation(hidden_size),
+        num_buckets=config.num_buckets,
+        max_distance=config.max_distance,
+        dtype=dtype,
+        name="relative_bias",
+    )
+    epsilon, dropout = config.layer_norm_epsilon, config.hidden_dropout
+    final_norm = partial(RMSNorm, epsilon, dropout, dtype=dtype, name="final_norm")
+    return attention, feed_forward, bias, final_norm
 
 
 def backbone(config: T5Config, dtype):
@@ -73,7 +69,7 @@ def backbone(config: T5Config, dtype):
     from bert_zoo.layers import PreNormBlock, TokenEmbeddings
     from bert_zoo.layers.relative_bias import BiasedStack
 
-    attention, feed_forward, relative_bias, final_norm = parts(config, dtype)
+    attention, feed_forward, bias, final_norm = parts(config, dtype)
     blocks = [
         PreNormBlock(
             attention(),
@@ -96,7 +92,7 @@ def backbone(config: T5Config, dtype):
         dtype=dtype,
         name="embeddings",
     )
-    stack = BiasedStack(blocks, config.hidden_size, relative_bias(False), dtype=dtype, name="stack")
+    stack = BiasedStack(blocks, config.hidden_size, bias(causal=False), dtype=dtype, name="stack")
     return T5Backbone(
         config, embeddings=embeddings, stack=stack, final_norm=final_norm(), dtype=dtype
     )
@@ -106,12 +102,12 @@ def decoder(config: T5Config, *, name: str, dtype):
     """The decoder, and what makes logits of its outputs."""
     from bert_zoo.families.t5.layers import Decoder, DecoderBlock
 
-    attention, feed_forward, relative_bias, final_norm = parts(config, dtype)
+    attention, feed_forward, bias, final_norm = parts(config, dtype)
     blocks = [
         DecoderBlock(
             attention(),
             feed_forward(),
-            attention("cross_attention"),
+            attention(name="cross_attention"),
             epsilon=config.layer_norm_epsilon,
             dropout=config.hidden_dropout,
             dtype=dtype,
@@ -121,14 +117,13 @@ def decoder(config: T5Config, *, name: str, dtype):
     ]
     return Decoder(
         blocks,
-        relative_bias(True),
+        bias(causal=True),
         final_norm(),
         vocab_size=config.vocab_size,
         hidden_size=config.hidden_size,
         tied=config.tie_word_embeddings,
         scale=config.hidden_size**-0.5 if config.scale_logits else 1.0,
-        # As google-research/t5x begins, so that logits are as small as those of a scaled tied table;
-        # transformers has 1 here.
+        # As in t5x, so that logits are as small as with a scaled tied table; transformers has 1.
         initializer_range=config.initializer_factor * config.hidden_size**-0.5,
         dtype=dtype,
         name=name,
