@@ -11,6 +11,7 @@ from helpers import ENCODERS, GOLDEN, TEXTS, TOLERANCE, load_case, slow_but
 from keras import ops
 
 import bert_zoo
+from bert_zoo import runtime
 from bert_zoo.cli.benchmarks import make_task
 from bert_zoo.cli.finetune import recipe_for
 from bert_zoo.config import HEAD_KINDS, HeadSpec
@@ -170,6 +171,21 @@ def test_a_saved_model_gives_the_same_logits(head, tmp_path):
     served = tf.saved_model.load(str(tmp_path))
     found = served.signatures["serving_default"](text=tf.constant(TEXTS))["logits"]
     np.testing.assert_allclose(found, model.predict(TEXTS, verbose=0), atol=TOLERANCE)
+
+
+def test_litert_refuses_a_bilstm_in_words(tmp_path):
+    with pytest.raises(ValueError, match="loops over tokens of a BiLSTM"):
+        bert_zoo.export(featured("classification", "mix", "bilstm"), tmp_path, format="litert")
+
+
+@pytest.mark.slow
+def test_onnx_runs_a_bilstm(tmp_path):
+    model = featured("classification", "mix", "bilstm")
+    bert_zoo.export(model, tmp_path, format="onnx")
+    served, expected = runtime.load(tmp_path).classify(TEXTS), model.classify(TEXTS)
+    np.testing.assert_allclose(
+        [r.score for r in served], [r.score for r in expected], atol=TOLERANCE
+    )
 
 
 @pytest.mark.parametrize(

@@ -172,6 +172,11 @@ def _check_options(
             f"The converters of format={format!r} do not take the loops over tokens of the family "
             f"{encoder_of(model).family}. Export a SavedModel."
         )
+    if format == "litert" and getattr(getattr(model, "features", None), "lstms", ()):
+        raise ValueError(
+            "LiteRT's converter does not take the loops over tokens of a BiLSTM, which this model's head has. "
+            "Export it with format='onnx', or as a SavedModel."
+        )
     if pairs:
         raise ValueError(
             f"pairs=True chooses a SavedModel's signature for texts; format={format!r} has none, and "
