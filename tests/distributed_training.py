@@ -16,6 +16,7 @@ import numpy as np
 from helpers import arrays, full_name, inputs_of, load_case, task_of, variables_of
 
 from bert_zoo.config import IGNORED_LABEL
+from bert_zoo.models.inputs import tokens_of
 from bert_zoo.models.replicas import is_chief
 from bert_zoo.tasks.causal_lm.streams import StatefulLM
 from bert_zoo.training import bert_adamw, compile_for_task, language_model_adam, strategy
@@ -42,7 +43,7 @@ def rows_of(case: str, task: str, rng) -> tuple:
         labels = np.where(labelled, np.roll(tokens, -1, 1), IGNORED_LABEL)
         return ({"token_ids": tokens, "labels": labels},)
     inputs = {name: np.resize(v, (ROWS, *v.shape[1:])) for name, v in inputs_of(io).items()}
-    tokens = inputs["token_ids"]
+    tokens = tokens_of(inputs)
     if task in ("masked_lm", "token_classification"):
         classes = tokens if task == "masked_lm" else tokens % 5
         labelled = rng.random(tokens.shape) < np.linspace(0.1, 1, ROWS)[:, None]

@@ -51,7 +51,9 @@ def task_of(case: str) -> str:
 
 
 def vocabulary_of(case: str) -> str | None:
-    """What its vocabulary's file ends in, if it has one."""
+    """What its vocabulary's file ends in, if it has one; or what its cases.json says of texts without."""
+    if "vocabulary" in CASES[case]:
+        return CASES[case]["vocabulary"]
     for path in sorted(directory_of(case).iterdir()):
         names = ("vocab.json", "encoder.json", "tokenizer.json")
         if path.name != "merges.txt" and (path.suffix in (".txt", ".model") or path.name in names):
@@ -181,6 +183,11 @@ def inputs_of(io: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return inputs
 
 
+def main_input(inputs) -> str:
+    """The name of the ids that every call has to give."""
+    return "token_ids" if "token_ids" in inputs else "char_ids"
+
+
 def task_inputs(task: str) -> dict[str, np.ndarray]:
     return inputs_of(arrays(TASK_CASES[task]))
 
@@ -230,7 +237,7 @@ def recurrent_arrays(case: str) -> dict[str, np.ndarray]:
 
 def segments_of(io: dict[str, np.ndarray], *names: str) -> list[dict[str, np.ndarray]]:
     """The inputs of a golden case's segments, one after the other."""
-    return [{name: io[name][i] for name in names} for i in range(len(io["token_ids"]))]
+    return [{name: io[name][i] for name in names} for i in range(len(io[main_input(io)]))]
 
 
 # --- Comparisons ---------------------------------------------------------------------------------

@@ -214,6 +214,7 @@ UNREAD_SIZES = {
         ("modernbert", "t5", "mt5", "byt5"), ("max_positions", "num_segments", "embedding_size")
     ),
     "awd_lstm": ("lstm_size",),  # of all layers but the last
+    "elmo": ("vocab_size", "max_characters"),
 }
 # Of a second encoder, which pretraining alone has.
 OF_GENERATORS = ("generator_hidden_size",)

@@ -10,6 +10,7 @@ from bert_zoo.families.deberta import family as deberta
 from bert_zoo.families.deberta import v2 as deberta_v2
 from bert_zoo.families.distilbert import family as distilbert
 from bert_zoo.families.electra import family as electra
+from bert_zoo.families.elmo import family as elmo
 from bert_zoo.families.gpt import family as gpt
 from bert_zoo.families.gpt import gpt2
 from bert_zoo.families.longformer import family as longformer
@@ -52,4 +53,5 @@ FAMILIES = (
     t5.FAMILY,
     mt5.FAMILY,
     byt5.FAMILY,
+    elmo.FAMILY,
 )

@@ -31,7 +31,13 @@ from bert_zoo.models.data_adapters import (
 from bert_zoo.models.direct import predict_texts, runs_alone
 from bert_zoo.models.graphs import Graphs
 from bert_zoo.models.head_arguments import Asked, Told
-from bert_zoo.models.inputs import check_batch_size, check_is_dict, check_is_integer, outside
+from bert_zoo.models.inputs import (
+    check_batch_size,
+    check_is_dict,
+    check_is_integer,
+    outside,
+    tokens_of,
+)
 from bert_zoo.models.labels import LabelRange, checked_labels, label_arrays, read_class_weight
 from bert_zoo.models.onnx_conversion import converting
 from bert_zoo.models.quantization import (
@@ -55,7 +61,7 @@ from bert_zoo.models.row_batches import RowBatches
 from bert_zoo.weights.bind import named_variables, set_trained_layers, trained_layers
 
 # What Keras's own export takes, of what the model reads.
-EXPORTED_IDS = ("token_ids", "segment_ids", "padding_mask")
+EXPORTED_IDS = ("token_ids", "char_ids", "segment_ids", "padding_mask")
 
 
 @dataclass(frozen=True)
@@ -206,7 +212,7 @@ class ZooModel(keras.Model):
 
     def head_limits(self, inputs) -> dict[str, tuple[Any, str]]:
         """As `id_limits`, of inputs that the head reads, whose limits depend on other inputs."""
-        length = ops.shape(inputs["token_ids"])[-1]
+        length = ops.shape(tokens_of(inputs))[-1]
         return dict.fromkeys(self.positions_read, (length, "the length of the input"))
 
     @property
@@ -351,15 +357,16 @@ class ZooModel(keras.Model):
         """
         import tensorflow as tf
 
-        if "token_ids" not in inputs:  # `call` says which names there are
+        main = encoder_of(self).backbone.main_input
+        if main not in inputs:  # `call` says which names there are
             return inputs
-        shape = inputs["token_ids"].shape
+        shape = inputs[main].shape
         if shape.rank is not None and shape.rank < 2:
             raise ValueError(
-                f"The dataset yields single rows, token_ids of shape {tuple(shape)}. Batch it first: "
+                f"The dataset yields single rows, {main} of shape {tuple(shape)}. Batch it first: "
                 "dataset.batch(32)."
             )
-        length = tf.shape(inputs["token_ids"])[-1]
+        length = tf.shape(tokens_of(inputs))[-1]
         message = [f"A row has more tokens than the {self.longest_input} positions of this model:"]
         checks = [tf.debugging.Assert(length <= self.longest_input, [*message, length])]
         for name, (limit, what) in (self.id_limits() | self.head_limits(inputs)).items():
@@ -542,7 +549,12 @@ class ZooModel(keras.Model):
 
     def _specs_of_ids(self, spec: type) -> dict[str, Any]:
         names = [name for name in EXPORTED_IDS if name in self.id_limits()]
-        return {n: spec(dtype="int32", shape=(None,) * self.ids_rank, name=n) for n in names}
+        return {n: spec(dtype="int32", shape=self.ids_shape(n), name=n) for n in names}
+
+    def ids_shape(self, name: str) -> tuple[None, ...]:
+        """The shape of an input of ids, free in all axes."""
+        ids = encoder_of(self).backbone.inputs.get(name)
+        return (None,) * (self.ids_rank + (0 if ids is None else len(ids.axes) - 2))
 
     @contextlib.contextmanager
     def _fresh_functions_after_errors(self):

@@ -20,7 +20,7 @@ def in_chunks(
         run: ids to tensors [rows, ...], in any structure; what it gives for a row depends on that row
             alone.
         ids: int [rows, width], or [rows, several, width], `padding_mask` among them, with padding
-            after the tokens.
+            after the tokens; of characters, with an axis more.
         by_length: whether rows of like length go together and lose padding that none of them needs,
             so that one long row does not make all rows long. For outputs without an axis of tokens.
     """
@@ -46,9 +46,11 @@ def in_chunks(
             chunk_width = tf.minimum(longest, width)
         size = tf.maximum(TOKENS_A_CHUNK // tf.maximum(chunk_width * parts, 1), 1)
         rows = order[start : start + size]
-        return {
-            name: tf.gather(value, rows)[..., :chunk_width] for name, value in ids.items()
-        }, size
+        return {name: cut(tf.gather(value, rows), chunk_width) for name, value in ids.items()}, size
+
+    def cut(value, chunk_width):
+        characters = (slice(None),) * (value.shape.rank - mask.shape.rank)
+        return value[(..., slice(chunk_width), *characters)]
 
     run_all = _one_by_one if tf.executing_eagerly() else _in_a_loop
     outputs = run_all(run, chunk, number)

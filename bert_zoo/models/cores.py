@@ -13,6 +13,8 @@ from typing import Any
 
 import keras
 
+from bert_zoo.models.inputs import tokens_of
+
 _cores = 1
 
 # Options of glibc's mallopt(3), and bytes. TensorFlow 2.21 takes tensors below 256 KiB from malloc, which
@@ -76,7 +78,7 @@ def in_shares(run: Callable[[dict[str, Any]], Any], inputs: dict[str, Any]) -> A
 
     Args:
         run: from inputs to outputs, tensors or nested ones, whose first axis is that of the rows.
-        inputs: as well; `token_ids` among them.
+        inputs: as well; `token_ids` or `char_ids` among them.
     """
     if _cores == 1:
         return run(inputs)
@@ -88,7 +90,7 @@ def in_shares(run: Callable[[dict[str, Any]], Any], inputs: dict[str, Any]) -> A
     inputs = keras.tree.map_structure(tf.convert_to_tensor, inputs)
     if len({value.shape[0] for value in keras.tree.flatten(inputs)}) > 1:
         return run(inputs)  # some are for all rows, [1, ...]
-    rows = tf.shape(inputs["token_ids"])[0]
+    rows = tf.shape(tokens_of(inputs))[0]
     bounds = [rows * i // _cores for i in range(_cores + 1)]
 
     def share(start, end):

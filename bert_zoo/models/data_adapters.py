@@ -21,6 +21,7 @@ from bert_zoo.models.inputs import (
     check_batch_size,
     check_range,
     is_of_tensorflow,
+    tokens_of,
 )
 from bert_zoo.models.labels import (
     checked_labels,
@@ -443,7 +444,10 @@ def check_text_spec(spec) -> None:
 def input_length(model, texts, *, preprocessor):
     """The tokens of a batch's longest row, of any input; traceable."""
     silent = preprocessor.with_options(report_truncation=False)  # texts are read once more
-    inputs = [*model.texts_to_inputs(texts, silent).values()]
+    inputs = dict(model.texts_to_inputs(texts, silent))
+    if "char_ids" in inputs:
+        inputs["char_ids"] = tokens_of(inputs)
+    inputs = [*inputs.values()]
     if isinstance(inputs[0], np.ndarray):
         return max(ids.shape[-1] for ids in inputs)
     import tensorflow as tf

@@ -19,7 +19,13 @@ from bert_zoo.models.cut_texts import warning_of_cut_texts
 from bert_zoo.models.data_adapters import text_rows, with_prompt
 from bert_zoo.models.direct import outputs_of_texts
 from bert_zoo.models.graphs import outside_of_graphs
-from bert_zoo.models.inputs import as_ids, check_batch_size, check_range, check_rank
+from bert_zoo.models.inputs import (
+    as_ids,
+    check_batch_size,
+    check_range,
+    check_rank,
+    real_tokens,
+)
 from bert_zoo.models.long_texts import LongTexts, are_rows, over_windows
 from bert_zoo.models.word_outputs import WordVectors, sentences_of, word_vectors
 from bert_zoo.registry import registry
@@ -318,7 +324,7 @@ class Encoder(ZooModel):
         """
         pooling = pooling or self.pooling
         prompt_mask = None if pooling.include_prompt else self._after_prompts(inputs, prompt)
-        vectors = pool(sequence_output, inputs.get("padding_mask"), pooling, prompt_mask)
+        vectors = pool(sequence_output, real_tokens(inputs), pooling, prompt_mask)
         for layer in self.pooled_layers:
             vectors = ops.cast(layer(vectors), "float32")
         return finished(vectors, pooling)

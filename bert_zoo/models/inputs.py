@@ -32,6 +32,19 @@ def check_is_dict(inputs: Any) -> None:
         )
 
 
+def tokens_of(inputs: Mapping[str, Any]) -> Any:
+    """One number for each token, int [batch, ..., length]: its id, or of characters the first one's."""
+    return inputs["token_ids"] if "token_ids" in inputs else inputs["char_ids"][..., 0]
+
+
+def real_tokens(inputs: Mapping[str, Any]) -> Any:
+    """[batch, ..., length], 1 for real tokens; None where all are."""
+    mask = inputs.get("padding_mask")
+    if mask is None and "char_ids" in inputs:
+        return ops.cast(ops.any(ops.not_equal(inputs["char_ids"], 0), axis=-1), "int32")
+    return mask
+
+
 def check_rank(token_ids: Any, rank: int, wanted: str) -> None:
     """Raises ValueError unless ids have `rank` dimensions, described by `wanted`."""
     shape = tuple(token_ids.shape)

@@ -8,6 +8,7 @@ from typing import Any
 from keras import ops
 
 from bert_zoo.models.chunks import in_chunks
+from bert_zoo.models.inputs import tokens_of
 from bert_zoo.models.replicas import compiles_for_each_shape
 
 MODES = ("cut", "mean", "max")
@@ -56,7 +57,7 @@ class LongTexts:
 
 def are_rows(inputs: Mapping[str, Any]) -> bool:
     """Whether ids are known to be rows, [batch, length], and not windows, [batch, windows, length]."""
-    shape = inputs["token_ids"].shape
+    shape = tokens_of(inputs).shape
     has_rank = getattr(shape, "rank", 0) is not None  # a TensorFlow graph that serves both has none
     return has_rank and len(shape) == 2
 
@@ -100,7 +101,7 @@ def pooled_windows(
         mode: "mean" or "max".
     """
     inputs = _with_mask(inputs)
-    length = ops.shape(inputs["token_ids"])[2]
+    length = ops.shape(tokens_of(inputs))[2]
     rows = {name: ops.reshape(value, (-1, length)) for name, value in inputs.items()}
     values = ops.cast(run(rows), "float32")
     counts = ops.any(inputs["padding_mask"] > 0, axis=2)
@@ -128,7 +129,7 @@ def pooled_gathered_windows(run, inputs: Mapping[str, Any], mode: str) -> Any:
 
 def _with_mask(inputs: Mapping[str, Any]) -> dict[str, Any]:
     inputs = {name: ops.convert_to_tensor(value) for name, value in inputs.items()}
-    return {"padding_mask": ops.ones_like(inputs["token_ids"]), **inputs}
+    return {"padding_mask": ops.ones_like(tokens_of(inputs)), **inputs}
 
 
 def pooled_rows(values, texts, number, mode: str) -> Any:

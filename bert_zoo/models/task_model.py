@@ -19,6 +19,7 @@ from bert_zoo.models.base import ZooModel
 from bert_zoo.models.cores import in_shares
 from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.head_arguments import Asked, Told
+from bert_zoo.models.inputs import real_tokens, tokens_of
 from bert_zoo.models.labels import (
     NUMBER_OF_LABELS,
     LabelRange,
@@ -198,7 +199,7 @@ class TaskModel(ZooModel):
             return encoded
         states = encoded["hidden_states"]
         states = [*map(ops.stop_gradient, states)] if self.fixes_encoder else states[-1:]
-        found = self.features(states, read.get("padding_mask"), training=training)
+        found = self.features(states, real_tokens(read), training=training)
         return encoded | {"sequence_output" if self.outputs_per_token else "pooled_output": found}
 
     def positions_of(self, read):
@@ -352,8 +353,8 @@ class LabelledModel(TaskModel):
 
 def last_positions(inputs):
     """Where each row's last token stands, int32 [batch, 1]."""
-    mask = inputs.get("padding_mask")
-    mask = ops.ones_like(inputs["token_ids"]) if mask is None else mask
+    mask = real_tokens(inputs)
+    mask = ops.ones_like(tokens_of(inputs)) if mask is None else mask
     mask = ops.cast(mask, "int32")
     return ops.max(mask * ops.arange(ops.shape(mask)[1], dtype="int32"), axis=1, keepdims=True)
 
@@ -421,7 +422,7 @@ class SentenceModel(TaskModel):
         if summary == VECTOR:
             return self.encoder.sentence_vectors(encoded["sequence_output"], inputs)
         if summary in (MEAN, CONCATENATED):
-            mask = self.encoder_inputs(inputs).get("padding_mask")
+            mask = real_tokens(self.encoder_inputs(inputs))
             mean = Pooling("mean", normalize=False)
             pooling = mean if summary == MEAN else CONCATENATED_POOLING
             return pool(encoded["sequence_output"], mask, pooling)

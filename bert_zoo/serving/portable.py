@@ -7,12 +7,12 @@ import tensorflow as tf
 
 from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.registry import registry
-from bert_zoo.serving import HUB_NAMES
 from bert_zoo.serving.servable import (
     Tensors,
     as_served,
     by_name,
     ids_spec,
+    names_of_ids,
     next_token_outputs,
     state_specs,
     with_state,
@@ -89,7 +89,7 @@ def id_functions(model: ZooModel) -> dict[str, IdFunction]:
     """
     interface, state = model.interface, state_specs(model)
     # What always carries a state reads streams, and so does every step: there is no padding.
-    read = ("token_ids",) if model.always_gives_state else tuple(HUB_NAMES)
+    read = ("token_ids",) if model.always_gives_state else names_of_ids(model)
     labels = interface.labels if interface.needs_labels else ()
     ids = tuple(ids_spec(model, n) for n in (*read, *labels) if n in model.id_limits())
 
@@ -103,7 +103,7 @@ def id_functions(model: ZooModel) -> dict[str, IdFunction]:
             found = {name: outputs[name] for name in interface.outputs if name in outputs}
             return found | {f"new_{spec.name}": outputs[spec.name] for spec in carried}
 
-        axes = {spec.name: of_ids for spec in (*specs, *carried)}
+        axes = {spec.name: (*of_ids, "characters") for spec in (*specs, *carried)}
         axes |= {name: ("batch", name) for name in positions}
         axes |= dict.fromkeys(labels, ("batch", "target"))
         return IdFunction((*specs, *carried), run, axes)

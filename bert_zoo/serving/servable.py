@@ -8,6 +8,7 @@ import tensorflow as tf
 from bert_zoo.layers.common import at_positions
 from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.chunks import in_chunks
+from bert_zoo.models.inputs import tokens_of
 from bert_zoo.models.long_texts import pooled_rows
 from bert_zoo.serving import HUB_NAMES
 from bert_zoo.text.windows import document_windows
@@ -41,7 +42,7 @@ def make_servable(
         )
     state = state_specs(model)
     # What carries a state reads streams, in which there is no padding.
-    names = ("token_ids",) if model.always_gives_state else tuple(HUB_NAMES)
+    names = ("token_ids",) if model.always_gives_state else names_of_ids(model)
     ids = [ids_spec(model, name) for name in (*names, *interface.labels)]
     call = call_function(model, [ids_spec(model, name) for name in interface.labels], state)
     servable = reusable_object(model, call)
@@ -80,8 +81,14 @@ def _packs_pairs(model: ZooModel) -> bool:
     return num_segments > 1 or not layout.segments
 
 
-def ids_spec(model: ZooModel, name: str) -> tf.TensorSpec:
-    return tf.TensorSpec([None] * model.ids_rank, tf.int32, name=name)
+def names_of_ids(model: ZooModel) -> tuple[str, ...]:
+    """What signatures take: ids and mask and, of models on tokens, segments, which some do not read."""
+    main = encoder_of(model).backbone.main_input
+    return tuple(HUB_NAMES) if main in HUB_NAMES else (main, "padding_mask")
+
+
+def ids_spec(model: ZooModel, name: str, hub_name: str | None = None) -> tf.TensorSpec:
+    return tf.TensorSpec(model.ids_shape(name), tf.int32, name=hub_name or name)
 
 
 def reusable_object(model: ZooModel, call) -> tf.train.Checkpoint:
@@ -108,7 +115,8 @@ def call_function(model: ZooModel, labels: Sequence[tf.TensorSpec], state: Seque
         outputs["default"] = _default(model, ids, outputs)
         return as_served(model, outputs)
 
-    ids = [*(ids_spec(model, name) for name in HUB_NAMES.values()), *labels]
+    ids = [ids_spec(model, name, HUB_NAMES.get(name)) for name in names_of_ids(model)]
+    ids += labels
     for specs in (ids, [*ids, *state]) if state else (ids,):
         for training in (False, True):
             call.get_concrete_function({spec.name: spec for spec in specs}, training=training)
@@ -180,9 +188,10 @@ def served_outputs(model: ZooModel, outputs: Tensors) -> Tensors:
 
 def under_hub_names(inputs: Tensors) -> Tensors:
     """Ids under TF-Hub's names, all of which are there; other inputs keep theirs."""
-    zeros = tf.zeros_like(inputs["token_ids"])
-    # Models without segments take zeros there, as TF-Hub's do.
-    named = {"segment_ids": zeros, "padding_mask": zeros + 1, **inputs}
+    zeros = tf.zeros_like(tokens_of(inputs))
+    # Models on tokens without segments take zeros there, as TF-Hub's do.
+    segments = {"segment_ids": zeros} if "token_ids" in inputs else {}
+    named = {**segments, "padding_mask": zeros + 1, **inputs}
     return {HUB_NAMES.get(name, name): value for name, value in named.items()}
 
 
@@ -255,7 +264,7 @@ def _signature_with(model: ZooModel, further: tf.TensorSpec):
         _, outputs = _run(model, _under_our_names(model, under_hub_names(ids)), training=False)
         return served_outputs(model, as_served(model, outputs))
 
-    ids = [ids_spec(model, name) for name in HUB_NAMES]
+    ids = [ids_spec(model, name) for name in names_of_ids(model)]
     return signature(serve, [*ids, further])
 
 

@@ -292,7 +292,8 @@ class NumpyPacker(PackingOptions):
         def widen(name: str, value: np.ndarray) -> np.ndarray:
             more = max(length - value.shape[1], 0)
             sides = (more, 0) if self.layout.padding_side == "left" else (0, more)
-            return np.pad(value, ((0, 0), sides), constant_values=values.get(name, 0))
+            rest = ((0, 0),) * (value.ndim - 2)
+            return np.pad(value, ((0, 0), sides, *rest), constant_values=values.get(name, 0))
 
         return {name: widen(name, value) for name, value in inputs.items()}
 

@@ -150,8 +150,9 @@ class Packer(PackingOptions, tf.Module):
         def widen(name: str, value: tf.Tensor) -> tf.Tensor:
             more = tf.maximum(length - tf.shape(value)[1], 0)
             sides = [more, 0] if self.layout.padding_side == "left" else [0, more]
-            wide = tf.pad(value, [[0, 0], sides], constant_values=values.get(name, 0))
-            wide.set_shape([value.shape[0], None])
+            rest = [[0, 0]] * (value.shape.rank - 2)
+            wide = tf.pad(value, [[0, 0], sides, *rest], constant_values=values.get(name, 0))
+            wide.set_shape([value.shape[0], None, *value.shape[2:]])
             return wide
 
         return {name: widen(name, value) for name, value in inputs.items()}

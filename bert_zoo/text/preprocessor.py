@@ -305,7 +305,7 @@ def single_texts(texts: Any) -> tf.Tensor:
 def with_batch_size(rows: dict[str, tf.Tensor], texts: tf.Tensor) -> dict[str, tf.Tensor]:
     """Rows of texts with these' static batch size, which ragged tensors forget."""
     for value in rows.values():
-        value.set_shape([texts.shape[0], None])
+        value.set_shape([texts.shape[0], *value.shape[1:]])
     return rows
 
 

@@ -115,10 +115,12 @@ def pack_words(words: Any, preprocessor: Preprocessor) -> PackedWords | NumpyPac
 
 
 def word_pieces(words: tf.RaggedTensor, tokenizer: Tokenizer) -> tf.RaggedTensor:
-    """Tokenizes each word by itself, string [batch, (words)] to int32 [batch, (words), (pieces)].
+    """Tokenizes each word by itself, string [batch, (words)] to int32 [batch, (words), (pieces), ...].
 
     A word that gives no token becomes the unknown token.
     """
+    if hasattr(tokenizer, "pieces_of_words"):  # which takes words as they are
+        return words.with_values(tokenizer.pieces_of_words(words.values))
     pieces = _word_tokenizer(tokenizer)(words.values).with_row_splits_dtype(tf.int64)
     missing = tf.cast(pieces.row_lengths() == 0, tf.int64)
     unknown = tf.RaggedTensor.from_row_lengths(

@@ -59,7 +59,7 @@ def open_weights(directory_or_file: str | os.PathLike) -> TensorSource:
     Args:
         directory_or_file: a directory with one checkpoint (a Hugging Face or bert_zoo directory,
           a KerasHub preset, or a TensorFlow 1 checkpoint); or a file: `*.safetensors`, `*.bin`, `*.pt`,
-          `*.pth`, `*.h5` of transformers or KerasHub, a shard index `*.index.json`, a TensorFlow
+          `*.pth`, `*.h5` of transformers or KerasHub, `*.hdf5` of allennlp, a shard index `*.index.json`, a TensorFlow
           `*.index`; or a TensorFlow checkpoint prefix.
 
     Returns:
@@ -142,6 +142,7 @@ _READERS: dict[str, Callable[[Path], TensorSource]] = {
     ".pt": TorchSource,
     ".pth": TorchSource,
     ".weights.h5": _keras3_source,
+    ".hdf5": HDF5Source,
     ".h5": lambda path: TFModelSource.of_layers(HDF5Source(path)),
     ".index": lambda path: _tensorflow_source(path.with_suffix("")),
 }
@@ -156,8 +157,8 @@ def _only_checkpoint(directory: Path) -> Path:
         for kind, names in _KINDS.items()
     }
     taken = next((files for files in found.values() if files), []) + tf1
-    # Microsoft's program numbers its files; ELECTRA's and XLM's are named after the model alone.
-    for pattern in ("pytorch.model*.bin", "*.index", "*.h5", "*.pth"):
+    # Microsoft's program numbers its files; ELECTRA's and XLM's are named after the model alone, allennlp's end in .hdf5.
+    for pattern in ("pytorch.model*.bin", "*.index", "*.h5", "*.hdf5", "*.pth"):
         taken = taken or sorted(directory.glob(pattern))
     if len(taken) == 1:
         return taken[0]

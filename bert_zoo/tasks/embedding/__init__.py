@@ -17,7 +17,7 @@ from bert_zoo.models.gradient_cache import (
     in_mini_batches,
     traced_once,
 )
-from bert_zoo.models.inputs import check_batch_size, is_of_tensorflow
+from bert_zoo.models.inputs import check_batch_size, is_of_tensorflow, tokens_of
 from bert_zoo.models.replicas import compiles_for_each_shape, in_scope_of, rows_of_all
 from bert_zoo.models.task_model import TaskModel, Use
 from bert_zoo.models.text_columns import (
@@ -387,7 +387,7 @@ def fingerprints(rows):
 
     A polynomial of the ids without padding, modulo 2^32, in two halves that float32 holds exactly.
     """
-    ids = ops.cast(rows["token_ids"], "int32")
+    ids = ops.cast(tokens_of(rows), "int32")
     mask = rows.get("padding_mask")
     mask = ops.ones_like(ids) if mask is None else ops.cast(mask, "int32")
     ids, mask = (ops.reshape(part, (ops.shape(ids)[0], -1)) for part in (ids, mask))

@@ -1,0 +1,138 @@
+"""ELMo's backbone: words from characters, sentence ends around them, and LSTMs in both directions."""
+
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+from bert_zoo.families.elmo.characters import BEGIN, END, boundary_ids
+from bert_zoo.families.elmo.config import ElmoConfig
+from bert_zoo.families.elmo.layers import BidirectionalStack, CharacterEncoder
+from bert_zoo.layers.backbones import PADDING, Backbone, Groups, Ids, fits
+from bert_zoo.layers.common import at_positions
+
+
+class ElmoBackbone(Backbone):
+    """Characters of words to outputs of LSTMs in both directions (Peters et al. 2018).
+
+    It takes `char_ids` [batch, words, characters] and perhaps a `padding_mask`; a word of zeros alone is
+    padding in any case. The tokens that begin and end a sentence are added before the LSTMs, and their
+    outputs taken away.
+
+    `hidden_states` are those of every layer, first the words' own vectors, twice: outputs of both
+    directions have that width together. `memory` has for each layer [batch, 2, projection + cell]: the
+    last output and cell of both directions. It is returned where it is given, as the originals carry it
+    from each batch to the next; without it, rows begin with zeros.
+
+    Args:
+        config: sizes and choices.
+        embeddings: a `CharacterEncoder`.
+        stack: a `BidirectionalStack`.
+    """
+
+    state = ("memory",)
+    state_is_optional = True
+    is_portable = False
+
+    def __init__(
+        self,
+        config: ElmoConfig,
+        *,
+        embeddings: CharacterEncoder,
+        stack: BidirectionalStack,
+        **kwargs,
+    ):
+        super().__init__(config, **kwargs)
+        self.embeddings = embeddings
+        self.stack = stack
+
+    @property
+    def inputs(self) -> dict[str, Ids]:
+        characters = Ids(
+            self.config.num_characters + 1,
+            "the rows of the table of characters, and 0 for none",
+            required=True,
+            axes=("batch", "length", "characters"),
+        )
+        return {"char_ids": characters, "padding_mask": Ids(2, PADDING)}
+
+    def groups(self) -> Groups:
+        return Groups(self.embeddings, self.stack)
+
+    def initial_state(self, batch_size: int, tokens: int | None = None) -> dict[str, Any]:
+        config = self.config
+        shape = (batch_size, 2, config.projection_size + config.cell_size)
+        return {"memory": [ops.zeros(shape, self.compute_dtype) for _ in range(config.num_layers)]}
+
+    def call(self, inputs, positions=None, training=None):
+        char_ids, memory = inputs["char_ids"], inputs.get("memory")
+        mask = ops.cast(ops.any(ops.not_equal(char_ids, 0), axis=-1), "int32")
+        if inputs.get("padding_mask") is not None:
+            mask = mask * inputs["padding_mask"]
+        self._check_memory(memory, char_ids)
+        hidden_states, new = self.states(*self.sentences(char_ids, mask), memory, training=training)
+        # An end may stand where other rows have words.
+        mask = ops.cast(mask[:, :, None], self.compute_dtype)
+        hidden_states = [states[:, 1:-1] * mask for states in hidden_states]
+        if positions is not None:
+            hidden_states[-1] = at_positions(hidden_states[-1], positions)
+        outputs = {"sequence_output": hidden_states[-1], "hidden_states": hidden_states}
+        outputs |= {} if memory is None else {"memory": new}
+        return outputs | {"attentions": []}
+
+    def states(self, words, mask, memory=None, training=None):
+        """As `BidirectionalStack.call`, from zeros where there is no memory."""
+        if memory is None:
+            memory = self.initial_state(ops.shape(words)[0])["memory"]
+        return self.stack(words, mask, memory, training=training)
+
+    def sentences(self, char_ids, mask):
+        """Vectors of words with those of a sentence's begin and end around them.
+
+        Args:
+            char_ids: int [batch, words, characters].
+            mask: int [batch, words], 1 for words.
+
+        Returns:
+            [batch, 1 + words + 1, projection_size], and the mask for them.
+        """
+        batch, length, characters = ops.shape(char_ids)
+        size = self.config.max_characters
+        if char_ids.shape[2] not in (None, size):
+            raise ValueError(
+                f"char_ids has shape {tuple(char_ids.shape)}; its words must have {size} characters, padding "
+                "among them, as model.preprocessor gives them."
+            )
+        marks = np.stack([boundary_ids(mark, size) for mark in (BEGIN, END)])
+        rows = ops.concatenate([ops.reshape(char_ids, (-1, characters)), marks], axis=0)
+        vectors = self.embeddings(rows)
+        words = ops.reshape(vectors[:-2], (-1, length, vectors.shape[-1]))
+        begin, end = vectors[-2], vectors[-1]
+        # The end stands after the last word.
+        numbers = ops.arange(1, length + 1, dtype="int32")
+        last = ops.max(mask * numbers, axis=1, initial=0)[:, None]
+        is_end = ops.equal(ops.arange(length + 2, dtype="int32"), last + 1)
+        words = ops.concatenate(
+            [
+                ops.broadcast_to(begin, (batch, 1, begin.shape[-1])),
+                words,
+                ops.broadcast_to(end, (batch, 1, end.shape[-1])),
+            ],
+            axis=1,
+        )
+        mask = ops.concatenate(
+            [ops.ones_like(last), mask, ops.zeros_like(last)], axis=1
+        ) + ops.cast(is_end, "int32")
+        return ops.where(is_end[:, :, None], end, words), mask
+
+    def _check_memory(self, memory, char_ids) -> None:
+        if memory is None:
+            return
+        config = self.config
+        wanted = (char_ids.shape[0], 2, config.projection_size + config.cell_size)
+        shapes = [tuple(state.shape) for state in memory]
+        if len(shapes) != config.num_layers or not all(fits(shape, wanted) for shape in shapes):
+            raise ValueError(
+                f"memory has the shapes {shapes}; it is a list of {config.num_layers} tensors of the shape "
+                f"{wanted}, one for each layer: the batch, directions, and an output and a cell."
+            )

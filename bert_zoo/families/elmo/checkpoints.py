@@ -1,0 +1,70 @@
+"""The released ELMo models, as data."""
+
+from bert_zoo.family import Checkpoint, Files, TextSpec
+
+S3 = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo"
+PAPER = "Deep contextualized word representations, arXiv:1802.05365"
+LARGE = {"cell_size": 4096, "projection_size": 512, "num_highways": 2}
+LARGE_PARAMS = 93_600_848
+TEXT = TextSpec(lowercase=None)
+WORDS_ARE_SPLIT = (
+    "Texts are split at white space; tokenize them as the training text was, if it matters."
+)
+
+
+def elmo(name: str, config: dict, params: int, folder: str, weights: str, options: str, **card):
+    """A checkpoint of allennlp's store; `weights` and `options` are files in its folder."""
+    return Checkpoint(
+        f"elmo_{name}",
+        config,
+        sources=[Files(f"{S3}/{folder}", [options, weights])],
+        provides=frozenset({"encoder"}),
+        params=params,
+        paper=PAPER,
+        text=TEXT,
+        **card,
+    )
+
+
+def of_paper(name: str, config: dict, params: int, folder: str):
+    """One of the paper's authors."""
+    files = (f"elmo_{folder}_weights.hdf5", f"elmo_{folder}_options.json")
+    return elmo(name, config, params, folder, *files, licence="Apache-2.0", note=WORDS_ARE_SPLIT)
+
+
+CHECKPOINTS = [
+    of_paper(
+        "small",
+        {"cell_size": 1024, "projection_size": 128},
+        13_593_296,
+        "2x1024_128_2048cnn_1xhighway",
+    ),
+    of_paper(
+        "medium",
+        {"cell_size": 2048, "projection_size": 256},
+        28_027_728,
+        "2x2048_256_2048cnn_1xhighway",
+    ),
+    of_paper("original", LARGE, LARGE_PARAMS, "2x4096_512_2048cnn_2xhighway"),
+    of_paper("original_5b", LARGE, LARGE_PARAMS, "2x4096_512_2048cnn_2xhighway_5.5B"),
+    elmo(
+        "portuguese",
+        LARGE,
+        LARGE_PARAMS,
+        "contributed/pt",
+        "elmo_pt_weights.hdf5",
+        "elmo_pt_options.json",
+        licence="unknown",
+        note=f"Contributed to allennlp: Portuguese Wikipedia. {WORDS_ARE_SPLIT}",
+    ),
+    elmo(
+        "pubmed",
+        LARGE,
+        LARGE_PARAMS,
+        "contributed/pubmed",
+        "elmo_2x4096_512_2048cnn_2xhighway_weights_PubMed_only.hdf5",
+        "elmo_2x4096_512_2048cnn_2xhighway_options.json",
+        licence="unknown",
+        note=f"Contributed to allennlp: abstracts of PubMed. {WORDS_ARE_SPLIT}",
+    ),
+]

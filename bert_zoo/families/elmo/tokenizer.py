@@ -1,0 +1,172 @@
+"""Texts as words of characters: a tokenizer, and what makes rows of its words, in the graph and in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_zoo.families.elmo.characters import (
+    BEGIN,
+    END,
+    PAD,
+    WORD_BEGIN,
+    WORD_END,
+    ids_in_graph,
+    ids_of_words,
+)
+from bert_zoo.graph import tf
+from bert_zoo.text.batches import as_utf8, split_at_white_space, strings, text_batch
+from bert_zoo.text.numpy_packing import Arrays, NumpyPacker, ragged_range
+from bert_zoo.text.numpy_packing import Positions as NumpyPositions
+from bert_zoo.text.numpy_preprocessor import NumpyLanguageModelPreprocessor
+from bert_zoo.text.offsets import is_white_space
+from bert_zoo.text.packing import Packer, Positions
+from bert_zoo.text.preprocessor import LanguageModelPreprocessor
+from bert_zoo.text.reading import Tokens
+from bert_zoo.text.tokenizer import Tokenizer
+from bert_zoo.text.vocabulary import Vocabulary
+
+MARKS = {BEGIN: "<S>", END: "</S>", WORD_BEGIN: "<W>", WORD_END: "</W>", PAD: "<pad>"}
+# What each id of a character stands for.
+NAMES = ("<none>", *(f"<0x{byte:02X}>" for byte in range(256)), *MARKS.values())
+
+
+class CharacterTokenizer(Tokenizer):
+    """Splits texts at white space, where Python's `str.split` does, into words of characters.
+
+    Calling it gives int32 [batch, (words), characters]: a word's begin, its bytes, its end, and padding.
+    Words that stand in a text as <S> and </S> are the marks of sentences.
+
+    Args:
+        max_characters: ids of a word; longer ones are cut, within a character if need be.
+    """
+
+    unit = "word"
+
+    def __init__(self, max_characters: int = 50):
+        super().__init__(Vocabulary(NAMES), max_characters=max_characters)
+        self.max_characters = max_characters
+        self._build_graph()
+
+    def _build(self) -> None:
+        self._trace(self._words, self._words_with_offsets)
+
+    def _words(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        return self._spelled(split_at_white_space(as_utf8(texts)))
+
+    def _spelled(self, words: tf.RaggedTensor) -> tf.RaggedTensor:
+        return words.with_values(ids_in_graph(words.values, self.max_characters))
+
+    def _words_with_offsets(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """[batch, (words), characters + 2]: ids, start and end."""
+        words = self._words(texts)
+        codes = tf.strings.unicode_decode(texts, "UTF-8")
+        is_inside = codes.with_values(~is_white_space(codes.values))
+        # With white space around each text, a word begins, or ends, where that changes.
+        edges = tf.pad(is_inside.to_tensor(False), [[0, 0], [1, 1]])
+        starts = tf.where(edges[:, 1:] & ~edges[:, :-1])[:, 1]
+        ends = tf.where(~edges[:, 1:] & edges[:, :-1])[:, 1]
+        spans = tf.cast(tf.stack([starts, ends], axis=1), tf.int32)
+        return words.with_values(tf.concat([words.values, spans], axis=1))
+
+    def tokenize_with_offsets(self, texts: Any):
+        """As of `Tokenizer`; ids are int32 [batch, (words), characters]."""
+        self._check_has_graph()
+        words = self._untracked.tokenize_with_offsets(text_batch(texts))
+        ids = words.with_values(words.values[:, :-2])
+        starts, ends = (words.with_values(words.values[:, i]) for i in (-2, -1))
+        return ids, starts, ends
+
+    def pieces_of_words(self, words: tf.Tensor) -> tf.RaggedTensor:
+        """Words [n] as they are, white space in them too: int32 [n, (1), characters]."""
+        ids = ids_in_graph(as_utf8(words), self.max_characters)
+        return tf.RaggedTensor.from_uniform_row_length(ids, 1)
+
+    def _files(self) -> dict[str, Any]:
+        return {"tokenizer_config.json": self._config(type(self).__name__, **self.get_config())}
+
+
+class _Reader:
+    """What `bert_zoo.text.reading.Reader` is for other tokenizers."""
+
+    def __init__(self, size: int):
+        self.size = size
+
+    def tokenized(self, texts: Sequence[str], *, with_spans: bool = False) -> Tokens:
+        rows = [text.split() for text in texts]
+        return self.words([word for row in rows for word in row])._replace(
+            lengths=np.array([*map(len, rows)], np.int64)
+        )
+
+    def words(self, words: Sequence[str]) -> Tokens:
+        return Tokens(ids_of_words(words, self.size), np.ones(len(words), np.int64))
+
+
+def _checked(layout: Any, segments: Any) -> list[Any]:
+    segments = [segments] if hasattr(segments, "row_splits") else list(segments)
+    layout.parts(len(segments))
+    return segments
+
+
+class WordPacker(Packer):
+    """Puts words of characters into rows: int32 [batch, words, characters], 0 for padding."""
+
+    def checked(self, segments: Any) -> list[tf.RaggedTensor]:
+        return [
+            segment.with_row_splits_dtype(tf.int64) for segment in _checked(self.layout, segments)
+        ]
+
+    def lay_out(self, segments: Sequence[Any]):
+        (words,) = segments
+        place, is_word = self._positions(words.lengths)
+        positions = Positions(is_word, words.starts[:, None] + place)
+        pool = tf.pad(words.values, [[0, 1], [0, 0]])
+        source = tf.where(is_word, positions.source, tf.shape(pool, tf.int64)[0] - 1)
+        inputs = {"char_ids": tf.gather(pool, source), "padding_mask": tf.cast(is_word, tf.int32)}
+        return inputs, [positions]
+
+
+class NumpyWordPacker(NumpyPacker):
+    """`WordPacker` in NumPy."""
+
+    def lay_out(self, segments: Sequence[Any]):
+        (words,) = segments
+        _, is_word = self._places(words.lengths)
+        positions = NumpyPositions(is_word, ragged_range(words.starts, words.lengths))
+        ids = np.zeros((*is_word.shape, words.values.shape[-1]), np.int32)
+        ids[is_word] = words.values[positions.source]
+        return {"char_ids": ids, "padding_mask": is_word.astype(np.int32)}, [positions]
+
+
+class WordPreprocessor(LanguageModelPreprocessor):
+    """Texts to `char_ids` [batch, words, characters] and `padding_mask` [batch, words], in the graph."""
+
+    packer_class = WordPacker
+
+    def pack_with_positions(self, segments: Sequence[tf.RaggedTensor]):
+        """As `Preprocessor.pack_with_positions`."""
+        segments = self.packer.checked(segments)
+        return self._rows(segments, [segment.row_lengths() for segment in segments])
+
+
+class NumpyWordPreprocessor(NumpyLanguageModelPreprocessor):
+    """`WordPreprocessor` in NumPy."""
+
+    packer_class = NumpyWordPacker
+
+    @property
+    def reader(self) -> _Reader:
+        return _Reader(self.tokenizer.max_characters)
+
+    def tokenize(self, texts: Any) -> list[Any]:
+        """The ids of each text's words, int32 [words, characters]."""
+        tokens = self.reader.tokenized(strings(texts))
+        return np.split(tokens.ids, np.cumsum(tokens.lengths)[:-1])
+
+    def pack_with_positions(
+        self, segments: Sequence[Tokens]
+    ) -> tuple[Arrays, list[NumpyPositions]]:
+        """As `NumpyPreprocessor.pack_with_positions`."""
+        return self._rows(segments, [segment.lengths for segment in segments])
