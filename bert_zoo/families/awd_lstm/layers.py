@@ -14,7 +14,6 @@ from bert_zoo.families.awd_lstm.config import AwdLstmConfig
 from bert_zoo.layers.backbones import PADDING, Backbone, Groups, Ids, fits
 from bert_zoo.layers.common import at_positions, float_table, table
 from bert_zoo.layers.dropout import Dropout
-from bert_zoo.layers.replicas import over_replicas
 from bert_zoo.layers.stack import Stack
 
 
@@ -215,12 +214,11 @@ class LSTMStack(Stack):
 def _mean_square(values, mask):
     """Of values [batch, length, features] where the mask, bool [batch, length], holds; 0 where it never does.
 
-    The mean over replicas of what it is on each is that of the whole batch.
+    Each replica of a strategy has the mean of its own rows, of which the loss takes the mean.
     """
     squares = ops.mean(ops.square(values), axis=-1)
     weights = ops.ones_like(squares) if mask is None else ops.cast(mask, squares.dtype)
-    count = over_replicas(ops.sum(weights), "MEAN")
-    return ops.sum(squares * weights) / ops.maximum(count, 1.0)
+    return ops.sum(squares * weights) / ops.maximum(ops.sum(weights), 1.0)
 
 
 class LSTMBackbone(Backbone):
