@@ -202,7 +202,9 @@ class CausalLM(TaskModel):
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         """`mean_loss`, and in training what layers of the encoder add to it, if any do."""
-        return self.mean_loss(x, y, y_pred, sample_weight) + added_losses(self)
+        # First, since replicas meet in the other: the next one's layers would have added theirs by then.
+        added = added_losses(self)
+        return self.mean_loss(x, y, y_pred, sample_weight) + added
 
     def mean_loss(self, x, y, y_pred, sample_weight):
         """Mean negative log-probability of the labels, which are inputs (see `call`), in nats."""

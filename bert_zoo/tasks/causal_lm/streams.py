@@ -55,8 +55,8 @@ class StatefulLM(StatefulModel):
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         """As `CausalLM.compute_loss`."""
-        mean = self.language_model.mean_loss(x, y, {"log_probs": y_pred}, sample_weight)
-        return mean + added_losses(self)
+        added = added_losses(self)
+        return self.language_model.mean_loss(x, y, {"log_probs": y_pred}, sample_weight) + added
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         self.quality.update_state(*total_and_count(y_pred, x["labels"]))
