@@ -142,7 +142,7 @@ def train(case: str, scope, options: tuple[str, ...]) -> dict[str, np.ndarray]:
 # What a model is divided by, in its first layer and its embeddings.
 DIVIDED = re.compile(
     r"/layer_0/(attention|feed_forward(_\d+)?)/.*kernel$|/(token_embedding|table_\d+)/embeddings$"
-    r"|/layer_\d+/(recurrent_)?kernel$"
+    r"|/layer_\d+/(recurrent_)?kernel$|/layer_\d+/(forward|backward)/(kernel|projection)$"
 )
 
 

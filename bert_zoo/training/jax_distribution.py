@@ -25,7 +25,8 @@ LAYOUTS: dict[str, tuple[str | None, ...]] = {
     r"feed_forward(_\d+)?/intermediate/bias": (MODEL,),
     r"feed_forward(_\d+)?/output/kernel": (MODEL, None),
     # Of LSTMs.
-    r"layer_\d+/(recurrent_)?kernel": (None, MODEL),
+    r"layer_\d+/((forward|backward)/|recurrent_)?kernel": (None, MODEL),
+    r"layer_\d+/(forward|backward)/projection": (MODEL, None),
 }
 
 
