@@ -9,6 +9,7 @@ import pytest
 from helpers import TOLERANCE, directory_of, flat, load_case, loaded
 
 import bert_zoo
+from bert_zoo.families.awd_lstm import layers
 from bert_zoo.families.awd_lstm.config import AwdLstmConfig
 from bert_zoo.families.awd_lstm.vocabulary import read_words
 from bert_zoo.models import CausalLM, Classifier, Encoder
@@ -114,6 +115,14 @@ LOSS = {"loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}
 
 
 # --- States --------------------------------------------------------------------------------------
+
+
+def test_penalties_are_refused_where_replicas_share_a_batch(monkeypatch):
+    """Their slow test trains with both 0."""
+    monkeypatch.setattr(layers, "sharing_replicas", lambda: 2)
+    with pytest.raises(ValueError, match="load the model with both 0"):
+        encoder()({"token_ids": ids()}, training=True)
+    encoder(activation_penalty=0.0, change_penalty=0.0)({"token_ids": ids()}, training=True)
 
 
 def test_segments_with_carried_states_equal_one_row():

@@ -13,3 +13,21 @@ def over_replicas(count, how: str):
     if replica is None or replica.num_replicas_in_sync == 1:
         return count
     return replica.all_reduce(tf.distribute.ReduceOp[how], tf.stop_gradient(count))
+
+
+def num_replicas() -> int:
+    """The replicas of the strategy in whose scope this is called, or of Keras's distribution on JAX."""
+    if keras.backend.backend() != "tensorflow":
+        distribution = keras.distribution.distribution()
+        return distribution.num_model_replicas if distribution else 1
+    import tensorflow as tf
+
+    return tf.distribute.get_strategy().num_replicas_in_sync
+
+
+def sharing_replicas() -> int:
+    """The replicas among which a step's rows are divided before `call` sees them: TensorFlow's.
+
+    On JAX a step computes whole batches, wherever their rows lie.
+    """
+    return num_replicas() if keras.backend.backend() == "tensorflow" else 1

@@ -11,7 +11,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_zoo.layers.replicas import over_replicas
+from bert_zoo.layers.replicas import over_replicas, sharing_replicas
 from bert_zoo.private import is_multi_worker, strategy_of
 
 log = logging.getLogger("bert_zoo")
@@ -52,24 +52,6 @@ class LossScaling(keras.optimizers.LossScaleOptimizer):
 def added_losses(model: keras.Model):
     """What layers added to the loss of a step (`add_loss`), for a loss that is summed over replicas."""
     return sum(model.losses) / sharing_replicas()
-
-
-def num_replicas() -> int:
-    """The replicas of the strategy in whose scope this is called, or of Keras's distribution on JAX."""
-    if keras.backend.backend() != "tensorflow":
-        distribution = keras.distribution.distribution()
-        return distribution.num_model_replicas if distribution else 1
-    import tensorflow as tf
-
-    return tf.distribute.get_strategy().num_replicas_in_sync
-
-
-def sharing_replicas() -> int:
-    """The replicas among which a step's rows are divided before `call` sees them: TensorFlow's.
-
-    On JAX a step computes whole batches, wherever their rows lie.
-    """
-    return num_replicas() if keras.backend.backend() == "tensorflow" else 1
 
 
 def own_rows(value):

@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from bert_zoo.models.replicas import num_replicas
+from bert_zoo.layers.replicas import num_replicas
 
 NAME = re.compile(r"auto|one|cpu:[1-9]\d*|mirrored|multi_worker|tpu(:.*)?")
 # What Colab, Kaggle and Cloud TPU machines say where their TPU is.

@@ -14,6 +14,7 @@ from bert_zoo.families.awd_lstm.config import AwdLstmConfig
 from bert_zoo.layers.backbones import PADDING, Backbone, Groups, Ids, fits
 from bert_zoo.layers.common import at_positions, float_table, table
 from bert_zoo.layers.dropout import Dropout
+from bert_zoo.layers.replicas import sharing_replicas
 from bert_zoo.layers.stack import Stack
 
 
@@ -200,6 +201,13 @@ class LSTMStack(Stack):
 
     def _add_penalties(self, outputs, dropped, is_real) -> None:
         config = self.config
+        if sharing_replicas() > 1 and (config.activation_penalty or config.change_penalty):
+            # Keras 3.15 reads added losses from one list that all replicas fill.
+            raise ValueError(
+                f"activation_penalty is {config.activation_penalty} and change_penalty {config.change_penalty}; "
+                "on several replicas of a strategy penalties would not be those of the whole batch. Train on one "
+                "device, on Keras's JAX backend, or load the model with both 0."
+            )
         outputs, dropped = (ops.cast(each, "float32") for each in (outputs, dropped))
         changes = outputs[:, 1:] - outputs[:, :-1]
         pairs = None if is_real is None else ops.logical_and(is_real[:, 1:], is_real[:, :-1])
@@ -212,10 +220,7 @@ class LSTMStack(Stack):
 
 
 def _mean_square(values, mask):
-    """Of values [batch, length, features] where the mask, bool [batch, length], holds; 0 where it never does.
-
-    Each replica of a strategy has the mean of its own rows, of which the loss takes the mean.
-    """
+    """Of values [batch, length, features] where the mask, bool [batch, length], holds; 0 where it never does."""
     squares = ops.mean(ops.square(values), axis=-1)
     weights = ops.ones_like(squares) if mask is None else ops.cast(mask, squares.dtype)
     return ops.sum(squares * weights) / ops.maximum(ops.sum(weights), 1.0)
