@@ -302,12 +302,13 @@ class BertAdamW(WholeBatchOptimizer, keras.optimizers.AdamW):
         if self.built:
             return
         levels = (0,) * len(variables)
-        if self.layer_decay is not None or self.updates_per_group is not None:
+        settings = {"layer_decay": self.layer_decay, "updates_per_group": self.updates_per_group}
+        by_layer = [f"{name}={value}" for name, value in settings.items() if value is not None]
+        if by_layer:
             if self._find_levels is None:
                 raise ValueError(
-                    f"layer_decay={self.layer_decay} and updates_per_group={self.updates_per_group} need to know "
-                    "the layers of a model. Compile a model of bert_zoo.load() with this optimizer: "
-                    "model.compile(optimizer=...)."
+                    f"{by_layer[0]} needs to know the layers of a model. Compile a model of bert_zoo.load() with "
+                    "this optimizer: model.compile(optimizer=...)."
                 )
             found = self._find_levels()
             levels = tuple(found.get(id(v), 0) for v in variables)

@@ -54,7 +54,7 @@ CHECKPOINTS = [
         "contributed/pt",
         "elmo_pt_weights.hdf5",
         "elmo_pt_options.json",
-        licence="unknown",
+        licence="unknown (none is stated with the files)",
         note=f"Contributed to allennlp: Portuguese Wikipedia. {WORDS_ARE_SPLIT}",
     ),
     elmo(
@@ -64,7 +64,7 @@ CHECKPOINTS = [
         "contributed/pubmed",
         "elmo_2x4096_512_2048cnn_2xhighway_weights_PubMed_only.hdf5",
         "elmo_2x4096_512_2048cnn_2xhighway_options.json",
-        licence="unknown",
+        licence="unknown (none is stated with the files)",
         note=f"Contributed to allennlp: abstracts of PubMed. {WORDS_ARE_SPLIT}",
     ),
 ]
