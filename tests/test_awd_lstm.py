@@ -1,5 +1,6 @@
 """AWD-LSTM: what is dropped and what is punished in training, states, text; test_conformance.py has the rest."""
 
+import json
 import pickle
 import shutil
 
@@ -11,8 +12,10 @@ from helpers import TOLERANCE, directory_of, flat, load_case, loaded
 import bert_zoo
 from bert_zoo.families.awd_lstm import layers
 from bert_zoo.families.awd_lstm.config import AwdLstmConfig
+from bert_zoo.families.awd_lstm.family import FAMILY
 from bert_zoo.families.awd_lstm.vocabulary import read_words
 from bert_zoo.models import CausalLM, Classifier, Encoder
+from bert_zoo.text.format import DeferredPreprocessor
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.sources import open_weights
 
@@ -243,3 +246,15 @@ def test_a_backwards_model_reads_from_the_last_token(tmp_path):
     again = tmp_path / "saved"
     bert_zoo.save(bert_zoo.load(tmp_path, task="causal_lm"), again)
     assert spelled("The cat sat", again) == spelled("The cat sat")[::-1]
+
+
+def test_a_pickled_vocabulary_is_saved_alike_with_and_without_its_tokenizer(tmp_path):
+    deferred = DeferredPreprocessor(
+        directory_of("awd_lstm/causal_lm"), FAMILY.text, sequence_length=8
+    )
+    deferred.save_vocabulary(tmp_path / "unmade")
+    deferred.make().save_vocabulary(tmp_path / "made")
+    for name in ("vocab.txt", "tokenizer_config.json"):
+        made, unmade = (tmp_path / kind / name for kind in ("made", "unmade"))
+        read = json.loads if name.endswith(".json") else str
+        assert read(unmade.read_text()) == read(made.read_text())

@@ -27,7 +27,8 @@ _OTHER_NAMES = {"vocab.txt": "vocabulary.txt", "vocab.json": "vocabulary.json"}
 class VocabularyFiles:
     """The files of a directory that a tokenizer is made from.
 
-    `contents` keeps the bytes of those that were read so far, by name.
+    `contents` keeps the bytes of those that were read so far, by name: what a process that cannot make the
+    tokenizer saves. A reader of a format that is not written puts what is written there in its place.
     """
 
     def __init__(self, directory: str | Path):

@@ -1,5 +1,6 @@
 """Vocabularies of AWD-LSTMs: fast.ai's, which are pickled lists of words, and those that are made here."""
 
+import json
 import mmap
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,10 @@ def read_vocabulary(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokeni
         tokens = read_words(path)
         # fast.ai has the same words for both directions.
         backwards = any("bwd" in name for name in files.names() if name.endswith(".pth"))
+        # As the tokenizer writes them, so that they are saved where it cannot be made.
+        files.contents["vocab.txt"] = "".join(f"{word}\n" for word in tokens).encode()
+        config = {"tokenizer_class": CLASS, "backwards": backwards}
+        files.contents["tokenizer_config.json"] = json.dumps(config).encode()
     arguments = {"vocabulary": tokens, "backwards": backwards, **overrides}
     return TokenizerParts(fastai_tokenizer, arguments, path)
 
