@@ -7,6 +7,7 @@ the versions in which that was found.
 """
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -105,6 +106,21 @@ def has_fused_attention(query, key, value, bias) -> bool:
     from keras.src.backend.jax.nn import _can_use_flash_attention
 
     return bool(_can_use_flash_attention(query, key, value, bias))
+
+
+class LossesOfThreads:
+    """Mixin of a layer whose `add_loss` counts in the thread that calls it, as replicas are threads.
+
+    Keras 3.15 keeps what is added in one list, which all replicas fill, read and clear.
+    """
+
+    @property
+    def _losses(self) -> list[Any]:
+        return self._of_threads.__dict__.setdefault("losses", [])
+
+    @_losses.setter
+    def _losses(self, empty: list[Any]) -> None:
+        self._of_threads = threading.local()
 
 
 # --- models --------------------------------------------------------------------------------------

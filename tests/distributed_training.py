@@ -18,7 +18,6 @@ from helpers import arrays, full_name, inputs_of, load_case, task_of, variables_
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.models.inputs import tokens_of
 from bert_zoo.models.replicas import is_chief
-from bert_zoo.registry import registry
 from bert_zoo.tasks.causal_lm.streams import StatefulLM
 from bert_zoo.training import bert_adamw, compile_for_task, language_model_adam, strategy
 
@@ -59,10 +58,7 @@ def rows_of(case: str, task: str, rng) -> tuple:
 
 def compiled(case: str, task: str, options: tuple[str, ...]):
     dtypes = [option.partition("=")[2] for option in options if option.startswith("--dtype=")]
-    # Penalties of outputs are refused on replicas.
-    config = registry().families[full_name(case).partition("/")[0]].config_class
-    off = {name: 0.0 for name in ("activation_penalty", "change_penalty") if hasattr(config, name)}
-    model = load_case(case, task, dropout=0.0, dtype=dtypes[0] if dtypes else "float32", **off)
+    model = load_case(case, task, dropout=0.0, dtype=dtypes[0] if dtypes else "float32")
     steps = 2 if "--accumulate" in options else None
     # Clipped hard: a replica that clipped its own gradients would show.
     optimizer = bert_adamw(5e-5, total_steps=40, clip_norm=0.1, gradient_accumulation_steps=steps)

@@ -3,6 +3,8 @@
 import json
 import pickle
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import keras
 import numpy as np
@@ -113,19 +115,39 @@ def test_penalties_are_part_of_the_loss_of_fit_and_not_of_evaluate(task):
     assert measured == pytest.approx(same, abs=1e-6) == pytest.approx(without, abs=1e-6)
 
 
+def test_penalties_of_replicas_with_more_and_fewer_tokens_have_those_of_the_batch_as_their_mean(
+    monkeypatch,
+):
+    """Replicas are threads; test_distribution.py trains on two and four of them."""
+    model, mask = encoder(), np.ones((2, 8), "int32")
+    mask[1, 3:] = 0
+    outputs(model, padding_mask=mask)
+    whole, counts = [*map(float, model.losses)], []
+
+    def mean(count, how):
+        """Of one row's tokens, 8 and 3, and of pairs of tokens, 7 and 2."""
+        counts.append(float(count))
+        return {8: 5.5, 3: 5.5, 7: 4.5, 2: 4.5}[counts[-1]]
+
+    def of_row(number: int) -> list[float]:
+        row = {"token_ids": ids()[number:][:1], "padding_mask": mask[number:][:1]}
+        model(row, training=True)
+        both.wait()
+        return [*map(float, model.losses)]
+
+    monkeypatch.setattr(layers, "over_replicas", mean)
+    both = threading.Barrier(2, timeout=60)
+    with ThreadPoolExecutor(2) as threads:
+        found = [*threads.map(of_row, range(2))]
+    np.testing.assert_allclose(np.mean(found, axis=0), whole, rtol=1e-5)
+    assert sorted(counts) == [2, 3, 7, 8]
+
+
 BATCH = ({"token_ids": ids()}, np.array([0, 1]))
 LOSS = {"loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}
 
 
 # --- States --------------------------------------------------------------------------------------
-
-
-def test_penalties_are_refused_where_replicas_share_a_batch(monkeypatch):
-    """Their slow test trains with both 0."""
-    monkeypatch.setattr(layers, "sharing_replicas", lambda: 2)
-    with pytest.raises(ValueError, match="load the model with both 0"):
-        encoder()({"token_ids": ids()}, training=True)
-    encoder(activation_penalty=0.0, change_penalty=0.0)({"token_ids": ids()}, training=True)
 
 
 def test_segments_with_carried_states_equal_one_row():

@@ -10,11 +10,12 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_zoo import private
 from bert_zoo.families.awd_lstm.config import AwdLstmConfig
 from bert_zoo.layers.backbones import PADDING, Backbone, Groups, Ids, fits
 from bert_zoo.layers.common import at_positions, float_table, table
 from bert_zoo.layers.dropout import Dropout
-from bert_zoo.layers.replicas import sharing_replicas
+from bert_zoo.layers.replicas import over_replicas
 from bert_zoo.layers.stack import Stack
 
 
@@ -147,7 +148,7 @@ class DroppedLSTM(keras.layers.Layer):
         return ops.transpose(outputs, (1, 0, 2)), *state
 
 
-class LSTMStack(Stack):
+class LSTMStack(private.LossesOfThreads, Stack):
     """LSTMs one after the other, with dropouts between and after them and penalties of their outputs.
 
     `rematerialize` changes nothing: what a scan keeps for its gradient cannot be computed again from its input
@@ -201,13 +202,6 @@ class LSTMStack(Stack):
 
     def _add_penalties(self, outputs, dropped, is_real) -> None:
         config = self.config
-        if sharing_replicas() > 1 and (config.activation_penalty or config.change_penalty):
-            # Keras 3.15 reads added losses from one list that all replicas fill.
-            raise ValueError(
-                f"activation_penalty is {config.activation_penalty} and change_penalty {config.change_penalty}; "
-                "on several replicas of a strategy penalties would not be those of the whole batch. Train on one "
-                "device, on Keras's JAX backend, or load the model with both 0."
-            )
         outputs, dropped = (ops.cast(each, "float32") for each in (outputs, dropped))
         changes = outputs[:, 1:] - outputs[:, :-1]
         pairs = None if is_real is None else ops.logical_and(is_real[:, 1:], is_real[:, :-1])
@@ -220,10 +214,13 @@ class LSTMStack(Stack):
 
 
 def _mean_square(values, mask):
-    """Of values [batch, length, features] where the mask, bool [batch, length], holds; 0 where it never does."""
+    """Of values [batch, length, features] where the mask, bool [batch, length], holds; 0 where it never does.
+
+    The mean of what replicas have, as Keras takes it of added losses, is that of the whole batch.
+    """
     squares = ops.mean(ops.square(values), axis=-1)
     weights = ops.ones_like(squares) if mask is None else ops.cast(mask, squares.dtype)
-    return ops.sum(squares * weights) / ops.maximum(ops.sum(weights), 1.0)
+    return ops.divide_no_nan(ops.sum(squares * weights), over_replicas(ops.sum(weights), "MEAN"))
 
 
 class LSTMBackbone(Backbone):
