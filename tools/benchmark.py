@@ -373,32 +373,41 @@ def race_generation(scratch: Path) -> dict[str, dict[str, dict]]:
     for variable in model.trainable_variables:
         variable.assign(np.asarray(variable) * (1.0 if variable.shape.rank == 1 else 4.0))
     bert_zoo.save(model, scratch / "model", format="hf")
-    results, new = {}, _NEW_TOKENS.value
+    results, new, found = {}, _NEW_TOKENS.value, {}
     for rows in (1, _BATCH.value):
-        shape, found = (rows, _LENGTH.value), {}
         vocab_size = model.encoder.config.vocab_size
-        prompt = np.random.default_rng(0).integers(0, vocab_size, shape, "int32")
+        prompt = np.random.default_rng(0).integers(0, vocab_size, (rows, _LENGTH.value), "int32")
 
-        def ours(prompt=prompt, found=found) -> None:
+        def ours(prompt=prompt) -> None:
             found["ours"] = model.generate({"token_ids": prompt}, max_new_tokens=new, stop=None)
 
-        contestants = {"bert_zoo": timed(ours)}
-        file = scratch / f"{rows}.json"
-        if REFERENCE_PYTHON.value:
-            contestants["Hugging Face transformers (torch)"] = Reference(
-                "transformers",
-                _TORCH_GENERATION,
-                directory=str(scratch / "model"),
-                prompt=prompt.tolist(),
-                new=new,
-                found=str(file),
-                threads=_THREADS.value,
-            )
         title = f"{_DECODER.value}, greedy, {rows}x{_LENGTH.value} tokens and {new} new"
-        results[title] = race(title, contestants, "tokens/s", work=rows * new)
-        if file.is_file():
-            same = np.mean(np.array(json.loads(file.read_text())) == found["ours"])
-            print(f"  {same:.1%} of the tokens are the same.")
+        unit, told = ("tokens/s", rows * new), {"prompt": prompt.tolist(), "new": new}
+        results[title] = race_torch(title, ours, found, unit, scratch, _TORCH_GENERATION, **told)
+    return results
+
+
+def race_torch(
+    title: str, ours: Callable, found: dict, unit: tuple, scratch: Path, code: str, **settings: Any
+) -> dict[str, dict]:
+    """As `race`, of ours and of transformers with the model in scratch / "model".
+
+    Where `code` writes tokens, it prints how many are the same as those of ours, `found["ours"]`.
+    """
+    import numpy as np
+
+    contestants = {"bert_zoo": timed(ours)}
+    file = scratch / "found.json"
+    if REFERENCE_PYTHON.value:
+        settings |= {"directory": str(scratch / "model"), "found": str(file)}
+        contestants["Hugging Face transformers (torch)"] = Reference(
+            "transformers", code, threads=_THREADS.value, **settings
+        )
+    results = race(title, contestants, *unit)
+    if file.is_file():
+        same = np.mean(np.array(json.loads(file.read_text())) == found["ours"])
+        print(f"  {same:.1%} of the tokens are the same.")
+        file.unlink()
     return results
 
 
@@ -466,26 +475,10 @@ def race_text_to_text(scratch: Path) -> dict[str, dict[str, dict]]:
     for kind, rows in itertools.product(("forward", "generate", "step"), (1, _BATCH.value)):
         ids, targets = (random.integers(1000, 20000, (rows, n), "int32") for n in (length, new))
         ours = work_of(kind, {"token_ids": ids, "padding_mask": np.ones_like(ids)}, targets)
-        contestants = {"bert_zoo": timed(ours)}
-        file = scratch / f"{rows}.json"
-        if REFERENCE_PYTHON.value:
-            contestants["Hugging Face transformers (torch)"] = Reference(
-                "transformers",
-                _TORCH_TEXT_TO_TEXT,
-                directory=str(scratch / "model"),
-                ids=ids.tolist(),
-                targets=targets.tolist(),
-                kind=kind,
-                found=str(file),
-                threads=_THREADS.value,
-            )
         title = f"{name}, {kind}, {rows}x{length} tokens and {new} of targets"
         unit = ("tokens/s", rows * new) if kind == "generate" else ()
-        results[title] = race(title, contestants, *unit)
-        if file.is_file():
-            same = np.mean(np.array(json.loads(file.read_text())) == found["ours"])
-            print(f"  {same:.1%} of the tokens are the same.")
-            file.unlink()
+        told = {"kind": kind, "ids": ids.tolist(), "targets": targets.tolist()}
+        results[title] = race_torch(title, ours, found, unit, scratch, _TORCH_TEXT_TO_TEXT, **told)
     return results
 
 
