@@ -40,13 +40,31 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """What configurations of encoders share: changing a field, and the way to JSON and back."""
+    """What configurations of encoders share: changing a field, and the way to JSON and back.
+
+    It says what holds where nothing is factorized or shared, and no table of positions ends.
+    """
 
     pooler: ClassVar[bool] = False
     # The fields that a checkpoint's card shows.
     on_card: ClassVar[tuple[str, ...]] = (
         *("num_layers", "hidden_size", "num_heads", "intermediate_size", "vocab_size"),
     )
+
+    @property
+    def table_width(self) -> int:
+        """Width of the token table."""
+        return self.hidden_size
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks with weights of their own."""
+        return self.num_layers
+
+    @property
+    def longest_input(self) -> int:
+        """The most tokens that a row may have."""
+        return UNLIMITED
 
     def replace(self, **changes: Any) -> Self:
         return dataclasses.replace(self, **changes)
@@ -249,11 +267,6 @@ class EncoderConfig(Config):
     def table_width(self) -> int:
         """Width of the embedding tables."""
         return self.embedding_size or self.hidden_size
-
-    @property
-    def num_blocks(self) -> int:
-        """Blocks with weights of their own."""
-        return self.num_layers
 
     @property
     def blocks_of_layers(self) -> tuple[tuple[int, ...], ...]:

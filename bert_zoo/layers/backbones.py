@@ -123,8 +123,12 @@ class Groups:
 class Backbone(keras.layers.Layer):
     """What a family's page makes of a configuration, and an `Encoder` holds.
 
-    Attributes:
+    Args:
         config: sizes and choices.
+        embeddings: the lowest layer.
+        stack: what holds the blocks; see `Groups`.
+
+    Attributes:
         state: names of inputs that a call returns for the next one. Those in `inputs` are ids, the
             others lists of floating-point tensors.
         state_is_optional: whether a call returns it only where it is given.
@@ -147,14 +151,22 @@ class Backbone(keras.layers.Layer):
     adds_losses = False
     is_portable = True
 
-    def __init__(self, config: Config, **kwargs):
+    def __init__(self, config: Config, *, embeddings, stack, **kwargs):
         super().__init__(**{"name": "backbone", **kwargs})
         self.config = config
+        self.embeddings = embeddings
+        self.stack = stack
 
     @property
     def inputs(self) -> Mapping[str, Ids]:
-        """The ids that it takes, by name, with their axes; those of `state` among them."""
-        raise NotImplementedError
+        """The ids that it takes, by name, with their axes; those of `state` among them.
+
+        Here, tokens and what of them is padding.
+        """
+        return {
+            "token_ids": Ids(self.config.vocab_size, "the size of the vocabulary", required=True),
+            "padding_mask": Ids(2, PADDING),
+        }
 
     @property
     def main_input(self) -> str:
@@ -178,7 +190,7 @@ class Backbone(keras.layers.Layer):
 
     def groups(self) -> Groups:
         """Its layers, for what treats lower and higher ones differently."""
-        raise NotImplementedError
+        return Groups(self.embeddings, self.stack)
 
     def initial_state(self, batch_size: int, tokens: int | None = None) -> dict[str, Any]:
         """The inputs of `state` for so many rows that begin; their number may be a tensor.
@@ -292,9 +304,7 @@ class TransformerBackbone(Backbone):
         final_norm=None,
         **kwargs,
     ):
-        super().__init__(config, **kwargs)
-        self.embeddings = embeddings
-        self.stack = stack
+        super().__init__(config, embeddings=embeddings, stack=stack, **kwargs)
         self.pooler = pooler
         self.final_norm = final_norm
 

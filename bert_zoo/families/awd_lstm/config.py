@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bert_zoo.config import UNLIMITED, Config, ConfigError, PlainSoftmax, is_number
+from bert_zoo.config import Config, ConfigError, PlainSoftmax, is_number
 from bert_zoo.error_text import shown
 
 
@@ -17,7 +17,6 @@ class AwdLstmConfig(PlainSoftmax, Config):
     on_card: ClassVar[tuple[str, ...]] = ("num_layers", "hidden_size", "lstm_size", "vocab_size")
     # The backbone drops its own outputs, with one mask for all tokens of a row.
     output_dropout: ClassVar[float] = 0.0
-    span_dropout: ClassVar[float] = 0.0
 
     vocab_size: int  # rows of the token table
     hidden_size: int = 400  # width of the token table and of the last LSTM
@@ -60,18 +59,3 @@ class AwdLstmConfig(PlainSoftmax, Config):
     def layer_sizes(self) -> tuple[int, ...]:
         """The width of each LSTM."""
         return (*[self.lstm_size] * (self.num_layers - 1), self.hidden_size)
-
-    @property
-    def table_width(self) -> int:
-        """Width of the token table."""
-        return self.hidden_size
-
-    @property
-    def num_blocks(self) -> int:
-        """LSTMs with weights of their own."""
-        return self.num_layers
-
-    @property
-    def longest_input(self) -> int:
-        """The most tokens that a row may have."""
-        return UNLIMITED

@@ -12,7 +12,7 @@ from keras import ops
 
 from bert_zoo import private
 from bert_zoo.families.awd_lstm.config import AwdLstmConfig
-from bert_zoo.layers.backbones import PADDING, Backbone, Groups, Ids, fits
+from bert_zoo.layers.backbones import Backbone, Groups, fits
 from bert_zoo.layers.common import at_positions, float_table, table
 from bert_zoo.layers.dropout import Dropout
 from bert_zoo.layers.replicas import over_replicas
@@ -239,18 +239,6 @@ class LSTMBackbone(Backbone):
     state = ("memory",)
     adds_losses = True
     is_portable = False
-
-    def __init__(self, config: AwdLstmConfig, *, embeddings, stack, **kwargs):
-        super().__init__(config, **kwargs)
-        self.embeddings = embeddings
-        self.stack = stack
-
-    @property
-    def inputs(self) -> dict[str, Ids]:
-        return {
-            "token_ids": Ids(self.config.vocab_size, "the size of the vocabulary", required=True),
-            "padding_mask": Ids(2, PADDING),
-        }
 
     @property
     def hidden_sizes(self):

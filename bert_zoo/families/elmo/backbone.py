@@ -6,9 +6,7 @@ import numpy as np
 from keras import ops
 
 from bert_zoo.families.elmo.characters import BEGIN, END, boundary_ids
-from bert_zoo.families.elmo.config import ElmoConfig
-from bert_zoo.families.elmo.layers import BidirectionalStack, CharacterEncoder
-from bert_zoo.layers.backbones import PADDING, Backbone, Groups, Ids, fits
+from bert_zoo.layers.backbones import PADDING, Backbone, Ids, fits
 from bert_zoo.layers.common import at_positions
 
 
@@ -34,18 +32,6 @@ class ElmoBackbone(Backbone):
     state_is_optional = True
     is_portable = False
 
-    def __init__(
-        self,
-        config: ElmoConfig,
-        *,
-        embeddings: CharacterEncoder,
-        stack: BidirectionalStack,
-        **kwargs,
-    ):
-        super().__init__(config, **kwargs)
-        self.embeddings = embeddings
-        self.stack = stack
-
     @property
     def inputs(self) -> dict[str, Ids]:
         characters = Ids(
@@ -55,9 +41,6 @@ class ElmoBackbone(Backbone):
             axes=("batch", "length", "characters"),
         )
         return {"char_ids": characters, "padding_mask": Ids(2, PADDING)}
-
-    def groups(self) -> Groups:
-        return Groups(self.embeddings, self.stack)
 
     def initial_state(self, batch_size: int, tokens: int | None = None) -> dict[str, Any]:
         config = self.config

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from bert_zoo.config import MOST_LAYERS, UNLIMITED, Config, ConfigError, is_integer, is_number
+from bert_zoo.config import MOST_LAYERS, Config, ConfigError, is_integer, is_number
 from bert_zoo.error_text import shown
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 
@@ -100,16 +100,6 @@ class ElmoConfig(Config):
     def projects_cells(self) -> bool:
         """Whether a projection leads from the cells to the outputs, which alone are clipped there."""
         return self.cell_size != self.projection_size
-
-    @property
-    def num_blocks(self) -> int:
-        """Blocks with weights of their own."""
-        return self.num_layers
-
-    @property
-    def longest_input(self) -> int:
-        """The most words that a row may have."""
-        return UNLIMITED
 
     @property
     def head_dropout(self) -> float:

@@ -5,10 +5,9 @@ from typing import Any
 
 from keras import ops
 
-from bert_zoo.config import Config
 from bert_zoo.families.transformer_xl.stack import updated_memory
 from bert_zoo.layers.attention import at_queries
-from bert_zoo.layers.backbones import PADDING, Backbone, Groups, Ids, fits
+from bert_zoo.layers.backbones import PADDING, Backbone, Ids, fits
 from bert_zoo.layers.common import at_positions, float_kernel, float_table
 
 
@@ -35,18 +34,9 @@ class RecurrentBackbone(Backbone):
 
     state = ("memory", "memory_mask")
 
-    def __init__(self, config: Config, *, embeddings, stack, **kwargs):
-        super().__init__(config, **kwargs)
-        self.embeddings = embeddings
-        self.stack = stack
-
     @property
     def inputs(self) -> dict[str, Ids]:
-        return {
-            "token_ids": Ids(self.config.vocab_size, "the size of the vocabulary", required=True),
-            "padding_mask": Ids(2, PADDING),
-            "memory_mask": Ids(2, PADDING),
-        }
+        return {**super().inputs, "memory_mask": Ids(2, PADDING)}
 
     @property
     def token_table(self):
@@ -58,9 +48,6 @@ class RecurrentBackbone(Backbone):
         ]
         of_clusters = [kernels[config.table_of(c)] for c in range(len(config.cluster_sizes))]
         return [*map(float_table, tables)], of_clusters
-
-    def groups(self) -> Groups:
-        return Groups(self.embeddings, self.stack)
 
     def initial_state(self, batch_size: int, tokens: int | None = None) -> dict[str, Any]:
         config = self.config

@@ -184,13 +184,3 @@ class RecurrentConfig(Config):
         if not self.same_length:
             return None
         return self.mem_len + (self.same_length_keys == "mem_len+1")
-
-    @property
-    def num_blocks(self) -> int:
-        """Blocks with weights of their own."""
-        return self.num_layers
-
-    @property
-    def longest_input(self) -> int:
-        """The most tokens that a row may have."""
-        return UNLIMITED

@@ -78,18 +78,3 @@ class XLNetConfig(Config):
     def head_dropout(self) -> float:
         """Dropout rate before a head over whole texts."""
         return self.summary_dropout
-
-    @property
-    def table_width(self) -> int:
-        """Width of the token table."""
-        return self.hidden_size
-
-    @property
-    def num_blocks(self) -> int:
-        """Blocks with weights of their own."""
-        return self.num_layers
-
-    @property
-    def longest_input(self) -> int:
-        """The most tokens that a row may have."""
-        return UNLIMITED
