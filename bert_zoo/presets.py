@@ -509,6 +509,9 @@ class LanguageModelPreset:
     floor: float = 0.004
     clip_norm: float = 0.25
     space_token: str | None = None  # what stands for a space among characters
+    # Whether an encoder of words' characters is trained in both directions, by a softmax of words.
+    bidirectional: bool = False
+    num_samples: int = 0  # words that its softmax is trained on in a step; 0 for all
 
     @property
     def warmup_proportion(self) -> float:
@@ -537,4 +540,8 @@ STREAM_ADAPTATION = LanguageModelPreset(
 # The same for those whose positions end: rows are as long as there are positions.
 ROW_ADAPTATION = replace(
     STREAM_ADAPTATION, unit="subword", batch_size=8, learning_rate=5e-5, clip_norm=1.0
+)
+# The same for encoders of both directions, with a new softmax of the text's words.
+BIDIRECTIONAL_ADAPTATION = replace(
+    STREAM_ADAPTATION, segment_length=20, vocab_size=20_000, bidirectional=True, num_samples=2_048
 )

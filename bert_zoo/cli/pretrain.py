@@ -26,6 +26,7 @@ from bert_zoo.cli.program import Program, command
 from bert_zoo.config import UNLIMITED
 from bert_zoo.presets import (
     ADAPTATION,
+    BIDIRECTIONAL_ADAPTATION,
     PAIRS,
     PRETRAINING_SIZES,
     ROW_ADAPTATION,
@@ -38,10 +39,12 @@ from bert_zoo.pretraining.corpus import FORMS, MASKED_ROWS, STREAM, Corpus
 from bert_zoo.registry import registry
 
 if TYPE_CHECKING:
-    from bert_zoo.models import CausalLM
+    from bert_zoo.family import Family
+    from bert_zoo.models import CausalLM, Encoder
     from bert_zoo.pretraining.causal import StreamSettings
     from bert_zoo.pretraining.masked import Settings
     from bert_zoo.pretraining.run import FinishedRun
+    from bert_zoo.tasks.bidirectional_lm import BidirectionalLM
     from bert_zoo.tasks.objectives.model import ObjectiveModel
     from bert_zoo.text import WordLevelTokenizer
 
@@ -197,7 +200,8 @@ def main(arguments: list[str]) -> None:
             "Leave it out."
         )
     if is_stream:
-        settings, make_model = stream_to_go_on() if _MODEL.value else new_stream(corpus, directory)
+        stream = stream_to_go_on if _MODEL.value else new_stream
+        settings, make_model = stream(corpus, directory)
     elif _MODEL.value:
         settings = settings_to_go_on()
 
@@ -237,7 +241,9 @@ def main(arguments: list[str]) -> None:
     print(f"The run is in {directory}, with a report: {directory / 'report.html'}")
     if is_stream:
         model = f"{directory / 'model'}"
-        if settings.recipe.unit == ROW_ADAPTATION.unit:
+        if settings.recipe.bidirectional:
+            print(f'Use it: bert_zoo.load("{model}").embed_words(["Words between blanks ."])')
+        elif settings.recipe.unit == ROW_ADAPTATION.unit:
             print(f'Try it: bert_zoo.load("{model}").generate("A beginning", sampler="top_p")')
         else:
             print(f"Measure it: {command('evaluate')} --model {model} --text_file other.txt")
@@ -291,13 +297,19 @@ def _check_languages() -> None:
 
 
 def reads_streams() -> bool:
-    """Whether the model predicts each token from those before it."""
+    """Whether the model predicts each token from those before it, or in both directions."""
     if _RECIPE.value:
         return _RECIPE.value in {**STREAM_PRESETS, **NAMED_PRESETS}
     from bert_zoo.loading.directories import open_checkpoint
     from bert_zoo.models import CausalLM
 
-    return CausalLM.task in open_checkpoint(_MODEL.value, with_weights=False).family.heads
+    family = open_checkpoint(_MODEL.value, with_weights=False).family
+    return CausalLM.task in family.heads or reads_both_directions(family)
+
+
+def reads_both_directions(family: "Family") -> bool:
+    """Whether models of a family are trained as language models of both directions."""
+    return any(preset.bidirectional for preset in family.language_model_presets)
 
 
 def settings_to_go_on() -> "Settings":
@@ -417,14 +429,23 @@ def model_maker(
 # --- Language models with a memory ---
 
 
-def stream_to_go_on() -> tuple["StreamSettings", Callable[[], "CausalLM"]]:
-    """The settings of `STREAM_ADAPTATION` or `ROW_ADAPTATION` with flags, and what loads the model."""
+def stream_to_go_on(
+    corpus: Corpus | None, directory: Path
+) -> tuple["StreamSettings", Callable[[], "CausalLM | BidirectionalLM"]]:
+    """The settings of `STREAM_ADAPTATION`, or of what stands for it, with flags, and what loads the model."""
     import bert_zoo
     from bert_zoo.loading.directories import open_checkpoint
     from bert_zoo.models import CausalLM
 
     _check_length()
-    positions = open_checkpoint(_MODEL.value, with_weights=False).config.longest_input
+    opened = open_checkpoint(_MODEL.value, with_weights=False)
+    if reads_both_directions(opened.family):
+        return bidirectional_stream(
+            BIDIRECTIONAL_ADAPTATION,
+            words_of_text(BIDIRECTIONAL_ADAPTATION, corpus, directory),
+            lambda: bert_zoo.load(_MODEL.value, dtype=_dtype()),
+        )
+    positions = opened.config.longest_input
 
     def make_model():
         return bert_zoo.load(_MODEL.value, task=CausalLM.task, dtype=_dtype())
@@ -442,10 +463,9 @@ def stream_to_go_on() -> tuple["StreamSettings", Callable[[], "CausalLM"]]:
 
 def new_stream(
     corpus: Corpus | None, directory: Path
-) -> tuple["StreamSettings", Callable[[], "CausalLM"]]:
+) -> tuple["StreamSettings", Callable[[], "CausalLM | BidirectionalLM"]]:
     """Those of the recipe's preset, with flags; and what makes a model of the text's tokens."""
     from bert_zoo.pretraining.models import fitted, new_language_model
-    from bert_zoo.pretraining.run import VOCABULARY
     from bert_zoo.text import preprocessor_from_dir
 
     preset = NAMED_PRESETS.get(_RECIPE.value)
@@ -454,17 +474,11 @@ def new_stream(
         if _SIZE.value not in sizes:
             raise ValueError(f"--size is {_SIZE.value}; it is one of {', '.join(sizes)}.")
         preset = sizes[_SIZE.value]
-    path = Path(_VOCABULARY.value or directory / VOCABULARY)
-    if not _VOCABULARY.value and not path.is_dir():
-        tokenizer, counts = counted_tokenizer(preset, corpus)
-        partial = path.with_name(f"{path.name}.partial")
-        tokenizer.save(partial)
-        partial.rename(path)
-        known = sum(counts[token] for token in tokenizer.vocabulary) / counts.total()
-        print(
-            f"A vocabulary of {tokenizer.vocab_size:,} of the text's {len(counts):,} {preset.unit}s is made, "
-            f"which are {known:.1%} of it: {path}."
-        )
+    path = words_of_text(preset, corpus, directory)
+    if preset.bidirectional:
+        from bert_zoo.pretraining.bidirectional import new_encoder
+
+        return bidirectional_stream(preset, path, lambda: new_encoder(preset, path, _dtype()))
     preprocessor = preprocessor_from_dir(path, preset.family, sequence_length=2048)
     config = dict(preset.config)
     if _CUTOFFS.value is not None:
@@ -480,11 +494,40 @@ def new_stream(
     return _stream_settings(preset), make_model
 
 
+def bidirectional_stream(
+    preset: LanguageModelPreset, vocabulary: Path, make_encoder: Callable[[], "Encoder"]
+) -> tuple["StreamSettings", Callable[[], "BidirectionalLM"]]:
+    """The preset's settings with flags, and what puts a new softmax of the text's words on an encoder."""
+    from bert_zoo.pretraining.bidirectional import bidirectional_lm
+
+    settings = _stream_settings(preset)
+    return settings, lambda: bidirectional_lm(make_encoder(), settings.recipe, vocabulary)
+
+
+def words_of_text(preset: LanguageModelPreset, corpus: Corpus | None, directory: Path) -> Path:
+    """The directory of the vocabulary that is given, or made of the text and kept with the run."""
+    from bert_zoo.pretraining.run import VOCABULARY
+
+    path = Path(_VOCABULARY.value or directory / VOCABULARY)
+    if not _VOCABULARY.value and not path.is_dir():
+        tokenizer, counts = counted_tokenizer(preset, corpus)
+        partial = path.with_name(f"{path.name}.partial")
+        tokenizer.save(partial)
+        partial.rename(path)
+        known = sum(counts[token] for token in tokenizer.vocabulary) / counts.total()
+        print(
+            f"A vocabulary of {tokenizer.vocab_size:,} of the text's {len(counts):,} {preset.unit}s is made, "
+            f"which are {known:.1%} of it: {path}."
+        )
+    return path
+
+
 def counted_tokenizer(
     preset: LanguageModelPreset, corpus: Corpus | None
 ) -> tuple["WordLevelTokenizer", Counter[str]]:
     """A tokenizer of the text's most frequent tokens, and how often it has each."""
     from bert_zoo.cli.build_vocabulary import counted_tokenizer
+    from bert_zoo.pretraining.bidirectional import BOUNDARY, UNKNOWN
     from bert_zoo.pretraining.corpus import files_of
     from bert_zoo.pretraining.vocabularies import select_tokens
     from bert_zoo.text import WordLevelTokenizer
@@ -500,7 +543,11 @@ def counted_tokenizer(
             max_size=preset.vocab_size,
         )
     counts = Counter(word for document in corpus for line in document for word in line.split())
-    tokens = select_tokens(counts, max_size=preset.vocab_size)
+    if preset.bidirectional:
+        # Words that are not predicted are read, too.
+        tokens = select_tokens(counts, special=(BOUNDARY, UNKNOWN))
+    else:
+        tokens = select_tokens(counts, max_size=preset.vocab_size)
     return WordLevelTokenizer(tokens, eos_at="newlines"), counts
 
 

@@ -16,6 +16,7 @@ from bert_zoo.models import CausalLM
 from bert_zoo.models.replicas import is_chief
 from bert_zoo.models.task_model import Use
 from bert_zoo.pretraining.batches import NumberedBatches
+from bert_zoo.pretraining.bidirectional import BidirectionalTraining
 from bert_zoo.pretraining.causal import RowTraining, StreamSettings, StreamTraining
 from bert_zoo.pretraining.corpus import MASKED_ROWS, STREAM
 from bert_zoo.pretraining.denoising import DenoisingTraining
@@ -27,6 +28,7 @@ from bert_zoo.pretraining.masked import (
 )
 from bert_zoo.pretraining.progress import Keeper, Progress, print_losses
 from bert_zoo.pretraining.texts import read_documents, read_masked_rows, read_streams
+from bert_zoo.tasks.bidirectional_lm import BidirectionalLM
 from bert_zoo.tasks.objectives.model import ObjectiveModel
 from bert_zoo.tasks.text_to_text import TextToText
 from bert_zoo.training.budget import TimeBudget
@@ -71,7 +73,7 @@ class FinishedRun:
 
 def pretrain(
     name: str,
-    make_model: Callable[[], ObjectiveModel | CausalLM | TextToText],
+    make_model: Callable[[], ObjectiveModel | CausalLM | BidirectionalLM | TextToText],
     settings: Settings | StreamSettings,
     text: Sequence[str] | str,
     directory: Path,
@@ -135,7 +137,9 @@ def pretrain(
         model = make_model()
     copy_untrained = model.encoder.backbone.untrained_copies()
     preprocessor, reading, texts = model.preprocessor, dict(reading or {}), (text, general_text)
-    if isinstance(settings, StreamSettings):
+    if isinstance(model, BidirectionalLM):
+        kind = BidirectionalTraining
+    elif isinstance(settings, StreamSettings):
         kind = StreamTraining if model.always_gives_state else RowTraining
     elif isinstance(model, TextToText):
         kind = DenoisingTraining

@@ -124,7 +124,7 @@ class StatefulModel(ZooModel):
                 f"A {type(self).__name__} reads segments of streams, and {sorted(missing)} is "
                 f"missing. {self.source} makes them."
             )
-        rows = inputs["token_ids"].shape[0]
+        rows = inputs["starts_stream"].shape[0]
         if rows is None:  # across workers, where TensorFlow divides a batch and forgets its size
             return
         rows *= sharing_replicas()

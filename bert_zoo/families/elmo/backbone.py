@@ -63,6 +63,25 @@ class ElmoBackbone(Backbone):
         outputs |= {} if memory is None else {"memory": new}
         return outputs | {"attentions": []}
 
+    def directions(self, char_ids, memory, training=None):
+        """Outputs of both directions over words of their own, as language models are trained.
+
+        Args:
+            char_ids: int [batch, 2, words, characters]: what each direction reads, in the order in which it
+                reads. No marks of sentences are added.
+            memory: as `call` takes it.
+
+        Returns:
+            Of the last layer, [batch, 2, words, projection_size], in the same order; and the new memory.
+        """
+        batch, _, length, characters = ops.shape(char_ids)
+        words = self.embeddings(ops.reshape(char_ids, (-1, characters)))
+        words = ops.reshape(words, (batch, 2, length, words.shape[-1]))
+        inputs = [ops.transpose(words[:, direction], (1, 0, 2)) for direction in range(2)]
+        masks = [ops.ones_like(inputs[0][..., :1])] * 2
+        layers, new = self.stack.directions(inputs, masks, memory, training=training)
+        return ops.transpose(ops.stack(layers[-1]), (2, 0, 1, 3)), new
+
     def states(self, words, mask, memory=None, training=None):
         """As `BidirectionalStack.call`, from zeros where there is no memory."""
         if memory is None:

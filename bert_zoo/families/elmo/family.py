@@ -4,7 +4,7 @@ from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.families.elmo import formats
 from bert_zoo.families.elmo.checkpoints import CHECKPOINTS
 from bert_zoo.families.elmo.config import ElmoConfig
-from bert_zoo.families.elmo.presets import PRESETS
+from bert_zoo.families.elmo.presets import LANGUAGE_MODELS, PRESETS
 from bert_zoo.families.elmo.vocabulary import preprocessor, read_characters
 from bert_zoo.family import Family
 from bert_zoo.text.format import TextFormat
@@ -76,4 +76,5 @@ FAMILY = Family(
     checkpoints=CHECKPOINTS,
     config_class=ElmoConfig,
     presets=PRESETS,
+    language_model_presets=LANGUAGE_MODELS,
 )

@@ -268,14 +268,28 @@ class BidirectionalStack(Stack):
         mask = ops.expand_dims(ops.cast(ops.transpose(mask), x.dtype), -1)
         # Padding leaves a state as it is, so that a row that ends in it begins, backwards, after it.
         inputs, masks = [x, ops.flip(x, 0)], [mask, ops.flip(mask, 0)]
-        hidden_states, states = [_joined(x, x)], []
+        layers, states = self.directions(inputs, masks, memory, training=training)
+        outputs = [_joined(forward, ops.flip(backward, 0)) for forward, backward in layers]
+        return [_joined(x, x), *outputs], states
+
+    def directions(self, inputs, masks, memory, training=None):
+        """Runs each direction over a sequence of its own.
+
+        Args:
+            inputs, masks, memory: as `BidirectionalLSTM.call` takes them, the memory for each layer.
+
+        Returns:
+            Of every layer the outputs of both directions, [length, batch, width], in the order in which
+            they read; and the new memory.
+        """
+        layers, states = [], []
         for block, state in zip(self.blocks, memory, strict=True):
-            state = ops.cast(state, x.dtype)
+            state = ops.cast(state, inputs[0].dtype)
             inputs, new = block(inputs, masks, state, training=training)
+            layers.append(inputs)
             states.append(ops.stop_gradient(new))
-            hidden_states.append(_joined(inputs[0], ops.flip(inputs[1], 0)))
-        hidden_states[-1] = self.dropout(hidden_states[-1], training=training)
-        return hidden_states, states
+        layers[-1] = [self.dropout(outputs, training=training) for outputs in inputs]
+        return layers, states
 
 
 def _joined(*directions):

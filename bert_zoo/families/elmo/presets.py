@@ -1,6 +1,8 @@
-"""Published settings of training on ELMo's vectors."""
+"""Settings of ELMo's pretraining, and published ones of training on its vectors."""
 
-from bert_zoo.presets import Preset, Recipe
+from functools import partial
+
+from bert_zoo.presets import LanguageModelPreset, Preset, Reading, Recipe
 
 RECIPE = Recipe(
     epochs=75,
@@ -23,5 +25,58 @@ PRESETS = (
         "Peters et al. 2018, section 3.3; allenai/allennlp training_config/ner_elmo.jsonnet",
         note="Published for names in CoNLL 2003, found by LSTMs and a CRF on a mix of all layers, with the best "
         "of at most 75 epochs kept; here for a linear head on the last layer, and for every task.",
+    ),
+)
+
+_words = partial(
+    LanguageModelPreset, family="elmo", unit="word", bidirectional=True, segment_length=20
+)
+LANGUAGE_MODELS = (
+    # Of texts of some megabytes to some hundreds, on a few cores or one GPU: settings of our own.
+    _words(
+        "elmo_words_nano",
+        config={
+            "cell_size": 256,
+            "projection_size": 64,
+            "filters": ((1, 16), (2, 16), (3, 32), (4, 64), (5, 64)),
+        },
+        batch_size=64,
+        total_steps=20_000,
+        evaluation=Reading(20),
+        size="nano",
+        vocab_size=10_000,
+        learning_rate=3e-3,
+        warmup_steps=400,
+        clip_norm=0.5,
+        num_samples=1_024,
+    ),
+    _words(
+        "elmo_words_small",
+        # elmo_small's sizes.
+        config={"cell_size": 1024, "projection_size": 128},
+        batch_size=128,
+        total_steps=200_000,
+        evaluation=Reading(20),
+        size="small",
+        vocab_size=100_000,
+        learning_rate=1e-3,
+        warmup_steps=2_000,
+        clip_norm=0.5,
+        num_samples=4_096,
+    ),
+    _words(
+        "elmo_words_base",
+        # elmo_original's sizes, and bilm-tf's batches of three GPUs for ten passes over a billion words. It
+        # trains by Adagrad at 0.2, with a loss of 20 words whose gradients are clipped at 10.
+        config={"cell_size": 4096, "projection_size": 512, "num_highways": 2},
+        batch_size=384,
+        total_steps=1_000_000,
+        evaluation=Reading(20),
+        size="base",
+        vocab_size=793_471,
+        learning_rate=5e-4,
+        warmup_steps=10_000,
+        clip_norm=0.5,
+        num_samples=8_192,
     ),
 )

@@ -84,6 +84,10 @@ class CharacterTokenizer(Tokenizer):
         ids = ids_in_graph(as_utf8(words), self.max_characters)
         return tf.RaggedTensor.from_uniform_row_length(ids, 1)
 
+    def ids_of_words(self, words: Sequence[str]) -> np.ndarray:
+        """Words as they are, outside of a graph: int32 [words, characters]."""
+        return ids_of_words(words, self.max_characters)
+
     def _files(self) -> dict[str, Any]:
         return {"tokenizer_config.json": self._config(type(self).__name__, **self.get_config())}
 

@@ -1,0 +1,200 @@
+"""Trainings of language models of both directions on words of characters, as ELMo was pretrained.
+
+The text is one stream of words with a boundary between sentences. One direction reads it, and another one reads
+it from its end; each goes on in a batch where it ended in the batch before.
+Source: Peters et al. 2018 (arXiv:1802.05365), section 3.1; allenai/bilm-tf bilm/data.py and training.py.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bert_zoo.config import IGNORED_LABEL
+from bert_zoo.models import Encoder
+from bert_zoo.models.task_model import Use
+from bert_zoo.presets import LanguageModelPreset
+from bert_zoo.pretraining.batches import NumberedBatches
+from bert_zoo.pretraining.causal import MEASURED_TOKENS, StreamSettings, StreamTraining
+from bert_zoo.pretraining.measuring import log_frequencies
+from bert_zoo.pretraining.streams import Segments, StreamPart
+from bert_zoo.pretraining.tokens import TokenizedText
+from bert_zoo.registry import registry
+from bert_zoo.tasks.bidirectional_lm import BidirectionalLM
+from bert_zoo.text.format import DeferredPreprocessor, TextFormat, rows_of_language_models
+from bert_zoo.text.layout import PLAIN
+from bert_zoo.text.word_level_files import read_word_level
+
+WORDS = TextFormat(read_word_level, layout=PLAIN, preprocessor=rows_of_language_models)
+# The words of a vocabulary that come first: what ends a line, and what stands for words that it lacks.
+BOUNDARY, UNKNOWN = "<eos>", "<unk>"
+MARKS = ("<S>", "</S>")  # what each direction reads at a boundary
+
+
+class WordsOfText:
+    """What both directions read of words and predict.
+
+    Args:
+        vocabulary: the text's words by falling frequency, `BOUNDARY` and `UNKNOWN` before them.
+        encoder: of the characters of words.
+        num_classes: how many of them, the first ones, are predicted.
+    """
+
+    def __init__(self, vocabulary: Sequence[str], encoder: Encoder, num_classes: int):
+        if (*vocabulary[:2],) != (BOUNDARY, UNKNOWN):
+            raise ValueError(
+                f"The vocabulary begins with {[*vocabulary[:2]]}; of words that are spelled, {BOUNDARY} and "
+                f"{UNKNOWN} come first. Leave --vocabulary out, and one is made of the text."
+            )
+        characters = encoder.preprocessor.tokenizer
+        # [direction, words, characters]
+        self.spelled = np.stack(
+            [characters.ids_of_words([mark, *vocabulary[1:]]) for mark in MARKS]
+        )
+        self.num_classes = num_classes
+
+    def classes(self, token_ids: np.ndarray) -> np.ndarray:
+        """What is predicted of words: themselves, or `UNKNOWN`."""
+        return np.where(token_ids < self.num_classes, token_ids, 1)
+
+
+class BidirectionalBatches(NumberedBatches):
+    """Segments of a stream and of its reverse, one pass after another.
+
+    Args:
+        token_ids: integers [tokens], numbers of words.
+        words: what is read and predicted.
+        batch_size, segment_length: as of `Segments`.
+
+    Attributes:
+        per_epoch: batches of a pass.
+    """
+
+    def __init__(
+        self, token_ids: np.ndarray, words: WordsOfText, batch_size: int, segment_length: int
+    ):
+        self.words = words
+        self._streams = [
+            Segments(ids, batch_size, segment_length) for ids in (token_ids, token_ids[::-1])
+        ]
+        self.per_epoch = self._streams[0].num_steps
+        self.tokens = float(batch_size * segment_length)
+
+    def at(self, number: int) -> dict[str, np.ndarray]:
+        """A batch, as `BidirectionalLM` takes it."""
+        batches = [stream.at(number % self.per_epoch) for stream in self._streams]
+        labels = np.stack([batch["labels"] for batch in batches], axis=1)
+        spelled = zip(self.words.spelled, batches, strict=True)
+        return {
+            "char_ids": np.stack([table[batch["token_ids"]] for table, batch in spelled], axis=1),
+            "labels": np.where(labels == IGNORED_LABEL, labels, self.words.classes(labels)),
+            "starts_stream": batches[0]["starts_stream"],
+        }
+
+
+class HeldOutWords:
+    """The beginning of a text that is not trained on, and what it shows.
+
+    Attributes:
+        name: of the text.
+        token_ids: int32 [tokens], at most `MEASURED_TOKENS`.
+        batches: of them.
+    """
+
+    def __init__(self, name: str, token_ids: np.ndarray, batches: BidirectionalBatches):
+        self.name, self.token_ids, self.batches = name, token_ids, batches
+
+    def losses(self, model: BidirectionalLM) -> dict[str, float]:
+        """The loss over all words in nats a word, and that of each direction."""
+        data = self.batches.dataset(0, self.batches.per_epoch)
+        metrics = model.evaluate(data, return_dict=True, verbose=0)
+        forward, backward = (float(metrics[f"{name}_loss"]) for name in ("forward", "backward"))
+        return {
+            "loss": (forward + backward) / 2,
+            "forward loss": forward,
+            "backward loss": backward,
+        }
+
+    def unigram_loss(self, counts: np.ndarray) -> float:
+        """Loss of a unigram model with these counts of what is predicted."""
+        return float(
+            -log_frequencies(counts)[self.batches.words.classes(self.token_ids[1:])].mean()
+        )
+
+
+class BidirectionalTraining(StreamTraining):
+    """An encoder of two directions, the softmax above it, and the stream of words that they are trained on.
+
+    The softmax is of the text's words, begins with how often each occurs, and is not part of what is saved.
+    Arguments: as `StreamTraining`, with a `BidirectionalLM`.
+    """
+
+    use = Use(
+        "feature-extraction",
+        "gives vectors of words in their sentence, from every layer",
+        'vectors = model.embed_words(["A sentence , split at blanks ."])',
+        limits=("A tagger or classifier reads its vectors; by itself it says nothing of a text.",),
+    )
+
+    def __init__(
+        self,
+        model: BidirectionalLM,
+        settings: StreamSettings,
+        text: TokenizedText | StreamPart,
+        seed: int,
+    ):
+        self.words = WordsOfText(
+            model.words.tokenizer.vocabulary, model.encoder, model.softmax.size
+        )
+        super().__init__(model, settings, text, seed)
+        classes = self.words.classes(np.arange(len(self.counts)))
+        self.counts = np.bincount(classes, self.counts, self.words.num_classes)
+        self.model.softmax.bias.assign(log_frequencies(self.counts))
+
+    def trained_model(self) -> BidirectionalLM:
+        return self.language_model
+
+    def batches_of(self, token_ids: np.ndarray) -> BidirectionalBatches:
+        recipe = self.settings.recipe
+        return BidirectionalBatches(token_ids, self.words, recipe.batch_size, recipe.segment_length)
+
+    def held_out(self, name: str, text: TokenizedText | StreamPart) -> HeldOutWords:
+        token_ids = text.stream()[:MEASURED_TOKENS]
+        return HeldOutWords(name, token_ids, self.batches_of(token_ids))
+
+    def about(self) -> dict[str, Any]:
+        return {
+            "objective": "each word from those before it, and from those after it",
+            "phases": self.settings.phases,
+            "words": self.words.num_classes,
+            "dtype": self.language_model.dtype_policy.name,
+            "steps_per_execution": self.settings.steps_per_execution,
+        }
+
+    def trained(self) -> Encoder:
+        return self.model.encoder
+
+
+def bidirectional_lm(
+    encoder: Encoder, preset: LanguageModelPreset, vocabulary: str | Path
+) -> BidirectionalLM:
+    """An encoder with a new softmax of the words of a vocabulary, a directory."""
+    words = DeferredPreprocessor(vocabulary, WORDS, sequence_length=2048).make()
+    return BidirectionalLM(
+        encoder,
+        preset.batch_size,
+        num_words=min(words.tokenizer.vocab_size, preset.vocab_size),
+        num_samples=preset.num_samples,
+        words=words,
+    )
+
+
+def new_encoder(
+    preset: LanguageModelPreset, vocabulary: str | Path, dtype: str = "float32"
+) -> Encoder:
+    """An encoder that is randomly initialised. Its characters need no vocabulary."""
+    family = registry().families[preset.family]
+    characters = DeferredPreprocessor(vocabulary, family.text, sequence_length=2048).make()
+    config = family.config_class(vocab_size=preset.vocab_size, **preset.config)
+    return Encoder(config, family.name, preprocessor=characters, dtype=dtype)
