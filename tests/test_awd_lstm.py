@@ -258,6 +258,12 @@ def test_texts_are_split_and_marked_as_fast_ai_does(text, wanted):
     assert " ".join(spelled(text)) == wanted
 
 
+def test_words_are_tagged():
+    tagger = load_case("awd_lstm/encoder", "token_classification")
+    (tagged,) = tagger.tag([["the", "cat"]])
+    assert [word.text for word in tagged.words] == ["the", "cat"]
+
+
 def test_a_backwards_model_reads_from_the_last_token(tmp_path):
     source = directory_of("awd_lstm/causal_lm")
     shutil.copy(source / "itos_wt103.pkl", tmp_path)

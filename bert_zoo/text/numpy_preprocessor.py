@@ -107,6 +107,10 @@ class NumpyReading(TextPreprocessor):
         following = np.append(tokens.ids[1:], np.int32(IGNORED_LABEL))
         return {**inputs, "labels": positions.gather(following, otherwise=IGNORED_LABEL)}
 
+    def pack_with_positions(self, segments: Sequence[Tokens]) -> tuple[Arrays, list[Positions]]:
+        """Packs tokenized segments into a model's inputs, and says where each segment's tokens stand."""
+        return self._rows(segments, [segment.lengths for segment in segments])
+
     def _rows(
         self, segments: Sequence[Tokens], lengths: Sequence[np.ndarray]
     ) -> tuple[Arrays, list[Positions]]:
@@ -149,18 +153,13 @@ class NumpyPreprocessor(NumpyReading, Preprocessor):
         """Turns one or two tokenized segments into a model's inputs."""
         return self.pack_with_positions(segments)[0]
 
-    def pack_with_positions(self, segments: Sequence[Tokens]) -> tuple[Arrays, list[Positions]]:
-        """Does what `pack` does, and says where each segment's tokens stand."""
-        return self._rows(segments, [segment.lengths for segment in segments])
-
 
 class NumpyLanguageModelPreprocessor(NumpyReading, LanguageModelPreprocessor):
     """Tokenizes texts for a language model: `bert_zoo.text.LanguageModelPreprocessor` in NumPy."""
 
     def __call__(self, texts: Any) -> Arrays:
         """Turns a batch of texts into int32 [batch, length]: `token_ids`, `padding_mask`."""
-        tokens = self.reader.tokenized(single_texts(texts))
-        return self._rows([tokens], [tokens.lengths])[0]
+        return self.pack_with_positions([self.reader.tokenized(single_texts(texts))])[0]
 
 
 class NumpyQuestionWindows(NumpyReading, QuestionWindows):

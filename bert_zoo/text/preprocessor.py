@@ -168,6 +168,13 @@ class TextPreprocessor(tf.Module):
         labels = positions.gather(following, otherwise=IGNORED_LABEL)
         return with_batch_size({**inputs, "labels": labels}, texts)
 
+    def pack_with_positions(
+        self, segments: Sequence[tf.RaggedTensor]
+    ) -> tuple[dict[str, tf.Tensor], list[Positions]]:
+        """Packs tokenized segments into a model's inputs, and says where each segment's tokens stand."""
+        segments = self.packer.checked(segments)
+        return self._rows(segments, [segment.row_lengths() for segment in segments])
+
     def _rows(
         self, segments: Sequence[tf.RaggedTensor], lengths: Sequence[tf.Tensor]
     ) -> tuple[dict[str, tf.Tensor], list[Positions]]:
@@ -227,13 +234,6 @@ class Preprocessor(TextPreprocessor):
         """Turns tokenized segments, one or two int32 [batch, (tokens)], into a model's inputs."""
         return self.pack_with_positions(segments)[0]
 
-    def pack_with_positions(
-        self, segments: Sequence[tf.RaggedTensor]
-    ) -> tuple[dict[str, tf.Tensor], list[Positions]]:
-        """Does what `pack` does, and says where each segment's tokens stand."""
-        segments = self.packer.checked(segments)
-        return self._rows(segments, [segment.row_lengths() for segment in segments])
-
     def bert_pack_inputs(
         self, segments: Sequence[tf.RaggedTensor], seq_length: int | tf.Tensor | None = None
     ) -> dict[str, tf.Tensor]:
@@ -284,8 +284,7 @@ class LanguageModelPreprocessor(TextPreprocessor):
             TypeError, ValueError: something that is not a batch of texts; a pair is a TypeError.
         """
         texts = single_texts(texts)
-        (tokens,) = self.packer.checked(self.tokenizer(texts))
-        inputs, _ = self._rows([tokens], [tokens.row_lengths()])
+        inputs, _ = self.pack_with_positions([self.tokenizer(texts)])
         return with_batch_size(inputs, texts)
 
 

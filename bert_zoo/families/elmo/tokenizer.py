@@ -18,7 +18,7 @@ from bert_zoo.families.elmo.characters import (
 )
 from bert_zoo.graph import tf
 from bert_zoo.text.batches import as_utf8, split_at_white_space, strings, text_batch
-from bert_zoo.text.numpy_packing import Arrays, NumpyPacker, ragged_range
+from bert_zoo.text.numpy_packing import NumpyPacker, ragged_range
 from bert_zoo.text.numpy_packing import Positions as NumpyPositions
 from bert_zoo.text.numpy_preprocessor import NumpyLanguageModelPreprocessor
 from bert_zoo.text.offsets import is_white_space
@@ -149,11 +149,6 @@ class WordPreprocessor(LanguageModelPreprocessor):
 
     packer_class = WordPacker
 
-    def pack_with_positions(self, segments: Sequence[tf.RaggedTensor]):
-        """As `Preprocessor.pack_with_positions`."""
-        segments = self.packer.checked(segments)
-        return self._rows(segments, [segment.row_lengths() for segment in segments])
-
 
 class NumpyWordPreprocessor(NumpyLanguageModelPreprocessor):
     """`WordPreprocessor` in NumPy."""
@@ -168,9 +163,3 @@ class NumpyWordPreprocessor(NumpyLanguageModelPreprocessor):
         """The ids of each text's words, int32 [words, characters]."""
         tokens = self.reader.tokenized(strings(texts))
         return np.split(tokens.ids, np.cumsum(tokens.lengths)[:-1])
-
-    def pack_with_positions(
-        self, segments: Sequence[Tokens]
-    ) -> tuple[Arrays, list[NumpyPositions]]:
-        """As `NumpyPreprocessor.pack_with_positions`."""
-        return self._rows(segments, [segment.lengths for segment in segments])
