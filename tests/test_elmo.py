@@ -152,6 +152,23 @@ def test_bilm_tf_s_own_checkpoint_is_the_same_model(tmp_path, caplog):
     assert not caplog.records
 
 
+def test_a_vocabulary_of_numbers_is_saved_and_begins_with_special_words(tmp_path):
+    model = loaded("elmo/encoder_of_words")
+    bert_zoo.save(model, tmp_path / "saved")
+    again = bert_zoo.load(tmp_path / "saved")
+    assert_same_variables(again, model)
+    texts = ["the cat", "The naïve </S>", ""]
+    assert_same(again.preprocessor(texts), model.preprocessor(texts))
+    assert again.preprocessor(texts)["token_ids"][1, :3].numpy().tolist() == [2, 10, 1]
+    shutil.copytree(directory_of("elmo/encoder_of_words"), tmp_path / "other")
+    (tmp_path / "other" / "vocab-words.txt").write_text("<UNK>\n<S>\n</S>\n")
+    with pytest.raises(ConfigError, match=r"begins with \['<UNK>', '<S>', '</S>'\]; it must begin"):
+        bert_zoo.load(tmp_path / "other")
+    (tmp_path / "other" / "vocab-words.txt").unlink()
+    with pytest.raises(FileNotFoundError, match=r"should hold vocab\.txt"):
+        bert_zoo.text.preprocessor_from_dir(tmp_path / "other", "elmo", sequence_length=8)
+
+
 def test_options_are_checked(tmp_path):
     source = directory_of("elmo/encoder")
     shutil.copytree(source, tmp_path, dirs_exist_ok=True)
@@ -161,7 +178,7 @@ def test_options_are_checked(tmp_path):
         (tmp_path / "options.json").write_text(json.dumps(options | changes))
 
     written(char_cnn=None)
-    with pytest.raises(ConfigError, match="have no char_cnn"):
+    with pytest.raises(ConfigError, match="leave char_cnn out"):
         bert_zoo.load(tmp_path)
     written(surprise=1)
     with pytest.raises(ConfigError, match="surprise"):

@@ -61,38 +61,51 @@ PLAIN = {
     }
     | {"activation": "tanh"},
 }
+WORDS = {key: value for key, value in OPTIONS.items() if key != "char_cnn"}
+# As bilm-tf's vocabularies, which begin with the special words.
+VOCABULARY = ["<S>", "</S>", "<UNK>", *"the cat sat on mat . a naïve 日本語 long".split()]
+VOCABULARY += [f"w{i}" for i in range(len(VOCABULARY), 90)]
 CASES = {
     "encoder": (OPTIONS, "encoder"),
+    "encoder_of_words": (WORDS, "encoder"),
     "encoder_plain": (PLAIN, "encoder"),
     "classification": (OPTIONS, "classification"),
     "token_classification": (OPTIONS, "token_classification"),
 }
 
 
-def word_ids(word: str, size: int) -> list[int]:
-    """Ids of a word, one more than the program's own, as its files for use have them."""
+def word_ids(word: str, options: dict) -> int | list[int]:
+    """A word's number, or ids of its characters, one more than the program's own, as its files for use have them."""
+    if "char_cnn" not in options:
+        return VOCABULARY.index(word if word in VOCABULARY else "<UNK>")
+    size = options["char_cnn"]["max_characters_per_token"]
     inner = {"<S>": [BEGIN], "</S>": [END]}.get(word) or [*word.encode()[: size - 2]]
     ids = [WORD_BEGIN, *inner, WORD_END]
     return [i + 1 for i in ids + [PAD] * (size - len(ids))]
 
 
 def random_tensors(options: dict, rng) -> dict[str, np.ndarray]:
-    lstm, cnn = options["lstm"], options["char_cnn"]
-    width, cells, wide = lstm["projection_dim"], lstm["dim"], sum(n for _, n in cnn["filters"])
+    lstm, tensors = options["lstm"], {}
+    width, cells = lstm["projection_dim"], lstm["dim"]
 
     def normal(*shape: int, scale: float = 0.5) -> np.ndarray:
         return rng.normal(0, scale, shape).astype(np.float32)
 
-    tensors = {"char_embed": normal(261, cnn["embedding"]["dim"], scale=1)}
-    for i, (size, number) in enumerate(cnn["filters"]):
-        tensors[f"CNN/W_cnn_{i}"] = normal(1, size, cnn["embedding"]["dim"], number)
-        tensors[f"CNN/b_cnn_{i}"] = normal(number)
-    for i in range(cnn.get("n_highway", 0)):
-        for part in ("carry", "transform"):
-            tensors[f"CNN_high_{i}/W_{part}"] = normal(wide, wide)
-            tensors[f"CNN_high_{i}/b_{part}"] = normal(wide)
-    if wide != width:
-        tensors |= {"CNN_proj/W_proj": normal(wide, width), "CNN_proj/b_proj": normal(width)}
+    if "char_cnn" not in options:
+        tensors["embedding"] = normal(len(VOCABULARY), width)
+    else:
+        cnn = options["char_cnn"]
+        wide = sum(n for _, n in cnn["filters"])
+        tensors["char_embed"] = normal(261, cnn["embedding"]["dim"], scale=1)
+        for i, (size, number) in enumerate(cnn["filters"]):
+            tensors[f"CNN/W_cnn_{i}"] = normal(1, size, cnn["embedding"]["dim"], number)
+            tensors[f"CNN/b_cnn_{i}"] = normal(number)
+        for i in range(cnn.get("n_highway", 0)):
+            for part in ("carry", "transform"):
+                tensors[f"CNN_high_{i}/W_{part}"] = normal(wide, wide)
+                tensors[f"CNN_high_{i}/b_{part}"] = normal(wide)
+        if wide != width:
+            tensors |= {"CNN_proj/W_proj": normal(wide, width), "CNN_proj/b_proj": normal(width)}
     for direction in (0, 1):
         for i in range(lstm["n_layers"]):
             cell = f"RNN_{direction}/RNN/MultiRNNCell/Cell{i}/LSTMCell/"
@@ -102,7 +115,9 @@ def random_tensors(options: dict, rng) -> dict[str, np.ndarray]:
     return tensors
 
 
-def word_vector(ids: list[int], tensors, options):
+def word_vector(ids: int | list[int], tensors, options):
+    if isinstance(ids, int):
+        return tensors["embedding"][ids]
     cnn = options["char_cnn"]
     table = torch.cat([torch.zeros_like(tensors["char_embed"][:1]), tensors["char_embed"]])
     x = table[torch.tensor(ids)]
@@ -143,12 +158,9 @@ def lstm(x, h, c, cell: str, tensors, options):
     return torch.stack(outputs), h, c
 
 
-def layers_of(words: list[list[int]], state, tensors, options):
+def layers_of(words: list[int] | list[list[int]], state, tensors, options):
     """Outputs of all layers for a row of words [layers + 1, words, 2 * width], and the new state."""
-    size = options["char_cnn"]["max_characters_per_token"]
-    marks = [
-        [WORD_BEGIN + 1, mark + 1, WORD_END + 1] + [PAD + 1] * (size - 3) for mark in (BEGIN, END)
-    ]
+    marks = [word_ids(mark, options) for mark in ("<S>", "</S>")]
     vectors = [word_vector(ids, tensors, options) for ids in (marks[0], *words, marks[1])]
     x = torch.stack(vectors)
     width, sides = options["lstm"]["projection_dim"], [x, x.flip(0)]
@@ -170,10 +182,10 @@ def layers_of(words: list[list[int]], state, tensors, options):
     return torch.stack(layers)[:, 1:-1], torch.stack(new)
 
 
-def outputs_of(char_ids, mask, state, tensors, options):
+def outputs_of(ids_of_words, mask, state, tensors, options):
     """[layers + 1, batch, words, 2 * width], zeros at padding; and the new state [layers, batch, 2, ...]."""
     rows, states = [], []
-    for ids, real, before in zip(char_ids, mask, state.unbind(1), strict=True):
+    for ids, real, before in zip(ids_of_words, mask, state.unbind(1), strict=True):
         found, new = layers_of(ids[: real.sum()].tolist(), before, tensors, options)
         rows.append(torch.nn.functional.pad(found, (0, 0, 0, len(real) - int(real.sum()))))
         states.append(new)
@@ -276,25 +288,27 @@ def make(name: str, case: tuple[dict, str], golden: pathlib.Path) -> None:
     stored = random_tensors(options, rng)
     is_task = task != "encoder"
     tensors = {k: torch.tensor(v).double().requires_grad_(is_task) for k, v in stored.items()}
-    size = options["char_cnn"]["max_characters_per_token"]
-    rows = [[word_ids(word, size) for word in text.split()] for text in TEXTS]
+    rows = [[word_ids(word, options) for word in text.split()] for text in TEXTS]
     longest = max(map(len, rows))
-    char_ids = np.zeros((len(rows), longest, size), np.int32)
-    for row, ids in zip(char_ids, rows, strict=True):
+    words = np.zeros((len(rows), longest, *np.shape(rows[0][0])), np.int32)
+    for row, ids in zip(words, rows, strict=True):
         row[: len(ids)] = ids
-    mask = (char_ids != 0).any(-1).astype(np.int32)
-    io = {"char_ids": char_ids, "padding_mask": mask, "texts": np.array(TEXTS)}
+    mask = np.array([[i < len(ids) for i in range(longest)] for ids in rows], np.int32)
+    read = "char_ids" if "char_cnn" in options else "token_ids"
+    io = {read: words, "padding_mask": mask, "texts": np.array(TEXTS)}
     state = zero_state(len(rows), options)
-    outputs, new = outputs_of(char_ids, mask, state, tensors, options)
+    outputs, new = outputs_of(words, mask, state, tensors, options)
     if not is_task:
         io |= {"sequence_output": outputs[-1], "hidden_states": outputs}
         (directory / "options.json").write_text(json.dumps(options, indent=2) + "\n")
         with h5py.File(directory / "weights.hdf5", "w") as file:
             for key, tensor in stored.items():
                 file[key] = tensor
+        if read == "token_ids":
+            (directory / "vocab-words.txt").write_text("".join(f"{word}\n" for word in VOCABULARY))
         if name == "encoder":  # two words of each row after the whole rows
-            again = {"char_ids": char_ids[:, :2], "memory": new}
-            second, last = outputs_of(char_ids[:, :2], mask[:, :2], new, tensors, options)
+            again = {"char_ids": words[:, :2], "memory": new}
+            second, last = outputs_of(words[:, :2], mask[:, :2], new, tensors, options)
             again |= {"sequence_output": second[-1], "new_memory": last}
             np.savez(directory / "carried.npz", **as_arrays(again))
     else:
@@ -320,7 +334,7 @@ def make(name: str, case: tuple[dict, str], golden: pathlib.Path) -> None:
             "num_layers": sizes["n_layers"],
             "vocab_size": options["n_tokens_vocab"],
             "character_size": cnn["embedding"]["dim"],
-            "max_characters": size,
+            "max_characters": cnn["max_characters_per_token"],
             "filters": cnn["filters"],
             "num_highways": cnn["n_highway"],
             "cell_clip": sizes["cell_clip"],
@@ -338,7 +352,10 @@ def make(name: str, case: tuple[dict, str], golden: pathlib.Path) -> None:
                 "text": {"lowercase": None, "max_length": 40},
             },
         )
-        config = {"tokenizer_class": "CharacterTokenizer", "max_characters": size}
+        config = {
+            "tokenizer_class": "CharacterTokenizer",
+            "max_characters": config["max_characters"],
+        }
         write_json(directory / "tokenizer_config.json", config)
     np.savez(directory / "io.npz", **as_arrays(io))
 

@@ -11,10 +11,11 @@ from bert_zoo.layers.common import at_positions
 
 
 class ElmoBackbone(Backbone):
-    """Characters of words to outputs of LSTMs in both directions (Peters et al. 2018).
+    """Words to outputs of LSTMs in both directions (Peters et al. 2018).
 
     It takes `char_ids` [batch, words, characters] and perhaps a `padding_mask`; a word of zeros alone is
-    padding in any case. The tokens that begin and end a sentence are added before the LSTMs, and their
+    padding in any case. A model without characters takes `token_ids` [batch, words] in their place, numbers of
+    a vocabulary that begins with the marks of sentences. The tokens that begin and end a sentence are added before the LSTMs, and their
     outputs taken away.
 
     `hidden_states` are those of every layer, first the words' own vectors, twice: outputs of both
@@ -24,7 +25,7 @@ class ElmoBackbone(Backbone):
 
     Args:
         config: sizes and choices.
-        embeddings: a `CharacterEncoder`.
+        embeddings: a `CharacterEncoder`, or a table of words.
         stack: a `BidirectionalStack`.
     """
 
@@ -34,6 +35,8 @@ class ElmoBackbone(Backbone):
 
     @property
     def inputs(self) -> dict[str, Ids]:
+        if not self.config.num_characters:
+            return super().inputs
         characters = Ids(
             self.config.num_characters + 1,
             "the rows of the table of characters, and 0 for none",
@@ -48,12 +51,13 @@ class ElmoBackbone(Backbone):
         return {"memory": [ops.zeros(shape, self.compute_dtype) for _ in range(config.num_layers)]}
 
     def call(self, inputs, positions=None, training=None):
-        char_ids, memory = inputs["char_ids"], inputs.get("memory")
-        mask = ops.cast(ops.any(ops.not_equal(char_ids, 0), axis=-1), "int32")
-        if inputs.get("padding_mask") is not None:
-            mask = mask * inputs["padding_mask"]
-        self._check_memory(memory, char_ids)
-        hidden_states, new = self.states(*self.sentences(char_ids, mask), memory, training=training)
+        ids, memory = inputs[self.main_input], inputs.get("memory")
+        mask = inputs.get("padding_mask")
+        mask = ops.ones(ops.shape(ids)[:2], "int32") if mask is None else mask
+        if self.config.num_characters:
+            mask = mask * ops.cast(ops.any(ops.not_equal(ids, 0), axis=-1), "int32")
+        self._check_memory(memory, ids)
+        hidden_states, new = self.states(*self.sentences(ids, mask), memory, training=training)
         # An end may stand where other rows have words.
         mask = ops.cast(mask[:, :, None], self.compute_dtype)
         hidden_states = [states[:, 1:-1] * mask for states in hidden_states]
@@ -88,25 +92,27 @@ class ElmoBackbone(Backbone):
             memory = self.initial_state(ops.shape(words)[0])["memory"]
         return self.stack(words, mask, memory, training=training)
 
-    def sentences(self, char_ids, mask):
+    def sentences(self, ids, mask):
         """Vectors of words with those of a sentence's begin and end around them.
 
         Args:
-            char_ids: int [batch, words, characters].
+            ids: of words, as `call` takes them.
             mask: int [batch, words], 1 for words.
 
         Returns:
             [batch, 1 + words + 1, projection_size], and the mask for them.
         """
-        batch, length, characters = ops.shape(char_ids)
-        size = self.config.max_characters
-        if char_ids.shape[2] not in (None, size):
-            raise ValueError(
-                f"char_ids has shape {tuple(char_ids.shape)}; its words must have {size} characters, padding "
-                "among them, as model.preprocessor gives them."
-            )
-        marks = np.stack([boundary_ids(mark, size) for mark in (BEGIN, END)])
-        rows = ops.concatenate([ops.reshape(char_ids, (-1, characters)), marks], axis=0)
+        batch, length, *characters = ops.shape(ids)
+        marks = np.int32([0, 1])
+        if characters:
+            size = self.config.max_characters
+            if ids.shape[2] not in (None, size):
+                raise ValueError(
+                    f"char_ids has shape {tuple(ids.shape)}; its words must have {size} characters, padding "
+                    "among them, as model.preprocessor gives them."
+                )
+            marks = np.stack([boundary_ids(mark, size) for mark in (BEGIN, END)])
+        rows = ops.concatenate([ops.reshape(ids, (-1, *characters)), marks], axis=0)
         vectors = self.embeddings(rows)
         words = ops.reshape(vectors[:-2], (-1, length, vectors.shape[-1]))
         begin, end = vectors[-2], vectors[-1]
@@ -127,11 +133,11 @@ class ElmoBackbone(Backbone):
         ) + ops.cast(is_end, "int32")
         return ops.where(is_end[:, :, None], end, words), mask
 
-    def _check_memory(self, memory, char_ids) -> None:
+    def _check_memory(self, memory, ids) -> None:
         if memory is None:
             return
         config = self.config
-        wanted = (char_ids.shape[0], 2, config.projection_size + config.cell_size)
+        wanted = (ids.shape[0], 2, config.projection_size + config.cell_size)
         shapes = [tuple(state.shape) for state in memory]
         if len(shapes) != config.num_layers or not all(fits(shape, wanted) for shape in shapes):
             raise ValueError(

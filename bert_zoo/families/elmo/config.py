@@ -15,7 +15,7 @@ FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 
 @dataclass(frozen=True, kw_only=True)
 class ElmoConfig(Config):
-    """Sizes and choices of a bidirectional language model on characters (Peters et al. 2018)."""
+    """Sizes and choices of a bidirectional language model (Peters et al. 2018)."""
 
     on_card: ClassVar[tuple[str, ...]] = (
         *("num_layers", "hidden_size", "cell_size", "projection_size", "filters", "num_highways"),
@@ -26,7 +26,9 @@ class ElmoConfig(Config):
     projection_size: int  # width of a token vector and of one direction's outputs
     num_layers: int = 2  # LSTMs of each direction
     vocab_size: int = 793471  # words of the language model's softmax
-    num_characters: int = 261  # rows of the table: bytes, marks of words and sentences, padding
+    # Rows of the table: bytes, marks of words and sentences, padding; 0 for none, where words are read by
+    # their numbers.
+    num_characters: int = 261
     character_size: int = 16  # width of that table
     max_characters: int = 50  # ids of a word, its marks among them
     filters: tuple[tuple[int, int], ...] = FILTERS  # (width, number) of the convolutions
@@ -47,10 +49,10 @@ class ElmoConfig(Config):
             object.__setattr__(self, "filters", tuple(pairs))
         problems = self.problems_with(
             positive=(
-                *("cell_size", "projection_size", "num_layers", "vocab_size", "num_characters"),
+                *("cell_size", "projection_size", "num_layers", "vocab_size"),
                 *("character_size", "max_characters"),
             ),
-            natural={"num_highways": "none"},
+            natural={"num_characters": "words by their numbers", "num_highways": "none"},
             rates=("hidden_dropout", "classifier_dropout"),
             flags=("skip_connections",),
         )
@@ -114,23 +116,31 @@ CNN_KEYS = ("activation", "filters", "n_highway", "max_characters_per_token")
 UNREAD = frozenset(
     """
     all_clip_norm_val batch_size bidirectional n_batches_per_epoch n_characters n_epochs n_filters n_gpus
-    n_negative_samples_batch n_train_tokens sample_softmax unroll_steps
+    n_negative_samples_batch n_train_tokens sample_softmax share_embedding_softmax unroll_steps
     """.split()
 )
+# What stands for char_cnn in files of models that read the numbers of words.
+NO_CHARACTERS = {
+    "rows": 0,
+    "activation": "relu",
+    "filters": FILTERS,
+    "max_characters_per_token": 50,
+    "embedding": {"dim": 16},
+}
 
 
 def flattened(values: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of options.json without its sections.
 
     Raises:
-        ConfigError: a section that is no object, or none of characters.
+        ConfigError: a section that is no object.
     """
-    sections = [values.get("lstm"), values.get("char_cnn")]
+    sections = [values.get("lstm"), values.get("char_cnn", NO_CHARACTERS)]
     sections.append((sections[1] or {}).get("embedding") if _is_object(sections[1]) else None)
     if not all(map(_is_object, sections)):
         raise ConfigError(
             "lstm, char_cnn and embedding in char_cnn must be objects of options.json; they are "
-            f"{shown(sections)}. Models that read the numbers of words have no char_cnn, and are not read."
+            f"{shown(sections)}. Files of models that read the numbers of words leave char_cnn out."
         )
     lstm, cnn, embedding = sections
     flat = {key: value for key, value in values.items() if key not in ("lstm", "char_cnn")}
@@ -145,14 +155,12 @@ def _is_object(value: Any) -> bool:
 
 def in_sections(values: dict[str, Any]) -> dict[str, Any]:
     """The inverse of `flattened`."""
-    cnn = {key: values.pop(key) for key in CNN_KEYS}
+    cnn, rows = {key: values.pop(key) for key in CNN_KEYS}, values.pop("rows")
     # As programs that use a model ask for it, with the masked word's.
     cnn |= {"embedding": {"dim": values.pop("character_dim")}, "n_characters": 262}
     lstm = {key: values.pop(key) for key in LSTM_KEYS}
-    return {
-        "lstm": {**lstm, **{k: lstm[k] or None for k in ("cell_clip", "proj_clip")}},
-        "char_cnn": cnn,
-    } | values
+    lstm |= {k: lstm[k] or None for k in ("cell_clip", "proj_clip")}
+    return {"lstm": lstm, **({"char_cnn": cnn} if rows else {}), **values}
 
 
 CODEC = ConfigCodec(
@@ -163,6 +171,7 @@ CODEC = ConfigCodec(
         ConfigRow("cell_clip"),
         ConfigRow("projection_clip", "proj_clip"),
         ConfigRow("skip_connections", "use_skip_connections", optional=True),
+        ConfigRow("num_characters", "rows", optional=True),
         ConfigRow("cnn_activation", "activation"),
         ConfigRow("filters"),
         ConfigRow("num_highways", "n_highway", optional=True),

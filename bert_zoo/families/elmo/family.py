@@ -5,21 +5,37 @@ from bert_zoo.families.elmo import formats
 from bert_zoo.families.elmo.checkpoints import CHECKPOINTS
 from bert_zoo.families.elmo.config import ElmoConfig
 from bert_zoo.families.elmo.presets import LANGUAGE_MODELS, PRESETS
-from bert_zoo.families.elmo.vocabulary import preprocessor, read_characters
+from bert_zoo.families.elmo.vocabulary import preprocessor, read_words
 from bert_zoo.family import Family
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import PLAIN
 from bert_zoo.weights.table import MEAN, Head
 
 
-def backbone(config: ElmoConfig, dtype):
-    """Convolutions over characters, and a stack of LSTMs in both directions."""
-    from bert_zoo.families.elmo.backbone import ElmoBackbone
-    from bert_zoo.families.elmo.layers import (
-        BidirectionalLSTM,
-        BidirectionalStack,
-        CharacterEncoder,
+def embeddings(config: ElmoConfig, **options):
+    """Convolutions over characters, or a table of words."""
+    from bert_zoo.families.elmo.layers import CharacterEncoder
+    from bert_zoo.layers.common import table
+
+    width = config.projection_size
+    if not config.num_characters:
+        return table(config.vocab_size, width, stddev=config.initializer_range, **options)
+    return CharacterEncoder(
+        config.num_characters,
+        config.character_size,
+        filters=config.filters,
+        num_highways=config.num_highways,
+        output_size=width,
+        projects=config.projects_characters,
+        activation=config.cnn_activation,
+        **options,
     )
+
+
+def backbone(config: ElmoConfig, dtype):
+    """Vectors of words, and a stack of LSTMs in both directions."""
+    from bert_zoo.families.elmo.backbone import ElmoBackbone
+    from bert_zoo.families.elmo.layers import BidirectionalLSTM, BidirectionalStack
 
     blocks = [
         BidirectionalLSTM(
@@ -37,17 +53,7 @@ def backbone(config: ElmoConfig, dtype):
     ]
     return ElmoBackbone(
         config,
-        embeddings=CharacterEncoder(
-            config.num_characters,
-            config.character_size,
-            filters=config.filters,
-            num_highways=config.num_highways,
-            output_size=config.projection_size,
-            projects=config.projects_characters,
-            activation=config.cnn_activation,
-            dtype=dtype,
-            name="embeddings",
-        ),
+        embeddings=embeddings(config, dtype=dtype, name="embeddings"),
         stack=BidirectionalStack(
             blocks, config.projection_size, dropout=config.hidden_dropout, dtype=dtype, name="stack"
         ),
@@ -72,7 +78,7 @@ FAMILY = Family(
         ),
         "token_classification": Head((bert_rows.CLASSIFIER,)),
     },
-    text=TextFormat(read_characters, layout=PLAIN, preprocessor=preprocessor),
+    text=TextFormat(read_words, layout=PLAIN, preprocessor=preprocessor),
     checkpoints=CHECKPOINTS,
     config_class=ElmoConfig,
     presets=PRESETS,

@@ -12,8 +12,6 @@ from bert_zoo.weights.formats import TF1, Description
 from bert_zoo.weights.formats.format import Format
 from bert_zoo.weights.table import Row, Stored, raw
 
-ROWS_OF_CHARACTERS = r"(^|/)char_embed$"
-
 
 @dataclass(frozen=True, kw_only=True)
 class AllenNLP(Format):
@@ -49,22 +47,20 @@ def same(kind: Mapping, ours: str, name: str | tuple[str, ...], **options: Any) 
     return Row(kind, ours, allennlp=name, tf1=name, **options)
 
 
-def convolution_rows(config: ElmoConfig) -> Iterator[Row]:
+def word_rows(config: ElmoConfig) -> Iterator[Row]:
+    if not config.num_characters:
+        yield same(raw("embeddings"), "embeddings", "embedding")
+        return
+    yield same(raw("table"), "embeddings", "char_embed")
     for i, (width, number) in enumerate(config.filters):
         shape = (1, width, config.character_size, number)
         kernel = Stored("", shape=lambda config, shape=shape: shape)
         yield same(raw(f"kernel_{i}", tensorflow=kernel), "embeddings", f"CNN/W_cnn_{i}")
         yield same(raw(f"bias_{i}"), "embeddings", f"CNN/b_cnn_{i}")
-
-
-def highway_rows(config: ElmoConfig) -> Iterator[Row]:
     for i in range(config.num_highways):
         for variable, letter in (("kernel", "W"), ("bias", "b")):
             names = tuple(f"CNN_high_{i}/{letter}_{part}" for part in ("carry", "transform"))
             yield same(raw(variable), f"embeddings/highway_{i}", names)
-
-
-def projection_rows(config: ElmoConfig) -> Iterator[Row]:
     if config.projects_characters:
         for variable, name in (("kernel", "W_proj"), ("bias", "b_proj")):
             yield same(raw(variable), "embeddings/projection", f"CNN_proj/{name}")
@@ -84,18 +80,13 @@ def lstm_rows(config: ElmoConfig) -> Iterator[Row]:
             )
 
 
-ENCODER_ROWS = (
-    same(raw("table"), "embeddings", "char_embed"),
-    convolution_rows,
-    highway_rows,
-    projection_rows,
-    lstm_rows,
-)
+ENCODER_ROWS = (word_rows, lstm_rows)
+SIZES = {"num_characters": r"(^|/)char_embed$", "vocab_size": r"/softmax/W$|(^|/)embedding$"}
 FORMATS = {
-    "allennlp": AllenNLP(codec=CODEC, sizes={"num_characters": ROWS_OF_CHARACTERS}),
+    "allennlp": AllenNLP(codec=CODEC, sizes=SIZES),
     "tf1": Original(
         root="lm/",
-        sizes={"num_characters": ROWS_OF_CHARACTERS, "vocab_size": r"/softmax/W$"},
+        sizes=SIZES,
         ignorable=(r"/Adagrad(_\d+)?$", r"^(train|lm)?_?perplexity$", r"/softmax/[Wb]$"),
     ),
 }

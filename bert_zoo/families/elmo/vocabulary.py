@@ -2,8 +2,14 @@
 
 from typing import Any
 
+from bert_zoo.config import ConfigError
+from bert_zoo.error_text import shown
 from bert_zoo.text.files import VocabularyFiles
-from bert_zoo.text.format import TokenizerParts
+from bert_zoo.text.format import TokenizerParts, rows_of_language_models
+from bert_zoo.text.word_level_files import read_word_level
+
+# What a vocabulary of numbers begins with.
+SPECIAL_WORDS = ("<S>", "</S>", "<UNK>")
 
 
 def _tokenizer(**arguments):
@@ -12,13 +18,41 @@ def _tokenizer(**arguments):
     return CharacterTokenizer(**arguments)
 
 
-def read_characters(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
-    """A tokenizer of words into characters, which needs files for a size of words other than 50 alone."""
-    size = files.json("tokenizer_config.json").take("max_characters", int)
+def read_words(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
+    """A tokenizer of words into characters, which needs files for a size of words other than 50 alone.
+
+    Of models that read the numbers of words, one with their vocabulary: vocab.txt, or the one file with "vocab" in
+    its name.
+    """
+    config = files.json("tokenizer_config.json")
+    size = config.take("max_characters", int)
+    # Vocabularies of a softmax, which may be here too, write it otherwise.
+    by_number = config.get("unknown_token") == SPECIAL_WORDS[-1]
     for path in files.directory.glob("*options.json"):
+        by_number = "char_cnn" not in files.json(path.name)
         size = files.json(path.name).section("char_cnn").take("max_characters_per_token", int)
+    if by_number:
+        return _read_numbers(files, overrides)
     options = {} if size is None else {"max_characters": size}
     return TokenizerParts(_tokenizer, {**options, **overrides}, files.directory)
+
+
+def _read_numbers(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
+    if not files.has("vocab.txt"):
+        found = [*files.directory.glob("*vocab*.txt")]
+        if len(found) != 1:
+            raise FileNotFoundError(
+                f"{files.directory} should hold vocab.txt, the words in the order of their numbers, a word a line; it "
+                f"holds {files.names()}."
+            )
+        files.contents["vocab.txt"] = found[0].read_bytes()
+    begin = files.lines("vocab.txt")[: len(SPECIAL_WORDS)]
+    if tuple(begin) != SPECIAL_WORDS:
+        raise ConfigError(
+            f"The vocabulary in {files.directory} begins with {shown(begin)}; it must begin with {SPECIAL_WORDS}."
+        )
+    options = {"unit": "word", "unknown_token": SPECIAL_WORDS[-1], "eos_token": None}
+    return read_word_level(files, {**options, **overrides})
 
 
 def preprocessor(tokenizer, **options):
@@ -26,5 +60,7 @@ def preprocessor(tokenizer, **options):
     from bert_zoo.families.elmo import tokenizer as kinds
     from bert_zoo.graph import has_tensorflow
 
+    if not isinstance(tokenizer, kinds.CharacterTokenizer):
+        return rows_of_language_models(tokenizer, **options)
     kind = kinds.WordPreprocessor if has_tensorflow else kinds.NumpyWordPreprocessor
     return kind(tokenizer, **options)
