@@ -11,9 +11,10 @@
     python tools/benchmark.py --what gradient_cache
     python tools/benchmark.py --what long_documents --rounds 3 --reference_python reference-env/bin/python
     python tools/benchmark.py --what distillation --batch_size 16 --reference_python reference-env/bin/python
+    python tools/benchmark.py --what words --batch_size 32 --length 32 --reference_python allennlp-env/bin/python
 
 `reference_python` is the interpreter of an environment with torch and transformers (and
-sentence-transformers for single calls and trainings of sentence vectors), which bert_zoo itself never imports. Rounds alternate
+sentence-transformers for single calls and trainings of sentence vectors; allennlp 2.10.1 for words), which bert_zoo itself never imports. Rounds alternate
 between the implementations, so that a change of the machine's speed affects all of them alike.
 Medians are printed, with ratios of medians and their spread over the rounds, and written as JSON.
 Libraries start threads beside those that are counted: leave the program as many cores as `threads`
@@ -86,7 +87,7 @@ _WHAT = flags.DEFINE_multi_enum(
     "what",
     ["tokenizer"],
     "tokenizer modelling generation text_to_text single_calls embedding_training gradient_cache "
-    "long_documents distillation".split(),
+    "long_documents distillation words".split(),
     "What to time; may be given several times.",
 )
 _THREADS = flags.DEFINE_integer("threads", 2, "Threads of every implementation.", lower_bound=1)
@@ -101,6 +102,9 @@ _VOCABULARY = flags.DEFINE_string(
 )
 _DECODER = flags.DEFINE_string("decoder", "gpt2", "Whose sizes generation is timed with.")
 _ENCODER_DECODER = flags.DEFINE_string("encoder_decoder", "t5_base", "Whose sizes are timed.")
+_WORD_ENCODER = flags.DEFINE_string(
+    "word_encoder", "elmo_small", "Whose sizes words are read with."
+)
 _NEW_TOKENS = flags.DEFINE_integer("new_tokens", 64, "Of generation, a row.", lower_bound=2)
 _FAMILIES = flags.DEFINE_list("families", ["bert"], f"Of modelling; of {', '.join(MODELS)}.")
 flags.register_validator("families", lambda names: set(names) <= set(MODELS), "There is no such.")
@@ -972,6 +976,101 @@ def race_distillation(scratch: Path) -> dict[str, dict[str, dict]]:
 
 
 # What to time -> a function of an empty directory that gives title -> what `race` returns.
+# --- Words of characters -------------------------------------------------------------------------
+
+_ALLENNLP = """
+import json, torch
+torch.set_num_threads(settings["threads"])
+from allennlp.modules.elmo import _ElmoBiLm
+files = [settings["directory"] + "/" + name for name in ("options.json", "weights.hdf5")]
+training = settings["training"]
+model = _ElmoBiLm(*files, requires_grad=training).train(training)
+ids = torch.tensor(settings["ids"])
+labels = ids[..., 1] % settings["classes"]
+head = torch.nn.Linear(settings["width"], settings["classes"])
+weights = [*model.parameters(), *head.parameters()]
+optimizer = torch.optim.AdamW(weights, lr=1e-5, eps=1e-6, weight_decay=0.01)
+def step():
+    logits = head(model(ids)["activations"][-1][:, 1:-1])
+    torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten()).backward()
+    torch.nn.utils.clip_grad_norm_(weights, 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+def forward():
+    with torch.no_grad():
+        found = model(ids)["activations"][-1]
+    # A call goes on from the states of the one before.
+    if model._elmo_lstm._states is not None:
+        model._elmo_lstm.reset_states()
+    json.dump(found[0, 1:-1].tolist(), open(settings["found"], "w"))
+work = step if training else forward
+"""
+
+
+def race_words(scratch: Path) -> dict[str, dict[str, dict]]:
+    """Vectors of words in sentences, and a step of a tagger with all below it."""
+    import numpy as np
+
+    import bert_zoo
+    from bert_zoo.families.elmo.characters import ids_of_words
+    from bert_zoo.training.optimizers import bert_adamw
+
+    name, shape = _WORD_ENCODER.value, (_BATCH.value, _LENGTH.value)
+    labels = [str(number) for number in range(CLASSES)]
+    options = {"task": TASK, "labels": labels, "weights": None, "dropout": 0.0}
+    tagger = bert_zoo.load(name, **options)
+    save_for_allennlp(tagger.encoder, scratch / "model")
+    random, file = np.random.default_rng(0), scratch / "found.json"
+    lengths = random.integers(1, 12, shape)
+    words = ["".join(chr(97 + random.integers(26)) for _ in range(n)) for n in lengths.flat]
+    ids = ids_of_words(words, tagger.encoder.config.max_characters).reshape(*shape, -1)
+    tagger.compile(bert_adamw(1e-5, bias_correction=True), tagger.default_loss())
+    results, encoder = {}, tagger.encoder
+    for training in (False, True):
+        inputs = {"char_ids": ids}
+        ours = step(tagger, inputs, ids[..., 1] % CLASSES) if training else forward(encoder, inputs)
+        contestants = {"bert_zoo": timed(ours)}
+        if REFERENCE_PYTHON.value:
+            contestants["allennlp (torch)"] = Reference(
+                "allennlp",
+                _ALLENNLP,
+                threads=_THREADS.value,
+                directory=str(scratch / "model"),
+                found=str(file),
+                ids=ids.tolist(),
+                training=training,
+                classes=CLASSES,
+                width=encoder.config.hidden_size,
+            )
+        what = "step of a tagger" if training else "forward"
+        title = f"{name}, {what}, {shape[0]}x{shape[1]} words"
+        results[title] = race(title, contestants, "words/s", shape[0] * shape[1])
+        if file.is_file():
+            found = json.loads(file.read_text())
+            difference = np.abs(np.array(found) - encoder(inputs)["sequence_output"][0]).max()
+            print(f"  The largest difference of an output is {difference:.1e}.")
+            file.unlink()
+    return results
+
+
+def save_for_allennlp(encoder, directory: Path) -> None:
+    """Writes options.json and weights.hdf5."""
+    import h5py
+
+    from bert_zoo.registry import registry
+    from bert_zoo.weights.bind import to_stored, variables_of
+
+    plan = registry().families[encoder.family].plan("allennlp", encoder.config)
+    directory.mkdir()
+    with h5py.File(directory / "weights.hdf5", "w") as file:
+        for name, value in to_stored(
+            variables_of(encoder), plan.bindings("encoder", False)
+        ).items():
+            file[name] = value
+    options = plan.format.codec.encode(encoder.config)
+    (directory / "options.json").write_text(json.dumps(options))
+
+
 WHAT = {
     "tokenizer": race_tokenizers,
     "modelling": race_modelling,
@@ -982,6 +1081,7 @@ WHAT = {
     "gradient_cache": race_gradient_cache,
     "long_documents": race_long_documents,
     "distillation": race_distillation,
+    "words": race_words,
 }
 
 
