@@ -97,6 +97,8 @@ def test_a_softmax_of_drawn_words_is_on_average_that_of_all():
 def test_words_of_a_training_need_their_marks():
     with pytest.raises(ValueError, match=r"begins with .*Leave --vocabulary out"):
         WordsOfText(["a", "b"], loaded("elmo/encoder"), 2)
+    with pytest.raises(ValueError, match="reads words by their numbers"):
+        WordsOfText(VOCABULARY, loaded("elmo/encoder_of_words"), 5)
 
 
 def run(directory, name, **options):

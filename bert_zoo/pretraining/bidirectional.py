@@ -47,6 +47,11 @@ class WordsOfText:
                 f"The vocabulary begins with {[*vocabulary[:2]]}; of words that are spelled, {BOUNDARY} and "
                 f"{UNKNOWN} come first. Leave --vocabulary out, and one is made of the text."
             )
+        if "char_ids" not in encoder.backbone.inputs:
+            raise ValueError(
+                f"This {encoder.family} reads words by their numbers, and is not trained further here. Models "
+                "that read the characters of words are."
+            )
         characters = encoder.preprocessor.tokenizer
         # [direction, words, characters]
         self.spelled = np.stack(
