@@ -36,6 +36,7 @@ FOLDERS = {
 }
 MASKED = [name for name, (_, checkpoint) in ENTRIES.items() if "masked_lm" in checkpoint.provides]
 LANGUAGE_MODELS = [name for name, (_, c) in ENTRIES.items() if "causal_lm" in c.provides]
+TEXT_TO_TEXT = [name for name, (_, c) in ENTRIES.items() if "text_to_text" in c.provides]
 MOST_BYTES = 8_000_000
 # Our own words: no model has read them.
 TEXTS = [
@@ -94,7 +95,10 @@ def test_what_it_provides_is_loaded_without_a_network(name):
     _, checkpoint = ENTRIES[name]
     for task in checkpoint.provides:
         model = loaded(name, task)
-        outputs = keras.tree.flatten(model(model.preprocessor(TEXTS[:2])))
+        inputs = model.preprocessor(TEXTS[:2])
+        if task == "text_to_text":
+            inputs, _ = model.labelled_rows(inputs, inputs)
+        outputs = keras.tree.flatten(model(inputs))
         assert all(np.isfinite(keras.ops.convert_to_numpy(output)).all() for output in outputs)
         assert {v.dtype for v in variables_of(model).values()} == {np.dtype("float32")}
 
@@ -166,9 +170,37 @@ def test_it_predicts_the_next_token_better_than_its_frequency_does(name):
 @pytest.mark.parametrize("name", LANGUAGE_MODELS)
 def test_it_writes(name):
     model = loaded(name, "causal_lm")
-    text = model.generate("the film", max_new_tokens=20, sampler="top_k", seed=0)
-    words = text.removeprefix("the film").split()
-    assert text.startswith("the film") and len(words) >= 5 and len(set(words)) >= 4
+    prompt = "he said that the"
+    text = model.generate(prompt, max_new_tokens=20, sampler="top_k", seed=0, stop=None)
+    assert text.startswith(prompt) and len(set(text.removeprefix(prompt).split())) >= 4
+
+
+@pytest.mark.parametrize("name", TEXT_TO_TEXT)
+def test_it_fills_in_spans_by_what_stands_around_them(name):
+    """Better than by the words' frequencies, and than without the text around them."""
+    model, untrained = (
+        bert_zoo.load(name, "text_to_text", weights=w) for w in ("pretrained", None)
+    )
+    untrained.preprocessor = model.preprocessor
+    frequencies = np.load(ROOT / "checkpoints" / name / "log_frequencies.npy").astype("float32")
+    rows = [text.split() for text in TEXTS for _ in range(3)]
+    # Two words, at three places of each text.
+    starts = [2 + 4 * (row % 3) for row in range(len(rows))]
+    first, second = "<extra_id_0>", "<extra_id_1>"
+    sources = [" ".join([*w[:at], first, *w[at + 2 :]]) for w, at in zip(rows, starts, strict=True)]
+    targets = [
+        " ".join([first, *w[at : at + 2], second]) for w, at in zip(rows, starts, strict=True)
+    ]
+
+    def log_probs(model, sources) -> np.ndarray:
+        # Without the sentinels and the end.
+        return np.concatenate([score.log_probs[1:-2] for score in model.score(sources, targets)])
+
+    tokens = [token for score in model.score(sources, targets) for token in score.tokens[1:-2]]
+    unigram = frequencies[[model.preprocessor.tokenizer.token_to_id(t) for t in tokens]].mean()
+    alone = log_probs(model, [first] * len(targets)).mean()
+    found, untrained = log_probs(model, sources).mean(), log_probs(untrained, sources).mean()
+    assert found > max(unigram, alone) + 0.2 and min(unigram, alone) > untrained + 0.5
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,14 @@ MASKED = (
 )
 PROMPT = "The film is about"
 SENTINELS = ("<extra_id_0>", "<extra_id_1>")
+# A word twice as a verb and twice as a noun.
+WORD = "play"
+SENSES = (
+    "the children play in the garden .",
+    "he wants to play the part of a soldier .",
+    "the play was written by a young woman .",
+    "she saw the play at a small theatre .",
+)
 NOT_MEASURED = "\n\nNot measured.\n"
 LIMITS = """## What it is not good for
 
@@ -92,10 +100,20 @@ def copy_frequencies(run: Path, directory: Path) -> None:
 
 
 def shown(run: Path, directory: Path) -> tuple[str, float]:
-    """What a model predicts, in Markdown; and how much a probability differs from the run's own."""
+    """What a model predicts, in Markdown; and how much of it differs from the run's own, at most."""
     import bert_zoo
 
     task = read_json(directory / "bert_zoo.json")["task"]
+    if task == "encoder":
+        stored, trained = (senses(bert_zoo.load(path)) for path in (directory, run / "model"))
+        unit = stored / np.linalg.norm(stored, axis=1, keepdims=True)
+        rows = [
+            (text, *(f"{cosine:.2f}" for cosine in cosines))
+            for text, cosines in zip(SENSES, unit @ unit.T, strict=True)
+        ]
+        text = f"Cosines of its vectors of \u201c{WORD}\u201d, the numbers in the order of the rows:\n\n"
+        heads = ["text", *map(str, range(1, len(SENSES) + 1))]
+        return text + table(heads, rows), float(np.abs(stored - trained).max())
     if task == "causal_lm":
         stored, trained = (bert_zoo.load(path, task=task) for path in (directory, run / "model"))
         found = [np.exp(model.score([PROMPT])[0].log_probs) for model in (stored, trained)]
@@ -122,6 +140,12 @@ def shown(run: Path, directory: Path) -> tuple[str, float]:
         difference = max(difference, *(abs(c.score - probability[c.token_id]) for c in words))
         rows.append((text, ", ".join(f"{c.token.strip()} {c.score:.2f}" for c in words)))
     return table(["text", "the three likeliest"], rows), difference
+
+
+def senses(encoder) -> np.ndarray:
+    """The vectors of `WORD` in `SENSES`, [texts, width]."""
+    rows = encoder.embed_words(SENSES)
+    return np.stack([row.vectors[row.words.index(WORD)] for row in rows])
 
 
 def filled_in(target: str) -> str:
@@ -160,7 +184,7 @@ def card(name: str, run: Path, predictions: str, difference: float, fine_tuned: 
     parts = [
         f"# {name}",
         f"`bert_zoo.load({name!r})` comes with the package and needs no network. "
-        f"{results['parameters']:,} parameters with all heads, stored as float16: the probabilities below differ by at "
+        f"{results['parameters']:,} parameters with all heads, stored as float16: the numbers below differ by at "
         f"most {difference:.0e} from those of the weights as they were trained.",
         measured,
         "`tools/nano_checkpoint.py` made this folder from the run.",
@@ -220,7 +244,8 @@ def pretrained_folder(name: str, run: Path, directory: Path) -> dict[str, float]
     earlier, fine_tuned = directory / WEIGHTS, earlier_section(directory / CARD, FINE_TUNED)
     sha256 = sha256_of(earlier) if earlier.is_file() else None
     copy_run(run, directory, as_float16)
-    copy_frequencies(run, directory)
+    if read_json(directory / "bert_zoo.json")["task"] != "encoder":
+        copy_frequencies(run, directory)
     if sha256_of(directory / WEIGHTS) != sha256:
         fine_tuned = NOT_MEASURED
     text = card(name, run, *shown(run, directory), fine_tuned)

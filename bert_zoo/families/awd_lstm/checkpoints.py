@@ -1,5 +1,7 @@
-"""fast.ai's released AWD-LSTMs, as data."""
+"""fast.ai's released AWD-LSTMs and the one that this project trained, as data."""
 
+from bert_zoo.families.awd_lstm.presets import LANGUAGE_MODELS
+from bert_zoo.families.nano import SIZE, trained_here
 from bert_zoo.family import Archive, Checkpoint, TextSpec
 
 URL = "https://s3.amazonaws.com/fast-ai-modelzoo"
@@ -22,7 +24,22 @@ def wt103(direction: str, tag: str, note: str) -> Checkpoint:
     )
 
 
+(NANO,) = (preset for preset in LANGUAGE_MODELS if preset.size == SIZE)
 CHECKPOINTS = [
     wt103("fwd", "forwards", "Sizes on the card are fast.ai's; the file's own are taken."),
     wt103("bwd", "backwards", "It reads a text from its last token to its first."),
+    trained_here(
+        "awd_lstm_nano",
+        {**NANO.config, "vocab_size": 8001},
+        PAPER,
+        sha256="deaefdbec99c67fdfdcc996d1ee426da92755102e3a2a3ac592926d2c0659522",
+        params=1_625_025,
+        scores={
+            "held out loss": 4.404,
+            "held out loss, unigram model": 6.026,
+            "held out loss, untrained": 8.986,
+        },
+        provides=frozenset({"encoder", "causal_lm"}),
+        text=TextSpec(lowercase=False, max_length=2048),
+    ),
 ]
