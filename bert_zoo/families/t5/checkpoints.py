@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_zoo.config import PooledDense, Pooling
+from bert_zoo.families.nano import SIZE, trained_here
 from bert_zoo.families.t5.config import GATED
+from bert_zoo.families.t5.presets import PRETRAINING
 from bert_zoo.family import HF, Checkpoint, TextSpec
 
 PAPER = (
@@ -172,6 +174,22 @@ T5 = [
         )
     ),
 ]
+T5.append(
+    trained_here(
+        "t5_nano",
+        PRETRAINING.sizes[SIZE].config,
+        PAPER,
+        sha256="40f30673bb5eeff56a5022a970f1a4c38a1b90f06e7a85dc58d969fe6c28f8bf",
+        params=2_205_312,
+        scores={
+            "held out loss": 3.602,
+            "held out loss, unigram model": 5.796,
+            "held out loss, untrained": 8.681,
+        },
+        provides=frozenset({"encoder", "text_to_text"}),
+        text=TextSpec(lowercase=False, max_length=2147483647),
+    )
+)
 MT5 = [
     released(
         f"mt5_{size}",
