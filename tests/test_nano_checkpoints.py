@@ -203,6 +203,22 @@ def test_it_fills_in_spans_by_what_stands_around_them(name):
     assert found > max(unigram, alone) + 0.2 and min(unigram, alone) > untrained + 0.5
 
 
+def test_it_tells_a_verb_from_a_noun_by_what_stands_around_it():
+    model = loaded("elmo_nano", "encoder")
+    verbs = ["the children play in the garden .", "he wants to play the part of a soldier ."]
+    nouns = ["the play was written by a young woman .", "she saw the play at a small theatre ."]
+
+    def cosines(features) -> np.ndarray:
+        rows = model.embed_words(verbs + nouns, features=features)
+        vectors = np.stack([row.vectors[row.words.index("play")] for row in rows])
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors @ vectors.T
+
+    np.testing.assert_allclose(cosines(0), 1, atol=1e-5)  # words of characters alone
+    found = cosines("top")
+    assert found[0, 1] > found[:2, 2:].mean() + 0.2
+
+
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [

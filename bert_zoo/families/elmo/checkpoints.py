@@ -1,5 +1,7 @@
-"""The released ELMo models, as data."""
+"""The released ELMo models and the one that this project trained, as data."""
 
+from bert_zoo.families.elmo.presets import LANGUAGE_MODELS
+from bert_zoo.families.nano import SIZE, trained_here
 from bert_zoo.family import Checkpoint, Files, TextSpec
 
 S3 = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo"
@@ -32,6 +34,7 @@ def of_paper(name: str, config: dict, params: int, folder: str):
     return elmo(name, config, params, folder, *files, licence="Apache-2.0", note=WORDS_ARE_SPLIT)
 
 
+(NANO,) = (preset for preset in LANGUAGE_MODELS if preset.size == SIZE)
 CHECKPOINTS = [
     of_paper(
         "small",
@@ -66,5 +69,21 @@ CHECKPOINTS = [
         "elmo_2x4096_512_2048cnn_2xhighway_options.json",
         licence="unknown (none is stated with the files)",
         note=f"Contributed to allennlp: abstracts of PubMed. {WORDS_ARE_SPLIT}",
+    ),
+    trained_here(
+        "elmo_nano",
+        {**NANO.config, "vocab_size": NANO.vocab_size},
+        PAPER,
+        sha256="567fa2c0cfc53c03cea2a25bef973f7eb56a6555438758c0e1102989173a2545",
+        params=696_272,
+        scores={
+            "held out backward loss": 4.655,
+            "held out forward loss": 4.647,
+            "held out loss": 4.651,
+            "held out loss, unigram model": 6.165,
+            "held out loss, untrained": 6.167,
+        },
+        provides=frozenset({"encoder"}),
+        text=TextSpec(lowercase=None, max_length=2048),
     ),
 ]
