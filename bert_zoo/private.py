@@ -28,6 +28,7 @@ REPLACED: dict[str, tuple[str, ...]] = {
         "_get_current_learning_rate",
         "_apply_weight_decay",
     ),
+    "keras.optimizers.SGD": ("_update_model_variables_moving_average",),
 }
 # The same for private methods that ours call on themselves.
 CALLED: dict[str, tuple[str, ...]] = {

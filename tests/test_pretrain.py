@@ -221,6 +221,15 @@ def test_a_language_model_reads_the_text_as_one_stream(text, tmp_path):
     assert read == [w if w in WORDS[:16] else "<unk>" for w in lines[0].split()] + ["<eos>"]
 
 
+def test_a_language_model_whose_loss_stalls_is_the_average_of_its_weights(text, tmp_path):
+    # So high a rate that the weights alone jump about.
+    changes = {"learning_rate": 10.0, "measurements": 20, "patience": 1}
+    make_model, settings = small_stream(total_steps=60, **changes)
+    results = pretrain("tiny", make_model, settings, [text], tmp_path, held_out=0.2)
+    *weights, average = (row["held out loss"] for row in results["measured"])
+    assert len(weights) == 19 and average < min(weights)
+
+
 def test_clusters_that_a_vocabulary_is_too_small_for_are_left_out(capsys):
     _, settings = small_stream()
     assert fitted(settings.recipe, 11) is settings.recipe

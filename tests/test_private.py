@@ -88,6 +88,9 @@ def test_attributes_of_the_optimizer_are_there():
         "_accumulated_gradients",
     ):
         assert hasattr(optimizer, name), f"AdamW.{name} is gone from {VERSIONS}"
+    optimizer = keras.optimizers.SGD(use_ema=True)
+    optimizer.build([keras.Variable([1.0], name="v")])
+    assert hasattr(optimizer, "_model_variables_moving_average"), VERSIONS
 
 
 def test_children_all_layers_and_own_variables():
@@ -241,7 +244,7 @@ def test_no_other_module_touches_private_parts():
     listed = {name for _, name in replaced_and_called()}
     # Of the optimizer; see `test_attributes_of_the_optimizer_are_there`.
     listed |= {"_momentums", "_velocities", "_iterations", "_learning_rate"}
-    listed |= {"_accumulated_gradients"}
+    listed |= {"_accumulated_gradients", "_model_variables_moving_average"}
     # Of Python's unpickler in Python, whose opcodes weights/restricted_pickle.py replaces.
     listed |= {"_Unpickler", "_unframer"}
     found = [

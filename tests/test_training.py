@@ -29,7 +29,7 @@ from bert_zoo.training import (
     bert_adamw,
     compile_for_task,
 )
-from bert_zoo.training.optimizers import UNDECAYED
+from bert_zoo.training.optimizers import UNDECAYED, AveragedSGD
 from bert_zoo.weights.bind import named_variables
 
 # Of ten float32 steps against float64, and of kernels that round 1 - 0.999 to float32.
@@ -220,6 +220,30 @@ def test_optimizer_and_schedule_survive_serialization():
     assert again.get_config() == optimizer.get_config()
     np.testing.assert_allclose(again._learning_rate(20), optimizer._learning_rate(20))
     assert run_steps(again).tolist() == run_steps(optimizer).tolist()
+
+
+def test_sgd_averages_weights_from_where_losses_stall():
+    optimizer, variable = AveragedSGD(1.0, patience=2, weight_decay=None), keras.Variable([0.0])
+    optimizer.build([variable])
+    (average,) = optimizer._model_variables_moving_average
+    losses = [
+        3.0,
+        2.0,
+        2.5,
+        2.9,
+        2.6,
+        2.4,
+        2.3,
+    ]  # 2.6 is the first above one more than two before it
+    for number in range(1, len(losses) + 1):
+        optimizer.apply([ops.ones(1)])
+        assert float(variable[0]) == -number
+        assert float(average[0]) == pytest.approx(-number if number < 6 else -(6 + number) / 2)
+        optimizer.average_if_stalled(losses[:number])
+    again = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
+    assert type(again) is AveragedSGD and again.get_config() == optimizer.get_config()
+    optimizer.finalize_variable_values([variable])
+    assert float(variable[0]) == -6.5
 
 
 def test_exclusions_survive_a_saved_model(tmp_path):

@@ -15,7 +15,7 @@ from bert_zoo.pretraining.corpus import Corpus
 from bert_zoo.pretraining.measuring import log_frequencies
 from bert_zoo.pretraining.streams import StreamPart
 from bert_zoo.pretraining.tokens import TokenizedText
-from bert_zoo.training.optimizers import language_model_adam
+from bert_zoo.training.optimizers import AveragedSGD, language_model_adam
 
 # Tokens of held-out text that are measured.
 MEASURED_TOKENS = 1 << 16
@@ -36,6 +36,10 @@ class StreamSettings:
     steps_per_execution: int = 1
 
     batches_per_update = 1
+
+    @property
+    def measurements(self) -> int:
+        return self.recipe.measurements
 
     @property
     def phases(self) -> tuple[tuple[int, float], ...]:
@@ -136,16 +140,19 @@ class StreamTraining:
     def compile(self) -> None:
         """Compiles the model with the recipe's optimizer."""
         recipe = self.settings.recipe
-        self.model.compile(
-            optimizer=language_model_adam(
+        if recipe.patience:
+            options = {"patience": recipe.patience, "global_clipnorm": recipe.clip_norm}
+            optimizer = AveragedSGD(recipe.learning_rate, **options)
+        else:
+            optimizer = language_model_adam(
                 recipe.learning_rate,
                 total_steps=None if self.settings.seconds else recipe.total_steps,
                 warmup_steps=recipe.warmup_steps,
                 floor=recipe.floor,
                 clip_norm=recipe.clip_norm,
-            ),
-            steps_per_execution=self.settings.steps_per_execution,
-        )
+            )
+        steps = self.settings.steps_per_execution
+        self.model.compile(optimizer=optimizer, steps_per_execution=steps)
 
     def questions(self, corpus: Corpus | None) -> list[tuple[str, str]]:
         """None: no word is hidden."""

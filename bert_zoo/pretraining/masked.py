@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -79,6 +79,8 @@ class Settings:
     seconds: float | None = None
     starts_from_frequencies: bool = False
     languages: tuple[str, ...] = ()
+
+    measurements: ClassVar[int] = 5
 
     @property
     def goes_on(self) -> bool:

@@ -15,11 +15,9 @@ from keras import ops
 from bert_zoo.graph import has_tensorflow, tf
 from bert_zoo.pretraining.batches import NumberedBatches
 from bert_zoo.training.divergence import diverged
+from bert_zoo.training.optimizers import AveragedSGD
 from bert_zoo.training.resume import write_checkpoint
 from bert_zoo.training.runs import CHECKPOINT, PROGRESS, updates_of
-
-# How often the held-out text is measured.
-MEASUREMENTS = 5
 
 
 @dataclass
@@ -69,6 +67,7 @@ class Keeper(keras.callbacks.Callback):
         end: the number after that of the last batch of the `fit`.
         share: gives the part of the whole training that is done.
         measure: gives what is measured, by name; of all texts, or of the held-out one alone.
+        measurements: how often the held-out text is measured.
         every: seconds between checkpoints.
         writes: whether to write files; of several workers one does.
     """
@@ -82,13 +81,14 @@ class Keeper(keras.callbacks.Callback):
         share: Callable[[], float],
         measure: Callable[[bool], dict[str, float]],
         *,
+        measurements: int,
         every: float,
         writes: bool,
     ):
         super().__init__()
         self.progress, self.directory, self.batches = progress, directory, batches
         self.end, self.share, self.measure = end, share, measure
-        self.every, self.writes = every, writes
+        self.measurements, self.every, self.writes = measurements, every, writes
         self._now = self._saved = time.monotonic()
         self._step_start: float | None = None
         self.board = None
@@ -123,8 +123,8 @@ class Keeper(keras.callbacks.Callback):
             raise diverged(self.model, loss, where)
         progress.loss += loss * trained
         progress.losses += trained
-        share = self.share()
-        if share < 1 and int(share * MEASUREMENTS) > int(progress.measured_at * MEASUREMENTS):
+        share, number = self.share(), self.measurements
+        if share < 1 and int(share * number) > int(progress.measured_at * number):
             self.write_row()
             # Of a budget of time, measuring takes a share too.
             progress.measured_at = self.share()
@@ -139,9 +139,15 @@ class Keeper(keras.callbacks.Callback):
         row = {"step": updates_of(self.model), "seconds": progress.seconds, "rate": rate}
         if progress.losses:
             row["loss"] = progress.loss / progress.losses
-        row |= self.measure(at_end)
+        measured = self.measure(at_end)
+        row |= measured
         progress.loss, progress.losses = 0.0, 0
         progress.rows.append(row)
+        # In float16 it stands within another one.
+        optimizer = getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)
+        if measured and isinstance(optimizer, AveragedSGD):
+            name = next(iter(measured))
+            optimizer.average_if_stalled([each[name] for each in progress.rows])
         if self.writes:
             losses = {name: value for name, value in row.items() if name.endswith("loss")}
             print_losses(f"Step {row['step']:,}", losses)

@@ -288,7 +288,8 @@ def _train_phase(
     if progress.starts:
         batches.starts = progress.starts
     end = progress.batches + left
-    keeper = Keeper(progress, directory, batches, end, share, measure, every=every, writes=writes)
+    keeping = {"measurements": settings.measurements, "every": every, "writes": writes}
+    keeper = Keeper(progress, directory, batches, end, share, measure, **keeping)
     keeper.set_model(model)
     if left > 0:
         # A graph for this phase's shapes alone. One that has met another length is traced for any, which

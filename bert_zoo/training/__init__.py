@@ -15,6 +15,7 @@ from bert_zoo.training.freezing import freeze, rematerialize
 from bert_zoo.training.lora import add_lora
 from bert_zoo.training.optimizers import (
     Adafactor,
+    AveragedSGD,
     BertAdamW,
     BertLamb,
     InverseSquareRootDecay,
@@ -32,6 +33,7 @@ from bert_zoo.training.resume import TrainingCheckpoint, restore
 
 __all__ = [
     "Adafactor",
+    "AveragedSGD",
     "BertAdamW",
     "BertLamb",
     "InverseSquareRootDecay",

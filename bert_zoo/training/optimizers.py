@@ -6,7 +6,7 @@ google-research/albert lamb_optimizer.py; kimiyoung/transformer-xl tf/train_gpu.
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import keras
 from keras import ops
@@ -462,6 +462,60 @@ class Adafactor(WholeBatchOptimizer, keras.optimizers.Adafactor):
 
     def __init__(self, learning_rate=1e-3, *, relative_step: bool = False, **kwargs):
         super().__init__(learning_rate, relative_step=relative_step, **kwargs)
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class AveragedSGD(WholeBatchOptimizer, keras.optimizers.SGD):
+    """SGD whose weights are averaged once held-out losses no longer fall (NT-ASGD).
+
+    Until then the averages are the weights. `fit` puts them in the model's place when it ends.
+
+    Args:
+        learning_rate: stays as it is.
+        patience: of `average_if_stalled`.
+        **kwargs: as `keras.optimizers.SGD`.
+
+    Source: Merity et al. 2017 (arXiv:1708.02182), algorithm 1; salesforce/awd-lstm-lm main.py.
+    """
+
+    def __init__(self, learning_rate=30.0, *, patience: int = 5, weight_decay=1.2e-6, **kwargs):
+        super().__init__(learning_rate, weight_decay=weight_decay, **{**kwargs, "use_ema": True})
+        self.patience = patience
+
+    def build(self, variables):
+        if self.built:
+            return
+        # The update from which on it averages; 0 for none yet.
+        self.averages_from = self.add_variable(
+            (), dtype=self._iterations.dtype, name="averages_from"
+        )
+        super().build(variables)
+
+    def average_if_stalled(self, losses: Sequence[float]) -> None:
+        """Begins to average where the last loss is above the best of those before its `patience` predecessors."""
+        earlier = losses[: -self.patience - 1]
+        if earlier and losses[-1] > min(earlier) and not ops.convert_to_numpy(self.averages_from):
+            # No tensor, whose memory JAX would share.
+            self.averages_from.assign(int(ops.convert_to_numpy(self.iterations)))
+
+    def _update_model_variables_moving_average(self, trainable_variables):
+        # Keras 3.15 has a constant share.
+        updates = ops.cast(self.iterations - self.averages_from + 1, "float32")
+        share = ops.where(self.averages_from > 0, 1 / updates, 1.0)
+        pairs = zip(trainable_variables, self._model_variables_moving_average, strict=True)
+        for variable, average in pairs:
+            part = ops.cast(share, average.dtype)
+            average.assign((1 - part) * average + part * variable)
+
+    def finalize_variable_values(self, var_list):
+        super().finalize_variable_values(var_list)
+        if keras.backend.backend() == "jax":
+            # Keras 3.15 leaves both in the same memory, which the next step on weights gives back.
+            for average in self._model_variables_moving_average:
+                average.assign(average + 0)
+
+    def get_config(self):
+        return {**super().get_config(), "patience": self.patience}
 
 
 def _is_on_one_device_of_tensorflow() -> bool:

@@ -37,7 +37,7 @@ LANGUAGE_MODELS = (
     ),
     _words(
         "lstm_words_base",
-        # fast.ai's of WikiText-103, and Merity et al.'s batches; they train by NT-ASGD, which is not here.
+        # fast.ai's of WikiText-103, and Merity et al.'s batches.
         config={},
         batch_size=80,
         segment_length=70,
@@ -48,6 +48,21 @@ LANGUAGE_MODELS = (
         learning_rate=1e-3,
         warmup_steps=2_000,
         clip_norm=0.25,
+    ),
+    _words(
+        "lstm_words_wt2",
+        # Merity et al.'s of WikiText-2 (salesforce/awd-lstm-lm, README.md): 750 epochs, measured after each.
+        config={
+            **{"lstm_size": 1150, "word_dropout": 0.1, "input_dropout": 0.65},
+            **{"hidden_dropout": 0.2, "last_dropout": 0.4, "recurrent_dropout": 0.5},
+        },
+        batch_size=80,
+        segment_length=70,
+        total_steps=279_750,
+        evaluation=Reading(70),
+        learning_rate=30.0,
+        measurements=750,
+        patience=5,
     ),
 )
 PRESETS = (
