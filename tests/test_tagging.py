@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import load_task, loaded
+from helpers import ENCODERS, assert_same, flat, has_text, load_task, loaded
 
 from bert_zoo.data.batches import tagged_batches
 from bert_zoo.data.buckets import Batching
@@ -176,6 +176,19 @@ def test_tagged_batches_hold_each_sentence_with_its_labels_once(model):
     assert sorted(seen) == list(range(50)) and seen != sorted(seen)
     with pytest.raises(ValueError, match="without tags"):
         tagged_batches(TaggedSplit(words, None, (), None), model.preprocessor, Batching(8))
+
+
+@pytest.mark.parametrize("case", filter(has_text, ENCODERS))
+def test_tagged_words_are_kept_as_every_family_reads_them(case):
+    """Without padding, which each batch has anew."""
+    preprocessor = loaded(case).preprocessor
+    words = [["the", "cat"], ["a", "big", "bird", "ran"]]
+    split = TaggedSplit(words, [[0, 1], [0, 0, 1, 0]], ("O", "N"), None)
+    ((inputs, _),) = tagged_batches(split, preprocessor, Batching(2)).dataset
+    wanted = flat(pack_words(words, preprocessor).inputs)
+    assert inputs.keys() == wanted.keys()
+    order = np.argsort(inputs["padding_mask"].numpy().sum(-1))
+    assert_same({name: value.numpy()[order] for name, value in inputs.items()}, wanted)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ class TokenTable:
 
     packer: Packer | NumpyPacker  # pads them, as it padded them when they were made
     lengths: np.ndarray  # tokens of each row, int64 [rows]
-    # Name -> int32 [rows, (tokens)], without `padding_mask`; the rows' starts without TensorFlow.
+    # Name -> int32 [rows, (tokens), ...], without `padding_mask`; the rows' starts without TensorFlow.
     tokens: dict[str, Any]
     rows: dict[str, np.ndarray]  # name -> [rows]
     # Name -> what stands after the tokens, where it is not 0.
@@ -48,7 +48,7 @@ class TokenTable:
             numbers: of the rows, int64 [batch].
 
         Returns:
-            dict of int32 [batch, width], `padding_mask` among them.
+            dict of int32 [batch, width, ...], `padding_mask` among them.
         """
         if not has_tensorflow:
             columns = {name: tokens.of_rows(numbers) for name, tokens in self.tokens.items()}
@@ -57,7 +57,7 @@ class TokenTable:
         padded = self.packer.pad(columns, self.padding)
         static_width = self.packer.sequence_length if self.packer.padding == "fixed" else None
         for value in padded.values():
-            value.set_shape([numbers.shape[0], static_width])
+            value.set_shape([numbers.shape[0], static_width, *value.shape[2:]])
         return padded
 
 
@@ -72,7 +72,7 @@ def token_table(
     Args:
         packer: whose rows `prepare` gives.
         columns: tensors with one row for each example; arrays or lists without TensorFlow.
-        prepare: (numbers of some examples, their columns) -> tensors [rows, width], the
+        prepare: (numbers of some examples, their columns) -> tensors [rows, width, ...], the
             `padding_mask` of a model's inputs among them, and [rows]; traceable.
         padding: as of `TokenTable`.
     """
@@ -106,7 +106,7 @@ def _chunks(columns: Sequence[Any], prepare: Callable) -> Iterator[_Chunk]:
         some = [column[start : start + CHUNK] for column in columns]
         rows = prepare(np.arange(start, start + len(some[0])), *some)
         is_token = rows.pop("padding_mask") == 1
-        tokens = {name: value[is_token] for name, value in rows.items() if value.ndim == 2}
+        tokens = {name: value[is_token] for name, value in rows.items() if value.ndim >= 2}
         by_row = {name: value for name, value in rows.items() if value.ndim == 1}
         yield tokens, by_row, np.count_nonzero(is_token, axis=1)
 
@@ -121,7 +121,7 @@ def _chunks_in_graph(columns: Sequence[Any], prepare: Callable) -> Iterable[_Chu
         tokens = {
             name: tf.boolean_mask(value, is_token)
             for name, value in rows.items()
-            if value.shape.rank == 2
+            if value.shape.rank >= 2
         }
         by_row = {name: value for name, value in rows.items() if value.shape.rank == 1}
         return tokens, by_row, tf.math.count_nonzero(is_token, axis=1)

@@ -270,14 +270,15 @@ class NumpyPacker(PackingOptions):
         """Pads rows that were packed before and kept without padding; adds `padding_mask`.
 
         Args:
-            rows: name -> rows of integers, `token_ids` among them, all of the same lengths.
+            rows: name -> rows of integers, [(tokens), ...], all of the same lengths.
             others: the value of padding in inputs that `padding_values` does not list.
         """
-        _, is_token = self._places(rows["token_ids"].lengths)
+        _, is_token = self._places(next(iter(rows.values())).lengths)
         values = {**self.padding_values, **(others or {})}
         padded = {}
         for name, (tokens, starts, lengths) in rows.items():
-            padded[name] = np.full(is_token.shape, values.get(name, 0), tokens.dtype)
+            shape = (*is_token.shape, *tokens.shape[1:])
+            padded[name] = np.full(shape, values.get(name, 0), tokens.dtype)
             padded[name][is_token] = tokens[ragged_range(starts, lengths)]
         return {**padded, "padding_mask": is_token.astype(np.int32)}
 

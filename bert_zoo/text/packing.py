@@ -30,8 +30,10 @@ class Positions(NamedTuple):
 
     def gather(self, values: tf.Tensor, otherwise: int = 0) -> tf.Tensor:
         """What is known of the segment's tokens, in the rows; `otherwise` where none stands."""
-        behind = tf.size(values, out_type=tf.int64)
-        pool = tf.concat([values, [tf.cast(otherwise, values.dtype)]], 0)
+        behind = tf.shape(values, tf.int64)[0]
+        pool = tf.concat(
+            [values, tf.fill([1, *values.shape[1:]], tf.cast(otherwise, values.dtype))], 0
+        )
         return tf.gather(pool, tf.where(self.inside, self.source, behind))
 
 
@@ -116,13 +118,13 @@ class Packer(PackingOptions, tf.Module):
             **({"segment_ids": segment_ids} if self.layout.segments else {}),
             "padding_mask": tf.cast(is_token, tf.int32),
         }
-        return packed | self._languages(packed["token_ids"]), positions
+        return packed | self._languages(packed["padding_mask"]), positions
 
-    def _languages(self, token_ids: tf.Tensor) -> dict[str, tf.Tensor]:
+    def _languages(self, mask: tf.Tensor) -> dict[str, tf.Tensor]:
         """The input that says of every token which language it is of, where the tokenizer knows."""
         if self.language_id is None:
             return {}
-        return {"language_ids": tf.zeros_like(token_ids) + self.language_id}
+        return {"language_ids": tf.zeros_like(mask) + self.language_id}
 
     def pad(
         self, rows: Mapping[str, tf.RaggedTensor], others: Mapping[str, int] | None = None
@@ -130,16 +132,16 @@ class Packer(PackingOptions, tf.Module):
         """Pads rows that were packed before and kept without padding; adds `padding_mask`.
 
         Args:
-            rows: name -> integers [batch, (tokens)], `token_ids` among them, all of the same lengths.
+            rows: name -> integers [batch, (tokens), ...], all of the same lengths.
             others: the value of padding in inputs that `padding_values` does not list.
         """
-        tokens = rows["token_ids"]
+        tokens = next(iter(rows.values()))
         position, is_token = self._positions(tokens.row_lengths())
         places = Positions(is_token, tokens.row_starts()[:, None] + position)
         values = {**self.padding_values, **(others or {})}
         padded = {n: places.gather(v.values, values.get(n, 0)) for n, v in rows.items()}
-        padded |= self._languages(padded["token_ids"])
-        return {**padded, "padding_mask": tf.cast(is_token, tf.int32)}
+        mask = tf.cast(is_token, tf.int32)
+        return {**padded, **self._languages(mask), "padding_mask": mask}
 
     def widened(
         self, inputs: Mapping[str, tf.Tensor], length: tf.Tensor, others: Mapping[str, int]
