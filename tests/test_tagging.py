@@ -178,7 +178,7 @@ def test_tagged_batches_hold_each_sentence_with_its_labels_once(model):
         tagged_batches(TaggedSplit(words, None, (), None), model.preprocessor, Batching(8))
 
 
-@pytest.mark.parametrize("case", filter(has_text, ENCODERS))
+@pytest.mark.parametrize("case", [*filter(has_text, ENCODERS)])
 def test_tagged_words_are_kept_as_every_family_reads_them(case):
     """Without padding, which each batch has anew."""
     preprocessor = loaded(case).preprocessor
