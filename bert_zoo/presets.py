@@ -511,10 +511,10 @@ class LanguageModelPreset:
     space_token: str | None = None  # what stands for a space among characters
     # Whether an encoder of words' characters is trained in both directions, by a softmax of words.
     bidirectional: bool = False
+    num_samples: int = 0  # words that its softmax is trained on in a step; 0 for all
     measurements: int = 5  # of held-out text in the course of the training
     # Of these, as of `AveragedSGD`, which then trains in place of Adam, at one rate; 0 for Adam.
     patience: int = 0
-    num_samples: int = 0  # words that its softmax is trained on in a step; 0 for all
 
     @property
     def warmup_proportion(self) -> float:
