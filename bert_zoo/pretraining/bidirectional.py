@@ -16,7 +16,12 @@ from bert_zoo.models import Encoder
 from bert_zoo.models.task_model import Use
 from bert_zoo.presets import LanguageModelPreset
 from bert_zoo.pretraining.batches import NumberedBatches
-from bert_zoo.pretraining.causal import MEASURED_TOKENS, StreamSettings, StreamTraining
+from bert_zoo.pretraining.causal import (
+    MEASURED_TOKENS,
+    HeldOutStream,
+    StreamSettings,
+    StreamTraining,
+)
 from bert_zoo.pretraining.measuring import log_frequencies
 from bert_zoo.pretraining.streams import Segments, StreamPart
 from bert_zoo.pretraining.tokens import TokenizedText
@@ -98,17 +103,8 @@ class BidirectionalBatches(NumberedBatches):
         }
 
 
-class HeldOutWords:
-    """The beginning of a text that is not trained on, and what it shows.
-
-    Attributes:
-        name: of the text.
-        token_ids: int32 [tokens], at most `MEASURED_TOKENS`.
-        batches: of them.
-    """
-
-    def __init__(self, name: str, token_ids: np.ndarray, batches: BidirectionalBatches):
-        self.name, self.token_ids, self.batches = name, token_ids, batches
+class HeldOutWords(HeldOutStream):
+    """Text that is not trained on, whose `token_ids` are what is predicted of its words."""
 
     def losses(self, model: BidirectionalLM) -> dict[str, float]:
         """The loss over all words in nats a word, and that of each direction."""
@@ -120,12 +116,6 @@ class HeldOutWords:
             "forward loss": forward,
             "backward loss": backward,
         }
-
-    def unigram_loss(self, counts: np.ndarray) -> float:
-        """Loss of a unigram model with these counts of what is predicted."""
-        return float(
-            -log_frequencies(counts)[self.batches.words.classes(self.token_ids[1:])].mean()
-        )
 
 
 class BidirectionalTraining(StreamTraining):
@@ -166,7 +156,7 @@ class BidirectionalTraining(StreamTraining):
 
     def held_out(self, name: str, text: TokenizedText | StreamPart) -> HeldOutWords:
         token_ids = text.stream()[:MEASURED_TOKENS]
-        return HeldOutWords(name, token_ids, self.batches_of(token_ids))
+        return HeldOutWords(name, self.words.classes(token_ids), self.batches_of(token_ids))
 
     def about(self) -> dict[str, Any]:
         return {
