@@ -21,6 +21,7 @@ from helpers import (
 from huggingface_hub import ModelCard
 
 import bert_zoo
+from bert_zoo.cli import pretrain as program
 from bert_zoo.cli.pretrain import write_report
 from bert_zoo.presets import LanguageModelPreset, Reading, Recipe
 from bert_zoo.pretraining import batches as pretraining_batches
@@ -562,3 +563,20 @@ def test_masked_sentences_are_the_same_ones_each_time():
     for sentence, word in found:
         assert sentence.count("[MASK]") == 1
         assert len(word) > 3 and word not in ("[MASK]",)
+
+
+@pytest.mark.parametrize("family", ["elmo", "awd_lstm"])
+def test_flags_of_other_language_models_are_refused_before_a_vocabulary_is_made(
+    family, text, tmp_path
+):
+    for name in program.PROGRAM.flags:  # what other tests have set
+        program.PROGRAM.flags[name].unparse()
+    options = [
+        f"--recipe={family}",
+        f"--text={text}",
+        "--mem_len=5",
+        f"--output_dir={tmp_path}/run",
+    ]
+    with pytest.raises(ValueError, match=rf"{family} have no mem_len\. Leave --mem_len out"):
+        program.PROGRAM.run(program.main, options)
+    assert not (tmp_path / "run").exists()

@@ -474,19 +474,24 @@ def new_stream(
         if _SIZE.value not in sizes:
             raise ValueError(f"--size is {_SIZE.value}; it is one of {', '.join(sizes)}.")
         preset = sizes[_SIZE.value]
+    fields = registry().families[preset.family].config_class.__dataclass_fields__
+    given = {flag.name: flag.value for flag in (_MEMORY, _CUTOFFS, _DIV_VAL)}
+    given = {name: value for name, value in given.items() if value is not None}
+    if unread := given.keys() - fields.keys():
+        raise ValueError(
+            f"Models of {preset.family} have no {', '.join(sorted(unread))}. Leave "
+            f"{', '.join(f'--{name}' for name in sorted(unread))} out."
+        )
+    if "cutoffs" in given:
+        given["cutoffs"] = tuple(int(cutoff) for cutoff in given["cutoffs"] if cutoff)
     path = words_of_text(preset, corpus, directory)
     if preset.bidirectional:
         from bert_zoo.pretraining.bidirectional import new_encoder
 
         return bidirectional_stream(preset, path, lambda: new_encoder(preset, path, _dtype()))
     preprocessor = preprocessor_from_dir(path, preset.family, sequence_length=2048)
-    config = dict(preset.config)
-    if _CUTOFFS.value is not None:
-        config["cutoffs"] = tuple(int(cutoff) for cutoff in _CUTOFFS.value if cutoff)
-    for flag in (_MEMORY, _DIV_VAL):
-        if flag.value is not None:
-            config[flag.name] = flag.value
-    preset = fitted(replace(preset, config=config), preprocessor.tokenizer.vocab_size)
+    preset = replace(preset, config={**preset.config, **given})
+    preset = fitted(preset, preprocessor.tokenizer.vocab_size)
 
     def make_model():
         return new_language_model(preset, preprocessor, _dtype())
