@@ -979,13 +979,13 @@ def race_distillation(scratch: Path) -> dict[str, dict[str, dict]]:
 # --- Words of characters -------------------------------------------------------------------------
 
 _ALLENNLP = """
-import json, torch
+import json, numpy, torch
 torch.set_num_threads(settings["threads"])
 from allennlp.modules.elmo import _ElmoBiLm
 files = [settings["directory"] + "/" + name for name in ("options.json", "weights.hdf5")]
 training = settings["training"]
 model = _ElmoBiLm(*files, requires_grad=training).train(training)
-ids = torch.tensor(settings["ids"])
+ids = torch.tensor(numpy.load(settings["directory"] + "/ids.npy")).long()
 labels = ids[..., 1] % settings["classes"]
 head = torch.nn.Linear(settings["width"], settings["classes"])
 weights = [*model.parameters(), *head.parameters()]
@@ -1024,6 +1024,7 @@ def race_words(scratch: Path) -> dict[str, dict[str, dict]]:
     lengths = random.integers(1, 12, shape)
     words = ["".join(chr(97 + random.integers(26)) for _ in range(n)) for n in lengths.flat]
     ids = ids_of_words(words, tagger.encoder.config.max_characters).reshape(*shape, -1)
+    np.save(scratch / "model" / "ids.npy", ids)
     tagger.compile(bert_adamw(1e-5, bias_correction=True), tagger.default_loss())
     results, encoder = {}, tagger.encoder
     for training in (False, True):
@@ -1037,7 +1038,6 @@ def race_words(scratch: Path) -> dict[str, dict[str, dict]]:
                 threads=_THREADS.value,
                 directory=str(scratch / "model"),
                 found=str(file),
-                ids=ids.tolist(),
                 training=training,
                 classes=CLASSES,
                 width=encoder.config.hidden_size,

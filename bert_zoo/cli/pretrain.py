@@ -5,7 +5,6 @@ bert_zoo pretrain --model roberta_base --text corpus.jsonl --steps 2000 --genera
 bert_zoo pretrain --recipe bert --size nano --text "my/*.txt" --minutes 60
 bert_zoo pretrain --recipe transformer_xl --size nano --text "my/*.txt" --steps 5000
 bert_zoo pretrain --recipe characters_nano --text text.txt
-bert_zoo pretrain --recipe bert --size base --text "rows/*.tfrecord" --form masked_rows --vocabulary vocabularies/mine
 bert_zoo pretrain --recipe xlm --size nano --text train.en.gz,train.de.gz --languages en,de --steps 5000
 
 Going on, tokens are hidden as the checkpoint's family has it; from nothing, by the settings of its
