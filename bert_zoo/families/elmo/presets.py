@@ -29,7 +29,13 @@ PRESETS = (
 )
 
 _words = partial(
-    LanguageModelPreset, family="elmo", unit="word", bidirectional=True, segment_length=20
+    LanguageModelPreset,
+    family="elmo",
+    unit="word",
+    bidirectional=True,
+    segment_length=20,
+    evaluation=Reading(20),
+    clip_norm=0.5,
 )
 LANGUAGE_MODELS = (
     # Of texts of some megabytes to some hundreds, on a few cores or one GPU: settings of our own.
@@ -42,12 +48,10 @@ LANGUAGE_MODELS = (
         },
         batch_size=64,
         total_steps=20_000,
-        evaluation=Reading(20),
         size="nano",
         vocab_size=10_000,
         learning_rate=3e-3,
         warmup_steps=400,
-        clip_norm=0.5,
         num_samples=1_024,
     ),
     _words(
@@ -56,12 +60,10 @@ LANGUAGE_MODELS = (
         config={"cell_size": 1024, "projection_size": 128},
         batch_size=128,
         total_steps=200_000,
-        evaluation=Reading(20),
         size="small",
         vocab_size=100_000,
         learning_rate=1e-3,
         warmup_steps=2_000,
-        clip_norm=0.5,
         num_samples=4_096,
     ),
     _words(
@@ -71,12 +73,10 @@ LANGUAGE_MODELS = (
         config={"cell_size": 4096, "projection_size": 512, "num_highways": 2},
         batch_size=384,
         total_steps=1_000_000,
-        evaluation=Reading(20),
         size="base",
         vocab_size=793_471,
         learning_rate=5e-4,
         warmup_steps=10_000,
-        clip_norm=0.5,
         num_samples=8_192,
     ),
 )
