@@ -16,12 +16,12 @@ from bert_zoo.cli.benchmarks import make_task
 from bert_zoo.cli.benchmarks.distilled import Lesson, Teaching, columns_of, learn_from, unlabelled
 from bert_zoo.cli.benchmarks.questions import PADDED
 from bert_zoo.distillation import TaughtLoss, VectorLoss, distill, targets_of, teacher_answers
-from bert_zoo.distillation import answers as answers_module
 from bert_zoo.distillation.answers import vectors_of_size
 from bert_zoo.distillation.losses import KINDS as LOSSES
 from bert_zoo.distillation.losses import taught_loss
 from bert_zoo.distillation.students import student_of
 from bert_zoo.models import losses as model_losses
+from bert_zoo.training import kept_outputs as kept_module
 from bert_zoo.training.compiling import compile_for_task
 from bert_zoo.training.presets import Recipe
 
@@ -138,7 +138,7 @@ TEXTS = [f"good {'dog ' * (i % 5)}" for i in range(20)]
 
 def test_a_pass_that_was_stopped_goes_on_to_the_same_bytes(tmp_path, monkeypatch):
     teacher = load_task("classification")
-    monkeypatch.setattr(answers_module, "NOTED_BATCHES", 2)
+    monkeypatch.setattr(kept_module, "NOTED_BATCHES", 2)
     whole = teacher_answers(teacher, TEXTS, tmp_path / "whole.npy", batch_size=4)
     np.testing.assert_allclose(whole, teacher.predict(TEXTS, verbose=0), atol=1e-5)
     answered = []
@@ -166,13 +166,13 @@ def test_a_pass_that_was_stopped_goes_on_to_the_same_bytes(tmp_path, monkeypatch
 def test_answers_of_others_are_refused(tmp_path):
     teacher, path = load_task("classification"), tmp_path / "answers.npy"
     teacher_answers(teacher, TEXTS, path)
-    with pytest.raises(ValueError, match=r"of another teacher or to other texts\. Name"):
+    with pytest.raises(ValueError, match=r"of another model or for other texts\. Name"):
         teacher_answers(teacher, TEXTS[1:], path)
     teacher.classifier.dense.bias.assign_add([1.0, 0.0, 0.0])
     with pytest.raises(ValueError, match=r"or delete .*answers\.npy and .*answers\.json"):
         teacher_answers(teacher, TEXTS, path)
     teacher.classifier.dense.bias.assign([np.nan, 0.0, 0.0])
-    with pytest.raises(ValueError, match="to the texts 0 to 19 are not all finite"):
+    with pytest.raises(ValueError, match="for the texts 0 to 19 are not all finite"):
         teacher_answers(teacher, TEXTS, tmp_path / "other.npy")
 
 

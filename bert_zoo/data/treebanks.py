@@ -1,0 +1,107 @@
+"""Sentences with dependency trees: CoNLL-U, and columns of word, part of speech and head.
+
+Nothing here imports TensorFlow.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bert_zoo.data import files
+from bert_zoo.error_text import shown
+
+# Columns of a file -> the numbers of word, part of speech, head and relation.
+_COLUMNS = {10: (1, 3, 6, 7), 4: (0, 1, 2, 3), 3: (0, 1, 2, None)}
+
+
+@dataclass(frozen=True)
+class ParsedSentence:
+    """Words with their parts of speech and their dependency tree."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]  # parts of speech
+    heads: tuple[int, ...]  # the number of each word's head, from 1; 0 for the root
+    relations: tuple[str, ...] | None  # of each word to its head; None where the file has none
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+
+def read_treebank(path: str | Path, *, encoding: str | None = None) -> list[ParsedSentence]:
+    """Reads a file with a word on each line and a blank line after each sentence.
+
+    Of CoNLL-U (10 columns) the universal part of speech is taken; lines of comments, multiword tokens ("1-2")
+    and empty nodes ("1.1") are passed over, as the tree is among the words. Other files have 3 or 4 columns
+    divided by tabs: word, part of speech, head and perhaps relation.
+
+    Args:
+        path: the file, packed by gzip if its name ends in ".gz".
+        encoding: of its text; see `bert_zoo.data.files.lines`.
+
+    Raises:
+        ValueError: a line has another number of columns, or the heads of a sentence are no tree. Names file
+            and line.
+        FileNotFoundError: there is no such file.
+    """
+    path = Path(path)
+    sentences: list[ParsedSentence] = []
+    rows: list[list[str]] = []
+    width, start = None, 1
+    for number, line in _and_a_blank_line(files.lines(path, encoding)):
+        if not line.strip():
+            if rows:
+                sentences.append(_sentence(rows, f"{path}, line {start}"))
+            rows = []
+            continue
+        # A word may be "#" too, with a tab behind it.
+        if line.startswith("#") and not line.startswith("#\t"):
+            continue
+        fields = line.split("\t")
+        width = width or len(fields)
+        if len(fields) != width or width not in _COLUMNS:
+            wanted = f"{width} as above" if width in _COLUMNS else "10 (CoNLL-U), 4 or 3"
+            raise ValueError(
+                f"{path}, line {number}: found {len(fields)} columns in {shown(line)}, expected {wanted}, "
+                "divided by tabs."
+            )
+        if width == 10 and not fields[0].isdigit():
+            continue
+        start = number if not rows else start
+        rows.append(fields)
+    if not sentences:
+        raise ValueError(f"{path} has no sentences. Check that this is the right file.")
+    return sentences
+
+
+def _and_a_blank_line(lines: Iterable[tuple[int, str]]) -> Iterable[tuple[int, str]]:
+    yield from lines
+    yield 0, ""
+
+
+def _sentence(rows: list[list[str]], place: str) -> ParsedSentence:
+    words, tags, heads, relations = (
+        None if column is None else tuple(row[column] for row in rows)
+        for column in _COLUMNS[len(rows[0])]
+    )
+    for word, head in zip(words, heads, strict=True):
+        if not head.isdecimal() or int(head) > len(rows):
+            raise ValueError(
+                f"{place}: the head of {shown(word)} is {shown(head)}; expected the number of a word of the "
+                f"sentence, 1 to {len(rows)}, or 0 for the root."
+            )
+    numbers = tuple(map(int, heads))
+    _check_tree(numbers, place)
+    return ParsedSentence(words, tags, numbers, relations)
+
+
+def _check_tree(heads: tuple[int, ...], place: str) -> None:
+    """Raises ValueError where not every word leads to one root."""
+    roots = heads.count(0)
+    if roots != 1:
+        raise ValueError(f"{place}: the sentence has {roots} roots (head 0), expected one.")
+    for word in range(1, len(heads) + 1):
+        at, steps = word, 0
+        while at and steps <= len(heads):
+            at, steps = heads[at - 1], steps + 1
+        if at:
+            raise ValueError(f"{place}: the heads of the sentence go in a circle at word {word}.")

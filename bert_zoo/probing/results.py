@@ -1,0 +1,57 @@
+"""What probes return where it is one number a layer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bert_zoo.runtime.printed import table
+
+
+@dataclass(frozen=True)
+class LayerCurve:
+    """One number for each layer, in each of several runs.
+
+    Attributes:
+        name: of the number, "accuracy" for instance.
+        values: float64 [runs, layers]; layer 0 is the embeddings' output.
+    """
+
+    name: str
+    values: np.ndarray
+
+    def __post_init__(self):
+        self.__dict__["values"] = np.atleast_2d(np.asarray(self.values, np.float64))
+
+    @property
+    def mean(self) -> np.ndarray:
+        """float64 [layers]."""
+        return self.values.mean(axis=0)
+
+    @property
+    def deviation(self) -> np.ndarray:
+        """float64 [layers]: the standard deviation over runs, of the sample; zeros for one run."""
+        runs, layers = self.values.shape
+        return self.values.std(axis=0, ddof=1) if runs > 1 else np.zeros(layers)
+
+    @property
+    def best_layer(self) -> int:
+        """The layer with the highest mean."""
+        return int(self.mean.argmax())
+
+    def __str__(self) -> str:
+        return table_by_layer([self])
+
+
+def table_by_layer(curves: Sequence[LayerCurve]) -> str:
+    """Curves side by side, a line a layer: the mean, and the deviation where there are several runs."""
+
+    def cell(curve: LayerCurve, layer: int) -> str:
+        mean, deviation = curve.mean[layer], curve.deviation[layer]
+        return f"{mean:.3f}" + (f" ±{deviation:.3f}" if len(curve.values) > 1 else "")
+
+    # The last column of a table is not padded: an empty one.
+    rows = [["layer", *(curve.name for curve in curves), ""]]
+    for layer in range(len(curves[0].mean)):
+        rows.append([str(layer), *(cell(curve, layer) for curve in curves), ""])
+    return "\n".join(line.rstrip() for line in table(rows, ">").splitlines())

@@ -1,0 +1,161 @@
+"""The vectors of words at every layer of a frozen encoder: computed once, kept in half precision."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from bert_zoo.config import HeadSpec
+from bert_zoo.models.base import ZooModel, encoder_of
+from bert_zoo.models.encoder import Encoder
+from bert_zoo.models.inputs import check_batch_size
+from bert_zoo.models.word_outputs import POOLINGS, sentences_of, word_vectors
+from bert_zoo.training.kept_outputs import finite, kept_outputs
+from bert_zoo.training.runs import read_json
+from bert_zoo.weights.files import replacing
+
+ALL_LAYERS = HeadSpec("concat")
+DTYPE = "float16"
+VECTORS, SENTENCES = "vectors.npy", "sentences.jsonl"
+# Sentences of which memory holds float32 vectors at a time.
+SENTENCES_AT_ONCE = 512
+
+
+@dataclass(frozen=True)
+class LayerVectors:
+    """The vectors of sentences' words at every layer.
+
+    Attributes:
+        sentences: their words.
+        sizes: the width of each layer; layer 0 is the embeddings' output.
+        array: float16 [words, sum of the sizes], the layers side by side; mapped into memory where it is a file.
+    """
+
+    sentences: Sequence[Sequence[str]]
+    sizes: tuple[int, ...]
+    array: np.ndarray
+
+    @cached_property
+    def splits(self) -> np.ndarray:
+        """int64 [sentences + 1]: the words of sentence i are the rows from splits[i] up to splits[i + 1]."""
+        return np.cumsum([0, *map(len, self.sentences)], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def num_words(self) -> int:
+        return len(self.array)
+
+    def layer(self, number: int, rows: Any = slice(None)) -> np.ndarray:
+        """The vectors of one layer, float32 [words, size].
+
+        Args:
+            number: of the layer; -1 is the last.
+            rows: which words, a slice or their numbers; all by default.
+
+        Raises:
+            IndexError: there is no such layer.
+        """
+        number = range(self.num_layers)[number]
+        start = sum(self.sizes[:number])
+        return self.array[rows, start : start + self.sizes[number]].astype(np.float32)
+
+
+def compute_vectors(
+    encoder: ZooModel,
+    sentences: Any,
+    directory: str | os.PathLike | None = None,
+    *,
+    pooling: str = "mean",
+    batch_size: int = 32,
+) -> LayerVectors:
+    """The vectors of words at every layer of an encoder, in half precision.
+
+    Args:
+        encoder: an encoder, or a model on one; it is not changed.
+        sentences: lists of words, or texts, which are split as `Encoder.embed_words` splits them.
+        directory: where they are kept; memory then does not grow with the number of sentences, a pass that was
+            stopped goes on, and one that is finished is opened. Held in memory by default.
+        pooling: what of a word's pieces is taken: their "mean", the "first" or the "last".
+        batch_size: rows a step.
+
+    Raises:
+        ValueError: there are no sentences, or one has no words; `pooling` is unknown; the directory holds
+            the vectors of another model or of other sentences; a vector is not finite in half precision.
+    """
+    check_batch_size(batch_size)
+    if pooling not in POOLINGS:
+        raise ValueError(f"pooling is {pooling!r}; it is one of {list(POOLINGS)}.")
+    encoder = encoder_of(encoder)
+    words = [list(sentence.words) for sentence in sentences_of(sentences)]
+    lengths = [len(sentence) for sentence in words]
+    if 0 in lengths:
+        raise ValueError(f"sentences[{lengths.index(0)}] has no words. Leave it out.")
+
+    def compute(some: Sequence[Sequence[str]]) -> np.ndarray:
+        return np.concatenate(word_vectors(encoder, some, batch_size, ALL_LAYERS, pooling))
+
+    sizes = tuple(encoder.backbone.hidden_sizes)
+    if directory is None:
+        parts = []
+        for first in range(0, len(words), SENTENCES_AT_ONCE):
+            some = words[first : first + SENTENCES_AT_ONCE]
+            parts.append(finite(compute(some), DTYPE, first, first + len(some)))
+        return LayerVectors(words, sizes, np.concatenate(parts))
+    path = Path(directory) / VECTORS
+    array = kept_outputs(
+        encoder,
+        words,
+        path,
+        compute,
+        batch_size=batch_size,
+        counts=lengths,
+        about={"pooling": pooling, "sizes": list(sizes)},
+        dtype=DTYPE,
+        title="Vectors",
+    )
+    with replacing(Path(directory) / SENTENCES) as part:
+        part.write_text(
+            "".join(json.dumps(sentence) + "\n" for sentence in words), encoding="utf-8"
+        )
+    return LayerVectors(words, sizes, array)
+
+
+def open_vectors(directory: str | os.PathLike) -> LayerVectors:
+    """The vectors that `compute_vectors` kept in a directory.
+
+    Raises:
+        FileNotFoundError: it holds none, or not all yet.
+    """
+    path, sentences = Path(directory) / VECTORS, Path(directory) / SENTENCES
+    if not path.exists() or not sentences.exists():
+        raise FileNotFoundError(
+            f"{directory} holds no finished vectors. Call compute_vectors with this directory, which goes on "
+            "where it was stopped."
+        )
+    words = [json.loads(line) for line in sentences.read_text(encoding="utf-8").splitlines()]
+    sizes = tuple(read_json(path.with_suffix(".json"))["sizes"])
+    return LayerVectors(words, sizes, np.load(path, mmap_mode="r"))
+
+
+def randomly_initialised(encoder: ZooModel, seed: int = 0) -> Encoder:
+    """An encoder of the same configuration and vocabulary with random weights, which every probe needs beside it.
+
+    Args:
+        encoder: an encoder, or a model on one; it is not changed.
+        seed: of the weights. It sets Keras's seed.
+    """
+    encoder = encoder_of(encoder)
+    keras.utils.set_random_seed(seed)
+    return Encoder(encoder.config, encoder.family, preprocessor=encoder.preprocessor)
