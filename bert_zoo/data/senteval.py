@@ -1,0 +1,50 @@
+"""Sentences with one label each and the split they are in: the probing files of SentEval.
+
+Conneau et al., "What you can cram into a single $&!#* vector: Probing sentence embeddings for linguistic
+properties", ACL 2018 (arXiv:1805.01070). Nothing here imports TensorFlow.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bert_zoo.data.tables import Table
+from bert_zoo.error_text import quoted, shown
+
+# How the files write a split -> our name of it.
+SPLITS = {"tr": "train", "va": "validation", "te": "test"}
+
+
+@dataclass(frozen=True)
+class LabelledSentences:
+    """Sentences in the order of their file."""
+
+    words: list[list[str]]  # strings [N][words]
+    labels: list[str]  # [N]
+    splits: list[str]  # "train", "validation" or "test" [N]
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+
+def read_senteval(path: str | Path) -> LabelledSentences:
+    """Reads a probing file of SentEval, such as past_present.txt: split, label and text, with tabs between.
+
+    The words of a text, which the files have tokenized, are what stands between its spaces.
+
+    Raises:
+        ValueError: a line has another number of columns, another split, or no words. Names file and line.
+        FileNotFoundError: there is no such file.
+    """
+    table = Table(path, format="tsv", header=False)
+    words, labels, splits = [], [], []
+    for line, (split, label, text) in table.rows((0, 1, 2)):
+        if split not in SPLITS:
+            raise ValueError(
+                f"{table.place(line)}: the split is {shown(split)}, expected one of {quoted(SPLITS)}."
+            )
+        if not text.split():
+            raise ValueError(f"{table.place(line)}: the text has no words. Remove the line.")
+        words.append(text.split())
+        labels.append(label)
+        splits.append(SPLITS[split])
+    return LabelledSentences(words, labels, splits)
