@@ -7,9 +7,18 @@ import importlib
 
 # Name -> the module that defines it.
 _NAMES: dict[str, str] = {
+    "Geometry": "bert_zoo.probing.geometry",
     "LayerCurve": "bert_zoo.probing.results",
+    "LayerSimilarity": "bert_zoo.probing.similarity",
     "LayerVectors": "bert_zoo.probing.vectors",
+    "OccurrenceMap": "bert_zoo.probing.occurrences",
+    "WordNeighbours": "bert_zoo.probing.contextual_neighbours",
+    "cka": "bert_zoo.probing.similarity",
     "compute_vectors": "bert_zoo.probing.vectors",
+    "map_occurrences": "bert_zoo.probing.occurrences",
+    "measure_geometry": "bert_zoo.probing.geometry",
+    "nearest_words": "bert_zoo.probing.contextual_neighbours",
+    "neighbours": "bert_zoo.probing.contextual_neighbours",
     "open_vectors": "bert_zoo.probing.vectors",
     "randomly_initialised": "bert_zoo.probing.vectors",
     "table_by_layer": "bert_zoo.probing.results",
