@@ -7,21 +7,29 @@ import importlib
 
 # Name -> the module that defines it.
 _NAMES: dict[str, str] = {
+    "ComparedTree": "bert_zoo.probing.trees",
     "Geometry": "bert_zoo.probing.geometry",
     "LayerCurve": "bert_zoo.probing.results",
     "LayerSimilarity": "bert_zoo.probing.similarity",
     "LayerVectors": "bert_zoo.probing.vectors",
     "OccurrenceMap": "bert_zoo.probing.occurrences",
+    "StructuralProbe": "bert_zoo.probing.structural",
     "WordNeighbours": "bert_zoo.probing.contextual_neighbours",
+    "attachment_score": "bert_zoo.probing.trees",
     "cka": "bert_zoo.probing.similarity",
+    "compare_trees": "bert_zoo.probing.trees",
     "compute_vectors": "bert_zoo.probing.vectors",
     "map_occurrences": "bert_zoo.probing.occurrences",
     "measure_geometry": "bert_zoo.probing.geometry",
+    "minimum_spanning_tree": "bert_zoo.probing.trees",
     "nearest_words": "bert_zoo.probing.contextual_neighbours",
     "neighbours": "bert_zoo.probing.contextual_neighbours",
     "open_vectors": "bert_zoo.probing.vectors",
     "randomly_initialised": "bert_zoo.probing.vectors",
+    "structural_probe": "bert_zoo.probing.structural",
     "table_by_layer": "bert_zoo.probing.results",
+    "tree_depths": "bert_zoo.probing.trees",
+    "tree_distances": "bert_zoo.probing.trees",
 }
 
 __all__ = sorted(_NAMES)

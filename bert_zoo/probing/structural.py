@@ -1,0 +1,363 @@
+"""The structural probe: is there a syntax tree in the distances between the vectors of words?
+
+A linear map B is trained so that |B(h_i - h_j)|^2 is the distance of two words in their dependency tree, or |B h_i|^2
+a word's depth in it. Source: Hewitt and Manning 2019, "A Structural Probe for Finding Syntax in Word
+Representations", sections 2 and 3; training and scores as in their released code (`regimen.py`, `loss.py`).
+
+Everything is NumPy: the gradient of the two losses is short enough to be written down.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from tqdm import tqdm
+
+from bert_zoo.data.treebanks import ParsedSentence
+from bert_zoo.error_text import shown
+from bert_zoo.probing.results import LayerCurve, table_by_layer
+from bert_zoo.probing.trees import (
+    ComparedTree,
+    attachment_score,
+    compare_trees,
+    correlations_by_length,
+    root_accuracy,
+    tree_depths,
+    tree_distances,
+)
+from bert_zoo.probing.vectors import LayerVectors
+
+# Of the released code: initial weights are uniform between -INITIAL and INITIAL.
+INITIAL = 0.05
+LEARNING_RATE, DECAY = 1e-3, 0.1
+# Of the development loss. Below the relative one the learning rate falls; epochs below the absolute one are counted.
+RELATIVE_GAIN = ABSOLUTE_GAIN = 1e-4
+PATIENCE = 5
+BETAS, EPSILON = (0.9, 0.999), 1e-8
+
+
+def squared_distances(projected: np.ndarray) -> np.ndarray:
+    """Squared distances between the projected vectors of a sentence's words, [words, rank] -> [words, words]."""
+    # By differences: equal vectors are then exactly as far as each other from any third.
+    return np.stack([np.square(projected - row).sum(-1) for row in projected])
+
+
+def squared_norms(projected: np.ndarray) -> np.ndarray:
+    """Squared norms of the projected vectors of a sentence's words, [words, rank] -> [words]."""
+    return np.square(projected).sum(-1)
+
+
+def _distance_loss(projected: np.ndarray, gold: np.ndarray) -> tuple[float, np.ndarray]:
+    """The mean error |predicted - gold| over pairs of a sentence's words, and its gradient [words, rank]."""
+    norms = squared_norms(projected)
+    error = norms[:, None] + norms - 2 * projected @ projected.T - gold
+    slope = np.sign(error) / error.size
+    gradient = 4 * (slope.sum(-1, keepdims=True) * projected - slope @ projected)
+    return float(np.vdot(slope, error)), gradient
+
+
+def _depth_loss(projected: np.ndarray, gold: np.ndarray) -> tuple[float, np.ndarray]:
+    """The mean error |predicted - gold| over a sentence's words, and its gradient [words, rank]."""
+    error = squared_norms(projected) - gold
+    slope = np.sign(error) / error.size
+    return float(np.vdot(slope, error)), 2 * slope[:, None] * projected
+
+
+def _distance_score(predicted: Sequence[np.ndarray], treebank: Sequence[ParsedSentence]) -> float:
+    return attachment_score(map(compare_trees, predicted, treebank))
+
+
+@dataclass(frozen=True)
+class _Quantity:
+    """What a probe predicts of a tree.
+
+    Attributes:
+        gold: heads -> the quantity in the tree.
+        predict: projected vectors [words, rank] -> the quantity.
+        loss: projected vectors, gold -> loss of a sentence, and its gradient.
+        baseline: number of words -> the quantity if each word were the dependent of the one before it.
+        score: predictions of sentences -> `score_name`.
+        score_name, correlation_name: as the paper's tables have them.
+    """
+
+    gold: Callable[[Sequence[int]], np.ndarray]
+    predict: Callable[[np.ndarray], np.ndarray]
+    loss: Callable[[np.ndarray, np.ndarray], tuple[float, np.ndarray]]
+    baseline: Callable[[int], np.ndarray]
+    score: Callable[[Sequence[np.ndarray], Sequence[ParsedSentence]], float]
+    score_name: str
+    correlation_name: str
+
+
+QUANTITIES: dict[str, _Quantity] = {
+    "distance": _Quantity(
+        tree_distances,
+        squared_distances,
+        _distance_loss,
+        lambda length: tree_distances(range(length)),
+        _distance_score,
+        "UUAS",
+        "DSpr.",
+    ),
+    "depth": _Quantity(
+        tree_depths, squared_norms, _depth_loss, np.arange, root_accuracy, "root accuracy", "NSpr."
+    ),
+}
+
+
+@dataclass(frozen=True)
+class StructuralProbe:
+    """Trained probes of every layer, and how well they find the trees of sentences held out.
+
+    Attributes:
+        quantity: "distance" or "depth".
+        weights: for each layer [size, rank], of the first run.
+        score: UUAS of distances, without punctuation; of depths, how often the root is the least deep word.
+        correlation: Spearman's, the mean over sentences of 5 to 50 words: "DSpr." or "NSpr.".
+        by_length: float64 [runs, layers, 46]: the correlations for sentences of 5, 6, ... 50 words; NaN where there
+            are none.
+        baseline: score and correlation if each word were the dependent of the one before it.
+        epochs: int64 [runs, layers]: how many were trained.
+    """
+
+    quantity: str
+    weights: tuple[np.ndarray, ...]
+    score: LayerCurve
+    correlation: LayerCurve
+    by_length: np.ndarray
+    baseline: tuple[float, float]
+    epochs: np.ndarray
+
+    def predict(self, vectors: LayerVectors, sentence: int, layer: int) -> np.ndarray:
+        """The predicted distances [words, words] or depths [words] of one sentence, float64."""
+        return _predict(QUANTITIES[self.quantity], vectors, sentence, layer, self.weights[layer])
+
+    def trees(
+        self,
+        vectors: LayerVectors,
+        treebank: Sequence[ParsedSentence],
+        sentences: Sequence[int],
+        layer: int | None = None,
+    ) -> list[ComparedTree]:
+        """The predicted trees of some sentences beside the gold ones.
+
+        Args:
+            vectors, treebank: of the same sentences.
+            sentences: their numbers.
+            layer: by default the one with the best score.
+
+        Raises:
+            ValueError: the probe predicts depths.
+        """
+        if self.quantity != "distance":
+            raise ValueError(
+                f"This probe predicts {self.quantity}; trees come from one of quantity='distance'."
+            )
+        layer = self.score.best_layer if layer is None else layer
+        return [
+            compare_trees(self.predict(vectors, number, layer), treebank[number])
+            for number in sentences
+        ]
+
+    def __str__(self) -> str:
+        score, correlation = self.baseline
+        return (
+            f"{table_by_layer([self.score, self.correlation])}\n"
+            f"each word under the one before it: {score:.3f}, {correlation:.3f}"
+        )
+
+
+def structural_probe(
+    vectors: LayerVectors,
+    treebank: Sequence[ParsedSentence],
+    quantity: str = "distance",
+    *,
+    rank: int | None = None,
+    development: Sequence[int] | None = None,
+    test: Sequence[int] | None = None,
+    seeds: Sequence[int] = (0,),
+    max_epochs: int = 40,
+    batch_size: int = 20,
+) -> StructuralProbe:
+    """Trains a structural probe on each layer, and scores it on sentences held out.
+
+    The layers are trained side by side in one pass over the vectors an epoch, each with a learning rate and an end of
+    its own: the rate falls to a tenth after an epoch that does not lower the loss of the development sentences, a
+    layer ends after five such epochs, and the weights of its best one are kept.
+
+    Args:
+        vectors, treebank: of the same sentences, in the same order.
+        quantity: "distance" (of each pair of words in the tree) or "depth" (of each word).
+        rank: of the map; by default the size of the layer, as the paper has it.
+        development, test: numbers of the sentences that end the training and that are scored; the others are for
+            training. By default two of ten: the development sentences are 8, 18, ..., the test ones 9, 19, ...
+        seeds: of the initial weights and the order of sentences; one run each.
+        max_epochs, batch_size: of training, in sentences.
+
+    Raises:
+        ValueError: vectors and treebank are of different sentences, or none are left for training.
+    """
+    if quantity not in QUANTITIES:
+        raise ValueError(f"quantity is {quantity!r}; it is one of {list(QUANTITIES)}.")
+    _check_sentences(vectors, treebank)
+    development = range(8, len(treebank), 10) if development is None else development
+    test = range(9, len(treebank), 10) if test is None else test
+    train = np.setdiff1d(np.arange(len(treebank)), [*development, *test])
+    if not (len(train) and len(development) and len(test)):
+        raise ValueError(
+            f"Of {len(treebank)} sentences {len(train)} are for training, {len(development)} for development and "
+            f"{len(test)} for testing; there must be some of each."
+        )
+    kind = QUANTITIES[quantity]
+    gold = [kind.gold(sentence.heads).astype(np.float32) for sentence in treebank]
+    data = _Sentences(vectors, gold, kind.loss, batch_size)
+    runs = []
+    for seed in seeds:
+        generator = np.random.default_rng(seed)
+        layers = [
+            _LayerTraining(
+                generator.uniform(-INITIAL, INITIAL, (size, rank or size)).astype(np.float32)
+            )
+            for size in vectors.sizes
+        ]
+        _train(layers, data, train, development, generator, max_epochs)
+        runs.append(layers)
+    tested = [treebank[number] for number in test]
+    expected = [gold[number] for number in test]
+
+    def measured(predicted: list[np.ndarray]) -> tuple[float, np.ndarray]:
+        return kind.score(predicted, tested), correlations_by_length(predicted, expected)
+
+    found = [
+        [
+            measured([_predict(kind, vectors, number, layer, trained.best) for number in test])
+            for layer, trained in enumerate(run)
+        ]
+        for run in runs
+    ]
+    by_length = np.array([[lengths for _, lengths in run] for run in found])
+    score, lengths = measured([kind.baseline(len(sentence)) for sentence in tested])
+    return StructuralProbe(
+        quantity,
+        tuple(trained.best for trained in runs[0]),
+        LayerCurve(kind.score_name, np.array([[score for score, _ in run] for run in found])),
+        LayerCurve(kind.correlation_name, np.nanmean(by_length, axis=-1)),
+        by_length,
+        (score, float(np.nanmean(lengths))),
+        np.array([[trained.epochs for trained in run] for run in runs]),
+    )
+
+
+def _check_sentences(vectors: LayerVectors, treebank: Sequence[ParsedSentence]) -> None:
+    if len(vectors) != len(treebank):
+        raise ValueError(
+            f"There are vectors of {len(vectors)} sentences and {len(treebank)} trees; compute the vectors of "
+            "[sentence.words for sentence in treebank]."
+        )
+    for number, (words, sentence) in enumerate(zip(vectors.sentences, treebank, strict=True)):
+        if tuple(words) != tuple(sentence.words):
+            raise ValueError(
+                f"Sentence {number} has the vectors of {shown(' '.join(words))} and the tree of "
+                f"{shown(' '.join(sentence.words))}; both must be in the same order."
+            )
+
+
+def _predict(
+    kind: _Quantity, vectors: LayerVectors, sentence: int, layer: int, weights: np.ndarray
+) -> np.ndarray:
+    rows = slice(*vectors.splits[sentence : sentence + 2])
+    return kind.predict(vectors.layer(layer, rows).astype(np.float64) @ weights)
+
+
+@dataclass(frozen=True)
+class _Sentences:
+    """Batches of sentences, and the loss of a layer's projection on them."""
+
+    vectors: LayerVectors
+    gold: Sequence[np.ndarray]
+    loss: Callable[[np.ndarray, np.ndarray], tuple[float, np.ndarray]]
+    batch_size: int
+
+    def batches(self, numbers: Sequence[int]) -> Iterator[Sequence[int]]:
+        for first in range(0, len(numbers), self.batch_size):
+            yield numbers[first : first + self.batch_size]
+
+    def losses(
+        self, numbers: Sequence[int], layer: int, weights: np.ndarray
+    ) -> tuple[list[float], np.ndarray, np.ndarray]:
+        """The losses of sentences, their vectors [words, size], and the gradient of the losses' sum by the
+        projected vectors [words, rank]."""
+        splits = self.vectors.splits
+        rows = np.concatenate([np.arange(*splits[number : number + 2]) for number in numbers])
+        inputs = self.vectors.layer(layer, rows)
+        losses, gradients = [], []
+        projected = np.split(inputs @ weights, np.cumsum([len(self.gold[n]) for n in numbers])[:-1])
+        for number, words in zip(numbers, projected, strict=True):
+            loss, gradient = self.loss(words, self.gold[number])
+            losses.append(loss)
+            gradients.append(gradient)
+        return losses, inputs, np.concatenate(gradients)
+
+
+class _LayerTraining:
+    """The projection of one layer in training: Adam, and the schedule of its learning rate."""
+
+    def __init__(self, weights: np.ndarray):
+        self.weights = weights
+        self.moments = np.zeros((2, *weights.shape), weights.dtype)
+        self.steps = self.epochs = 0
+        self.learning_rate = LEARNING_RATE
+        self.lowest_loss = self.best_loss = np.inf
+        self.best, self.best_epoch = weights.copy(), 0
+
+    @property
+    def is_finished(self) -> bool:
+        return self.epochs - self.best_epoch >= PATIENCE
+
+    def update(self, gradient: np.ndarray) -> None:
+        self.steps += 1
+        for moment, beta, value in zip(
+            self.moments, BETAS, (gradient, gradient * gradient), strict=True
+        ):
+            moment += (1 - beta) * (value - moment)
+        mean, square = (
+            moment / (1 - beta**self.steps)
+            for moment, beta in zip(self.moments, BETAS, strict=True)
+        )
+        self.weights -= self.learning_rate * mean / (np.sqrt(square) + EPSILON)
+
+    def end_epoch(self, loss: float) -> None:
+        """Notes the mean loss of the development sentences."""
+        self.epochs += 1
+        if loss < self.best_loss - ABSOLUTE_GAIN:
+            self.best_loss, self.best_epoch, self.best = loss, self.epochs, self.weights.copy()
+        if loss < self.lowest_loss * (1 - RELATIVE_GAIN):
+            self.lowest_loss = loss
+        else:
+            self.learning_rate *= DECAY
+
+
+def _train(
+    layers: Sequence[_LayerTraining],
+    data: _Sentences,
+    train: Sequence[int],
+    development: Sequence[int],
+    generator: np.random.Generator,
+    max_epochs: int,
+) -> None:
+    """Trains all layers, of which some end earlier than others; sentences are in a new order each epoch."""
+    for _ in tqdm(range(max_epochs), desc="Structural probe", unit=" epochs", disable=None):
+        active = [pair for pair in enumerate(layers) if not pair[1].is_finished]
+        if not active:
+            break
+        for batch in data.batches(generator.permutation(train)):
+            for number, layer in active:
+                _, inputs, gradient = data.losses(batch, number, layer.weights)
+                layer.update(inputs.T @ gradient / len(batch))
+        for number, layer in active:
+            losses = [
+                loss
+                for batch in data.batches(development)
+                for loss in data.losses(batch, number, layer.weights)[0]
+            ]
+            layer.end_epoch(float(np.mean(losses)))

@@ -1,0 +1,185 @@
+"""Dependency trees as distances and depths, spanning trees, and how the structural probe's paper scores them.
+
+Source: Hewitt and Manning 2019, "A Structural Probe for Finding Syntax in Word Representations", section 3 and 4;
+in their released code `task.py` (distances, depths) and `reporter.py` (spanning trees, scores).
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bert_zoo.data.treebanks import ParsedSentence
+from bert_zoo.metrics.labels import accuracy, spearman
+
+# Tags of words that are in no spanning tree and are no root: the released code's, and Universal Dependencies' one.
+PUNCTUATION = frozenset(["''", ",", ".", ":", "``", "-LRB-", "-RRB-", "PUNCT"])
+# Correlations are averaged over sentences of these lengths, in words.
+LENGTHS = range(5, 51)
+
+Edge = tuple[int, int]
+
+
+def tree_depths(heads: Sequence[int]) -> np.ndarray:
+    """How many edges lie between each word and the root of its tree.
+
+    Args:
+        heads: the number of each word's head, from 1; 0 is a root's.
+
+    Returns:
+        int64 [words].
+
+    Raises:
+        ValueError: a head is no word of the sentence, or words are heads of each other in a circle.
+    """
+    if outside := [head for head in heads if not 0 <= head <= len(heads)]:
+        raise ValueError(
+            f"Heads are numbers from 0 (the root's) to {len(heads)} (the last word), not {outside[0]}."
+        )
+    parents = np.array([0, *heads])
+    depths = np.zeros(len(heads), np.int64)
+    ancestors = parents[1:]
+    while ancestors.any():
+        depths += ancestors > 0
+        if depths.max() >= len(heads):
+            raise ValueError(
+                f"The heads {list(heads)} form a circle; each word must lead to a root."
+            )
+        ancestors = parents[ancestors]
+    return depths
+
+
+def tree_distances(heads: Sequence[int]) -> np.ndarray:
+    """How many edges lie between each pair of words of a sentence.
+
+    Several roots count as dependents of one node above them: two of them are 2 apart.
+
+    Args:
+        heads: as `tree_depths` takes them.
+
+    Returns:
+        int64 [words, words].
+
+    Raises:
+        ValueError: as of `tree_depths`.
+    """
+    distances = np.zeros((len(heads) + 1, len(heads) + 1), np.int64)
+    seen = [0]
+    # A head comes before its dependents, so that its distances to what was seen are known.
+    for word in 1 + np.argsort(tree_depths(heads), kind="stable"):
+        distances[word, seen] = distances[seen, word] = distances[heads[word - 1], seen] + 1
+        seen.append(word)
+    return distances[1:, 1:]
+
+
+def minimum_spanning_tree(distances: np.ndarray) -> list[Edge]:
+    """The tree over all words whose edges have the smallest sum of distances (Kruskal's algorithm).
+
+    Of equal distances, those of the pair with the lower numbers are taken first.
+
+    Args:
+        distances: [words, words], symmetric.
+
+    Returns:
+        words - 1 pairs of words, numbered from 0, lower number first, the closest pair first.
+    """
+    first, second = np.triu_indices(len(distances), 1)
+    closest = np.argsort(distances[first, second], kind="stable")
+    component = list(range(len(distances)))
+    edges = []
+    for i, j in zip(first[closest].tolist(), second[closest].tolist(), strict=True):
+        joined, other = component[i], component[j]
+        if joined != other:
+            component = [joined if c == other else c for c in component]
+            edges.append((i, j))
+            if len(edges) == len(component) - 1:
+                break
+    return edges
+
+
+@dataclass(frozen=True)
+class ComparedTree:
+    """A sentence's gold tree and the one that a probe predicts, both without directions and punctuation.
+
+    Attributes:
+        words: the words of the sentence, punctuation too.
+        gold, predicted: edges between words, numbered from 0, the lower number first.
+    """
+
+    words: tuple[str, ...]
+    gold: frozenset[Edge]
+    predicted: frozenset[Edge]
+
+
+def compare_trees(
+    distances: np.ndarray,
+    sentence: ParsedSentence,
+    punctuation: Collection[str] = PUNCTUATION,
+) -> ComparedTree:
+    """The minimum spanning trees of predicted distances and of those in the gold tree.
+
+    Args:
+        distances: [words, words], predicted.
+        sentence: with tags and heads.
+        punctuation: tags of words that are left out of both trees. Where such a word is a head, the gold tree
+            is a spanning tree of the distances between the others.
+    """
+    kept = _words(sentence, punctuation)
+
+    def edges(matrix: np.ndarray) -> frozenset[Edge]:
+        tree = minimum_spanning_tree(matrix[np.ix_(kept, kept)])
+        return frozenset((int(kept[i]), int(kept[j])) for i, j in tree)
+
+    return ComparedTree(sentence.words, edges(tree_distances(sentence.heads)), edges(distances))
+
+
+def attachment_score(trees: Iterable[ComparedTree]) -> float:
+    """UUAS, the undirected unlabelled attachment score: the share of all gold edges that are predicted."""
+    trees = list(trees)
+    return sum(len(t.gold & t.predicted) for t in trees) / max(1, sum(len(t.gold) for t in trees))
+
+
+def root_accuracy(
+    depths: Sequence[np.ndarray],
+    sentences: Sequence[ParsedSentence],
+    punctuation: Collection[str] = PUNCTUATION,
+) -> float:
+    """The share of sentences whose root, the first if there are several, is predicted to be the least deep word.
+
+    Args:
+        depths: predicted, [words] for each sentence.
+        sentences: with tags and heads.
+        punctuation: tags of words that are not taken as roots, unless a sentence has no others.
+    """
+    found = []
+    for predicted, sentence in zip(depths, sentences, strict=True):
+        kept = _words(sentence, punctuation)
+        kept = kept if len(kept) else np.arange(len(sentence.words))
+        found.append(kept[np.argmin(predicted[kept])])
+    return accuracy([sentence.heads.index(0) for sentence in sentences], found)
+
+
+def correlations_by_length(
+    predicted: Sequence[np.ndarray], gold: Sequence[np.ndarray]
+) -> np.ndarray:
+    """Spearman's correlations of predictions with the gold tree, by the sentence's number of words.
+
+    Args:
+        predicted, gold: for each sentence depths [words], or distances [words, words], whose correlations are
+            taken for each word.
+
+    Returns:
+        float64 [46]: the means over sentences, or over words, of sentences of 5, 6, ... 50 words; NaN where there
+        are none. The paper's DSpr. and NSpr. are the means of these, NaN left out.
+    """
+    found: dict[int, list[float]] = {length: [] for length in LENGTHS}
+    for values, expected in zip(predicted, gold, strict=True):
+        if len(values) in found:
+            rows = zip(np.atleast_2d(expected), np.atleast_2d(values), strict=True)
+            found[len(values)] += [spearman(*row) for row in rows]
+    return np.array([np.mean(values) if values else np.nan for values in found.values()])
+
+
+def _words(sentence: ParsedSentence, punctuation: Collection[str]) -> np.ndarray:
+    """The numbers, from 0, of the words that are no punctuation."""
+    return np.flatnonzero([tag not in punctuation for tag in sentence.tags])
