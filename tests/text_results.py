@@ -73,6 +73,7 @@ VERBS = {
     "answer": lambda: load_task("question_answering").answer(["who?", "where?"], [LONG, TEXTS[0]]),
     "fill_mask": lambda: load_task("masked_lm").fill_mask("the [MASK] sat on a [MASK]"),
     "score": lambda: load_case("gpt2/causal_lm").score(TEXTS),
+    "score_masked": lambda: load_task("masked_lm").score(TEXTS, within_word="left_to_right"),
     "generate": lambda: load_case("gpt2/causal_lm").generate(TEXTS, max_new_tokens=4, stop=None),
 }
 

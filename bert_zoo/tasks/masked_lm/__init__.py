@@ -33,6 +33,33 @@ class FillsMasks(ObjectiveModel):
 
         return fill_mask(self, text, targets, top_k)
 
+    def score(self, texts, batch_size: int = 64, within_word: str = "one_by_one") -> list:
+        """How likely texts are, token by token: each is predicted from all others of its text.
+
+        The sum of a text's log-probabilities is its pseudo-log-likelihood, exp of their negative mean its
+        pseudo-perplexity: numbers to compare texts of one model by, and no probabilities of texts. A text of n
+        tokens is read n times; one that is longer than the model reads, in the window around each token.
+
+        Args:
+            texts: a text or several, without their special tokens.
+            batch_size: masked copies of texts at a time.
+            within_word: "one_by_one" hides one token at a time. "left_to_right" also hides the tokens after
+                it of the same word, which otherwise give away what a rare word begins with.
+
+        Returns:
+            A list of `TextScore(text, tokens, log_probs, perplexity, bits_per_character)`, in the
+            order of the texts, that prints as a table.
+
+        Raises:
+            ValueError: a text without tokens, or an option that does not exist or does not go with the model.
+
+        Source: Salazar et al. 2020 (arXiv:1910.14659), section 2; left to right within words: Kauf and
+        Ivanova 2023 (arXiv:2305.10588), section 2.
+        """
+        from bert_zoo.tasks.masked_lm.scoring import score
+
+        return score(self, texts, batch_size, within_word)
+
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class MaskedLM(FillsMasks):
