@@ -102,6 +102,7 @@ def test_punctuation_is_in_no_tree_and_no_root():
     sentence = parsed(["NN", ",", "VB", "PUNCT"], [3, 3, 0, 3])
     tree = trees.compare_trees(trees.tree_distances(range(4)), sentence)
     assert tree.gold == tree.predicted == {(0, 2)}
+    assert str(tree) == "w0 w1 w2 w3\n  1 of 1 edges found; missed: none; wrong: none"
     depths = [np.array([2.0, 0.0, 1.0, 0.0])]
     assert trees.root_accuracy(depths, [sentence]) == 1
     assert trees.root_accuracy(depths, [sentence], punctuation=()) == 0
@@ -146,7 +147,9 @@ def test_a_layer_that_holds_trees_is_found_and_its_trees_are_given(paths):
     assert score == pytest.approx(probe.score.values[0, 1])
     chain = [trees.compare_trees(trees.tree_distances(range(8)), treebank[n]) for n in test]
     assert probe.baseline[0] == pytest.approx(trees.attachment_score(chain))
-    assert str(probe).splitlines()[0].split() == ["layer", "UUAS", "DSpr."]
+    header, *_, last = str(probe).splitlines()
+    assert header.split() == ["layer", "UUAS", "DSpr."]
+    assert last.startswith(f"Each word under the one before it: UUAS {probe.baseline[0]:.3f}, ")
 
 
 def test_depths_are_found_with_a_probe_of_a_lower_rank(paths):

@@ -8,7 +8,7 @@ Everything is NumPy: the gradient of the two losses is short enough to be writte
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from tqdm import tqdm
@@ -121,10 +121,10 @@ class StructuralProbe:
     """
 
     quantity: str
-    weights: tuple[np.ndarray, ...]
+    weights: tuple[np.ndarray, ...] = field(repr=False)
     score: LayerCurve
     correlation: LayerCurve
-    by_length: np.ndarray
+    by_length: np.ndarray = field(repr=False)
     baseline: tuple[float, float]
     epochs: np.ndarray
 
@@ -160,11 +160,11 @@ class StructuralProbe:
         ]
 
     def __str__(self) -> str:
-        score, correlation = self.baseline
-        return (
-            f"{table_by_layer([self.score, self.correlation])}\n"
-            f"each word under the one before it: {score:.3f}, {correlation:.3f}"
+        curves = (self.score, self.correlation)
+        baseline = ", ".join(
+            f"{curve.name} {value:.3f}" for curve, value in zip(curves, self.baseline, strict=True)
         )
+        return f"{table_by_layer(curves)}\nEach word under the one before it: {baseline}"
 
 
 def structural_probe(

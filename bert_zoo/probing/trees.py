@@ -110,6 +110,16 @@ class ComparedTree:
     gold: frozenset[Edge]
     predicted: frozenset[Edge]
 
+    def __str__(self) -> str:
+        def pairs(edges: frozenset[Edge]) -> str:
+            return ", ".join(f"{self.words[i]}-{self.words[j]}" for i, j in sorted(edges)) or "none"
+
+        missed, wrong = self.gold - self.predicted, self.predicted - self.gold
+        return (
+            f"{' '.join(self.words)}\n  {len(self.gold) - len(missed)} of {len(self.gold)} edges found; "
+            f"missed: {pairs(missed)}; wrong: {pairs(wrong)}"
+        )
+
 
 def compare_trees(
     distances: np.ndarray,
