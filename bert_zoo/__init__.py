@@ -20,7 +20,7 @@ _LAZY_VERBS = {
     "similarity": "bert_zoo.loading.similarity",
 }
 _LAZY_PACKAGES = tuple(
-    "cli data distillation embeddings layers metrics models pretraining probing runtime serving tasks text training".split()
+    "charts cli data distillation embeddings layers metrics models pretraining probing runtime serving tasks text training".split()
 )
 
 __all__ = [

@@ -11,7 +11,8 @@ import bert_zoo
 # Names that only ever grow: what is renamed stays here, and warns of its new name.
 MODULES = {
     "bert_zoo": "describe export list_models load push_to_hub save similarity __version__ "
-    "cli data layers metrics models pretraining runtime serving text training",
+    "charts cli data layers metrics models pretraining runtime serving text training",
+    "bert_zoo.charts": "attention_viewer dependency_tree heat_map layer_curves line_chart scatter",
     "bert_zoo.distillation": """
         TaughtLoss VectorLoss attention_score_loss augment cosine_loss distill distill_on_text
         hidden_state_loss prune_vocabulary relation_loss relations soft_token_loss student_of targets_of

@@ -12,6 +12,8 @@ import pytest
 import yaml
 
 import bert_zoo
+from bert_zoo.charts.lines import line_chart, position_ticks
+from bert_zoo.charts.svg import round_ticks
 from bert_zoo.cli.report import HardExample, RunRecord, write_report
 from bert_zoo.cli.report.analysis import (
     confusion_matrix,
@@ -20,10 +22,10 @@ from bert_zoo.cli.report.analysis import (
     most_confused,
     per_label_table,
 )
-from bert_zoo.cli.report.curves import line_chart, position_ticks, round_ticks
 from bert_zoo.cli.report.record import forbids_commerce
-from bert_zoo.cli.report.wording import duration, number, setting
+from bert_zoo.cli.report.wording import duration, setting
 from bert_zoo.registry import HUB_LICENCES, Card
+from bert_zoo.runtime.printed import number
 from bert_zoo.tasks import TASKS, Classifier
 
 LABELS = ("negative", "positive")
@@ -206,7 +208,7 @@ def test_page_and_card_say_what_is_known(tmp_path, changes, on_page, on_card, no
     assert len(page.tags("svg")) == 2 * several
     assert len(kept) == several * (1 + np.isfinite(record.losses[record.kept_epoch - 1]))
     drawn = [path["class"] for path in page.tags("path")]
-    assert drawn.count("line beside") == ("baseline" in changes)
+    assert drawn.count("line baseline") == ("baseline" in changes)
     assert all("nan" not in str(shape) for shape in page.tags("path") + page.tags("circle"))
 
 

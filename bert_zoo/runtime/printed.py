@@ -1,6 +1,8 @@
-"""How results of verbs print."""
+"""How results print, on a screen and on a page."""
 
 from collections.abc import Iterable, Sequence
+from numbers import Integral, Real
+from typing import Any
 
 TEXT_WIDTH = 60
 # Characters of a text that are shown on each side of what was found in it.
@@ -25,6 +27,17 @@ def one_line(text: str | tuple[str, str]) -> str:
     """The beginning of a text, or of a pair."""
     line = flat(text if isinstance(text, str) else " | ".join(text))
     return line if len(line) <= TEXT_WIDTH else line[: TEXT_WIDTH - 1] + "…"
+
+
+def number(value: Any) -> str:
+    """A measured number with four digits; a count in full; what is no number as it is, None as nothing."""
+    if not isinstance(value, Real):
+        return "" if value is None else str(value)
+    if isinstance(value, Integral):
+        return f"{int(value):,}"
+    if abs(value) < 10:
+        return f"{value:.4f}"
+    return f"{value:.2f}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 class Row:

@@ -13,7 +13,6 @@ from bert_zoo.cli.benchmarks import LAYOUT
 from bert_zoo.cli.benchmarks.base import Benchmark, Measurement, one_line, spread_rows
 from bert_zoo.cli.benchmarks.files import own_files
 from bert_zoo.cli.report.analysis import hardest_examples
-from bert_zoo.cli.report.wording import number
 from bert_zoo.data.batches import column_batches, text_batches
 from bert_zoo.data.columns import TextColumns, read_columns, remarks
 from bert_zoo.data.retrieval import Retrieval, read_beir
@@ -24,6 +23,7 @@ from bert_zoo.metrics.labels import pearson, ranks, spearman
 from bert_zoo.metrics.retrieval import retrieval_metrics
 from bert_zoo.models.base import ZooModel
 from bert_zoo.presets import Recipe
+from bert_zoo.runtime.printed import number
 from bert_zoo.tasks import SentenceEmbedder
 from bert_zoo.tasks.embedding.losses import (
     CoSENT,

@@ -31,7 +31,6 @@ from bert_zoo.cli.report.analysis import (
     named_set,
     per_label_table,
 )
-from bert_zoo.cli.report.wording import number
 from bert_zoo.data.batches import Texts, text_batches
 from bert_zoo.data.remarks import remarks
 from bert_zoo.data.tables import LabelledTexts, read_table
@@ -39,6 +38,7 @@ from bert_zoo.distillation.losses import targets_of
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.metrics.labels import class_metrics, label_set_metrics
 from bert_zoo.runtime.classifications import sigmoid, softmax
+from bert_zoo.runtime.printed import number
 from bert_zoo.tasks import Classifier, MultiLabelClassifier, Regressor
 from bert_zoo.training.first_answers import start_from_frequencies, start_from_mean
 

@@ -8,9 +8,10 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
+from bert_zoo.charts import STYLE, line_chart
 from bert_zoo.cli.report.analysis import most_confused, used_labels
-from bert_zoo.cli.report.curves import line_chart
-from bert_zoo.cli.report.wording import duration, number, setting, settings, words
+from bert_zoo.cli.report.wording import duration, setting, settings, words
+from bert_zoo.runtime.printed import number
 
 TEMPLATES = Path(__file__).parent / "templates"
 ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
@@ -64,3 +65,4 @@ ENVIRONMENT.filters |= {
 ENVIRONMENT.globals |= {
     each.__name__: each for each in (line_chart, most_confused, row, used_labels)
 }
+ENVIRONMENT.globals["STYLE"] = STYLE

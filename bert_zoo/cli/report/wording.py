@@ -1,21 +1,9 @@
-"""Numbers and settings as people read them, for pages and cards alike."""
+"""Settings and times as people read them, for pages and cards alike."""
 
 from collections.abc import Mapping
-from numbers import Integral, Real
 from typing import Any
 
 MINUTE, HOUR = 60, 3600
-
-
-def number(value: Any) -> str:
-    """A measured number with four digits; a count in full; what is no number as it is, None as nothing."""
-    if not isinstance(value, Real):
-        return "" if value is None else str(value)
-    if isinstance(value, Integral):
-        return f"{int(value):,}"
-    if abs(value) < 10:
-        return f"{value:.4f}"
-    return f"{value:.2f}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 def setting(value: Any) -> str:

@@ -1,0 +1,113 @@
+"""What every chart is made of: a figure with a legend, scales and ticks, and the marks of series."""
+
+import math
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from markupsafe import Markup, escape
+
+# The rules and colours of all charts, for the `<style>` of a page whose `<html>` has the class "bert-zoo".
+STYLE = Markup((Path(__file__).parent / "charts.css").read_text(encoding="utf-8"))
+# Series differ by colour (in the style) and by shape, so that they can be told apart without colours.
+NUM_COLOURS = 6
+SHAPES = (
+    "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0z",
+    "M-3-3h6v6h-6z",
+    "M0-4l4 7h-8z",
+    "M0-4.5L4.5 0L0 4.5L-4.5 0z",
+    "M-4-1.2h2.8v-2.8h2.4v2.8h2.8v2.4h-2.8v2.8h-2.4v-2.8h-2.8z",
+)
+NUM_DASHES = 3
+
+
+class Chart(Markup):
+    """A `<figure>` with an SVG drawing; shows itself, with its style, as the result of a notebook's cell."""
+
+    def _repr_html_(self) -> str:
+        return f'<div class="bert-zoo"><style>{STYLE}</style>{self}</div>'
+
+
+def figure(
+    label: str,
+    width: float,
+    height: float,
+    parts: Iterable[str],
+    caption: str = "",
+    *,
+    scrolls: bool = False,
+    role: str = "img",
+) -> Chart:
+    """A drawing of some width and height in units.
+
+    Args:
+        label: what it shows, for screen readers.
+        width, height: of the drawing.
+        parts: SVG elements.
+        caption: HTML below the drawing.
+        scrolls: keeps its size, a pixel a unit, and scrolls where the page is narrower; else it is as wide
+            as its place.
+        role: ARIA's; "img" has no parts, "group" has some, such as links.
+    """
+    size = f' width="{width:.0f}" height="{height:.0f}"' if scrolls else ""
+    drawing = (
+        f'<svg viewBox="0 0 {width:.0f} {height:.0f}"{size} role="{role}" '
+        f'aria-label="{escape(label)}">{"".join(parts)}</svg>'
+    )
+    if scrolls:
+        drawing = f'<div class="scroll" tabindex="0">{drawing}</div>'
+    below = f"<figcaption>{caption}</figcaption>" if caption else ""
+    return Chart(f'<figure class="chart{" long" if scrolls else ""}">{drawing}{below}</figure>')
+
+
+def series(index: int) -> str:
+    """The class that colours the parts of a series."""
+    return f"series{index % NUM_COLOURS}"
+
+
+def mark(index: int, x: float, y: float, title: str) -> str:
+    """A point of a series."""
+    return (
+        f'<path class="mark {series(index)}" transform="translate({x:.1f} {y:.1f})" '
+        f'd="{SHAPES[index % len(SHAPES)]}"><title>{escape(title)}</title></path>'
+    )
+
+
+def legend(entries: Iterable[tuple[str, str]]) -> str:
+    """Names below a drawing, each after a key of 28 x 12 units around (0, 0)."""
+    return "".join(
+        f'<span class="entry"><svg class="key" viewBox="-14 -6 28 12" aria-hidden="true">{key}</svg>'
+        f"{escape(name)}</span>"
+        for name, key in entries
+    )
+
+
+def scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
+    """Maps values to positions on the chart: `low` to `start` and `high` to `end`."""
+    return lambda value: start + (value - low) / (high - low) * (end - start)
+
+
+def round_ticks(low: float, high: float) -> list[float]:
+    """Three to five round values that cover most of a range, also of one that is a single value."""
+    span = (high - low) or abs(high) / 10 or 1.0
+    rough = span / 4
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.999)
+    first = math.floor(low / step)
+    last = max(first + 1, math.ceil(high / step))
+    return [i * step for i in range(first, last + 1)]
+
+
+def text_width(text: str, size: float) -> float:
+    """About how wide a text of a font size is drawn: there is no font to measure it with."""
+    units = (1.0 if unicodedata.east_asian_width(c) in "WF" else 0.58 for c in text)
+    return size * sum(units)
+
+
+def path(points: Sequence[tuple[int, float, float]]) -> str:
+    """A line through numbered points (number, x, y) that breaks where a number is missing."""
+    before, commands = None, []
+    for i, x, y in points:
+        commands.append(f"{'L' if before == i - 1 else 'M'}{x:.1f} {y:.1f}")
+        before = i
+    return " ".join(commands)
