@@ -1,0 +1,397 @@
+"""What attention heads look at: fixed patterns, syntactic relations, and how alike heads are.
+
+Layers and heads are counted from 0, as in the arrays. Only the maps of a batch of sentences are in memory at
+once.
+Source: Clark et al. 2019 (arXiv:1906.04341) and its code, clarkkev/attention-analysis.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bert_zoo.data.treebanks import ParsedSentence
+from bert_zoo.models.base import ZooModel, encoder_of
+from bert_zoo.probing.attention import (
+    SentenceAttention,
+    attention_of_sentences,
+    starts_of_words,
+    words_of,
+    words_of_pieces,
+)
+from bert_zoo.runtime.printed import table
+from bert_zoo.text.numpy_words import NO_WORD
+
+DIRECTIONS = ("dependent to head", "head to dependent")
+OFFSETS = (-3, -2, -1, 1, 2, 3)
+ALL, ROOT = "all", "root"
+# The paper (section 4.2) takes the possessive "'s" for its owner, since annotations differ in which is the head.
+OWNERS, CLITICS = ("poss", "nmod:poss"), ("'s", "s'")
+PERIODS_AND_COMMAS = (".", ",")
+# Keeps logarithms finite: the share of uniform attention that is mixed in, as in the original code.
+ENTROPY_SMOOTHING, DIVERGENCE_SMOOTHING = 1e-4, 1e-3
+
+
+# --- Fixed patterns ---
+
+
+@dataclass(frozen=True)
+class HeadPatterns:
+    """Where heads attend without regard to what words say, float64 [layers, heads] each.
+
+    Attributes:
+        shares: by what is attended to, "previous", "same" and "next" token, "periods and commas" and each
+            special token by its own name: the share of the attention from all tokens of a sentence, special
+            ones too; means over sentences.
+        entropy: of the attention from a token, in nats.
+        uniform_entropy: what it would be of uniform attention.
+        sentences: how many were read; sentences that are too long for the model were not.
+    """
+
+    shares: dict[str, np.ndarray]
+    entropy: np.ndarray
+    uniform_entropy: float
+    sentences: int
+
+    def __str__(self) -> str:
+        names = [*self.shares]
+        columns = np.array([*self.shares.values(), self.entropy])
+        rows = [
+            (f"{layer}-{head}", *(f"{value:.2f}" for value in columns[:, layer, head]))
+            for layer, head in np.ndindex(self.entropy.shape)
+        ]
+        return table([("head", *names, "entropy"), *rows], ">")
+
+
+def head_patterns(model: ZooModel, sentences: Sequence, batch_size: int = 16) -> HeadPatterns:
+    """How much each head attends to neighbours, special tokens and punctuation, and how broadly.
+
+    Source: sections 3.1 to 3.3; General_Analysis.ipynb.
+
+    Args:
+        model: any model of the zoo, whose encoder is looked at.
+        sentences: texts, lists of words, or what `read_treebank` gives.
+        batch_size: sentences a step, of whose attention all maps are in memory.
+
+    Raises:
+        ValueError: no sentence is short enough, or the encoder has no maps of all tokens.
+    """
+    preprocessor, words = encoder_of(model).preprocessor, words_of(sentences)
+    tokenizer = preprocessor.tokenizer
+    ids = {int(getattr(tokenizer, f"{role}_id")) for role in preprocessor.packer.layout.roles}
+    special = {tokenizer.id_to_token(index): index for index in sorted(ids)}
+    return _patterns(attention_of_sentences(model, words, batch_size), words, special)
+
+
+def _patterns(found: Iterable[SentenceAttention], words, special: dict[str, int]) -> HeadPatterns:
+    """As `head_patterns`; `special` are the ids of special tokens by name."""
+    totals: dict[str, Any] = Counter()
+    number = 0
+    for sentence in found:
+        number += 1
+        maps, size = np.float64(sentence.maps), len(sentence.token_ids)
+        marks = [
+            word != NO_WORD and words[sentence.number][word] in PERIODS_AND_COMMAS
+            for word in sentence.word_ids
+        ]
+        attended = {
+            name: np.trace(maps, offset, -2, -1)
+            for offset, name in ((-1, "previous"), (0, "same"), (1, "next"))
+        } | {
+            name: maps[..., is_attended].sum((-2, -1))
+            for name, is_attended in (
+                *((name, sentence.token_ids == index) for name, index in special.items()),
+                ("periods and commas", np.array(marks)),
+            )
+        }
+        for name, total in attended.items():
+            totals[name] = totals[name] + total / size
+        totals["entropy"] = totals["entropy"] + entropy(maps).mean(-1)
+        totals["uniform"] += np.log(size)
+    _check_read(number)
+    uniform, broad = (totals.pop(name) / number for name in ("uniform", "entropy"))
+    shares = {name: total / number for name, total in totals.items()}
+    return HeadPatterns(shares, broad, float(uniform), number)
+
+
+def entropy(maps: np.ndarray) -> np.ndarray:
+    """The entropy in nats of the attention from each token, [..., tokens], of maps [..., tokens, tokens]."""
+    smoothed = _smoothed(maps, ENTROPY_SMOOTHING)
+    return -(smoothed * np.log(smoothed)).sum(-1)
+
+
+def _smoothed(maps: np.ndarray, share: float) -> np.ndarray:
+    return (1 - share) * maps + share / maps.shape[-1]
+
+
+def _check_read(number: int) -> None:
+    if not number:
+        raise ValueError(
+            "No sentence was read: there are none, or all have more tokens than the model reads at once."
+        )
+
+
+# --- Distances ---
+
+
+@dataclass(frozen=True)
+class HeadDistances:
+    """How differently heads attend.
+
+    Attributes:
+        values: the Jensen-Shannon divergence of two heads' attention, in nats, mean over tokens; float64 [layers,
+            heads, layers, heads].
+        sentences: how many were read.
+    """
+
+    values: np.ndarray
+    sentences: int
+
+    def coordinates(self, steps: int = 300) -> np.ndarray:
+        """Places in the plane, about as far from each other as heads are: float64 [layers, heads, 2].
+
+        Metric multidimensional scaling by majorization (de Leeuw 1977), from the classical solution.
+        """
+        layers, heads = self.values.shape[:2]
+        number = layers * heads
+        wanted = self.values.reshape(number, number)
+        centre = np.eye(number) - 1 / number
+        values, vectors = np.linalg.eigh(-centre @ wanted**2 @ centre / 2)
+        x = vectors[:, -2:] * np.sqrt(np.maximum(values[-2:], 0))
+        for _ in range(steps):
+            apart = np.linalg.norm(x[:, None] - x, axis=-1)
+            ratio = np.divide(wanted, apart, out=np.zeros_like(apart), where=apart > 0)
+            x = (np.diag(ratio.sum(1)) - ratio) @ x / number
+        return x.reshape(layers, heads, 2)
+
+
+def head_distances(model: ZooModel, sentences: Sequence, batch_size: int = 16) -> HeadDistances:
+    """Jensen-Shannon divergences between the attention of heads, of all pairs of them.
+
+    The time grows with the square of the number of heads: a few hundred sentences are enough.
+    Source: section 6; head_distances.py.
+
+    Args:
+        model, sentences, batch_size: as of `head_patterns`.
+
+    Raises:
+        ValueError: as `head_patterns`.
+    """
+    return _distances(attention_of_sentences(model, words_of(sentences), batch_size))
+
+
+def _distances(found: Iterable[SentenceAttention]) -> HeadDistances:
+    total: Any = 0
+    number = tokens = 0
+    for sentence in found:
+        number += 1
+        total = total + divergences(sentence.maps)
+        tokens += len(sentence.token_ids)
+    _check_read(number)
+    return HeadDistances(total / tokens, number)
+
+
+def divergences(maps: np.ndarray) -> np.ndarray:
+    """Jensen-Shannon divergences between heads, sums over tokens: [layers, heads, layers, heads].
+
+    Args:
+        maps: [layers, heads, tokens, tokens].
+    """
+    shape = maps.shape[:2]
+    heads = _smoothed(np.float64(maps), DIVERGENCE_SMOOTHING).reshape(np.prod(shape), -1)
+    negative_entropy = (heads * np.log(heads)).sum(-1)
+    found = np.zeros((len(heads), len(heads)))
+    for number, head in enumerate(heads):
+        middle = (head + heads[number:]) / 2
+        found[number, number:] = -(middle * np.log(middle)).sum(-1)
+    found = np.triu(found) + np.triu(found, 1).T
+    found += (negative_entropy[:, None] + negative_entropy) / 2
+    return found.reshape(*shape, *shape)
+
+
+# --- Relations ---
+
+
+class BestHead(NamedTuple):
+    """The head that finds most words of a relation, beside the best fixed offset."""
+
+    label: str
+    count: int
+    accuracy: float
+    layer: int
+    head: int
+    direction: str
+    offset: int
+    offset_accuracy: float
+
+
+@dataclass(frozen=True)
+class HeadRelations:
+    """How often the word that a head attends to most is the syntactic head.
+
+    Attributes:
+        labels: "all", and then relations, or what else words are counted by, the most frequent first.
+        counts: int64 [labels], words.
+        accuracy: float64 [directions, layers, heads, labels]; `DIRECTIONS` are from a dependent to its head, and
+            whether a dependent's head is the word that attends to it most.
+        offsets, offset_accuracy: fixed distances from a dependent to its head, and what each finds, float64
+            [offsets, labels].
+        sentences: how many were read; sentences that are too long for the model were not.
+    """
+
+    labels: tuple[str, ...]
+    counts: np.ndarray
+    accuracy: np.ndarray
+    offsets: tuple[int, ...]
+    offset_accuracy: np.ndarray
+    sentences: int
+
+    def best(self, label: str) -> BestHead:
+        """The best head of a label, and the best offset; ValueError for a label that no word has."""
+        if label not in self.labels:
+            raise ValueError(
+                f"No word has the label {label!r}; there are {', '.join(self.labels)}."
+            )
+        at = self.labels.index(label)
+        found, offsets = self.accuracy[..., at], self.offset_accuracy[:, at]
+        direction, layer, head = np.unravel_index(found.argmax(), found.shape)
+        return BestHead(
+            label,
+            int(self.counts[at]),
+            float(found.max()),
+            int(layer),
+            int(head),
+            DIRECTIONS[direction],
+            self.offsets[offsets.argmax()],
+            float(offsets.max()),
+        )
+
+    def best_heads(self, least: int = 100) -> list[BestHead]:
+        """The best head of each label that `least` words have, but "root", which no word is the head of."""
+        return [
+            self.best(label)
+            for label, count in zip(self.labels, self.counts, strict=True)
+            if count >= least and label != ROOT
+        ]
+
+    def __str__(self) -> str:
+        rows = [
+            (
+                best.label,
+                str(best.count),
+                f"{best.accuracy:.1%}",
+                f"{best.layer}-{best.head}",
+                f"{best.offset_accuracy:.1%}",
+                f"{best.offset:+d}",
+                best.direction,
+            )
+            for best in self.best_heads()
+        ]
+        header = ("label", "words", "accuracy", "head", "offset's", "offset", "direction")
+        return table([header, *rows], ">")
+
+
+def head_relations(
+    model: ZooModel,
+    treebank: Sequence[ParsedSentence],
+    *,
+    labels: Sequence[Sequence[str]] | None = None,
+    from_pieces: str = "mean",
+    batch_size: int = 16,
+) -> HeadRelations:
+    """Whether heads find syntax: each head's most attended other word against the syntactic head.
+
+    Offsets end at the sentence's last word and, before the first, at the root, as in the original code. In its
+    way, too, "'s" answers for the owner before it.
+    Source: section 4.2; Syntax_Analysis.ipynb.
+
+    Args:
+        model: any model of the zoo, whose encoder is looked at.
+        treebank: what `read_treebank` gives.
+        labels: what each word is counted by, [sentences][words]; by default its relation or, where the treebank
+            has none, its part of speech. The words without a head are counted as "root".
+        from_pieces: see `words_of_pieces`.
+        batch_size: as of `head_patterns`.
+
+    Raises:
+        ValueError: labels of another shape, or as `head_patterns`.
+    """
+    if labels is None:
+        labels = [s.tags if s.relations is None else s.relations for s in treebank]
+    words = words_of(treebank)
+    if [*map(len, labels)] != [*map(len, words)]:
+        raise ValueError(
+            f"labels has {len(labels)} sentences and {sum(map(len, labels))} words, the treebank {len(words)} and "
+            f"{sum(map(len, words))}; there must be one label for each word."
+        )
+    labels = [
+        [label if head else ROOT for label, head in zip(of_words, s.heads, strict=True)]
+        for of_words, s in zip(labels, treebank, strict=True)
+    ]
+    return _relations(
+        attention_of_sentences(model, words, batch_size), treebank, labels, from_pieces
+    )
+
+
+def _relations(
+    found: Iterable[SentenceAttention], treebank, labels, from_pieces: str
+) -> HeadRelations:
+    """As `head_relations`, from labels of all words."""
+    names = (ALL, *dict.fromkeys(chain.from_iterable(labels)))
+    column = {name: number for number, name in enumerate(names)}
+    by_heads: Any = 0
+    by_offsets, counts = np.zeros((len(OFFSETS), len(names))), np.zeros(len(names), np.int64)
+    number = 0
+    for sentence in found:
+        number += 1
+        parsed, size = treebank[sentence.number], len(labels[sentence.number])
+        is_label = np.zeros((size, len(names)))
+        is_label[:, 0] = 1
+        is_label[np.arange(size), [column[label] for label in labels[sentence.number]]] = 1
+        counts += is_label.sum(0).astype(np.int64)
+        is_word = sentence.word_ids[starts_of_words(sentence.word_ids)] != NO_WORD
+        maps = words_of_pieces(sentence.maps, sentence.word_ids, from_pieces)
+        attended = most_attended(maps[..., is_word, :][..., is_word])
+        ends = np.clip(np.arange(size) + np.array(OFFSETS)[:, None], -1, size - 1)
+        by_heads = by_heads + _hits(attended, parsed, labels[sentence.number]) @ is_label
+        by_offsets += _hits(ends, parsed, labels[sentence.number]) @ is_label
+    _check_read(number)
+    # Labels of sentences that were left out have no words.
+    kept = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
+    counts = counts[kept]
+    return HeadRelations(
+        tuple(names[at] for at in kept),
+        counts,
+        by_heads[..., kept] / counts,
+        OFFSETS,
+        by_offsets[:, kept] / counts,
+        number,
+    )
+
+
+def most_attended(maps: np.ndarray) -> np.ndarray:
+    """For each word the other word that it attends to most, and the one that attends to it most.
+
+    Args:
+        maps: attention between words, [..., words, words], without special tokens.
+
+    Returns:
+        int64 [2, ..., words].
+    """
+    others = maps * (1 - np.eye(maps.shape[-1], dtype=maps.dtype))
+    return np.stack([others.argmax(-1), others.argmax(-2)])
+
+
+def _hits(found: np.ndarray, parsed: ParsedSentence, labels: Sequence[str]) -> np.ndarray:
+    """bool [..., words]: whether the words that were found, counted from 0, are the heads."""
+    heads = np.array(parsed.heads)
+    hits = found + 1 == heads
+    for at, after in enumerate(parsed.words[1:]):
+        if labels[at] in OWNERS and after in CLITICS:
+            # Not where the owner's is the last word, as there.
+            answers = found[..., at] + 1 < len(heads)
+            hits[..., at] = np.where(answers, found[..., at + 1] + 1 == heads[at], hits[..., at])
+    return hits
