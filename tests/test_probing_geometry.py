@@ -70,6 +70,11 @@ def test_curves_subtract_the_baselines(vectors):
     for before, after, baseline in zip(raw, corrected, baselines, strict=True):
         np.testing.assert_allclose(before.mean - after.mean, baseline, atol=1e-12)
     assert "self-similarity" in str(found)
+    similarities = dict(zip(found.words, found.self_similarity[:, 1], strict=True))
+    ranked = found.ranked(1)
+    assert [word for word, _ in ranked] == sorted(found.words, key=similarities.get)
+    expected = similarities[ranked[0][0]] - found.random_cosine[1]
+    assert ranked[0][1] == pytest.approx(expected)
 
 
 def test_static_vectors_are_as_similar_to_themselves_as_can_be():

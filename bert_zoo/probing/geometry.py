@@ -112,6 +112,16 @@ class Geometry:
         }
         return [LayerCurve(name, values) for name, values in means.items()]
 
+    def ranked(self, layer: int = -1) -> list[tuple[str, float]]:
+        """Words with their corrected self-similarity in a layer, the most contextual words first.
+
+        Raises:
+            IndexError: there is no such layer.
+        """
+        similarities = self.self_similarity[:, layer] - self.random_cosine[layer]
+        order = np.argsort(similarities, kind="stable")
+        return [(self.words[n], float(similarities[n])) for n in order]
+
     def __str__(self) -> str:
         return (
             f"{len(self.words):,} words in {self.occurrences.sum():,} occurrences; corrected for anisotropy\n"

@@ -84,7 +84,9 @@ class OccurrenceMap:
 def map_occurrences(
     vectors: LayerVectors, word: str, *, layer: int = -1, max_occurrences: int = 200, seed: int = 0
 ) -> OccurrenceMap:
-    """The principal components of a word's vectors: occurrences in one sense lie together where a layer tells senses apart.
+    """The first two principal components of a word's vectors.
+
+    Where a layer tells a word's senses apart, its occurrences in one sense lie together.
 
     Args:
         vectors: of `compute_vectors`.

@@ -24,7 +24,7 @@ class LayerSimilarity:
         return LayerCurve("CKA", np.diagonal(self.values))
 
     def __str__(self) -> str:
-        rows = [["layer", *map(str, range(self.values.shape[1]))]]
+        rows = [["layer", *(f"{n:5}" for n in range(self.values.shape[1]))]]
         rows += [[str(n), *(f"{x:.3f}" for x in row)] for n, row in enumerate(self.values)]
         return table(rows, ">")
 
