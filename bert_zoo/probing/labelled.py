@@ -1,0 +1,201 @@
+"""What is labelled in sentences - words, whole sentences, spans and pairs of spans - and which part trains."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from bert_zoo.data.edges import Edge
+from bert_zoo.error_text import quoted, shown
+from bert_zoo.probing.vectors import LayerVectors
+
+SPLITS = ("train", "validation", "test")
+# Rows of spans are padded to a multiple of this, so that few shapes are compiled.
+_ROWS = 256
+
+Inputs = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Items with labels, each a range of words or a pair of ranges.
+
+    Attributes:
+        spans: int64 [items, 1 or 2, 2]: the rows of vectors from the first up to and without the second.
+        sentences: int64 [items]: the sentence of each.
+        targets: int64 [items], ids of classes; or bool [items, classes], where an item has any number of labels.
+        label_names: the labels in the order of their ids, which is their sorted order.
+        pooling: how an item's vector is made of its words': "mean", or by "attention" that is trained.
+    """
+
+    spans: np.ndarray
+    sentences: np.ndarray
+    targets: np.ndarray
+    label_names: tuple[Any, ...]
+    pooling: str = "mean"
+
+    def __len__(self) -> int:
+        return len(self.spans)
+
+    @property
+    def has_label_sets(self) -> bool:
+        """Whether an item has any number of labels, and not one."""
+        return self.targets.ndim == 2
+
+    def inputs(self, vectors: LayerVectors, items: np.ndarray) -> Inputs:
+        """What a probe reads of some items, for each span of an item.
+
+        Pooled by the mean: "vectors_0", float [items, sum of the layers' sizes]. By attention:
+        "vectors_0", float16 [rows, sum of the sizes], and "members_0", bool [items, rows]: which
+        rows are words of the span.
+        """
+        found = {}
+        for slot, spans in enumerate(self.spans[items].transpose(1, 0, 2)):
+            lengths = spans[:, 1] - spans[:, 0]
+            starts = np.cumsum(lengths) - lengths
+            rows = np.arange(lengths.sum()) + np.repeat(spans[:, 0] - starts, lengths)
+            if self.pooling == "attention":
+                members = np.zeros((len(items), -len(rows) % _ROWS + len(rows)), bool)
+                members[np.repeat(np.arange(len(items)), lengths), np.arange(len(rows))] = True
+                rows = np.append(rows, np.repeat(rows[:1], members.shape[1] - len(rows)))
+                found |= {f"vectors_{slot}": vectors.array[rows], f"members_{slot}": members}
+            else:
+                values = vectors.array[rows]
+                if lengths.max() > 1:
+                    values = np.add.reduceat(values.astype(np.float32), starts) / lengths[:, None]
+                found[f"vectors_{slot}"] = values
+        return found
+
+    def split(self, splits: Sequence[str] | None, num_sentences: int) -> dict[str, np.ndarray]:
+        """The numbers of the items in each of `SPLITS`, int64.
+
+        Args:
+            splits: the split of each sentence; by default the ninth of ten sentences is "validation",
+                the tenth "test", the others "train".
+
+        Raises:
+            ValueError: there are not as many splits as sentences, one is unknown, or one has no items.
+        """
+        if splits is None:
+            splits = [SPLITS[max(0, number % 10 - 7)] for number in range(num_sentences)]
+        _check_length("splits", splits, num_sentences)
+        if unknown := sorted(set(splits) - set(SPLITS)):
+            raise ValueError(f"splits has {quoted(unknown)}; expected some of {list(SPLITS)}.")
+        of_item = np.asarray(splits)[self.sentences]
+        found = {name: np.flatnonzero(of_item == name) for name in SPLITS}
+        for name, items in found.items():
+            if not len(items):
+                raise ValueError(
+                    f"There is nothing labelled in the split {name!r}. Pass more sentences, or say with "
+                    "splits which of them are 'train', 'validation' and 'test'."
+                )
+        return found
+
+    def with_one_label(self) -> "Labelled":
+        """The same items with class ids for targets; raises ValueError if one has not one label."""
+        if not self.has_label_sets:
+            return self
+        counts = self.targets.sum(1)
+        if (counts != 1).any():
+            raise ValueError(
+                f"An item has {counts[counts != 1][0]} labels; expected one for each. Choose one of them."
+            )
+        return replace(self, targets=self.targets.argmax(1))
+
+    def with_control_labels(self, sentences: Sequence[Sequence[str]], seed: int) -> "Labelled":
+        """A control task: every word type gets a random label, the same wherever it occurs.
+
+        Labels are drawn as often as the task has them (Hewitt and Liang 2019, arXiv:1909.03368, section 2).
+        Nothing in the language tells them: a probe can only memorise those of the word types that it has
+        seen, so that the share of unseen ones in a test split bounds its accuracy.
+
+        Raises:
+            ValueError: the items are not words.
+        """
+        starts, stops = self.spans[:, 0].T
+        if self.has_label_sets or (stops - starts > 1).any():
+            raise ValueError(
+                "A control task labels word types; pass control=True with labels of words."
+            )
+        words = list(chain.from_iterable(sentences))
+        # In the order of the text, which is the same in every process.
+        types = {word: number for number, word in enumerate(dict.fromkeys(words))}
+        drawn = np.random.default_rng(seed).choice(self.targets, size=len(types))
+        return replace(self, targets=drawn[[types[words[row]] for row in starts]])
+
+
+def labelled(vectors: LayerVectors, labels: Sequence[Any]) -> Labelled:
+    """Labels of the sentences of vectors, as words, spans or whole sentences have them.
+
+    Args:
+        vectors: of the sentences.
+        labels: for each sentence its label, or a sequence: a label for each word, None for words
+            that are left out; or `bert_zoo.data.edges.Edge` objects. Labels are strings or whole numbers.
+
+    Raises:
+        ValueError: there are not as many labels as sentences or words, or an edge has no such words.
+    """
+    _check_length("labels", labels, len(vectors))
+    if any(isinstance(label, str | int | np.integer) for label in labels):
+        return _labelled_sentences(vectors, labels)
+    if any(isinstance(label, Edge) for label in chain.from_iterable(labels)):
+        return _labelled_edges(vectors, labels)
+    return _labelled_words(vectors, labels)
+
+
+def _labelled_sentences(vectors: LayerVectors, labels: Sequence[Any]) -> Labelled:
+    names, ids = _ids(labels)
+    spans = np.stack([vectors.splits[:-1], vectors.splits[1:]], axis=-1)
+    return Labelled(spans[:, None], np.arange(len(labels)), ids, names)
+
+
+def _labelled_words(vectors: LayerVectors, labels: Sequence[Sequence[Any]]) -> Labelled:
+    for number, (words, given) in enumerate(zip(vectors.sentences, labels, strict=True)):
+        _check_length(f"labels[{number}]", given, len(words), "words")
+    flat = list(chain.from_iterable(labels))
+    rows = np.array([row for row, label in enumerate(flat) if label is not None], np.int64)
+    names, ids = _ids([flat[row] for row in rows])
+    sentences = np.searchsorted(vectors.splits, rows, side="right") - 1
+    return Labelled(np.stack([rows, rows + 1], axis=-1)[:, None], sentences, ids, names)
+
+
+def _labelled_edges(vectors: LayerVectors, labels: Sequence[Sequence[Edge]]) -> Labelled:
+    edges = [(number, edge) for number, some in enumerate(labels) for edge in some]
+    are_pairs = edges[0][1].span2 is not None
+    spans = []
+    for number, edge in edges:
+        parts = [edge.span1] if edge.span2 is None else [edge.span1, edge.span2]
+        if (len(parts) == 2) != are_pairs:
+            raise ValueError(
+                f"labels[{number}] has {shown(edge)} among edges of {1 + are_pairs} span(s); probe edges "
+                "of one span and of two spans apart."
+            )
+        length = len(vectors.sentences[number])
+        if not all(0 <= start < stop <= length for start, stop in parts):
+            raise ValueError(
+                f"labels[{number}] has {shown(edge)}, and its sentence {length} words; expected the same "
+                "sentences as those of the vectors."
+            )
+        spans.append(vectors.splits[number] + np.array(parts))
+    names = tuple(sorted(set(chain.from_iterable(edge.labels for _, edge in edges))))
+    column = {name: i for i, name in enumerate(names)}
+    targets = np.zeros((len(edges), len(names)), bool)
+    for row, (_, edge) in enumerate(edges):
+        targets[row, [column[label] for label in edge.labels]] = True
+    sentences = np.array([number for number, _ in edges])
+    return Labelled(np.array(spans), sentences, targets, names, "attention")
+
+
+def _ids(labels: Sequence[Any]) -> tuple[tuple[Any, ...], np.ndarray]:
+    names = tuple(sorted(set(labels)))
+    numbers = {name: i for i, name in enumerate(names)}
+    return names, np.array([numbers[label] for label in labels], np.int64)
+
+
+def _check_length(name: str, values: Sequence[Any], count: int, of: str = "sentences") -> None:
+    if len(values) != count:
+        raise ValueError(
+            f"{name} has {len(values)} entries for {count} {of}; expected one for each."
+        )

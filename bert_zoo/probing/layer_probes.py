@@ -1,0 +1,105 @@
+"""What can be read off each layer: probes of words, spans and sentences, with their controls."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bert_zoo.probing.labelled import Labelled, labelled
+from bert_zoo.probing.probes import ProbeSettings, measure, train
+from bert_zoo.probing.results import LayerCurve, table_by_layer
+from bert_zoo.probing.vectors import LayerVectors
+
+
+@dataclass(frozen=True)
+class LayerProbes:
+    """How well each layer's probe does on the test split.
+
+    Attributes:
+        score: accuracy; micro-F1 of edges, which may have several labels.
+        majority: the score of giving everything the most frequent label of the training split.
+        control: the accuracy on random labels by word type; None where it was not asked for.
+        num_train, num_test: labelled items in these splits.
+    """
+
+    score: LayerCurve
+    majority: float
+    control: LayerCurve | None
+    num_train: int
+    num_test: int
+
+    @property
+    def selectivity(self) -> LayerCurve | None:
+        """Accuracy minus that of the control task (Hewitt and Liang 2019, arXiv:1909.03368)."""
+        if self.control is None:
+            return None
+        return LayerCurve("selectivity", self.score.values - self.control.values)
+
+    def __str__(self) -> str:
+        curves = [self.score, self.control, self.selectivity]
+        return (
+            f"{table_by_layer([curve for curve in curves if curve is not None])}\n"
+            f"The most frequent label alone: {self.majority:.3f}. "
+            f"Trained on {self.num_train:,}, measured on {self.num_test:,}."
+        )
+
+
+def probe_layers(
+    vectors: LayerVectors,
+    labels: Sequence[Any],
+    *,
+    splits: Sequence[str] | None = None,
+    control: bool = False,
+    seeds: Sequence[int] = (0,),
+    **settings: Any,
+) -> LayerProbes:
+    """Trains a probe on each layer, all in one pass over the vectors, and measures them.
+
+    Args:
+        vectors: of `compute_vectors`.
+        labels: for each sentence its label; or for each of its words one, None for words that are left out; or its
+            edges (`bert_zoo.data.edges.Edge`): spans or pairs of spans, pooled by attention and with any
+            number of labels (Tenney et al. 2019, arXiv:1905.06316). A sentence's vector is the mean of its words'.
+        splits: "train", "validation" or "test" for each sentence; by default the ninth and the tenth of ten
+            sentences are for validation and test.
+        control: whether probes are also trained on random labels by word type (Hewitt and Liang 2019,
+            arXiv:1909.03368). It goes with labels of words.
+        seeds: one run for each.
+        settings: those of `ProbeSettings`: hidden_size, dropout, epochs, batch_size, learning_rate.
+
+    Raises:
+        ValueError: labels or splits do not fit the sentences, or a split has nothing labelled.
+    """
+    chosen, given = ProbeSettings(**settings), labelled(vectors, labels)
+    parts = given.split(splits, len(vectors))
+    reads = [[layer] for layer in range(vectors.num_layers)]
+
+    def scores(what: Labelled, seed: int) -> np.ndarray:
+        probes = train(reads, vectors, what, parts["train"], parts["validation"], chosen, seed)
+        return measure(probes, vectors, what, parts["test"]).scores
+
+    name = "micro-F1" if given.has_label_sets else "accuracy"
+    controls = None
+    if control:
+        values = [
+            scores(given.with_control_labels(vectors.sentences, seed), seed) for seed in seeds
+        ]
+        controls = LayerCurve("control accuracy", np.array(values))
+    return LayerProbes(
+        LayerCurve(name, np.array([scores(given, seed) for seed in seeds])),
+        _majority(given, parts["train"], parts["test"]),
+        controls,
+        len(parts["train"]),
+        len(parts["test"]),
+    )
+
+
+def _majority(what: Labelled, training: np.ndarray, test: np.ndarray) -> float:
+    """The score of the most frequent label of the training items, given to all test items."""
+    if not what.has_label_sets:
+        most = np.bincount(what.targets[training]).argmax()
+        return float(np.mean(what.targets[test] == most))
+    present = what.targets[test]
+    right = present[:, what.targets[training].sum(axis=0).argmax()].sum()
+    return float(2 * right / (len(test) + present.sum()))
