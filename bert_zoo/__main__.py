@@ -50,7 +50,7 @@ def _use_onednn() -> None:
     """Has TensorFlow use oneDNN, unless the environment says otherwise.
 
     TensorFlow 2.21 does so by itself only where a processor has VNNI, AMX or bfloat16 (`IsMklEnabled` in
-    tensorflow/core/util/util.cc). It is faster without them too: docs/performance.md.
+    tensorflow/core/util/util.cc). It is faster without them too: docs/measured/training.md.
     """
     if platform.machine() == "x86_64":
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")

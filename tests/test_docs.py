@@ -254,7 +254,20 @@ def test_a_familys_page_says_what_the_paper_says_and_what_differs(name, page_run
 def test_figures_on_the_pages_of_families_are_those_of_the_results():
     figures = re.findall(r"\d\.\d+ ± \d\.\d+", text_of("docs/families/bert.md"))
     assert len(figures) == 7
-    assert not [figure for figure in figures if figure not in text_of("docs/results.md")]
+    assert not [
+        figure for figure in figures if figure not in text_of("docs/measured/finetuning.md")
+    ]
+
+
+def test_charts_are_drawn_from_the_tables_beside_them(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "tools" / "site")
+    import charts
+
+    drawn = charts.drawn()
+    assert {path.name for path in charts.FIGURES.iterdir()} == set(drawn)
+    for name, picture in drawn.items():
+        # After a change of a table: python tools/site/charts.py
+        assert (charts.FIGURES / name).read_text(encoding="utf-8") == picture, name
 
 
 def test_the_reference_has_every_public_name():

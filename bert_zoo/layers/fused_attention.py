@@ -49,7 +49,7 @@ def _is_whole_on_gpu() -> bool:
     # The kernel refuses queries and keys that are divided in different ways, which is XLA's choice.
     if isinstance(distribution, keras.distribution.ModelParallel):
         return False
-    # Not on TPUs, where Keras 3.15 does not pass the bias on to its kernel (docs/performance.md); nor with
+    # Not on TPUs, where Keras 3.15 does not pass the bias on to its kernel (docs/measured/gpu.md); nor with
     # a strategy such as cpu:2 beside a GPU, which Keras would find.
     if distribution is not None:
         return distribution.device_mesh.devices[0].startswith("gpu")

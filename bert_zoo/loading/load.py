@@ -122,7 +122,7 @@ def load(
         dropout: rate that replaces all of the checkpoint's.
         attention_dropout: rate on attention's probabilities, in place of `dropout` and the checkpoint's.
             With 0.0, training on a GPU may take a kernel that keeps no probabilities (Keras on JAX, 16 bits;
-            docs/performance.md).
+            docs/measured/gpu.md).
         activation: replaces the checkpoint's; "gelu_tanh" gives Google's original arithmetic,
             where the card follows Hugging Face's port (erf).
         output_hidden_states, output_attentions: whether an encoder returns them.

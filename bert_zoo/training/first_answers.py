@@ -43,7 +43,7 @@ def start_from_mean(model: Regressor, scores: Sequence[float]) -> None:
         model: whose head is randomly initialised: what it has learned would be lost.
         scores: of the training texts.
 
-    Source: measured by this project: docs/results.md, "Which settings are the default".
+    Source: measured by this project: docs/measured/finetuning.md, "Which settings are the default".
     """
     _set_bias(model, [np.mean(scores)])
 
@@ -64,7 +64,7 @@ def set_head_range(model: TaskModel, heads: Sequence[str], initializer_range: fl
     Raises:
         ValueError: a head is more than a layer of logits after a transform.
 
-    Source: measured by this project: docs/results.md, "Which settings are the default".
+    Source: measured by this project: docs/measured/finetuning.md, "Which settings are the default".
     """
     factor = initializer_range / model.encoder.config.initializer_range
     for name in heads:

@@ -62,7 +62,7 @@ PRESETS = (
             dropout=0.1,
             reinitialized_layers=1,
         ),
-        'measured by this project: docs/results.md, "The checkpoints trained here, fine-tuned"',
+        'measured by this project: docs/measured/pretraining.md, "Our own small checkpoints"',
         fits=lambda config: config.hidden_size == NANO["hidden_size"],
         note="Of two layers, the upper one tells little more than whether a token was replaced.",
     ),

@@ -39,7 +39,7 @@ class ModernBertConfig(EncoderConfig):
     )
 
     # Rows of more blocks than these are attended to block by block, which is faster from there on
-    # (docs/results.md, "Long texts").
+    # (docs/measured/long_texts.md).
     fewest_blocks: ClassVar[int] = 8
 
     def __post_init__(self):
