@@ -51,7 +51,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Puts what the registry knows of a family under what its page says."""
+    """Puts what the registry knows of a family under what its page says, and keeps `0.8 ± 0.1` on one line."""
+    markdown = markdown.replace(" ± ", "\u00a0±\u00a0")
     name = Path(page.file.src_uri)
     if page.file.src_uri.startswith(FAMILIES) and name.stem in registry().families:
         return markdown + family_page(registry().families[name.stem])
