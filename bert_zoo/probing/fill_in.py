@@ -1,0 +1,377 @@
+"""What a model with a head for words prefers: minimal pairs, forms in a blank, facts.
+
+Masked models are asked by the probabilities at a mask, and of whole sentences by their pseudo-log-likelihood;
+language models by the probability of the sentences. There is nothing to train.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import chain
+from typing import Self
+
+import numpy as np
+from tqdm import tqdm
+
+from bert_zoo.data.fill_in import BLANK, Cloze, MinimalPair
+from bert_zoo.runtime.printed import table
+from bert_zoo.tasks.causal_lm import CausalLM
+from bert_zoo.tasks.masked_lm import FillsMasks
+from bert_zoo.tasks.masked_lm.blanks import Blank, log_probs_at
+from bert_zoo.tasks.masked_lm.fill_mask import Gap, Spelling
+from bert_zoo.tasks.scores import TextScore
+from bert_zoo.text.preprocessor import unknown_id
+
+
+@dataclass(frozen=True, eq=False)
+class _Answers:
+    """What a model answers to items; prints as a table by group."""
+
+    items: tuple[MinimalPair | Cloze, ...]
+
+    @property
+    def is_asked(self) -> np.ndarray:
+        """bool [items]: False where the model cannot be asked.
+
+        That is, a word is not one token of a masked model, or the model reads both of two alike, or more
+        unknown tokens in one.
+        """
+        raise NotImplementedError
+
+    @property
+    def chance(self) -> float:
+        """What guessing gives in the first column."""
+        raise NotImplementedError
+
+    def numbers(self) -> dict[str, float]:
+        """The columns of the table; NaN where no item was asked."""
+        raise NotImplementedError
+
+    def take(self, rows: Sequence[int]) -> Self:
+        """The answers to some of the items."""
+        rows = np.asarray(rows, np.int64)
+        arrays = {name: v[rows] for name, v in vars(self).items() if isinstance(v, np.ndarray)}
+        return replace(self, items=tuple(self.items[row] for row in rows), **arrays)
+
+    def by_group(self, depth: int = 1) -> dict[str, Self]:
+        """The answers by the first `depth` of the items' groups, in the order of the names."""
+        rows: dict[str, list[int]] = {}
+        for row, item in enumerate(self.items):
+            rows.setdefault(" / ".join(item.groups[:depth]), []).append(row)
+        return {name: self.take(rows[name]) for name in sorted(rows)}
+
+    def table(self, depth: int = 1) -> str:
+        """The numbers by group, with how many items were asked and could not be."""
+        groups = self.by_group(depth) if any(item.groups for item in self.items) else {}
+        rows = [(*self.numbers(), "asked", "not asked", "")]
+        for name, answers in [*groups.items(), ("all", self)]:
+            asked = int(answers.is_asked.sum())
+            numbers = (f"{number:.3f}" for number in answers.numbers().values())
+            rows.append((*numbers, str(asked), str(len(answers.items) - asked), name))
+        rows.append((f"{self.chance:.3f}", *[""] * (len(rows[0]) - 2), "guessing"))
+        return table(rows, ">")
+
+    def __str__(self) -> str:
+        return self.table()
+
+
+@dataclass(frozen=True, eq=False)
+class Preferences(_Answers):
+    """Which of two a model finds likelier.
+
+    Attributes:
+        items: what was asked.
+        margins: float64 [items], the log-probability of what is right less that of what is wrong; NaN where the
+            model cannot be asked.
+    """
+
+    margins: np.ndarray
+
+    @property
+    def is_asked(self) -> np.ndarray:
+        return ~np.isnan(self.margins)
+
+    @property
+    def accuracy(self) -> float:
+        """The share of the items asked in which what is right is likelier; a tie is wrong."""
+        return _mean(self.margins[self.is_asked] > 0)
+
+    @property
+    def chance(self) -> float:
+        return 0.5
+
+    def numbers(self) -> dict[str, float]:
+        return {"accuracy": self.accuracy}
+
+
+@dataclass(frozen=True, eq=False)
+class Recall(_Answers):
+    """Where the answers rank among all candidates.
+
+    Attributes:
+        items: what was asked.
+        ranks: int64 [items], 1 for an answer that is likeliest; 0 where the model cannot be asked.
+        num_candidates: int64 [items].
+        predictions: object [items], the likeliest candidates; None where the model cannot be asked.
+    """
+
+    ranks: np.ndarray
+    num_candidates: np.ndarray
+    predictions: np.ndarray
+
+    @property
+    def is_asked(self) -> np.ndarray:
+        return self.ranks > 0
+
+    def precision_at(self, k: int) -> float:
+        """The share of the items asked whose answer is among the `k` likeliest candidates."""
+        return _mean(self.ranks[self.is_asked] <= k)
+
+    @property
+    def mean_reciprocal_rank(self) -> float:
+        """Over the items asked."""
+        return _mean(1 / self.ranks[self.is_asked])
+
+    @property
+    def chance(self) -> float:
+        return _mean(1 / self.num_candidates[self.is_asked])
+
+    def numbers(self) -> dict[str, float]:
+        at = {f"P@{k}": self.precision_at(k) for k in (1, 10)}
+        return {**at, "MRR": self.mean_reciprocal_rank}
+
+
+def _mean(values: np.ndarray) -> float:
+    return float(values.mean()) if len(values) else float("nan")
+
+
+def judge_pairs(
+    model, pairs: Iterable[MinimalPair], *, batch_size: int = 32, within_word: str = "one_by_one"
+) -> Preferences:
+    """Which sentence of each minimal pair is likelier as a whole.
+
+    BLiMP is `judge_pairs(model, read_minimal_pairs("blimp/data"))`.
+
+    Args:
+        model: one with `score`, of masked tokens or a language model.
+        pairs: as `bert_zoo.data.fill_in.read_minimal_pairs` reads them.
+        batch_size: as of the model's `score`.
+        within_word: as of a masked model's `score`; language models have no such option.
+
+    Raises:
+        TypeError: the model has no head for words.
+
+    Source: Warstadt et al. 2020 (arXiv:1912.00582), section 4; pseudo-log-likelihoods of masked models: Salazar
+    et al. 2020 (arXiv:1910.14659), section 4.
+    """
+    pairs = tuple(pairs)
+    options = {"within_word": within_word} if _is_masked(model) else {}
+    sentences = [(pair.good, pair.bad) for pair in pairs]
+    return Preferences(pairs, _margins(model, sentences, batch_size, **options))
+
+
+def choose_words(model, items: Iterable[Cloze], *, batch_size: int = 32) -> Preferences:
+    """Whether the right word of two is likelier in a blank: agreement, negation.
+
+    A masked model is asked at a mask, once for both words, which must be one token each; a language model
+    by the sentences with them.
+
+    Args:
+        model: a masked model or a language model.
+        items: texts with `answer` and `wrong`, as `bert_zoo.data.fill_in.read_cloze` reads them.
+        batch_size: texts at a time.
+
+    Raises:
+        TypeError: the model has no head for words.
+        ValueError: an item without a wrong word.
+
+    Source: Goldberg 2019 (arXiv:1901.05287), section 3; negation: Ettinger 2020 (arXiv:1907.13528), section 4.3.
+    """
+    items = tuple(items)
+    for number, item in enumerate(items):
+        if item.wrong is None:
+            raise ValueError(
+                f"items[{number}], {item.text!r}, has no wrong word. Give it one, or rank the answer "
+                "among all words with recall_facts."
+            )
+    if not _is_masked(model):
+        sentences = [(item.filled(item.answer), item.filled(item.wrong)) for item in items]
+        return Preferences(items, _margins(model, sentences, batch_size))
+    asking = _Asking(model)
+    ids = [[asking.id_of(item, word) for word in (item.answer, item.wrong)] for item in items]
+    wanted = {row: pair for row, pair in enumerate(ids) if None not in pair and pair[0] != pair[1]}
+    margins = np.full(len(items), np.nan)
+    for row, (right, wrong) in asking.log_probs(items, wanted, batch_size):
+        margins[row] = np.float64(right) - wrong
+    return Preferences(items, margins)
+
+
+def recall_facts(
+    model,
+    facts: Iterable[Cloze],
+    candidates: Sequence[str] | None = None,
+    *,
+    batch_size: int = 32,
+) -> Recall:
+    """Where the answers to texts with a blank rank among all candidates.
+
+    A masked model is asked at a mask, by default for its whole vocabulary. A language model is asked by the
+    sentences with each candidate, by default the answers of the same relation (the first of `groups`), so that
+    the two are not to be compared unless they have the same candidates. Candidates with words that are unknown to it
+    are left out. LAMA's figures are means over relations:
+    `np.mean([relation.precision_at(1) for relation in recall.by_group().values()])`.
+
+    Args:
+        model: a masked model or a language model.
+        facts: texts with `answer`, as `bert_zoo.data.fill_in.read_facts` reads them.
+        candidates: words that are ranked. A masked model leaves out those that are not one token; an answer that
+            is not among them cannot be asked for.
+        batch_size: texts at a time.
+
+    Raises:
+        TypeError: the model has no head for words.
+        ValueError: none of the candidates is one token.
+
+    Source: Petroni et al. 2019 (arXiv:1909.01066), section 4.
+    """
+    items = tuple(facts)
+    rank = _ranks_at_masks if _is_masked(model) else _ranks_of_sentences
+    recall = Recall(
+        items,
+        ranks=np.zeros(len(items), np.int64),
+        num_candidates=np.zeros(len(items), np.int64),
+        predictions=np.full(len(items), None),
+    )
+    for row, answer, words, log_probs in rank(model, items, candidates, batch_size):
+        recall.ranks[row] = 1 + np.count_nonzero(log_probs > log_probs[answer])
+        recall.num_candidates[row] = len(log_probs)
+        recall.predictions[row] = words[int(log_probs.argmax())]
+    return recall
+
+
+# For each item that can be asked: its number, the answer's position among the candidates, these, and their
+# log-probabilities [candidates].
+_Ranking = Iterator[tuple[int, int, Sequence[str], np.ndarray]]
+
+
+def _ranks_at_masks(
+    model, items: Sequence[Cloze], candidates: Sequence[str] | None, batch_size: int
+) -> _Ranking:
+    asking = _Asking(model)
+    # What a candidate's token is depends on what stands before the blank. One item stands for all alike.
+    kinds = {asking.gap(item): item for item in items}
+    if candidates is None:
+        vocabulary = range(model.preprocessor.tokenizer.vocab_size)
+        words = [model.preprocessor.tokenizer.piece(token_id).text for token_id in vocabulary]
+        ids = dict.fromkeys(kinds, np.array(vocabulary))
+    else:
+        words = [
+            word
+            for word in dict.fromkeys(candidates)
+            if all(asking.id_of(item, word) is not None for item in kinds.values())
+        ]
+        if not words:
+            raise ValueError(
+                f"None of the {len(candidates)} candidates is one token of this model's vocabulary. Choose "
+                "more common words, or leave candidates out."
+            )
+        ids = {
+            kind: np.array([asking.id_of(item, word) for word in words])
+            for kind, item in kinds.items()
+        }
+    answers, wanted = {}, {}
+    for row, item in enumerate(items):
+        of_item = ids[asking.gap(item)]
+        places = np.flatnonzero(of_item == asking.id_of(item, item.answer))
+        if len(places):
+            answers[row], wanted[row] = int(places[0]), of_item
+    for row, log_probs in asking.log_probs(items, wanted, batch_size):
+        yield row, answers[row], words, log_probs
+
+
+def _ranks_of_sentences(
+    model, items: Sequence[Cloze], candidates: Sequence[str] | None, batch_size: int
+) -> _Ranking:
+    of_relation: dict[tuple[str, ...], list[str]] = {}
+    for item in items:
+        of_relation.setdefault(item.groups[:1], []).append(item.answer)
+    for row, item in enumerate(tqdm(items, "Facts", disable=None)):
+        words = [*dict.fromkeys(of_relation[item.groups[:1]] if candidates is None else candidates)]
+        scores = model.score([item.filled(word) for word in words], batch_size)
+        unknown = _num_unknown(model, scores)
+        known = [i for i, number in enumerate(unknown) if number == min(unknown)]
+        words = [words[i] for i in known]
+        if item.answer in words:
+            yield row, words.index(item.answer), words, _totals(scores)[known]
+
+
+class _Asking:
+    """Asks a masked model what stands in blanks."""
+
+    def __init__(self, model):
+        self._model, self._spelling = model, Spelling(model)
+        self._id_in = cache(self._spelling.id_in)
+
+    def gap(self, item: Cloze) -> Gap:
+        """The item's blank, with no more of the text around it than tells one token from another."""
+        before = item.text.partition(BLANK)[0]
+        return Gap(" " if before[-1:].isspace() else "", "")
+
+    def id_of(self, item: Cloze, word: str) -> int | None:
+        """The id of a word in the blank of an item; None where it is not one token."""
+        token_id = self._id_in(self.gap(item), word)
+        return None if isinstance(token_id, list) else token_id
+
+    def log_probs(
+        self, items: Sequence[Cloze], wanted: Mapping[int, Sequence[int]], batch_size: int
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """Yields the number of each item in `wanted` and the log-probabilities of the tokens wanted there."""
+        blanks = {row: self._blank(items[row].text) for row in wanted}
+        order = sorted(blanks, key=lambda row: len(blanks[row].token_ids))
+        pairs = (map(each.get, order) for each in (blanks, wanted))
+        batches = log_probs_at(self._model, *pairs, batch_size, total=len(order))
+        yield from zip(order, chain.from_iterable(batches), strict=True)
+
+    def _blank(self, text: str) -> Blank:
+        ids = self._spelling.read(text.replace(BLANK, self._spelling.mask))
+        return Blank(ids, int(np.argmax(ids == self._spelling.tokenizer.mask_id)))
+
+
+def _is_masked(model) -> bool:
+    """Whether a model has a head for masked tokens, rather than one for the next token."""
+    if not isinstance(model, FillsMasks | CausalLM):
+        raise TypeError(
+            f"A {type(model).__name__} has no head for words. Load the checkpoint with task='masked_lm' or "
+            "task='causal_lm'; bert_zoo.describe says which of them it provides."
+        )
+    return isinstance(model, FillsMasks)
+
+
+def _margins(
+    model, sentences: Iterable[tuple[str, str]], batch_size: int, **options: str
+) -> np.ndarray:
+    """The log-probability of the first of two sentences less that of the second, float64 [pairs].
+
+    NaN where the model reads both alike, or more unknown tokens in one: these stand for any word, and are likely.
+    """
+    scores = model.score([text for pair in sentences for text in pair], batch_size, **options)
+    firsts, seconds = scores[::2], scores[1::2]
+    margins = _totals(firsts) - _totals(seconds)
+    margins[
+        [first.tokens == second.tokens for first, second in zip(firsts, seconds, strict=True)]
+    ] = np.nan
+    margins[_num_unknown(model, firsts) != _num_unknown(model, seconds)] = np.nan
+    return margins
+
+
+def _num_unknown(model, scores: Iterable[TextScore]) -> np.ndarray:
+    """How many tokens of each text are unknown, int64 [texts]."""
+    tokenizer = model.preprocessor.tokenizer
+    unk_id = unknown_id(tokenizer)
+    token = None if unk_id is None else tokenizer.id_to_token(unk_id)
+    return np.array([score.tokens.count(token) for score in scores], np.int64)
+
+
+def _totals(scores: Iterable[TextScore]) -> np.ndarray:
+    """The log-probability of each text, float64 [texts]."""
+    return np.array([score.log_probs.sum(dtype=np.float64) for score in scores])
