@@ -36,7 +36,7 @@ def vectors(treebank) -> LayerVectors:
 
 
 def predictions(quantity, stage, vectors) -> list[np.ndarray]:
-    """Of the development sentences, with the weights of the original's probe."""
+    """Of the validation sentences, with the weights of the original's probe."""
     weights = GOLDEN[f"{quantity}/{stage}/weights"]
     probe = StructuralProbe(quantity, (weights,), *[None] * 5)
     return [probe.predict(vectors, number, 0) for number in range(TRAIN, len(vectors))]
@@ -76,8 +76,8 @@ def test_training_is_the_originals(quantity, vectors, treebank):
     data = structural._Sentences(vectors, gold, kind.loss, batch_size=TRAIN)
     layer = structural._LayerTraining(GOLDEN[f"{quantity}/initial/weights"].astype(np.float32))
     order = np.random.default_rng(0)
-    development = range(TRAIN, len(treebank))
-    structural._train([layer], data, range(TRAIN), development, order, max_epochs=400)
+    validation = range(TRAIN, len(treebank))
+    structural._train([layer], data, range(TRAIN), validation, order, max_epochs=400)
     losses = GOLDEN[f"{quantity}/losses"]
     assert layer.epochs == len(losses) < 400
     assert layer.best_loss == pytest.approx(losses[:, 1].min(), abs=2e-4)
@@ -161,15 +161,17 @@ def test_depths_are_found_with_a_probe_of_a_lower_rank(paths):
         probe.trees(vectors, treebank, [0])
 
 
-def test_vectors_of_other_sentences_are_refused(paths):
+def test_vectors_of_other_sentences_and_empty_splits_are_refused(paths):
     vectors, treebank = paths
     with pytest.raises(ValueError, match="vectors of 60 sentences and 59 trees"):
         structural_probe(vectors, treebank[1:])
     other = [*treebank[:-1], parsed(["NN"] * 3, [0, 1, 1])]
     with pytest.raises(ValueError, match="Sentence 59 has the vectors of 'w0 w1"):
         structural_probe(vectors, other)
-    with pytest.raises(ValueError, match="0 are for training, 30 for development and 30"):
-        structural_probe(vectors, treebank, development=range(30), test=range(30, 60))
+    with pytest.raises(ValueError, match="0 are for training, 30 for validation and 30"):
+        structural_probe(vectors, treebank, splits=["validation", "test"] * 30)
+    with pytest.raises(ValueError, match="rank is 0; it must be at least 1"):
+        structural_probe(vectors, treebank, rank=0)
     with pytest.raises(ValueError, match="'width'; it is one of"):
         structural_probe(vectors, treebank, "width")
 

@@ -18,6 +18,24 @@ _ROWS = 256
 Inputs = dict[str, np.ndarray]
 
 
+def sentence_splits(splits: Sequence[str] | None, num_sentences: int) -> np.ndarray:
+    """Which of `SPLITS` each sentence is in, as an array of strings.
+
+    Args:
+        splits: the split of each sentence; by default the ninth of ten sentences is "validation", the tenth
+            "test", the others "train".
+
+    Raises:
+        ValueError: there are not as many splits as sentences, or one is unknown.
+    """
+    if splits is None:
+        splits = [SPLITS[max(0, number % 10 - 7)] for number in range(num_sentences)]
+    _check_length("splits", splits, num_sentences)
+    if unknown := sorted(set(splits) - set(SPLITS)):
+        raise ValueError(f"splits has {quoted(unknown)}; expected some of {list(SPLITS)}.")
+    return np.asarray(splits)
+
+
 @dataclass(frozen=True)
 class Labelled:
     """Items with labels, each a range of words or a pair of ranges.
@@ -72,18 +90,12 @@ class Labelled:
         """The numbers of the items in each of `SPLITS`, int64.
 
         Args:
-            splits: the split of each sentence; by default the ninth of ten sentences is "validation",
-                the tenth "test", the others "train".
+            splits: as `sentence_splits` takes them.
 
         Raises:
-            ValueError: there are not as many splits as sentences, one is unknown, or one has no items.
+            ValueError: as of `sentence_splits`, or a split has no items.
         """
-        if splits is None:
-            splits = [SPLITS[max(0, number % 10 - 7)] for number in range(num_sentences)]
-        _check_length("splits", splits, num_sentences)
-        if unknown := sorted(set(splits) - set(SPLITS)):
-            raise ValueError(f"splits has {quoted(unknown)}; expected some of {list(SPLITS)}.")
-        of_item = np.asarray(splits)[self.sentences]
+        of_item = sentence_splits(splits, num_sentences)[self.sentences]
         found = {name: np.flatnonzero(of_item == name) for name in SPLITS}
         for name, items in found.items():
             if not len(items):

@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from bert_zoo.data.treebanks import ParsedSentence
 from bert_zoo.error_text import shown
+from bert_zoo.probing.labelled import SPLITS, sentence_splits
 from bert_zoo.probing.results import LayerCurve, table_by_layer
 from bert_zoo.probing.trees import (
     ComparedTree,
@@ -30,7 +31,7 @@ from bert_zoo.probing.vectors import LayerVectors
 # Of the released code: initial weights are uniform between -INITIAL and INITIAL.
 INITIAL = 0.05
 LEARNING_RATE, DECAY = 1e-3, 0.1
-# Of the development loss. Below the relative one the learning rate falls; epochs below the absolute one are counted.
+# Of the validation loss. Below the relative one the learning rate falls; epochs below the absolute one are counted.
 RELATIVE_GAIN = ABSOLUTE_GAIN = 1e-4
 PATIENCE = 5
 BETAS, EPSILON = (0.9, 0.999), 1e-8
@@ -173,8 +174,7 @@ def structural_probe(
     quantity: str = "distance",
     *,
     rank: int | None = None,
-    development: Sequence[int] | None = None,
-    test: Sequence[int] | None = None,
+    splits: Sequence[str] | None = None,
     seeds: Sequence[int] = (0,),
     max_epochs: int = 40,
     batch_size: int = 20,
@@ -182,30 +182,33 @@ def structural_probe(
     """Trains a structural probe on each layer, and scores it on sentences held out.
 
     The layers are trained side by side in one pass over the vectors an epoch, each with a learning rate and an end of
-    its own: the rate falls to a tenth after an epoch that does not lower the loss of the development sentences, a
+    its own: the rate falls to a tenth after an epoch that does not lower the loss of the validation sentences, a
     layer ends after five such epochs, and the weights of its best one are kept.
 
     Args:
         vectors, treebank: of the same sentences, in the same order.
         quantity: "distance" (of each pair of words in the tree) or "depth" (of each word).
-        rank: of the map; by default the size of the layer, as the paper has it.
-        development, test: numbers of the sentences that end the training and that are scored; the others are for
-            training. By default two of ten: the development sentences are 8, 18, ..., the test ones 9, 19, ...
+        rank: of the map; by default the size of the layer, as the paper has it. On MiniLM, of size 384,
+            64 finds as much in less than half the time.
+        splits: "train", "validation" or "test" for each sentence; by default the ninth and the tenth of ten sentences
+            are for validation and test. The validation sentences end the training, the test ones are scored.
         seeds: of the initial weights and the order of sentences; one run each.
         max_epochs, batch_size: of training, in sentences.
 
     Raises:
-        ValueError: vectors and treebank are of different sentences, or none are left for training.
+        ValueError: vectors and treebank are of different sentences, a split has none, or a number is not positive.
     """
     if quantity not in QUANTITIES:
         raise ValueError(f"quantity is {quantity!r}; it is one of {list(QUANTITIES)}.")
+    for name, value in (("rank", rank), ("max_epochs", max_epochs), ("batch_size", batch_size)):
+        if value is not None and value < 1:
+            raise ValueError(f"{name} is {value}; it must be at least 1.")
     _check_sentences(vectors, treebank)
-    development = range(8, len(treebank), 10) if development is None else development
-    test = range(9, len(treebank), 10) if test is None else test
-    train = np.setdiff1d(np.arange(len(treebank)), [*development, *test])
-    if not (len(train) and len(development) and len(test)):
+    split_names = sentence_splits(splits, len(treebank))
+    train, validation, test = (np.flatnonzero(split_names == name) for name in SPLITS)
+    if not (len(train) and len(validation) and len(test)):
         raise ValueError(
-            f"Of {len(treebank)} sentences {len(train)} are for training, {len(development)} for development and "
+            f"Of {len(treebank)} sentences {len(train)} are for training, {len(validation)} for validation and "
             f"{len(test)} for testing; there must be some of each."
         )
     kind = QUANTITIES[quantity]
@@ -220,7 +223,7 @@ def structural_probe(
             )
             for size in vectors.sizes
         ]
-        _train(layers, data, train, development, generator, max_epochs)
+        _train(layers, data, train, validation, generator, max_epochs)
         runs.append(layers)
     tested = [treebank[number] for number in test]
     expected = [gold[number] for number in test]
@@ -327,7 +330,7 @@ class _LayerTraining:
         self.weights -= self.learning_rate * mean / (np.sqrt(square) + EPSILON)
 
     def end_epoch(self, loss: float) -> None:
-        """Notes the mean loss of the development sentences."""
+        """Notes the mean loss of the validation sentences."""
         self.epochs += 1
         if loss < self.best_loss - ABSOLUTE_GAIN:
             self.best_loss, self.best_epoch, self.best = loss, self.epochs, self.weights.copy()
@@ -341,7 +344,7 @@ def _train(
     layers: Sequence[_LayerTraining],
     data: _Sentences,
     train: Sequence[int],
-    development: Sequence[int],
+    validation: Sequence[int],
     generator: np.random.Generator,
     max_epochs: int,
 ) -> None:
@@ -357,7 +360,7 @@ def _train(
         for number, layer in active:
             losses = [
                 loss
-                for batch in data.batches(development)
+                for batch in data.batches(validation)
                 for loss in data.losses(batch, number, layer.weights)[0]
             ]
             layer.end_epoch(float(np.mean(losses)))

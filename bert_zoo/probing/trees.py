@@ -1,6 +1,6 @@
 """Dependency trees as distances and depths, spanning trees, and how the structural probe's paper scores them.
 
-Source: Hewitt and Manning 2019, "A Structural Probe for Finding Syntax in Word Representations", section 3 and 4;
+Source: Hewitt and Manning 2019, "A Structural Probe for Finding Syntax in Word Representations", section 3;
 in their released code `task.py` (distances, depths) and `reporter.py` (spanning trees, scores).
 """
 
