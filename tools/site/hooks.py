@@ -3,6 +3,7 @@
 mkdocs calls these functions by their names: https://www.mkdocs.org/user-guide/plugins/#events.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Puts what the registry knows of a family under what its page says, and keeps `0.8 ± 0.1` on one line."""
+    """Puts what the registry knows of a family under what its page says, and keeps `0.8 ± 0.1` and `1.2 (1.1–1.3)` on one line."""
     markdown = markdown.replace(" ± ", "\u00a0±\u00a0")
+    markdown = re.sub(r"(\d) (\(\d[\d.]*)–([\d.]+\))", "\\1\u00a0\\2\u2060–\u2060\\3", markdown)
     name = Path(page.file.src_uri)
     if page.file.src_uri.startswith(FAMILIES) and name.stem in registry().families:
         return markdown + family_page(registry().families[name.stem])
