@@ -6,10 +6,18 @@ import numpy as np
 import pytest
 from keras import ops
 
+import bert_zoo.probing.description_length as description_length
 from bert_zoo.data.edges import Edge
-from bert_zoo.probing import LayerVectors, probe_layers
+from bert_zoo.probing import (
+    LayerCurve,
+    LayerMixes,
+    LayerVectors,
+    description_lengths,
+    mix_layers,
+    probe_layers,
+)
 from bert_zoo.probing.labelled import labelled
-from bert_zoo.probing.probes import Probes, ProbeSettings, measure, train
+from bert_zoo.probing.probes import Measured, Probes, ProbeSettings, measure, train
 
 SIZES = (6, 4, 4)
 RNG = np.random.default_rng(0)
@@ -168,3 +176,80 @@ def test_micro_f1_counts_all_labels():
 def test_what_does_not_fit_is_refused(labels, options, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         probe_layers(VECTORS, labels, **options)
+
+
+# --- Description lengths ---
+
+
+def test_a_code_sends_each_portion_by_what_was_learnt_from_those_before(monkeypatch):
+    calls = []
+
+    def trained(reads, vectors, what, training, validation, settings, seed):
+        calls.append(training)
+        return None
+
+    def measured(probes, vectors, what, items):
+        calls.append(items)
+        return Measured(np.full(len(SIZES), 0.5 * len(items)), None)
+
+    monkeypatch.setattr(description_length, "train", trained)
+    monkeypatch.setattr(description_length, "measure", measured)
+    found = description_lengths(VECTORS, CLASSES, seeds=(5,))
+    task = labelled(VECTORS, CLASSES)
+    training = task.split(None, len(VECTORS))["train"]
+    sent, portions = calls[::2], calls[1::2]
+    # 48 sentences: after 1, 3 (0.0625), 6, 12, 24 and 48 of them.
+    of = [len(np.unique(task.sentences[items])) for items in sent]
+    assert of == [1, 3, 6, 12, 24]
+    for before, portion, after in zip(sent, portions, [*sent[1:], training], strict=True):
+        assert set(after) == {*before, *portion} and not {*before} & {*portion}
+    first = len(sent[0])
+    expected = first * np.log2(3) + 0.5 * (len(training) - first)
+    np.testing.assert_allclose(found.bits.values, [[expected] * 3])
+    assert found.uniform_bits == pytest.approx(len(training) * np.log2(3))
+    np.testing.assert_allclose(found.compression.values, found.uniform_bits / found.bits.values)
+
+
+def test_a_layer_that_tells_the_labels_needs_few_bits(monkeypatch):
+    monkeypatch.setattr(description_length, "FRACTIONS", (0.25, 1.0))
+    found = description_lengths(VECTORS, CLASSES, control=True, **QUICK)
+    assert found.compression.best_layer == 1
+    assert found.compression.mean[1] > 2 > found.compression.mean[0]
+    assert found.control.compression.mean[1] < found.compression.mean[1]
+    assert found.control.uniform_bits == found.uniform_bits
+    assert "control compression" in str(found)
+
+
+def test_codes_are_of_one_label_each():
+    edges = [edges_of(number, False) for number in range(len(SENTENCES))]
+    with pytest.raises(ValueError, match="An item has 2 labels; expected one for each"):
+        description_lengths(VECTORS, edges)
+    pairs = labelled(VECTORS, [edges_of(number, True) for number in range(len(SENTENCES))])
+    one = pairs.with_one_label()
+    assert not one.has_label_sets and (np.eye(2, dtype=bool)[one.targets] == pairs.targets).all()
+
+
+# --- Mixtures ---
+
+
+def test_a_mixture_draws_on_the_layer_that_has_the_labels():
+    size = SIZES[1]
+    array = np.concatenate([VECTORS.array[:, :size], VECTORS.array[:, SIZES[0] :]], axis=1)
+    vectors = LayerVectors(SENTENCES, (size, size, size), array)
+    found = mix_layers(vectors, BEFORE, batch_size=32, epochs=6, learning_rate=0.05)
+    np.testing.assert_allclose(found.weights.values.sum(), 1, rtol=1e-5)
+    assert found.weights.best_layer == 2
+    # Layer 2 alone adds something.
+    assert found.cumulative.mean[2] > 0.9 > found.cumulative.mean[1] + 0.1
+    assert found.expected_layer[0] > 1.5 and found.centre_of_gravity[0] > 1.2
+    with pytest.raises(ValueError, match=re.escape("The layers have sizes [6, 4, 4]")):
+        mix_layers(VECTORS, BEFORE)
+
+
+def test_where_the_weights_and_the_gains_have_their_centre():
+    mixes = LayerMixes(
+        LayerCurve("weight", [[0.2, 0.3, 0.5], [1, 0, 0]]),
+        LayerCurve("accuracy up to it", [[0.5, 0.6, 0.9], [0.5, 0.5, 0.5]]),
+    )
+    np.testing.assert_allclose(mixes.centre_of_gravity, [1.3, 0])
+    np.testing.assert_allclose(mixes.expected_layer, [(1 * 0.1 + 2 * 0.3) / 0.4, np.nan])

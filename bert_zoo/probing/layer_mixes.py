@@ -1,0 +1,87 @@
+"""Which layers a task draws on: probes of mixtures of layers, and where the weights' centre is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+from bert_zoo.probing.labelled import labelled
+from bert_zoo.probing.probes import ProbeSettings, measure, train
+from bert_zoo.probing.results import LayerCurve, table_by_layer
+from bert_zoo.probing.vectors import LayerVectors
+
+
+@dataclass(frozen=True)
+class LayerMixes:
+    """Probes of trained mixtures of layers.
+
+    Attributes:
+        weights: how much each layer counts in the mixture of all; they sum to 1.
+        cumulative: at layer l the score of a probe that mixes the layers 0 to l: accuracy, micro-F1 of edges.
+    """
+
+    weights: LayerCurve
+    cumulative: LayerCurve
+
+    @property
+    def centre_of_gravity(self) -> np.ndarray:
+        """The mean layer by weight, float64 [runs] (Tenney et al. 2019, arXiv:1905.05950, equation 2)."""
+        return self.weights.values @ np.arange(len(self.weights.mean))
+
+    @property
+    def expected_layer(self) -> np.ndarray:
+        """The mean layer by what each adds to the score, float64 [runs] (equation 4 there).
+
+        NaN where all layers together add nothing to layer 0.
+        """
+        gains = np.diff(self.cumulative.values, axis=1)
+        total = gains.sum(axis=1)
+        moments = gains @ np.arange(1, gains.shape[1] + 1)
+        return np.divide(moments, total, out=np.full_like(total, np.nan), where=total != 0)
+
+    def __str__(self) -> str:
+        return (
+            f"{table_by_layer([self.weights, self.cumulative])}\n"
+            f"Centre of gravity {self.centre_of_gravity.mean():.2f}, "
+            f"expected layer {self.expected_layer.mean():.2f}."
+        )
+
+
+def mix_layers(
+    vectors: LayerVectors,
+    labels: Sequence[Any],
+    *,
+    splits: Sequence[str] | None = None,
+    seeds: Sequence[int] = (0,),
+    **settings: Any,
+) -> LayerMixes:
+    """Trains a probe on a mixture of all layers, and for each layer one on those up to it, in one pass.
+
+    The weights of a mixture are a softmax, equal at first. The paper's probes of edges have
+    hidden_size=256.
+
+    Args:
+        vectors, labels, splits, seeds, settings: as for `probe_layers`.
+
+    Raises:
+        ValueError: as `probe_layers`; or layers differ in size, which cannot be mixed.
+    """
+    if len({*vectors.sizes}) > 1:
+        raise ValueError(
+            f"The layers have sizes {list(vectors.sizes)}, and only layers of one size can be mixed. Use "
+            "probe_layers, which reads each of them alone."
+        )
+    chosen, given = ProbeSettings(**settings), labelled(vectors, labels)
+    parts = given.split(splits, len(vectors))
+    reads = [range(layer + 1) for layer in range(vectors.num_layers)]
+    weights, scores = [], []
+    for seed in seeds:
+        probes = train(reads, vectors, given, parts["train"], parts["validation"], chosen, seed)
+        weights.append(ops.convert_to_numpy(ops.softmax(probes.probes[-1].mix.scalars)))
+        scores.append(measure(probes, vectors, given, parts["test"]).scores)
+    name = "micro-F1" if given.has_label_sets else "accuracy"
+    return LayerMixes(
+        LayerCurve("weight", np.array(weights)), LayerCurve(f"{name} up to it", np.array(scores))
+    )
