@@ -157,6 +157,19 @@ for path, value in whole[1].items():
 """)
 
 
+def test_probes_of_layers_find_what_is_in_one():
+    run_on_jax("""
+from bert_zoo.probing import LayerVectors, probe_layers
+rng = np.random.default_rng(0)
+labels = rng.integers(3, size=(40, 5))
+noise = rng.normal(size=(200, 4))
+array = np.concatenate([noise, np.eye(4)[labels.ravel()] + noise / 9], axis=1).astype("float16")
+vectors = LayerVectors([["word"] * 5] * 40, (4, 4), array)
+found = probe_layers(vectors, labels.tolist(), learning_rate=0.05)
+assert found.score.mean[0] < 0.8 < 0.95 < found.score.mean[1]
+""")
+
+
 def test_what_needs_tensorflow_says_so():
     run_on_jax("""
 for run, kind in (

@@ -71,19 +71,22 @@ class Labelled:
         """
         found = {}
         for slot, spans in enumerate(self.spans[items].transpose(1, 0, 2)):
-            lengths = spans[:, 1] - spans[:, 0]
-            starts = np.cumsum(lengths) - lengths
-            rows = np.arange(lengths.sum()) + np.repeat(spans[:, 0] - starts, lengths)
+            starts, stops = spans.T
+            lengths = stops - starts
             if self.pooling == "attention":
-                members = np.zeros((len(items), -len(rows) % _ROWS + len(rows)), bool)
+                rows = np.concatenate([np.arange(start, stop) for start, stop in spans])
+                padding = -len(rows) % _ROWS
+                members = np.zeros((len(items), len(rows) + padding), bool)
                 members[np.repeat(np.arange(len(items)), lengths), np.arange(len(rows))] = True
-                rows = np.append(rows, np.repeat(rows[:1], members.shape[1] - len(rows)))
+                rows = np.append(rows, np.repeat(rows[:1], padding))
                 found |= {f"vectors_{slot}": vectors.array[rows], f"members_{slot}": members}
+            elif lengths.max() == 1:
+                found[f"vectors_{slot}"] = vectors.array[starts]
             else:
-                values = vectors.array[rows]
-                if lengths.max() > 1:
-                    values = np.add.reduceat(values.astype(np.float32), starts) / lengths[:, None]
-                found[f"vectors_{slot}"] = values
+                # One after the other: their words together may be more than memory should hold.
+                found[f"vectors_{slot}"] = np.stack(
+                    [vectors.array[start:stop].mean(0, np.float32) for start, stop in spans]
+                )
         return found
 
     def split(self, splits: Sequence[str] | None, num_sentences: int) -> dict[str, np.ndarray]:

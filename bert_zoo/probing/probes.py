@@ -81,9 +81,11 @@ class Probes(keras.Model):
     ):
         super().__init__()
         self.boundaries = np.cumsum(sizes)[:-1].tolist()
-        sample = sample.astype(np.float64)
-        self.mean = sample.mean(axis=0).astype(np.float32)
-        self.deviation = np.maximum(sample.std(axis=0), _EPSILON).astype(np.float32)
+        mean = sample.mean(axis=0, dtype=np.float64)
+        # Not `std`, which makes a float64 copy.
+        variance = np.einsum("ij,ij->j", sample, sample, dtype=np.float64) / len(sample) - mean**2
+        self.mean = mean.astype(np.float32)
+        self.deviation = np.sqrt(np.maximum(variance, _EPSILON**2)).astype(np.float32)
         self.has_label_sets = labelled.has_label_sets
         rng = np.random.default_rng(seed)
         self.probes = [Probe(layers, labelled, settings, rng) for layers in reads]
