@@ -16,6 +16,7 @@ from helpers import (
     variables_of,
 )
 
+from bert_zoo.charts import attention_viewer
 from bert_zoo.data.treebanks import ParsedSentence
 from bert_zoo.probing import (
     attention_maps,
@@ -129,6 +130,7 @@ def test_maps_are_the_encoders_also_of_words(family):
     words = attention_maps(encoder, TEXTS[0].split(), level="words")
     assert [word for word in words.tokens if word[0] not in "[<"] == TEXTS[0].split()
     np.testing.assert_allclose(words.maps.sum(-1), 1, atol=1e-5)
+    assert attention_viewer([found, words]).startswith("<!DOCTYPE html>")
 
 
 def test_relations_are_counted_by_relation_or_part_of_speech_and_long_sentences_left_out():
@@ -150,7 +152,7 @@ def test_relations_are_counted_by_relation_or_part_of_speech_and_long_sentences_
     with pytest.raises(ValueError, match="No word has the label 'nsubj'; there are all, DT"):
         found.best("nsubj")
     with pytest.raises(ValueError, match="No sentence was read"):
-        head_patterns(encoder, [too_long])
+        head_patterns(encoder, [too_long.words, ()])
     with pytest.raises(ValueError, match=r"more than \d+ tokens"):
         attention_maps(encoder, list(too_long.words))
 

@@ -424,6 +424,18 @@ for family, inputs in (("bert", batch), ("bert", packed), ("gpt2", batch), ("mod
     )
 
 
+def test_heads_are_looked_at_and_their_importance_is_the_same():
+    """TensorFlow gives the importance that stands here."""
+    run_on_jax("""
+from bert_zoo.probing import attention_maps, head_importance
+assert attention_maps(load_case("bert/encoder"), "the naïve cat").maps.shape == (3, 4, 9, 9)
+model = load_task("classification")
+np.testing.assert_allclose(
+    head_importance(model, TEXTS, [0, 1, 0])[0], [0.26342, 0.67003, 0.12960, 0.68181], atol=1e-4
+)
+""")
+
+
 def test_a_prompts_memory_is_attended_by_the_kernel_too():
     run_on_jax(
         FUSED

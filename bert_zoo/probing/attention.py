@@ -1,7 +1,6 @@
 """The attention of every head between the tokens, or the words, of sentences."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,9 +23,8 @@ FROM_PIECES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 }
 
 
-@dataclass(frozen=True)
-class AttentionMaps:
-    """The attention of every head within a sentence.
+class AttentionMaps(NamedTuple):
+    """The attention of every head within a sentence, as `bert_zoo.charts.attention_viewer` takes it.
 
     Attributes:
         tokens: the tokens, or words, special tokens among them.
@@ -54,7 +52,7 @@ def attention_maps(
     Args:
         model: any model of the zoo, whose encoder is looked at.
         sentence: a text, which is split at white space and around punctuation; or a list of words.
-        level: "tokens" or "words"; see `words_of_pieces`.
+        level: "tokens", or "words", whose attention is the mean of their pieces' and, to them, the sum.
 
     Raises:
         ValueError: another level, a sentence that is too long, or an encoder without maps of all tokens.
@@ -115,13 +113,17 @@ def starts_of_words(word_ids: np.ndarray) -> np.ndarray:
 def attention_of_sentences(
     model: ZooModel, words: list[list[str]], batch_size: int
 ) -> Iterator[SentenceAttention]:
-    """The attention within each sentence, short ones first; those that are too long for the model are left out."""
+    """The attention within each sentence, short ones first; those without words, and those that are too long for
+    the model, are left out.
+    """
     from bert_zoo.text.words import word_batch
 
     check_batch_size(batch_size)
     encoder = encoder_of(model)
     preprocessor = for_this_device(encoder.preprocessor.with_options(report_truncation=False))
-    order = np.argsort([*map(len, words)], kind="stable")
+    lengths = np.array([*map(len, words)])
+    order = np.argsort(lengths, kind="stable")
+    order = order[lengths[order] > 0]
     for start in range(0, len(order), batch_size):
         rows = order[start : start + batch_size]
         batch = word_batch([words[row] for row in rows])
@@ -136,7 +138,7 @@ def attention_of_sentences(
         )
         for at, row in enumerate(rows):
             (real,) = mask[at].nonzero()
-            if word_ids[at].max() + 1 == len(words[row]):
+            if word_ids[at].max() + 1 == lengths[row]:
                 of_tokens = maps[at][..., real[:, None], real]
                 yield SentenceAttention(
                     int(row), token_ids[at, real], word_ids[at, real], of_tokens

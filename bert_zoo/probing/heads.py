@@ -1,7 +1,7 @@
 """What attention heads look at: fixed patterns, syntactic relations, and how alike heads are.
 
-Layers and heads are counted from 0, as in the arrays. Only the maps of a batch of sentences are in memory at
-once.
+Layers and heads are counted from 0: layer 0 attends to the embeddings' output. Only the maps of a batch of
+sentences are in memory at once.
 Source: Clark et al. 2019 (arXiv:1906.04341) and its code, clarkkev/attention-analysis.
 """
 
@@ -28,8 +28,10 @@ from bert_zoo.text.numpy_words import NO_WORD
 DIRECTIONS = ("dependent to head", "head to dependent")
 OFFSETS = (-3, -2, -1, 1, 2, 3)
 ALL, ROOT = "all", "root"
-# The paper (section 4.2) takes the possessive "'s" for its owner, since annotations differ in which is the head.
+# Of an owner, heads attend to "'s" rather than to the owner, and the paper (section 4.2) accepts it.
 OWNERS, CLITICS = ("poss", "nmod:poss"), ("'s", "s'")
+# From a token to the one that it attends to.
+NEIGHBOURS = {"previous": -1, "same": 0, "next": 1}
 PERIODS_AND_COMMAS = (".", ",")
 # Keeps logarithms finite: the share of uniform attention that is mixed in, as in the original code.
 ENTROPY_SMOOTHING, DIVERGENCE_SMOOTHING = 1e-4, 1e-3
@@ -40,15 +42,15 @@ ENTROPY_SMOOTHING, DIVERGENCE_SMOOTHING = 1e-4, 1e-3
 
 @dataclass(frozen=True)
 class HeadPatterns:
-    """Where heads attend without regard to what words say, float64 [layers, heads] each.
+    """How much heads attend to positions and special tokens, and how broadly.
 
     Attributes:
-        shares: by what is attended to, "previous", "same" and "next" token, "periods and commas" and each
-            special token by its own name: the share of the attention from all tokens of a sentence, special
-            ones too; means over sentences.
-        entropy: of the attention from a token, in nats.
-        uniform_entropy: what it would be of uniform attention.
-        sentences: how many were read; sentences that are too long for the model were not.
+        shares: what is attended to, "previous", "same" and "next" token, each special token by its own name,
+            and "periods and commas" -> the share of the attention of all tokens, special ones among them,
+            float64 [layers, heads]; means over sentences.
+        entropy: of the attention from a token, in nats, float64 [layers, heads].
+        uniform_entropy: the entropy of uniform attention.
+        sentences: how many were read; sentences that are too long for the model are left out.
     """
 
     shares: dict[str, np.ndarray]
@@ -97,17 +99,11 @@ def _patterns(found: Iterable[SentenceAttention], words, special: dict[str, int]
             word != NO_WORD and words[sentence.number][word] in PERIODS_AND_COMMAS
             for word in sentence.word_ids
         ]
-        attended = {
-            name: np.trace(maps, offset, -2, -1)
-            for offset, name in ((-1, "previous"), (0, "same"), (1, "next"))
-        } | {
-            name: maps[..., is_attended].sum((-2, -1))
-            for name, is_attended in (
-                *((name, sentence.token_ids == index) for name, index in special.items()),
-                ("periods and commas", np.array(marks)),
-            )
-        }
-        for name, total in attended.items():
+        columns = {name: sentence.token_ids == index for name, index in special.items()}
+        columns["periods and commas"] = np.array(marks)
+        sums = {name: np.trace(maps, offset, -2, -1) for name, offset in NEIGHBOURS.items()}
+        sums |= {name: maps[..., column].sum((-2, -1)) for name, column in columns.items()}
+        for name, total in sums.items():
             totals[name] = totals[name] + total / size
         totals["entropy"] = totals["entropy"] + entropy(maps).mean(-1)
         totals["uniform"] += np.log(size)
@@ -150,22 +146,35 @@ class HeadDistances:
     values: np.ndarray
     sentences: int
 
-    def coordinates(self, steps: int = 300) -> np.ndarray:
+    def coordinates(self, starts: int = 8, steps: int = 300) -> np.ndarray:
         """Places in the plane, about as far from each other as heads are: float64 [layers, heads, 2].
 
-        Metric multidimensional scaling by majorization (de Leeuw 1977), from the classical solution.
+        Metric multidimensional scaling by majorization (de Leeuw 1977), from the classical solution and from
+        random places; the best one is kept.
         """
         layers, heads = self.values.shape[:2]
         number = layers * heads
         wanted = self.values.reshape(number, number)
         centre = np.eye(number) - 1 / number
         values, vectors = np.linalg.eigh(-centre @ wanted**2 @ centre / 2)
-        x = vectors[:, -2:] * np.sqrt(np.maximum(values[-2:], 0))
-        for _ in range(steps):
-            apart = np.linalg.norm(x[:, None] - x, axis=-1)
-            ratio = np.divide(wanted, apart, out=np.zeros_like(apart), where=apart > 0)
-            x = (np.diag(ratio.sum(1)) - ratio) @ x / number
-        return x.reshape(layers, heads, 2)
+        classical = vectors[:, -2:] * np.sqrt(np.maximum(values[-2:], 0))
+        others = np.random.default_rng(0).normal(size=(starts - 1, number, 2)) * wanted.std()
+        found = [_scaled(wanted, start, steps) for start in (classical, *others)]
+        best = min(found, key=lambda x: ((_apart(x) - wanted) ** 2).sum())
+        return best.reshape(layers, heads, 2)
+
+
+def _scaled(wanted: np.ndarray, x: np.ndarray, steps: int) -> np.ndarray:
+    """Points [number, 2], moved from x to about the wanted distances [number, number]."""
+    for _ in range(steps):
+        apart = _apart(x)
+        ratio = np.divide(wanted, apart, out=np.zeros_like(apart), where=apart > 0)
+        x = (np.diag(ratio.sum(1)) - ratio) @ x / len(x)
+    return x
+
+
+def _apart(x: np.ndarray) -> np.ndarray:
+    return np.linalg.norm(x[:, None] - x, axis=-1)
 
 
 def head_distances(model: ZooModel, sentences: Sequence, batch_size: int = 16) -> HeadDistances:
@@ -304,8 +313,8 @@ def head_relations(
 ) -> HeadRelations:
     """Whether heads find syntax: each head's most attended other word against the syntactic head.
 
-    Offsets end at the sentence's last word and, before the first, at the root, as in the original code. In its
-    way, too, "'s" answers for the owner before it.
+    As in the original code, offsets that point out of the sentence give its last word or the root, and for an
+    owner with "'s" the prediction for "'s" counts.
     Source: section 4.2; Syntax_Analysis.ipynb.
 
     Args:
