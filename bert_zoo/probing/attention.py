@@ -120,14 +120,13 @@ def attention_of_sentences(
 
     check_batch_size(batch_size)
     encoder = encoder_of(model)
-    preprocessor = for_this_device(encoder.preprocessor.with_options(report_truncation=False))
     lengths = np.array([*map(len, words)])
     order = np.argsort(lengths, kind="stable")
     order = order[lengths[order] > 0]
     for start in range(0, len(order), batch_size):
         rows = order[start : start + batch_size]
         batch = word_batch([words[row] for row in rows])
-        inputs, word_ids = in_graph(encoder, _packed, batch, preprocessor=preprocessor)
+        inputs, word_ids = in_graph(encoder, _packed, batch, preprocessor=encoder.preprocessor)
         size = min(batch_size, len(order))
         maps = ops.convert_to_numpy(on_rows(encoder, _attention, inputs, size))
         if maps.shape[-1] != maps.shape[-2]:
@@ -148,7 +147,9 @@ def attention_of_sentences(
 def _packed(model, words, *, preprocessor):
     from bert_zoo.text.words import pack_words
 
-    packed = pack_words(words, preprocessor)
+    # What is cut is counted by those who call.
+    reader = for_this_device(preprocessor.with_options(report_truncation=False))
+    packed = pack_words(words, reader)
     return packed.inputs, packed.word_ids
 
 
