@@ -147,7 +147,7 @@ def test_answers_are_told_by_phenomenon_and_by_paradigm():
     assert accuracies == {"agreement": 0.0, "order": 0.5}
     assert [*found.by_group(2)] == ["agreement / a", "order / b", "order / c"]
     assert [line.split() for line in str(found).splitlines()] == [
-        ["accuracy", "asked", "not", "asked"],
+        ["accuracy", "asked", "not", "asked", "group"],
         ["0.000", "1", "0", "agreement"],
         ["0.500", "2", "1", "order"],
         ["0.333", "3", "1", "all"],

@@ -10,7 +10,9 @@ import keras
 import numpy as np
 from helpers import CHOICES, TEXTS, load_case, load_task
 
+from bert_zoo.data.fill_in import Cloze
 from bert_zoo.models import SentenceEmbedder
+from bert_zoo.probing import recall_facts
 from bert_zoo.tasks import Reranker
 from bert_zoo.training import compile_for_task
 
@@ -74,6 +76,7 @@ VERBS = {
     "fill_mask": lambda: load_task("masked_lm").fill_mask("the [MASK] sat on a [MASK]"),
     "score": lambda: load_case("gpt2/causal_lm").score(TEXTS),
     "score_masked": lambda: load_task("masked_lm").score(TEXTS, within_word="left_to_right"),
+    "recall_facts": lambda: recall_facts(load_task("masked_lm"), [Cloze("a [MASK] sat", "bird")]),
     "generate": lambda: load_case("gpt2/causal_lm").generate(TEXTS, max_new_tokens=4, stop=None),
 }
 

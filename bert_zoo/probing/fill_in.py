@@ -63,7 +63,7 @@ class _Answers:
     def table(self, depth: int = 1) -> str:
         """The numbers by group, with how many items were asked and could not be."""
         groups = self.by_group(depth) if any(item.groups for item in self.items) else {}
-        rows = [(*self.numbers(), "asked", "not asked", "")]
+        rows = [(*self.numbers(), "asked", "not asked", "group")]
         for name, answers in [*groups.items(), ("all", self)]:
             asked = int(answers.is_asked.sum())
             numbers = (f"{number:.3f}" for number in answers.numbers().values())
