@@ -26,6 +26,7 @@ from helpers import needs_minilm, slow_but
 import bert_zoo
 from bert_zoo.__main__ import VERBS
 from bert_zoo.cli.program import HELP
+from bert_zoo.family import Bundled, Package
 from bert_zoo.registry import registry
 
 ROOT = Path(__file__).parents[1]
@@ -81,6 +82,7 @@ WITHOUT_TRAINING = [
         if page.startswith("docs/migrating/") and not page.endswith("/sentence_transformers.md")
     ),
 ]
+QUICKSTART = "docs/quickstart.md"
 # Fewer rows would not do.
 AS_SAID = ("docs/finetuning.md", "docs/howto/adapt.md", "docs/howto/make_it_small.md")
 
@@ -174,7 +176,7 @@ def test_a_page_runs_from_top_to_bottom(page, page_runner):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
-    [page for page in WITH_EXAMPLES if page not in {"README.md", *WITHOUT_TRAINING, *AS_SAID}],
+    [page for page in WITH_EXAMPLES if page not in {QUICKSTART, *WITHOUT_TRAINING, *AS_SAID}],
 )
 def test_a_page_runs_in_short(page, page_runner, monkeypatch):
     one_short_epoch(monkeypatch)
@@ -183,9 +185,9 @@ def test_a_page_runs_in_short(page, page_runner, monkeypatch):
 
 @needs_minilm
 @pytest.mark.slow
-def test_readme_runs_in_short(page_runner, monkeypatch):
+def test_the_quickstart_runs_in_short(page_runner, monkeypatch):
     one_short_epoch(monkeypatch)
-    names, compared = page_runner(text_of("README.md"), compare_trained=False)
+    names, compared = page_runner(text_of(QUICKSTART), compare_trained=False)
     assert compared >= 2
     assert names["served"].signatures["serving_default"] is not None
 
@@ -271,6 +273,31 @@ def test_charts_are_drawn_from_the_tables_beside_them(monkeypatch):
         assert (charts.FIGURES / name).read_text(encoding="utf-8") == picture, name
 
 
+def test_readmes_picture_is_what_its_script_draws(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "tools" / "site")
+    import overview
+
+    # After a change of the script: python tools/site/overview.py
+    assert overview.FIGURE.read_text(encoding="utf-8") == overview.draw()
+
+
+def test_readmes_table_of_families_is_what_the_registry_knows():
+    rows = re.findall(
+        r"^\|[^|\n]*\(docs/families/(\w+)\.md\)[^|\n]*\| ([^|\n]*?) ?\|(?: ([^|\n]+))? \|$",
+        text_of("README.md"),
+        flags=re.MULTILINE,
+    )
+    assert [name for name, *_ in rows] == [*FAMILIES]
+    for name, sizes, offline in rows:
+        checkpoints = FAMILIES[name].checkpoints
+        bundled = {c.full_name for c in checkpoints if isinstance(c.sources[0], Bundled)}
+        packaged = {c.full_name for c in checkpoints if isinstance(c.sources[0], Package)}
+        assert {*re.findall(r"`([\w.]+)`", offline)} == bundled | packaged
+        params = {f"{c.params / 1e6:,.0f}": c.params for c in checkpoints if c.full_name not in bundled}
+        smallest, largest = min(params, key=params.get), max(params, key=params.get)
+        assert sizes == (smallest if smallest == largest else f"{smallest} to {largest}")
+
+
 def test_the_reference_has_every_public_name():
     paths = re.findall(
         r"^::: (\S+)$",
@@ -293,15 +320,15 @@ def test_the_reference_has_every_public_name():
 # --- Other pages ---------------------------------------------------------------------------------
 
 
-def test_how_to_install_stands_in_one_place():
-    """What is installed from, which the first release on an index changes; extras of an installed one are not."""
+def test_how_to_install_stands_in_readme_and_on_one_page():
+    """What pip installs from, which the first release on an index changes."""
     pages = {*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")}
     says = re.compile(
         r"pip install [^`\n]*?(?<![\w/])(bert_zoo(?![\w\[-])|\.(?=[ \[]|$|`))", re.MULTILINE
     )
     found = {path.name: set(says.findall(path.read_text(encoding="utf-8"))) for path in pages}
     found = {name: sources for name, sources in found.items() if sources}
-    assert found == {"installing.md": {"."}}
+    assert found == {"README.md": {"."}, "installing.md": {"."}}
 
 
 def test_the_map_of_the_code_names_what_is_there():
