@@ -293,7 +293,9 @@ def test_readmes_table_of_families_is_what_the_registry_knows():
         bundled = {c.full_name for c in checkpoints if isinstance(c.sources[0], Bundled)}
         packaged = {c.full_name for c in checkpoints if isinstance(c.sources[0], Package)}
         assert {*re.findall(r"`([\w.]+)`", offline)} == bundled | packaged
-        params = {f"{c.params / 1e6:,.0f}": c.params for c in checkpoints if c.full_name not in bundled}
+        params = {
+            f"{c.params / 1e6:,.0f}": c.params for c in checkpoints if c.full_name not in bundled
+        }
         smallest, largest = min(params, key=params.get), max(params, key=params.get)
         assert sizes == (smallest if smallest == largest else f"{smallest} to {largest}")
 

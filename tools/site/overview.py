@@ -1,6 +1,6 @@
 """Draws docs/figures/overview.svg, README's picture: what goes into a model and what comes out.
 
-    python tools/site/overview.py
+python tools/site/overview.py
 """
 
 from collections.abc import Sequence
