@@ -13,7 +13,7 @@ from bert_zoo.cli.quiet import start_tensorflow_quietly
 from bert_zoo.error_text import nearest
 
 GROUPS = {
-    "Find and use models": ("list", "describe", "embed", "convert", "export"),
+    "Find and use models": ("list", "describe", "embed", "probe", "convert", "export"),
     "Train for a task": ("finetune", "evaluate", "predict", "distill"),
     "Pretrain": ("pretrain", "build_vocabulary", "create_pretraining_data"),
 }

@@ -84,7 +84,12 @@ WITHOUT_TRAINING = [
 ]
 QUICKSTART = "docs/quickstart.md"
 # Fewer rows would not do.
-AS_SAID = ("docs/finetuning.md", "docs/howto/adapt.md", "docs/howto/make_it_small.md")
+AS_SAID = (
+    "docs/finetuning.md",
+    "docs/howto/adapt.md",
+    "docs/howto/make_it_small.md",
+    "docs/howto/probe.md",
+)
 
 
 def agree(shown: str, wanted: str, trained: bool = False) -> bool:
@@ -311,7 +316,7 @@ def test_the_reference_has_every_public_name():
     for path in paths:
         module, _, name = path.rpartition(".")
         objects.append(getattr(importlib.import_module(module), name))
-    packages = "distillation embeddings models layers training text tasks.objectives metrics runtime".split()
+    packages = "charts distillation embeddings models layers training text tasks.objectives metrics probing runtime".split()
     for package in (bert_zoo, *(importlib.import_module(f"bert_zoo.{n}") for n in packages)):
         for name in package.__all__:
             thing = getattr(package, name)

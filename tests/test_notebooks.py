@@ -209,6 +209,14 @@ def adaptation_files(directory: Path) -> dict[str, str]:
     return files | {"TEXT_FILE": str(path), "STEPS": "3", "LABELLED": "16", "EPOCHS": "1"}
 
 
+def treebank_file(directory: Path) -> dict[str, str]:
+    path = directory / "treebank.tsv"
+    rows = ["the\tDT\t2", "play\tNN\t3", "saw\tVB\t0", "a\tDT\t6", "new\tJJ\t6", "dog\tNN\t3"]
+    sentence = "\n".join([*rows, "with\tIN\t6", "dogs\tNNS\t7"])
+    path.write_text(f"{sentence}\n\n" * 120)
+    return {"TREEBANK": str(path)}
+
+
 # Notebook -> what makes its data and gives its settings.
 SETTINGS = {
     "adapt_to_your_text": adaptation_files,
@@ -218,6 +226,7 @@ SETTINGS = {
     "transformer_xl": text_file,
     "fine_tune_and_serve": lambda directory: {"EPOCHS": "1"},
     "fine_tune_on_jax": lambda directory: {"EPOCHS": "1"},
+    "what_does_it_know": treebank_file,
 }
 
 

@@ -11,7 +11,7 @@ import bert_zoo
 # Names that only ever grow: what is renamed stays here, and warns of its new name.
 MODULES = {
     "bert_zoo": "describe export list_models load push_to_hub save similarity __version__ "
-    "charts cli data layers metrics models pretraining runtime serving text training",
+    "charts cli data layers metrics models pretraining probing runtime serving text training",
     "bert_zoo.charts": "attention_viewer dependency_tree heat_map layer_curves line_chart scatter",
     "bert_zoo.distillation": """
         TaughtLoss VectorLoss attention_score_loss augment cosine_loss distill distill_on_text
@@ -34,6 +34,15 @@ MODULES = {
     "bert_zoo.tasks.objectives": """
         Draws DynamicMaskedTokens MaskedTokens NGrams OBJECTIVES PrefixLanguageModel ReplacedTokens
         Replacement SentinelIds SpanCorruption Spans TokenIds WholeTexts WholeWords objective_for show""",
+    "bert_zoo.probing": """
+        AttentionMaps BestHead ComparedTree DescriptionLengths Geometry HeadDistances HeadPatterns
+        HeadRelations LayerCurve LayerMixes LayerProbes LayerSimilarity LayerVectors OccurrenceMap
+        Preferences PruningCurve Recall StructuralProbe WordNeighbours attachment_score attention_maps
+        choose_words cka compare_trees compute_vectors description_lengths head_distances
+        head_importance head_patterns head_relations judge_pairs map_occurrences measure_geometry
+        minimum_spanning_tree mix_layers nearest_words neighbours open_vectors probe_layers prune_heads
+        pruning_curve randomly_initialised recall_facts structural_probe table_by_layer tree_depths
+        tree_distances""",
     "bert_zoo.runtime": "RuntimeModel load",
     "bert_zoo.serving": "HUB_NAMES",
     "bert_zoo.text": """

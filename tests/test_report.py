@@ -326,7 +326,8 @@ def test_a_licence_against_commerce_is_said_first(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("low", "high"), [(0.8922, 0.9151), (0.1, 0.1), (0.0, 0.0), (-2.5, 88.1), (1e-7, 3e-7)]
+    ("low", "high"),
+    [(0.8922, 0.9151), (0.1, 0.1), (0.0, 0.0), (-2.5, 88.1), (1e-7, 3e-7), (1 - 2e-16, 1.0)],
 )
 def test_ticks_enclose_the_values_and_are_few(low, high):
     ticks = round_ticks(low, high)

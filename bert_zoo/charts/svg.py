@@ -27,6 +27,9 @@ class Chart(Markup):
     def _repr_html_(self) -> str:
         return f'<div class="bert-zoo"><style>{STYLE}</style>{self}</div>'
 
+    def __repr__(self) -> str:
+        return "<Chart>"  # notebooks keep it beside the drawing
+
 
 def figure(
     label: str,
@@ -89,7 +92,9 @@ def scale(low: float, high: float, start: float, end: float) -> Callable[[float]
 
 def round_ticks(low: float, high: float) -> list[float]:
     """Three to five round values that cover most of a range, also of one that is a single value."""
-    span = (high - low) or abs(high) / 10 or 1.0
+    span = high - low
+    if span <= 1e-9 * abs(high):  # one value, up to rounding
+        span = abs(high) / 10 or 1.0
     rough = span / 4
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.999)

@@ -44,14 +44,19 @@ class LayerCurve:
 
 
 def table_by_layer(curves: Sequence[LayerCurve]) -> str:
-    """Curves side by side, a line a layer: the mean, and the deviation where there are several runs."""
+    """Curves side by side, a line a layer: the mean, and the deviation where there are several runs.
+
+    Encoders may differ in their numbers of layers.
+    """
 
     def cell(curve: LayerCurve, layer: int) -> str:
+        if layer >= len(curve.mean):
+            return ""
         mean, deviation = curve.mean[layer], curve.deviation[layer]
         return f"{mean:.3f}" + (f" ±{deviation:.3f}" if len(curve.values) > 1 else "")
 
     # The last column of a table is not padded: an empty one.
     rows = [["layer", *(curve.name for curve in curves), ""]]
-    for layer in range(len(curves[0].mean)):
+    for layer in range(max(len(curve.mean) for curve in curves)):
         rows.append([str(layer), *(cell(curve, layer) for curve in curves), ""])
     return "\n".join(line.rstrip() for line in table(rows, ">").splitlines())

@@ -98,6 +98,8 @@ def compute_vectors(
     if pooling not in POOLINGS:
         raise ValueError(f"pooling is {pooling!r}; it is one of {list(POOLINGS)}.")
     encoder = encoder_of(encoder)
+    # Of the verbs, a tuple is a pair of columns; here it is a sequence as any other.
+    sentences = [*sentences] if isinstance(sentences, tuple) else sentences
     words = [list(sentence.words) for sentence in sentences_of(sentences)]
     lengths = [len(sentence) for sentence in words]
     if 0 in lengths:

@@ -52,7 +52,9 @@ SUPERGLUE = Recipe(
     epochs=10, batch_size=4, learning_rate=1e-5, schedule="constant", clip_norm=5.0, max_length=256
 )
 MINILM = Recipe(learning_rate=1e-4, least_updates=150, bias_correction=True)
-MEASURED_HERE = 'measured by this project: docs/measured/finetuning.md, "Which settings are the default"'
+MEASURED_HERE = (
+    'measured by this project: docs/measured/finetuning.md, "Which settings are the default"'
+)
 PRESETS = (
     Preset(
         "bert/original",
@@ -92,7 +94,7 @@ PRESETS = (
         MINILM.replace(
             epochs=5, learning_rate=3e-4, head_initializer_range=0.2, least_batch_size=8
         ),
-        'measured by this project: docs/measured/distillation.md',
+        "measured by this project: docs/measured/distillation.md",
         fits=is_minilm_nano,
     ),
     Preset(

@@ -1,0 +1,203 @@
+"""Looks at what the layers of an encoder know: parts of speech, trees, heads, neighbours.
+
+bert_zoo probe --model minilm_l6 --treebank en_ewt-ud-test.conllu
+bert_zoo probe --model bert_base --tagging train.txt,dev.txt,test.txt --hidden_size 64
+bert_zoo probe --model minilm_l6 --corpus corpus.txt --word play
+bert_zoo probe --model bert_base --minimal_pairs blimp/data --facts lama/TREx
+
+The encoder stays frozen. Its vectors are computed once and kept in half precision; started again, a run that
+was stopped goes on with them. An encoder of the same shape with random weights is probed beside it. The
+report, and the attention maps that it links to, are HTML pages.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bert_zoo.cli.program import Program
+
+if TYPE_CHECKING:
+    from bert_zoo.cli.probes import Outcome, Subject
+
+PROGRAM = Program(
+    __doc__,
+    on_interrupt="Stopped. Run the same command to go on with the vectors that there are.",
+)
+_MODEL = PROGRAM.string("model", "minilm_l6", "A name that `bert_zoo list` prints, or a directory.")
+_TREEBANK = PROGRAM.string(
+    "treebank",
+    None,
+    "CoNLL-U, or columns of word, tag and head: parts of speech, trees, heads and geometry are probed.",
+)
+_TAGGING = PROGRAM.list(
+    "tagging", None, "A word and its tag a line: one file; train and test; or train, dev and test."
+)
+_EDGES = PROGRAM.list(
+    "edges", None, "Edge probing's JSON lines, of spans and pairs of spans; files as of --tagging."
+)
+_SENTEVAL = PROGRAM.string("senteval", None, "A probing file of SentEval: split, label, sentence.")
+_CORPUS = PROGRAM.string(
+    "corpus", None, "Text with a sentence on each line: geometry, and neighbours of --word."
+)
+_WORD = PROGRAM.list("word", None, "Words whose neighbours and occurrences are looked at.")
+_FINE_TUNED = PROGRAM.string(
+    "fine_tuned", None, "A model that was fine-tuned from --model: which layers changed."
+)
+_MINIMAL_PAIRS = PROGRAM.string(
+    "minimal_pairs", None, "BLiMP's JSON lines, a file or a folder: which sentence is likelier."
+)
+_FACTS = PROGRAM.string("facts", None, "LAMA's JSON lines, a file or a folder: what fills a blank.")
+_BESIDE = PROGRAM.list("beside", None, "Other models that are probed beside it.")
+_RANDOM = PROGRAM.bool("random", True, "Whether random weights are probed beside it.")
+_HIDDEN_SIZE = PROGRAM.integer(
+    "hidden_size", None, "Of the probes of labels; linear ones by default.", lower_bound=1
+)
+_RANK = PROGRAM.integer("rank", 64, "Of the probes of trees.", lower_bound=1)
+_SEEDS = PROGRAM.integer("seeds", 1, "Runs of each probe.", lower_bound=1)
+_MAX_SENTENCES = PROGRAM.integer(
+    "max_sentences", None, "Of each file, the first ones.", lower_bound=10
+)
+_OUTPUT_DIR = PROGRAM.string("output_dir", None, "By default runs/probe-<model>.")
+
+
+def main(arguments: list[str]) -> None:
+    files = (_TREEBANK, _TAGGING, _EDGES, _SENTEVAL, _CORPUS, _MINIMAL_PAIRS, _FACTS)
+    if not any(flag.value for flag in files):
+        named = ", ".join(f"--{flag.name}" for flag in files)
+        raise ValueError(f"Name data to probe with: one or more of {named}.")
+    if _WORD.value and not _CORPUS.value:
+        raise ValueError("--word looks for neighbours in a text. Name it with --corpus.")
+    if _FINE_TUNED.value and not (_TREEBANK.value or _CORPUS.value):
+        raise ValueError(
+            "--fine_tuned compares the vectors of sentences. Name some with --treebank or --corpus."
+        )
+    for flag in (_TAGGING, _EDGES):
+        if flag.value and len(flag.value) > 3:
+            raise ValueError(
+                f"--{flag.name} names {len(flag.value)} files; it takes up to three: train, dev and test."
+            )
+    for flag in files:
+        _check_exists(flag)
+
+    name = Path(_MODEL.value).name
+    directory = Path(_OUTPUT_DIR.value or f"runs/probe-{name}")
+    directory.mkdir(parents=True, exist_ok=True)
+    from bert_zoo.cli.report.probing import write_report
+    from bert_zoo.training.runs import versions
+    from bert_zoo.weights.files import write_json
+
+    sections, results, viewer = [], {"model": _MODEL.value, "versions": versions()}, None
+    for outcome, page in _outcomes(directory, name):
+        print(f"\n{outcome.printed}", flush=True)
+        sections.append(outcome.section)
+        results[outcome.section.title] = outcome.numbers
+        viewer = page or viewer
+        # After each, so that what was measured is there if a later one fails.
+        write_json(directory / "results.json", results)
+        write_report(directory / "report.html", name, sections, attention=viewer)
+    print(f"\nThe report is {directory / 'report.html'}")
+
+
+def _check_exists(flag: Any) -> None:
+    names = flag.value if isinstance(flag.value, list) else [flag.value]
+    for path in filter(None, names):
+        if not Path(path).exists():
+            raise FileNotFoundError(f"There is no {path}, which --{flag.name} names.")
+
+
+def _outcomes(directory: Path, name: str) -> Iterator[tuple["Outcome", Any]]:
+    """Runs what the flags ask for: outcomes, and the page of attention where there is one."""
+    import bert_zoo
+    from bert_zoo import probing
+    from bert_zoo.cli import probes
+    from bert_zoo.data.edges import read_edges
+    from bert_zoo.data.files import lines
+    from bert_zoo.data.senteval import read_senteval
+    from bert_zoo.data.tagging import read_tagging
+    from bert_zoo.data.treebanks import read_treebank
+
+    most, settings = slice(_MAX_SENTENCES.value), {"hidden_size": _HIDDEN_SIZE.value}
+    of_layers = (_TREEBANK, _TAGGING, _EDGES, _SENTEVAL, _CORPUS)
+    subject = _subject(directory, name) if any(flag.value for flag in of_layers) else None
+
+    if _TREEBANK.value:
+        treebank = read_treebank(_TREEBANK.value)[most]
+        vectors = subject.vectors("treebank", [sentence.words for sentence in treebank])
+        tags = [sentence.tags for sentence in treebank]
+        yield (
+            probes.labels_by_layer(subject, "Parts of speech", vectors, tags, None, **settings),
+            None,
+        )
+        yield probes.structure(subject, vectors, treebank, _RANK.value), None
+        yield probes.heads_if_any(subject, treebank)
+        yield probes.geometry(vectors), None
+    if _TAGGING.value:
+        parts = []
+        for path in _TAGGING.value:
+            split = read_tagging(path)
+            tags = [[split.label_names[i] for i in row] for row in split.labels]
+            parts.append([*zip(split.words, tags, strict=True)][most])
+        rows, splits = probes.in_splits(parts)
+        words, tags = zip(*rows, strict=True)
+        vectors = subject.vectors("tagging", words)
+        yield probes.labels_by_layer(subject, "Tags", vectors, tags, splits, **settings), None
+    if _EDGES.value:
+        rows, splits = probes.in_splits([read_edges(path)[most] for path in _EDGES.value])
+        vectors = subject.vectors("edges", [row.words for row in rows])
+        edges = [row.edges for row in rows]
+        yield probes.labels_by_layer(subject, "Edges", vectors, edges, splits, **settings), None
+    if _SENTEVAL.value:
+        data = read_senteval(_SENTEVAL.value)
+        vectors = subject.vectors("senteval", data.words)
+        title = f"Sentences: {Path(_SENTEVAL.value).stem}"
+        yield (
+            probes.labels_by_layer(subject, title, vectors, data.labels, data.splits, **settings),
+            None,
+        )
+    if _CORPUS.value:
+        texts = [line for _, line in lines(Path(_CORPUS.value)) if line.strip()][most]
+        vectors = subject.vectors("corpus", texts)
+        yield probes.geometry(vectors), None
+        for word in _WORD.value or ():
+            yield probes.neighbours(vectors[name], word), None
+    if _FINE_TUNED.value:
+        after = probing.compute_vectors(
+            bert_zoo.load(_FINE_TUNED.value),
+            vectors[name].sentences,
+            directory / "vectors" / "fine_tuned",
+        )
+        yield probes.fine_tuning(Path(_FINE_TUNED.value).name, vectors[name], after), None
+    if _MINIMAL_PAIRS.value or _FACTS.value:
+        model = _model_of_words()
+        if _MINIMAL_PAIRS.value:
+            yield probes.preferences(model, _MINIMAL_PAIRS.value), None
+        if _FACTS.value:
+            yield probes.facts(model, _FACTS.value), None
+
+
+def _model_of_words() -> Any:
+    """The model with its head for masked tokens, or else with that of a language model."""
+    import bert_zoo
+    from bert_zoo.models import CausalLM, MaskedLM
+
+    try:
+        return bert_zoo.load(_MODEL.value, task=MaskedLM.task)
+    except ValueError as masked:
+        try:
+            return bert_zoo.load(_MODEL.value, task=CausalLM.task)
+        except ValueError:
+            raise ValueError(
+                f"--minimal_pairs and --facts need a head for words. {masked}"
+            ) from None
+
+
+def _subject(directory: Path, name: str) -> "Subject":
+    import bert_zoo
+    from bert_zoo import probing
+    from bert_zoo.cli import probes
+
+    models = {name: bert_zoo.load(_MODEL.value)}
+    models |= {Path(other).name: bert_zoo.load(other) for other in _BESIDE.value or ()}
+    if _RANDOM.value:
+        models[probes.RANDOM] = probing.randomly_initialised(models[name])
+    return probes.Subject(models, directory, range(_SEEDS.value))

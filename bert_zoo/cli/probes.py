@@ -1,0 +1,383 @@
+"""What `bert_zoo probe` measures: each analysis gives a section of the report, a text to print and its numbers."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bert_zoo import charts, probing
+from bert_zoo.cli.report.probing import ATTENTION, Section
+from bert_zoo.data.fill_in import read_facts, read_minimal_pairs
+from bert_zoo.data.treebanks import ParsedSentence
+from bert_zoo.models.base import ZooModel
+from bert_zoo.probing import LayerCurve, LayerVectors, table_by_layer
+
+RANDOM = "random weights"
+# Pairs of heads are compared on so many sentences; sentences with their trees, and with their attention, on the page.
+COMPARED_SENTENCES, DRAWN_TREES, SHOWN_SENTENCES = 300, 3, 8
+# Words of a sentence that is drawn.
+DRAWN_LENGTHS = range(6, 21)
+SPLITS = {1: (None,), 2: ("train", "test"), 3: ("train", "validation", "test")}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an analysis found.
+
+    Attributes:
+        section: of the report.
+        printed: what the program says of it.
+        numbers: for results.json.
+    """
+
+    section: Section
+    printed: str
+    numbers: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The encoders that are probed side by side.
+
+    Attributes:
+        models: by the name that charts have for them, the first of them the one that is meant.
+        directory: where vectors are kept.
+        seeds: of the probes.
+    """
+
+    models: Mapping[str, ZooModel]
+    directory: Path
+    seeds: range
+
+    @property
+    def model(self) -> ZooModel:
+        return next(iter(self.models.values()))
+
+    def vectors(self, what: str, sentences: Sequence[Sequence[str]]) -> dict[str, LayerVectors]:
+        """The vectors of sentences by each model; `what` names their folder."""
+        return {
+            name: probing.compute_vectors(
+                model, sentences, self.directory / "vectors" / what / name.replace(" ", "_")
+            )
+            for name, model in self.models.items()
+        }
+
+
+# --- Analyses ---
+
+
+def labels_by_layer(
+    subject: Subject,
+    title: str,
+    vectors: Mapping[str, LayerVectors],
+    labels: Sequence[Any],
+    splits: Sequence[str] | None,
+    **settings: Any,
+) -> Outcome:
+    """Probes of labels; with controls and description lengths where they are of words."""
+    of_words = not isinstance(labels[0], str) and all(isinstance(label, str) for label in labels[0])
+    found = {
+        name: probing.probe_layers(
+            each, labels, splits=splits, control=of_words, seeds=subject.seeds, **settings
+        )
+        for name, each in vectors.items()
+    }
+    metrics = {"score": {name: probes.score for name, probes in found.items()}}
+    first = next(iter(found.values()))
+    about = (
+        f"One probe a layer, trained on {first.num_train:,} and measured on {first.num_test:,}; the encoder stays "
+        f"as it is. The most frequent label alone gives {first.majority:.3f}."
+    )
+    if of_words:
+        metrics["selectivity"] = {name: probes.selectivity for name, probes in found.items()}
+        lengths = {
+            name: probing.description_lengths(
+                each, labels, splits=splits, seeds=subject.seeds[:1], **settings
+            )
+            for name, each in vectors.items()
+        }
+        metrics["compression"] = {name: each.compression for name, each in lengths.items()}
+        about += (
+            " Selectivity is the accuracy minus that on random labels by word; compression says how many times "
+            "shorter an online code of the labels is than one that knows nothing."
+        )
+    vectors_of_first = next(iter(vectors.values()))
+    if len({*vectors_of_first.sizes}) == 1:
+        mixes = probing.mix_layers(
+            vectors_of_first, labels, splits=splits, seeds=subject.seeds[:1], **settings
+        )
+        about += (
+            f" A trained mixture of all layers has its centre of gravity at layer {mixes.centre_of_gravity[0]:.2f}; "
+            f"by what each layer adds to those below, the expected layer is {mixes.expected_layer[0]:.2f} (Tenney et "
+            "al. 2019)."
+        )
+    baselines = {"score": {"most frequent label": first.majority}}
+    return _by_layer(title, about, metrics, baselines)
+
+
+def structure(
+    subject: Subject,
+    vectors: Mapping[str, LayerVectors],
+    treebank: Sequence[ParsedSentence],
+    rank: int,
+) -> Outcome:
+    """The structural probes of distances and depths, and some trees."""
+    metrics, baselines, trees = {}, {}, {}
+    for quantity in ("distance", "depth"):
+        for name, each in vectors.items():
+            probe = probing.structural_probe(
+                each, treebank, quantity, rank=rank, seeds=subject.seeds
+            )
+            for curve, baseline in zip(
+                (probe.score, probe.correlation), probe.baseline, strict=True
+            ):
+                metrics.setdefault(curve.name, {})[name] = curve
+                baselines[curve.name] = {"each word under the one before": baseline}
+            if not trees:
+                trees = _trees(probe, each, treebank)
+    about = (
+        f"Linear maps of rank {rank} under which the distance of two words is that in the tree, and a word's norm its "
+        "depth (Hewitt and Manning 2019). UUAS is the share of edges that the minimum spanning tree finds, DSpr. and "
+        "NSpr. rank correlations. Every tenth sentence is measured."
+    )
+    outcome = _by_layer("Trees", about, metrics, baselines)
+    section = replace(outcome.section, charts=outcome.section.charts | trees)
+    return replace(outcome, section=section)
+
+
+def _trees(probe, vectors: LayerVectors, treebank: Sequence[ParsedSentence]) -> dict[str, Any]:
+    """Some trees of the test sentences as the best layer predicts them, below the gold ones."""
+    test = [n for n in range(9, len(treebank), 10) if len(treebank[n]) in DRAWN_LENGTHS]
+    layer, numbers = probe.score.best_layer, test[:DRAWN_TREES]
+    return {
+        f"Layer {layer}: gold above, predicted below ({number})": charts.dependency_tree(
+            treebank[number].words,
+            treebank[number].heads,
+            sorted(tree.predicted),
+            relations=treebank[number].relations,
+        )
+        for number, tree in zip(numbers, probe.trees(vectors, treebank, numbers), strict=True)
+    }
+
+
+def heads_if_any(
+    subject: Subject, treebank: Sequence[ParsedSentence]
+) -> tuple[Outcome, charts.AttentionViewer | None]:
+    """As `heads`; of an encoder whose attention cannot be seen, such as an LSTM, the reason."""
+    try:
+        return heads(subject, treebank)
+    except ValueError as reason:
+        text = f"Heads are left out. {reason}"
+        return Outcome(Section("Heads", text), text, {"left out": str(reason)}), None
+
+
+def heads(
+    subject: Subject, treebank: Sequence[ParsedSentence]
+) -> tuple[Outcome, charts.AttentionViewer]:
+    """Attention heads: relations, patterns, distances; and the page of attention maps."""
+    model = subject.model
+    shown = [s.words for s in treebank if len(s) in DRAWN_LENGTHS][:SHOWN_SENTENCES]
+    viewer = charts.attention_viewer(
+        [probing.attention_maps(model, sentence) for sentence in shown]
+    )
+    relations = probing.head_relations(model, treebank)
+    patterns = probing.head_patterns(model, treebank)
+    distances = probing.head_distances(model, treebank[:COMPARED_SENTENCES])
+    layers, number = patterns.entropy.shape
+    maps = {**patterns.shares, "entropy in nats": patterns.entropy}
+    link = f"{ATTENTION}#layer={{row}}&head={{column}}"
+    drawn = {
+        (f"attention to {name}" if name in patterns.shares else name): charts.heat_map(
+            values, range(layers), range(number), name=name, link=link
+        )
+        for name, values in maps.items()
+    }
+    names = [f"{layer}-{head}" for layer in range(layers) for head in range(number)]
+    drawn["heads that attend alike lie together"] = charts.scatter(
+        distances.coordinates().reshape(-1, 2), names, [name.split("-")[0] for name in names]
+    )
+    best = [
+        {name.replace("_", " "): value for name, value in row._asdict().items()}
+        for row in relations.best_heads()
+    ]
+    label = "part of speech of the dependent" if treebank[0].relations is None else "relation"
+    section = Section(
+        "Heads",
+        f"How often the word that a head attends to most is the syntactic head, by {label}, beside the best fixed "
+        f"offset; {relations.sentences:,} sentences. Layers and heads are counted from 0. The cells of the maps "
+        "open the attention of that head.",
+        drawn,
+        {"The best head of each": best},
+    )
+    numbers = {"best heads": best, "entropy": patterns.entropy.tolist()}
+    numbers |= {f"attention to {name}": values.tolist() for name, values in patterns.shares.items()}
+    return Outcome(section, f"Heads\n{section.text}\n{relations}", numbers), viewer
+
+
+def geometry(vectors: Mapping[str, LayerVectors]) -> Outcome:
+    """How contextual the vectors are."""
+    metrics: dict[str, dict[str, LayerCurve]] = {}
+    for name, each in vectors.items():
+        measured = probing.measure_geometry(each)
+        for curve in measured.curves():
+            metrics.setdefault(curve.name, {})[name] = curve
+    about = (
+        "Self-similarity is the mean cosine of a word's occurrences, intra-sentence similarity that of a sentence's "
+        "words and their mean, explainable variance the share that one static vector could replace; all three minus "
+        "what random words have, whose cosine stands beside (Ethayarajh 2019)."
+    )
+    return _by_layer("Geometry", about, metrics, {})
+
+
+def fine_tuning(name: str, before: LayerVectors, after: LayerVectors) -> Outcome:
+    """How far a fine-tuning moved each layer."""
+    found = probing.cka(before, after)
+    about = (
+        f"Linear CKA of the layers before and after the fine-tuning of {name}, on the same sentences: 1 where nothing "
+        "but a rotation and the scale changed (Kornblith et al. 2019)."
+    )
+    outcome = _by_layer("Fine-tuning", about, {"CKA": {name: found.by_layer()}}, {})
+    rows, columns = map(range, found.values.shape)
+    heat = charts.heat_map(
+        found.values, rows, columns, name="CKA", row_axis="before", column_axis="after"
+    )
+    section = replace(outcome.section, charts=outcome.section.charts | {"all pairs": heat})
+    return replace(outcome, section=section)
+
+
+def neighbours(vectors: LayerVectors, word: str) -> Outcome:
+    """The nearest neighbours of a word in its contexts, and a map of its occurrences."""
+    layers = {"middle": vectors.num_layers // 2, "last": vectors.num_layers - 1}
+    found = {
+        layer: probing.neighbours(None, word, vectors, layer=layer) for layer in layers.values()
+    }
+    tables = {
+        f"Layer {layer}: {context.occurrence}": [
+            {"neighbour": str(each.occurrence), "cosine": each.similarity}
+            for each in (*context.same_word, *context.other_words)
+        ]
+        for layer, result in found.items()
+        for context in result.in_context
+    }
+    last = found[layers["last"]]
+    tables["Without context"] = [{"word": w, "cosine": cosine} for w, cosine in last.static]
+    drawn = {}
+    for layer in layers.values():
+        placed = probing.map_occurrences(vectors, word, layer=layer)
+        texts = [str(each) for each in placed.occurrences]
+        drawn[f"{word} in layer {layer}"] = charts.scatter(placed.points, texts, name="occurrences")
+    section = Section(
+        f"Neighbours of {word!r}",
+        "The occurrences whose vectors are nearest, of the word itself and of others; and all occurrences of the word "
+        "in the plane of their first two principal components.",
+        drawn,
+        tables,
+    )
+    lines = [section.title, *(f"Layer {layer}\n{result}" for layer, result in found.items())]
+    return Outcome(section, "\n".join(lines), tables)
+
+
+def preferences(model_of_words: ZooModel, path: str) -> Outcome:
+    """Which sentence of minimal pairs is likelier."""
+    found = probing.judge_pairs(model_of_words, read_minimal_pairs(path))
+    about = "How often the grammatical sentence of a pair is the likelier one; guessing gives half."
+    return _by_group("Minimal pairs", about, found)
+
+
+def facts(model_of_words: ZooModel, path: str) -> Outcome:
+    """What fills the blank of a fact."""
+    found = probing.recall_facts(model_of_words, read_facts(path))
+    about = (
+        "How often the answer is the likeliest word in the blank, or one of ten (P@1, P@10), and the mean of 1 / its "
+        f"rank (MRR). Guessing gives P@1 {found.chance:.4f}."
+    )
+    return _by_group("Facts", about, found)
+
+
+# --- What they share ---
+
+
+def _by_group(title: str, about: str, found: Any) -> Outcome:
+    """An outcome of answers by what the items test."""
+    groups = {
+        **(found.by_group() if any(item.groups for item in found.items) else {}),
+        "all": found,
+    }
+    rows = [
+        {"group": name, **each.numbers(), "asked": asked, "not asked": len(each.items) - asked}
+        for name, each in groups.items()
+        for asked in [int(each.is_asked.sum())]
+    ]
+    about += " Items that the model cannot be asked, as a word is not one token of it, are counted apart."
+    printed = f"{title}\n{about}\n{found}"
+    return Outcome(Section(title, about, tables={"By group": rows}), printed, {"by group": rows})
+
+
+def _by_layer(
+    title: str,
+    about: str,
+    metrics: Mapping[str, Mapping[str, LayerCurve]],
+    baselines: Mapping[str, Mapping[str, float]],
+) -> Outcome:
+    """An outcome of curves by layer: metric -> model -> curve; metric -> name of a baseline -> its value."""
+    drawn = {
+        _name(metric, curves): charts.layer_curves(
+            {model: curve.values for model, curve in curves.items()},
+            baselines.get(metric),
+            name=_name(metric, curves),
+        )
+        for metric, curves in metrics.items()
+    }
+    columns = [
+        replace(
+            curve,
+            name=f"{_name(metric, curves)}, {model}" if len(curves) > 1 else _name(metric, curves),
+        )
+        for metric, curves in metrics.items()
+        for model, curve in curves.items()
+    ]
+    lines = [title, about, *_printed(columns)]
+    numbers = {
+        _name(metric, curves): {model: curve.values.tolist() for model, curve in curves.items()}
+        for metric, curves in metrics.items()
+    }
+    numbers["baselines"] = {metric: dict(values) for metric, values in baselines.items()}
+    return Outcome(
+        Section(title, about, drawn, {"By layer": [*_rows(columns)]}), "\n".join(lines), numbers
+    )
+
+
+def _name(metric: str, curves: Mapping[str, LayerCurve]) -> str:
+    """A score goes by the name that the probe gives it."""
+    return next(iter(curves.values())).name if metric == "score" else metric
+
+
+def _printed(curves: Sequence[LayerCurve]) -> Iterator[str]:
+    """Tables of so many columns as fit a line."""
+    for start in range(0, len(curves), 4):
+        yield table_by_layer(curves[start : start + 4])
+
+
+def _rows(curves: Sequence[LayerCurve]) -> Iterator[dict[str, Any]]:
+    for layer in range(max(curve.values.shape[1] for curve in curves)):
+        yield {"layer": layer} | {
+            curve.name: float(curve.mean[layer])
+            for curve in curves
+            if layer < curve.values.shape[1]
+        }
+
+
+def in_splits(parts: Sequence[Sequence[Any]]) -> tuple[list[Any], list[str] | None]:
+    """The rows of one to three files together, and the split of each: train and test, or with validation between.
+
+    Of one file the ninth and the tenth of ten rows are for validation and test; of two files the tenth rows of
+    the first are for validation.
+    """
+    rows = [row for part in parts for row in part]
+    if len(parts) == 1:
+        return rows, None
+    names = SPLITS[len(parts)]
+    splits = [name for name, part in zip(names, parts, strict=True) for _ in part]
+    if len(parts) == 2:
+        splits[9 : len(parts[0]) : 10] = ["validation"] * len(splits[9 : len(parts[0]) : 10])
+    return rows, splits
