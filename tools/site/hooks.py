@@ -1,4 +1,5 @@
-"""What mkdocs does beside reading docs/: pages of other folders, a folder in the navigation, families.
+"""What mkdocs does beside reading docs/: pages of other folders, a folder in the navigation, families and
+their pictures.
 
 mkdocs calls these functions by their names: https://www.mkdocs.org/user-guide/plugins/#events.
 """
@@ -18,6 +19,8 @@ ROOT = Path(__file__).parents[2]
 # Pages that stand in the repository where its readers look for them, beside docs/.
 OUTSIDE = ("CONTRIBUTING.md", "CHANGELOG.md", "checkpoints/README.md")
 FAMILIES = "families/"
+FIGURES = ROOT / "docs" / "figures" / "families"
+PICTURE = re.compile(r"!\[[^\]]*\]\(\.\./figures/families/(?P<name>\w+\.svg)\)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -52,12 +55,21 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Puts what the registry knows of a family under what its page says, and keeps `0.8 ± 0.1` and `1.2 (1.1–1.3)` on one line."""
+    """Puts pictures and what the registry knows of families into their pages.
+
+    Spreads such as `0.8 ± 0.1` and `1.2 (1.1–1.3)` are kept on one line.
+    """
     markdown = markdown.replace(" ± ", "\u00a0±\u00a0")
     markdown = re.sub(r"(\d) (\(\d[\d.]*)–([\d.]+\))", "\\1\u00a0\\2\u2060–\u2060\\3", markdown)
     name = Path(page.file.src_uri)
     if page.file.src_uri.startswith(FAMILIES) and name.stem in registry().families:
-        return markdown + family_page(registry().families[name.stem])
+        shown = PICTURE.sub(lambda found: _inlined(FIGURES / found["name"]), markdown)
+        return shown + family_page(registry().families[name.stem])
     # From docs/, the repository's root is a folder up; in the site the root's pages are beside them.
     up = "../" * page.file.src_uri.count("/")
     return markdown.replace(f"](../{up}", f"]({up}")
+
+
+def _inlined(figure: Path) -> str:
+    """A picture as a part of the page, where it has the colours of the scheme that the reader chose."""
+    return f"<div data-search-exclude>\n{figure.read_text(encoding='utf-8')}</div>"
