@@ -463,7 +463,11 @@ ADAPTATION = Recipe(
     max_length=128,
 )
 # Of sizes below the papers': settings of our own, for texts of some megabytes and a few cores.
-# docs/pretraining.md has what they were chosen by.
+# Chosen on bert_nano's shape and 18 MB of text, by the mean loss of masked tokens after 300 updates of 128 rows of
+# 32 tokens: 6.39 with initial weights of 0.05, a head that begins with token frequencies and a rate of 1e-3;
+# 6.42 at 5e-4, 6.43 with dropout of 0.1, 6.49 with bias correction, 6.90 with a head of zeros. Rows of 64 or 128
+# tokens, or initial weights of 0.02, stay at the unigram loss of 6.9. Positions that short rows lack are learned
+# only later and at a high rate, so 70 % of the updates have rows of 32, and the others 64 and 128.
 SMALL_SCALE = {
     "optimizer": "adamw",
     "batch_size": 128,
