@@ -47,6 +47,9 @@ def test_a_layers_probe_finds_what_is_in_it():
     assert classes == 1 and noise < 0.7 and before < 0.7
     assert found.score.values.shape == (2, 3) and found.control is None
     assert found.num_train + found.num_test < VECTORS.num_words
+
+
+def test_a_hidden_layer_finds_what_is_in_another_layer():
     in_order = probe_layers(VECTORS, BEFORE, hidden_size=8, dropout=0.1, **QUICK)
     assert in_order.score.best_layer == 2 and in_order.score.mean[2] > 0.95
 
