@@ -69,7 +69,7 @@ _SEED = PROGRAM.integer("seed", 12345, "Of rows and masks.", lower_bound=0)
 _NUM_SHARDS = PROGRAM.integer(
     "num_shards",
     8,
-    "Files to write. A worker holds the text of one in memory: 100 MB each are well.",
+    "Files to write. A worker holds one file's text in memory; about 100 MB each work well.",
     lower_bound=1,
 )
 

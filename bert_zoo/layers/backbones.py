@@ -193,7 +193,7 @@ class Backbone(keras.layers.Layer):
         return Groups(self.embeddings, self.stack)
 
     def initial_state(self, batch_size: int, tokens: int | None = None) -> dict[str, Any]:
-        """The inputs of `state` for so many rows that begin; their number may be a tensor.
+        """The initial `state` of a batch of new rows; `batch_size` may be a tensor.
 
         Args:
             tokens: how many will be read and written at most, where the state grows with them; by

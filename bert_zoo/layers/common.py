@@ -103,7 +103,7 @@ def at_positions(x, positions):
 
     Args:
         x: [batch, length, ...].
-        positions: int [batch, number], a number in [0, length) as often as one likes; or `FIRST`.
+        positions: int [batch, number], values in [0, length), repeats allowed; or `FIRST`.
     """
     if isinstance(positions, slice):
         return x[:, positions]
