@@ -3,7 +3,7 @@
 The names below are loaded on first use, so that importing the package needs no TensorFlow.
 """
 
-import importlib
+from bert_zoo.lazy_names import loaded_on_first_use
 
 # Name -> the module that defines it.
 _NAMES: dict[str, str] = {
@@ -26,11 +26,7 @@ _NAMES: dict[str, str] = {
 
 __all__ = sorted(_NAMES)
 
-
-def __getattr__(name: str):
-    if name in _NAMES:
-        return getattr(importlib.import_module(_NAMES[name]), name)
-    raise AttributeError(f"module 'bert_zoo.distillation' has no attribute {name!r}.")
+__getattr__ = loaded_on_first_use(__name__, _NAMES)
 
 
 def __dir__() -> list[str]:

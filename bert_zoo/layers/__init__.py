@@ -5,8 +5,6 @@ Inside a stack, tensors are [batch * length, features]: products in two dimensio
 bias and GELU into the product on TensorFlow's CPU kernels, and cost nothing elsewhere.
 """
 
-import importlib
-
 from bert_zoo.layers.attention import SelfAttention
 from bert_zoo.layers.backbones import Backbone, TransformerBackbone
 from bert_zoo.layers.block import PostNormBlock, PreNormBlock
@@ -16,6 +14,7 @@ from bert_zoo.layers.feed_forward import FeedForward
 from bert_zoo.layers.pooler import FirstToken, Pooler
 from bert_zoo.layers.scalar_mix import ScalarMix
 from bert_zoo.layers.stack import Stack
+from bert_zoo.lazy_names import loaded_on_first_use
 
 __all__ = [
     "Backbone",
@@ -42,8 +41,4 @@ _LAZY = {
     "SavedModelLayer": "bert_zoo.serving.saved_model_layer",
 }
 
-
-def __getattr__(name: str):
-    if name in _LAZY:
-        return getattr(importlib.import_module(_LAZY[name]), name)
-    raise AttributeError(f"module 'bert_zoo.layers' has no attribute {name!r}.")
+__getattr__ = loaded_on_first_use(__name__, _LAZY)

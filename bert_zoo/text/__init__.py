@@ -3,7 +3,7 @@
 Vocabularies are read without TensorFlow, so the names below are loaded on first use.
 """
 
-import importlib
+from bert_zoo.lazy_names import loaded_on_first_use
 
 _MODULES = {
     "AddedToken": "bert_zoo.text.added_tokens",
@@ -21,11 +21,7 @@ _MODULES = {
 
 __all__ = [*_MODULES]
 
-
-def __getattr__(name: str):
-    if name in _MODULES:
-        return getattr(importlib.import_module(_MODULES[name]), name)
-    raise AttributeError(f"module 'bert_zoo.text' has no attribute {name!r}.")
+__getattr__ = loaded_on_first_use(__name__, _MODULES)
 
 
 def __dir__() -> list[str]:

@@ -59,7 +59,7 @@ def kept_outputs(
     starts = np.append(0, ends)
     made_from = {
         "model": fingerprint_of(model),
-        "texts": hash_of(columns),
+        "texts": _hash(columns),
         "batch_size": batch_size,
         **(about or {}),
     }
@@ -119,7 +119,7 @@ def fingerprint_of(model: ZooModel) -> str:
     return digest.hexdigest()
 
 
-def hash_of(columns: Sequence[Sequence[Any]]) -> str:
+def _hash(columns: Sequence[Sequence[Any]]) -> str:
     """A hash of columns of texts."""
     digest = hashlib.sha256()
     for row in zip(*columns, strict=True):
