@@ -32,7 +32,8 @@ def files(tmp_path_factory):
     edge = {"span1": [0, 2], "span2": [3, 5], "label": "object"}
     other = {"span1": [3, 5], "span2": [0, 2], "label": "subject"}
     lines = [json.dumps({"text": " ".join(words), "targets": [edge, other]}) for words in sentences]
-    (folder / "edges.jsonl").write_text("\n".join(lines))
+    unlabelled = json.dumps({"text": "no edges here", "targets": []})
+    (folder / "edges.jsonl").write_text("\n".join([unlabelled, *lines]))
     splits = ["tr", "tr", "va", "te"]
     lines = [
         f"{splits[i % 4]}\t{'short' if i % 3 else 'long'}\t{' '.join(words)}"
@@ -58,10 +59,17 @@ def files(tmp_path_factory):
 
 @pytest.mark.slow
 def test_a_treebank_is_probed_for_tags_trees_heads_and_geometry(files, tmp_path, capsys):
-    run("--model=bert_nano", f"--treebank={files}/treebank.tsv", f"--output_dir={tmp_path}")
+    run(
+        "--model=bert_nano",
+        f"--treebank={files}/treebank.tsv",
+        f"--corpus={files}/corpus.txt",
+        f"--output_dir={tmp_path}",
+    )
     printed = capsys.readouterr().out
     results = json.loads((tmp_path / "results.json").read_text())
-    assert {"Parts of speech", "Trees", "Heads", "Geometry"} < set(results)
+    assert {"Parts of speech", "Trees", "Heads", "Geometry", "Geometry of the corpus"} < set(
+        results
+    )
     of_words = results["Parts of speech"]
     assert set(of_words["accuracy"]) == {"bert_nano", probes.RANDOM}
     assert max(of_words["accuracy"]["bert_nano"][0]) > 0.9  # two articles are always the same

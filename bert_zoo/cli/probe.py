@@ -86,15 +86,15 @@ def main(arguments: list[str]) -> None:
     from bert_zoo.training.runs import versions
     from bert_zoo.weights.files import write_json
 
-    sections, results, viewer = [], {"model": _MODEL.value, "versions": versions()}, None
-    for outcome, page in _outcomes(directory, name):
+    sections, results, attention = [], {"model": _MODEL.value, "versions": versions()}, None
+    for outcome in _outcomes(directory, name):
         print(f"\n{outcome.printed}", flush=True)
         sections.append(outcome.section)
         results[outcome.section.title] = outcome.numbers
-        viewer = page or viewer
+        attention = outcome.attention or attention
         # After each, so that what was measured is there if a later one fails.
         write_json(directory / "results.json", results)
-        write_report(directory / "report.html", name, sections, attention=viewer)
+        write_report(directory / "report.html", name, sections, attention=attention)
     print(f"\nThe report is {directory / 'report.html'}")
 
 
@@ -105,8 +105,8 @@ def _check_exists(flag: Any) -> None:
             raise FileNotFoundError(f"There is no {path}, which --{flag.name} names.")
 
 
-def _outcomes(directory: Path, name: str) -> Iterator[tuple["Outcome", Any]]:
-    """Runs what the flags ask for: outcomes, and the page of attention where there is one."""
+def _outcomes(directory: Path, name: str) -> Iterator["Outcome"]:
+    """Runs what the flags ask for."""
     import bert_zoo
     from bert_zoo import probing
     from bert_zoo.cli import probes
@@ -122,15 +122,14 @@ def _outcomes(directory: Path, name: str) -> Iterator[tuple["Outcome", Any]]:
 
     if _TREEBANK.value:
         treebank = read_treebank(_TREEBANK.value)[most]
-        vectors = subject.vectors("treebank", [sentence.words for sentence in treebank])
+        vectors = compared = subject.vectors("treebank", [sentence.words for sentence in treebank])
         tags = [sentence.tags for sentence in treebank]
-        yield (
-            probes.labels_by_layer(subject, "Parts of speech", vectors, tags, None, **settings),
-            None,
+        yield probes.labels_by_layer(
+            subject, "Parts of speech", vectors, tags, None, of_words=True, **settings
         )
-        yield probes.structure(subject, vectors, treebank, _RANK.value), None
+        yield probes.structure(subject, vectors, treebank, _RANK.value)
         yield probes.heads_if_any(subject, treebank)
-        yield probes.geometry(vectors), None
+        yield probes.geometry("Geometry", vectors)
     if _TAGGING.value:
         parts = []
         for path in _TAGGING.value:
@@ -140,39 +139,39 @@ def _outcomes(directory: Path, name: str) -> Iterator[tuple["Outcome", Any]]:
         rows, splits = probes.in_splits(parts)
         words, tags = zip(*rows, strict=True)
         vectors = subject.vectors("tagging", words)
-        yield probes.labels_by_layer(subject, "Tags", vectors, tags, splits, **settings), None
+        yield probes.labels_by_layer(
+            subject, "Tags", vectors, tags, splits, of_words=True, **settings
+        )
     if _EDGES.value:
         rows, splits = probes.in_splits([read_edges(path)[most] for path in _EDGES.value])
         vectors = subject.vectors("edges", [row.words for row in rows])
         edges = [row.edges for row in rows]
-        yield probes.labels_by_layer(subject, "Edges", vectors, edges, splits, **settings), None
+        yield probes.labels_by_layer(subject, "Edges", vectors, edges, splits, **settings)
     if _SENTEVAL.value:
         data = read_senteval(_SENTEVAL.value)
         vectors = subject.vectors("senteval", data.words)
         title = f"Sentences: {Path(_SENTEVAL.value).stem}"
-        yield (
-            probes.labels_by_layer(subject, title, vectors, data.labels, data.splits, **settings),
-            None,
-        )
+        yield probes.labels_by_layer(subject, title, vectors, data.labels, data.splits, **settings)
     if _CORPUS.value:
         texts = [line for _, line in lines(Path(_CORPUS.value)) if line.strip()][most]
-        vectors = subject.vectors("corpus", texts)
-        yield probes.geometry(vectors), None
+        vectors = compared = subject.vectors("corpus", texts)
+        # A treebank's geometry has a section of its own.
+        yield probes.geometry("Geometry of the corpus" if _TREEBANK.value else "Geometry", vectors)
         for word in _WORD.value or ():
-            yield probes.neighbours(vectors[name], word), None
+            yield probes.neighbours(vectors[name], word)
     if _FINE_TUNED.value:
         after = probing.compute_vectors(
             bert_zoo.load(_FINE_TUNED.value),
-            vectors[name].sentences,
+            compared[name].sentences,
             directory / "vectors" / "fine_tuned",
         )
-        yield probes.fine_tuning(Path(_FINE_TUNED.value).name, vectors[name], after), None
+        yield probes.fine_tuning(Path(_FINE_TUNED.value).name, compared[name], after)
     if _MINIMAL_PAIRS.value or _FACTS.value:
         model = _model_of_words()
         if _MINIMAL_PAIRS.value:
-            yield probes.preferences(model, _MINIMAL_PAIRS.value), None
+            yield probes.preferences(model, _MINIMAL_PAIRS.value)
         if _FACTS.value:
-            yield probes.facts(model, _FACTS.value), None
+            yield probes.facts(model, _FACTS.value)
 
 
 def _model_of_words() -> Any:

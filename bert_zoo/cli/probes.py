@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,13 @@ from bert_zoo.data.fill_in import read_facts, read_minimal_pairs
 from bert_zoo.data.treebanks import ParsedSentence
 from bert_zoo.models.base import ZooModel
 from bert_zoo.probing import LayerCurve, LayerVectors, table_by_layer
+from bert_zoo.probing.labelled import SPLITS, sentence_splits
 
 RANDOM = "random weights"
 # Pairs of heads are compared on so many sentences; sentences with their trees, and with their attention, on the page.
 COMPARED_SENTENCES, DRAWN_TREES, SHOWN_SENTENCES = 300, 3, 8
 # Words of a sentence that is drawn.
 DRAWN_LENGTHS = range(6, 21)
-SPLITS = {1: (None,), 2: ("train", "test"), 3: ("train", "validation", "test")}
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,13 @@ class Outcome:
         section: of the report.
         printed: what the program says of it.
         numbers: for results.json.
+        attention: the page of attention maps, where it has one.
     """
 
     section: Section
     printed: str
     numbers: dict[str, Any]
+    attention: charts.AttentionViewer | None = None
 
 
 @dataclass(frozen=True)
@@ -72,10 +75,11 @@ def labels_by_layer(
     vectors: Mapping[str, LayerVectors],
     labels: Sequence[Any],
     splits: Sequence[str] | None,
+    *,
+    of_words: bool = False,
     **settings: Any,
 ) -> Outcome:
     """Probes of labels; with controls and description lengths where they are of words."""
-    of_words = not isinstance(labels[0], str) and all(isinstance(label, str) for label in labels[0])
     found = {
         name: probing.probe_layers(
             each, labels, splits=splits, control=of_words, seeds=subject.seeds, **settings
@@ -147,8 +151,10 @@ def structure(
 
 def _trees(probe, vectors: LayerVectors, treebank: Sequence[ParsedSentence]) -> dict[str, Any]:
     """Some trees of the test sentences as the best layer predicts them, below the gold ones."""
-    test = [n for n in range(9, len(treebank), 10) if len(treebank[n]) in DRAWN_LENGTHS]
-    layer, numbers = probe.score.best_layer, test[:DRAWN_TREES]
+    splits = sentence_splits(None, len(treebank))
+    test = (n for n, split in enumerate(splits) if split == "test")
+    numbers = [*islice((n for n in test if len(treebank[n]) in DRAWN_LENGTHS), DRAWN_TREES)]
+    layer = probe.score.best_layer
     return {
         f"Layer {layer}: gold above, predicted below ({number})": charts.dependency_tree(
             treebank[number].words,
@@ -160,20 +166,16 @@ def _trees(probe, vectors: LayerVectors, treebank: Sequence[ParsedSentence]) -> 
     }
 
 
-def heads_if_any(
-    subject: Subject, treebank: Sequence[ParsedSentence]
-) -> tuple[Outcome, charts.AttentionViewer | None]:
+def heads_if_any(subject: Subject, treebank: Sequence[ParsedSentence]) -> Outcome:
     """As `heads`; of an encoder whose attention cannot be seen, such as an LSTM, the reason."""
     try:
         return heads(subject, treebank)
     except ValueError as reason:
         text = f"Heads are left out. {reason}"
-        return Outcome(Section("Heads", text), text, {"left out": str(reason)}), None
+        return Outcome(Section("Heads", text), text, {"left out": str(reason)})
 
 
-def heads(
-    subject: Subject, treebank: Sequence[ParsedSentence]
-) -> tuple[Outcome, charts.AttentionViewer]:
+def heads(subject: Subject, treebank: Sequence[ParsedSentence]) -> Outcome:
     """Attention heads: relations, patterns, distances; and the page of attention maps."""
     model = subject.model
     shown = [s.words for s in treebank if len(s) in DRAWN_LENGTHS][:SHOWN_SENTENCES]
@@ -211,10 +213,10 @@ def heads(
     )
     numbers = {"best heads": best, "entropy": patterns.entropy.tolist()}
     numbers |= {f"attention to {name}": values.tolist() for name, values in patterns.shares.items()}
-    return Outcome(section, f"Heads\n{section.text}\n{relations}", numbers), viewer
+    return Outcome(section, f"Heads\n{section.text}\n{relations}", numbers, viewer)
 
 
-def geometry(vectors: Mapping[str, LayerVectors]) -> Outcome:
+def geometry(title: str, vectors: Mapping[str, LayerVectors]) -> Outcome:
     """How contextual the vectors are."""
     metrics: dict[str, dict[str, LayerCurve]] = {}
     for name, each in vectors.items():
@@ -226,7 +228,7 @@ def geometry(vectors: Mapping[str, LayerVectors]) -> Outcome:
         "words and their mean, explainable variance the share that one static vector could replace; all three minus "
         "what random words have, whose cosine stands beside (Ethayarajh 2019)."
     )
-    return _by_layer("Geometry", about, metrics, {})
+    return _by_layer(title, about, metrics, {})
 
 
 def fine_tuning(name: str, before: LayerVectors, after: LayerVectors) -> Outcome:
@@ -376,7 +378,7 @@ def in_splits(parts: Sequence[Sequence[Any]]) -> tuple[list[Any], list[str] | No
     rows = [row for part in parts for row in part]
     if len(parts) == 1:
         return rows, None
-    names = SPLITS[len(parts)]
+    names = SPLITS if len(parts) == len(SPLITS) else (SPLITS[0], SPLITS[-1])
     splits = [name for name, part in zip(names, parts, strict=True) for _ in part]
     if len(parts) == 2:
         splits[9 : len(parts[0]) : 10] = ["validation"] * len(splits[9 : len(parts[0]) : 10])
