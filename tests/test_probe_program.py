@@ -100,6 +100,30 @@ def test_labels_of_words_spans_and_sentences_are_probed(files, tmp_path):
     assert "accuracy" in results["Sentences: length"]
 
 
+def test_max_sentences_keeps_the_first_of_each_split_and_the_report_says_what_one_run_gives(
+    files, tmp_path, capsys
+):
+    run(
+        "--model=bert_nano",
+        "--norandom",
+        f"--senteval={files}/length.txt",
+        "--max_sentences=10",
+        "--seeds=2",
+        f"--output_dir={tmp_path}",
+    )
+    printed = capsys.readouterr().out
+    assert (
+        "trained on 10 and measured on 10 items" in printed
+    )  # the file has 20 sentences to train on
+    assert (
+        "Scores and selectivity are means of 2 runs; the other numbers come from the first run only."
+        in printed
+    )
+    assert "the first run only" in (tmp_path / "report.html").read_text()
+    scores = json.loads((tmp_path / "results.json").read_text())["Sentences: length"]["accuracy"]
+    assert len(scores["bert_nano"]) == 2
+
+
 def test_neighbours_and_words_in_blanks_need_no_training(files, tmp_path, capsys):
     run(
         "--model=bert_nano",
@@ -123,10 +147,10 @@ def test_neighbours_and_words_in_blanks_need_no_training(files, tmp_path, capsys
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], r"Name data to probe with: one or more of --treebank, --tagging"),
-        (["--treebank=nowhere"], "There is no nowhere, which --treebank names"),
-        (["--facts=.", "--word=dog"], "Name it with --corpus"),
-        (["--facts=.", "--fine_tuned=x"], "Name some with --treebank or --corpus"),
+        ([], r"Pass one or more of --treebank, --tagging"),
+        (["--treebank=nowhere"], "--treebank names nowhere, which does not exist"),
+        (["--facts=.", "--word=dog"], "Pass the text with --corpus"),
+        (["--facts=.", "--fine_tuned=x"], "Pass sentences with --treebank or --corpus"),
         (["--tagging=.,.,.,."], "--tagging names 4 files; it takes up to three"),
     ],
 )
@@ -136,7 +160,7 @@ def test_what_cannot_be_probed_is_refused_before_a_model_is_loaded(arguments, sa
 
 
 def test_a_model_without_a_head_for_words_is_asked_nothing(files, tmp_path):
-    with pytest.raises(ValueError, match="need a head for words"):
+    with pytest.raises(ValueError, match="need a masked-LM or causal-LM head"):
         run("--model=elmo_nano", f"--facts={files}/facts.jsonl", f"--output_dir={tmp_path}")
 
 

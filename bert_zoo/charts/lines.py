@@ -8,6 +8,7 @@ from markupsafe import Markup, escape
 from numpy.typing import ArrayLike
 
 from bert_zoo.charts.svg import NUM_DASHES, figure, legend, mark, path, round_ticks, scale, series
+from bert_zoo.metrics.labels import mean_and_deviation
 from bert_zoo.runtime.printed import number
 
 WIDTH, HEIGHT = 320, 180
@@ -80,7 +81,7 @@ def layer_curves(
     Returns:
         The chart with a legend; "" where no value is finite.
     """
-    spreads = {label: _mean_and_deviation(values) for label, values in curves.items()}
+    spreads = {label: mean_and_deviation(values) for label, values in curves.items()}
     num_layers = max(len(mean) for mean, _ in spreads.values())
     flat = {
         label: np.broadcast_to(np.asarray(values, float), np.shape(values) or (num_layers,))
@@ -118,13 +119,6 @@ def layer_curves(
         entries.insert(i, (label, key))
     label = f"{name} by layer: {', '.join(spreads)}"
     return figure(label, WIDTH, HEIGHT + 14, parts, legend(entries))
-
-
-def _mean_and_deviation(values: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Over runs, [layers] each, of values [layers] or [runs, layers]; the deviation of one run is 0."""
-    runs = np.atleast_2d(np.asarray(values, float))
-    mean = runs.mean(axis=0)
-    return mean, runs.std(axis=0, ddof=1) if len(runs) > 1 else np.zeros_like(mean)
 
 
 def _axes(at: Sequence[int], finite: Sequence[float]) -> tuple[Scale, Scale, list[str]]:

@@ -1,13 +1,13 @@
-"""Looks at what the layers of an encoder know: parts of speech, trees, heads, neighbours.
+"""Probes what an encoder's layers know: parts of speech, trees, attention heads, neighbours.
 
 bert_zoo probe --model minilm_l6 --treebank en_ewt-ud-test.conllu
 bert_zoo probe --model bert_base --tagging train.txt,dev.txt,test.txt --hidden_size 64
 bert_zoo probe --model minilm_l6 --corpus corpus.txt --word play
 bert_zoo probe --model bert_base --minimal_pairs blimp/data --facts lama/TREx
 
-The encoder stays frozen. Its vectors are computed once and kept in half precision; started again, a run that
-was stopped goes on with them. An encoder of the same shape with random weights is probed beside it. The
-report, and the attention maps that it links to, are HTML pages.
+The encoder stays frozen. Its vectors are computed once and stored in half precision. Run the same command
+again to continue a stopped run. A randomly initialised encoder of the same shape is the baseline. The report
+and the attention maps that it links to are HTML pages.
 """
 
 from collections.abc import Iterator
@@ -21,55 +21,67 @@ if TYPE_CHECKING:
 
 PROGRAM = Program(
     __doc__,
-    on_interrupt="Stopped. Run the same command to go on with the vectors that there are.",
+    on_interrupt="Stopped. Run the same command to continue with the vectors computed so far.",
 )
-_MODEL = PROGRAM.string("model", "minilm_l6", "A name that `bert_zoo list` prints, or a directory.")
+_MODEL = PROGRAM.string("model", "minilm_l6", "A name from `bert_zoo list`, or a directory.")
 _TREEBANK = PROGRAM.string(
     "treebank",
     None,
-    "CoNLL-U, or columns of word, tag and head: parts of speech, trees, heads and geometry are probed.",
+    "CoNLL-U, or columns of word, tag and head: probes tags, trees, heads and geometry.",
 )
 _TAGGING = PROGRAM.list(
-    "tagging", None, "A word and its tag a line: one file; train and test; or train, dev and test."
+    "tagging",
+    None,
+    "A word and its tag per line. One file, or train and test, or train, dev and test.",
 )
 _EDGES = PROGRAM.list(
-    "edges", None, "Edge probing's JSON lines, of spans and pairs of spans; files as of --tagging."
+    "edges", None, "Edge-probing JSON Lines of spans and span pairs; files as for --tagging."
 )
-_SENTEVAL = PROGRAM.string("senteval", None, "A probing file of SentEval: split, label, sentence.")
+_SENTEVAL = PROGRAM.string("senteval", None, "A SentEval probing file: split, label, sentence.")
 _CORPUS = PROGRAM.string(
-    "corpus", None, "Text with a sentence on each line: geometry, and neighbours of --word."
+    "corpus", None, "Text, one sentence per line: geometry, and neighbours of --word."
 )
-_WORD = PROGRAM.list("word", None, "Words whose neighbours and occurrences are looked at.")
+_WORD = PROGRAM.list("word", None, "Words to find neighbours and occurrences of.")
 _FINE_TUNED = PROGRAM.string(
-    "fine_tuned", None, "A model that was fine-tuned from --model: which layers changed."
+    "fine_tuned", None, "A model fine-tuned from --model: how much each layer changed."
 )
 _MINIMAL_PAIRS = PROGRAM.string(
-    "minimal_pairs", None, "BLiMP's JSON lines, a file or a folder: which sentence is likelier."
+    "minimal_pairs", None, "BLiMP's JSON Lines, file or folder: which sentence is likelier."
 )
-_FACTS = PROGRAM.string("facts", None, "LAMA's JSON lines, a file or a folder: what fills a blank.")
-_BESIDE = PROGRAM.list("beside", None, "Other models that are probed beside it.")
-_RANDOM = PROGRAM.bool("random", True, "Whether random weights are probed beside it.")
+_FACTS = PROGRAM.string(
+    "facts", None, "LAMA's JSON Lines, file or folder: which word fills a blank."
+)
+_BESIDE = PROGRAM.list("beside", None, "Other models to probe for comparison.")
+_RANDOM = PROGRAM.bool("random", True, "Also probe randomly initialised weights.")
 _HIDDEN_SIZE = PROGRAM.integer(
-    "hidden_size", None, "Of the probes of labels; linear ones by default.", lower_bound=1
+    "hidden_size", None, "Hidden units of label probes; default: linear.", lower_bound=1
 )
-_RANK = PROGRAM.integer("rank", 64, "Of the probes of trees.", lower_bound=1)
-_SEEDS = PROGRAM.integer("seeds", 1, "Runs of each probe.", lower_bound=1)
+_RANK = PROGRAM.integer("rank", 64, "Rank of the tree probes.", lower_bound=1)
+_SEEDS = PROGRAM.integer(
+    "seeds",
+    1,
+    "Runs of each probe. Description lengths and layer mixtures use the first run only.",
+    lower_bound=1,
+)
 _MAX_SENTENCES = PROGRAM.integer(
-    "max_sentences", None, "Of each file, the first ones.", lower_bound=10
+    "max_sentences",
+    None,
+    "Sentences per file; per split for --senteval. --minimal_pairs and --facts ignore it.",
+    lower_bound=10,
 )
-_OUTPUT_DIR = PROGRAM.string("output_dir", None, "By default runs/probe-<model>.")
+_OUTPUT_DIR = PROGRAM.string("output_dir", None, "Where to write (default: runs/probe-<model>).")
 
 
 def main(arguments: list[str]) -> None:
     files = (_TREEBANK, _TAGGING, _EDGES, _SENTEVAL, _CORPUS, _MINIMAL_PAIRS, _FACTS)
     if not any(flag.value for flag in files):
         named = ", ".join(f"--{flag.name}" for flag in files)
-        raise ValueError(f"Name data to probe with: one or more of {named}.")
+        raise ValueError(f"There is no data to probe with. Pass one or more of {named}.")
     if _WORD.value and not _CORPUS.value:
-        raise ValueError("--word looks for neighbours in a text. Name it with --corpus.")
+        raise ValueError("--word looks for neighbours in a text. Pass the text with --corpus.")
     if _FINE_TUNED.value and not (_TREEBANK.value or _CORPUS.value):
         raise ValueError(
-            "--fine_tuned compares the vectors of sentences. Name some with --treebank or --corpus."
+            "--fine_tuned compares vectors of sentences. Pass sentences with --treebank or --corpus."
         )
     for flag in (_TAGGING, _EDGES):
         if flag.value and len(flag.value) > 3:
@@ -92,7 +104,7 @@ def main(arguments: list[str]) -> None:
         sections.append(outcome.section)
         results[outcome.section.title] = outcome.numbers
         attention = outcome.attention or attention
-        # After each, so that what was measured is there if a later one fails.
+        # Written after each analysis, so that a later failure loses none of the results.
         write_json(directory / "results.json", results)
         write_report(directory / "report.html", name, sections, attention=attention)
     print(f"\nThe report is {directory / 'report.html'}")
@@ -102,11 +114,11 @@ def _check_exists(flag: Any) -> None:
     names = flag.value if isinstance(flag.value, list) else [flag.value]
     for path in filter(None, names):
         if not Path(path).exists():
-            raise FileNotFoundError(f"There is no {path}, which --{flag.name} names.")
+            raise FileNotFoundError(f"--{flag.name} names {path}, which does not exist.")
 
 
 def _outcomes(directory: Path, name: str) -> Iterator["Outcome"]:
-    """Runs what the flags ask for."""
+    """Runs the analyses that the flags ask for."""
     import bert_zoo
     from bert_zoo import probing
     from bert_zoo.cli import probes
@@ -115,6 +127,7 @@ def _outcomes(directory: Path, name: str) -> Iterator["Outcome"]:
     from bert_zoo.data.senteval import read_senteval
     from bert_zoo.data.tagging import read_tagging
     from bert_zoo.data.treebanks import read_treebank
+    from bert_zoo.probing.labelled import SPLITS
 
     most, settings = slice(_MAX_SENTENCES.value), {"hidden_size": _HIDDEN_SIZE.value}
     of_layers = (_TREEBANK, _TAGGING, _EDGES, _SENTEVAL, _CORPUS)
@@ -149,13 +162,18 @@ def _outcomes(directory: Path, name: str) -> Iterator["Outcome"]:
         yield probes.labels_by_layer(subject, "Edges", vectors, edges, splits, **settings)
     if _SENTEVAL.value:
         data = read_senteval(_SENTEVAL.value)
-        vectors = subject.vectors("senteval", data.words)
+        parts = {split: [] for split in SPLITS}
+        for words, label, split in zip(data.words, data.labels, data.splits, strict=True):
+            parts[split].append((words, label))
+        rows, splits = probes.in_splits([part[most] for part in parts.values()])
+        words, labels = zip(*rows, strict=True)
+        vectors = subject.vectors("senteval", words)
         title = f"Sentences: {Path(_SENTEVAL.value).stem}"
-        yield probes.labels_by_layer(subject, title, vectors, data.labels, data.splits, **settings)
+        yield probes.labels_by_layer(subject, title, vectors, labels, splits, **settings)
     if _CORPUS.value:
         texts = [line for _, line in lines(Path(_CORPUS.value)) if line.strip()][most]
         vectors = compared = subject.vectors("corpus", texts)
-        # A treebank's geometry has a section of its own.
+        # The treebank's geometry already has a section of that title.
         yield probes.geometry("Geometry of the corpus" if _TREEBANK.value else "Geometry", vectors)
         for word in _WORD.value or ():
             yield probes.neighbours(vectors[name], word)
@@ -175,7 +193,7 @@ def _outcomes(directory: Path, name: str) -> Iterator["Outcome"]:
 
 
 def _model_of_words() -> Any:
-    """The model with its head for masked tokens, or else with that of a language model."""
+    """Loads the model with its masked-LM head or, without one, with its causal-LM head."""
     import bert_zoo
     from bert_zoo.models import CausalLM, MaskedLM
 
@@ -186,7 +204,7 @@ def _model_of_words() -> Any:
             return bert_zoo.load(_MODEL.value, task=CausalLM.task)
         except ValueError:
             raise ValueError(
-                f"--minimal_pairs and --facts need a head for words. {masked}"
+                f"--minimal_pairs and --facts need a masked-LM or causal-LM head. {masked}"
             ) from None
 
 

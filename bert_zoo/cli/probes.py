@@ -1,4 +1,4 @@
-"""What `bert_zoo probe` measures: each analysis gives a section of the report, a text to print and its numbers."""
+"""The analyses of `bert_zoo probe`: each returns a section of the report, a text to print and its numbers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,21 +15,21 @@ from bert_zoo.probing import LayerCurve, LayerVectors, table_by_layer
 from bert_zoo.probing.labelled import SPLITS, sentence_splits
 
 RANDOM = "random weights"
-# Pairs of heads are compared on so many sentences; sentences with their trees, and with their attention, on the page.
+# Numbers of sentences: for comparing pairs of heads, drawn as trees, and shown on the attention page.
 COMPARED_SENTENCES, DRAWN_TREES, SHOWN_SENTENCES = 300, 3, 8
-# Words of a sentence that is drawn.
+# Lengths, in words, of the sentences whose trees are drawn.
 DRAWN_LENGTHS = range(6, 21)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an analysis found.
+    """The result of an analysis.
 
     Attributes:
-        section: of the report.
-        printed: what the program says of it.
-        numbers: for results.json.
-        attention: the page of attention maps, where it has one.
+        section: its section of the report.
+        printed: the text that the program prints.
+        numbers: its entry in results.json.
+        attention: the page of attention maps, if the analysis makes one.
     """
 
     section: Section
@@ -43,9 +43,9 @@ class Subject:
     """The encoders that are probed side by side.
 
     Attributes:
-        models: by the name that charts have for them, the first of them the one that is meant.
-        directory: where vectors are kept.
-        seeds: of the probes.
+        models: encoders by their name in the charts. The first is the one from --model.
+        directory: the folder that vectors are stored in.
+        seeds: seeds of the probes, one run each.
     """
 
     models: Mapping[str, ZooModel]
@@ -79,7 +79,7 @@ def labels_by_layer(
     of_words: bool = False,
     **settings: Any,
 ) -> Outcome:
-    """Probes of labels; with controls and description lengths where they are of words."""
+    """Label probes; for word labels also control tasks and description lengths."""
     found = {
         name: probing.probe_layers(
             each, labels, splits=splits, control=of_words, seeds=subject.seeds, **settings
@@ -89,8 +89,8 @@ def labels_by_layer(
     metrics = {"score": {name: probes.score for name, probes in found.items()}}
     first = next(iter(found.values()))
     about = (
-        f"One probe a layer, trained on {first.num_train:,} and measured on {first.num_test:,}; the encoder stays "
-        f"as it is. The most frequent label alone gives {first.majority:.3f}."
+        f"One probe per layer, trained on {first.num_train:,} and measured on {first.num_test:,} items; the encoder "
+        f"stays frozen. Always guessing the most frequent label scores {first.majority:.3f}."
     )
     if of_words:
         metrics["selectivity"] = {name: probes.selectivity for name, probes in found.items()}
@@ -102,8 +102,8 @@ def labels_by_layer(
         }
         metrics["compression"] = {name: each.compression for name, each in lengths.items()}
         about += (
-            " Selectivity is the accuracy minus that on random labels by word; compression says how many times "
-            "shorter an online code of the labels is than one that knows nothing."
+            " Selectivity is the accuracy minus the accuracy on random word labels. Compression is the length of a "
+            "uniform code of the labels, divided by the length of an online code that uses the layer's vectors."
         )
     vectors_of_first = next(iter(vectors.values()))
     if len({*vectors_of_first.sizes}) == 1:
@@ -111,9 +111,14 @@ def labels_by_layer(
             vectors_of_first, labels, splits=splits, seeds=subject.seeds[:1], **settings
         )
         about += (
-            f" A trained mixture of all layers has its centre of gravity at layer {mixes.centre_of_gravity[0]:.2f}; "
-            f"by what each layer adds to those below, the expected layer is {mixes.expected_layer[0]:.2f} (Tenney et "
-            "al. 2019)."
+            f" A trained mixture of all layers has its centre of gravity at layer {mixes.centre_of_gravity[0]:.2f}. "
+            f"Weighted by how much each layer adds to the score, the mean layer is {mixes.expected_layer[0]:.2f} "
+            "(Tenney et al. 2019)."
+        )
+    if len(subject.seeds) > 1:
+        about += (
+            f" Scores and selectivity are means of {len(subject.seeds)} runs; the other numbers come from the first "
+            "run only."
         )
     baselines = {"score": {"most frequent label": first.majority}}
     return _by_layer(title, about, metrics, baselines)
@@ -125,7 +130,7 @@ def structure(
     treebank: Sequence[ParsedSentence],
     rank: int,
 ) -> Outcome:
-    """The structural probes of distances and depths, and some trees."""
+    """Structural probes of distances and depths, and a few drawn trees."""
     metrics, baselines, trees = {}, {}, {}
     for quantity in ("distance", "depth"):
         for name, each in vectors.items():
@@ -140,9 +145,9 @@ def structure(
             if not trees:
                 trees = _trees(probe, each, treebank)
     about = (
-        f"Linear maps of rank {rank} under which the distance of two words is that in the tree, and a word's norm its "
-        "depth (Hewitt and Manning 2019). UUAS is the share of edges that the minimum spanning tree finds, DSpr. and "
-        "NSpr. rank correlations. Every tenth sentence is measured."
+        f"Linear maps of rank {rank}, trained so that the distance between two words is their distance in the tree, and "
+        "a word's norm its depth (Hewitt and Manning 2019). UUAS is the share of edges that the minimum spanning "
+        "tree finds; DSpr. and NSpr. are rank correlations. Every tenth sentence is for testing."
     )
     outcome = _by_layer("Trees", about, metrics, baselines)
     section = replace(outcome.section, charts=outcome.section.charts | trees)
@@ -150,7 +155,7 @@ def structure(
 
 
 def _trees(probe, vectors: LayerVectors, treebank: Sequence[ParsedSentence]) -> dict[str, Any]:
-    """Some trees of the test sentences as the best layer predicts them, below the gold ones."""
+    """Draws a few test sentences: the gold tree above, the best layer's prediction below."""
     splits = sentence_splits(None, len(treebank))
     test = (n for n, split in enumerate(splits) if split == "test")
     numbers = [*islice((n for n in test if len(treebank[n]) in DRAWN_LENGTHS), DRAWN_TREES)]
@@ -167,7 +172,7 @@ def _trees(probe, vectors: LayerVectors, treebank: Sequence[ParsedSentence]) -> 
 
 
 def heads_if_any(subject: Subject, treebank: Sequence[ParsedSentence]) -> Outcome:
-    """As `heads`; of an encoder whose attention cannot be seen, such as an LSTM, the reason."""
+    """As `heads`; for an encoder without attention maps, such as an LSTM, only the reason."""
     try:
         return heads(subject, treebank)
     except ValueError as reason:
@@ -176,7 +181,7 @@ def heads_if_any(subject: Subject, treebank: Sequence[ParsedSentence]) -> Outcom
 
 
 def heads(subject: Subject, treebank: Sequence[ParsedSentence]) -> Outcome:
-    """Attention heads: relations, patterns, distances; and the page of attention maps."""
+    """Attention heads: relations, patterns, distances, and the page of attention maps."""
     model = subject.model
     shown = [s.words for s in treebank if len(s) in DRAWN_LENGTHS][:SHOWN_SENTENCES]
     viewer = charts.attention_viewer(
@@ -205,9 +210,9 @@ def heads(subject: Subject, treebank: Sequence[ParsedSentence]) -> Outcome:
     label = "part of speech of the dependent" if treebank[0].relations is None else "relation"
     section = Section(
         "Heads",
-        f"How often the word that a head attends to most is the syntactic head, by {label}, beside the best fixed "
-        f"offset; {relations.sentences:,} sentences. Layers and heads are counted from 0. The cells of the maps "
-        "open the attention of that head.",
+        f"How often the word that a head attends to most is the syntactic head, by {label}, and how often the best fixed "
+        f"offset is. Measured on {relations.sentences:,} sentences. Layers and heads are counted from 0. A click on a "
+        "cell of a map opens the attention of that head.",
         drawn,
         {"The best head of each": best},
     )
@@ -217,26 +222,27 @@ def heads(subject: Subject, treebank: Sequence[ParsedSentence]) -> Outcome:
 
 
 def geometry(title: str, vectors: Mapping[str, LayerVectors]) -> Outcome:
-    """How contextual the vectors are."""
+    """Measures how contextual the vectors are."""
     metrics: dict[str, dict[str, LayerCurve]] = {}
     for name, each in vectors.items():
         measured = probing.measure_geometry(each)
         for curve in measured.curves():
             metrics.setdefault(curve.name, {})[name] = curve
     about = (
-        "Self-similarity is the mean cosine of a word's occurrences, intra-sentence similarity that of a sentence's "
-        "words and their mean, explainable variance the share that one static vector could replace; all three minus "
-        "what random words have, whose cosine stands beside (Ethayarajh 2019)."
+        "Self-similarity is the mean cosine between a word's occurrences, and intra-sentence similarity the mean cosine "
+        "between a sentence's words and their mean. Explainable variance is the share of the variance of a "
+        "word's vectors along one direction: how well one static vector could replace them. All three are corrected by "
+        "their value for random words (Ethayarajh 2019)."
     )
     return _by_layer(title, about, metrics, {})
 
 
 def fine_tuning(name: str, before: LayerVectors, after: LayerVectors) -> Outcome:
-    """How far a fine-tuning moved each layer."""
+    """Measures how much fine-tuning changed each layer."""
     found = probing.cka(before, after)
     about = (
-        f"Linear CKA of the layers before and after the fine-tuning of {name}, on the same sentences: 1 where nothing "
-        "but a rotation and the scale changed (Kornblith et al. 2019)."
+        f"Linear CKA between the layers before fine-tuning and those of {name}, on the same sentences: 1 if a layer was at "
+        "most rotated and rescaled (Kornblith et al. 2019)."
     )
     outcome = _by_layer("Fine-tuning", about, {"CKA": {name: found.by_layer()}}, {})
     rows, columns = map(range, found.values.shape)
@@ -248,7 +254,7 @@ def fine_tuning(name: str, before: LayerVectors, after: LayerVectors) -> Outcome
 
 
 def neighbours(vectors: LayerVectors, word: str) -> Outcome:
-    """The nearest neighbours of a word in its contexts, and a map of its occurrences."""
+    """Finds the nearest neighbours of a word in its contexts, and maps its occurrences."""
     layers = {"middle": vectors.num_layers // 2, "last": vectors.num_layers - 1}
     found = {
         layer: probing.neighbours(None, word, vectors, layer=layer) for layer in layers.values()
@@ -270,8 +276,8 @@ def neighbours(vectors: LayerVectors, word: str) -> Outcome:
         drawn[f"{word} in layer {layer}"] = charts.scatter(placed.points, texts, name="occurrences")
     section = Section(
         f"Neighbours of {word!r}",
-        "The occurrences whose vectors are nearest, of the word itself and of others; and all occurrences of the word "
-        "in the plane of their first two principal components.",
+        "The occurrences with the nearest vectors, first of the word itself, then of other words. The map shows all "
+        "occurrences of the word by their first two principal components.",
         drawn,
         tables,
     )
@@ -280,18 +286,18 @@ def neighbours(vectors: LayerVectors, word: str) -> Outcome:
 
 
 def preferences(model_of_words: ZooModel, path: str) -> Outcome:
-    """Which sentence of minimal pairs is likelier."""
+    """Judges which sentence of each minimal pair is likelier."""
     found = probing.judge_pairs(model_of_words, read_minimal_pairs(path))
-    about = "How often the grammatical sentence of a pair is the likelier one; guessing gives half."
+    about = "How often the grammatical sentence of a pair is the likelier one. Guessing scores 0.5."
     return _by_group("Minimal pairs", about, found)
 
 
 def facts(model_of_words: ZooModel, path: str) -> Outcome:
-    """What fills the blank of a fact."""
+    """Ranks the answers that fill the blanks of facts."""
     found = probing.recall_facts(model_of_words, read_facts(path))
     about = (
-        "How often the answer is the likeliest word in the blank, or one of ten (P@1, P@10), and the mean of 1 / its "
-        f"rank (MRR). Guessing gives P@1 {found.chance:.4f}."
+        "How often the answer is the likeliest word in the blank (P@1) or among the ten likeliest (P@10), and the mean of "
+        f"1 / rank (MRR). Guessing gives a P@1 of {found.chance:.4f}."
     )
     return _by_group("Facts", about, found)
 
@@ -300,7 +306,7 @@ def facts(model_of_words: ZooModel, path: str) -> Outcome:
 
 
 def _by_group(title: str, about: str, found: Any) -> Outcome:
-    """An outcome of answers by what the items test."""
+    """An outcome with the answers grouped by what the items test."""
     groups = {
         **(found.by_group() if any(item.groups for item in found.items) else {}),
         "all": found,
@@ -310,7 +316,7 @@ def _by_group(title: str, about: str, found: Any) -> Outcome:
         for name, each in groups.items()
         for asked in [int(each.is_asked.sum())]
     ]
-    about += " Items that the model cannot be asked, as a word is not one token of it, are counted apart."
+    about += " Items that the model cannot be asked, for example because a word is not a single token, are counted separately."
     printed = f"{title}\n{about}\n{found}"
     return Outcome(Section(title, about, tables={"By group": rows}), printed, {"by group": rows})
 
@@ -321,7 +327,13 @@ def _by_layer(
     metrics: Mapping[str, Mapping[str, LayerCurve]],
     baselines: Mapping[str, Mapping[str, float]],
 ) -> Outcome:
-    """An outcome of curves by layer: metric -> model -> curve; metric -> name of a baseline -> its value."""
+    """An outcome with curves by layer.
+
+    Args:
+        title, about: of the section.
+        metrics: metric -> model -> curve.
+        baselines: metric -> name of a baseline -> its value.
+    """
     drawn = {
         _name(metric, curves): charts.layer_curves(
             {model: curve.values for model, curve in curves.items()},
@@ -350,12 +362,12 @@ def _by_layer(
 
 
 def _name(metric: str, curves: Mapping[str, LayerCurve]) -> str:
-    """A score goes by the name that the probe gives it."""
+    """The metric's name; for "score", the name that the probe gives it."""
     return next(iter(curves.values())).name if metric == "score" else metric
 
 
 def _printed(curves: Sequence[LayerCurve]) -> Iterator[str]:
-    """Tables of so many columns as fit a line."""
+    """Tables narrow enough for a terminal: four curves each."""
     for start in range(0, len(curves), 4):
         yield table_by_layer(curves[start : start + 4])
 
@@ -370,10 +382,10 @@ def _rows(curves: Sequence[LayerCurve]) -> Iterator[dict[str, Any]]:
 
 
 def in_splits(parts: Sequence[Sequence[Any]]) -> tuple[list[Any], list[str] | None]:
-    """The rows of one to three files together, and the split of each: train and test, or with validation between.
+    """Joins the rows of one to three files, and returns them with the split of each row.
 
-    Of one file the ninth and the tenth of ten rows are for validation and test; of two files the tenth rows of
-    the first are for validation.
+    One file: None, for which probes take the ninth and tenth of every ten rows for validation and test. Two files:
+    train and test, with every tenth row of train for validation. Three files: train, validation and test.
     """
     rows = [row for part in parts for row in part]
     if len(parts) == 1:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 
 def accuracy(labels: Sequence[float], answers: Sequence[float]) -> float:
@@ -43,6 +44,20 @@ def ranks(values: np.ndarray) -> np.ndarray:
     """The rank of each value [N], from 1; equal values share the mean of theirs."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+
+
+def mean_and_deviation(values: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """The mean over runs, and the sample standard deviation; the deviation of a single run is 0.
+
+    Args:
+        values: [layers], or [runs, layers].
+
+    Returns:
+        Two arrays, float64 [layers].
+    """
+    runs = np.atleast_2d(np.asarray(values, np.float64))
+    mean = runs.mean(axis=0)
+    return mean, runs.std(axis=0, ddof=1) if len(runs) > 1 else np.zeros_like(mean)
 
 
 def class_metrics(labels: Sequence[int], answers: np.ndarray) -> dict[str, float]:

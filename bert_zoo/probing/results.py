@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bert_zoo.metrics.labels import mean_and_deviation
 from bert_zoo.runtime.printed import table
 
 
@@ -26,13 +27,12 @@ class LayerCurve:
     @property
     def mean(self) -> np.ndarray:
         """float64 [layers]."""
-        return self.values.mean(axis=0)
+        return mean_and_deviation(self.values)[0]
 
     @property
     def deviation(self) -> np.ndarray:
-        """float64 [layers]: the standard deviation over runs, of the sample; zeros for one run."""
-        runs, layers = self.values.shape
-        return self.values.std(axis=0, ddof=1) if runs > 1 else np.zeros(layers)
+        """float64 [layers]: the sample standard deviation over the runs; 0 for a single run."""
+        return mean_and_deviation(self.values)[1]
 
     @property
     def best_layer(self) -> int:
