@@ -159,16 +159,14 @@ def test_vectors_are_compared_as_the_model_says():
     pairs = ["0 1", "0 1"], ["5 1", "20 9"], [0.0, 1.0]
     assert evaluate_similarity(Lengths("dot"), *pairs)["spearman"] == pytest.approx(1)
     assert evaluate_similarity(Lengths("cosine"), *pairs)["spearman"] == pytest.approx(-1)
-    with pytest.raises(
-        ValueError, match="similarity is 'euclidean'; vectors are searched by one of"
-    ):
+    with pytest.raises(ValueError, match="similarity is 'euclidean'; it must be one of"):
         of_model(Lengths("euclidean"))
 
 
 def test_judgements_of_what_is_not_there_are_refused():
-    with pytest.raises(ValueError, match=r"names documents that are not there: \['e'\]"):
+    with pytest.raises(ValueError, match=r"names documents that do not exist: \['e'\]"):
         evaluate_retrieval(Angles(), {"q": "1"}, {"d": "1"}, {"q": ["e"]})
-    with pytest.raises(ValueError, match=r"names queries that are not there: \['p'\]"):
+    with pytest.raises(ValueError, match=r"names queries that do not exist: \['p'\]"):
         evaluate_retrieval(Angles(), {"q": "1"}, {"d": "1"}, {"q": ["d"], "p": ["d"]})
 
 
@@ -308,7 +306,7 @@ def test_anchors_with_few_negatives_are_said(caplog):
     assert not caplog.text
     found = mine_negatives(Angles(), ANCHORS, POSITIVES, ["30", "0"], number=2, margin=0.5)
     assert found == (["0", "0", "90", "90"], ["5", "20", "100", "100"], ["100", "100", "20", "5"])
-    assert "Of 2 anchors, 1 have fewer than 2 negatives, and 0 none" in caplog.text
+    assert "Of 2 anchors, 1 have fewer than 2 negatives, and 0 have none" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -318,7 +316,7 @@ def test_anchors_with_few_negatives_are_said(caplog):
         ({"number": 0}, "number is 0 and range_min 0"),
         (
             {"range_min": 3, "range_max": 3},
-            "range_max is 3; 1 negatives after the first 3 texts need at least 4",
+            "range_max is 3; for 1 negatives after the first 3 texts it must be at least 4",
         ),
         ({"margin": -1}, "margin is -1; it must not be negative"),
         ({"margin": 3.0}, "No negatives are left. Lower the margin"),

@@ -430,7 +430,7 @@ WEIGHTS = np.ones(3)
         ),
         (
             {"x": IDS, "loss": Matryoshka(RANKING(), [64, 8])},
-            "dims is .64, 8.; the vectors have 32",
+            "dims is .64, 8.; each must be from 1 to 32",
         ),
     ],
 )

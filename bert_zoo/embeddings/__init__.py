@@ -1,6 +1,6 @@
-"""Sentence vectors trained, searched and measured; rerankers too.
+"""Train, search and measure sentence vectors and rerankers.
 
-The names below are loaded on first use, so that what searches vectors needs no TensorFlow.
+Names are loaded on first use, so search needs no TensorFlow.
 """
 
 from bert_zoo.lazy_names import loaded_on_first_use

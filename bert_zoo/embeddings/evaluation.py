@@ -1,4 +1,4 @@
-"""Sentence vectors measured as the field does: retrieval, and similarity against people's scores."""
+"""Measures sentence vectors: retrieval, and similarity against people's scores."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,24 +24,24 @@ def evaluate_retrieval(
     document_prompt: str | None = None,
     batch_size: int = 32,
 ) -> dict[str, float]:
-    """How well a model finds the relevant documents of queries.
+    """Measures how well a model finds the relevant documents for queries.
 
     Args:
-        model: has `embed`.
-        queries, corpus: id -> text, as `bert_zoo.data.retrieval.read_beir` gives them.
-        relevant: query id -> ids of its relevant documents, or document id -> grade. Queries without any do
-            not count; a warning says how many.
-        cutoffs: metric -> the ranks at which it is taken.
+        model: any object with `embed`.
+        queries, corpus: id -> text, as `bert_zoo.data.retrieval.read_beir` returns them.
+        relevant: query id -> ids of its relevant documents, or document id -> grade. Queries without relevant
+            documents are left out; a warning counts them.
+        cutoffs: metric -> ranks k at which to measure it.
         similarity: "cosine" or "dot"; by default the model's own.
-        query_prompt, document_prompt: as `embed` takes them; by default the model's own for queries and
-            documents, if it has such.
-        batch_size: texts a step.
+        query_prompt, document_prompt: prompts for `embed`; by default the model's own for queries and
+            documents, if it has them.
+        batch_size: texts per step.
 
     Returns:
-        "ndcg@10", "mrr@10", ... -> value, as `bert_zoo.metrics.retrieval_metrics`.
+        "ndcg@10", "mrr@10", ... -> mean over queries, from 0 to 1, as `bert_zoo.metrics.retrieval_metrics`.
 
     Raises:
-        ValueError: a query or a document that `relevant` names is not there, or none is relevant.
+        ValueError: `relevant` names a query or document that does not exist, or names no relevant document.
     """
     asked = {query: relevant.get(query, ()) for query in queries}
     for what, named, known in (
@@ -53,8 +53,10 @@ def evaluate_retrieval(
         ),
     ):
         if unknown := [name for name in named if name not in known]:
-            raise ValueError(f"`relevant` names {what} that are not there: {quoted(unknown)}.")
-    # In the order of the ids, by which equal scores are ranked.
+            raise ValueError(
+                f"`relevant` names {what} that do not exist: {quoted(unknown)}. Add them or remove these names."
+            )
+    # Sorted, as equal scores are ranked by id.
     ids = sorted(corpus)
     hits = search(
         embedded(model, [*queries.values()], query_prompt, QUERY, batch_size),
@@ -78,18 +80,21 @@ def evaluate_similarity(
     prompt: str | None = None,
     batch_size: int = 32,
 ) -> dict[str, float]:
-    """How the similarities of pairs of texts agree with people's scores.
+    """Correlates a model's similarities of text pairs with people's scores.
 
     Args:
-        model: has `embed`.
+        model: any object with `embed`.
         a, b: texts [pairs].
-        scores: numbers [pairs] of any scale, higher for pairs of more similar meaning.
+        scores: numbers [pairs] on any scale, higher for pairs of more similar meaning.
         similarity: "cosine" or "dot"; by default the model's own.
-        prompt: as `embed` takes it.
-        batch_size: texts a step.
+        prompt: prompt for `embed`.
+        batch_size: texts per step.
 
     Returns:
-        "spearman" and "pearson": correlations from -1 to 1; 0 where they are not defined.
+        "spearman" and "pearson": correlations from -1 to 1, or 0 where undefined.
+
+    Raises:
+        ValueError: there are no pairs, or `a`, `b` and `scores` differ in length.
     """
     if not len(a) == len(b) == len(scores) or not len(a):
         raise ValueError(

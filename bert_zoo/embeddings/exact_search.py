@@ -1,4 +1,4 @@
-"""Exact search of vectors, block by block: of float, int8 or binary ones, in memory or on disk.
+"""Exact search in float, int8 or binary vectors, block by block, in memory or on disk.
 
 NumPy alone: nothing here imports TensorFlow or Keras.
 """
@@ -13,21 +13,26 @@ from bert_zoo.embeddings.precision import BLOCK_ROWS, blocks, from_binary, from_
 
 SIMILARITIES = ("cosine", "dot")
 _QUERIES_AT_ONCE = 256
-# Of a block with more candidates than this for each place of the results, its own best are found first.
+# With more candidates per result than this, a block is first reduced to its own best rows.
 _MANY = 4
 _BITS = np.array([bin(byte).count("1") for byte in range(256)], np.uint8)
 
-# A block of the corpus as it is stored -> float32 [rows, size].
+# A stored block of the corpus -> float32 [rows, size].
 _Decode = Callable[[np.ndarray], np.ndarray]
-# A block as it is stored -> what scores queries [queries, size] by it: float32 [queries, rows].
+# A stored block -> a function from queries [queries, size] to scores, float32 [queries, rows].
 _Score = Callable[[np.ndarray], Callable[[np.ndarray], np.ndarray]]
 
 
 class Hits(NamedTuple):
-    """The best rows of a corpus for each query, best first; of equal scores, the lower row first."""
+    """The best rows of a corpus for each query, best first; equal scores are ordered by row number.
 
-    indices: np.ndarray  # int64 [queries, top_k], row numbers of the corpus
-    scores: np.ndarray  # float32 [queries, top_k], similarities
+    Attributes:
+        indices: row numbers of the corpus, int64 [queries, top_k].
+        scores: similarities, float32 [queries, top_k].
+    """
+
+    indices: np.ndarray
+    scores: np.ndarray
 
 
 def search(
@@ -43,32 +48,31 @@ def search(
 ) -> Hits:
     """Finds the rows of a corpus that are most similar to each query.
 
-    Every row is compared. Memory holds one block of rows at a time, whatever the size of the corpus,
-    whose type says what it holds:
+    The search compares every row. Memory holds one block of rows at a time, however large the corpus is.
+    The corpus may contain
 
-    - floats: vectors as a model makes them;
-    - int8: vectors of `to_int8`, compared by the values that they stand for;
-    - uint8: signs of `to_binary`. The `rescore_multiplier * top_k` rows with most signs in common are
-      candidates, and scored again by the float queries.
+    - floats: vectors as a model returns them;
+    - int8: vectors of `to_int8`, which are decoded before they are compared;
+    - uint8: signs of `to_binary`. The `rescore_multiplier * top_k` rows that share most signs with the query
+      are candidates; their signs, as 1 and -1, are then compared with the float query.
 
     Args:
         queries: float vectors [queries, size].
-        corpus: [rows, size], of signs [rows, ceil(size / 8)]: an array, a memory map, a data set of
-            HDF5, or anything else that has a shape and gives rows by slices.
-        top_k: rows for each query; a corpus with fewer rows gives all of them.
-        similarity: "cosine", or "dot", which is faster and the same for vectors of length 1.
-        ranges: of `int8_ranges`, for a corpus (or `rescore_with`) of int8.
-        rescore_with: more exact vectors of the same rows, for instance floats on disk beside signs in
-            memory. Candidates are scored again by them; no other rows of them are read.
-        rescore_multiplier: candidates for each of the `top_k`, where these are scored again.
-        block_rows: rows of a block.
+        corpus: [rows, size], for signs [rows, ceil(size / 8)]: an array, a memory map, an HDF5 data set, or
+            anything else with a shape that returns rows by slices.
+        top_k: rows per query; at most as many as the corpus has.
+        similarity: "cosine", or "dot", which is faster and equals it for vectors of length 1.
+        ranges: the `int8_ranges` [2, size] of an int8 corpus or `rescore_with`.
+        rescore_with: more exact vectors of the same rows, such as floats on disk for signs in memory.
+            They score the candidates again; no other rows of them are read.
+        rescore_multiplier: number of candidates for each of the `top_k`, if candidates are scored again.
+        block_rows: rows per block.
 
     Returns:
         Row numbers and similarities, each [queries, top_k].
 
     Raises:
-        ValueError: shapes or types do not fit each other, an option is unknown, or a similarity is
-            not finite.
+        ValueError: shapes or types do not match, an option is unknown, or a similarity is not finite.
     """
     counts = {
         "top_k": top_k,
@@ -95,7 +99,7 @@ def search(
         exact, decode = rescore_with, _decoder("rescore_with", rescore_with, size, ranges)
         if len(exact) != rows:
             raise ValueError(
-                f"rescore_with has {len(exact):,} rows and the corpus {rows:,}; they must be the same rows."
+                f"rescore_with has {len(exact):,} rows and the corpus {rows:,}; both must have the same rows."
             )
     candidates = _scan(queries, corpus, score, min(top_k * rescore_multiplier, rows), block_rows)
     return _rescored(queries, exact, decode, similarity, candidates.indices, top_k)
@@ -106,19 +110,17 @@ def search(
 
 def checked_similarity(similarity: str) -> str:
     if similarity not in SIMILARITIES:
-        raise ValueError(
-            f"similarity is {similarity!r}; vectors are searched by one of {list(SIMILARITIES)}."
-        )
+        raise ValueError(f"similarity is {similarity!r}; it must be one of {list(SIMILARITIES)}.")
     return similarity
 
 
 def _checked_queries(queries: Any, similarity: str) -> np.ndarray:
-    """Queries as float32 [queries, size], for cosines of length 1."""
+    """Queries as float32 [queries, size], scaled to length 1 for cosines."""
     queries = np.asarray(queries)
     if queries.ndim != 2 or not np.issubdtype(queries.dtype, np.floating):
         raise ValueError(
             f"queries have the shape {list(queries.shape)} and the type {queries.dtype}; pass float vectors "
-            "[queries, size], as embed() gives them."
+            "[queries, size], as embed() returns them."
         )
     queries = queries.astype(np.float32, copy=False)
     return directions(queries) if similarity == "cosine" else queries
@@ -129,25 +131,25 @@ def _type(vectors: Any) -> np.dtype:
 
 
 def _decoder(name: str, vectors: Any, size: int, ranges: np.ndarray | None) -> _Decode:
-    """What makes float vectors of stored ones; raises ValueError where they do not fit the queries."""
+    """Returns a function from stored to float vectors; ValueError if they do not fit the queries."""
     kind, shape = _type(vectors), tuple(getattr(vectors, "shape", ()))
     width = (size + 7) // 8 if kind == np.uint8 else size
     if len(shape) != 2 or shape[1] != width:
         raise ValueError(
-            f"{name} has the shape {list(shape)} and the type {kind}, and queries have {size} dimensions: "
-            f"expected [rows, {width}]."
+            f"{name} has the shape {list(shape)} and the type {kind}; queries have {size} dimensions, so "
+            f"it must be [rows, {width}]."
         )
     if kind == np.uint8:
         return partial(from_binary, size=size)
     if kind == np.int8:
         if ranges is None or np.shape(ranges) != (2, size):
             raise ValueError(
-                f"{name} is int8: pass the ranges [2, {size}] that to_int8 made it with; got "
+                f"{name} is int8. Pass the ranges [2, {size}] that to_int8 used; got "
                 f"{'none' if ranges is None else f'the shape {list(np.shape(ranges))}'}."
             )
         return partial(from_int8, ranges=ranges)
     if not np.issubdtype(kind, np.floating):
-        raise ValueError(f"{name} has the type {kind}; vectors are floats, int8 or uint8.")
+        raise ValueError(f"{name} has the type {kind}; vectors must be floats, int8 or uint8.")
     return lambda block: block.astype(np.float32, copy=False)
 
 
@@ -155,7 +157,7 @@ def _decoder(name: str, vectors: Any, size: int, ranges: np.ndarray | None) -> _
 
 
 def _by_vectors(decode: _Decode, similarity: str, block: np.ndarray):
-    """Scores by products with a block's vectors."""
+    """Scores queries by products with the vectors of a block."""
     vectors = decode(block)
     lengths = _lengths(vectors) if similarity == "cosine" else None
 
@@ -167,9 +169,9 @@ def _by_vectors(decode: _Decode, similarity: str, block: np.ndarray):
 
 
 def _products(queries: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-    """Products [queries, rows]; those of equal rows are equal, wherever they stand.
+    """Products [queries, rows]; equal rows have equal products, wherever they are.
 
-    BLAS has another routine for a matrix of one row or column, whose rounding depends on places.
+    BLAS multiplies a single row or column by another routine, whose rounding depends on positions.
     """
     if len(queries) == 1:
         return np.einsum("qi,ri->qr", queries, vectors)
@@ -179,18 +181,18 @@ def _products(queries: np.ndarray, vectors: np.ndarray) -> np.ndarray:
 
 
 def directions(vectors: np.ndarray) -> np.ndarray:
-    """Vectors [rows, size] scaled to length 1; of zeros, zeros."""
+    """Vectors [rows, size] scaled to length 1; zeros stay zeros."""
     return vectors / _lengths(vectors)[:, None]
 
 
 def _lengths(vectors: np.ndarray) -> np.ndarray:
-    """Euclidean lengths [rows]; that of zeros is taken for 1, so that they are similar to nothing."""
+    """Euclidean lengths [rows]; 1 for zeros, so that zeros are similar to nothing."""
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
     return np.where(lengths == 0, np.float32(1), lengths)
 
 
 def _by_signs(block: np.ndarray):
-    """Scores by the number of bits that differ, negative, from those of the queries' signs."""
+    """Scores queries by the negative number of bits that differ from their signs."""
     columns = _words(block)
 
     def scores(queries: np.ndarray) -> np.ndarray:
@@ -203,13 +205,13 @@ def _by_signs(block: np.ndarray):
 
 
 def _words(packed: np.ndarray) -> np.ndarray:
-    """Bits in words of 64, uint64 [words, rows]."""
+    """Bits as 64-bit words, uint64 [words, rows]."""
     padded = np.pad(packed, [(0, 0), (0, -packed.shape[1] % 8)])
     return np.ascontiguousarray(padded.view(np.uint64).T)
 
 
 def _count_bits(words: np.ndarray) -> np.ndarray:
-    """The number of bits of each word [words, rows]; of NumPy 1, which cannot count them, by bytes."""
+    """Number of set bits in each word [words, rows]; NumPy 1 has no function for it and counts bytes."""
     if hasattr(np, "bitwise_count"):
         return np.bitwise_count(words)
     return _BITS[words.view(np.uint8)].reshape(*words.shape, 8).sum(-1, dtype=np.uint8)
@@ -219,7 +221,7 @@ def _count_bits(words: np.ndarray) -> np.ndarray:
 
 
 def _scan(queries: np.ndarray, corpus: Any, score: _Score, count: int, block_rows: int) -> Hits:
-    """The best `count` rows of the whole corpus by what scores its blocks."""
+    """The best `count` rows of the whole corpus; `score` scores its blocks."""
     best = [
         (
             part,
@@ -234,14 +236,14 @@ def _scan(queries: np.ndarray, corpus: Any, score: _Score, count: int, block_row
 
 
 def _merged(best: Hits, scores: np.ndarray, first_row: int) -> Hits:
-    """The best rows so far and of a later block, whose scores are [queries, rows]."""
+    """Merges the best rows so far with a later block, whose scores are [queries, rows]."""
     _check_finite(scores, range(first_row, first_row + scores.shape[1]))
     queries, count = best.scores.shape
-    # A later row must exceed what is kept, since it loses a tie.
+    # A later row must score higher than a kept one, since ties go to the earlier row.
     better = scores > best.scores[:, -1:]
     if scores.shape[1] > count and np.count_nonzero(better) > _MANY * best.scores.size:
         better &= scores >= np.partition(scores, -count, axis=1)[:, -count, None]
-    # np.nonzero takes fifty times as long on two axes.
+    # np.nonzero on two axes takes fifty times as long.
     found = np.flatnonzero(better)
     if not len(found):
         return best
@@ -261,7 +263,7 @@ def _check_finite(scores: np.ndarray, rows: Sequence[int]) -> None:
         query, column = np.argwhere(~np.isfinite(scores))[0]
         raise ValueError(
             f"A query's similarity to row {rows[column]} of the corpus is {scores[query, column]}. Vectors "
-            "must be finite; find those that are not with np.isfinite(vectors).all(axis=1)."
+            "must be finite; find the others with ~np.isfinite(vectors).all(axis=1)."
         )
 
 
@@ -273,10 +275,10 @@ def _rescored(
     candidates: np.ndarray,
     top_k: int,
 ) -> Hits:
-    """The best of the candidates [queries, candidates] by the vectors of their rows."""
+    """Scores the candidates [queries, candidates] by their exact vectors and returns the best."""
     hits = []
     for query, rows in zip(queries, np.sort(candidates), strict=True):
-        # HDF5 gives rows in ascending order alone.
+        # HDF5 reads rows in ascending order only.
         scores = _by_vectors(decode, similarity, np.asarray(exact[rows]))(query[None])[0]
         _check_finite(scores[None], rows)
         order = np.argsort(-scores, kind="stable")[:top_k]

@@ -1,4 +1,4 @@
-"""Texts that a model finds alike: hard negatives to train with, and paraphrases."""
+"""Finds texts that a model considers similar: hard negatives for training, and paraphrases."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -33,36 +33,36 @@ def mine_negatives(
     document_prompt: str | None = None,
     batch_size: int = 32,
 ) -> tuple[list[str], ...]:
-    """Finds hard negatives: the texts most similar to an anchor that are none of its positives.
+    """Finds hard negatives: the texts most similar to an anchor that are not its positives.
 
-    An anchor's positives are those of all its rows. They, and the anchor's own text, are never its
-    negatives. Texts that say the same in other words may be: a margin leaves out what is
-    about as similar as a positive. A warning says how many anchors got fewer negatives than asked for.
+    The anchor's own text, and its positives in any row, are never its negatives. Texts that say the same in
+    other words can be; a margin excludes texts about as similar as a positive. A warning counts the anchors
+    with fewer negatives than requested.
 
     Args:
-        model: has `embed`.
-        anchors, positives: texts [pairs], as `fit` takes them.
-        corpus: the texts to choose from; the positives by default.
-        number: negatives for each anchor.
-        range_min: how many of the most similar ones are passed over, as they are often right answers.
-        range_max: how many of the most similar texts are looked at; by default as many as are asked for, a
-            hundred times as many with a margin, and ten times with a cross-encoder.
+        model: any object with `embed`.
+        anchors, positives: texts [pairs], as for `fit`.
+        corpus: texts to choose from, besides the positives.
+        number: negatives per anchor.
+        range_min: number of most similar texts to skip, as they are often right answers.
+        range_max: number of most similar texts to consider; by default `range_min` plus 10 * `number` with a
+            cross-encoder, plus 100 * `number` with only a margin, plus `number` with neither.
         margin: how much less similar a negative must be than the anchor's least similar positive.
-        relative_margin: the same as a share of that positive's similarity, such as 0.05.
-        cross_encoder: a reranker, whose logits for pairs of texts then replace similarities in the order of
-            the texts looked at, and in margins.
+        relative_margin: the same, as a fraction of that positive's similarity, such as 0.05.
+        cross_encoder: a reranker. Its logits for pairs of texts replace the similarities that rank the
+            considered texts and that margins apply to.
         similarity: "cosine" or "dot"; by default the model's own.
-        one_row: whether a pair's negatives stand in one row, each in a column of its own. Pairs with fewer
-            than `number` are then left out.
-        query_prompt, document_prompt: as `embed` takes them; by default the model's own.
-        batch_size: texts a step.
+        one_row: whether to return all negatives of a pair in one row, each in its own column. Pairs with
+            fewer than `number` negatives are then left out.
+        query_prompt, document_prompt: prompts for `embed`; by default the model's own.
+        batch_size: texts per step.
 
     Returns:
-        Columns for `model.fit`: anchors, positives, negatives, with a row for each negative of a pair; or,
-        with `one_row`, anchors, positives and `number` columns of negatives.
+        Columns for `model.fit`: anchors, positives and negatives, with one row per negative; with
+        `one_row`, anchors, positives and `number` columns of negatives.
 
     Raises:
-        ValueError: there are no pairs or not as many positives as anchors, options do not fit each
+        ValueError: there are no pairs, anchors and positives differ in number, options contradict each
             other, or no negative is left.
     """
     _check_options(number, range_min, margin, relative_margin)
@@ -71,8 +71,8 @@ def mine_negatives(
         range_max = range_min + number * (10 if cross_encoder else 100 if has_margin else 1)
     if range_max < range_min + number:
         raise ValueError(
-            f"range_max is {range_max}; {number} negatives after the first {range_min} texts need at least "
-            f"{range_min + number}."
+            f"range_max is {range_max}; for {number} negatives after the first {range_min} texts it must be at "
+            f"least {range_min + number}."
         )
     if len(anchors) != len(positives) or not len(anchors):
         raise ValueError(
@@ -129,7 +129,7 @@ def _nearest(
     left_out: Sequence[set[int | None]],
     count: int,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yields, of each query, the `count` most similar rows but those left out, and their similarities."""
+    """Yields each query's `count` most similar rows that are not in `left_out`, with their similarities."""
     most = count + max(map(len, left_out))
     for start in range(0, len(queries), _QUERIES_AT_ONCE):
         hits = compare(queries[start : start + _QUERIES_AT_ONCE], vectors, most)
@@ -146,8 +146,8 @@ def _scores_of_pairs(
     scores = np.asarray(cross_encoder.predict(pairs, batch_size=batch_size, verbose=0))
     if scores.size != len(documents):
         raise ValueError(
-            f"The cross-encoder gives outputs {list(scores.shape)} for {len(documents)} pairs; it must give one "
-            "number for each. Load it with task='reranking'."
+            f"The cross-encoder returns the shape {list(scores.shape)} for {len(documents)} pairs; it must return "
+            "one number per pair. Load it with task='reranking'."
         )
     return scores.reshape(-1)
 
@@ -159,14 +159,14 @@ def _columns(
     number: int,
     one_row: bool,
 ) -> tuple[list[str], ...]:
-    """Columns for `fit`, and a warning of anchors with few negatives."""
+    """Columns for `fit`; warns about anchors with few negatives."""
     fewer = sum(len(some) < number for some in negatives.values())
     if fewer:
         none = sum(not some for some in negatives.values())
         log.warning(
-            "Of %d anchors, %d have fewer than %d negatives, and %d none%s.",
+            "Of %d anchors, %d have fewer than %d negatives, and %d have none. %s are left out.",
             *(len(negatives), fewer, number, none),
-            "; their rows are left out" if one_row else "; those without are left out",
+            "All of these" if one_row else "Those without any",
         )
     rows = []
     for anchor, positive in zip(anchors, positives, strict=True):
@@ -186,11 +186,17 @@ def _columns(
 
 
 class Paraphrase(NamedTuple):
-    """Two texts, by their numbers, and the cosine of their vectors."""
+    """A pair of similar texts.
+
+    Attributes:
+        score: cosine of their vectors.
+        first: row of one text.
+        second: row of the other, greater than `first`.
+    """
 
     score: float
     first: int
-    second: int  # greater than `first`
+    second: int
 
 
 def paraphrases(
@@ -200,22 +206,25 @@ def paraphrases(
     threshold: float = 0.0,
     max_pairs: int = 500_000,
 ) -> list[Paraphrase]:
-    """The most similar pairs of texts, the best first.
+    """Finds the most similar pairs of texts, best first.
 
-    Vectors are compared block by block; memory grows with the number of pairs that are kept, and not with
-    the square of that of the texts.
+    Vectors are compared block by block, so memory grows with the number of kept pairs, not with the square
+    of the number of texts.
 
     Args:
-        vectors: of the texts, float [texts, size], as `model.embed(texts)` gives them; a memory map too.
-        top_k: pairs of each text that are considered.
-        threshold: the least cosine of a pair.
-        max_pairs: how many pairs are given at most.
+        vectors: float [texts, size], as from `model.embed(texts)`; may be a memory map.
+        top_k: pairs to consider per text.
+        threshold: lowest cosine of a pair.
+        max_pairs: largest number of pairs to return.
 
     Returns:
-        Each pair once; of equal cosines, the one with the lower numbers first.
+        Each pair once; equal cosines are ordered by row numbers.
+
+    Raises:
+        ValueError: `top_k` is below 0, or vectors have a wrong shape or type or are not finite.
     """
     number = len(vectors)
-    # A pair is one number, first * number + second.
+    # A pair is stored as one integer, first * number + second.
     pairs, scores = np.empty(0, np.int64), np.empty(0, np.float32)
     for start in range(0, number, _QUERIES_AT_ONCE):
         queries = np.asarray(vectors[start : start + _QUERIES_AT_ONCE])

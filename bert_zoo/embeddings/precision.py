@@ -1,7 +1,7 @@
-"""Vectors in a quarter or a thirty-second of the memory: int8 by calibrated ranges, and signs as bits.
+"""Stores vectors in less memory: as int8 with calibrated ranges (1/4), or as the bits of their signs (1/32).
 
-The values are those of sentence-transformers' `quantize_embeddings` with "int8" and "ubinary". NumPy alone:
-nothing here imports TensorFlow or Keras.
+The values equal those of sentence-transformers' `quantize_embeddings` with "int8" and "ubinary". Nothing
+here imports TensorFlow or Keras.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,14 +14,14 @@ BLOCK_ROWS = 16384
 
 
 def int8_ranges(vectors: Any) -> np.ndarray:
-    """The least and the greatest value of each dimension, which `to_int8` divides into 255 steps.
+    """Finds the lowest and highest value of each dimension, the range that `to_int8` divides into 255 steps.
 
     Args:
-        vectors: float [rows, size], some ten thousand rows of the corpus or all of it; an array or
-            anything that gives rows by slices.
+        vectors: float [rows, size], the corpus or about ten thousand rows of it; an array or anything that
+            returns rows by slices.
 
     Returns:
-        float32 [2, size].
+        Lowest and highest values, float32 [2, size].
     """
     least, greatest = np.inf, -np.inf
     for _, block in blocks(vectors, BLOCK_ROWS):
@@ -32,16 +32,19 @@ def int8_ranges(vectors: Any) -> np.ndarray:
 def to_int8(
     vectors: Any, ranges: np.ndarray, output: str | PathLike[str] | None = None
 ) -> np.ndarray:
-    """Vectors in 256 steps a dimension, a quarter of the size of float32.
+    """Rounds vectors to 256 values per dimension, a quarter of the size of float32.
 
     Args:
-        vectors: float [rows, size]; an array or anything that gives rows by slices.
-        ranges: of `int8_ranges`; values beyond them become the nearest step. Keep them: `search` needs
-            them to read the vectors.
-        output: a .npy file to write the vectors to, block by block, for more of them than memory holds.
+        vectors: float [rows, size]; an array or anything that returns rows by slices.
+        ranges: [2, size] from `int8_ranges`; values outside are clipped. Keep them: `search` needs them to
+            decode the vectors.
+        output: path of a .npy file to write block by block, for vectors that do not fit in memory.
 
     Returns:
-        int8 [rows, size]; with `output` a memory map of the file.
+        int8 [rows, size]; with `output`, a memory map of the file.
+
+    Raises:
+        ValueError: `vectors` is empty or not of floats.
     """
     starts, steps = _scale(ranges)
 
@@ -52,20 +55,23 @@ def to_int8(
 
 
 def to_binary(vectors: Any, output: str | PathLike[str] | None = None) -> np.ndarray:
-    """The signs of vectors, 1 for positive values, as bits: a thirty-second of the size of float32.
+    """Packs the signs of vectors into bits (1 for positive values), 1/32 of the size of float32.
 
     Args:
         vectors, output: as for `to_int8`.
 
     Returns:
-        uint8 [rows, ceil(size / 8)], the first value in the highest bit; with `output` a memory map of
+        uint8 [rows, ceil(size / 8)], the first value in the highest bit; with `output`, a memory map of
         the file.
+
+    Raises:
+        ValueError: `vectors` is empty or not of floats.
     """
     return _encoded(vectors, lambda block: np.packbits(block > 0, axis=-1), output)
 
 
 def from_int8(block: np.ndarray, ranges: np.ndarray) -> np.ndarray:
-    """The middles of the steps that int8 values stand for, float32."""
+    """Decodes int8 values to the middles of their steps, float32 [rows, size]."""
     starts, steps = _scale(ranges)
     vectors = block.astype(np.float32)
     vectors *= steps
@@ -79,13 +85,13 @@ def from_binary(block: np.ndarray, size: int) -> np.ndarray:
 
 
 def blocks(vectors: Any, rows: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Yields the number of a block's first row, and the block."""
+    """Yields each block of rows with the number of its first row."""
     for start in range(0, len(vectors), rows):
         yield start, np.asarray(vectors[start : start + rows])
 
 
 def _scale(ranges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where each dimension begins, and how wide its steps are; 1 where all values are the same."""
+    """Lowest value and step of each dimension; a step of 1 where all values are equal."""
     starts, ends = np.asarray(ranges, np.float32)
     steps = (ends - starts) / 255
     return starts, np.where(steps == 0, np.float32(1), steps)
@@ -109,5 +115,5 @@ def _encoded(
                 encoded = np.lib.format.open_memmap(output, "w+", kind, shape)
         encoded[start : start + len(part)] = part
     if encoded is None:
-        raise ValueError("There are no vectors; `vectors` is empty.")
+        raise ValueError("`vectors` is empty. Pass at least one vector.")
     return encoded

@@ -1,11 +1,11 @@
-"""What a model says of its vectors: the prompts for queries and documents, and how vectors are compared."""
+"""Reads a model's settings for vectors: prompts for queries and documents, and the similarity."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-# Names of prompts, the first that a model has being taken.
+# Names of prompts; the first one that a model has is used.
 QUERY = ("query",)
 DOCUMENT = ("document", "passage", "corpus")
 
@@ -16,24 +16,24 @@ def embedded(
     """Vectors of texts, float32 [texts, size].
 
     Args:
-        model: has `embed`.
+        model: any object with `embed`.
         texts: at least one.
-        prompt: as `embed` takes it; by default the model's prompt for the role, if it has one.
+        prompt: prompt for `embed`; by default the model's prompt for the role, if it has one.
         role: `QUERY` or `DOCUMENT`.
-        batch_size: texts a step.
+        batch_size: texts per step.
     """
     prompt = prompt_of(model, role) if prompt is None else prompt
     return np.asarray(model.embed(texts, batch_size=batch_size, prompt=prompt))
 
 
 def prompt_of(model: Any, role: Sequence[str]) -> str | None:
-    """The name of the model's prompt for a role; None where it has none."""
+    """Name of the model's prompt for a role, or None."""
     prompts = _of_encoder(model, "prompts")
     return next((name for name in role if prompts and name in prompts.texts), None)
 
 
 def similarity_of(model: Any) -> str:
-    """How the model's vectors are compared, one of `bert_zoo.config.SIMILARITIES`."""
+    """The model's similarity, one of `bert_zoo.config.SIMILARITIES`; cosine if it has no pooling."""
     pooling = _of_encoder(model, "pooling")
     return "cosine" if pooling is None else pooling.similarity
 

@@ -1,8 +1,8 @@
-"""Losses of sentence vectors, as sentence-transformers has them.
+"""Losses for sentence vectors, equal to sentence-transformers' losses.
 
-Each reads the vectors of a whole batch, of all replicas: float32 [batch, columns, size] for rows of
-several texts, [batch, size] for single ones. Labels are numbers [batch]; for rows without labels they are
-fingerprints [batch, columns, 2] of the texts, by which equal ones are known.
+Each reads the vectors of the whole batch, over all replicas: float32 [batch, columns, size] for rows of
+several texts, [batch, size] for single texts. Labels are numbers [batch]. Rows without labels have
+fingerprints [batch, columns, 2] of their texts instead, which identify equal texts.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from keras import ops
 
 from bert_zoo.layers.heads.pooling import normalized
 
-# Takes a candidate out of a softmax.
+# Logit that removes a candidate from a softmax.
 EXCLUDED = -1e9
 
 
@@ -20,9 +20,9 @@ class EmbeddingLoss(keras.losses.Loss):
     """A loss over the vectors of a batch.
 
     Attributes:
-        columns: how many texts a row has; None for two or more.
-        in_batch_negatives: whether texts of other rows count as negatives, and there are no labels.
-        takes_weights: whether each row has a loss of its own, which `sample_weight` may weigh.
+        columns: number of texts per row; None for two or more.
+        in_batch_negatives: whether texts of other rows are negatives. Such a loss has no labels.
+        takes_weights: whether each row has its own loss, so that `sample_weight` can weight it.
     """
 
     columns: int | None = None
@@ -31,12 +31,12 @@ class EmbeddingLoss(keras.losses.Loss):
 
 
 def cosines(a, b):
-    """The cosine of each row of a with each of b: [rows of a, rows of b]."""
+    """Cosines of each row of a with each row of b, [rows of a, rows of b]."""
     return ops.matmul(normalized(a), ops.transpose(normalized(b)))
 
 
 def row_cosines(vectors):
-    """The cosine of the two vectors of each row: [batch, 2, size] to [batch]."""
+    """Cosine of the two vectors in each row: [batch, 2, size] to [batch]."""
     vectors = normalized(vectors)
     return ops.sum(vectors[:, 0] * vectors[:, 1], axis=-1)
 
@@ -45,14 +45,17 @@ def row_cosines(vectors):
 class MultipleNegativesRanking(EmbeddingLoss):
     """Cross-entropy of finding a row's positive among the positives and negatives of all rows.
 
-    A candidate does not count as a negative where it is the row's positive or anchor once more, or
-    the positive of an equal anchor.
-    Source: Henderson et al. 2017 (arXiv:1705.00652); MultipleNegativesRankingLoss and
-    MultipleNegativesSymmetricRankingLoss of sentence-transformers.
+    A candidate is not a negative if its text equals the row's anchor or positive, or if it is the positive of
+    an equal anchor. Labels are fingerprints of the texts, which `fit` computes.
+    Source: Henderson et al. 2017 (arXiv:1705.00652); sentence-transformers' MultipleNegativesRankingLoss
+    and MultipleNegativesSymmetricRankingLoss.
 
     Args:
-        scale: what cosines are multiplied by, 1 / temperature.
-        symmetric: whether anchors are sought by their positives too; the loss is the mean of both.
+        scale: factor on the cosines, 1 / temperature.
+        symmetric: whether to also find anchors from their positives, and average both losses.
+
+    Raises:
+        ValueError: `scale` is not positive.
     """
 
     in_batch_negatives = True
@@ -81,7 +84,7 @@ class MultipleNegativesRanking(EmbeddingLoss):
         return (loss + back) / 2
 
     def _losses(self, queries, candidates, excluded):
-        """Of finding candidate i by query i, [batch]."""
+        """Losses of finding candidate i from query i, [batch]."""
         logits = self.scale * cosines(queries, candidates)
         logits = ops.where(excluded, EXCLUDED, logits)
         right = ops.arange(ops.shape(queries)[0])
@@ -92,17 +95,20 @@ class MultipleNegativesRanking(EmbeddingLoss):
 
 
 def _equal(fingerprints, first: int, second: int):
-    """Whether the text of a row in the first column is that of another in the second, [batch, batch]."""
+    """True where row i's text in column `first` equals row j's in column `second`, [batch, batch]."""
     pairs = ops.equal(fingerprints[:, None, first], fingerprints[None, :, second])
     return ops.all(pairs, axis=-1)
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class CoSENT(EmbeddingLoss):
-    """log(1 + sum of exp(scale (s_i - s_j))) over pairs of rows where row i's score is below row j's.
+    """Ranks the cosines of pairs like their scores: log(1 + sum of exp(scale * (cos_i - cos_j))).
 
-    s are cosines. Only the order of the scores counts.
-    Source: CoSENTLoss of sentence-transformers (Su 2022, kexue.fm/archives/8847).
+    The sum runs over all i and j where score i is below score j. Only the order of the scores counts.
+    Source: sentence-transformers' CoSENTLoss (Su 2022, kexue.fm/archives/8847).
+
+    Args:
+        scale: factor on the cosines.
     """
 
     columns = 2
@@ -125,9 +131,10 @@ class CoSENT(EmbeddingLoss):
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class CosineRegression(EmbeddingLoss):
-    """The square of the difference of a cosine and its score, from -1 to 1.
+    """Squared difference between the cosine of a pair and its score, which must be from -1 to 1.
 
-    Source: Reimers and Gurevych 2019 (arXiv:1908.10084), section 3; CosineSimilarityLoss.
+    Source: Reimers and Gurevych 2019 (arXiv:1908.10084), section 3; sentence-transformers'
+    CosineSimilarityLoss.
     """
 
     columns = 2
@@ -139,13 +146,13 @@ class CosineRegression(EmbeddingLoss):
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class SupervisedContrastive(EmbeddingLoss):
-    """Cross-entropy of finding the texts of a text's class among all others, the mean over them.
+    """Cross-entropy of finding the texts of the same class among all other texts of the batch.
 
-    A text without another one of its class in the batch does not count.
+    The mean over those texts is a text's loss. Texts alone in their class are left out.
     Source: Khosla et al. 2020 (arXiv:2004.11362), equation 2.
 
     Args:
-        temperature: what cosines are divided by.
+        temperature: divisor of the cosines.
     """
 
     columns = 1
@@ -171,10 +178,13 @@ class SupervisedContrastive(EmbeddingLoss):
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class BatchHardTriplet(EmbeddingLoss):
-    """The distance of a text to the furthest of its class less that to the nearest of another, plus a margin.
+    """Puts a text closer to the furthest text of its class than to the nearest of any other, by a margin.
 
-    Distances are Euclidean.
-    Source: Hermans et al. 2017 (arXiv:1703.07737); BatchHardTripletLoss of sentence-transformers.
+    The loss is the first Euclidean distance minus the second plus the margin, at least 0.
+    Source: Hermans et al. 2017 (arXiv:1703.07737); sentence-transformers' BatchHardTripletLoss.
+
+    Args:
+        margin: required difference of the distances.
     """
 
     columns = 1
@@ -188,12 +198,12 @@ class BatchHardTriplet(EmbeddingLoss):
         squares = ops.sum(ops.square(y_pred), axis=-1)
         squared = ops.maximum(squares[:, None] - 2 * products + squares[None], 0.0)
         itself = ops.eye(ops.shape(y_pred)[0], dtype="bool")
-        # Of a root of 0 there is no gradient.
+        # The root has no gradient at 0.
         is_apart = ops.logical_and(squared > 0, ops.logical_not(itself))
         distances = ops.where(is_apart, ops.sqrt(ops.where(is_apart, squared, 1.0)), 0.0)
         same = ops.equal(y_true[:, None], y_true[None])
         furthest = ops.max(ops.where(same, distances, 0.0), axis=1)
-        # Where all are of one class, as there.
+        # As sentence-transformers, if all texts are of one class.
         beyond = distances + ops.max(distances, axis=1, keepdims=True)
         nearest = ops.min(ops.where(same, beyond, distances), axis=1)
         return ops.mean(ops.relu(furthest - nearest + self.margin))[None]
@@ -204,13 +214,14 @@ class BatchHardTriplet(EmbeddingLoss):
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class PairSoftmax(EmbeddingLoss):
-    """Cross-entropy of the class of a pair (u, v), by a layer of the model over (u, v, abs(u - v)).
+    """Cross-entropy of classifying a pair with vectors u and v by a dense layer over (u, v, abs(u - v)).
 
-    The layer serves the training alone: `fit` makes it, and files leave it out.
+    The layer is used only in training: `fit` creates it as the model's `pair_classifier`; saved and exported
+    models leave it out.
     Source: Reimers and Gurevych 2019 (arXiv:1908.10084), section 3.
 
     Args:
-        num_classes: how many there are; `fit` counts those of labels in memory.
+        num_classes: number of classes; `fit` counts them if the labels are in memory.
     """
 
     columns = 2
@@ -221,7 +232,7 @@ class PairSoftmax(EmbeddingLoss):
         self.num_classes = num_classes
 
     def call(self, y_true, y_pred):
-        """y_pred is logits [batch, classes]."""
+        """Losses [batch] of logits `y_pred` [batch, classes]."""
         return keras.losses.sparse_categorical_crossentropy(y_true, y_pred, from_logits=True)
 
     def get_config(self):
@@ -230,15 +241,19 @@ class PairSoftmax(EmbeddingLoss):
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class Matryoshka(EmbeddingLoss):
-    """Another loss over the first numbers of the vectors, summed over several widths.
+    """Sums another loss over truncated vectors of several widths.
 
-    What is cut off is not missed then: vectors may be truncated to any of the widths.
-    Source: Kusupati et al. 2022 (arXiv:2205.13147); MatryoshkaLoss of sentence-transformers.
+    Vectors trained this way can be truncated to any of the widths.
+    Source: Kusupati et al. 2022 (arXiv:2205.13147); sentence-transformers' MatryoshkaLoss.
 
     Args:
-        loss: of whole vectors.
-        dims: the widths, the whole one among them as a rule.
-        weights: of each; 1 by default.
+        loss: a loss over vectors.
+        dims: widths in dimensions, usually including the full one.
+        weights: weight of each width; 1 by default.
+
+    Raises:
+        ValueError: `loss` is `PairSoftmax`, or `dims` is empty or not as long as `weights`; when called, if a
+            width exceeds the vectors.
     """
 
     def __init__(
@@ -252,7 +267,7 @@ class Matryoshka(EmbeddingLoss):
         weights = [1.0] * len(dims) if weights is None else list(weights)
         if isinstance(loss, PairSoftmax) or not dims or len(weights) != len(dims):
             raise ValueError(
-                f"Matryoshka takes a loss of vectors, which PairSoftmax is not, and a weight for each width; "
+                f"Matryoshka needs a loss over vectors (not PairSoftmax) and one weight per width; "
                 f"got {type(loss).__name__}, dims={list(dims)}, weights={weights}."
             )
         self.loss, self.dims, self.weights = loss, tuple(dims), weights
@@ -263,7 +278,9 @@ class Matryoshka(EmbeddingLoss):
     def call(self, y_true, y_pred):
         size = y_pred.shape[-1]
         if not all(0 < dim <= size for dim in self.dims):
-            raise ValueError(f"dims is {list(self.dims)}; the vectors have {size} numbers.")
+            raise ValueError(
+                f"dims is {list(self.dims)}; each must be from 1 to {size}, the size of the vectors."
+            )
         losses = [
             weight * self.loss.call(y_true, normalized(y_pred[..., :dim]))
             for dim, weight in zip(self.dims, self.weights, strict=True)
@@ -282,7 +299,7 @@ class Matryoshka(EmbeddingLoss):
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class LossByData(EmbeddingLoss):
-    """The loss that fits the data which `fit` is called with, as `bert_zoo.tasks.embedding.data` says."""
+    """The loss that `loss_of_data` chooses for the data passed to `fit`."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)

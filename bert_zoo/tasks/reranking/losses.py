@@ -1,6 +1,6 @@
-"""Losses of rerankers: of pairs, and of lists of documents for a query, as sentence-transformers has them.
+"""Losses for rerankers over pairs or lists of documents, equal to sentence-transformers' losses.
 
-Logits are [batch, documents], of pairs [batch, 1]. Lists without labels have labels of [batch, 0].
+Logits are [batch, documents] for lists and [batch, 1] for pairs. Labels of unlabelled lists are [batch, 0].
 """
 
 import keras
@@ -10,7 +10,7 @@ from bert_zoo.models.losses import BatchMean
 
 
 class RerankingLoss(BatchMean, keras.losses.Loss):
-    """A loss a row, averaged over the rows of the whole batch."""
+    """A loss per row, averaged over the rows of the whole batch."""
 
     def num_labels(self, y_true):
         return ops.cast(ops.shape(y_true)[0], "float32")
@@ -18,13 +18,17 @@ class RerankingLoss(BatchMean, keras.losses.Loss):
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class ListwiseSoftmax(RerankingLoss):
-    """Cross-entropy over the documents of a query, of which the first is the right one.
+    """Cross-entropy of choosing the first document, which is the right one, among a query's documents.
 
-    Source: Gao et al. 2021 (arXiv:2101.08751), section 3; sentence-transformers'
-    MultipleNegativesRankingLoss of cross-encoders with the documents of the row alone and no activation.
+    Logits are [batch, documents]. Labels are not read.
+    Source: Gao et al. 2021 (arXiv:2101.08751), section 3; sentence-transformers' cross-encoder
+    MultipleNegativesRankingLoss without documents of other rows and without activation.
 
     Args:
-        scale: what logits are multiplied by.
+        scale: factor on the logits.
+
+    Raises:
+        ValueError: when called, if a query has only one document.
     """
 
     def __init__(self, scale: float = 1.0, **kwargs):
@@ -40,13 +44,16 @@ class ListwiseSoftmax(RerankingLoss):
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class MarginMSE(RerankingLoss):
-    """Mean squared difference of a teacher's margins and the model's.
+    """Mean squared difference between a teacher's margins and the model's.
 
-    A margin is the first document's score less another one's. Labels are a teacher's scores, [batch,
-    documents], or its margins, [batch, documents - 1]. They are compared with logits: a teacher's scores
-    are best logits too.
-    Source: Hofstätter et al. 2020 (arXiv:2010.02666), section 4.1; sentence-transformers' MarginMSELoss of
-    cross-encoders.
+    A margin is the first document's score minus another document's. Logits are [batch, documents]. Labels are
+    the teacher's scores, [batch, documents], or its margins, [batch, documents - 1]. Since the model's scores
+    are logits, the teacher's should be logits too.
+    Source: Hofstätter et al. 2020 (arXiv:2010.02666), section 4.1; sentence-transformers' cross-encoder
+    MarginMSELoss.
+
+    Raises:
+        ValueError: when called, if a query has only one document.
     """
 
     def call(self, y_true, y_pred):
@@ -57,7 +64,7 @@ class MarginMSE(RerankingLoss):
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class LossByShape(RerankingLoss):
-    """Binary cross-entropy of pairs, `ListwiseSoftmax` of lists without labels, else `MarginMSE`."""
+    """Binary cross-entropy for pairs, `ListwiseSoftmax` for lists without labels, else `MarginMSE`."""
 
     def call(self, y_true, y_pred):
         if y_pred.shape[-1] == 1:
@@ -68,11 +75,11 @@ class LossByShape(RerankingLoss):
 
 
 def _listed(logits):
-    """Logits of lists, in float32."""
+    """Logits in float32, checked to be of lists."""
     if logits.shape[-1] == 1:
         raise ValueError(
-            "This loss compares the documents of a query, and there is one for each. Pass lists, (queries, "
-            "positives, negatives, ...); of pairs with labels, the loss is by default binary cross-entropy."
+            "This loss compares several documents of a query, and each query has only one. Pass lists: (queries, "
+            "positives, negatives, ...). For pairs with labels, use the default loss, binary cross-entropy."
         )
     return ops.cast(logits, "float32")
 
