@@ -1,6 +1,6 @@
-"""What there is to load: looks checkpoints up by name.
+"""Looks up the checkpoints that can be loaded.
 
-Nothing here imports TensorFlow or Keras, so that listing and describing stay instant.
+Nothing here imports TensorFlow or Keras, so listing and describing are instant.
 """
 
 import difflib
@@ -14,8 +14,8 @@ from typing import Any
 from bert_zoo.families import FAMILIES
 from bert_zoo.family import HF, Checkpoint, Family
 
-# Hugging Face's identifiers (their list of licences for model cards). A licence that is qualified, or
-# that its authors never declared, is "other" there, with the card's words as its name.
+# Licence -> Hugging Face's identifier for model cards. A licence with conditions or one that its
+# authors never declared is "other" there, and our words become its name.
 HUB_LICENCES = {
     "Apache-2.0": "apache-2.0",
     "MIT": "mit",
@@ -50,17 +50,17 @@ class Registry:
         for name in names:
             if name in self._entries:
                 raise ValueError(
-                    f"The name {name!r} stands for {self._entries[name][1].full_name} already; "
-                    f"give {checkpoint.full_name} of family {family.name} another one."
+                    f"The name {name!r} already belongs to {self._entries[name][1].full_name}; "
+                    f"give {checkpoint.full_name} of family {family.name} another name."
                 )
             self._entries[name] = (family, checkpoint)
         self._former |= dict.fromkeys(checkpoint.formerly, checkpoint.full_name)
 
     def resolve(self, name: str) -> tuple[Family, Checkpoint]:
-        """The family and checkpoint that a name, tag, alias or former name stands for.
+        """Returns the family and checkpoint with a name, tag, alias or former name.
 
         Raises:
-            ValueError: no such name; the message gives the nearest ones.
+            ValueError: the name is unknown; the message suggests the nearest ones.
         """
         if not isinstance(name, str):
             raise TypeError(
@@ -78,9 +78,9 @@ class Registry:
         return self._entries[name]
 
     def name_of_repository(self, repo: str) -> str | None:
-        """The name of the checkpoint that comes from a Hugging Face repository, if one does.
+        """Returns the name of the checkpoint from a Hugging Face repository, or None.
 
-        The oldest repositories are also known without their owner.
+        The oldest repositories are also found without their owner.
         """
         for _, checkpoint in self._entries.values():
             for source in checkpoint.sources:
@@ -97,8 +97,8 @@ class Registry:
         nearest = list(dict.fromkeys([*begin_so, *similar]))[:3]
         return (
             f"There is no model called {name!r}. The nearest names are "
-            f"{', '.join(map(repr, nearest))}; bert_zoo.list_models() lists all of them. A local "
-            "directory is given by its path, a Hugging Face repository as 'hf://org/repo'."
+            f"{', '.join(map(repr, nearest))}; bert_zoo.list_models() lists all of them. For a local "
+            "directory, pass its path; for a Hugging Face repository, 'hf://org/repo'."
         )
 
     def names(
@@ -108,8 +108,7 @@ class Registry:
         known_tasks = {task for _, c in self._entries.values() for task in c.provides}
         if provides is not None and provides not in known_tasks:
             raise ValueError(
-                f"No checkpoint provides {provides!r}; what they provide is "
-                f"{', '.join(sorted(known_tasks))}."
+                f"No checkpoint provides {provides!r}; choose one of {', '.join(sorted(known_tasks))}."
             )
         found = []
         for names in self._listed:
@@ -133,14 +132,17 @@ def registry() -> Registry:
 def list_models(
     pattern: str = "*", provides: str | None = None, *, aliases: bool = False
 ) -> list[str]:
-    """Names that `load` takes, in natural order: one for each checkpoint.
+    """Lists the names that `load` accepts, one for each checkpoint.
 
     Args:
-        pattern: a glob, such as "bert_*uncased*". A checkpoint whose own name does not match is listed
-            by the first of its aliases that does.
-        provides: keep checkpoints whose released files hold this task's head: "masked_lm",
+        pattern: a glob, such as "bert_*uncased*". If a checkpoint's own name does not match, its first
+            matching alias is listed.
+        provides: list only checkpoints whose files contain the head for this task: "masked_lm",
             "pretraining", "classification", "embedding", ...
-        aliases: whether every name of a checkpoint is listed that matches.
+        aliases: whether to list all matching names of a checkpoint.
+
+    Returns:
+        The names, sorted with numbers by value: bert_l2_h128 comes before bert_l10_h128.
 
     Raises:
         ValueError: no checkpoint provides that task.
@@ -149,7 +151,7 @@ def list_models(
 
 
 class Card(dict):
-    """What is known of a checkpoint; a dict that prints as a readable page."""
+    """The facts about a checkpoint: a dict that prints as a table."""
 
     def __str__(self) -> str:
         width = max(map(len, self))
@@ -165,7 +167,7 @@ class Card(dict):
 
 def _card_lines(key: str, value: Any, width: int) -> list[str]:
     if isinstance(value, dict):
-        # A prompt ends in a blank.
+        # repr, because prompts end in a space.
         rows = [
             f"{n}: {item!r}" if key == "prompts" else f"{n}: {item}" for n, item in value.items()
         ]
@@ -179,13 +181,16 @@ def _card_lines(key: str, value: Any, width: int) -> list[str]:
 
 
 def describe(name: str) -> Card:
-    """The card of a checkpoint: family, sizes, parameters, licence, paper, sources, scores.
+    """Returns the card of a checkpoint: family, sizes, parameters, licence, paper, sources and scores.
 
     Args:
-        name: as `load` takes it.
+        name: one of `list_models()`, or a former name.
+
+    Returns:
+        A dict that prints as a table.
 
     Raises:
-        ValueError: no such name; the message gives the nearest ones.
+        ValueError: the name is unknown; the message suggests the nearest ones.
     """
     family, checkpoint = registry().resolve(name)
     config = family.config(checkpoint)

@@ -196,12 +196,12 @@ def test_fine_tuning_of_googles_files_begins_with_the_pooler(caplog):
 def test_what_transformers_computes_otherwise_is_said_and_kept(tmp_path, caplog):
     model = load_case("bigbird/tf1_classification", random_blocks="hf_evaluation")
     bert_zoo.save(model, tmp_path, format="hf")
-    assert "does not know {'classifier_activation': 'tanh'}" in caplog.text
+    assert "does not support {'classifier_activation': 'tanh'}" in caplog.text
     assert "random_blocks" not in caplog.text
     again = bert_zoo.load(tmp_path, "classification")
     assert again.encoder.config == model.encoder.config
     bert_zoo.save(loaded(SPARSE), tmp_path, format="hf")
-    assert "does not know {'random_blocks': 'original'} and computes with" in caplog.text
+    assert "does not support {'random_blocks': 'original'} and computes with" in caplog.text
     full = load_case(SPARSE, attention_type="original_full")
     caplog.clear()
     bert_zoo.save(full, tmp_path, format="hf")

@@ -217,8 +217,8 @@ def test_a_head_that_bert_zoo_does_not_know_is_left_out_on_request(tmp_path):
     ignore = ast.literal_eval(proposed.removeprefix("ignore="))
     assert_same_variables(bert_zoo.load(directory, "masked_lm", ignore=ignore), loaded("masked_lm"))
     for wrong, message in (
-        (("cls.*",), "model reads cls.predictions"),
-        (("head",), "no such tensor"),
+        (("cls.*",), "model needs cls.predictions"),
+        (("head",), "matches no tensor"),
     ):
         with pytest.raises(ValueError, match=message):
             bert_zoo.load(directory, "masked_lm", ignore=wrong)
@@ -274,7 +274,7 @@ def test_one_head_of_two_is_named_and_loaded_by_itself(lacking, tmp_path):
     tensors = {k: v for k, v in tensors_of(GOLDEN / "pretraining").items() if lacking not in k}
     directory = write_hf(tmp_path / "one", tensors, "pretraining")
     task = {"predictions": "next_sentence_prediction", "seq_relationship": "masked_lm"}[lacking]
-    with pytest.raises(WeightsError, match=rf"has the head of task '{task}'\."):
+    with pytest.raises(WeightsError, match=rf"has a head for the task '{task}'\."):
         bert_zoo.load(directory, "pretraining")
     inputs = inputs_of(arrays("pretraining"))
     both = loaded_task("pretraining")(inputs)

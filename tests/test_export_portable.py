@@ -209,7 +209,7 @@ def test_what_a_format_cannot_do_is_refused(tmp_path):
     for options, message in (
         ({"format": "tflite"}, "choose one of"),
         ({"format": "litert", "quantize": "int4"}, "choose one of"),
-        ({"quantize": "int8"}, "is for format='litert'"),
+        ({"quantize": "int8"}, "needs format='litert'"),
         ({"format": "litert", "pairs": True}, "Leave pairs out"),
     ):
         with pytest.raises(ValueError, match=message):

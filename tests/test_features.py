@@ -123,7 +123,9 @@ def test_what_is_trained_and_kept(form, tmp_path):
     assert again.labels == LABELS
     expected = model.predict(TEXTS, verbose=0)
     np.testing.assert_array_equal(again.predict(TEXTS, verbose=0), expected)
-    with pytest.raises(ValueError, match="no class of Hugging Face transformers"):
+    with pytest.raises(
+        ValueError, match="Hugging Face transformers and KerasHub have no such class"
+    ):
         bert_zoo.save(model, tmp_path / "hf", format="hf")
 
 

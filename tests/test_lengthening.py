@@ -187,7 +187,7 @@ def test_windows_of_shared_layers_are_one():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: bert_zoo.lengthen(loaded("bert/encoder"), 40), "max_length is 40.* above the 40"),
+        (lambda: bert_zoo.lengthen(loaded("bert/encoder"), 40), "max_length is 40.* above 40"),
         (lambda: bert_zoo.lengthen(loaded("bert/encoder"), 80.0), "max_length is 80.0"),
         (lambda: bert_zoo.lengthen(loaded("bert/encoder"), 80, "all"), "attention is 'all'"),
         (lambda: bert_zoo.lengthen(loaded("bert/encoder"), 80, window=7), "attention_window is 7"),

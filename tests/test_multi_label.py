@@ -77,7 +77,7 @@ def test_problem_type_is_another_spelling_of_the_task(tmp_path, caplog):
     assert any("trained for classification" in line for line in caplog.messages)
     with pytest.raises(ValueError, match=r"'multi'.*multi_label_classification"):
         bert_zoo.load(single, "classification", problem_type="multi")
-    with pytest.raises(ValueError, match="goes with task='classification'; got task='masked_lm'"):
+    with pytest.raises(ValueError, match="requires task='classification'; got task='masked_lm'"):
         bert_zoo.load(single, "masked_lm", problem_type=TASK)
 
 

@@ -204,10 +204,10 @@ def one_checkpoint(**changes):
 def test_duplicate_names_are_an_error():
     family, checkpoint = registry().resolve("bert_tiny")
     twice = replace(family, checkpoints=[checkpoint, checkpoint])
-    with pytest.raises(ValueError, match=r"'bert_l2_h128' stands for bert_l2_h128 already"):
+    with pytest.raises(ValueError, match=r"'bert_l2_h128' already belongs to bert_l2_h128"):
         Registry([twice])
     alias = replace(checkpoint, name="other", aliases=["bert_l2_h128"])
-    with pytest.raises(ValueError, match=r"'bert_l2_h128' stands for"):
+    with pytest.raises(ValueError, match=r"'bert_l2_h128' already belongs to"):
         Registry([replace(family, checkpoints=[checkpoint, alias])])
 
 

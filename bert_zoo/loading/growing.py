@@ -1,4 +1,4 @@
-"""`add_tokens`: new tokens for a model's vocabulary, and rows for them in its tables."""
+"""`add_tokens`: adds tokens to a model's vocabulary, and rows for them to its tables."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -22,25 +22,25 @@ def add_tokens(
     *,
     rows: str = "mean",
 ) -> ZooModel:
-    """A model whose vocabulary has further tokens, each of which is one id wherever it stands in a text.
+    """Returns a copy of a model with added tokens; each becomes one id wherever it occurs in a text.
 
-    Everything else is the given model's, which stays as it is. What has a row for each token grows: the
-    token table, and with it the table or bias of a head over the vocabulary.
+    The given model does not change. Every table with a row per token grows: the token table, and the
+    table or bias of a head that predicts tokens.
 
     Args:
         model: any model of the zoo with a vocabulary of subwords.
-        tokens: each a string, found in normalised text (so in any case where the model reads lower case)
-            as Hugging Face's `add_tokens` has it; or a `bert_zoo.text.AddedToken`, or a dictionary of its
-            fields, which says how it is found.
-        rows: what the new tokens' rows are: "mean", the mean of those of the pieces that the token has
-            been so far; or "random", as at the beginning of pretraining.
+        tokens: strings, `bert_zoo.text.AddedToken` objects or dictionaries of their fields. Strings are
+            matched in normalised text, as in Hugging Face's `add_tokens`: models that lower-case texts
+            find them in any case.
+        rows: initial rows of the new tokens: "mean" for the mean of the rows of the pieces that the token
+            was split into before, or "random" for a random initialisation.
 
     Returns:
-        The model, compiled as `load` compiles it where the given one is compiled.
+        The new model. If the given one is compiled, it is compiled as `load` does.
 
     Raises:
-        ValueError: no tokens, `rows` of another name, or a model with LoRA, which has to be merged first.
-        TypeError: something that is no token, or a model whose vocabulary is of whole words.
+        ValueError: there are no tokens, `rows` is unknown, or the model has LoRA (merge it first).
+        TypeError: an item is not a token, or the vocabulary consists of whole words.
     """
     if rows not in ("mean", "random"):
         raise ValueError(f"rows is {rows!r}; it is 'mean' or 'random'.")
@@ -51,7 +51,7 @@ def add_tokens(
         for token in tokens
     ]
     if not added:
-        raise ValueError("tokens is empty; pass the tokens that are to be added.")
+        raise ValueError("tokens is empty; pass the tokens to add.")
     before = model.preprocessor.tokenizer
     tokenizer = before.with_added_tokens(added)
     size = encoder_of(model).config.vocab_size
@@ -59,7 +59,7 @@ def add_tokens(
     encoder_of(grown).preprocessor = type(model.preprocessor)(
         tokenizer, **model.preprocessor.get_config()
     )
-    # Which variables have rows of tokens is told by their shapes in a model with one token more.
+    # Variables with a row per token are those whose shapes change with one more token.
     larger = (
         grown if encoder_of(grown).config.vocab_size > size else rebuilt(model, vocab_size=size + 1)
     )
@@ -68,8 +68,8 @@ def add_tokens(
     variables = named_variables(grown)
     if values.keys() != variables.keys():
         raise ValueError(
-            f"The model has the variables {listing(sorted(values.keys() ^ variables.keys()))} beside its "
-            "own. Merge its LoRA first: save it, and load what was saved."
+            f"The model has additional variables: {listing(sorted(values.keys() ^ variables.keys()))}. "
+            "To merge its LoRA first, save the model and load it again."
         )
     pieces = _pieces(before, tokenizer) if rows == "mean" else {}
     for path, variable in variables.items():
@@ -85,7 +85,7 @@ def add_tokens(
 
 
 def rebuilt(model: ZooModel, **fields: Any) -> ZooModel:
-    """A model of the same configuration but for some fields of its encoders', and with other weights."""
+    """Returns a randomly initialised model with changed fields in its encoders' configurations."""
 
     def changed(config: Any) -> Any:
         if isinstance(config, dict):
@@ -96,7 +96,7 @@ def rebuilt(model: ZooModel, **fields: Any) -> ZooModel:
 
 
 def _pieces(before: "Tokenizer", tokenizer: "Tokenizer") -> dict[int, list[int]]:
-    """What each new token has been so far, by its id: pieces, or the unknown token."""
+    """Maps the id of each new token to the ids it was split into before, or to the unknown token."""
     new = tokenizer.vocabulary[before.vocab_size :]
     ids = before(list(new)).to_list() if new else []
     return {

@@ -1,4 +1,4 @@
-"""`lengthen`: a model that reads long rows, made of one that reads short ones."""
+"""`lengthen`: turns a model into one that reads longer rows."""
 
 from typing import Any
 
@@ -19,26 +19,24 @@ from bert_zoo.weights.bind import variables_of
 def lengthen(
     model: ZooModel, max_length: int = 4096, attention: str = "window", window: int = 512
 ) -> ZooModel:
-    """A model of the same task that reads rows of up to `max_length` tokens, in time that grows with them.
+    """Returns a Longformer with a model's weights that reads rows of up to `max_length` tokens.
 
-    Its weights are the given model's, which stays as it is: the table of positions is repeated, and
-    tokens with attention to all others begin with the projections of all tokens. In rows that both models
-    read and no longer than half a window, it computes what the given one does; longer ones it has to be
-    trained on, at the least on masked tokens (`bert_zoo pretrain --model`). Vocabulary, labels and a
-    trained head are kept.
+    Its time grows linearly with the length. The given model does not change; vocabulary, labels and a
+    trained head are kept. The position table is repeated, and the projections for global tokens start
+    as copies of the ordinary ones. For rows of at most half a window, the outputs stay the same. Train
+    the new model on longer rows before use, at least on masked tokens (`bert_zoo pretrain --model`).
 
     Args:
-        model: an encoder or a task model, with a vocabulary.
-        max_length: tokens of the longest row, more than the model reads.
-        attention: "window": each token attends to those near by, and a task's global tokens to all.
-        window: tokens that a token sees in each layer beside itself, an even number.
+        model: an encoder or task model with a vocabulary.
+        max_length: maximum number of tokens of a row; more than the given model reads.
+        attention: "window": each token attends to its neighbours, and a task's global tokens to all.
+        window: even number of neighbours that a token attends to in each layer, half on each side.
 
     Returns:
-        The model, compiled as `load` compiles it where the given one is compiled.
+        The new model. If the given one is compiled, it is compiled as `load` does.
 
     Raises:
-        ValueError: a model that has no longer form, or whose head has none; or an argument outside of its
-            range.
+        ValueError: the family or the head cannot be lengthened, or an argument is outside its range.
 
     Source: Beltagy et al. 2020 (Longformer, arXiv:2004.05150), section 5.
     """
@@ -46,13 +44,13 @@ def lengthen(
     encoder = encoder_of(model)
     if encoder.family not in page.lengthening.families:
         raise ValueError(
-            f"A model of the family {encoder.family} cannot be lengthened; those of "
+            f"Models of the family {encoder.family} cannot be lengthened. The families "
             f"{listing(page.lengthening.families)} can."
         )
     if not is_integer(max_length) or max_length <= encoder.longest_input:
         raise ValueError(
-            f"max_length is {max_length!r}; it is a number of tokens above the {encoder.longest_input} that "
-            "the model reads."
+            f"max_length is {max_length!r}; it must be a number of tokens above {encoder.longest_input}, the "
+            "model's present limit."
         )
     sep_id = int(encoder.preprocessor.tokenizer.sep_id)
     config = page.lengthening.config(encoder.config, max_length, window, sep_id)
@@ -73,8 +71,8 @@ def lengthen(
     values = page.lengthening.weights(encoder.config, config, values, variables.keys())
     if values.keys() != variables.keys():
         raise ValueError(
-            f"The model has the variables {listing(sorted(values.keys() ^ variables.keys()))} beside those of "
-            "a longer one. Merge its LoRA first: save it, and load what was saved."
+            f"The model has additional variables: {listing(sorted(values.keys() ^ variables.keys()))}. "
+            "To merge its LoRA first, save the model and load it again."
         )
     for path, variable in variables.items():
         variable.assign(values[path])
@@ -84,7 +82,7 @@ def lengthen(
 
 
 def _page_of(attention: str) -> Family:
-    """The page of the family whose models have that attention."""
+    """Returns the family whose models have this attention."""
     pages = registry().families.values()
     known = {page.lengthening.attention: page for page in pages if page.lengthening is not None}
     if attention not in known:
@@ -93,7 +91,7 @@ def _page_of(attention: str) -> Family:
 
 
 def _with_head(model: TaskModel, page: Family, config: Config) -> Config:
-    """The configuration of a longer model whose head computes what the given one's does.
+    """Returns the longer model's configuration, for a head that computes the same as the given one's.
 
     Raises:
         ValueError: the longer family has no such head.
@@ -101,8 +99,8 @@ def _with_head(model: TaskModel, page: Family, config: Config) -> Config:
     task = model.task
     if task not in page.tasks:
         raise ValueError(
-            f"There are no longer models for task {task!r}. Lengthen model.encoder, or the model that load() "
-            f"makes of the checkpoint with one of the tasks {listing(page.tasks)}."
+            f"Models for the task {task!r} cannot be lengthened. Lengthen model.encoder, or load the checkpoint "
+            f"with one of the tasks {listing(page.tasks)}."
         )
     own_head = model.head is not None or getattr(model, "reads_vectors", False)
     if task in page.tasks_without_head or own_head:
@@ -110,18 +108,18 @@ def _with_head(model: TaskModel, page: Family, config: Config) -> Config:
     head, longer = model.stored_head, page.heads[task]
     if model.predicts_tokens:
         before, after = (h.activation or config.activation for h in (head, longer))
-        advice = f"Load the model with activation={after!r}, which its encoder computes then, too."
+        advice = f"Load the model with activation={after!r}, which also applies to its encoder."
         has_moved = False
     else:
         before = head.output(model.encoder.config).get("transform")
         after = longer.output(config).get("transform")
-        # The pooler's layer may have its place in the head.
+        # The longer model's head may contain the pooler's layer.
         has_moved = head.pooler and not longer.pooler
         before = "tanh" if has_moved else before
         advice = "Lengthen model.encoder, save it, and load it with this task, for a new head."
     if before != after:
         raise ValueError(
-            f"The head of this model computes {before!r} before its logits, and that of a longer one "
+            f"The head of this model applies {before!r} before its logits, but a longer model's applies "
             f"{after!r}. {advice}"
         )
     return config.with_pooler(config.pooler and not has_moved)

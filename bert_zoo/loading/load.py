@@ -1,4 +1,4 @@
-"""`load`: from a name or a directory to a model with weights."""
+"""`load`: makes a model with weights from a name or a directory."""
 
 import dataclasses
 import fnmatch
@@ -33,7 +33,7 @@ from bert_zoo.weights.files import WeightsError
 
 log = logging.getLogger("bert_zoo")
 
-# Rows of a token table, by number and as a part of it, that may have no token: padding.
+# The most rows of a token table that may be padding without a token: number, and share of the table.
 UNUSED_ROWS = 128
 UNUSED_SHARE = 0.02
 
@@ -67,76 +67,77 @@ def load(
     model_name: str | None = None,
     **settings: Any,
 ) -> ZooModel:
-    """Loads a model.
+    """Loads a model with pretrained or random weights.
 
     Args:
-        name: a name of `list_models()`, "hf://org/repo@revision", or the path of a directory: of
-            bert_zoo, of Hugging Face, of KerasHub (a preset), with a TF1 checkpoint, one of
-            TensorFlow Model Garden or a SavedModel of it, or fairseq's model.pt; or a run of
-            `bert_zoo finetune` (of several seeds, the best).
-        task: "encoder" (the default), "classification", "multi_label_classification", "regression",
-            "reranking", "token_classification", "question_answering", "multiple_choice", "masked_lm",
-            "next_sentence_prediction", "pretraining", "causal_lm" or "embedding". A bert_zoo directory is loaded as what it was
-            saved as.
-        weights: "pretrained"; or None for random weights, without any download.
-        num_classes, labels: of classification tasks; taken from the checkpoint where it has them,
-            else two classes. Labels are names in the order of the classes' numbers, or a dict that
-            says which number each has: {"negative": 0, "positive": 1}, or the other way round. Of a
-            regression, one label: what its number is called.
-        num_labels: Hugging Face's word for num_classes.
-        problem_type: Hugging Face's word beside task="classification":
-            "single_label_classification", "multi_label_classification" or "regression". Where it is
-            left out, a checkpoint that says "multi_label_classification" is loaded as such.
-        thresholds: of multi-label classification, the probability above which a label counts: a
-            number, one for each label, or a dict by label; the checkpoint's by default, else 0.5.
+        name: a name from `list_models()`, "hf://org/repo@revision", or the path of a directory. The
+            directory can hold a model of bert_zoo, Hugging Face, KerasHub (a preset), TF1, TensorFlow
+            Model Garden (a checkpoint or SavedModel) or fairseq (model.pt), or a run of
+            `bert_zoo finetune`. If the run has several seeds, the best one is loaded.
+        task: "encoder", "classification", "multi_label_classification", "regression", "reranking",
+            "token_classification", "question_answering", "beam_question_answering", "multiple_choice",
+            "masked_lm", "next_sentence_prediction", "pretraining", "causal_lm", "text_to_text" or
+            "embedding". By default a bert_zoo directory keeps the task that it was saved with, a
+            reranker of sentence-transformers loads as "reranking", and all others as "encoder".
+        weights: "pretrained", or None for random weights without a download.
+        num_classes: number of classes of a classifier or tagger; by default the checkpoint's, else 2.
+        labels: their names, as a sequence in the order of the classes, or as a dict in either
+            direction, such as {"negative": 0, "positive": 1}. A regression model takes one label,
+            the name of its score.
+        num_labels: Hugging Face's name for num_classes.
+        problem_type: Hugging Face's setting for task="classification": "single_label_classification",
+            "multi_label_classification" or "regression". By default, a checkpoint that was saved as
+            "multi_label_classification" is loaded as such.
+        thresholds: the probability above which a label applies in multi-label classification: one
+            number, one per label, or a dict by label; by default the checkpoint's, else 0.5.
         init: parts to initialise randomly, even if the checkpoint has weights for them:
             "classifier", "span", "pooler", "masked_lm", "next_sentence", "sentence_order",
             "span_boundary", "replaced_token", "generator" (with its head), "softmax".
-        ignore: names of the checkpoint's tensors that are left unread, as those of a head that
-            bert_zoo does not have; "*" stands for any characters: ("cls.species.*",).
-        dtype: a Keras dtype policy, such as "mixed_bfloat16", which is slower than float32 on
-            processors without instructions for it, or "mixed_float16" on GPUs that do not have
-            bfloat16.
-        max_length: tokens that a text is cut to, or that a window of it has; the card's by default.
+        ignore: names of tensors in the checkpoint to leave unread, such as those of a head that
+            bert_zoo lacks. "*" matches any characters: ("cls.species.*",).
+        dtype: a Keras dtype policy, such as "mixed_bfloat16" (slower than float32 on processors
+            without instructions for it) or "mixed_float16" (for GPUs without bfloat16).
+        max_length: maximum number of tokens of a text or window; by default the checkpoint's.
         padding: "longest" pads a batch to its longest row, rounded up to a bucket; "fixed" pads to
             max_length, for TPUs and XLA.
-        long_texts: what is done with texts of more than max_length tokens, of encoders' `embed` and
-            tasks over whole texts: "cut" (the default), with a warning; "mean" or "max"
-            reads them in windows, and takes the mean or maximum of their logits or vectors, in
-            training too. Pairs of texts are always cut. A bert_zoo directory keeps what it was
-            saved with.
-        stride: tokens from the beginning of a window to that of the next one; three quarters of a
-            window by default.
-        truncate_dim: how many numbers of a sentence vector are kept, the first ones; what the
-            checkpoint says by default, else all.
-        features: of tasks over whole texts and of tagging, freezes the encoder and trains a head on its layers
-            alone, as papers do it "feature-based": "mix" for a trained mixture of all
-            (`bert_zoo.layers.ScalarMix`), "top" for the last, "concat" for all side by side, "mix4" and
-            "concat4" for that of the last four; or the number of one layer, 0 for the embeddings' output,
-            -1 for the last.
-        head: "linear"; "concatenated", which reads the last token, the maximum and the mean of a whole text side
-            by side, as ULMFiT's; or "bilstm", a BiLSTM of two layers below the logits, whose outputs are pooled by
-            attention for tasks over whole texts. With neither `features` nor `head`, the family's own head, or
-            the one that a bert_zoo directory was saved with.
-        head_size: of each LSTM in each direction; by default the encoder's hidden size.
-        dropout: rate that replaces all of the checkpoint's.
-        attention_dropout: rate on attention's probabilities, in place of `dropout` and the checkpoint's.
-            With 0.0, training on a GPU may take a kernel that keeps no probabilities (Keras on JAX, 16 bits;
-            docs/measured/gpu.md).
-        activation: replaces the checkpoint's; "gelu_tanh" gives Google's original arithmetic,
-            where the card follows Hugging Face's port (erf).
-        output_hidden_states, output_attentions: whether an encoder returns them.
-        model_name: what Keras calls the model; the task by default, numbered where there are several.
-        **settings: of the family, in place of the checkpoint's: Transformer-XL's `mem_len`,
+        long_texts: how to read texts of more than max_length tokens in `embed` and in tasks on whole
+            texts. "cut" (the default) truncates them, with a warning. "mean" and "max" read them in
+            windows and take the mean or maximum of the windows' logits or vectors, also in training.
+            Pairs of texts are always cut. A bert_zoo directory keeps its setting.
+        stride: tokens from the start of one window to the next; by default three quarters of a window.
+        truncate_dim: keeps only the first numbers of a sentence vector; by default as the checkpoint
+            says, else all.
+        features: freezes the encoder and trains only a head on its layers ("feature-based"), for tasks
+            on whole texts and tagging. "mix" learns a weighted sum of all layers
+            (`bert_zoo.layers.ScalarMix`), "concat" joins all layers, "mix4" and "concat4" use the last
+            four, and "top" the last one. An integer selects one layer: 0 for the embeddings' output,
+            -1 for the last layer.
+        head: "linear"; "concatenated", which joins last token, maximum and mean of a text, as in
+            ULMFiT; or "bilstm", a two-layer BiLSTM before the logits, with attention pooling for tasks
+            on whole texts. Without `features` and `head`, the model has its family's head, or the one
+            that a bert_zoo directory was saved with.
+        head_size: units of each LSTM in each direction; by default the encoder's hidden size.
+        dropout: replaces all dropout rates of the checkpoint.
+        attention_dropout: dropout rate on attention probabilities; overrides `dropout`. With 0.0,
+            training on a GPU can use a kernel that does not store the probabilities (Keras on JAX,
+            16-bit types; docs/measured/gpu.md).
+        activation: replaces the checkpoint's; "gelu_tanh" is Google's original approximation, "gelu"
+            the exact function (erf) that Hugging Face's ports use.
+        output_hidden_states, output_attentions: whether an encoder also returns these.
+        model_name: Keras's name for the model; by default the task, numbered if there are several.
+        **settings: further fields of the family's configuration: for Transformer-XL `mem_len`,
             `clamp_len`, `same_length`, `same_length_keys` and `memory_start` (see
             `bert_zoo.families.transformer_xl.config.RecurrentConfig`).
 
     Returns:
-        A `keras.Model`, compiled with BERT's optimizer and the task's loss where it has one.
+        A `keras.Model`. Models with a loss are compiled with the task's loss, metrics and default
+        optimizer.
 
     Raises:
-        ValueError, FileNotFoundError: the name, the arguments or the files do not fit; the message
-            says how to go on.
+        ValueError: the name or an argument is invalid, or the files do not match the model
+            (`WeightsError`, `ConfigError`).
+        TypeError: an argument has the wrong type, or a setting is unknown.
+        FileNotFoundError: the directory or one of its files is missing.
     """
     if task is not None and task not in TASKS:
         raise ValueError(no_such_task(task))
@@ -222,17 +223,17 @@ def load(
 
 
 def _with_head(opened: Opened, model_class: type[ZooModel], spec: HeadSpec) -> Opened:
-    """With a head that the user asks for; a new one, unless the checkpoint was saved with the same.
+    """Replaces the task's head by the requested one; keeps the saved head if it is the same.
 
     Raises:
-        ValueError: the task takes no such head.
+        ValueError: the task supports no such head.
     """
     task = model_class.task
     if not getattr(model_class, "takes_features", False):
         takes = [name for name, other in TASKS.items() if getattr(other, "takes_features", False)]
         raise ValueError(
-            f"features, head and head_size are for the tasks {', '.join(takes)}; this is {task!r}. An encoder "
-            "gives its layers with output_hidden_states=True."
+            f"features, head and head_size are for the tasks {', '.join(takes)}; this is {task!r}. To get an "
+            "encoder's layers, pass output_hidden_states=True."
         )
     saved = opened.description.head
     if (
@@ -254,7 +255,7 @@ def _with_head(opened: Opened, model_class: type[ZooModel], spec: HeadSpec) -> O
 def _task_of(
     opened: Opened, task: str | None, problem_type: str | None, init: Sequence[str]
 ) -> str:
-    """The task to load; says so where the checkpoint's head was trained for another one."""
+    """Returns the task to load; warns if the checkpoint's head was trained for another one."""
     trained, keeps_head = opened.trained_task, "classifier" not in init
     replaced = TASKS[trained].replaces if trained is not None and keeps_head else None
     if problem_type is not None:
@@ -265,20 +266,20 @@ def _task_of(
         named, general = PROBLEM_TYPES[problem_type], next(iter(PROBLEM_TYPES.values()))
         if task not in (None, general, named):
             raise ValueError(
-                f"problem_type={problem_type!r} goes with task={general!r}; got task={task!r}."
+                f"problem_type={problem_type!r} requires task={general!r}; got task={task!r}."
             )
         task = named
     elif replaced is not None and task == replaced:
         log.warning(
-            "%s says that it is a multi-label model and is loaded as one; "
-            'problem_type="single_label_classification" loads it as a single-label model.',
+            "%s is a multi-label model and is loaded as one. Pass "
+            'problem_type="single_label_classification" to load it as a single-label model.',
             opened.name,
         )
         return trained
     replaces = TASKS[task].replaces if task is not None and keeps_head else None
     if task is not None and trained is not None and (replaced == task or replaces == trained):
         log.warning(
-            "%s was trained for %s and is loaded for %s: train it before you use it.",
+            "%s was trained for %s but is loaded for %s: train it before you use it.",
             opened.name,
             trained,
             task,
@@ -287,14 +288,14 @@ def _task_of(
 
 
 def _say_what_is_left_out(opened: Opened) -> None:
-    """One line on the log where a checkpoint is loaded as an encoder and has a head for users."""
+    """Warns if a checkpoint with a fine-tuned head is loaded as an encoder."""
     if opened.source is None:
         return
     found = [
         task
         for task in _heads_in(opened)
         if task in TRAINED_BY_USERS
-        # A head of one logit does not choose among classes.
+        # A head with one logit is no classifier.
         and (_stored_logits(opened, task) or math.inf) >= TASKS[task].least_logits
     ]
     if opened.trained_task in found:
@@ -316,14 +317,13 @@ def _task_config(
     activation: str | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Config:
-    """The encoder's configuration for a task: a pooler only where the task or the user reads it."""
+    """Returns the encoder's configuration for a task, with a pooler only if something reads it."""
     changes = dict(settings or {})
     unknown = sorted(set(changes) - set(opened.family.settings))
     if unknown:
         known = ", ".join(opened.family.settings) or "none"
         raise TypeError(
-            f"load() got the unknown settings {unknown}; those of the family "
-            f"{opened.family.name}: {known}."
+            f"load() got the unknown settings {unknown}; the family {opened.family.name} has: {known}."
         )
     head = opened.family.heads.get(task)
     pooler = head.pooler if head is not None else opened.config.pooler and task == "encoder"
@@ -338,7 +338,7 @@ def _task_config(
 
 
 def stored_task(name: str | os.PathLike) -> str:
-    """The task whose head a checkpoint has: as it says, else the largest one; "encoder" where it has none.
+    """Returns the task that a checkpoint declares, else the task of its largest head, else "encoder".
 
     Args:
         name: as for `load`.
@@ -350,7 +350,7 @@ def stored_task(name: str | os.PathLike) -> str:
 
 
 def _heads_in(opened: Opened) -> dict[str, int]:
-    """Task -> number of tensors, of the heads that are whole in a checkpoint with weights."""
+    """Maps each task whose head is complete in the checkpoint to the number of the head's tensors."""
     heads = {
         task: {key for binding in opened.plan.heads[task] for key in binding.keys}
         for task in opened.family.heads
@@ -364,7 +364,7 @@ def _heads_in(opened: Opened) -> dict[str, int]:
 
 
 def missing_parts(name: str | os.PathLike, task: str) -> frozenset[str]:
-    """The parts of a task's model that a checkpoint has no weights for, as `init` of `load` names them.
+    """Returns the parts of a task's model without weights in the checkpoint, as `load(init=...)` names them.
 
     Args:
         name, task: as for `load`.
@@ -374,12 +374,12 @@ def missing_parts(name: str | os.PathLike, task: str) -> frozenset[str]:
 
 
 def _parts(opened: Opened, task: str, config: Config) -> dict[str, set[str]]:
-    """The parts beside the encoder, each with the keys of the source that fill it."""
+    """Maps each part besides the encoder to the source's keys that fill it."""
     parts: dict[str, set[str]] = {}
     for binding in opened.plan.bindings(task, config.pooler):
         if binding.part == POOLER or not binding.variable.startswith(ENCODER_PREFIX):
             keys = parts.setdefault(binding.part, set())
-            # What stands on a second encoder does not tell that the encoder is there.
+            # A head on a second encoder does not prove that the encoder itself is there.
             if not binding.encoder or binding.variable.startswith(f"{binding.encoder}/"):
                 keys.update(binding.keys)
     return parts
@@ -399,17 +399,17 @@ def _missing(opened: Opened, task: str, parts: dict[str, set[str]]) -> frozenset
 def _untrained_parts(
     opened: Opened, task: str, config: Config, init: Sequence[str]
 ) -> frozenset[str]:
-    """The parts of a model with pretrained weights that stay randomly initialised.
+    """Returns the parts that stay randomly initialised.
 
     Raises:
         ValueError: `init` names an unknown part.
-        WeightsError: the task's head is not in the checkpoint, and is not one that users train.
+        WeightsError: the checkpoint lacks the task's head, and it is not a head that users train.
     """
     if isinstance(init, str):
         raise TypeError(f"init is a sequence of parts, such as ({init!r},); got a string.")
     if task not in opened.family.tasks:
         raise ValueError(
-            f"Models of the family {opened.family.name} have no task {task!r}; they have "
+            f"The family {opened.family.name} has no task {task!r}; it has "
             f"{', '.join(opened.family.tasks)}."
         )
     parts = _parts(opened, task, config)
@@ -418,8 +418,7 @@ def _untrained_parts(
     unknown = sorted(set(init) - set(parts))
     if unknown:
         raise ValueError(
-            f"init names {unknown}; the parts of task {task!r} that can be randomly initialised are "
-            f"{list(parts)}."
+            f"init contains {unknown}; task {task!r} can randomly initialise {list(parts)}."
         )
     if opened.source is None:
         return frozenset()
@@ -428,17 +427,17 @@ def _untrained_parts(
     if refused:
         raise WeightsError(
             f"{opened.name} has no {' and no '.join(sorted(refused))}, which task {task!r} needs. "
-            f"{_told_heads(opened)}{_providers(opened, task)} To train one from the start, pass "
+            f"{_told_heads(opened)}{_providers(opened, task)} To start with random weights, pass "
             f"init={tuple(sorted(refused))}."
         )
     return frozenset(missing | set(init))
 
 
 def _says_it_is(opened: Opened, task: str) -> bool:
-    """Whether the checkpoint's named classes allow that its head is this task's.
+    """Whether the checkpoint's head can belong to this task, by the class that its files name.
 
-    Sentence, token and choice classifiers have the same names, and may have the same shapes; only the
-    class tells.
+    Heads for sentences, tokens and choices have the same tensor names and often the same shapes; only
+    the class distinguishes them.
     """
     if not opened.description.classes:
         return True
@@ -455,9 +454,9 @@ def _says_it_is(opened: Opened, task: str) -> bool:
 
 
 def _told_heads(opened: Opened) -> str:
-    """The tasks whose heads the checkpoint has, in a sentence; empty where it has none."""
+    """Returns a sentence that names the checkpoint's heads, or "" if it has none."""
     found = " and ".join(map(repr, _heads_in(opened)))
-    return f"It has the head of task {found}. " if found else ""
+    return f"It has a head for the task {found}. " if found else ""
 
 
 def _providers(opened: Opened, task: str) -> str:
@@ -474,7 +473,7 @@ def _providers(opened: Opened, task: str) -> str:
 
 
 def _told(opened: Opened, task: str, untrained: frozenset[str]) -> Told:
-    """What the checkpoint says of the task's head; its labels too where nothing was to be loaded."""
+    """Returns what the checkpoint says about the task's head, or only its labels without weights."""
     is_trained = opened.source is not None and "classifier" not in untrained
     if not is_trained and opened.source is not None:
         return Told(opened.name, is_trained)
@@ -486,8 +485,8 @@ def _told(opened: Opened, task: str, untrained: frozenset[str]) -> Told:
 
 
 def _stored_logits(opened: Opened, task: str) -> int | None:
-    """How many logits a checkpoint's head of a task has for a text; None without such a head."""
-    # The kernel, and the bias where there is one: a number for each class, in every format.
+    """Returns the number of logits of the task's head in the checkpoint; None without such a head."""
+    # The last binding is the bias, or the kernel without one: each has an axis for the logits.
     found = [b for b in opened.plan.heads[task] if b.variable.startswith("classifier/dense/")]
     if not found or found[-1].keys[0] not in opened.source:
         return None
@@ -502,7 +501,7 @@ def _assign(
     untrained: frozenset[str],
     ignore: Sequence[str],
 ) -> None:
-    """Moves the checkpoint's tensors to a model's variables, but for those of some parts."""
+    """Assigns the checkpoint's tensors to the model's variables, except in untrained parts."""
     bindings = opened.plan.bindings(model.task, pooler)
     fmt, dense = opened.plan.format, opened.description.pooling.dense
     of_pooled = [*pooled_bindings(dense, fmt)]
@@ -511,14 +510,14 @@ def _assign(
     needed = {key for b in bindings if b.part not in untrained for key in b.keys}
     unread = _ignored(ignore, opened, needed)
     unread += opened.replaced_head or ()
-    # A model of another task reads tokens, and makes no sentence vectors.
+    # Only models of sentence vectors have these layers; other tasks leave them unread.
     unread += [key for binding in of_pooled for key in binding.keys if key not in read]
     for pattern, what in opened.plan.format.unread.items():
         keys = [key for key in opened.source if re.search(pattern, key) and key not in read]
         unread += keys
         if keys:
             log.warning(
-                "%s has a %s (%s), which a model of task %r does not: it is not loaded.",
+                "%s has a %s (%s), which is not loaded: models for task %r have none.",
                 opened.name,
                 what,
                 listing(keys),
@@ -531,7 +530,7 @@ def _assign(
             for b in bindings
         ]
         log.warning(
-            "%s has no %s (%s), like files of fine-tuned models: zeros stand in for it.",
+            "%s has no %s (%s), as is usual for fine-tuned models. It is filled with zeros.",
             opened.name,
             " and no ".join(dict.fromkeys(lacking.values())),
             listing(lacking),
@@ -547,7 +546,7 @@ def _assign(
 
 
 def _ignored(ignore: Sequence[str], opened: Opened, needed: Collection[str]) -> list[str]:
-    """The keys of the source that `load(ignore=...)` leaves unread."""
+    """Returns the keys of the source that `load(ignore=...)` leaves unread."""
     if isinstance(ignore, str):
         raise TypeError(f"ignore is a sequence of names, such as ({ignore!r},); got a string.")
     found = []
@@ -556,13 +555,13 @@ def _ignored(ignore: Sequence[str], opened: Opened, needed: Collection[str]) -> 
         read = [key for key in keys if key in needed]
         if not keys:
             raise ValueError(
-                f"ignore names {pattern!r}, and {opened.source.location} has no such tensor. Its names "
-                f"are {listing(opened.source)}."
+                f"ignore contains {pattern!r}, which matches no tensor of {opened.source.location}. Its "
+                f"tensors are {listing(opened.source)}."
             )
         if read:
             raise ValueError(
-                f"ignore names {pattern!r}, and the model reads {listing(read)}. Name the other tensors "
-                "alone; init=(...) gives a part of the model random weights."
+                f"ignore contains {pattern!r}, but the model needs {listing(read)}. Name only other "
+                "tensors, or pass init=(...) to give a part of the model random weights."
             )
         found += keys
     return found
@@ -575,7 +574,7 @@ def _long_texts(
     mode: str | None,
     stride: int | None,
 ) -> LongTexts:
-    """What the user asks for, else what was saved."""
+    """Returns the user's choice, else the saved one."""
     pools = model_class.pools_windows and not encoder.always_gives_state
     saved = opened.long_texts if pools else LongTexts()
     if mode is None and stride is None:
@@ -585,9 +584,8 @@ def _long_texts(
     if asked.in_windows and not pools:
         tasks = ", ".join(name for name, task in TASKS.items() if task.pools_windows)
         raise ValueError(
-            f"long_texts is {mode!r}, and outputs of windows are pooled for the tasks {tasks} alone, of "
-            f"models without a memory; this is {model_class.task!r} of the family "
-            f"{opened.family.name}. Leave long_texts and stride out."
+            f"long_texts is {mode!r}, but only models without a memory read windows, for the tasks {tasks}. "
+            f"This is {model_class.task!r} of the family {opened.family.name}. Leave long_texts and stride out."
         )
     return asked
 
@@ -599,7 +597,7 @@ def preprocessor_of(
     padding: str,
     truncation: str | None = None,
 ) -> tuple[DeferredPreprocessor | None, str | None]:
-    """What reads texts; or None, and why there is no vocabulary where there should be one."""
+    """Returns the preprocessor, or None and the reason why the vocabulary is missing."""
     text = opened.description.text or TextSpec(lowercase=None, max_length=config.longest_input)
     length = min(text.max_length, config.longest_input) if max_length is None else max_length
     if not isinstance(length, int) or not 3 <= length <= config.longest_input:
@@ -626,21 +624,18 @@ def preprocessor_of(
 
 
 def _check_vocabulary(tokens: int | None, rows: int, opened: Opened) -> None:
-    """Compares a vocabulary with the rows of the token table.
-
-    Tables are often padded to a multiple of 64 or so, never a vocabulary.
-    """
+    """Compares the vocabulary with the token table, which is often padded to a multiple of 64."""
     if tokens is None:
         return
     if tokens > rows:
         raise ConfigError(
-            f"The vocabulary in {opened.vocabulary} has {tokens:,} tokens, and the token table of "
-            f"{opened.name} {rows:,} rows. Check that the vocabulary belongs to these weights."
+            f"The vocabulary in {opened.vocabulary} has {tokens:,} tokens, but the token table of "
+            f"{opened.name} has {rows:,} rows. Check that the vocabulary belongs to these weights."
         )
     if rows - tokens > max(UNUSED_ROWS, UNUSED_SHARE * rows):
         log.warning(
-            "The vocabulary in %s has %s tokens, and the token table of %s %s rows: part of the "
-            "vocabulary may be missing. Texts are read with what is there.",
+            "The vocabulary in %s has %s tokens, but the token table of %s has %s rows: part of the "
+            "vocabulary may be missing. Texts are read with the tokens that exist.",
             opened.vocabulary,
             f"{tokens:,}",
             opened.name,

@@ -1,4 +1,4 @@
-"""`push_to_hub`: a model to a repository of the Hugging Face hub."""
+"""`push_to_hub`: uploads a model to the Hugging Face hub."""
 
 import re
 import tempfile
@@ -17,21 +17,21 @@ def push_to_hub(
     token: str | None = None,
     commit_message: str = "Upload a model of bert_zoo",
 ) -> str:
-    """Saves a model and uploads its directory; the repository is made if it does not exist.
+    """Uploads a model to a repository of the Hugging Face hub, which is created if it does not exist.
 
     Args:
-        model, format: as for `save`; "hf" is what transformers and the hub's widgets read.
-        repository: "owner/name", or "name" for one of your own.
-        private: whether a new repository is private; your account's default if None.
-        token: an access token with the right to write; the one that `hf auth login` stored by default.
-        commit_message: of the upload.
+        model, format: as for `save`; transformers and the hub's widgets read "hf".
+        repository: "owner/name", or "name" under your own account.
+        private: whether a new repository is private; by default as your account says.
+        token: an access token with write permission; by default the one from `hf auth login`.
+        commit_message: message of the commit.
 
     Returns:
-        The address of the commit. `load(f"hf://{repository}")` loads the model.
+        The URL of the commit. `load(f"hf://{repository}")` loads the model.
 
     Raises:
-        ValueError: `repository` is no name of a repository, or `save` cannot write this model so.
-        huggingface_hub.errors.HfHubHTTPError: the hub refuses it, as without a token.
+        ValueError: `repository` is not a valid name, or `save` does not support the model in this format.
+        huggingface_hub.errors.HfHubHTTPError: the hub refuses the upload, for example without a token.
     """
     from huggingface_hub import HfApi
 
@@ -40,7 +40,7 @@ def push_to_hub(
             f"repository is {shown(repository)}; it is a name such as 'owner/my-model'."
         )
     with tempfile.TemporaryDirectory() as directory:
-        # First: a model that cannot be written leaves no empty repository.
+        # Save before creating the repository, so that a failure leaves no empty one.
         save(model, directory, format=format)
         api = HfApi(token=token, library_name="bert_zoo")
         made = api.create_repo(repository, private=private, exist_ok=True)

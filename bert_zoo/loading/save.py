@@ -1,4 +1,4 @@
-"""`save`: a model's directory, in our format or Hugging Face's."""
+"""`save`: writes a model's directory in the format of bert_zoo, Hugging Face, KerasHub or peft."""
 
 import logging
 import os
@@ -27,7 +27,7 @@ from bert_zoo.weights.formats import BertZoo, Description, Format, HuggingFace, 
 
 log = logging.getLogger("bert_zoo")
 
-# What is written, and the programs that the formats other than ours are of.
+# The formats by name, and the programs that read the others' files.
 FORMATS = {kind.name: kind for kind in (BertZoo, HuggingFace, KerasHub)}
 PEFT = "peft"
 PROGRAMS = {HuggingFace.name: "Hugging Face transformers", KerasHub.name: "KerasHub"}
@@ -36,30 +36,32 @@ PROGRAMS = {HuggingFace.name: "Hugging Face transformers", KerasHub.name: "Keras
 def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo") -> None:
     """Writes a model to a directory that `load` reads.
 
-    A sentence embedder's "hf" directory carries its pooling as sentence-transformers reads it. LoRA
-    is written as part of the kernels that it belongs to, but with format="peft".
+    LoRA is merged into the kernels, except with format="peft".
 
     Args:
         model: any model of the zoo.
-        directory: made if it does not exist; files of an earlier save are replaced.
-        format: "bert_zoo": configuration, weights (safetensors), vocabulary, head and labels;
-            "hf": what Hugging Face transformers loads, heads included; or "keras_hub": a preset of
-            KerasHub, with the head of a classifier, without tokenizer and labels. Of a model of two
-            encoders the second one is written to a directory of its name below this one.
-            "peft": the LoRA of `bert_zoo.training.add_lora` alone, with pooler and head, as an adapter
-            that peft loads onto the model's base.
+        directory: created if it does not exist; files of an earlier save are replaced.
+        format:
+            "bert_zoo": configuration, weights (safetensors), vocabulary, head and labels.
+            "hf": the files of Hugging Face transformers, with the head. For sentence embedders, also
+            the pooling in the files of sentence-transformers.
+            "keras_hub": a preset of KerasHub with a classifier's head, without tokenizer and labels.
+            "peft": only the LoRA of `bert_zoo.training.add_lora`, pooler and head, as an adapter that
+            peft loads onto the base model.
+            If a model has a second encoder that the format cannot store in the same files, it goes to
+            a subdirectory with the encoder's name.
 
     Raises:
-        TypeError: not a model of the zoo; or a `StatefulModel`, whose inner model is what is saved.
-        ValueError: an unknown format, or one that has no such model; a quantized model.
-        FileExistsError: the directory holds a model of the other format.
+        TypeError: not a model of the zoo, or a `StatefulModel` (save its inner model).
+        ValueError: the format is unknown or does not support this model, or the model is quantized.
+        FileExistsError: the directory holds a model of another format or type.
     """
     if not isinstance(model, ZooModel):
         raise TypeError(f"save() writes models that load() makes; got {type(model).__name__}.")
     if isinstance(model, StatefulModel):
         raise TypeError(
-            f"A {type(model).__name__} holds the memory of a training beside its model. Save the model "
-            f"inside of it: save(model.{model.held_as}, directory); to go on with the training later, use "
+            f"A {type(model).__name__} also holds the memory of a training. Save its inner model: "
+            f"save(model.{model.held_as}, directory). To resume the training later, use "
             "bert_zoo.training.TrainingCheckpoint."
         )
     if format != BertZoo.name:
@@ -77,7 +79,7 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
     fmt = family.formats.get(format)
     if fmt is None:
         raise ValueError(
-            f"{PROGRAMS[format]} has no models of the family {family.name}; leave format out."
+            f"{PROGRAMS[format]} has no models of the family {family.name}. Leave format out."
         )
     description = _description(model, preprocessor)
     if description.reads_vectors:
@@ -88,7 +90,7 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
     if format == HuggingFace.name:
         description = _as_hugging_face(fmt, family, model, description, preprocessor)
         if model.task not in family.heads:
-            # A bare Hugging Face encoder has no prefix; inside a task model it has the family's.
+            # Hugging Face's bare encoders have no prefix; those in task models have the family's.
             root = ""
     elif format == KerasHub.name:
         description = _as_keras_hub(fmt, family, model, description)
@@ -130,33 +132,33 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
             preprocessor,
         )
         log.warning(
-            "Hugging Face's format has one network in a directory: the %s is in %s.",
+            "Hugging Face's format holds one network per directory: the %s is in %s.",
             second.name,
             below,
         )
 
 
 def _check_head(model: ZooModel) -> None:
-    """Refuses a head for which other programs have no class."""
+    """Refuses heads for which other programs have no class."""
     if getattr(model, "head", None) is not None:
         raise ValueError(
-            "The head of this model reads chosen layers of its encoder or has a BiLSTM, which no class of Hugging "
-            "Face transformers or of KerasHub does. Leave format (of export, layout) out, or save model.encoder."
+            "The head of this model reads chosen layers of its encoder or has a BiLSTM. Hugging Face transformers "
+            "and KerasHub have no such class. Leave format (in export, layout) out, or save model.encoder."
         )
     if getattr(model, "reads_vectors", False):
         raise ValueError(
-            "The head of this model reads sentence vectors, which no class of Hugging Face transformers or of "
-            "KerasHub does. Leave format (of export, layout) out, or save model.encoder."
+            "The head of this model reads sentence vectors. Hugging Face transformers and KerasHub have no such "
+            "class. Leave format (in export, layout) out, or save model.encoder."
         )
 
 
 def _check_type(path: Path, fmt: HuggingFace) -> None:
-    """Refuses to write over a model of another family, whose vocabulary would stay beside the new one's."""
+    """Refuses to overwrite a model of another family, whose vocabulary would stay in the directory."""
     told = read_object(path).get("model_type") if path.is_file() else None
     if told not in (None, fmt.model_type):
         raise FileExistsError(
-            f"{path.parent} holds a model of the type {shown(told)} and this one is {fmt.model_type!r}: "
-            "files of the other, such as its vocabulary, would stay. Save to another directory, or "
+            f"{path.parent} holds a model of the type {shown(told)}, but this one is {fmt.model_type!r}. "
+            "Files of the other model, such as its vocabulary, would stay. Save to another directory, or "
             "delete this one first."
         )
 
@@ -170,14 +172,14 @@ def _write(
     variables: Mapping[str, Any],
     preprocessor,
 ) -> None:
-    """Writes one encoder, with the head of the description's task."""
+    """Writes one encoder, with the head for the description's task."""
     fmt = plan.format
-    values = fmt.encode(config, description)  # refuses what the format cannot say
+    values = fmt.encode(config, description)  # raises if the format cannot express them
     directory.mkdir(parents=True, exist_ok=True)
     remove_leftovers(directory)
     bindings = plan.bindings(description.task, config.pooler)
     tensors = to_stored(variables, [b for b in bindings if b.encoder in ("", *fmt.encoders)])
-    # Repetitions that need not agree are parameters of their own to Hugging Face, which misses them.
+    # Hugging Face counts copies that may differ as parameters, and reports them if they are missing.
     tensors |= {
         copy.key: tensors[copy.of] for copy in plan.copies if not copy.equal and copy.of in tensors
     }
@@ -192,10 +194,10 @@ def _write(
 
 
 def write_around_weights(model: ZooModel, directory: Path) -> None:
-    """Writes what `save(format="hf")` writes, but for weights.
+    """Writes what `save(format="hf")` writes, without the weights.
 
     Raises:
-        ValueError: Hugging Face's format has no such model.
+        ValueError: Hugging Face's format does not support this model.
     """
     _check_head(model)
     encoder = getattr(model, "encoder", model)
@@ -203,7 +205,7 @@ def write_around_weights(model: ZooModel, directory: Path) -> None:
     fmt, preprocessor = family.formats.get(HuggingFace.name), encoder.preprocessor_to_save()
     if fmt is None:
         raise ValueError(
-            f"Hugging Face transformers has no models of the family {family.name}; leave layout out."
+            f"Hugging Face transformers has no models of the family {family.name}. Leave layout out."
         )
     description = _description(model, preprocessor)
     description = _as_hugging_face(fmt, family, model, description, preprocessor)
@@ -218,7 +220,7 @@ def write_around_weights(model: ZooModel, directory: Path) -> None:
 def _tensors_beside(
     fmt: Format, description: Description, variables: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The tensors of the layers over sentence vectors, by the format's names."""
+    """Returns the tensors of the dense layers on sentence vectors, by the format's names."""
     dense = () if description.pooling is None else description.pooling.dense
     return to_stored(variables, pooled_bindings(dense, fmt))
 
@@ -234,9 +236,12 @@ def _write_around(
     dtype: str,
     tensors_beside: Mapping[str, Any],
 ) -> None:
-    """Writes what a directory of a format has beside weights of a type.
+    """Writes all files of a directory except the weights.
 
-    `values` are of its configuration's file, and `tensors_beside` of its layers over vectors.
+    Args:
+        values: content of the configuration file.
+        dtype: dtype of the weights.
+        tensors_beside: tensors of the dense layers on sentence vectors.
     """
     if fmt.name == HuggingFace.name:
         values["dtype"] = dtype
@@ -250,7 +255,7 @@ def _write_around(
 
 
 def _description(model: ZooModel, preprocessor) -> Description:
-    """What a directory says of a model beside the encoder's configuration."""
+    """Returns what a directory says about a model in addition to the encoder's configuration."""
     encoder = getattr(model, "encoder", model)
     thresholds = getattr(model, "thresholds", ())
     text = None
@@ -275,20 +280,20 @@ def _description(model: ZooModel, preprocessor) -> Description:
 def _as_hugging_face(
     fmt: HuggingFace, family: Family, model: ZooModel, description: Description, preprocessor
 ) -> Description:
-    """A model's description for Hugging Face; says on the log what its format cannot say."""
+    """Returns a model's description for Hugging Face; warns about what the format cannot express."""
     encoder = getattr(model, "encoder", model)
     is_bare = model.task not in family.heads
     hf_class = fmt.classes.get("encoder" if is_bare else model.task)
     if hf_class is None:
         raise ValueError(
-            f"Hugging Face transformers has no class for {model.task!r} of the family {family.name}, "
-            f"but for {', '.join(fmt.classes)}. Save without format, or load the part that is wanted "
-            "and save that."
+            f"Hugging Face transformers has no class for {model.task!r} of the family {family.name}; it has "
+            f"classes for {', '.join(fmt.classes)}. Leave format out, or load and save only the part that "
+            "you need."
         )
     if encoder.long_texts.in_windows:
         log.warning(
-            "Hugging Face's format does not say what is done with long texts, which this model reads "
-            "in windows: transformers cuts them. Load the directory with long_texts=%r, stride=%r.",
+            "This model reads long texts in windows, which Hugging Face's format cannot express: "
+            "transformers will cut them. Load the directory with long_texts=%r, stride=%r.",
             encoder.long_texts.mode,
             encoder.long_texts.stride,
         )
@@ -307,12 +312,12 @@ def _as_hugging_face(
 
 
 def _token_ids(preprocessor, description: Description, config: Config) -> dict[str, int]:
-    """Ids that transformers looks for: where a generated text ends, and what a classifier's rows are filled with."""
+    """Returns the special ids that transformers reads from config.json: begin, end and padding."""
     if preprocessor is None or isinstance(preprocessor, DeferredPreprocessor):
         return {}
     ids = {}
     if hasattr(preprocessor.tokenizer, "eos_id"):
-        # It begins a text too where nothing is put around one.
+        # Layouts without special tokens use it at the start of a text, too.
         names = (
             ("eos_token_id",)
             if preprocessor.packer.layout.roles
@@ -330,11 +335,11 @@ def _token_ids(preprocessor, description: Description, config: Config) -> dict[s
 def _as_keras_hub(
     fmt: KerasHub, family: Family, model: ZooModel, description: Description
 ) -> Description:
-    """A model's description for KerasHub; says on the log what its format cannot say."""
+    """Returns a model's description for KerasHub; warns about what the format cannot express."""
     if fmt.unread_of_backbone:
         raise ValueError(
-            f"KerasHub's {fmt.class_name} has a {' and a '.join(fmt.unread_of_backbone)}, which models of the "
-            f"family {family.name} do not have. Leave format out."
+            f"KerasHub's {fmt.class_name} has a {' and a '.join(fmt.unread_of_backbone)}, but models of the "
+            f"family {family.name} have none. Leave format out."
         )
     encoder = getattr(model, "encoder", model)
     if encoder.pooling.dense:
@@ -347,25 +352,25 @@ def _as_keras_hub(
         hf_class = family.formats[HuggingFace.name].classes.get(model.task)
         if hf_class not in fmt.classes.values():
             raise ValueError(
-                f"KerasHub's format holds a head of {', '.join(fmt.classes) or 'no class'} for the family "
-                f"{family.name}, and none of {model.task!r}. Save without format, or save model.encoder."
+                f"KerasHub's format has no head for {model.task!r} of the family {family.name} (it has: "
+                f"{', '.join(fmt.classes) or 'none'}). Leave format out, or save model.encoder."
             )
         classes = (hf_class,)
     _say_what_differs(fmt.supports, encoder.config, fmt.class_name)
     log.warning(
-        "A KerasHub preset is written without tokenizer and names of labels: from_preset() takes "
-        "preprocessor=None."
+        "The KerasHub preset has no tokenizer and no label names: pass preprocessor=None to "
+        "from_preset()."
     )
     return replace(description, classes=classes)
 
 
 def _say_what_differs(supports: Mapping[str, Any], config: Config, program: str) -> None:
-    """Says on the log what another program's class computes otherwise than a configuration has it."""
+    """Warns about settings that another program's class computes differently."""
     supported = {n: v(config) if callable(v) else v for n, v in supports.items()}
     others = {n: getattr(config, n) for n, v in supported.items() if getattr(config, n) != v}
     if others:
         log.warning(
-            "%s does not know %s and computes with %s: its outputs will differ.",
+            "%s does not support %s and computes with %s: its outputs will differ.",
             program,
             others,
             {name: supported[name] for name in others},

@@ -1,4 +1,4 @@
-"""`similarity`: how alike the meanings of texts are, from one line."""
+"""`similarity`: compares the meanings of texts in one line."""
 
 import functools
 from typing import Any
@@ -18,7 +18,7 @@ def _nearness(a: np.ndarray, b: np.ndarray, order: int) -> np.ndarray:
     return -np.stack([np.linalg.norm(row - b, order, axis=-1) for row in a])
 
 
-# Of `bert_zoo.config.SIMILARITIES`: vectors [n, size] and [m, size] to float32 [n, m].
+# For each of `bert_zoo.config.SIMILARITIES`: vectors [n, size] and [m, size] -> float32 [n, m].
 SCORES = {
     "cosine": _cosine,
     "dot": lambda a, b: a @ b.T,
@@ -28,18 +28,19 @@ SCORES = {
 
 
 def similarity(a: Any, b: Any, model: str | ZooModel = "minilm_l6") -> float | np.ndarray:
-    """How alike the meanings of texts are: the cosine of their vectors, or what the model's pooling says.
+    """Compares the meanings of texts by their sentence vectors.
 
     Args:
-        a, b: a text each, or several: strings or bytes, in a list, a NumPy array or a string tensor.
+        a, b: one text or several: strings or bytes in a list, a NumPy array or a string tensor.
         model: the name of a checkpoint for sentence vectors, or a loaded encoder.
 
     Returns:
-        A number for two texts, of cosines from -1 to 1; where either is several, float32 [texts of a, of
-        b]. Of a model whose vectors are compared by a distance, the negative distance.
+        A float if `a` and `b` are single texts, else float32 [len(a), len(b)]. Scores are cosines from
+        -1 to 1, unless the model's `pooling.similarity` is "dot", "euclidean" or "manhattan". The last
+        two give negative distances, so higher is always more similar.
 
     Raises:
-        TypeError, ValueError: something that is no text, or no texts at all.
+        TypeError: an item is not a text.
     """
     from bert_zoo.text.batches import strings
 
@@ -54,5 +55,5 @@ def similarity(a: Any, b: Any, model: str | ZooModel = "minilm_l6") -> float | n
 
 @functools.lru_cache(maxsize=1)
 def _sentence_encoder(name: str) -> ZooModel:
-    """The encoder of the last call, so that a second one does not load it again."""
+    """Loads an encoder, and keeps it for the next call."""
     return load(name)

@@ -1,4 +1,4 @@
-"""`export`: a model that serves text without this package, in TensorFlow, LiteRT or ONNX Runtime."""
+"""`export`: writes a model that TensorFlow, LiteRT or ONNX Runtime can run without this package."""
 
 import logging
 import os
@@ -23,21 +23,21 @@ from bert_zoo.weights.files import remove_leftovers, replacing_directory, write_
 
 log = logging.getLogger("bert_zoo")
 
-# By format: what its directory has for certain, and what else is the export's. A SavedModel's
-# `assets.extra`, for one, is the user's.
+# Format -> a file that every export has, and its other files. Further ones, such as a SavedModel's
+# `assets.extra`, belong to the user.
 _ENTRIES = {
     "saved_model": ("saved_model.pb", {"fingerprint.pb", "variables", "assets"}),
     "litert": (DESCRIPTION_FILE, {LITERT_FILE, TOKENIZER_FILE}),
     "onnx": (DESCRIPTION_FILE, {TOKENIZER_FILE}),
 }
 _LAYOUTS = ("bert_zoo", "hf")
-# The folder of graphs in Hugging Face's directories, and the names by which transformers.js asks for them.
+# The folder of graphs in Hugging Face's directories, and the file names that transformers.js looks for.
 _HF_FOLDER = "onnx"
 _HF_FILES = {None: "model.onnx", "int8": "model_quantized.onnx", "float16": "model_fp16.onnx"}
 _QUANTIZED = (None, "int8", "float16")
-# What the converters need beside TensorFlow.
+# Modules that the converters need in addition to TensorFlow.
 _MODULES = {"onnx": ("onnx", "onnxruntime", "tf2onnx")}
-# Of a file in either format: the offsets of flat buffers, and protocol buffers, end there.
+# Bytes: the limit of both formats (flat buffers' offsets and protocol buffers), with a margin.
 _LARGEST_FILE = 2**31 - 2**24
 
 
@@ -53,62 +53,63 @@ def export(
 ) -> None:
     """Writes a model for TensorFlow Serving, LiteRT or ONNX Runtime.
 
-    `format="saved_model"`: a SavedModel of TensorFlow's and tensorflow_text's ops alone. Its
-    signatures, with batch size and length free:
+    `format="saved_model"` writes a SavedModel that uses only ops of TensorFlow and tensorflow_text.
+    Its signatures accept any batch size and length:
 
-    * `serving_default` takes `text` (string [batch]); question answering `question` and `context`;
-      multiple choice `text` and `choices` (string [batch, choices]).
-    * `pairs` takes `text` and `text_pair`, where the task and the model read pairs.
+    * `serving_default` takes `text` (string [batch]). Question answering takes `question` and
+      `context`; multiple choice takes `text` and `choices` (string [batch, choices]).
+    * `pairs` takes `text` and `text_pair`, if the task and the model read pairs.
     * `tokens` takes `token_ids`, `segment_ids` and `padding_mask` (int32 [batch, length]; multiple
       choice [batch, choices, length]).
-    * `span_boundaries`, of SpanBERT's pretraining, takes `span_boundaries` (int32 [batch, spans, 2])
-      too, and gives logits of the spans' tokens.
-    * `mask_positions`, of masked language models, takes `mask_positions` (int32 [batch,
-      predictions]) too, and gives logits there only.
-    * `replaced_token_ids`, of ELECTRA's pretraining, takes `replaced_token_ids` (int32 [batch, length])
-      too, which the discriminator reads in place of `token_ids`.
+    * `mask_positions` (masked language models) also takes `mask_positions` (int32 [batch,
+      predictions]), and returns logits only there.
+    * `span_boundaries` (SpanBERT's pretraining) also takes `span_boundaries` (int32 [batch, spans, 2]),
+      and returns logits for the spans' tokens.
+    * `replaced_token_ids` (ELECTRA's pretraining) also takes `replaced_token_ids` (int32 [batch,
+      length]), which the discriminator reads instead of `token_ids`.
 
-    Those of a model with a memory: `serving_default` (of a language model also `score`) takes
-    `text`; `tokens` takes `token_ids`, of a language model also `labels`; `step` takes `token_ids`
-    and the memory and gives the new one; `step_scores`, of a language model, takes `labels` too;
-    `initial_memory` takes `batch_size` and gives what comes before a text.
+    Models with a memory have `serving_default`, which takes `text`; `tokens`, which takes `token_ids`
+    (language models also `labels`); `step`, which takes `token_ids` and the memory and returns the new
+    memory; and `initial_memory`, which takes `batch_size` and returns the memory before a text.
+    Language models add `score`, which takes `text`, and `step_scores`, a `step` that takes `labels`.
 
     Signatures that take text run any number of texts, or windows of long ones, in chunks of 8,192
-    tokens, so that a request takes a bounded part of the memory for activations. Texts are cut to the
-    model's `max_length`, unless it was loaded with `long_texts`; contexts of questions are read whole.
+    tokens, which limits the memory that a request needs. Texts are cut to the model's `max_length`
+    unless it was loaded with `long_texts`; contexts of questions are read completely. The reloaded
+    object follows TF-Hub's reusable SavedModel interface, and `bert_zoo.layers.SavedModelLayer` puts it
+    back into a Keras model. docs/export.md lists the outputs of each task.
 
-    The reloaded object follows TF-Hub's reusable SavedModel interface; `bert_zoo.layers.
-    SavedModelLayer` puts it back into a Keras model. docs/export.md lists the outputs of each task.
-    `format="litert"` (`model.tflite`, all signatures in one file) and `format="onnx"` (a file for each
-    signature): `tokens` and the other signatures on ids, without `segment_ids` for models that have
-    none, and without `initial_memory`, a memory of zeros. They give the model's own outputs, logits and
-    not labels. docs/serving.md says what else is in the directory.
-    `layout="hf"` of "onnx" writes Hugging Face's places and names in their stead, for transformers.js and
-    optimum: `onnx/model.onnx`, which takes `input_ids`, `attention_mask` and, where the family has
-    them, `token_type_ids` (int64 [batch, sequence]) and gives `last_hidden_state`, `logits` or
-    `start_logits` and `end_logits`; beside it what `save(format="hf")` writes, but for weights.
+    `format="litert"` writes one `model.tflite` with all signatures, `format="onnx"` one file per
+    signature. They contain the signatures on ids, without `segment_ids` if the model has none, and
+    without `initial_memory` (it is all zeros). They return the model's raw outputs: logits, not labels.
+    docs/serving.md describes the other files.
 
-    LoRA is written as part of the kernels that it belongs to.
+    `layout="hf"` writes ONNX files where transformers.js and optimum expect them: `onnx/model.onnx`
+    takes `input_ids`, `attention_mask` and, if the family has them, `token_type_ids` (int64 [batch,
+    sequence]), and returns `last_hidden_state`, `logits` or `start_logits` and `end_logits`. The other
+    files are those of `save(format="hf")`, without weights.
+
+    LoRA is merged into the kernels.
 
     Args:
         model: any model of the zoo, on Keras's TensorFlow backend.
-        directory: where to write. It may hold an earlier export of the same format, which is replaced
-            once the new one is complete, and nothing else.
+        directory: where to write. An earlier export of the same format is replaced once the new one is
+            complete; the directory must not contain other files.
         format: "saved_model", "litert" or "onnx".
-        quantize: of weights, for the latter two: "int8", with products in int8 (dynamic range);
-            "float16", which halves the file, and products stay float32; or None.
-        layout: of "onnx": "bert_zoo", for `bert_zoo.runtime`, or "hf".
-        pairs: make a SavedModel's `serving_default` take `text` and `text_pair`.
-        text: False leaves out all that takes text, for a model without vocabulary; a SavedModel's
-            `serving_default` is then the same as `tokens`.
+        quantize: for "litert" and "onnx": "int8" stores weights in int8 and multiplies in int8 (dynamic
+            range); "float16" halves the file and computes in float32; None changes nothing.
+        layout: for "onnx": "bert_zoo", which `bert_zoo.runtime` reads, or "hf".
+        pairs: whether a SavedModel's `serving_default` takes `text` and `text_pair`.
+        text: False leaves out everything that takes text, for models without a vocabulary; a
+            SavedModel's `serving_default` then equals `tokens`.
 
     Raises:
-        TypeError: not a model of the zoo; or a `StatefulModel`, whose inner model is what serves.
+        TypeError: not a model of the zoo, or a `StatefulModel` (export its inner model).
         RuntimeError: Keras runs on another backend.
-        ValueError: the model has no vocabulary, or does not read pairs; the path is not local; an
-            unknown format or one that has no such option; or, for "litert" and "onnx", a model that
-            does not compute in float32, or with more than 2 GB of weights.
-        ImportError: the extra of the format is not installed.
+        ValueError: the model has no vocabulary or does not read pairs; the path is not local; the format
+            is unknown or lacks an option; or, for "litert" and "onnx", the model does not compute in
+            float32 or has more than 2 GB of weights.
+        ImportError: the format's extra is not installed.
         FileExistsError: `directory` holds other files.
 
     Source: tensorflow.org/hub, "Reusable SavedModels" and "Common SavedModel APIs for Text Tasks".
@@ -117,16 +118,15 @@ def export(
         raise TypeError(f"export() writes models that load() makes; got {type(model).__name__}.")
     if isinstance(model, StatefulModel):
         raise TypeError(
-            f"A {type(model).__name__} keeps its memory to itself, so that it can be trained. Export the "
-            "model inside of it, whose signatures take the memory and give it: "
-            f"export(model.{model.held_as}, directory)."
+            f"A {type(model).__name__} holds its memory internally, for training. Export its inner model, "
+            f"whose signatures take and return the memory: export(model.{model.held_as}, directory)."
         )
     if keras.backend.backend() != "tensorflow":
         raise RuntimeError(
-            f"A SavedModel needs Keras's TensorFlow backend, and this is {keras.backend.backend()}. "
-            "Save the model with bert_zoo.save(model, directory), then load and export it in a "
-            "process with the environment variable KERAS_BACKEND=tensorflow, where TensorFlow is installed: pip "
-            'install "bert_zoo[tensorflow]".'
+            f"Exports need Keras's TensorFlow backend, but the backend is {keras.backend.backend()}. "
+            "Save the model with bert_zoo.save(model, directory), then load and export it in a process "
+            "with the environment variable KERAS_BACKEND=tensorflow and TensorFlow installed (pip "
+            'install "bert_zoo[tensorflow]").'
         )
     _check_options(model, format, quantize, layout, pairs=pairs, text=text)
     if text and not getattr(model, "encoder", model).has_preprocessor:
@@ -155,32 +155,32 @@ def _check_options(
         raise ValueError(f"format is {format!r}; choose one of {tuple(_ENTRIES)}.")
     if layout not in _LAYOUTS or (layout != "bert_zoo" and format != "onnx"):
         raise ValueError(
-            f"layout is {layout!r} and format {format!r}; format='onnx' has one of {_LAYOUTS}, all others "
-            "'bert_zoo' alone."
+            f"layout is {layout!r} and format {format!r}; format='onnx' takes one of {_LAYOUTS}, all others "
+            "only 'bert_zoo'."
         )
     if quantize not in _QUANTIZED:
         raise ValueError(f"quantize is {quantize!r}; choose one of {_QUANTIZED}.")
     if format == "saved_model":
         if quantize is not None:
             raise ValueError(
-                f"quantize={quantize!r} is for format='litert' and format='onnx'; a SavedModel keeps the "
+                f"quantize={quantize!r} needs format='litert' or format='onnx'; a SavedModel keeps the "
                 "model's weights. Leave quantize out, or choose one of these formats."
             )
         return
     if not encoder_of(model).backbone.is_portable:
         raise ValueError(
-            f"The converters of format={format!r} do not take the loops over tokens of the family "
+            f"The converter for format={format!r} does not support the loops over tokens of the family "
             f"{encoder_of(model).family}. Export a SavedModel."
         )
     if format == "litert" and getattr(getattr(model, "features", None), "lstms", ()):
         raise ValueError(
-            "LiteRT's converter does not take the loops over tokens of a BiLSTM, which this model's head has. "
-            "Export it with format='onnx', or as a SavedModel."
+            "LiteRT's converter does not support the loops over tokens of a BiLSTM, which this model's head "
+            "has. Export it with format='onnx', or as a SavedModel."
         )
     if pairs:
         raise ValueError(
-            f"pairs=True chooses a SavedModel's signature for texts; format={format!r} has none, and "
-            "its signatures on ids read pairs as single texts. Leave pairs out."
+            f"pairs=True changes a SavedModel's signature for texts, but format={format!r} has none: its "
+            "signatures on ids read pairs and single texts alike. Leave pairs out."
         )
     modules = (*_MODULES.get(format, ()), *(("tokenizers",) if text else ()))
     if missing := [name for name in modules if not find_spec(name)]:
@@ -189,24 +189,24 @@ def _check_options(
         )
     if text and model.reads_windows:
         raise ValueError(
-            f"The model reads long texts in windows, which format={format!r} has not: it would cut them. "
-            "Load the model with long_texts=None, or pass text=False."
+            f"The model reads long texts in windows, but format={format!r} would cut them. Load the model "
+            "with long_texts=None, or pass text=False."
         )
     if format == "litert" and quantized_layers(model):
         raise ValueError(
-            "The model was quantized by Keras, whose products of integers LiteRT's converter does not take. "
-            'Export the model as it was before model.quantize, with quantize="int8"; or choose another '
+            "The model was quantized by Keras, whose integer products LiteRT's converter does not support. "
+            'Export the model as it was before model.quantize, with quantize="int8", or choose another '
             "format."
         )
     if model.dtype_policy.compute_dtype != "float32":
         raise ValueError(
-            f"The model computes in {model.dtype_policy.compute_dtype}, and format={format!r} is made from "
-            "float32; quantize is how its weights become smaller. Load the model with dtype='float32'."
+            f"The model computes in {model.dtype_policy.compute_dtype}, but format={format!r} needs float32. "
+            "Load the model with dtype='float32'; to make the weights smaller, pass quantize."
         )
     size = 4 * model.count_params()
     if size > _LARGEST_FILE:
         raise ValueError(
-            f"The model's weights take {size / 2**30:.1f} GiB, and a file of format={format!r} holds less "
+            f"The model's weights take {size / 2**30:.1f} GiB, but a file of format={format!r} holds less "
             "than 2 GiB. Export a SavedModel."
         )
 
@@ -260,12 +260,12 @@ def _write_hugging_face(
 
     function = hugging_face_function(model)
     pooling = encoder_of(model).pooling
-    # Models with a head keep neither.
+    # Models with a head have neither.
     after = ["dense layers"] * bool(pooling.dense) + ["truncate_dim"] * bool(pooling.truncate_dim)
     if after:
         log.warning(
-            "What follows the pooling of this model (%s) is in the directory, and not in the graph: "
-            "sentence-transformers applies it, transformers.js does not.",
+            "The steps after this model's pooling (%s) are in the directory but not in the graph: "
+            "sentence-transformers applies them, transformers.js does not.",
             " and ".join(after),
         )
     write_around_weights(model, directory)
@@ -276,10 +276,10 @@ def _write_hugging_face(
 
 
 def _checked_target(directory: str | os.PathLike, kind: str) -> Path:
-    """The path of an export of a format, or of a layout, whose files are known once they are written."""
+    """Returns the path of an export; a layout's files are checked later, when they are written."""
     if "://" in os.fspath(directory):
         raise ValueError(
-            f"{directory} is not a local directory. Export to one, and copy it from there."
+            f"{directory} is not a local directory. Export to a local one, and copy it from there."
         )
     target = Path(directory).expanduser().resolve()
     if not target.exists():
@@ -295,17 +295,17 @@ def _checked_target(directory: str | os.PathLike, kind: str) -> Path:
 
 
 def _refuse_others(target: Path, certain: str, others: Collection[str], what: str) -> None:
-    """Refuses a directory that holds anything else than an earlier export.
+    """Raises FileExistsError if a directory holds anything but an earlier export.
 
     Args:
-        certain: what an export has for certain.
-        others: what else it may have.
-        what: option that says what is exported.
+        certain: a file that every export has.
+        others: its other files.
+        what: the option that selects this kind of export.
     """
     found = {entry.name for entry in target.iterdir()} if target.exists() else set()
     foreign = sorted(found - {certain, *others})
     if found and (foreign or certain not in found):
         raise FileExistsError(
-            f"{target} holds other files than an export of {what}, which would be lost: "
+            f"{target} holds files that are not of an export with {what} and would be lost: "
             f"{(foreign or sorted(found))[:10]}. Name a new or empty directory, or delete it first."
         )
