@@ -103,8 +103,8 @@ def test_queries_without_relevant_documents_are_dropped_and_said(caplog):
 @pytest.mark.parametrize(
     ("relevant", "found", "message"),
     [
-        ({"q": ["a"]}, {"q": ["a", "b", "a"]}, r"'q' found documents twice.*\['a'\]"),
-        ({"q": ["a"]}, {"q": ["a"], "p": []}, r"`relevant` says nothing: \['p'\]"),
+        ({"q": ["a"]}, {"q": ["a", "b", "a"]}, r"found twice for query 'q'.*\['a'\]"),
+        ({"q": ["a"]}, {"q": ["a"], "p": []}, r"`relevant` lacks: \['p'\]"),
         ({"q": "ab"}, {}, "are the string 'ab'; pass a list of ids"),
         ({"q": []}, {}, "No query has a relevant document"),
     ],

@@ -101,14 +101,14 @@ def test_a_span_does_not_cross_from_one_sentence_to_the_next():
 @pytest.mark.parametrize(
     ("references", "predictions", "message"),
     [
-        ([["O"]], [], "There are 1 sentences of references and 0 of predictions"),
+        ([["O"]], [], "references has 1 sentences and predictions 0"),
         ([["O"], ["O"]], [["O"], []], "Sentence 1 has 1 tags in the references and 0 in the pred"),
         ([["O"]], ["O"], "A sentence is the string 'O'"),
-        ([["NP"]], [["O"]], "The tag is 'NP', expected 'O' or one of B, I, E, S"),
-        ([["O"]], [["U-NP"]], "The tag is 'U-NP'"),
-        ([["O-NP"]], [["O"]], "The tag is 'O-NP'"),
-        ([], [], "There are no words in the 0 sentences"),
-        ([[]], [[]], "There are no words in the 1 sentences"),
+        ([["NP"]], [["O"]], "The tag 'NP' must be 'O', or B, I, E or S"),
+        ([["O"]], [["U-NP"]], "The tag 'U-NP' must"),
+        ([["O-NP"]], [["O"]], "The tag 'O-NP' must"),
+        ([], [], "The 0 sentences to score have no words"),
+        ([[]], [[]], "The 1 sentences to score have no words"),
     ],
 )
 def test_reports_refuse_what_they_cannot_score(references, predictions, message):

@@ -78,7 +78,7 @@ def test_version_1_gives_the_official_figures_and_counts_a_missing_answer_as_zer
     assert result == pytest.approx(
         {"exact_match": 28.571428571428573, "f1": 45.238095238095234}, abs=1e-12
     )
-    assert caplog.messages == ["Questions without a prediction count 0: ['repeated']."]
+    assert caplog.messages == ["Questions without a prediction score 0: ['repeated']."]
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_predictions_that_nobody_asked_for_are_named(caplog):
     with caplog.at_level(logging.WARNING):
         squad.squad_v2({"q": ["x"]}, {"q": "x", "a": "", "b": "", "c": "", "d": ""})
     assert caplog.messages == [
-        "Predictions for questions that are not asked do not count: ['a', 'b', 'c', 'd']."
+        "Predictions for questions that `references` lacks are ignored: ['a', 'b', 'c', 'd']."
     ]
 
 
@@ -189,13 +189,22 @@ def test_predictions_that_nobody_asked_for_are_named(caplog):
     ("score", "message"),
     [
         (lambda: squad.squad_v1({}, {}), "There are no questions"),
-        (lambda: squad.squad_v1({"q": []}, {"q": ""}), r"have none: \['q'\]\. Score .* squad_v2"),
+        (
+            lambda: squad.squad_v1({"q": []}, {"q": ""}),
+            r"have no answer, .* \['q'\]\. Score .* squad_v2",
+        ),
         (lambda: squad.squad_v1({"q": "x"}, {"q": "x"}), "answers of question 'q' are the string"),
         (lambda: squad.squad_v1({"q": ["x"]}, {"q": None}), "prediction for question 'q' is None"),
         (lambda: squad.squad_v2({"q": []}, {}), r"needs a prediction for .* have none: \['q'\]"),
         (lambda: squad.squad_v2({"q": []}, {"q": ""}, {}), r"needs a no-answer score .*: \['q'\]"),
-        (lambda: squad.squad_v2({"q": []}, {"q": ""}, {"q": math.nan}), "'q' is nan, expected a n"),
-        (lambda: squad.squad_v2({"q": []}, {"q": ""}, {"q": "1"}), "'q' is '1', expected a number"),
+        (
+            lambda: squad.squad_v2({"q": []}, {"q": ""}, {"q": math.nan}),
+            "'q' is nan; it must be a n",
+        ),
+        (
+            lambda: squad.squad_v2({"q": []}, {"q": ""}, {"q": "1"}),
+            "'q' is '1'; it must be a number",
+        ),
     ],
 )
 def test_scores_refuse_what_they_cannot_score(score, message):
@@ -350,19 +359,19 @@ def changed(made=GOOD, **changes):
 @pytest.mark.parametrize(
     ("windows", "options", "message"),
     [
-        ([changed(end_logits=[0.0] * 3)], {}, r"end_logits of window 0 have the shape \(3,\), expected \(23"),
-        ([changed(offsets=[[0, 1]] * 3)], {}, r"offsets of window 0 have the shape \(3, 2\), expected \(23,"),
-        ([changed(start_logits=[])], {}, r"start_logits of window 0 have the shape \(0,\)"),
-        ([changed(context_mask=[1] * 23)], {}, "position 0 stands for no answer"),
+        ([changed(end_logits=[0.0] * 3)], {}, r"end_logits of window 0 has the shape \(3,\); it must be \(23"),
+        ([changed(offsets=[[0, 1]] * 3)], {}, r"offsets of window 0 has the shape \(3, 2\); it must be \(23,"),
+        ([changed(start_logits=[])], {}, r"start_logits of window 0 has the shape \(0,\)"),
+        ([changed(context_mask=[1] * 23)], {}, "must not include 0, which means no answer"),
         ([changed(context_mask=[0, 1, 0, 1] + [0] * 19)], {}, r"marks the positions \[1, 3\]"),
         ([changed(context_mask=[0] * 23)], {}, "None of the 1 windows has a token with text"),
         ([], {}, "None of the 0 windows"),
         ([changed(start_logits=[math.nan] * 23)], {}, "Window 0 has logits that are not finite"),
-        ([changed(offsets=[[0, 67]] * 23)], {}, r"position 4 .* \[0, 67\]; .* 66 characters.*not bytes"),
+        ([changed(offsets=[[0, 67]] * 23)], {}, r"position 4 .* \[0, 67\], but .* 66 characters.*not bytes"),
         ([changed(offsets=[[5, 4]] * 23)], {}, r"position 4 of window 0 are \[5, 4\]"),
         ([changed(first_token=-1)], {}, "first_token of window 0 is -1"),
         # Windows whose tokens disagree.
-        ([window(0, 10), changed(window(5, 10), first_token=4)], {}, "Window 1 says that token 4 of the context is its first"),
+        ([window(0, 10), changed(window(5, 10), first_token=4)], {}, "Window 1 starts at token 4 of the context, but its offsets"),
         ([GOOD], {"n_best": 0}, "n_best is 0; it must be at least 1"),
         ([GOOD], {"max_answer_length": 0}, "max_answer_length is 0; it must be at least 1"),
     ],

@@ -1,5 +1,5 @@
-"""Metrics with the scores of the official scripts: SQuAD (`squad`), chunks and entities (`spans`), rankings
-(`retrieval`); and those of classes and numbers (`labels`)."""
+"""Metrics equal to the official scripts': SQuAD (`squad`), chunks and entities (`spans`), rankings
+(`retrieval`), and classes and numbers (`labels`)."""
 
 from bert_zoo.metrics.retrieval import retrieval_metrics
 from bert_zoo.metrics.spans import SpanReport, span_report

@@ -1,4 +1,4 @@
-"""Scores of labels and of numbers, equal to scikit-learn's and SciPy's; 0 where they are not defined."""
+"""Scores of labels and numbers, equal to scikit-learn's and SciPy's; 0 where they are undefined."""
 
 from collections.abc import Sequence
 
@@ -7,12 +7,12 @@ from numpy.typing import ArrayLike
 
 
 def accuracy(labels: Sequence[float], answers: Sequence[float]) -> float:
-    """The share of answers [N] that are equal to the labels [N]."""
+    """The share of answers [N] that equal the labels [N]."""
     return float(np.mean(np.asarray(labels) == np.asarray(answers)))
 
 
 def f1(expected: np.ndarray, answers: np.ndarray, axis: int | None = None) -> np.ndarray:
-    """F1 of bool arrays, 2 TP / (2 TP + FP + FN), over all values or along an axis."""
+    """F1 of boolean arrays, 2 TP / (2 TP + FP + FN), over all values or along an axis."""
     found = 2 * np.sum(expected & answers, axis)
     return found / np.maximum(1, np.sum(expected, axis) + np.sum(answers, axis))
 
@@ -29,19 +29,19 @@ def macro_f1(labels: Sequence[int], answers: np.ndarray) -> float:
 
 
 def pearson(labels: np.ndarray, answers: np.ndarray) -> float:
-    """Pearson's correlation; of two binary variables it is Matthews' correlation."""
+    """Pearson's correlation; for two binary variables this is Matthews' correlation."""
     if np.ptp(labels) == 0 or np.ptp(answers) == 0:
         return 0.0
     return float(np.corrcoef(labels, answers)[0, 1])
 
 
 def spearman(labels: np.ndarray, answers: np.ndarray) -> float:
-    """Spearman's correlation: Pearson's of the ranks, where equal values share the mean of theirs."""
+    """Spearman's correlation: Pearson's correlation of the ranks."""
     return pearson(ranks(labels), ranks(answers))
 
 
 def ranks(values: np.ndarray) -> np.ndarray:
-    """The rank of each value [N], from 1; equal values share the mean of theirs."""
+    """The rank of each value [N], from 1; equal values all get their mean rank."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
 
@@ -66,6 +66,6 @@ def class_metrics(labels: Sequence[int], answers: np.ndarray) -> dict[str, float
 
 
 def label_set_metrics(present: np.ndarray, answers: np.ndarray) -> dict[str, float]:
-    """Micro and macro F1 of sets of labels, bool [N, classes]."""
+    """Micro and macro F1 of label sets, bool [N, classes]."""
     of_labels = f1(present, answers, axis=0)
     return {"micro_f1": float(f1(present, answers)), "macro_f1": float(np.mean(of_labels))}

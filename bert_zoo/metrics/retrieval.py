@@ -1,11 +1,11 @@
 """Scores of rankings: nDCG, reciprocal rank, average precision, recall, precision and accuracy at k.
 
-Definitions as in sentence-transformers' InformationRetrievalEvaluator 6.2; where documents have grades,
-nDCG has them for gains, as in trec_eval. trec_eval's average precision is divided by the number of all
-relevant documents, and not by at most k of them.
+Definitions follow sentence-transformers' InformationRetrievalEvaluator 6.2. Grades of documents are nDCG's
+gains, as in trec_eval. Average precision is divided by the number of relevant documents but at most k;
+trec_eval divides by all of them.
 
-Nothing here imports TensorFlow or Keras. pytrec_eval is not a dependency, as it is compiled where it
-is installed and lacks the cut of two of these; the tests compare with it.
+Nothing here imports TensorFlow or Keras. pytrec_eval is only used in tests: it must be compiled on
+installation, and cannot cut two of these metrics at k.
 """
 
 import logging
@@ -19,7 +19,7 @@ from bert_zoo.error_text import quoted, shown
 
 log = logging.getLogger(__name__)
 
-# What is measured, and at which ranks, unless a caller says otherwise.
+# Default metrics and the ranks k at which they are measured.
 CUTOFFS: Mapping[str, Sequence[int]] = {
     "ndcg": (10,),
     "mrr": (10,),
@@ -35,38 +35,38 @@ def retrieval_metrics(
     found: Mapping[str, Mapping[str, float] | Sequence[str]],
     cutoffs: Mapping[str, Sequence[int]] = CUTOFFS,
 ) -> dict[str, float]:
-    """Scores the documents that were found for queries.
+    """Scores the documents found for queries.
 
     Args:
-        relevant: query id -> the ids of its relevant documents, or document id -> grade, where 0 is not
-            relevant. Queries without a relevant document do not count; a warning says how many.
-        found: query id -> document id -> score, or document ids, best first. Of equal scores the lesser
-            id comes first. A query that is missing found nothing.
-        cutoffs: metric -> the ranks k at which it is taken; some of those of `CUTOFFS`.
+        relevant: query id -> ids of its relevant documents, or document id -> grade, where 0 means not
+            relevant. Queries without relevant documents are left out; a warning counts them.
+        found: query id -> document ids, best first, or document id -> score. Equal scores are ordered by id.
+            For a missing query, nothing was found.
+        cutoffs: metric (a key of `CUTOFFS`) -> ranks k at which to measure it.
 
     Returns:
-        "ndcg@10", "mrr@10", ... -> the mean over queries, from 0 to 1.
+        "ndcg@10", "mrr@10", ... -> mean over queries, from 0 to 1.
 
     Raises:
-        ValueError: no query has a relevant document, a query found a document twice, or was not asked;
-            or a metric is unknown.
+        ValueError: no query has a relevant document, a document was found twice for a query, `found` has a
+            query that `relevant` lacks, or a metric is unknown.
     """
     if unknown := sorted(set(cutoffs) - set(CUTOFFS)):
-        raise ValueError(f"There are no metrics {unknown}; choose of {list(CUTOFFS)}.")
+        raise ValueError(f"There are no metrics {unknown}; choose from {list(CUTOFFS)}.")
     if unknown := [query for query in found if query not in relevant]:
         raise ValueError(
-            f"Documents were found for queries of which `relevant` says nothing: {quoted(unknown)}."
+            f"`found` has queries that `relevant` lacks: {quoted(unknown)}. Add them to `relevant`."
         )
     gains = {query: _gains(query, documents) for query, documents in relevant.items()}
     asked = [query for query, some in gains.items() if some]
     if len(asked) < len(gains):
         log.warning(
-            "Of %d queries, %d have no relevant document and do not count.",
+            "Of %d queries, %d have no relevant document and are left out.",
             len(gains),
             len(gains) - len(asked),
         )
     if not asked:
-        raise ValueError("No query has a relevant document, so there is nothing to measure.")
+        raise ValueError("No query has a relevant document, so nothing can be measured.")
     deepest = max(max(ranks) for ranks in cutoffs.values())
     scores = []
     for query in asked:
@@ -102,12 +102,12 @@ def _ranked(query: str, documents: Mapping[str, float] | Sequence[str]) -> Seque
         return sorted(documents, key=lambda document: (-documents[document], document))
     if repeated := [document for document, count in Counter(documents).items() if count > 1]:
         raise ValueError(
-            f"Query {query!r} found documents twice, which would count twice: {quoted(repeated)}."
+            f"Documents were found twice for query {query!r}: {quoted(repeated)}. List each once."
         )
     return documents
 
 
-# --- Of one query: gains of the first k documents found [<= k], and of all relevant ones, falling ---
+# --- Scores of one query, from the gains of its first k documents [<= k] and the sorted ideal gains ---
 
 
 def _ndcg(got: np.ndarray, ideal: np.ndarray, k: int) -> float:

@@ -1,15 +1,14 @@
 """Precision, recall and F1 of chunks and entities in tagged sentences, as conlleval and seqeval.
 
-A span counts as found when its first word, last word and type are right. Tags are read the lenient
-way of CoNLL's program conlleval and of seqeval without `mode="strict"`, so that a model's
-impossible sequences count too: an I that nothing began begins a span.
+A span is correct if its first word, last word and type are right. Tags are read leniently, as in CoNLL's
+program conlleval and in seqeval without `mode="strict"`: an I tag without a B before it starts a span.
 
 Sources: Tjong Kim Sang and Buchholz, "Introduction to the CoNLL-2000 Shared Task: Chunking", with
-conlleval (version of 2004-01-26); seqeval 1.2.2. The scores are both programs' for IOB tags (IOB1,
-IOB2) and seqeval's for IOBES, where conlleval does not know S and joins E to the B after it.
+conlleval (version of 2004-01-26); seqeval 1.2.2. Scores of IOB1 and IOB2 tags equal both programs'. Scores
+of IOBES tags equal seqeval's; conlleval does not know S and joins E to the B after it.
 
-Nothing here imports TensorFlow or Keras. seqeval is not a dependency: its last release, of 2020, is
-source that needs scikit-learn, and it takes unknown tags for spans with no more than a warning.
+Nothing here imports TensorFlow or Keras. seqeval is not a dependency: its last release (2020) needs
+scikit-learn, and it only warns about unknown tags and reads them as spans.
 """
 
 from collections import Counter
@@ -20,17 +19,23 @@ from typing import NamedTuple
 
 from bert_zoo.data.tagging import is_span_tag, spans
 
-# seqeval's name for the type of a tag that is a prefix alone.
+# seqeval's type for a tag that is only a prefix, such as "B".
 _UNTYPED = "_"
 
 
 @dataclass(frozen=True)
 class SpanScore:
-    """Counts of spans and the scores that follow from them, from 0 to 1; 0 where not defined."""
+    """Counts of spans, and scores from 0 to 1 (0 where undefined).
 
-    correct: int  # spans of the predictions that are spans of the references
-    predicted: int  # spans of the predictions
-    support: int  # spans of the references
+    Attributes:
+        correct: predicted spans that are also in the references.
+        predicted: spans in the predictions.
+        support: spans in the references.
+    """
+
+    correct: int
+    predicted: int
+    support: int
 
     @property
     def precision(self) -> float:
@@ -46,7 +51,7 @@ class SpanScore:
 
 
 class MacroScore(NamedTuple):
-    """Means of the scores over the types, each type alike; `support` is the sum."""
+    """Unweighted means of the scores over the types; `support` is the sum."""
 
     precision: float
     recall: float
@@ -56,15 +61,21 @@ class MacroScore(NamedTuple):
 
 @dataclass(frozen=True)
 class SpanReport:
-    """Scores of spans, overall and of each type; prints as a table."""
+    """Scores of spans, overall and per type; prints as a table.
 
-    # Type -> its scores, in alphabetical order; all types of references and predictions.
+    Attributes:
+        types: each type in references or predictions -> its scores, in alphabetical order.
+        micro: scores over all spans, as the CoNLL tasks report them.
+        accuracy: share of words whose tags are equal.
+    """
+
     types: Mapping[str, SpanScore]
-    micro: SpanScore  # the scores of all spans together: those of the CoNLL tasks
-    accuracy: float  # share of the words whose tags are equal
+    micro: SpanScore
+    accuracy: float
 
     @property
     def macro(self) -> MacroScore:
+        """Unweighted means over the types."""
         rows = list(self.types.values()) or [SpanScore(0, 0, 0)]
         means = (fmean(getattr(row, name) for row in rows) for name in MacroScore._fields[:3])
         return MacroScore(*means, self.micro.support)
@@ -88,8 +99,11 @@ def span_report(
     """Scores predicted tags by the spans that they mark.
 
     Args:
-        references: for each sentence, the tags of its words.
-        predictions: the same, as predicted.
+        references: tags of the words of each sentence, [sentences][words].
+        predictions: the predicted tags, in the same form.
+
+    Returns:
+        Precision, recall and F1, overall and per type, and the accuracy of tags, all from 0 to 1.
 
     Raises:
         ValueError: the numbers of sentences or of a sentence's words differ, there are no words, or
@@ -97,8 +111,8 @@ def span_report(
     """
     if len(references) != len(predictions):
         raise ValueError(
-            f"There are {len(references)} sentences of references and {len(predictions)} of "
-            "predictions; pass the same sentences."
+            f"references has {len(references)} sentences and predictions {len(predictions)}; pass tags "
+            "of the same sentences."
         )
     correct, predicted, support = Counter(), Counter(), Counter()
     equal_tags = words = 0
@@ -115,7 +129,7 @@ def span_report(
         equal_tags += sum(a == b for a, b in zip(reference, prediction, strict=True))
         words += len(reference)
     if not words:
-        raise ValueError(f"There are no words in the {len(references)} sentences to score.")
+        raise ValueError(f"The {len(references)} sentences to score have no words.")
     return SpanReport(
         types={
             type_: SpanScore(correct[type_], predicted[type_], support[type_])
@@ -129,11 +143,11 @@ def span_report(
 def _typed_spans(tags: Sequence[str]) -> set[tuple[str, int, int]]:
     """(type, start, end) of each span."""
     if isinstance(tags, str):
-        raise ValueError(f"A sentence is the string {tags!r}, expected a list of tags.")
+        raise ValueError(f"A sentence is the string {tags!r}; it must be a list of tags.")
     for tag in tags:
         if not is_span_tag(tag):
             raise ValueError(
-                f"The tag is {tag!r}, expected 'O' or one of B, I, E, S with a type, as 'B-NP'. "
-                "Write the tags of other schemes in one of IOB1, IOB2, IOBES."
+                f"The tag {tag!r} must be 'O', or B, I, E or S with a type, such as 'B-NP'. "
+                "Convert other schemes to IOB1, IOB2 or IOBES."
             )
     return {(span.type or _UNTYPED, span.start, span.end) for span in spans(tags)}

@@ -1,4 +1,4 @@
-"""SQuAD: the official scores of versions 1.1 and 2.0, answers from logits, the official files.
+"""SQuAD: official scores of versions 1.1 and 2.0, answers from logits, and the official files.
 
 Sources: Rajpurkar et al. 2016 (arXiv:1606.05250) and 2018 (arXiv:1806.03822) with their programs
 evaluate-v1.1.py and evaluate-v2.0.py; google-research/bert, run_squad.py.
@@ -31,7 +31,7 @@ NULL_ODDS_FILE = "null_odds.json"
 
 _DROP_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
-# (prediction, answer) -> how well they agree, from 0 to 1.
+# (prediction, answer) -> their agreement, from 0 to 1.
 _Score = Callable[[str, str], float]
 
 
@@ -39,21 +39,21 @@ _Score = Callable[[str, str], float]
 
 
 def normalize_answer(text: str) -> str:
-    """What two answers are compared by: lower case, no ASCII punctuation, no article, single spaces.
+    """Normalises an answer for comparison: lower case, no ASCII punctuation, no articles, single spaces.
 
-    Punctuation goes before the articles, so that "a-b" is "ab" and keeps its a.
+    Punctuation is removed before articles, so "a-b" becomes "ab" and keeps its a.
     """
     bare = text.lower().translate(_DROP_PUNCTUATION)
     return " ".join(_ARTICLE.sub(" ", bare).split())
 
 
 def exact_match(prediction: str, answer: str) -> bool:
-    """Whether two answers are equal once normalised."""
+    """Whether two normalised answers are equal."""
     return normalize_answer(prediction) == normalize_answer(answer)
 
 
 def token_f1(prediction: str, answer: str) -> float:
-    """F1 of the normalised words of two answers, with repetitions; 0 if they share none."""
+    """F1 of the normalised words of two answers, counting repetitions; 0 if they share none."""
     predicted, expected = (Counter(normalize_answer(t).split()) for t in (prediction, answer))
     shared = (predicted & expected).total()
     return 2 * shared / (predicted.total() + expected.total()) if shared else 0.0
@@ -62,23 +62,26 @@ def token_f1(prediction: str, answer: str) -> float:
 def squad_v1(
     references: Mapping[str, Sequence[str]], predictions: Mapping[str, str]
 ) -> dict[str, float]:
-    """Exact match and F1 in per cent, as evaluate-v1.1.py: for a question, that of its best answer.
+    """Scores answers as evaluate-v1.1.py does for SQuAD 1.1.
 
     Args:
-        references: question id -> its answers, at least one.
-        predictions: question id -> text. A question without one counts 0, with a warning.
+        references: question id -> its right answers, at least one.
+        predictions: question id -> predicted text. A missing one scores 0 and is logged.
+
+    Returns:
+        `exact_match` and `f1` in percent: means over questions of the score against the best-matching answer.
 
     Raises:
-        ValueError: there are no questions, a question has no answer, or a prediction is no text.
+        ValueError: there are no questions, a question has no answer, or a prediction is not a string.
     """
     _check_questions(references, predictions)
     if unanswerable := [id for id, answers in references.items() if not answers]:
         raise ValueError(
-            "Every question of SQuAD 1.1 has an answer, and these have none: "
-            f"{quoted(unanswerable)}. Score SQuAD 2.0 with squad_v2."
+            f"These questions have no answer, as every question of SQuAD 1.1 must: {quoted(unanswerable)}. "
+            "Score SQuAD 2.0 with squad_v2."
         )
     if missing := [id for id in references if id not in predictions]:
-        log.warning("Questions without a prediction count 0: %s.", quoted(missing))
+        log.warning("Questions without a prediction score 0: %s.", quoted(missing))
 
     def mean(score: _Score) -> float:
         total = sum(
@@ -97,39 +100,39 @@ def squad_v2(
     no_answer_scores: Mapping[str, float] | None = None,
     no_answer_threshold: float = 1.0,
 ) -> dict[str, float]:
-    """The scores of evaluate-v2.0.py, by its names and in its order, in per cent.
+    """Scores answers as evaluate-v2.0.py does for SQuAD 2.0, with its names and order of metrics.
 
-    To choose a threshold, pass the best span of every question (`AnswerSelection.best.text`) and
-    not predictions in which a threshold has put "" already: a search cannot take those back.
+    To search for a threshold, pass the best span of every question (`AnswerSelection.best.text`). The search
+    cannot restore spans that a threshold has already replaced by "".
 
     Args:
-        references: question id -> its answers; none where the question has no answer.
-        predictions: question id -> text, "" for no answer.
-        no_answer_scores: question id -> probability or log-odds that it has no answer; with it the
-            best thresholds are searched.
-        no_answer_threshold: a question with a higher score counts as predicted to have no answer. The
-            default is the script's: "never" for probabilities; for log-odds choose another.
+        references: question id -> its right answers; an empty list if it has no answer.
+        predictions: question id -> predicted text, "" for no answer.
+        no_answer_scores: question id -> probability or log-odds that it has no answer. If given, the best
+            thresholds are searched.
+        no_answer_threshold: questions with a higher score are predicted to have no answer. The script's
+            default of 1 never applies to probabilities; choose another one for log-odds.
 
     Returns:
-        `exact`, `f1`, `total`; the same with `HasAns_` and `NoAns_` before the name, over questions
-        with and without an answer, where there are such; with `no_answer_scores` also `best_exact`,
-        `best_exact_thresh`, `best_f1`, `best_f1_thresh`. The search takes questions of equal score
-        one by one, in the order of `no_answer_scores`, as the script does; a best value in the
-        midst of such a group is not quite reached by applying its threshold.
+        `exact` and `f1` in percent, and the number of questions, `total`; the same with the prefixes `HasAns_`
+        and `NoAns_` over questions with and without an answer, if there are any. With `no_answer_scores` also
+        `best_exact`, `best_exact_thresh`, `best_f1` and `best_f1_thresh`. Like the script, the search adds
+        questions of equal score one by one, in the order of `no_answer_scores`; applying the best
+        threshold may then score slightly less.
 
     Raises:
-        ValueError: there are no questions, one has no prediction or no score, a prediction is no
-            text or a score is not a number.
+        ValueError: there are no questions, one has no prediction or no score, a prediction is not a string,
+            or a score is not a number.
     """
     _check_questions(references, predictions)
     _check_complete(references, predictions, "prediction")
-    # The script takes 0 where it is given none.
+    # The script uses 0 if it is given no scores.
     none_scores = dict.fromkeys(references, 0.0) if no_answer_scores is None else no_answer_scores
     _check_complete(references, none_scores, "no-answer score")
     for id, score in none_scores.items():
         if not isinstance(score, int | float | np.number) or math.isnan(score):
             raise ValueError(
-                f"The no-answer score of question {id!r} is {score!r}, expected a number."
+                f"The no-answer score of question {id!r} is {score!r}; it must be a number."
             )
 
     # The search takes questions in the order of their scores.
@@ -154,21 +157,21 @@ def squad_v2(
             result[prefix + metric] = 100.0 * float(final[chosen].mean())
         result[prefix + "total"] = int(chosen.sum())
     if no_answer_scores is not None:
-        # From a threshold below all scores, where every question is said to have no answer, questions
-        # are given their predictions one by one.
+        # Start from a threshold below all scores, which predicts no answer to every question, and add the
+        # predictions one by one.
         order = np.argsort(odds, kind="stable")
         for metric, scores in by_metric.items():
             gains = np.where(has_answer, scores, np.where(has_text, -1.0, 0.0))[order]
             totals = np.cumsum([np.sum(~has_answer), *gains])
             best = int(totals.argmax())
             result[f"best_{metric}"] = 100.0 * float(totals[best]) / len(ids)
-            # 0, as in the script, where it is best to answer no question at all.
+            # 0, as in the script, if it is best to answer no question.
             result[f"best_{metric}_thresh"] = float(odds[order[best - 1]]) if best else 0.0
     return result
 
 
 def _best_v2(score: _Score, prediction: str, answers: Sequence[str]) -> float:
-    """A question's score in version 2.0, where an answer of nothing can be right."""
+    """A question's score in version 2.0, where no answer can be right."""
     known = [answer for answer in answers if normalize_answer(answer)]
     if not known:
         return float(exact_match(prediction, ""))
@@ -183,25 +186,24 @@ def _check_questions(
     for id, answers in references.items():
         if isinstance(answers, str):
             raise ValueError(
-                f"The answers of question {id!r} are the string {answers!r}, expected a list of "
-                "strings."
+                f"The answers of question {id!r} are the string {answers!r}; pass a list of strings."
             )
     for id, text in predictions.items():
         if not isinstance(text, str):
             raise ValueError(
-                f"The prediction for question {id!r} is {text!r}, expected a string; "
-                'no answer is "".'
+                f"The prediction for question {id!r} is {text!r}; it must be a string, "
+                '"" for no answer.'
             )
     if unknown := [id for id in predictions if id not in references]:
         log.warning(
-            "Predictions for questions that are not asked do not count: %s.", quoted(unknown)
+            "Predictions for questions that `references` lacks are ignored: %s.", quoted(unknown)
         )
 
 
 def _check_complete(references: Iterable[str], values: Mapping[str, Any], what: str) -> None:
     if missing := [id for id in references if id not in values]:
         raise ValueError(
-            f"SQuAD 2.0 needs a {what} for every question, and these have none: {quoted(missing)}."
+            f"SQuAD 2.0 needs a {what} for every question. These have none: {quoted(missing)}."
         )
 
 
@@ -210,37 +212,48 @@ def _check_complete(references: Iterable[str], values: Mapping[str, Any], what: 
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """What a model says about one window of a question's context."""
+    """A model's outputs for one window of a question's context.
 
-    # [length]; position `no_answer` stands for none.
+    Attributes:
+        start_logits: [length].
+        end_logits: [length], or [length, starts] with one column for each of `starts`.
+        context_mask: [length], 1 for tokens of the context, which must be adjacent.
+        offsets: [length, 2], start and end of each token in the context, in characters; read for tokens of
+            the context only.
+        first_token: number of context tokens before this window, such as the window's number * stride.
+        no_answer: position that means no answer: 0, before the question, or -1, the last one.
+        starts: [starts], the only positions where answers may start; None for the whole context.
+        no_answer_odds: log-odds of no answer, if the model predicts them separately.
+    """
+
     start_logits: np.ndarray
-    end_logits: np.ndarray  # [length]; or [length, starts], given each of `starts`
-    # [length], 1 for tokens of the context, which stand next to each other.
+    end_logits: np.ndarray
     context_mask: np.ndarray
-    # [length, 2], the first character of the context of each token, and the one after its last;
-    # read for tokens of the context alone.
     offsets: np.ndarray
-    # The number of the context's tokens before this window: with a stride, the number of the
-    # window times the stride.
     first_token: int = 0
-    # The position that stands for no answer: 0, the token before the question, or -1, the last one.
     no_answer: int = 0
-    # [starts], the only positions at which answers may start; None for all of the context.
     starts: np.ndarray | None = None
-    # The log-odds of no answer, from a model that says so by itself.
     no_answer_odds: float | None = None
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """An answer, cut from the context."""
+    """An answer cut from the context, or no answer.
 
-    text: str  # the answer; "" for no answer
-    start: int | None  # position of its first character in the context; None for no answer
-    end: int | None  # the position after its last character; None for no answer
-    start_logit: float  # of its first token, or of the position that stands for no answer
-    end_logit: float  # of its last token, or of that position
-    probability: float = 0.0  # the softmax of the score over the candidates of the question
+    Attributes:
+        text: the answer, "" for no answer.
+        start, end: its first character in the context and the one after its last; None for no answer.
+        start_logit, end_logit: logits of its first and last token. No answer has those of its position, or,
+            with `Window.no_answer_odds`, the best span's, with the odds added to `start_logit`.
+        probability: softmax of the score over the candidates of the question.
+    """
+
+    text: str
+    start: int | None
+    end: int | None
+    start_logit: float
+    end_logit: float
+    probability: float = 0.0
 
     @property
     def score(self) -> float:
@@ -250,17 +263,21 @@ class Candidate:
 
 @dataclass(frozen=True)
 class AnswerSelection:
-    """The answers to one question."""
+    """The answers to one question.
 
-    # The likeliest answers, best first; no answer is one of them where it is allowed.
+    Attributes:
+        candidates: the best answers, best first, including no answer if it is allowed.
+        best: the best answer that is a span of the context.
+        no_answer_score: score of no answer minus the score of `best`, the log-odds of the official file
+            null_odds.json. None if no answer is not allowed.
+    """
+
     candidates: tuple[Candidate, ...]
-    best: Candidate  # the best answer that is a span of the context
-    # Score of no answer, less that of `best`: the log-odds of the official file null_odds.json.
-    # None where a question always has an answer.
+    best: Candidate
     no_answer_score: float | None
 
     def answer(self, no_answer_threshold: float = 0.0) -> str:
-        """The best span's text, or "" where the score of no answer is above the threshold."""
+        """The best span's text, or "" if `no_answer_score` is above the threshold."""
         if self.no_answer_score is not None and self.no_answer_score > no_answer_threshold:
             return ""
         return self.best.text
@@ -274,21 +291,21 @@ def select_answers(
     max_answer_length: int = 30,
     allow_no_answer: bool = True,
 ) -> AnswerSelection:
-    """The best answers to one question from the logits of all its windows.
+    """Selects the best answers to one question from the logits of all its windows.
 
-    As google-research/bert, run_squad.py (write_predictions): a span scores the sum of its two
-    logits and begins at a token in the window that shows most of its surroundings; no answer scores
-    the sum of the logits at position 0, the least over the windows; equal texts count once. Where the
-    model gives log-odds of no answer, that scores them, the least over the windows, above the best span.
+    As in google-research/bert, run_squad.py (write_predictions), a span's score is the sum of its start and
+    end logit, and its first token is read in the window with most context around it. The score of no answer
+    is the sum of the logits at its position, the lowest over the windows. Equal texts count once. If the model
+    predicts log-odds of no answer, its score is the best span's plus the lowest log-odds.
 
-    It differs from that program in two points. The text is cut from the context by the tokens'
-    offsets, less white space at its ends, and not found again from word pieces. And all spans are
-    weighed, not only those of each window's `n_best` best starts and ends.
+    It differs from that program in two points: it cuts the text from the context by offsets and strips white
+    space, instead of recovering it from word pieces; and it considers all spans, not only those of each
+    window's `n_best` starts and ends.
 
     Args:
-        context: the text that the offsets count in.
+        context: the text that the offsets refer to.
         windows: one or more, in the order of the context.
-        n_best: number of candidates; the best span and no answer are added if they are not in it.
+        n_best: number of candidates; the best span and no answer are added if they are not among them.
         max_answer_length: in tokens.
         allow_no_answer: whether there may be no answer, as in SQuAD 2.0.
 
@@ -296,8 +313,8 @@ def select_answers(
         The candidates with their probabilities, the best span and the score of no answer.
 
     Raises:
-        ValueError: a window's arrays do not fit each other or the context, logits are not finite,
-            or there is no span to choose.
+        ValueError: a window's arrays do not match each other or the context, logits are not finite, or no
+            span can be chosen.
     """
     for name, value in (("n_best", n_best), ("max_answer_length", max_answer_length)):
         if value < 1:
@@ -306,8 +323,8 @@ def select_answers(
     candidates = _best_spans(context, shown, n_best, max_answer_length)
     if not candidates:
         raise ValueError(
-            f"None of the {len(windows)} windows has a token with text of the context, which has "
-            f"{len(context)} characters. Check context_mask and offsets."
+            f"None of the {len(windows)} windows has a token with text of the context "
+            f"({len(context)} characters). Check context_mask and offsets."
         )
     best, no_answer_score = candidates[0], None
     if allow_no_answer:
@@ -326,8 +343,7 @@ def select_answers(
 
 
 def _no_answer(windows: Sequence[Window], best: Candidate) -> Candidate:
-    """No answer as a candidate. The window that is least sure of it speaks for all, since one of the
-    others may hold an answer."""
+    """No answer as a candidate, scored by the window where it is least likely, which may hold an answer."""
     if windows[0].no_answer_odds is not None:
         odds = float(min(window.no_answer_odds for window in windows))
         return Candidate("", None, None, best.start_logit + odds, best.end_logit)
@@ -343,13 +359,13 @@ class _Shown(NamedTuple):
 
     start_logits: np.ndarray  # [tokens]
     end_logits: np.ndarray  # [tokens, starts]
-    starts: np.ndarray  # [starts], numbers of these tokens
+    starts: np.ndarray  # [starts], indices of tokens
     offsets: np.ndarray  # [tokens, 2]
     first_token: int
 
 
 def _shown(window: Window, context: str, number: int) -> _Shown:
-    """What a window shows of the context; raises ValueError where its arrays do not fit."""
+    """Returns a window's part of the context; raises ValueError if its arrays do not match."""
     start_logits = np.asarray(window.start_logits, np.float64)
     end_logits = np.asarray(window.end_logits, np.float64)
     mask = np.asarray(window.context_mask).astype(bool)
@@ -364,25 +380,29 @@ def _shown(window: Window, context: str, number: int) -> _Shown:
     ):
         if array.shape != shape:
             raise ValueError(
-                f"{name} of window {number} have the shape {array.shape}, expected {shape}."
+                f"{name} of window {number} has the shape {array.shape}; it must be {shape}."
             )
     if window.first_token < 0:
-        raise ValueError(f"first_token of window {number} is {window.first_token}, below 0.")
+        raise ValueError(
+            f"first_token of window {number} is {window.first_token}; it must be at least 0."
+        )
     positions = np.flatnonzero(mask)
     if mask[window.no_answer] or (np.diff(positions) != 1).any():
         raise ValueError(
             f"context_mask of window {number} marks the positions {positions.tolist()}. They must "
-            f"stand next to each other, and position {window.no_answer} stands for no answer."
+            f"be adjacent and must not include {window.no_answer}, which means no answer."
         )
     read = np.append(window.no_answer, positions)
     if not (np.isfinite(start_logits[read]).all() and np.isfinite(end_logits[read]).all()):
-        raise ValueError(f"Window {number} has logits that are not finite.")
+        raise ValueError(
+            f"Window {number} has logits that are not finite. Check the model's outputs."
+        )
     begins, ends = offsets[positions].T
     wrong = positions[(begins < 0) | (begins > ends) | (ends > len(context))]
     if wrong.size:
         raise ValueError(
-            f"The offsets at position {wrong[0]} of window {number} are {offsets[wrong[0]].tolist()}; "
-            f"the context has {len(context)} characters. Offsets count characters, not bytes."
+            f"The offsets at position {wrong[0]} of window {number} are {offsets[wrong[0]].tolist()}, but "
+            f"the context has {len(context)} characters. Offsets must count characters, not bytes."
         )
     end_logits = end_logits[positions]
     if starts is None:
@@ -401,9 +421,9 @@ def _best_spans(
 ) -> list[Candidate]:
     """The `n_best` best spans with different texts, best first."""
     can_start = [can[w.starts] for w, can in zip(windows, _can_start(windows), strict=True)]
-    if not any(can.any() for can in can_start):  # of those that a model has chosen
+    if not any(can.any() for can in can_start):  # possible if the windows have `starts`
         can_start = [np.ones_like(can) for can in can_start]
-    # Characters of the context and logits of each span, [spans, 2] of each window.
+    # Characters in the context and logits of the spans, [spans, 2] per window.
     places, logits = [], []
     for window, can in zip(windows, can_start, strict=True):
         column = np.flatnonzero(can)[:, None]
@@ -423,7 +443,7 @@ def _best_spans(
         text = context[start:end]
         start += len(text) - len(text.lstrip())
         text = text.strip()
-        # A text of white space alone would read as no answer.
+        # A text of white space only would mean no answer.
         if text and text not in spans:
             spans[text] = Candidate(text, start, start + len(text), *logits[index].tolist())
         if len(spans) == n_best:
@@ -432,10 +452,9 @@ def _best_spans(
 
 
 def _can_start(windows: Sequence[_Shown]) -> list[np.ndarray]:
-    """For each window [tokens], which ones it shows with more context than all other windows.
+    """For each window, bool [tokens]: the tokens that it shows with more context than any other window.
 
-    Context is the lesser of the numbers of tokens to the left and to the right; a longer window and
-    then an earlier one wins a draw.
+    Context is the smaller number of tokens on either side; ties go to the longer, then the earlier window.
     """
     slices = [slice(w.first_token, w.first_token + len(w.offsets)) for w in windows]
     total = max((tokens.stop for tokens in slices), default=0)
@@ -444,8 +463,8 @@ def _can_start(windows: Sequence[_Shown]) -> list[np.ndarray]:
         known = owner[tokens] >= 0
         if (offsets[tokens][known] != window.offsets[known]).any():
             raise ValueError(
-                f"Window {number} says that token {window.first_token} of the context is its first, "
-                "and its offsets differ there from those of an earlier window. Check first_token."
+                f"Window {number} starts at token {window.first_token} of the context, but its offsets "
+                "differ there from an earlier window's. Check first_token."
             )
         offsets[tokens] = window.offsets
         left = np.arange(len(known))
@@ -465,12 +484,11 @@ def write_predictions(
 ) -> None:
     """Writes predictions.json and nbest_predictions.json; for SQuAD 2.0 also null_odds.json.
 
-    These are the files of google-research/bert, run_squad.py; the official scripts and the
-    leaderboard read predictions.json (question id -> text) and null_odds.json (question id ->
-    score of no answer).
+    google-research/bert's run_squad.py writes the same files. The official scripts and the leaderboard read
+    predictions.json (question id -> text) and null_odds.json (question id -> score of no answer).
 
     Args:
-        directory: where to; made if it is not there.
+        directory: where to write; created if missing.
         selections: question id -> its answers.
         no_answer_threshold: as in `AnswerSelection.answer`.
     """
@@ -482,21 +500,25 @@ def write_predictions(
     odds = {id: score for id, score in scores.items() if score is not None}
     for name, values in ((PREDICTIONS_FILE, texts), (N_BEST_FILE, n_best), (NULL_ODDS_FILE, odds)):
         if values or name != NULL_ODDS_FILE:
-            # In ASCII: the official scripts open files in the encoding of the machine.
+            # ASCII, since the official scripts open files in the machine's encoding.
             (directory / name).write_text(json.dumps(values, indent=4) + "\n", encoding="ascii")
 
 
 def read_predictions(path: str | Path) -> dict[str, str]:
-    """Reads a file in the form of predictions.json: question id -> text.
+    """Reads a file like predictions.json: question id -> text.
 
-    Raises ValueError, with file and question, for anything else.
+    Raises:
+        ValueError: the file is not JSON of this form; names file and question.
+        FileNotFoundError: the file does not exist.
     """
     return as_object(read_json(Path(path)), path).values_of(str)
 
 
 def read_null_odds(path: str | Path) -> dict[str, float]:
-    """Reads a file in the form of null_odds.json: question id -> score of no answer.
+    """Reads a file like null_odds.json: question id -> score of no answer, usually log-odds.
 
-    Raises ValueError, with file and question, for anything else.
+    Raises:
+        ValueError: the file is not JSON of this form; names file and question.
+        FileNotFoundError: the file does not exist.
     """
     return as_object(read_json(Path(path)), path).values_of(float)

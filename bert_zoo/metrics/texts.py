@@ -1,31 +1,31 @@
-"""Metrics of texts that are written: equal ones, ROUGE of summaries, BLEU of translations.
+"""Metrics of generated texts: exact matches, ROUGE for summaries, BLEU for translations.
 
-ROUGE and BLEU come from the packages that publish them, and are imported where they are asked for.
+ROUGE and BLEU are computed by the packages rouge-score and sacrebleu, which are imported on use.
 """
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 
-# (texts that were written, texts that are right) -> metrics, the one to select a model by first.
+# (generated texts, right texts) -> metrics; the first one selects the best model.
 TextMetric = Callable[[Sequence[str], Sequence[str]], dict[str, float]]
 ROUGE_TYPES = ("rouge2", "rouge1", "rougeLsum")
 
 
 def text_metric(name: str) -> TextMetric:
-    """The metric of this name; what it needs is imported.
+    """The metric of this name; imports its package.
 
     Raises:
-        ValueError: there is none.
+        ValueError: the name is unknown.
         ImportError: its package is not installed.
     """
     if name not in TEXT_METRICS:
-        raise ValueError(f"There is no metric {name!r} of texts; choose one of {[*TEXT_METRICS]}.")
+        raise ValueError(f"There is no text metric {name!r}; choose one of {[*TEXT_METRICS]}.")
     return TEXT_METRICS[name]()
 
 
 def equality() -> TextMetric:
-    """The share of texts that are right to the letter, but for blanks around them."""
+    """The share of texts that equal the right text, ignoring white space at the ends."""
 
     def score(texts, targets):
         equal = [
@@ -37,15 +37,15 @@ def equality() -> TextMetric:
 
 
 def bleu() -> TextMetric:
-    """BLEU of a corpus, from 0 to 100, with sacrebleu's defaults (Post 2018, arXiv:1804.08771)."""
+    """Corpus BLEU, from 0 to 100, with sacrebleu's defaults (Post 2018, arXiv:1804.08771)."""
     sacrebleu = _imported("sacrebleu", "sacrebleu", "bleu")
     return lambda texts, targets: {"bleu": sacrebleu.corpus_bleu(texts, [targets]).score}
 
 
 def rouge() -> TextMetric:
-    """The mean F1 of ROUGE-2, ROUGE-1 and ROUGE-L of summaries (Lin 2004), from 0 to 100, without a stemmer.
+    """Mean F1 of ROUGE-2, ROUGE-1 and ROUGE-Lsum (Lin 2004), from 0 to 100, without a stemmer.
 
-    ROUGE-L compares sentences, which line ends part.
+    ROUGE-Lsum compares sentence by sentence; each line is a sentence.
     """
     package = _imported("rouge_score.rouge_scorer", "rouge-score", "rouge")
     scorer = package.RougeScorer(ROUGE_TYPES)
@@ -69,6 +69,6 @@ def _imported(module: str, package: str, metric: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError as error:
         raise ImportError(
-            f"The metric {metric!r} is measured by {package}: pip install 'bert_zoo[text_metrics]'. Without it, "
-            "texts are measured by 'exact_match'."
+            f"The metric {metric!r} needs {package}: pip install 'bert_zoo[text_metrics]'. The metric "
+            "'exact_match' needs no package."
         ) from error
