@@ -255,9 +255,9 @@ def test_cut_texts_are_said_once_with_the_numbers_of_the_call(call, caplog):
     with caplog.at_level(logging.WARNING):
         CALLS[call](model)
         model.preprocessor(MIXED)
-    said = [record.message for record in caplog.records if "cut" in record.message]
+    said = [record.message for record in caplog.records if "truncated" in record.message]
     assert len(said) == 1
-    assert said[0].startswith("2 of the 4 texts are longer than the 40 tokens")
+    assert said[0].startswith("2 of the 4 texts exceed the model's limit of 40 tokens")
     assert "load() with long_texts='mean' or 'max', which reads them whole" in said[0]
 
 
@@ -266,7 +266,7 @@ def test_of_a_stream_the_first_cut_batch_is_said(caplog):
     dataset = tf.data.Dataset.from_tensor_slices(MIXED * 2).batch(3)
     with caplog.at_level(logging.WARNING):
         model.predict(dataset, verbose=0)
-    (said,) = (record.message for record in caplog.records if "cut" in record.message)
+    (said,) = (record.message for record in caplog.records if "truncated" in record.message)
     assert said.startswith(("1 of the 3 texts", "2 of the 3 texts", "1 of the 2 texts"))
     assert "long_texts='mean'" in said
 
@@ -288,4 +288,4 @@ def test_windows_need_no_word(caplog):
         model.text_reader(MIXED)
         assert not caplog.records
         model.text_reader((MIXED, MIXED))
-    assert "were cut" in caplog.text
+    assert "were truncated" in caplog.text

@@ -120,7 +120,7 @@ def test_pairs_are_cut_and_padded_as_in_the_graph(truncation, padding):
         pair = (short, long) if truncation == "only_second" else (long, short)
         assert_equal(in_numpy(pair), in_graph(pair))
         if truncation != "longest_first":
-            with pytest.raises(ValueError, match="leaves whole"):
+            with pytest.raises(ValueError, match="keeps whole"):
                 in_numpy(pair[::-1])
 
 
@@ -192,7 +192,7 @@ def test_what_is_cut_or_unknown_is_said_once(caplog):
             reader(["word " * 20, "a"])
             reader.with_options(bucket=1)(["Ω ж ж ж", "the"])
     said = [record.getMessage() for record in caplog.records]
-    assert sum("were cut" in message for message in said) == 1
+    assert sum("were truncated" in message for message in said) == 1
     assert sum("consist mostly of words" in message for message in said) == 1
     assert len(said) == 2
 

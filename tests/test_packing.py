@@ -97,9 +97,9 @@ def test_a_segment_that_must_not_be_cut_but_is_too_long_is_an_error(truncation):
     long, short = tf.ragged.constant([[A] * 12], tf.int32), tf.ragged.constant([[B]], tf.int32)
     segments = [long, short] if truncation == "only_second" else [short, long]
     pack = packer(truncation=truncation)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"(?s)leaves whole is longer.*12.*9"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"(?s)keeps whole does not fit.*12.*9"):
         pack(segments)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"(?s)leaves whole is longer.*12.*9"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"(?s)keeps whole does not fit.*12.*9"):
         tf.function(lambda: pack(segments))()
 
 
@@ -178,14 +178,14 @@ def test_rows_that_were_kept_without_padding_are_padded_again(layout):
 
 
 def test_layouts_that_are_not_right_are_refused():
-    with pytest.raises(ValueError, match=r"'cls B sep' is no template of a row of 1.*A once"):
+    with pytest.raises(ValueError, match=r"'cls B sep' is no template for a row of 1.*A once"):
         Layout("cls B sep")
     with pytest.raises(ValueError, match="padding_side is 'top'"):
         Layout(padding_side="top")
     with pytest.raises(TypeError, match="needs eos_id too"):
         text.Packer(layout=T5, sequence_length=9, pad_id=0)
     ids = tf.ragged.constant([[5]], tf.int32)
-    with pytest.raises(ValueError, match="2 segments; this model's rows have one"):
+    with pytest.raises(ValueError, match="2 segments, but this model's rows have one"):
         text.Packer(layout=PLAIN, sequence_length=9, pad_id=0)([ids, ids])
 
 
@@ -281,7 +281,7 @@ def test_a_pair_of_unequal_batches_is_refused_inside_a_graph_too(tokenizer):
 
 
 def truncation_messages(caplog):
-    return [record.getMessage() for record in caplog.records if "were cut" in record.getMessage()]
+    return [record.getMessage() for record in caplog.records if "were truncated" in record.getMessage()]
 
 
 @pytest.mark.parametrize("where", ["eager", "map"])

@@ -117,7 +117,7 @@ def test_rows_that_are_too_long_are_cut_with_a_word_and_keep_their_first_labels(
     words, labels = [["the", "dogs", "sat", "on", "it"]], tf.ragged.constant([[1, 2, 3, 4, 0]])
     with caplog.at_level(logging.WARNING):
         packed = pack_words(words, preprocessor)
-    assert "were cut" in caplog.text
+    assert "were truncated" in caplog.text
     assert packed.word_ids.numpy().tolist() == [[-1, 0, 1, 1, 2, -1]]
     found = token_labels(labels, packed, word_batch(words))
     assert found.numpy().tolist() == [[-100, 1, 2, -100, 3, -100]]

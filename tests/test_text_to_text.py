@@ -293,7 +293,7 @@ def test_cut_targets_are_counted_and_said(caplog):
     with caplog.at_level(logging.WARNING, logger="bert_zoo.text.preprocessor"):
         model.evaluate(["we", "it"], ["a", "the big city was it in a tree"], verbose=0)
     (said,) = [record.getMessage() for record in caplog.records]
-    assert "1 of the 4 texts are longer than the 4 tokens" in said
+    assert "1 of the 4 texts exceed the model's limit of 4 tokens" in said
 
 
 def test_z_loss_is_that_of_the_paper():

@@ -369,7 +369,7 @@ def test_texts_in_memory_and_in_a_dataset_train_as_their_ids_do(caplog):
         np.testing.assert_allclose(found["loss"], results[0]["loss"], atol=1e-5)
         np.testing.assert_allclose(found["val_loss"], results[0]["val_loss"], atol=1e-5)
     (said,) = [message for message in caplog.messages if "6 tokens" in message]
-    assert said.startswith("2 of the 6 texts are longer") and "long_texts=" in said
+    assert said.startswith("2 of the 6 texts exceed") and "long_texts=" in said
     assert "Pairs are always cut" not in said
 
 

@@ -1,4 +1,4 @@
-"""Tokenizers and preprocessors of families, from directories with a vocabulary: functions of `bert_zoo.text`."""
+"""Makes the tokenizers and preprocessors of families from directories; exported by `bert_zoo.text`."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 def _text_format(family: str | None) -> TextFormat:
-    """How a family reads text; None stands for BERT's, the first one.
+    """The text format of a family; BERT's for None.
 
     Raises:
-        ValueError: no such family.
+        ValueError: an unknown family.
     """
     families = registry().families
     if family is None:
         family = next(iter(families))
     if family not in families:
-        raise ValueError(f"No tokenizer for family {family!r}; there are {sorted(families)}.")
+        raise ValueError(f"There is no family {family!r}; choose one of {sorted(families)}.")
     return families[family].text
 
 
@@ -33,14 +33,17 @@ def tokenizer_from_dir(path: str | Path, family: str | None = None, **overrides:
     """Makes a tokenizer from a directory with a vocabulary.
 
     Args:
-        path: a directory with the vocabulary as the family's files have it (vocab.txt, for BERTweet
-            with bpe.codes; vocab.json and merges.txt, or fairseq's dict.txt, encoder.json and vocab.bpe; a SentencePiece
-            model; for Transformer-XL the originals' vocab.pkl, vocab.bin, cache.pkl or cache.pt
-            too) and, if there are, tokenizer_config.json, tokenizer.json and
-            special_tokens_map.json, whose settings are followed.
-        family: as `bert_zoo.describe` names it; BERT where none is given.
-        **overrides: keyword arguments of the tokenizer that overrule the files, for example
+        path: a directory with the family's vocabulary files: vocab.txt (for BERTweet, with bpe.codes);
+            vocab.json and merges.txt, or fairseq's dict.txt, encoder.json and vocab.bpe; a SentencePiece
+            model; for Transformer-XL also the original vocab.pkl, vocab.bin, cache.pkl or cache.pt.
+            Settings are read from tokenizer_config.json, tokenizer.json and special_tokens_map.json, if
+            they exist.
+        family: name of the family, as in `bert_zoo.describe`; "bert" by default.
+        **overrides: keyword arguments of the tokenizer, which take precedence over the files, such as
             `lowercase=False`.
+
+    Returns:
+        The family's `Tokenizer`.
 
     Raises:
         FileNotFoundError: no such directory, or no vocabulary in it.
@@ -60,11 +63,17 @@ def preprocessor_from_dir(
     """Makes a preprocessor from a directory with a vocabulary.
 
     Args:
-        path, family: as for tokenizer_from_dir.
-        sequence_length: the most tokens a row may have, special ones included.
-        tokenizer_options: keyword arguments of the tokenizer that overrule the files.
-        **options: further keyword arguments of the family's preprocessor: Preprocessor, or
-            LanguageModelPreprocessor for Transformer-XL.
+        path, family: as for `tokenizer_from_dir`.
+        sequence_length: the most tokens of a row, including special tokens.
+        tokenizer_options: keyword arguments of the tokenizer, which take precedence over the files.
+        **options: further keyword arguments of the family's preprocessor, `Preprocessor` or
+            `LanguageModelPreprocessor`.
+
+    Returns:
+        The family's preprocessor.
+
+    Raises:
+        FileNotFoundError, ValueError: as for `tokenizer_from_dir`.
     """
     return DeferredPreprocessor(
         path,

@@ -1,4 +1,4 @@
-"""Added tokens: what texts are cut at before they are tokenized, as Hugging Face's library has them; without TensorFlow."""
+"""Added tokens, which texts are cut at before they are tokenized, as in Hugging Face's library; without TensorFlow."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from bert_zoo.error_text import shown
 
 @dataclass(frozen=True)
 class AddedToken:
-    """A token that a text is cut at, wherever it stands, and that is one token there.
+    """A token that is kept whole wherever it occurs in a text.
 
-    The fields are those of Hugging Face's AddedToken and of the entries in its files. Tokens that are not
-    `normalized` are found first, in the text as it is; the others then in what stands between those, once it
-    is normalised, and are normalised for that themselves. At each place the longest token counts, and a
-    token begins where the one before it ends.
+    The fields are those of Hugging Face's AddedToken and its files. Tokens that are not `normalized` are
+    searched first, in the text as it is. The rest of the text is then normalised, and searched for the
+    others, which are normalised too. At each position the longest token wins. Matches do not overlap.
 
     Attributes:
-        content: the token.
-        single_word: it counts only where no letter, digit or underscore stands beside it.
-        lstrip, rstrip: it takes the white space before it, or after it.
-        normalized: it is found in normalised text.
-        special: it is no text: readers may leave it out where they join tokens.
+        content: the token's text.
+        single_word: match only where no letter, digit or underscore is next to it.
+        lstrip, rstrip: include the white space before it, or after it.
+        normalized: search for it in normalised text.
+        special: a special token, which may be left out when tokens are joined to text.
     """
 
     content: str
@@ -35,10 +34,10 @@ class AddedToken:
 
     @classmethod
     def of(cls, token: AddedToken | str | Mapping[str, Any]) -> AddedToken:
-        """The token of what a configuration has: its content alone where all switches are off.
+        """Makes an added token from its content, from a dictionary of its fields, or from one itself.
 
         Raises:
-            TypeError: something else, or a field that there is not.
+            TypeError: another type, or an unknown field.
         """
         if isinstance(token, cls):
             return token
@@ -50,28 +49,28 @@ class AddedToken:
             or not isinstance(given.get("content"), str)
         ):
             raise TypeError(
-                f"The added token {shown(token)} is no string, AddedToken or dictionary with "
-                f"'content' and some of {', '.join(sorted(names - {'content'}))}."
+                f"The added token is {shown(token)}. Pass a string, an AddedToken, or a dictionary with "
+                f"'content' and any of {', '.join(sorted(names - {'content'}))}."
             )
         return cls(**given)
 
     def as_dict(self) -> dict[str, Any]:
-        """The entry that Hugging Face's files have of the token, ready for JSON."""
+        """Returns all fields, as Hugging Face's files store them, ready for JSON."""
         return asdict(self)
 
     def as_config(self) -> dict[str, Any] | str:
-        """What `of` takes, ready for JSON."""
+        """Returns an argument for `of`, ready for JSON: the content alone if all switches are off."""
         return self.content if self == AddedToken(self.content) else self.as_dict()
 
 
 def distinct_tokens(
     tokens: Iterable[AddedToken | str | Mapping[str, Any]],
 ) -> dict[str, AddedToken]:
-    """Added tokens by their content; of one that comes twice the last counts, at its first place."""
+    """Added tokens by their content. A repeated token keeps its first place and its last settings."""
     return {token.content: token for token in map(AddedToken.of, tokens)}
 
 
 def extended(vocabulary: Sequence[str], tokens: Iterable[Any]) -> list[str]:
-    """The vocabulary, and after it those of the added tokens that it lacks, in their order."""
+    """The vocabulary, followed by the added tokens that it lacks, in their order."""
     known = {*vocabulary}
     return [*vocabulary, *(content for content in distinct_tokens(tokens) if content not in known)]

@@ -1,13 +1,12 @@
 """Byte-level BPE in the graph, with the ids of Hugging Face's fast RoBERTa tokenizer on every input.
 
-A text is cut at its special tokens, and what lies between them into *pieces* by GPT-2's pattern
+A text is cut at its special tokens. The rest is split into *pieces* by GPT-2's pattern
 
     's|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+
 
-Each piece becomes tokens by merging: it begins as single bytes, then of its neighbouring pairs the one
-that comes first in the list of merges is joined, the leftmost if there are several, until no pair is
-in the list. Inside the graph a piece is written in GPT-2's alphabet, a character for every byte, as
-vocabularies are.
+Each piece becomes tokens by merging. It begins as single bytes. Of its neighbouring pairs, the one that
+comes first in the list of merges is joined (the leftmost if there are several), until no pair is in the
+list. Inside the graph a piece is written in GPT-2's alphabet, one character per byte, as vocabularies are.
 """
 
 from __future__ import annotations
@@ -47,55 +46,55 @@ logger = logging.getLogger(__name__)
 
 _VISIBLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
 _HIDDEN = tuple(byte for byte in range(256) if byte not in _VISIBLE)
-# GPT-2's alphabet, a character for every byte: itself, or for the invisible ones those from U+0100.
+# GPT-2's alphabet: visible bytes are their own characters, the others those from U+0100.
 ALPHABET = {
     **{chr(byte): byte for byte in _VISIBLE},
     **{chr(0x100 + position): byte for position, byte in enumerate(_HIDDEN)},
 }
 
-# Kinds of code points. The order matters: white space, the end of a text, what pieces are made of.
+# Kinds of code points. The order matters: white space, the end of a text, the kinds of pieces.
 _BLANK, _SPACE, _END, _OTHER, _LETTER, _NUMBER = range(6)
 
-# Ends a text or a piece while several of them are one vector. No character of GPT-2's alphabet.
+# Ends a text or a piece where several are joined into one vector. Not in GPT-2's alphabet.
 _TERMINATOR = "\n"
-# The id of a byte that the vocabulary has no token for.
+# The id of a byte without a token.
 _ABSENT = -1
 
 
 class ByteBpeTokenizer(Tokenizer):
-    """RoBERTa's and GPT-2's tokenizer: split by GPT-2's pattern, then merge bytes to tokens.
+    """RoBERTa's and GPT-2's tokenizer: splits texts by GPT-2's pattern, then merges bytes to tokens.
 
     Ids equal those of the tokenizers library's ByteLevel and BPE on every text. Special and added
     tokens inside a text become their own ids, as they do there. Bytes that are not UTF-8 count as
     U+FFFD, as in `text.decode("utf-8", "replace")`. An empty text has no tokens.
 
-    With a normalization, special and added tokens are found in the text as it is; what stands between
-    them is normalised and cut once more, at the tokens that are found there, and then split and merged.
+    With a normalization, special and added tokens are searched in the text as it is. The text between
+    them is normalised, searched for added tokens with `normalized=True`, then split and merged.
 
-    Offsets equal that library's with RoBERTa's `trim_offsets`: " the" stands for its three letters,
-    and a blank alone for nothing (start and end are equal). Each token with a part of a character's
-    bytes stands for that character, and the mask token for itself, without the white space it takes.
-    A blank put before what follows a special token is trimmed from the text, as there, so that the
-    word's token starts one character late.
+    Offsets equal that library's with RoBERTa's `trim_offsets`: " the" covers its three letters, and a
+    blank alone covers nothing (start equals end). A token with some bytes of a character covers that
+    character. The mask token covers itself, without the white space it takes. A blank that
+    `add_prefix_space` puts after a special token is trimmed from the text, as there, so the word's
+    token starts one character late.
 
     Args:
         vocabulary: tokens in the order of their ids, written in GPT-2's alphabet.
         merges: pairs of tokens, first merges first.
-        add_prefix_space: put a blank before a text, and before what follows a special token, if it
-            does not begin with one.
+        add_prefix_space: put a blank before a text, and before the text after a special token, unless
+            it begins with one.
         lstrip_mask: the mask token takes the white space before it, as in the released files and
             in fairseq. (transformers 5.23 does so only where a file of the directory says so.)
-        unknown_token, padding_token, cls_token, sep_token, mask_token, eos_token: the special tokens'
-            names; None for those that the vocabulary does not have.
-        added_tokens: what texts are cut at beside the special tokens; see `Tokenizer`.
+        unknown_token, padding_token, cls_token, sep_token, mask_token, eos_token: names of the special
+            tokens; None for those that the vocabulary lacks.
+        added_tokens: tokens that are kept whole, besides the special tokens; see `AddedToken`.
         normalization: "NFC", which composes letters and accents, or None.
-        begins_word: pattern of the tokens, as text, that `word_starts` has for the first of a word; by
-            default they begin with a blank, as in fairseq.
-        source: what an error names as the origin of vocabulary and merges.
+        begins_word: regular expression for the text of tokens that begin a word in `word_starts`; by
+            default those with a leading blank, as in fairseq.
+        source: where vocabulary and merges come from, for error messages.
 
     Raises:
         ValueError: duplicates in the vocabulary, a special token that it lacks, merges that do not
-            fit it, or special tokens that can overlap in a text.
+            fit it, or another normalization.
 
     Source: Radford et al. 2019, openai/gpt-2 src/encoder.py; huggingface/tokenizers.
     """
@@ -132,7 +131,7 @@ class ByteBpeTokenizer(Tokenizer):
             begins_word=begins_word,
         )
         if normalization not in (None, NFC):
-            raise ValueError(f"normalization is {normalization!r}; it is {NFC!r} or None.")
+            raise ValueError(f"normalization is {normalization!r}; choose {NFC!r} or None.")
         # In a plain object, so that tf.Module does not track each of them.
         self._plain = SimpleNamespace(
             merges=_byte_merges(merges, self._base_vocabulary, source),
@@ -183,7 +182,7 @@ class ByteBpeTokenizer(Tokenizer):
         return self._options.lstrip_mask
 
     def _bytes_of(self, token: str) -> bytes:
-        """What a token stands for; an added one, or one in other letters than GPT-2's, for itself."""
+        """The bytes of a token; an added token, or one outside GPT-2's alphabet, is plain text."""
         if token in self._plain.added or not ALPHABET.keys() >= set(token):
             return token.encode()
         return bytes(map(ALPHABET.__getitem__, token))
@@ -224,9 +223,9 @@ class ByteBpeTokenizer(Tokenizer):
         if not with_offsets:
             return tokens
 
-        # From the bytes of pieces, written in GPT-2's alphabet, to the bytes of texts, which are that
-        # alphabet's characters, and on to the characters of texts. The first matters only for a
-        # vocabulary that lacks bytes: the reference counts on as if they were not there.
+        # From the bytes of pieces, written in GPT-2's alphabet, to the bytes of texts, one per character
+        # of that alphabet, and then to the characters of texts. The first step matters only for a
+        # vocabulary that lacks bytes: the reference does not count these.
         num_bytes = tf.gather(self._num_bytes, ids.values)
         piece_bytes = tf.cumsum(tf.strings.length(pieces.values), exclusive=True)
         first_bytes = tf.gather(piece_bytes, ids.value_rowids())
@@ -234,7 +233,7 @@ class ByteBpeTokenizer(Tokenizer):
         decoded = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
         spelled = tf.strings.unicode_decode(pieces.values, "UTF-8")
         characters = tf.repeat(characters_of_bytes(decoded.values), utf8_lengths(spelled.values))
-        # The prefix comes from no place of the text; it shares its first character.
+        # The prefix is not in the text; it gets the position of the first character.
         shift = tf.cast(has_prefix, tf.int32) + tf.cast(decoded.row_splits[:-1], tf.int32)
         shift = tf.gather(shift, tokens.value_rowids())
         starts = tf.maximum(tf.gather(characters, first_bytes) - shift, 0)
@@ -242,7 +241,7 @@ class ByteBpeTokenizer(Tokenizer):
         return tokens.with_values(token_columns(ids.values, starts, lasts + 1))
 
     def _with_prefix_space(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Texts as they are to be split, and which of them, bool [batch], got a blank."""
+        """The texts with their prefix, and which of them got one, bool [batch]."""
         if not self._options.add_prefix_space:
             return texts, tf.zeros_like(texts, tf.bool)
         first = tf.strings.substr(texts, 0, 1)
@@ -250,7 +249,7 @@ class ByteBpeTokenizer(Tokenizer):
         return tf.where(needs_prefix, tf.strings.join([" ", texts]), texts), needs_prefix
 
     def _trimmed(self, texts: tf.Tensor, tokens: tf.RaggedTensor) -> tf.Tensor:
-        """Leaves the blanks around tokens out of their spans, as the reference counts them."""
+        """Trims the blanks at both ends of the tokens' spans, counted as in the reference."""
         ids, starts, ends = tf.unstack(tokens.values, num=3, axis=1)
         leading, trailing = (
             tf.gather(blanks, ids) for blanks in (self._leading_blanks, self._trailing_blanks)
@@ -263,7 +262,7 @@ class ByteBpeTokenizer(Tokenizer):
                 for of_text, own in zip(taken, (leading, trailing), strict=True)
             )
         if self._options.add_prefix_space:
-            # One blank that begins a text is taken for the prefix, which has no place of its own.
+            # A single blank at the start of a text counts as the prefix, which takes no place.
             leading = tf.where((starts == 0) & (leading == 1), 0, leading)
         starts = tf.minimum(starts + leading, ends)
         trailing = tf.where(ends >= trailing, trailing, 0)
@@ -271,7 +270,7 @@ class ByteBpeTokenizer(Tokenizer):
 
     @property
     def merges(self) -> tuple[tuple[str, str], ...]:
-        """Every merge, in its order."""
+        """All merges, in order."""
         return self._plain.merges
 
     def _files(self) -> dict[str, Any]:
@@ -292,7 +291,7 @@ class ByteBpeTokenizer(Tokenizer):
 
 
 def _blanks_at_ends(texts: tf.Tensor, tokens: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """With how much white space the spans of tokens [batch, (tokens), 3] begin and end, int32 [tokens] each."""
+    """White space at the start and end of the spans of tokens [batch, (tokens), 3], int32 [tokens] each."""
     codes = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
     shifts = tf.gather(codes.row_splits, tokens.value_rowids())
     begins, ends = (tf.cast(tokens.values[:, i], tf.int64) + shifts for i in (1, 2))
@@ -310,7 +309,7 @@ def _blanks() -> frozenset[str]:
 
 
 def _count_blanks(token: str) -> tuple[int, int]:
-    """Returns with how many blanks a token begins and ends, in GPT-2's alphabet or a special one."""
+    """Returns the number of blanks at a token's start and at its end, in GPT-2's alphabet or not."""
     is_blank = [char in _blanks() for char in token]
     return [*is_blank, False].index(False), [*is_blank[::-1], False].index(False)
 
@@ -322,9 +321,9 @@ def _byte_merges(
     missing = [f"byte 0x{b:02x} ({c!r})" for c, b in ALPHABET.items() if c not in vocabulary]
     if missing:
         logger.warning(
-            "The vocabulary of %s lacks %s. Texts are read without them, as by Hugging Face's "
-            "tokenizer. A byte-level vocabulary has a token for every byte, in GPT-2's alphabet; "
-            "check that it is one.",
+            "The vocabulary of %s lacks %s. These bytes are dropped from texts, as by Hugging Face's "
+            "tokenizer. A byte-level vocabulary has a token for every byte, in GPT-2's alphabet. "
+            "Check that this is one.",
             source,
             listed(missing),
         )
@@ -332,7 +331,7 @@ def _byte_merges(
 
 
 class Splitter(tf.Module):
-    """Splits texts by GPT-2's pattern, with the tables of what the reference takes for letters."""
+    """Splits texts by GPT-2's pattern, with the reference's tables of letters, numbers and white space."""
 
     def __init__(self):
         super().__init__()
@@ -371,8 +370,8 @@ class Splitter(tf.Module):
 def _piece_starts(codes: tf.Tensor, kinds: tf.Tensor) -> tf.Tensor:
     """Returns where pieces start, bool [n]; a terminator is a piece too.
 
-    A run of one kind is a piece, with the blank before it if there is one. White space before
-    something else leaves its last character to it: a blank joins that, another is its own piece.
+    A run of one kind is a piece, with the blank before it if there is one. Of white space before
+    something else, the last character is split off: a blank joins the next piece, another is its own.
     """
     before = tf.concat([[_END], kinds], 0)[:-1]
     after = tf.concat([kinds, [_END]], 0)[1:]
@@ -393,7 +392,7 @@ def _with_contractions(
 ) -> tf.Tensor:
     """Makes pieces of 's 't 'm 'd 're 've 'll where a piece starts with an apostrophe."""
     first = tf.gather(codes, apostrophes + 1)
-    # After the last text's terminator there is nothing; its own is no letter.
+    # Nothing follows the last text's terminator, which is not a letter itself.
     second = tf.gather(codes, tf.minimum(apostrophes + 2, tf.size(codes, tf.int64) - 1))
     one = tf.reduce_any(first[:, None] == [ord(char) for char in "stmd"], axis=1)
     pairs = first[:, None] * 0x80 + second[:, None]
@@ -406,19 +405,19 @@ def _with_contractions(
     starts = tf.tensor_scatter_nd_update(
         starts, (begin + 1)[:, None], tf.zeros_like(begin, tf.bool)
     )
-    # Whatever follows, a letter too, begins a piece.
+    # Whatever follows begins a piece, even a letter.
     return tf.tensor_scatter_nd_update(starts, end[:, None], tf.ones_like(end, tf.bool))
 
 
 def _utf8(codes: tf.Tensor, starts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the bytes [m] of code points [n], and where among them those of `starts` begin."""
+    """Returns the bytes [m] of code points [n], and the `starts` as positions among the bytes."""
     data = tf.io.decode_raw(tf.strings.unicode_encode(codes, "UTF-8"), tf.uint8)
     is_first = tf.bitwise.bitwise_and(data, tf.constant(0xC0, tf.uint8)) != 0x80
     return tf.cast(data, tf.int32), tf.gather(tf.where(is_first)[:, 0], starts)
 
 
 class ByteMerger(Merger):
-    """Joins the bytes of pieces, written in GPT-2's alphabet, to tokens; bytes without a token are left out."""
+    """Joins the bytes of pieces, written in GPT-2's alphabet, to tokens; drops bytes without a token."""
 
     def __init__(self, tokens: Sequence[str], merges: Merges):
         ids = {token: index for index, token in enumerate(tokens)}

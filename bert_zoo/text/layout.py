@@ -1,19 +1,19 @@
-"""Where special tokens stand around the texts of a row, as data; without TensorFlow."""
+"""Row layouts: where special tokens and padding go around texts, as data; without TensorFlow."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-# Stand for the first and the second text of a row in templates.
+# The first and the second text of a row in templates.
 TEXTS = ("A", "B")
 
 
 class Part(NamedTuple):
     """A text or a special token of a row."""
 
-    name: str  # "A" or "B"; or the role of a special token, as "cls" for the tokenizer's `cls_id`
-    segment: int  # the `segment_ids` of its tokens
+    name: str  # "A" or "B", or the role of a special token, such as "cls" for the tokenizer's `cls_id`
+    segment: int  # `segment_ids` of its tokens
 
     @property
     def is_text(self) -> bool:
@@ -22,55 +22,55 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """How a row is composed of one text or two, special tokens and padding.
+    """Describes how a row is composed of one or two texts, special tokens and padding.
 
-    Templates name their parts in order, with the segment after a colon where it is not 0:
+    A template lists its parts in order, with the segment after a colon unless it is 0:
     "cls A sep B:1 sep:1" is BERT's [CLS] A [SEP] B [SEP].
 
     Raises:
-        ValueError: a template without its texts in order, or another side.
+        ValueError: a template without its texts in order, or an unknown side.
     """
 
     single: str = "cls A sep"  # template of a row of one text
-    pair: str = "cls A sep B:1 sep:1"  # of two; empty for models that read single texts
+    pair: str = "cls A sep B:1 sep:1"  # of a row of two texts; empty for models that read single texts
     segments: bool = True  # whether the model has `segment_ids`
     padding_side: str = "right"  # or "left"
-    padding_segment: int = 0  # the `segment_ids` of padding
+    padding_segment: int = 0  # `segment_ids` of padding
 
     def __post_init__(self):
         for template, count in ((self.single, 1), (self.pair, 2 if self.pair else 0)):
             if [part.name for part in _parts(template) if part.is_text] != [*TEXTS[:count]]:
                 raise ValueError(
-                    f"{template!r} is no template of a row of {count}; it names "
+                    f"{template!r} is no template for a row of {count}. It must name "
                     f"{' and '.join(TEXTS[:count])} once each, in this order."
                 )
         if self.padding_side not in ("right", "left"):
-            raise ValueError(f"padding_side is {self.padding_side!r}; it is 'right' or 'left'.")
+            raise ValueError(f"padding_side is {self.padding_side!r}; choose 'right' or 'left'.")
 
     def parts(self, texts: int) -> list[Part]:
-        """The parts of a row of so many texts, in order; ValueError for a number that none has."""
+        """The parts, in order, of a row of one or two texts; ValueError for another number."""
         if texts not in (1, 2) or (texts == 2 and not self.pair):
             most = "one or two" if self.pair else "one"
-            raise ValueError(f"Got {texts} segments; this model's rows have {most}.")
+            raise ValueError(f"Got {texts} segments, but this model's rows have {most}.")
         return _parts(self.pair if texts == 2 else self.single)
 
     def specials(self, texts: int) -> int:
-        """How many special tokens a row of so many texts has."""
+        """Number of special tokens in a row of one or two texts."""
         return len(self.parts(texts)) - texts
 
     @property
     def most_specials(self) -> int:
-        """How many special tokens a row has at most."""
+        """The most special tokens that a row may have."""
         return self.specials(2 if self.pair else 1)
 
     @property
     def cls_position(self) -> int:
-        """Where the token that stands for a whole row is among its tokens: 0, or -1 after all others."""
+        """Position of the token that represents the whole row: 0 (first) or -1 (last)."""
         return -1 if _parts(self.single)[-1].name == "cls" else 0
 
     @property
     def roles(self) -> list[str]:
-        """The special tokens that it names, as "cls"."""
+        """The roles of the special tokens, such as "cls"."""
         parts = [*_parts(self.single), *_parts(self.pair)]
         return [*dict.fromkeys(part.name for part in parts if not part.is_text)]
 

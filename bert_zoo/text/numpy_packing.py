@@ -1,6 +1,6 @@
-"""Packs token ids into a model's inputs in NumPy, as a `Layout` says; without TensorFlow and Keras.
+"""Packs token ids into a model's inputs in NumPy, following a `Layout`; without TensorFlow and Keras.
 
-What all packers share is here too; `bert_zoo.text.packing` has the one of TensorFlow's graph.
+The base class of all packers is here too. `bert_zoo.text.packing` has the packer of TensorFlow's graph.
 """
 
 from __future__ import annotations
@@ -38,46 +38,29 @@ def _only_first(xp: ModuleType, first: Any, second: Any, budget: Any) -> list[An
     return _only_second(xp, second, first, budget)[::-1]
 
 
-# From tensorflow or numpy, the lengths of two segments, int64 [batch], and all that they may have, to what
-# is kept of each.
+# Called with tensorflow or numpy, the lengths of two segments, int64 [batch], and the room for both. Returns
+# the lengths to keep.
 Truncation = Callable[[ModuleType, Any, Any, Any], list[Any]]
 TRUNCATIONS: dict[str, Truncation] = {
     "longest_first": _longest_first,
     "only_first": _only_first,
     "only_second": _only_second,
 }
-# The number of the segment that is left whole, and has to fit.
+# The index of the segment that is not truncated and must fit.
 WHOLE = {"only_first": 1, "only_second": 0}
 TOO_LONG = (
-    "The segment that truncation leaves whole is longer than all the tokens that a pair may "
-    "have beside its special ones. Raise sequence_length, choose truncation='longest_first', "
-    "or shorten the text. Tokens it has, and may have:"
+    "The text that this truncation keeps whole does not fit into a row. Raise sequence_length, choose "
+    "truncation='longest_first', or shorten the text. Its tokens, and the tokens that fit:"
 )
 
 
 class PackingOptions:
-    """The options of a packer, checked, and the ids that it adds.
+    """The checked options of a packer, and the ids that it adds.
 
-    Args:
-        sequence_length: the most tokens a row may have, special ones included.
-        layout: where special tokens and padding stand; a `Layout` or its configuration.
-        padding: "longest" pads to the batch's longest row rounded up to a multiple of `bucket`, never
-            above `sequence_length`; "fixed" always to `sequence_length`, a static shape, which XLA
-            and TPUs need.
-        bucket: see `padding`.
-        truncation: for pairs that are too long. "longest_first" shortens the longer segment, and
-            both to half when both are longer than that (an odd token goes to the longer one, the
-            second if they are equal), as Hugging Face's fast tokenizers do. "only_first" and
-            "only_second" shorten that one segment, and fail on a row where that is not enough.
-        language_id: what `language_ids` are everywhere; None for models without.
-        **ids: of padding and of the special tokens that the layout names: `pad_id`, `cls_id`, ...
-
-    Raises:
-        ValueError: an option outside its range.
-        TypeError: an id is missing.
+    Args, Raises: see `bert_zoo.text.Packer`.
 
     Attributes:
-        paddings: what `padding` may be.
+        paddings: values of `padding`.
     """
 
     paddings = PADDINGS
@@ -103,10 +86,10 @@ class PackingOptions:
         self.padding, self.bucket, self.truncation = padding, int(bucket), truncation
         self.layout = layout if isinstance(layout, Layout) else Layout(**layout)
         if unknown := sorted(name for name in ids if not name.endswith("_id")):
-            raise TypeError(f"A packer has no options {unknown}.")
+            raise TypeError(f"A packer has no options {unknown}. Remove them.")
         names = {role: f"{role}_id" for role in ("pad", *self.layout.roles)}
         if missing := sorted(set(names.values()) - ids.keys()):
-            raise TypeError(f"A packer of this layout needs {', '.join(missing)} too.")
+            raise TypeError(f"This layout also needs {', '.join(missing)}. Pass them.")
         # A plain object, so that tf.Module does not track what is inside it.
         self._ids = SimpleNamespace(**{role: int(ids[name]) for role, name in names.items()})
         self.sequence_length = self._checked_length(sequence_length)
@@ -116,7 +99,7 @@ class PackingOptions:
     def of_tokenizer(
         cls, tokenizer: Any, layout: Layout | Mapping[str, Any] = BERT, **options: Any
     ) -> Self:
-        """A packer with a tokenizer's ids; padding is 0 where its vocabulary has no token for it."""
+        """Makes a packer with a tokenizer's ids; padding is 0 if its vocabulary has no token for it."""
         layout = layout if isinstance(layout, Layout) else Layout(**layout)
         ids = {f"{role}_id": getattr(tokenizer, f"{role}_id") for role in layout.roles}
         ids["pad_id"] = getattr(tokenizer, "pad_id", 0)
@@ -129,11 +112,11 @@ class PackingOptions:
 
     @property
     def padding_values(self) -> dict[str, int]:
-        """What padding is in each of a model's inputs where it is not 0."""
+        """Value of padding in each of a model's inputs, where it may be other than 0."""
         return {"token_ids": self.pad_id, "segment_ids": self.layout.padding_segment}
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's keyword arguments but for the ids, ready for JSON."""
+        """Returns the constructor's keyword arguments without the ids, ready for JSON."""
         return {
             "sequence_length": self.sequence_length,
             "layout": self.layout.get_config(),
@@ -148,9 +131,9 @@ class PackingOptions:
 
     @property
     def _wanted_length(self) -> str:
-        """What an error says of a row's length."""
+        """The part of an error on the shortest row."""
         return (
-            f"it must be {self._least_length} at least: a row has up to "
+            f"it must be at least {self._least_length}, as a row has up to "
             f"{self.layout.most_specials} special tokens"
         )
 
@@ -163,11 +146,11 @@ class PackingOptions:
 
 
 class Slices(NamedTuple):
-    """One segment of every row, cut from tokens that lie one after the other."""
+    """One segment of every row, as slices of one vector of tokens."""
 
     values: np.ndarray  # int32 [tokens]
-    starts: np.ndarray  # int64 [rows], where in `values` a row's segment starts
-    lengths: np.ndarray  # int64 [rows], its tokens
+    starts: np.ndarray  # int64 [rows], start of each row's segment in `values`
+    lengths: np.ndarray  # int64 [rows], number of its tokens
 
     def of_rows(self, numbers: np.ndarray) -> Slices:
         """The segments of some of the rows."""
@@ -175,33 +158,32 @@ class Slices(NamedTuple):
 
 
 class Positions(NamedTuple):
-    """Where a segment stands in packed rows."""
+    """The positions of a segment's tokens in packed rows."""
 
-    inside: np.ndarray  # bool [rows, width], whether a token of the segment stands there
-    # int64 [places], of each of those, row by row, the token's position in the segment's `values`
-    source: np.ndarray
+    inside: np.ndarray  # bool [rows, width], true for the segment's tokens
+    source: np.ndarray  # int64 [places], their positions in the segment's `values`, row by row
 
     def gather(self, values: np.ndarray, otherwise: int = 0) -> np.ndarray:
-        """What is known of the segment's tokens, in the rows; `otherwise` where none stands."""
+        """Lays values of the segment's tokens out in the rows; `otherwise` at all other positions."""
         found = np.full(self.inside.shape, otherwise, values.dtype)
         found[self.inside] = values[self.source]
         return found
 
 
 class NumpyPacker(PackingOptions):
-    """Adds the special tokens, truncates, pads: `bert_zoo.text.Packer` in NumPy.
+    """`bert_zoo.text.Packer` in NumPy: truncates, adds special tokens, and pads.
 
-    Args, Raises: see `PackingOptions`. A further `padding`, "few_lengths", pads to the next of 8, 16, 24, 32,
-    48, 64, 96, 128, ... tokens, for what is compiled for each length.
+    Args, Raises: see `bert_zoo.text.Packer`. A further `padding`, "few_lengths", pads to the next of 8, 16,
+    24, 32, 48, 64, 96, 128, ... tokens, for models that are compiled for each length.
     """
 
     paddings = (*PADDINGS, FEW_LENGTHS)
 
     def kept_lengths(self, lengths: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Returns how many tokens of each segment remain, from int64 [batch] lengths.
+        """Returns the number of tokens kept of each segment, from int64 [batch] lengths.
 
         Raises:
-            ValueError: a row that "only_first" or "only_second" cannot shorten enough.
+            ValueError: "only_first" or "only_second" cannot shorten a row enough.
         """
         budget = self.sequence_length - self.layout.specials(len(lengths))
         if len(lengths) == 1:
@@ -213,7 +195,7 @@ class NumpyPacker(PackingOptions):
         return TRUNCATIONS[self.truncation](np, *lengths, budget)
 
     def width(self, row_lengths: np.ndarray) -> int:
-        """Returns the common length that rows of int64 [rows] tokens are padded to."""
+        """Returns the length to which rows of int64 [rows] tokens are padded."""
         if self.padding == "fixed":
             return self.sequence_length
         longest = int(row_lengths.max(initial=1))
@@ -222,15 +204,15 @@ class NumpyPacker(PackingOptions):
         return min(-(-longest // self.bucket) * self.bucket, self.sequence_length)
 
     def row_lengths(self, segments: Sequence[Slices]) -> np.ndarray:
-        """The tokens of each row, special ones among them, int64 [rows]."""
+        """Number of tokens of each row, including special tokens, int64 [rows]."""
         return sum(segment.lengths for segment in segments) + self.layout.specials(len(segments))
 
     def lay_out(self, segments: Sequence[Slices]) -> tuple[Arrays, list[Positions]]:
-        """Composes rows of one segment or two, cut before; also says where each segment then stands.
+        """Lays one or two truncated segments out in rows.
 
         Returns:
-            int32 [rows, width]: `token_ids`; `segment_ids` where the model has them; `padding_mask`, 1
-            where a token is.
+            The model's inputs, int32 [rows, width]: `token_ids`; `segment_ids` if the layout has them;
+            `padding_mask`, 1 for tokens. And the positions of each segment.
         """
         lengths = self.row_lengths(segments)
         rows = np.arange(len(lengths))
@@ -258,7 +240,7 @@ class NumpyPacker(PackingOptions):
         return inputs | {"padding_mask": is_token.astype(np.int32)}, positions
 
     def _places(self, row_lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Where rows of so many tokens begin, int64 [rows], and where tokens stand, bool [rows, width]."""
+        """The first position of each row, int64 [rows], and the positions of tokens, bool [rows, width]."""
         width = self.width(row_lengths)
         begin = np.zeros_like(row_lengths)
         if self.layout.padding_side == "left":
@@ -267,11 +249,11 @@ class NumpyPacker(PackingOptions):
         return begin, (number >= 0) & (number < row_lengths[:, None])
 
     def pad(self, rows: Mapping[str, Slices], others: Mapping[str, int] | None = None) -> Arrays:
-        """Pads rows that were packed before and kept without padding; adds `padding_mask`.
+        """Pads packed rows that have no padding yet, and adds `padding_mask`.
 
         Args:
             rows: name -> rows of integers, [(tokens), ...], all of the same lengths.
-            others: the value of padding in inputs that `padding_values` does not list.
+            others: padding values of inputs that `padding_values` does not list.
         """
         _, is_token = self._places(next(iter(rows.values())).lengths)
         values = {**self.padding_values, **(others or {})}
@@ -283,11 +265,7 @@ class NumpyPacker(PackingOptions):
         return {**padded, "padding_mask": is_token.astype(np.int32)}
 
     def widened(self, inputs: Mapping[str, Any], length: int, others: Mapping[str, int]) -> Arrays:
-        """Pads inputs [batch, tokens] to `length` tokens, if they have fewer.
-
-        Args:
-            others: the value of padding in inputs that `padding_values` does not list.
-        """
+        """Pads inputs [batch, tokens] to at least `length` tokens; `others` as in `pad`."""
         values = {**self.padding_values, **others}
 
         def widen(name: str, value: np.ndarray) -> np.ndarray:
@@ -300,14 +278,14 @@ class NumpyPacker(PackingOptions):
 
 
 def _next_of_few(length: int) -> int:
-    """The next power of 2, or three quarters of it where these are a multiple of 8 and do."""
+    """The next power of 2, or three quarters of it if this is enough and a multiple of 8."""
     power = max(8, 1 << (length - 1).bit_length())
     less = power * 3 // 4
     return less if length <= less and less % 8 == 0 else power
 
 
 def ragged_range(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The ranges from each of the starts, of these lengths, one after the other: int64 [sum of lengths]."""
+    """Concatenates the ranges with these starts and lengths: int64 [sum of lengths]."""
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
     return np.repeat(starts - (ends - lengths), lengths) + np.arange(total)

@@ -1,4 +1,4 @@
-"""Packs token ids into a model's inputs, as a `Layout` says."""
+"""Packs token ids into a model's inputs, following a `Layout`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from bert_zoo.text.numpy_packing import TOO_LONG, TRUNCATIONS, WHOLE, PackingOpt
 
 
 class Slices(NamedTuple):
-    """One segment of every row, cut from tokens that lie one after the other."""
+    """One segment of every row, as slices of one vector of tokens."""
 
     values: tf.Tensor  # int32 [tokens]
-    starts: tf.Tensor  # int64 [rows], where in `values` a row's segment starts
-    lengths: tf.Tensor  # int64 [rows], its tokens
+    starts: tf.Tensor  # int64 [rows], start of each row's segment in `values`
+    lengths: tf.Tensor  # int64 [rows], number of its tokens
 
     @classmethod
     def of_beginnings(cls, segment: tf.RaggedTensor, lengths: tf.Tensor) -> Slices:
@@ -23,48 +23,64 @@ class Slices(NamedTuple):
 
 
 class Positions(NamedTuple):
-    """Where a segment stands in packed rows."""
+    """The positions of a segment's tokens in packed rows."""
 
-    inside: tf.Tensor  # bool [rows, width], whether a token of the segment stands there
-    source: tf.Tensor  # int64 [rows, width], that token's position in the segment's `values`
+    inside: tf.Tensor  # bool [rows, width], true for the segment's tokens
+    source: tf.Tensor  # int64 [rows, width], position of such a token in the segment's `values`
 
     def gather(self, values: tf.Tensor, otherwise: int = 0) -> tf.Tensor:
-        """What is known of the segment's tokens, in the rows; `otherwise` where none stands."""
-        behind = tf.shape(values, tf.int64)[0]
+        """Lays values of the segment's tokens out in the rows; `otherwise` at all other positions."""
+        last = tf.shape(values, tf.int64)[0]
         pool = tf.concat(
             [values, tf.fill([1, *values.shape[1:]], tf.cast(otherwise, values.dtype))], 0
         )
-        return tf.gather(pool, tf.where(self.inside, self.source, behind))
+        return tf.gather(pool, tf.where(self.inside, self.source, last))
 
 
 class Packer(PackingOptions, tf.Module):
-    """Adds the special tokens, truncates, pads.
+    """Packs tokenized texts into rows: truncates, adds special tokens, and pads.
 
-    Args, Raises: see `PackingOptions`; `sequence_length` may be an int scalar tensor, which is known when
-    the graph runs.
+    Args:
+        sequence_length: the most tokens of a row, including special tokens. It may be an int scalar
+            tensor.
+        layout: where special tokens and padding go: a `bert_zoo.text.layout.Layout`, or a dict of its
+            attributes.
+        padding: "longest" pads to the longest row of the batch, rounded up to a multiple of `bucket`
+            and at most `sequence_length`. "fixed" always pads to `sequence_length`, the static shape
+            that XLA and TPUs need.
+        bucket: see `padding`.
+        truncation: for pairs that are too long. "longest_first" shortens the longer text, or both to
+            half the room if both are longer (an odd token goes to the longer text, or to the second if
+            they are equal), as Hugging Face's fast tokenizers do. "only_first" and "only_second"
+            shorten that text, and raise an error if this is not enough.
+        language_id: value of `language_ids`, for models with this input.
+        **ids: ids of padding and of the layout's special tokens: `pad_id`, `cls_id`, ...
+
+    Raises:
+        ValueError: an option outside its range.
+        TypeError: an id is missing, or an unknown option.
     """
 
     def __call__(self, segments: Any) -> dict[str, tf.Tensor]:
         """Packs one or two segments.
 
         Args:
-            segments: int32 [batch, (tokens)], or a sequence of one or two such ragged tensors.
+            segments: a ragged tensor int32 [batch, (tokens)], or a sequence of one or two of them.
 
         Returns:
-            dict of int32 [batch, length]: `token_ids`; `segment_ids` where the model has them;
-            `padding_mask`, 1 where a token is.
+            dict of int32 [batch, length]: `token_ids`; `segment_ids` if the layout has them;
+            `padding_mask`, 1 for tokens and 0 for padding.
 
         Raises:
             ValueError: not one or two segments, or not ragged tensors of rank 2.
-            tf.errors.InvalidArgumentError: a row that "only_first" or "only_second" cannot shorten
-                enough.
+            tf.errors.InvalidArgumentError: "only_first" or "only_second" cannot shorten a row enough.
         """
         segments = self.checked(segments)
         kept = self.kept_lengths([segment.row_lengths() for segment in segments])
         return self.lay_out([*map(Slices.of_beginnings, segments, kept)])[0]
 
     def kept_lengths(self, lengths: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Returns how many tokens of each segment remain, from int64 [batch] lengths."""
+        """Returns the number of tokens kept of each segment, from int64 [batch] lengths."""
         budget = self.sequence_length - self.layout.specials(len(lengths))
         if len(lengths) == 1:
             return [tf.minimum(lengths[0], budget)]
@@ -76,20 +92,20 @@ class Packer(PackingOptions, tf.Module):
         return TRUNCATIONS[self.truncation](tf, *lengths, budget)
 
     def width(self, row_lengths: tf.Tensor) -> tf.Tensor:
-        """Returns the common length that rows of int64 [rows] tokens are padded to."""
+        """Returns the length to which rows of int64 [rows] tokens are padded."""
         if self.padding == "fixed":
             return tf.convert_to_tensor(self.sequence_length, tf.int64)
-        # The 1 keeps a batch without rows, whose maximum is the smallest integer, at one bucket.
+        # At least 1: the maximum of a batch without rows is the smallest integer.
         longest = tf.maximum(tf.reduce_max(row_lengths), 1)
         return tf.minimum(-(-longest // self.bucket) * self.bucket, self.sequence_length)
 
     def lay_out(self, segments: Sequence[Slices]) -> tuple[dict[str, tf.Tensor], list[Positions]]:
-        """What `__call__` does with segments once they are cut; also says where each then stands."""
+        """Lays truncated segments out in rows. Returns the model's inputs and each segment's positions."""
         parts = self.layout.parts(len(segments))
         row_lengths = tf.add_n([s.lengths for s in segments]) + (len(parts) - len(segments))
         position, is_token = self._positions(row_lengths)
 
-        # Every token of the result is an index into one pool: all segments' tokens, then these.
+        # Every token of the result is an index into one pool: all segments' tokens, then special ones.
         ids = vars(self._ids)
         pool = tf.concat([*(s.values for s in segments), [*ids.values()]], axis=0)
         size = tf.size(pool, out_type=tf.int64)
@@ -121,7 +137,7 @@ class Packer(PackingOptions, tf.Module):
         return packed | self._languages(packed["padding_mask"]), positions
 
     def _languages(self, mask: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The input that says of every token which language it is of, where the tokenizer knows."""
+        """The input `language_ids`, if there is a language."""
         if self.language_id is None:
             return {}
         return {"language_ids": tf.zeros_like(mask) + self.language_id}
@@ -129,11 +145,14 @@ class Packer(PackingOptions, tf.Module):
     def pad(
         self, rows: Mapping[str, tf.RaggedTensor], others: Mapping[str, int] | None = None
     ) -> dict[str, tf.Tensor]:
-        """Pads rows that were packed before and kept without padding; adds `padding_mask`.
+        """Pads packed rows that have no padding yet, and adds `padding_mask`.
 
         Args:
             rows: name -> integers [batch, (tokens), ...], all of the same lengths.
-            others: the value of padding in inputs that `padding_values` does not list.
+            others: padding values of inputs that `padding_values` does not list.
+
+        Returns:
+            dict of integers [batch, length, ...].
         """
         tokens = next(iter(rows.values()))
         position, is_token = self._positions(tokens.row_lengths())
@@ -146,7 +165,7 @@ class Packer(PackingOptions, tf.Module):
     def widened(
         self, inputs: Mapping[str, tf.Tensor], length: tf.Tensor, others: Mapping[str, int]
     ) -> dict[str, tf.Tensor]:
-        """Pads inputs [batch, tokens] to `length` tokens, if they have fewer; `others` as in `pad`."""
+        """Pads inputs [batch, tokens] to at least `length` tokens; `others` as in `pad`."""
         values = {**self.padding_values, **others}
 
         def widen(name: str, value: tf.Tensor) -> tf.Tensor:
@@ -160,7 +179,7 @@ class Packer(PackingOptions, tf.Module):
         return {name: widen(name, value) for name, value in inputs.items()}
 
     def _positions(self, row_lengths: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Positions [1 or rows, width], 0 that of a row's first token, and which have tokens."""
+        """Positions [1 or rows, width], 0 for a row's first token, and which of them have tokens."""
         width = self.width(row_lengths)
         position = tf.range(width)[None, :]
         if self.layout.padding_side == "right":
@@ -169,14 +188,14 @@ class Packer(PackingOptions, tf.Module):
         return position, position >= 0
 
     def checked(self, segments: Any) -> list[tf.RaggedTensor]:
-        """The segments as int32 with int64 row splits; raises as calling the packer does."""
+        """Returns the segments as int32 with int64 row splits; raises the errors of a call."""
         segments = [segments] if isinstance(segments, tf.RaggedTensor) else list(segments)
         self.layout.parts(len(segments))
         for number, segment in enumerate(segments):
             if not isinstance(segment, tf.RaggedTensor) or segment.shape.rank != 2:
                 raise ValueError(
-                    f"Segment {number} is {segment!r}; a segment is a ragged tensor "
-                    "[batch, (tokens)], as the tokenizer returns it. tf.RaggedTensor.from_tensor or "
+                    f"Segment {number} is {segment!r}. A segment must be a ragged tensor "
+                    "[batch, (tokens)], as the tokenizer returns it. tf.RaggedTensor.from_tensor and "
                     "tf.ragged.constant make one."
                 )
         return [tf.cast(segment, tf.int32).with_row_splits_dtype(tf.int64) for segment in segments]
@@ -185,7 +204,7 @@ class Packer(PackingOptions, tf.Module):
         if not has_tensorflow or not tf.is_tensor(length):
             return super()._checked_length(length)
         length = tf.cast(length, tf.int64)
-        message = f"sequence_length is too short; {self._wanted_length}. It is:"
+        message = f"sequence_length is too small; {self._wanted_length}. It is:"
         is_enough = tf.debugging.Assert(length >= self._least_length, [message, length])
         with tf.control_dependencies([is_enough]):
             return tf.identity(length)

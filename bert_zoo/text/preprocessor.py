@@ -1,4 +1,4 @@
-"""From texts to a model's inputs: a tokenizer, a packer, and a report when something is cut off."""
+"""From texts to a model's inputs: a tokenizer, a packer, and a report on what is truncated."""
 
 from __future__ import annotations
 
@@ -23,50 +23,50 @@ from bert_zoo.text.tokenizer import Tokenizer, made_of
 
 logger = logging.getLogger(__name__)
 
-# For: how many were cut, of how many, the limit, the longest one's tokens, and how to keep them.
+# Arguments: truncated texts, all texts, the limit, tokens of the longest text, and how to keep them.
 TEXTS_OF_CALL_CUT = (
-    "%d of the %d texts are longer than the %d tokens that the model reads, special tokens among "
-    "them, and were cut; the longest has %d tokens without special ones. %s This is said once."
+    "%d of the %d texts exceed the model's limit of %d tokens (including special tokens) and were "
+    "truncated. The longest has %d tokens without special tokens. %s (Shown once.)"
 )
-# For: how many were cut, of how many, the limit, the longest one's tokens.
+# Arguments: truncated texts, all texts, the limit, tokens of the longest text.
 TEXTS_CUT = (
-    "%d of the %d texts of a batch are longer than sequence_length=%d allows and were cut; the "
-    "longest has %d tokens without special tokens. Raise sequence_length (as far as the model "
-    "allows) to keep them whole. This is said once."
+    "%d of the %d texts of a batch exceed sequence_length=%d and were truncated. The longest has %d tokens "
+    "without special tokens. Raise sequence_length, as far as the model allows, to keep them whole. "
+    "(Shown once.)"
 )
-# For: how many texts, of how many.
+# Arguments: such texts, all texts.
 TEXTS_UNKNOWN = (
-    "%d of the %d texts of a batch consist mostly of words or characters that the vocabulary does not "
-    "have. The model reads the unknown token in their place, and what it answers says little. Check "
-    "that it was made for the language and the script of these texts. This is said once."
+    "%d of the %d texts of a batch consist mostly of words or characters that the vocabulary lacks. The "
+    "model reads the unknown token instead, so its results mean little. Check that it was made for the "
+    "language and script of these texts. (Shown once.)"
 )
 
-# For: what the tuple has.
+# Argument: the tuple's length.
 PAIR_FOR_LANGUAGE_MODEL = (
-    "Got a tuple of {}, which is a pair of batches elsewhere; a language model reads single texts. "
-    "Pass a batch as a list, and join what belongs together."
+    "Got a tuple of {} batches, but a language model reads single texts. Pass a batch as a list, and "
+    "join texts that belong together."
 )
 NO_PAIR = (
-    "Got a tuple of {}. A tuple is a pair of batches, (firsts, seconds); pass a batch of single texts "
-    "as a list."
+    "Got a tuple of {} batches. A tuple must be a pair of batches, (firsts, seconds). Pass a batch of "
+    "single texts as a list."
 )
-# For: the size and the name of each batch.
+# Arguments: the size and the name of each batch.
 SIZES_DIFFER = (
-    "The two batches of a pair differ in size: {} {} and {} {}. Row i of one belongs to row i of the "
-    "other."
+    "The two batches of a pair differ in size: {} {} and {} {}. Row i of one must belong to row i of "
+    "the other."
 )
 
 
 class TextPreprocessor(tf.Module):
-    """What preprocessors share: a tokenizer, a packer, and the reports on what is not read.
+    """Base class of preprocessors: a tokenizer, a packer, and reports on texts that are not read in full.
 
     Args: see `Preprocessor`.
 
     Attributes:
-        default_layout: where none is given.
-        packer_class: of the packer.
+        default_layout: the row layout if none is given.
+        packer_class: class of the packer.
         packer: composes the rows.
-        report: the `Report`, which is that of `with_options` too; None without one.
+        report: the `Report`, shared with the results of `with_options`; None without one.
     """
 
     default_layout = BERT
@@ -87,7 +87,7 @@ class TextPreprocessor(tf.Module):
         self.report = Report() if report_truncation else None
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's keyword arguments, ready for JSON; the tokenizer has its own."""
+        """Returns the constructor's keyword arguments, without the tokenizer, ready for JSON."""
         return {**self.packer.get_config(), "report_truncation": self.report is not None}
 
     def __reduce__(self):
@@ -101,59 +101,60 @@ class TextPreprocessor(tf.Module):
 
     @property
     def lowercase(self) -> bool | None:
-        """Whether texts are lower-cased; None where the tokenizer has no such option."""
+        """Whether texts are lower-cased; None if the tokenizer has no such option."""
         return self.tokenizer.get_config().get("lowercase")
 
     def save_vocabulary(self, directory: str | Path) -> None:
-        """Writes the files that `preprocessor_from_dir` makes the tokenizer from."""
+        """Writes the tokenizer's files to a directory that `preprocessor_from_dir` reads."""
         self.tokenizer.save(directory)
 
     def with_options(self, **changes: Any) -> Self:
-        """A preprocessor with the same tokenizer and some options of the constructor changed.
+        """Returns a preprocessor with the same tokenizer and some changed options of the constructor.
 
         Raises:
-            TypeError: a keyword that is not an option.
+            TypeError: an unknown option.
         """
         options = self.get_config()
         if unknown := sorted(changes.keys() - options.keys()):
             raise TypeError(f"Unknown options {unknown}; a preprocessor has {sorted(options)}.")
         made = type(self)(self.tokenizer, **{**options, **changes})
         if made.report is not None and self.report is not None:
-            made.report = self.report  # or it would be said again
+            made.report = self.report  # so that each message is shown once
         return made
 
     def in_language(self, language: str) -> Self:
-        """A preprocessor of texts in another language, for a tokenizer that tells languages apart.
+        """Returns a preprocessor for texts in another language, if the tokenizer has a language (XLM).
 
         Raises:
-            TypeError: the tokenizer does not.
-            ValueError: a language that it does not know.
+            TypeError: the tokenizer has no language.
+            ValueError: an unknown language.
         """
         if not hasattr(self.tokenizer, "in_language"):
-            raise TypeError(f"A {type(self.tokenizer).__name__} reads all languages alike.")
+            raise TypeError(
+                f"A {type(self.tokenizer).__name__} has no language. It reads all languages alike."
+            )
         return type(self)(self.tokenizer.in_language(language), **self.get_config())
 
     def class_of(self, kind: type[TextPreprocessor]) -> type[TextPreprocessor]:
-        """The class that is what `kind` is, for arrays of this preprocessor's kind."""
+        """The counterpart of the class `kind` for this preprocessor's kind of arrays."""
         return kind
 
     def widened(self, inputs: Mapping[str, tf.Tensor], length: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Pads a model's inputs [batch, tokens] to `length` tokens, if they have fewer; traceable."""
+        """Pads a model's inputs [batch, tokens] to at least `length` tokens; traceable."""
         return self.packer.widened(inputs, length, {"labels": IGNORED_LABEL})
 
     @tf.autograph.experimental.do_not_convert
     def scored(self, texts: Any) -> dict[str, tf.Tensor]:
-        """Turns a batch of texts into inputs and the token that each position has to predict.
+        """Turns a batch of texts into inputs and the next token to predict at each position.
 
-        With an end token, which stands before a text as before any line, every token of the text is
-        a label: the inputs are <eos> and the tokens without the last. (A tokenizer that puts <eos>
-        before lines has it there already.) Without one, the first token is only an input.
+        If the vocabulary has an end token, the inputs begin with it and every token of the text is a
+        label. Otherwise the first token is only an input.
 
-        Takes and raises what a call does.
+        Args, Raises: as for a call.
 
         Returns:
             dict of int32 [batch, length]: `token_ids`; `labels`, -100 where there is none;
-            `padding_mask`, 1 where a token is. At most `sequence_length` tokens a row are labels.
+            `padding_mask`, 1 for tokens. A row has at most `sequence_length` labels.
         """
         texts = single_texts(texts)
         tokens = self.tokenizer(texts)
@@ -171,14 +172,14 @@ class TextPreprocessor(tf.Module):
     def pack_with_positions(
         self, segments: Sequence[tf.RaggedTensor]
     ) -> tuple[dict[str, tf.Tensor], list[Positions]]:
-        """Packs tokenized segments into a model's inputs, and says where each segment's tokens stand."""
+        """Packs tokenized segments into a model's inputs, and returns the positions of each segment's tokens."""
         segments = self.packer.checked(segments)
         return self._rows(segments, [segment.row_lengths() for segment in segments])
 
     def _rows(
         self, segments: Sequence[tf.RaggedTensor], lengths: Sequence[tf.Tensor]
     ) -> tuple[dict[str, tf.Tensor], list[Positions]]:
-        """Packs the first `lengths` tokens of segments, reports what is cut, and says where they stand."""
+        """Packs the first `lengths` tokens of segments, reports truncation, and returns their positions."""
         kept = self.packer.kept_lengths(lengths)
         if self.report is not None:
             self.report.watch_cuts(tf.add_n(lengths), tf.add_n(kept), self.sequence_length)
@@ -186,66 +187,70 @@ class TextPreprocessor(tf.Module):
         return self.packer.lay_out([*map(Slices.of_beginnings, segments, kept)])
 
     def watch_unknown(self, *segments: tf.RaggedTensor) -> None:
-        """Adds the check on unknown tokens to the graph, if there is a report on them."""
+        """Adds the check for unknown tokens to the graph, if there is a report."""
         unk_id = unknown_id(self.tokenizer)
         if self.report is not None and unk_id is not None:
             for segment in segments:
                 self.report.watch_unknown(segment, unk_id)
 
     def tokenize(self, texts: Any) -> tf.RaggedTensor:
-        """Tokenizes texts to int32 [batch, (tokens)], under the name of TF-Hub's preprocessors."""
+        """Tokenizes texts to int32 [batch, (tokens)]; the name is that of TF-Hub's preprocessors."""
         return self.tokenizer(texts)
 
 
 class Preprocessor(TextPreprocessor):
-    """Tokenizes and packs texts or pairs of texts, in the graph.
+    """Tokenizes texts or pairs of texts and packs them into rows, in the graph.
 
     Args:
-        tokenizer: anything called with texts that returns int32 [batch, (tokens)] and has the ids of
-            the layout's special tokens, as `cls_id`, and `pad_id`.
-        sequence_length: as for Packer.
-        report_truncation: say once on the log (logger "bert_zoo.text.preprocessor") that texts were
-            cut, and once that the vocabulary does not have most of a text. It runs Python inside the graph, so switch it off for a graph that leaves this
-            process: a SavedModel, or a remote tf.data service.
-        **packing: further keyword arguments of Packer: layout, padding, bucket, truncation.
+        tokenizer: a callable that maps texts to int32 [batch, (tokens)]. It has `pad_id` and the ids of
+            the layout's special tokens as attributes, such as `cls_id`.
+        sequence_length: the most tokens of a row, including special tokens.
+        report_truncation: log once if texts were truncated, and once if the vocabulary lacks most of a
+            text (logger "bert_zoo.text.preprocessor"). This runs Python inside the graph. Switch it off
+            for a graph that leaves this process: a SavedModel, or a remote tf.data service.
+        **packing: further keyword arguments of `Packer`: layout, padding, bucket, truncation.
+
+    Raises:
+        ValueError: an option outside its range.
     """
 
-    # AutoGraph has nothing to convert here, and would trace every helper anew in each tf.data map.
+    # AutoGraph has nothing to convert here, and would trace every helper again in each tf.data map.
     @tf.autograph.experimental.do_not_convert
     def __call__(self, texts: Any) -> dict[str, tf.Tensor]:
         """Turns a batch of texts, or of pairs, into a model's inputs.
 
         Args:
-            texts: texts, as the tokenizer takes them; or for pairs a tuple of two such batches of
-                the same size, (firsts, seconds).
+            texts: a str (a batch of one), a list or array of strings, or a string tensor [batch]. For
+                pairs, a tuple of two such batches of the same size, (firsts, seconds).
 
         Returns:
-            dict of int32 [batch, length]: `token_ids`, `segment_ids` where the model has them,
-            `padding_mask`.
+            dict of int32 [batch, length]: `token_ids`; `segment_ids` if the model has them;
+            `padding_mask`, 1 for tokens and 0 for padding.
 
         Raises:
-            TypeError, ValueError: something that is not a batch of texts or of pairs.
+            TypeError, ValueError: `texts` is neither a batch of texts nor a pair of batches.
         """
         batches = _text_batches(texts)
         inputs = self.pack([self.tokenizer(batch) for batch in batches])
         return with_batch_size(inputs, batches[0])
 
     def pack(self, segments: Sequence[tf.RaggedTensor]) -> dict[str, tf.Tensor]:
-        """Turns tokenized segments, one or two int32 [batch, (tokens)], into a model's inputs."""
+        """Packs one or two tokenized segments, int32 [batch, (tokens)] each, into a model's inputs."""
         return self.pack_with_positions(segments)[0]
 
     def bert_pack_inputs(
         self, segments: Sequence[tf.RaggedTensor], seq_length: int | tf.Tensor | None = None
     ) -> dict[str, tf.Tensor]:
-        """Packs tokenized segments, as `pack`, under the names of TF-Hub's BERT preprocessors.
+        """Packs tokenized segments like `pack`, with the names of TF-Hub's BERT preprocessors.
 
         Args:
-            segments: one or two ragged tensors int32 [batch, (tokens)].
-            seq_length: of the result, static if it is a number; by default `sequence_length`.
+            segments: one or two ragged tensors, int32 [batch, (tokens)].
+            seq_length: tokens of each row, a number or an int scalar tensor; by default
+                `sequence_length`.
 
         Returns:
-            dict of int32 [batch, seq_length]: `input_word_ids`, `input_mask`, `input_type_ids`,
-            which are 0 for a model without segments.
+            dict of int32 [batch, seq_length]: `input_word_ids`, `input_mask`, `input_type_ids` (0 for a
+            model without segments).
         """
         length = self.sequence_length if seq_length is None else seq_length
         packing = {**self.packer.get_config(), "sequence_length": length, "padding": "fixed"}
@@ -258,14 +263,14 @@ class Preprocessor(TextPreprocessor):
 
 
 class LanguageModelPreprocessor(TextPreprocessor):
-    """Tokenizes texts for a language model, in the graph, without adding special tokens.
+    """Tokenizes texts for a language model and packs them into rows, in the graph, without special tokens.
 
     Args:
-        tokenizer: what texts are read with.
-        sequence_length: the most tokens a row may have; the others are cut off its end.
-        report_truncation: as for Preprocessor.
-        **packing: further keyword arguments of Packer: padding, bucket. Padding has the id 0 where
-            the vocabulary has no token for it; the mask tells.
+        tokenizer: the tokenizer.
+        sequence_length: the most tokens of a row; longer texts are truncated at the end.
+        report_truncation: as for `Preprocessor`.
+        **packing: further keyword arguments of `Packer`: padding, bucket. Padding has the id 0 if the
+            vocabulary has no token for it.
 
     Raises:
         ValueError: an option outside its range.
@@ -275,13 +280,16 @@ class LanguageModelPreprocessor(TextPreprocessor):
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, texts: Any) -> dict[str, tf.Tensor]:
-        """Turns a batch of texts, as the tokenizer takes them, into a model's inputs.
+        """Turns a batch of texts into a model's inputs.
+
+        Args:
+            texts: a str (a batch of one), a list or array of strings, or a string tensor [batch].
 
         Returns:
-            dict of int32 [batch, length]: `token_ids`; `padding_mask`, 1 where a token is.
+            dict of int32 [batch, length]: `token_ids`; `padding_mask`, 1 for tokens, 0 for padding.
 
         Raises:
-            TypeError, ValueError: something that is not a batch of texts; a pair is a TypeError.
+            TypeError, ValueError: `texts` is not a batch of texts; TypeError for a pair of batches.
         """
         texts = single_texts(texts)
         inputs, _ = self.pack_with_positions([self.tokenizer(texts)])
@@ -289,9 +297,9 @@ class LanguageModelPreprocessor(TextPreprocessor):
 
 
 def unknown_id(tokenizer: Any) -> int | None:
-    """The id of what a vocabulary does not have; None where it has all."""
+    """The id of the unknown token; None if nothing is unknown to the vocabulary."""
     unk_id = getattr(tokenizer, "unk_id", None)
-    # Of a byte-level vocabulary nothing is unknown, and its end token has that name too.
+    # A byte-level vocabulary knows all texts, and calls its end token the unknown token too.
     return None if unk_id == getattr(tokenizer, "eos_id", None) else unk_id
 
 
@@ -302,7 +310,7 @@ def single_texts(texts: Any) -> tf.Tensor:
 
 
 def with_batch_size(rows: dict[str, tf.Tensor], texts: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Rows of texts with these' static batch size, which ragged tensors forget."""
+    """Gives rows the static batch size of their texts, which ragged tensors lose."""
     for value in rows.values():
         value.set_shape([texts.shape[0], *value.shape[1:]])
     return rows
@@ -320,10 +328,10 @@ def _text_batches(texts: Any) -> list[tf.Tensor]:
 def text_pair(
     first: Any, second: Any, names: tuple[str, str] = ("firsts", "seconds")
 ) -> list[tf.Tensor]:
-    """Two batches of texts as string tensors [batch]; `names` are what errors call them.
+    """Returns two batches of texts as string tensors [batch]; errors call them by `names`.
 
     Raises:
-        TypeError, ValueError: something that is no batch of texts; or the sizes differ.
+        TypeError, ValueError: not a batch of texts, or the sizes differ.
     """
     first, second = text_batch(first, names[0]), text_batch(second, names[1])
     if first.shape[0] is not None and second.shape[0] is not None:
@@ -339,9 +347,9 @@ def text_pair(
 
 @dataclass
 class _Call:
-    """What is cut of the texts of one call, as TEXTS_OF_CALL_CUT says it."""
+    """Truncated texts of one call, for TEXTS_OF_CALL_CUT."""
 
-    texts: int | None  # None where they are not known beforehand
+    texts: int | None  # None if their number is not known beforehand
     advice: str
     cut: int = 0
     longest: int = 0
@@ -349,10 +357,9 @@ class _Call:
 
 
 class Report:
-    """Says once each, from inside a graph too, that texts were cut, and that most of one is unknown.
+    """Logs once that texts were truncated, and once that most of a text is unknown; works inside a graph.
 
-    It reports the first batch with a truncated text; within `of_call` at its end, of
-    all texts.
+    It reports the first batch with a truncated text. Within `of_call`, it reports all texts at the end.
     """
 
     def __init__(self):
@@ -381,7 +388,7 @@ class Report:
             self._count(message, lengths, kept, limit)
 
     def count_unknown(self, is_mostly: np.ndarray) -> None:
-        """Checks a batch outside of a graph: bool [batch], whether each text is unknown for the most part."""
+        """Checks a batch outside of a graph: bool [batch], whether most of each text is unknown."""
         if is_mostly.any():
             self._say_unknown(is_mostly)
 
@@ -392,24 +399,23 @@ class Report:
     def _watch(
         self, message: str, rows: tf.Tensor, say: Callable[..., np.bool_], inputs: list[Any]
     ) -> None:
-        """Calls `say` with the values of the inputs where one of the rows, bool [batch], is true."""
+        """Calls `say` with the values of the inputs if any of the rows, bool [batch], is true."""
         if message not in self._said:
-            # numpy_function asks for a result.
+            # numpy_function needs a result.
             found = tf.reduce_any(rows)
             report = partial(tf.numpy_function, say, inputs, tf.bool)
             tf.cond(found, report, lambda: tf.constant(False))
 
     @contextmanager
     def of_call(self, texts: int | None, advice: str) -> Iterator[Callable[[], None]]:
-        """Within it, what is cut is counted until it ends; a call within a call is part of it.
+        """Counts truncated texts until the context ends; an inner call is part of the outer one.
 
         Args:
-            texts: how many the call has; None where that is not known, so that it speaks of the first
-                batch.
+            texts: number of texts; None if unknown, in which case the first batch is reported.
             advice: a sentence on how to keep them whole.
 
         Yields:
-            A function that ends the counting before.
+            A function that ends the counting early.
         """
         with self._lock:
             is_inner = self._call is not None
@@ -436,7 +442,7 @@ class Report:
     def _count(
         self, message: str, lengths: np.ndarray, kept: np.ndarray, limit: np.int64
     ) -> np.bool_:
-        """Counts a batch, or speaks of it."""
+        """Counts a batch within `of_call`, or reports it."""
         cut, longest = np.count_nonzero(kept < lengths), int(lengths.max())
         with self._lock:
             call = self._call if message == TEXTS_CUT else None
@@ -450,7 +456,7 @@ class Report:
         return self._say(message, message, *counts)
 
     def _say(self, kind: str, message: str, *arguments: Any) -> np.bool_:
-        """Says a message, of those of a kind the first one."""
+        """Logs the first message of its kind."""
         with self._lock:
             is_said, self._said = kind in self._said, self._said | {kind}
         if not is_said:

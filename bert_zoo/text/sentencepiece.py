@@ -43,11 +43,11 @@ from bert_zoo.text.tokenizer import Marks, Tokenizer, import_tensorflow_text
 from bert_zoo.text.unicode_tables import code_points, parse_ranges
 from bert_zoo.text.vocabulary import Vocabulary
 
-SPACE = "▁"  # stands for a space inside pieces
+SPACE = "▁"  # a space inside pieces
 
-# What SentencePiece takes for a space, or drops, in nmt_nfkc, whose rules the released models have.
+# Characters that SentencePiece reads as a space, or drops, in nmt_nfkc, the released models' rules.
 _BLANKS = "1-20 7f 8f 9f a0 1680 2000-200f 2028-2029 202f 205f 2581 3000 feff fffd"
-# What tf.strings.strip takes off.
+# The characters that tf.strings.strip removes.
 _ASCII_SPACE = " \t\n\v\f\r"
 # Longer than any piece.
 _TO_THE_END = 1 << 20
@@ -57,34 +57,34 @@ Span = tuple[int, int]
 
 
 class SentencePieceTokenizer(Tokenizer):
-    """The tokenizer of ALBERT or XLM-RoBERTa, around the SentencePiece library.
+    """The tokenizer of ALBERT, XLM-RoBERTa and other families with a SentencePiece model.
 
-    ALBERT: ids equal those of Google's `preprocess_text` and `encode_ids` on every text. A piece of
-    a digit and a comma is split, its digits encoded anew as a word: "▁1," becomes "▁1" and ",".
-    XLM-RoBERTa: ids of the SentencePiece library in fairseq's numbering, which are Hugging Face's
-    but for rare characters.
+    ALBERT: ids equal those of Google's `preprocess_text` and `encode_ids` on every text. A piece that
+    ends in a digit and a comma is split, and its digits encoded again: "▁1," becomes "▁1" and ",".
+    XLM-RoBERTa: ids equal those of the SentencePiece library in fairseq's numbering, which are Hugging
+    Face's except for rare characters.
 
-    Bytes that are not UTF-8 count as U+FFFD. Of segmentations that are equally likely (in long runs
-    of one letter), the one that sentencepiece 0.1.91 to 0.2.1 choose is taken; 0.1.83 and those
-    since 0.2.2 choose others.
+    Bytes that are not UTF-8 count as U+FFFD. Among equally likely segmentations (in long runs of one
+    letter), it chooses as sentencepiece 0.1.91 to 0.2.1 do; 0.1.83, and versions since 0.2.2, differ.
 
     Args:
         model: the bytes of a SentencePiece model file; `from_file` reads them.
-        scheme: what the family adds to the model, which also has the options' defaults.
-        lowercase, remove_space, keep_accents, rewrite_quotes: see TextCleaner.
-        special_tokens_in_text: special tokens in a text become their own ids, and what stands
-            between them is encoded by itself, as Hugging Face does. Without it they are ordinary
-            text, as in Google's code: "[MASK]" in an ALBERT text is no mask.
-        hugging_face_rules: where Hugging Face's library reads a text otherwise than the family's
-            original, as the library does: pieces of a digit and a comma stay whole, accents are all
-            marks, and a capital sigma never becomes a final one. So are directories read that hold
-            tokenizer.json alone.
-        compose: see TextCleaner.
-        added_tokens: what texts are cut at in any case; see `Tokenizer`. Those in normalised texts are
-            found once `PieceNormalizer` has normalised these.
+        scheme: the family's special tokens and ids, and the defaults of the options below.
+        lowercase, remove_space, keep_accents, rewrite_quotes, compose: see
+            `bert_zoo.text.cleaner.TextCleaner`.
+        special_tokens_in_text: special tokens in a text become their own ids, as in Hugging Face's
+            library. Without it they are ordinary text, as in Google's code: "[MASK]" in an ALBERT text
+            is no mask.
+        hugging_face_rules: follow Hugging Face's library where it differs from the family's original:
+            pieces of a digit and a comma stay whole, accents are all marks, and a capital sigma never
+            becomes a final one. This is the default for directories with only a tokenizer.json.
+        added_tokens: tokens that are kept whole in any case; see `AddedToken`. `PieceNormalizer`
+            normalises texts for those with `normalized=True`.
 
     Raises:
-        ValueError: bytes that are no SentencePiece model, or one that lacks pieces that the family needs.
+        ValueError: bytes that are no SentencePiece model, or a model that lacks pieces that the family
+            needs.
+        TypeError: an option that the scheme does not have.
         ImportError: tensorflow_text is missing or broken.
 
     Source: Kudo and Richardson 2018; google-research/albert tokenization.py; fairseq's and Hugging
@@ -103,13 +103,13 @@ class SentencePieceTokenizer(Tokenizer):
         **options: bool | None,
     ):
         if unknown := sorted(options.keys() - scheme.options.keys()):
-            raise TypeError(f"Unknown options {unknown}; there are {sorted(scheme.options)}.")
+            raise TypeError(f"Unknown options {unknown}; choose from {sorted(scheme.options)}.")
         given = {name: bool(value) for name, value in options.items() if value is not None}
         options = {**scheme.options, **given}
         pieces = _checked_pieces(model)
         vocabulary = Vocabulary(scheme_tokens(pieces, scheme))
         super().__init__(vocabulary, **scheme.special_tokens, added_tokens=added_tokens)
-        # A plain object, so that tf.Module does not track what is inside it.
+        # A plain object, so that tf.Module does not track its contents.
         self._settings = SimpleNamespace(model=model, scheme=scheme, options=options, pieces=pieces)
         self._build_graph()
 
@@ -117,7 +117,7 @@ class SentencePieceTokenizer(Tokenizer):
         settings = self._settings
         cleaning = {**settings.options, "spaces": settings.scheme.spaces}
         in_text = cleaning.pop("special_tokens_in_text")
-        # Held, so that a SavedModel has them.
+        # Attributes, so that a SavedModel has them.
         self._sentencepiece = _load(settings.model)
         normalizer = None
         found = self._tokens_found(special_in_text=in_text)
@@ -126,7 +126,7 @@ class SentencePieceTokenizer(Tokenizer):
             normalizer = PieceNormalizer(rules, **{**cleaning, "remove_space": False})
         self._added = AddedTokens(found, normalizer)
         self._cleaner = TextCleaner(**cleaning)
-        # int32 [pieces, (token ids)]; and [pieces, (token ids), 2], positions in pieces without spaces
+        # int32 [pieces, (token ids)] and [pieces, (token ids), 2]: ids, and spans in pieces without spaces
         rows, spans = self._tokens_of_pieces(self._encoded_by_sentencepiece)
         lengths = [*map(len, rows)]
         self._token_ids, self._token_spans = (
@@ -142,7 +142,7 @@ class SentencePieceTokenizer(Tokenizer):
         scores = {piece.text.decode(): piece.score for piece in model.pieces}
         special_in_text |= self._settings.options["special_tokens_in_text"]
         found = self._tokens_found(special_in_text=special_in_text)
-        if special_in_text:  # as transformers has it, in which these are special tokens
+        if special_in_text:  # as in transformers, where these are special tokens
             control = {piece.text.decode() for piece in model.pieces if piece.type == CONTROL}
             control |= {*self._settings.scheme.first_tokens}
             found = {
@@ -151,10 +151,10 @@ class SentencePieceTokenizer(Tokenizer):
                 if token in self._base_vocabulary
             } | found
         contents = {token.content for token in found.values()}
-        # Others, special tokens above all, are no text unless they are found before.
+        # Other pieces, mainly special tokens, never match text unless they are cut out before.
         spelled = {piece.text.decode() for piece in model.pieces if piece.type in (0, NORMAL, USER)}
         metaspace = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "always"}
-        metaspace["split"] = False  # into words, as the library does not either
+        metaspace["split"] = False  # like the library, not into words
         return serialized(
             {
                 "type": "Unigram",
@@ -174,7 +174,7 @@ class SentencePieceTokenizer(Tokenizer):
         )
 
     def _tokens_found(self, *, special_in_text: bool) -> dict[int, AddedToken]:
-        """What texts are cut at, by id, with special tokens or without."""
+        """Id -> token that texts are cut at, with or without special tokens."""
         roles = self._tokens_of_roles()
         return {
             index: token
@@ -183,7 +183,7 @@ class SentencePieceTokenizer(Tokenizer):
         }
 
     def _normalizers(self, rules: bytes) -> list[dict[str, Any]]:
-        """The steps of TextCleaner, then the model's rules and its trimming of spaces."""
+        """The steps of TextCleaner, then the model's rules and its trimming of spaces, for tokenizer.json."""
         options, steps = self._settings.options, []
         strip = {"type": "Strip", "strip_left": True, "strip_right": True}
         if options["rewrite_quotes"]:
@@ -202,7 +202,7 @@ class SentencePieceTokenizer(Tokenizer):
         if rules:
             encoded = base64.b64encode(rules).decode()
             steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
-        # Blanks alone are taken off at the ends, no other white space.
+        # Only blanks are trimmed at the ends, no other white space.
         pairs = ((" {2,}", " "), (BLANK_AT_END, ""))
         return [*steps, *(_replacing(pattern, written, "Regex") for pattern, written in pairs)]
 
@@ -217,7 +217,7 @@ class SentencePieceTokenizer(Tokenizer):
         return {ids.get(piece, self.unk_id): row for row, piece in pairs if len(row) > 1}
 
     def _tokens_of_pieces(self, encode: EncodeFunction) -> tuple[list[list[int]], list[list[Span]]]:
-        """The tokens of each piece, mostly one, and their spans in it."""
+        """The token ids of each piece, mostly one, and their spans in it."""
         scheme, pieces = self._settings.scheme, self._settings.pieces
         ids = {token: index for index, token in enumerate(self._vocabulary.tokens)}
         rows = [[ids.get(piece, self.unk_id)] for piece in pieces]
@@ -239,38 +239,41 @@ class SentencePieceTokenizer(Tokenizer):
         return rows, spans
 
     def _encoded_by_sentencepiece(self, texts: list[str]) -> list[list[str]]:
-        """The pieces of texts."""
+        """The pieces of each text."""
         encoded = self._sentencepiece.tokenize(tf.constant(texts, tf.string)).to_list()
         return [[self._settings.pieces[piece] for piece in row] for row in encoded]
 
     def _encoded_by_library(self, texts: list[str]) -> list[list[str]]:
-        """The same by Hugging Face's library, where TensorFlow is missing."""
+        """The same by Hugging Face's library, for use without TensorFlow."""
         encoded = rust_tokenizer(self.serialized()).encode_batch(texts, add_special_tokens=False)
         return [row.tokens for row in encoded]
 
     @property
     def rust_differences(self) -> tuple[str, ...]:
         found = [
-            "The library's rules of normalisation (nmt_nfkc) are applied to groups of characters that are "
-            "read as one, so that a rare character beside a combining mark may become another token.",
-            "Runs of one letter or sign, whose segmentations are equally likely, may be cut elsewhere.",
-            "The characters that a token stands for may be a combining mark, a control character or a blank more "
-            "or less.",
+            "The library normalises (nmt_nfkc) groups of characters that are read as one, so a rare "
+            "character next to a combining mark may become another token.",
+            "Runs of one letter or sign, whose segmentations are equally likely, may be split elsewhere.",
+            "A token may cover a combining mark, a control character or a blank more or less.",
         ]
         options = self._settings.options
         if options["lowercase"] and not options["hugging_face_rules"]:
-            found.append("A capital sigma at the end of a Greek word becomes σ and not ς.")
+            found.append("A capital sigma at the end of a Greek word becomes σ instead of ς.")
         return tuple(found)
 
     @classmethod
     def from_file(
         cls, path: str | Path, scheme: Scheme, **options: bool | None
     ) -> SentencePieceTokenizer:
-        """Makes a tokenizer from a model file (spiece.model, say); arguments as of the constructor.
+        """Makes a tokenizer from a model file, such as spiece.model.
+
+        Args:
+            path: the file.
+            scheme, **options: as for the constructor.
 
         Raises:
             FileNotFoundError: no such file.
-            ValueError: what the constructor refuses.
+            ValueError, TypeError, ImportError: as for the constructor.
         """
         path = Path(path)
         if not path.is_file():
@@ -301,15 +304,15 @@ class SentencePieceTokenizer(Tokenizer):
         characters = tf.strings.unicode_decode(cleaned, "UTF-8")
         codes = characters.values
         row = pieces.value_rowids()
-        # From bytes to characters, where the last position is that after all texts.
+        # From bytes to characters; the last position is the end of all texts.
         byte_splits = tf.concat([[0], tf.cumsum(utf8_lengths(codes))], 0)
         row_bytes = tf.gather(byte_splits, tf.gather(characters.row_splits, row))
         places = tf.concat([characters_of_bytes(codes), [tf.size(codes)]], 0)
         first = tf.gather(places, row_bytes + first_bytes)
         end = tf.gather(places, row_bytes + end_bytes)
 
-        # From there to words' characters, without the blanks that pieces begin with. A piece that is
-        # nothing else stands for the character after it, as in the reference.
+        # Then to characters of words, without the blanks that pieces begin with. A piece of only a blank
+        # covers the character after it, as in the reference.
         is_word = self._is_part_of_word(characters)
         words_before = tf.concat([[0], tf.cumsum(tf.cast(is_word, tf.int32))], 0)
         end_of_row = tf.gather(words_before, tf.gather(characters.row_splits, row + 1))
@@ -317,7 +320,7 @@ class SentencePieceTokenizer(Tokenizer):
         first = tf.minimum(first, end_of_row - 1)
         end = tf.maximum(end, first + 1)
 
-        # From pieces to tokens, and back to what the text has been.
+        # From pieces to tokens, and back to the original text.
         spans = tf.gather(self._token_spans, pieces.values).values
         piece = ids.value_rowids()
         first, end = tf.gather(first, piece), tf.gather(end, piece)
@@ -328,11 +331,11 @@ class SentencePieceTokenizer(Tokenizer):
         return tokens.with_values(token_columns(ids.values, starts, ends))
 
     def _is_part_of_word(self, characters: tf.RaggedTensor) -> tf.Tensor:
-        """Returns which characters of prepared texts [batch, (n)] tokens stand for, bool [all]."""
+        """Returns which characters of prepared texts [batch, (n)] tokens cover, bool [all]."""
         is_part = tf.gather(self._parts_of_words, characters.values)
         row = characters.value_rowids()
         parts = tf.math.unsorted_segment_sum(tf.cast(is_part, tf.int32), row, characters.nrows())
-        # A text of nothing else has tokens too if the model has other rules.
+        # With other rules, a text of only blanks has tokens too.
         return is_part | tf.gather(parts == 0, row)
 
     def _begins_word(self, token: str) -> bool:
@@ -346,12 +349,12 @@ class SentencePieceTokenizer(Tokenizer):
         return re.sub(f"{SPACE}+", " ", "".join(self._as_words(tokens))).strip(_ASCII_SPACE)
 
     def _as_words(self, tokens: Iterable[str]) -> list[str]:
-        """What is joined to a text: special tokens are words."""
+        """The tokens as they are joined to a text: special tokens are separate words."""
         special = {token.content for token in self.added_tokens.values() if token.special}
         return [SPACE + token if token in special else token for token in tokens]
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments but for the model, ready for JSON."""
+        """Returns the constructor's arguments without the model, ready for JSON."""
         added = self._options.added_tokens
         return {
             "scheme": self._settings.scheme.name,
@@ -375,10 +378,10 @@ def _replacing(pattern: str, content: str, kind: str = "String") -> dict[str, An
 
 
 def _load(model: bytes) -> Any:
-    """Returns tensorflow_text's tokenizer for a model, which it carries in the graph."""
+    """Returns tensorflow_text's tokenizer for a model, which becomes part of the graph."""
     tensorflow_text = import_tensorflow_text()
-    # In a loaded SavedModel the library finds the model by its name: two models of one name, in one
-    # process, would be one (tensorflow_text 2.21).
+    # In a loaded SavedModel the library finds the model by its name, so two models of one name in one
+    # process would be mixed up (tensorflow_text 2.21).
     name = f"sentencepiece_{hashlib.sha256(model).hexdigest()[:32]}"
     errors = tf.errors
     with _model_errors(model, errors.InternalError, errors.InvalidArgumentError):
@@ -394,22 +397,22 @@ def _checked_pieces(model: bytes) -> list[str]:
 
 @contextlib.contextmanager
 def _model_errors(model: bytes, *kinds: type[Exception]) -> Iterator[None]:
-    """Turns errors, the library's `kinds` among them, into ones that say what is wrong with a model."""
+    """Turns errors, including the library's `kinds`, into errors that explain what is wrong with a model."""
     try:
         yield
     except (ValueError, *kinds) as error:
         reason = shortened(str(getattr(error, "message", error)).strip())
         raise ValueError(
-            f"These {len(model)} bytes are not a SentencePiece model: {reason} Fetch "
-            "the file again; a few hundred bytes are often a Git LFS pointer or an error page, and "
-            "a vocab.txt belongs to a WordPiece tokenizer."
+            f"These {len(model)} bytes are not a SentencePiece model: {reason} Fetch the file again. A "
+            "few hundred bytes are often a Git LFS pointer or an error page. A vocab.txt belongs to a "
+            "WordPiece tokenizer."
         ) from error
 
 
 def _parts_of_words(*, keep_accents: bool) -> tf.Tensor:
-    """Returns which code points tokens stand for, bool [code points].
+    """Returns which code points tokens cover, bool [code points].
 
-    Blanks they do not and, if accents go, no marks, which the reference drops before it looks.
+    These are all but blanks and, if accents are removed, marks, which the reference drops first.
     """
     is_part = np.ones(0x110000, bool)
     is_part[parse_ranges(_BLANKS)] = False

@@ -1,4 +1,4 @@
-"""What every tokenizer shares: texts in, ids out, and access to its vocabulary."""
+"""The base class of tokenizers: texts in, ids out, and access to the vocabulary."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary
 
 
 class SpecialToken(NamedTuple):
-    """A role that a special token may have."""
+    """The role of a special token."""
 
-    attribute: str  # of the tokenizer, with the token's id
-    called: str  # what errors call it
+    attribute: str  # attribute of the tokenizer with the token's id
+    called: str  # its name in errors
     in_text: bool = True  # whether detokenize shows it
 
 
@@ -42,19 +42,19 @@ SPECIAL_TOKENS = {
 
 
 class Marks(NamedTuple):
-    """What a vocabulary writes beside the letters of its tokens; a vocabulary has at most one of these."""
+    """The mark by which a vocabulary shows where words begin or end; it has at most one of these."""
 
-    inside: str = ""  # before a token that goes on with a word
+    inside: str = ""  # before a token that continues a word
     begins: str = ""  # before a token that begins a word
     ends: str = ""  # after a token that ends a word
     unfinished: str = ""  # after a token that does not end a word
 
 
 class Piece(NamedTuple):
-    """A token as it reads in a text."""
+    """The text of a token, and whether it is joined to its neighbours."""
 
     text: str  # without the vocabulary's marks
-    # Whether it goes on with what stands before it, or that with it; None where the token does not tell.
+    # Whether no space separates it from the token before, or after; None if the token does not show it.
     joins_before: bool | None
     joins_after: bool | None
 
@@ -65,43 +65,43 @@ TokenizeFunction = Callable[["tf.Tensor"], "tf.RaggedTensor"]
 
 
 class Tokenizer(tf.Module):
-    """A tokenizer in the graph; subclasses have `_build`, and call `_build_graph` when they are constructed.
+    """Base class of tokenizers in the graph. Subclasses define `_build` and call `_build_graph` last.
 
-    Without TensorFlow there is no graph: a tokenizer then has its vocabulary and describes itself
-    (`serialized`), and `bert_zoo.text.numpy_preprocessor` reads texts by that.
+    Without TensorFlow there is no graph. The tokenizer then only has its vocabulary and its description
+    (`serialized`), by which `bert_zoo.text.numpy_preprocessor` reads texts.
 
     Args:
         vocabulary: the tokens that texts are spelled with.
-        added_tokens: what texts are cut at before that, beside the tokens of the tokenizer's roles: each a
-            token, an AddedToken, or a dictionary of its fields. Those that the vocabulary lacks follow it,
-            in their order, and nothing else is spelled with them. None where a tokenizer has no such option.
-        **options: of the constructor, ready for JSON; those named in SPECIAL_TOKENS give the tokens of
-            the tokenizer's roles, and are None for roles that it does not have.
+        added_tokens: tokens that are kept whole, besides the special tokens: strings, `AddedToken`s, or
+            dictionaries of its fields. Those that the vocabulary lacks follow it, in their order. None
+            for a tokenizer without this option.
+        **options: options of the constructor, ready for JSON. Those named in SPECIAL_TOKENS are the
+            special tokens by their roles, None for roles that the tokenizer does not have.
 
     Attributes:
         unk_id, pad_id, cls_id, sep_id, mask_id, eos_id: ids of the special tokens; a tokenizer has
-            the attributes of its roles.
+            only the attributes of its roles.
 
     Raises:
         ValueError: a special token that the vocabulary lacks.
     """
 
     _untracked: SimpleNamespace | None = None
-    # What a token is, and where a text has `eos_token` beside its own spelling; see `WordLevelTokenizer`.
+    # The kind of the tokens, and where `eos_token` is inserted; see `WordLevelTokenizer`.
     unit = "subword"
     eos_at = "never"
     marks = Marks()
-    # Whether the white space before a mask token is part of what the mask stands for.
+    # Whether a mask token includes the white space before it.
     mask_takes_space = False
 
     def __new__(cls, *args: Any, **kwargs: Any):
         tokenizer = super().__new__(cls)
-        # Of the constructor, for `__reduce__`. A plain object, as tf.Module tracks what is inside others.
+        # The constructor's arguments, for `__reduce__`. A plain object, so that tf.Module does not track them.
         tokenizer._arguments = SimpleNamespace(args=args, kwargs=kwargs)
         return tokenizer
 
     def __reduce__(self):
-        # Tables and graphs cannot be pickled or copied; they are made anew.
+        # Tables and graphs cannot be pickled or copied, so they are made again.
         return made_of, (type(self), self._arguments.args, self._arguments.kwargs)
 
     def __init__(
@@ -113,7 +113,7 @@ class Tokenizer(tf.Module):
     ):
         refuse_fork()
         super().__init__()
-        # Plain objects, so that tf.Module does not track what is inside them.
+        # Plain objects, so that tf.Module does not track their contents.
         self._base_vocabulary = self._vocabulary = vocabulary
         self._options = SimpleNamespace(**options)
         if added_tokens is not None:
@@ -124,7 +124,7 @@ class Tokenizer(tf.Module):
             }
             if not all(content in vocabulary for content in added):
                 self._vocabulary = Vocabulary(extended(vocabulary.tokens, added.values()))
-            # Of the roles' tokens, what goes without saying is left out.
+            # Without special tokens that have their default settings.
             self._options.added_tokens = [
                 token.as_config()
                 for content, token in added.items()
@@ -136,22 +136,22 @@ class Tokenizer(tf.Module):
                 setattr(self, role.attribute, index)
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's options, without vocabularies and the like, ready for JSON."""
+        """Returns the constructor's options, without vocabulary and merges, ready for JSON."""
         return copy.deepcopy(vars(self._options))
 
     def with_options(self, **changes: Any) -> Self:
-        """A tokenizer with the same vocabulary and some options of the constructor changed."""
+        """Returns a tokenizer with the same vocabulary and some changed options of the constructor."""
         return type(self)(*self._arguments.args, **{**self._arguments.kwargs, **changes})
 
     def with_added_tokens(self, tokens: Iterable[AddedToken | str | Mapping[str, Any]]) -> Self:
-        """A tokenizer that cuts texts at further tokens; those that the vocabulary lacks follow it.
+        """Returns a tokenizer with further added tokens; those that the vocabulary lacks follow it.
 
         Raises:
-            TypeError: the tokenizer has no added tokens.
+            TypeError: the tokenizer cannot have added tokens.
         """
         if not hasattr(self._options, "added_tokens"):
             raise TypeError(
-                f"A {type(self).__name__} has whole words for tokens, and takes no added ones."
+                f"A {type(self).__name__} has no added tokens. Extend its vocabulary instead."
             )
         return self.with_options(added_tokens=[*self._options.added_tokens, *tokens])
 
@@ -166,45 +166,44 @@ class Tokenizer(tf.Module):
             int32 [batch, (tokens)].
 
         Raises:
-            TypeError, ValueError: something that is not a batch of texts.
+            TypeError, ValueError: `texts` is not a batch of texts.
             ImportError: TensorFlow is missing.
         """
         self._check_has_graph()
         return self._tokenize(text_batch(texts))
 
     def tokenize(self, texts: Any) -> tf.RaggedTensor:
-        """The same as calling the tokenizer, under the name that TF-Hub's preprocessors use."""
+        """The same as calling the tokenizer; the name is that of TF-Hub's preprocessors."""
         return self(texts)
 
     @tf.autograph.experimental.do_not_convert
     def tokenize_with_offsets(
         self, texts: Any
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """Tokenizes a batch of texts and says which characters each token stands for.
+        """Tokenizes a batch of texts and returns which characters each token covers.
 
-        Token i of a text `s` stands for `s[starts[i] : ends[i]]`: offsets count characters, which
-        are Unicode code points, as an index of a Python str does, and belong to the text as it was
-        passed. They are those of Hugging Face's fast tokenizers; where a family's differ, its
-        tokenizer says so. Tokens may share characters (the parts of a Hangul syllable, say). In
-        bytes that are not UTF-8, each malformed sequence counts as one U+FFFD, as
-        `tf.strings.unicode_decode` has it.
+        Token i of a text `s` covers `s[starts[i] : ends[i]]`. Offsets count characters (Unicode code
+        points) of the original text, like the index of a Python str. They equal those of Hugging Face's
+        fast tokenizers unless the tokenizer's class says otherwise. Tokens may share characters, such as
+        the parts of a Hangul syllable. In bytes that are not UTF-8, each malformed sequence counts as one
+        U+FFFD, as in `tf.strings.unicode_decode`.
 
         Args:
             texts: as for a call.
 
         Returns:
-            ids, as calling the tokenizer gives them; starts, the position of each token's first
-            character; ends, the position after its last one: int32 [batch, (tokens)] each.
+            Three int32 [batch, (tokens)]: ids, as from a call; starts, the position of each token's
+            first character; ends, the position after its last character.
 
         Raises:
-            TypeError, ValueError: as for a call.
-            NotImplementedError: a WordLevelTokenizer.
+            TypeError, ValueError, ImportError: as for a call.
+            NotImplementedError: the tokenizer has no offsets (Transformer-XL's, GPT's, BERTweet's).
         """
         self._check_has_graph()
         if self._untracked is None:
             raise NotImplementedError(
-                f"{type(self).__name__} does not tell where in a text its tokens come from; the "
-                "tokenizers of BERT's, RoBERTa's and ALBERT's families do."
+                f"A {type(self).__name__} has no offsets of tokens. Use a tokenizer of another family, "
+                "such as BERT's, RoBERTa's or ALBERT's."
             )
         tokens = self._untracked.tokenize_with_offsets(text_batch(texts))
         ids, starts, ends = (tokens.with_values(tokens.values[:, i]) for i in range(3))
@@ -218,61 +217,61 @@ class Tokenizer(tf.Module):
             )
 
     def serialized(self, *, special_in_text: bool = False) -> dict[str, Any] | None:
-        """The same tokenizer as tokenizer.json of Hugging Face's library tokenizers has it.
+        """Returns this tokenizer as the content of a tokenizer.json of Hugging Face's library tokenizers.
 
-        It adds no special tokens; `bert_zoo.text.serialized.with_rows` does. None where that library has
-        nothing like it.
+        It adds no special tokens; `bert_zoo.text.serialized.with_rows` does. None if that library has no
+        such tokenizer.
 
         Args:
-            special_in_text: whether special tokens in a text become their own ids whatever the
-                options say, as they do in transformers.
+            special_in_text: special tokens in a text become their own ids whatever the options are, as
+                in transformers.
         """
         return None
 
     @property
     def split_tokens(self) -> dict[int, list[int]]:
-        """Tokens of `serialized` that are several of this tokenizer."""
+        """Id of a token of `serialized` -> this tokenizer's ids, where it splits the token into several."""
         return {}
 
     @property
     def rust_differences(self) -> tuple[str, ...]:
-        """Where ids or offsets of `serialized`, with `split_tokens`, are others, a sentence each."""
+        """Sentences on how ids or offsets of `serialized`, after `split_tokens`, differ from this tokenizer's."""
         return ()
 
     @property
     def added_tokens(self) -> dict[int, AddedToken]:
-        """What texts are cut at, by id: the tokens of the tokenizer's roles, and those that were added."""
+        """Id -> token that is kept whole in texts: the special tokens and the added ones."""
         tokens = self._tokens_of_roles() | distinct_tokens(self._options.added_tokens)
         return dict(
             sorted((self._vocabulary.id_of(content), token) for content, token in tokens.items())
         )
 
     def _tokens_in_text(self) -> dict[int, dict[str, Any]]:
-        """`added_tokens` as tokenizer_config.json describes them."""
+        """`added_tokens` in the form of tokenizer_config.json."""
         return {index: token.as_dict() for index, token in self.added_tokens.items()}
 
     def _tokens_of_roles(self) -> dict[str, AddedToken]:
-        """The tokens of the tokenizer's roles by their content, as they are found where nothing else is said."""
+        """The special tokens by their content, with default settings."""
         named = (getattr(self._options, option, None) for option in SPECIAL_TOKENS)
         return {
             content: AddedToken(content, special=True) for content in named if content is not None
         }
 
     def _build_graph(self) -> None:
-        """Makes tables and functions of the graph, where TensorFlow is; the last step of a constructor."""
+        """Makes tables and functions of the graph, if TensorFlow is installed; a constructor's last step."""
         if has_tensorflow:
             with tf.init_scope(), tf.device("CPU:0"):
                 self._build()
 
     def _build(self) -> None:
-        """Makes the tables, and calls `_trace` with what tokenizes."""
+        """Makes the tables, and calls `_trace` with the functions that tokenize."""
         raise NotImplementedError
 
     def _trace(self, tokenize: TokenizeFunction, with_offsets: TokenizeFunction | None = None):
-        """Traces what tokenizes, so that it is fast outside tf.data too."""
+        """Traces the functions that tokenize, so that they are fast outside tf.data too."""
         texts = tf.TensorSpec([None], tf.string, name="texts")
-        # As an attribute, it is part of every SavedModel that has the tokenizer. The other one, in a
-        # plain object, is part of those where something calls it.
+        # As an attribute, the function is in every SavedModel that has the tokenizer. The one with
+        # offsets, in a plain object, is only in those that call it.
         self._tokenize = traced_once(tokenize, texts)
         if with_offsets is not None:
             self._untracked = SimpleNamespace(
@@ -280,7 +279,7 @@ class Tokenizer(tf.Module):
             )
 
     def detokenize(self, token_ids: Any) -> tf.Tensor:
-        """Joins tokens to text; padding, class and separator tokens are left out.
+        """Joins tokens to texts, without padding, class and separator tokens.
 
         Args:
             token_ids: integers [batch, length] or [batch, (tokens)].
@@ -289,15 +288,15 @@ class Tokenizer(tf.Module):
             string [batch].
 
         Raises:
-            ValueError: a shape other than those.
+            ValueError: another shape.
             tf.errors.InvalidArgumentError: an id outside the vocabulary.
         """
         if not isinstance(token_ids, tf.RaggedTensor):
             token_ids = tf.convert_to_tensor(token_ids)
             if token_ids.shape.rank != 2:
                 raise ValueError(
-                    f"token_ids has shape {token_ids.shape}; detokenize takes [batch, length] or a "
-                    "ragged tensor [batch, (tokens)]. Add a batch dimension."
+                    f"token_ids has shape {token_ids.shape}; it must be [batch, length] or a ragged "
+                    "tensor [batch, (tokens)]. Add a batch dimension."
                 )
             token_ids = tf.RaggedTensor.from_tensor(token_ids)
         ids = tf.cast(token_ids, tf.int32)
@@ -308,9 +307,10 @@ class Tokenizer(tf.Module):
         return self._join(tf.ragged.boolean_mask(ids, ids.with_flat_values(shown)))
 
     def detokenized(self, rows: Iterable[Sequence[int]]) -> list[bytes]:
-        """What `detokenize` does, outside of a graph and without TensorFlow: the text of each row of ids.
+        """Does the same as `detokenize` outside of a graph and without TensorFlow.
 
-        UTF-8, but for rows of which a character is only in part, whose bytes are given as they are.
+        Returns:
+            The text of each row of ids, in UTF-8, unless a row ends within a character.
 
         Raises:
             ValueError: an id outside the vocabulary.
@@ -325,7 +325,7 @@ class Tokenizer(tf.Module):
         return [text if isinstance(text, bytes) else text.encode() for text in texts]
 
     def _joined(self, tokens: list[str]) -> str | bytes:
-        """Joins tokens to a text, or to the bytes of one, which may end within a character."""
+        """Joins tokens to a text, or to its bytes, which may end within a character."""
         raise NotImplementedError
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
@@ -333,7 +333,7 @@ class Tokenizer(tf.Module):
         raise NotImplementedError
 
     def save(self, directory: str | Path) -> None:
-        """Writes the vocabulary's files and tokenizer_config.json, as transformers names them."""
+        """Writes the vocabulary's files and tokenizer_config.json, with transformers' file names."""
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
         for name, content in self._files().items():
@@ -343,7 +343,7 @@ class Tokenizer(tf.Module):
             (directory / name).write_bytes(data)
 
     def _config(self, tokenizer_class: str, **settings: Any) -> dict[str, Any]:
-        """tokenizer_config.json: transformers' class, settings, and the tokens of the roles."""
+        """The content of tokenizer_config.json: transformers' class, settings, and special tokens."""
         named = {
             theirs: getattr(self._options, ours, None) for ours, theirs in HF_SPECIAL_TOKENS.items()
         }
@@ -351,17 +351,17 @@ class Tokenizer(tf.Module):
         return {"tokenizer_class": tokenizer_class, **settings, **named}
 
     def _files(self) -> dict[str, bytes | str | dict[str, Any]]:
-        """What `save` writes, by the name of the file; a dict becomes JSON."""
+        """File name -> content that `save` writes; a dict becomes JSON."""
         raise NotImplementedError
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
-        """Every token, in the order of the ids, added ones among them."""
+        """All tokens in the order of the ids, including added ones."""
         return self._vocabulary.tokens
 
     @property
     def base_vocabulary(self) -> tuple[str, ...]:
-        """The tokens that texts are spelled with, which the constructor takes; added ones may follow them."""
+        """The tokens that the constructor takes, without added ones."""
         return self._base_vocabulary.tokens
 
     @property
@@ -371,11 +371,11 @@ class Tokenizer(tf.Module):
 
     @property
     def sentinel_ids(self) -> tuple[int, ...]:
-        """Ids of the tokens that stand for left out spans, `<extra_id_0>` first; empty where there are none."""
+        """Ids of the sentinels of hidden spans, `<extra_id_0>` first; empty if there are none."""
         found: list[int] = []
         while True:
             token = f"<extra_id_{len(found)}>"
-            # Pieces of a SentencePiece model stand after a space.
+            # In a SentencePiece model, the piece begins with a space.
             name = next((t for t in (token, f"▁{token}") if t in self._vocabulary), None)
             if name is None:
                 return tuple(found)
@@ -383,7 +383,7 @@ class Tokenizer(tf.Module):
 
     @property
     def word_starts(self) -> np.ndarray:
-        """bool [vocab_size], whether a token begins a word; the first of a text does in any case."""
+        """bool [vocab_size], whether each token begins a word; the first token of a text always does."""
         return np.array([self._begins_word(token) for token in self.vocabulary])
 
     def _begins_word(self, token: str) -> bool:
@@ -394,7 +394,7 @@ class Tokenizer(tf.Module):
         return self._vocabulary.token_of(index)
 
     def piece(self, index: int) -> Piece:
-        """The token of an id as it reads in a text; ValueError for an id outside the vocabulary."""
+        """Returns the text of an id's token; ValueError for an id outside the vocabulary."""
         token, marks = self.id_to_token(index), self.marks
         joins_before = joins_after = None
         if marks.begins:
@@ -410,7 +410,7 @@ class Tokenizer(tf.Module):
         return Piece(text.strip() or token, joins_before, joins_after)
 
     def _letters(self, token: str) -> str:
-        """A token in the letters that it stands for, with blanks for marks of words' beginnings."""
+        """A token's text, with blanks for the marks of words' beginnings."""
         return token.replace(self.marks.begins, " ") if self.marks.begins else token
 
     def token_to_id(self, token: str) -> int:
@@ -419,15 +419,15 @@ class Tokenizer(tf.Module):
 
 
 def made_of(cls: type, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """An instance of a class: what unpickling and copying call."""
+    """Makes an instance of a class, for unpickling and copying."""
     return cls(*args, **kwargs)
 
 
 def traced_once(function: Callable, *signature: tf.TensorSpec) -> Callable:
-    """The function as a graph that is traced when it is first called, and never again.
+    """Returns the function as a graph that is traced once, when it is first called.
 
-    TensorFlow counts traces by a function's code, of all objects that have it together, and warns from
-    the fifth on that tracing is expensive: each tokenizer's first call would count.
+    TensorFlow counts the traces of a function's code for all objects together, and warns of expensive
+    tracing from the fifth on. The first call of each tokenizer would count, so the warning is switched off.
     """
     graph = tf.function(function, input_signature=signature, autograph=False)
     graph._omit_frequent_tracing_warning = True
@@ -435,20 +435,20 @@ def traced_once(function: Callable, *signature: tf.TensorSpec) -> Callable:
 
 
 def import_tensorflow_text() -> Any:
-    """Returns the module tensorflow_text, or says how to install one that fits."""
+    """Returns the module tensorflow_text; an ImportError tells how to install a version that fits."""
     try:
         return importlib.import_module("tensorflow_text")
     except (ImportError, tf.errors.OpError) as error:
         legacy = "TF_USE_LEGACY_KERAS"
-        # It imports tf.keras, which is another package then.
+        # tensorflow_text imports tf.keras, which is another package then.
         if os.environ.get(legacy, "").lower() in ("1", "true") and not find_spec("tf_keras"):
             raise ImportError(
-                f"{legacy} is set, and the package that it asks for, tf_keras, is not installed. "
-                f"bert_zoo uses Keras 3: unset {legacy}, or install tf_keras for code that needs it."
+                f"{legacy} is set, but the package tf_keras is not installed. bert_zoo uses Keras 3. "
+                f"Unset {legacy}, or install tf_keras for code that needs it."
             ) from error
         raise ImportError(
-            f"bert_zoo's tokenizers need tensorflow_text, and importing it failed: {error}. Its "
-            "minor version has to be TensorFlow's, here "
-            f"{tf.__version__}, and 2.21.0 does not load at all (tensorflow/text#1541): "
+            f"bert_zoo's tokenizers need tensorflow_text, but importing it failed: {error}. Its "
+            f"minor version must be that of TensorFlow ({tf.__version__}), and 2.21.0 does not load "
+            "at all (tensorflow/text#1541). Run "
             f'pip install "tensorflow-text=={".".join(tf.__version__.split(".")[:2])}.*,!=2.21.0".'
         ) from error

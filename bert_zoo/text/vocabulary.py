@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from bert_zoo.error_text import shown
 
-# BERT's roles in Hugging Face's files.
+# Options of tokenizers -> their names in Hugging Face's files.
 HF_SPECIAL_TOKENS = {
     "unknown_token": "unk_token",
     "padding_token": "pad_token",
@@ -22,15 +22,15 @@ def special_tokens(*tokens: str | None) -> dict[str, str | None]:
     return dict(zip(HF_SPECIAL_TOKENS, tokens, strict=True))
 
 
-# What WordPiece's continuation pieces begin with.
+# The prefix of WordPiece's continuation pieces.
 SUFFIX = "##"
 
 
 class Vocabulary:
-    """Tokens and their ids, checked.
+    """Checked tokens and their ids.
 
-    A plain object on purpose: tf.Module tracks the items of a tuple or dict one by one, which makes
-    saving a model with 30,000 of them take seconds.
+    A plain object on purpose: tf.Module tracks the items of a tuple or dict one by one, and would take
+    seconds to save a model with 30,000 tokens.
 
     Raises:
         ValueError: no tokens, an empty or a repeated token.
@@ -41,14 +41,14 @@ class Vocabulary:
         self.tokens = tuple(tokens)
         if not self.tokens:
             raise ValueError(
-                "The vocabulary is empty. It is a sequence of tokens in the order of their ids, for "
-                "BERT the lines of vocab.txt."
+                "The vocabulary is empty. Pass the tokens in the order of their ids, such as the lines "
+                "of BERT's vocab.txt."
             )
         self._ids: dict[str, int] = {}
         for index, token in enumerate(self.tokens):
             if not isinstance(token, str):
                 raise TypeError(
-                    f"vocabulary[{index}] is {shown(token)} ({type(token).__name__}); tokens are strings."
+                    f"vocabulary[{index}] is {shown(token)} ({type(token).__name__}); tokens must be strings."
                 )
             if not token:
                 raise ValueError(
@@ -57,16 +57,16 @@ class Vocabulary:
                 )
             if token in self._ids:
                 raise ValueError(
-                    f"The vocabulary holds {shown(token)} twice, as ids {self._ids[token]} and {index}. "
-                    "Every token needs one id; remove or rename one of the two."
+                    f"The vocabulary has {shown(token)} twice, as ids {self._ids[token]} and {index}. "
+                    "Every token needs one id. Remove or rename one of the two."
                 )
             self._ids[token] = index
         try:
             "".join(self.tokens).encode("utf-8")
         except UnicodeEncodeError as error:
             raise ValueError(
-                f"A token of the vocabulary holds a lone surrogate, {error.object[error.start]!a}, "
-                "which has no UTF-8 form. Fetch the vocabulary again."
+                f"A token of the vocabulary has a lone surrogate, {error.object[error.start]!a}, "
+                "which UTF-8 cannot encode. Fetch the vocabulary again."
             ) from error
 
     @property
@@ -81,19 +81,19 @@ class Vocabulary:
         return token in self._ids
 
     def id_of(self, token: str, role: str = "token") -> int:
-        """A token's id, or ValueError, which calls it by its role."""
+        """A token's id; a ValueError that names its role if the vocabulary lacks it."""
         if token not in self._ids:
             raise ValueError(
-                f"The vocabulary of {len(self)} tokens lacks the {role} {shown(token)}; it begins with "
+                f"The vocabulary of {len(self)} tokens lacks the {role} {shown(token)}. It begins with "
                 f"{shown(list(self.tokens[:5]))}. Check that it is the right vocabulary, or name the token "
                 "that it uses instead."
             )
         return self._ids[token]
 
     def token_of(self, index: int) -> str:
-        """The token of an id, or ValueError for one outside [0, size)."""
+        """The token of an id; ValueError for an id outside [0, size)."""
         if not 0 <= index < len(self):
-            raise ValueError(f"id {index} is outside the vocabulary; ids are 0 to {len(self) - 1}.")
+            raise ValueError(f"Id {index} is outside the vocabulary. Its ids are 0 to {len(self) - 1}.")
         return self.tokens[index]
 
 
@@ -106,7 +106,7 @@ def character_as_line(token: str) -> str:
         return f"U+{ord(token):04X}"
     if line_as_character(token) != token:
         raise ValueError(
-            f"The special token {token!r} is how vocab.txt writes {line_as_character(token)!r}. "
+            f"The special token {token!r} is the spelling of {line_as_character(token)!r} in vocab.txt. "
             "Rename it."
         )
     return token

@@ -24,11 +24,11 @@ from bert_zoo.text.tokenizer import Tokenizer
 
 MAX_QUESTION_LENGTH = 64
 
-# For: as bert_zoo.text.preprocessor.TEXTS_CUT.
+# Arguments: as for bert_zoo.text.preprocessor.TEXTS_CUT.
 QUESTIONS_CUT = (
-    "%d of the %d questions of a batch are longer than the %d tokens that a question may have and "
-    "were cut; the longest has %d. Raise max_question_length, or sequence_length, of which a "
-    "question has half at most. This is said once."
+    "%d of the %d questions of a batch exceed the limit of %d tokens for a question and were truncated. "
+    "The longest has %d. Raise max_question_length, or sequence_length: a question takes at most half "
+    "of a row. (Shown once.)"
 )
 # What rows hold beside a model's inputs: [rows], and [rows, width].
 ROW_COLUMNS = ("example", "first_token")

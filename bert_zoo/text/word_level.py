@@ -1,4 +1,4 @@
-"""Texts as whole words, characters or bytes, as Transformer-XL's original code reads them."""
+"""Tokenizes texts to whole words, characters or bytes, as Transformer-XL's original code does."""
 
 from __future__ import annotations
 
@@ -17,62 +17,61 @@ from bert_zoo.text.offsets import lookup_table
 from bert_zoo.text.tokenizer import Tokenizer
 from bert_zoo.text.vocabulary import Vocabulary, character_as_line, is_byte
 
-# Where a text has <eos>, by (before each line, after each line).
+# Number of <eos> (before each line, after each line).
 EOS_AT = {"never": (0, 0), "newlines": (0, 1), "line_ends": (0, 1), "line_starts_and_ends": (1, 1)}
 NEWLINE = 10  # the byte that Transformer-XL's preparation of enwik8 makes a line end
 
 # What Python's text files and str.splitlines agree on.
 _LINE_END = r"\r\n|\r|\n"
-# The id of a token that the vocabulary lacks, where nothing stands for it.
+# The id of a token that the vocabulary lacks, if there is no unknown token.
 _NONE = -1
 
 
 class WordLevelTokenizer(Tokenizer):
-    """A language model's tokenizer: whole words, characters or bytes, each one id.
+    """A language model's tokenizer for whole words, characters or bytes.
 
-    Ids of words equal those of Transformer-XL's `Vocab` on every line: white space is what Python
-    splits at, lower-casing Python's (Unicode 14, with Greek's final sigma). Bytes that are not
-    UTF-8 count as U+FFFD, as in `text.decode("utf-8", "replace")`, except where bytes are the
-    tokens. A token's own spelling in a text is that token, "<unk>" and "<eos>" too.
+    Ids of words equal those of Transformer-XL's `Vocab` on every line: it splits at Python's white
+    space, and lower-cases as Python does (Unicode 14, with Greek's final sigma). Bytes that are not
+    UTF-8 count as U+FFFD, as in `text.decode("utf-8", "replace")`, unless bytes are the tokens. The
+    spelling of any token in a text becomes that token, including "<unk>" and "<eos>".
 
     Args:
         vocabulary: tokens in the order of their ids; for adaptive softmax by falling frequency.
-        unit: what a token is.
+        unit: kind of the tokens.
 
-            * "word": what stands between white space. Text that was prepared as tokens with blanks
-              between them ("a _ b", or enwik8's "60 109") is read as words too.
-            * "character": a Unicode character.
-            * "byte": a byte, as its decimal number, "60" for "<" (enwik8). Newline bytes have no
-              token and are dropped, as the original's preparation drops them.
+            * "word": words between white space. This also reads text that was prepared as tokens
+              with blanks between them ("a _ b", or enwik8's "60 109").
+            * "character": Unicode characters.
+            * "byte": bytes, as decimal numbers, such as "60" for "<" (enwik8). Newline bytes have no
+              token and are dropped, as in the original's preparation.
         lowercase: lower-case texts; not for bytes.
-        unknown_token: what a word, character or byte outside the vocabulary becomes. None makes it
+        unknown_token: token for words, characters or bytes outside the vocabulary. None makes them
             an error.
-        eos_token: the token of a line's end; None where the vocabulary has none.
-        space_token: for characters, the token that a space becomes ("_" in text8).
-        eos_at: for words, where a text has `eos_token` beside its own spelling. A line ends at "\\n",
-            "\\r\\n" or "\\r", as in Python's text files.
+        eos_token: token for the end of a line; None if the vocabulary has none.
+        space_token: for characters, the token of a space ("_" in text8).
+        eos_at: for words, where to insert `eos_token`. A line ends at "\\n", "\\r\\n" or "\\r", as in
+            Python's text files.
 
-            * "never": line ends are white space like any other.
-            * "newlines": each line end is one; a text without one, for example a prompt, stays open.
-            * "line_ends": after each line, also the last one where no newline ends it; an empty text
-              is an empty line. One line or a whole file, these are the ids of the original's
-              `encode_file(add_eos=True)`.
-            * "line_starts_and_ends": before and after each line, as `add_double_eos=True` (lm1b).
+            * "never": line ends are ordinary white space.
+            * "newlines": at each line end. A text without one, such as a prompt, has none.
+            * "line_ends": after each line, including a last line without newline. An empty text is
+              an empty line. The ids are those of the original's `encode_file(add_eos=True)`.
+            * "line_starts_and_ends": before and after each line, as with `add_double_eos=True` (lm1b).
 
     Attributes:
-        unk_id, eos_id: where the vocabulary has such a token.
+        unk_id, eos_id: ids of these tokens, if the vocabulary has them.
         unit, eos_at: as given.
 
     Raises:
-        ValueError: an option outside its values or not of this unit, a special token that the
-            vocabulary lacks, or a token that no text of this unit can hold.
+        ValueError: an unknown value of an option, an option that this unit does not have, a special
+            token that the vocabulary lacks, or a token that cannot occur in texts of this unit.
 
-    Calling it raises tf.errors.InvalidArgumentError, in a graph too, for what the vocabulary lacks
-    if there is no `unknown_token`; the message names it. `detokenize` joins words by blanks, and
-    writes `eos_token` as a newline and `space_token` as a space; bytes need not give UTF-8.
+    Without `unknown_token`, a call raises tf.errors.InvalidArgumentError for a word, character or byte
+    that the vocabulary lacks, in a graph too, and names it. `detokenize` joins words by blanks, and
+    writes `eos_token` as a newline and `space_token` as a space. Joined bytes need not be UTF-8.
 
     Source: Dai et al. 2019; kimiyoung/transformer-xl pytorch/utils/vocabulary.py, prep_text8.py.
-    Unlike there, a word that holds "<eos>" and is not in the vocabulary is unknown, not an error.
+    Unlike there, a word that contains "<eos>" and is not in the vocabulary is unknown, not an error.
     """
 
     def __init__(
@@ -120,8 +119,8 @@ class WordLevelTokenizer(Tokenizer):
         ids = self._ids.lookup(units.values)
         first = tf.where(ids == _NONE)[:1, 0]
         message = (
-            "The vocabulary lacks a token of a text and has no unknown_token for it. Check that unit, "
-            "lowercase and vocabulary fit the text, or name an unknown_token. The token:"
+            "The vocabulary lacks a token of a text, and there is no unknown_token. Check that unit, "
+            "lowercase and vocabulary fit the text, or pass an unknown_token. The token:"
         )
         named = _named(tf.gather(units.values, first), self.unit)
         known = tf.debugging.Assert(tf.size(first) == 0, [message, *named])
@@ -142,7 +141,7 @@ class WordLevelTokenizer(Tokenizer):
         return split_at_white_space(self._with_eos(texts))
 
     def _with_eos(self, texts: tf.Tensor) -> tf.Tensor:
-        """Writes the end token into texts as a word, where `eos_at` has it."""
+        """Inserts the end token into texts as a word, as `eos_at` says."""
         before, after = EOS_AT[self.eos_at]
         if not after:
             return texts
@@ -167,14 +166,14 @@ class WordLevelTokenizer(Tokenizer):
         return re.sub(b" ?\n ?", b"\n", joined) if self.unit == "word" else joined
 
     def _spelling(self, token: str) -> bytes:
-        """What detokenize writes for a token."""
+        """The text of a token in `detokenize`."""
         options = self._options
         named = {options.eos_token: b"\n", options.space_token: b" "}
         byte = _key(token, self.unit) if self.unit == "byte" else None
         return named.get(token, token.encode()) if byte is None else bytes([byte])
 
     def _files(self) -> dict[str, Any]:
-        # Characters that cannot be seen or that end a line are written as code points, as U+000A.
+        # Invisible characters and line ends are written as code points, such as U+000A.
         as_line = character_as_line if self.unit == "character" else str
         return {
             "vocab.txt": "".join(f"{as_line(token)}\n" for token in self.vocabulary),
@@ -191,33 +190,33 @@ def _check_options(options: SimpleNamespace, vocabulary: Vocabulary) -> None:
     for name, token in special.items():
         if token is not None and token not in vocabulary:
             raise ValueError(
-                f"The vocabulary of {len(vocabulary)} tokens lacks {name}={shown(token)}; it begins with "
-                f"{shown(list(vocabulary.tokens[:5]))}. Name the one that it has, or pass {name}=None."
+                f"The vocabulary of {len(vocabulary)} tokens lacks {name}={shown(token)}. It begins with "
+                f"{shown(list(vocabulary.tokens[:5]))}. Pass a token that it has, or {name}=None."
             )
     if options.eos_at != "never" and (unit != "word" or options.eos_token is None):
         raise ValueError(
             f"eos_at is {shown(options.eos_at)} with unit={shown(unit)} and "
-            f"eos_token={shown(options.eos_token)}. Only words with an eos_token have it at line ends; "
-            "pass eos_at='never'."
+            f"eos_token={shown(options.eos_token)}. Line ends need unit='word' and an eos_token. "
+            "Otherwise pass eos_at='never'."
         )
     if options.space_token is not None and unit != "character":
         raise ValueError(
-            f"space_token is {shown(options.space_token)} with unit={shown(unit)}; only characters "
-            "have one. Pass space_token=None."
+            f"space_token is {shown(options.space_token)} with unit={shown(unit)}. Only "
+            "unit='character' has one. Pass space_token=None."
         )
     if options.lowercase and unit == "byte":
-        raise ValueError("lowercase=True is not for bytes: they are read as they are.")
+        raise ValueError("lowercase is True with unit='byte'. Bytes have no case. Pass lowercase=False.")
     fits, wanted = _TOKENS[unit]
     for index, token in enumerate(vocabulary.tokens):
         if not fits(token) and (unit == "word" or token not in special.values()):
             raise ValueError(
-                f"vocabulary[{index}] is {shown(token)}. With unit={shown(unit)} a token is {wanted}; "
-                f"no text could hold this one. Choose another unit of {UNITS}, or mend the vocabulary."
+                f"vocabulary[{index}] is {shown(token)}. With unit={shown(unit)} a token must be {wanted}. "
+                f"Choose another unit of {UNITS}, or mend the vocabulary."
             )
 
 
-# Unit -> what a token of it is. Vocabularies that Python 2 made, among them released ones, may have
-# words with white space beyond ASCII's.
+# Unit -> a check of its tokens, and their description. Vocabularies that Python 2 made, including released
+# ones, may have words with white space other than ASCII's.
 _TOKENS: dict[str, tuple[Callable[[str], bool], str]] = {
     "word": (
         lambda token: not any(char in " \t\n\r\v\f" for char in token),
@@ -230,7 +229,7 @@ UNITS = tuple(_TOKENS)
 
 
 def _key(token: str, unit: str) -> str | int | None:
-    """What a token is looked up by: its spelling or number; None if no text can hold it."""
+    """The key of a token for look-up, its spelling or number; None if no text can contain it."""
     if unit == "word":
         return token
     if unit == "byte":
@@ -239,7 +238,7 @@ def _key(token: str, unit: str) -> str | int | None:
 
 
 def _named(unit_of_text: tf.Tensor, unit: str) -> list[Any]:
-    """What an error says of what the vocabulary lacks: [0 or 1], as `_split` has it."""
+    """The end of an error on a token that the vocabulary lacks, [0 or 1] as in `_split`."""
     if unit == "word":
         return [unit_of_text]
     if unit == "byte":

@@ -20,32 +20,31 @@ from bert_zoo.text.token_finder import MOST_IN_A_PATTERN, AddedTokens
 from bert_zoo.text.tokenizer import Marks, TokenizeFunction, Tokenizer, import_tensorflow_text
 from bert_zoo.text.vocabulary import SUFFIX, Vocabulary, special_tokens
 
-# A word that no vocabulary holds: a control character never gets past the clean-up.
+# A word that no vocabulary has: normalisation removes control characters.
 _UNKNOWN_WORD = "\x00"
 
 
 class WordPieceTokenizer(Tokenizer):
-    """BERT's tokenizer: clean, lower-case, split into words, then greedy longest match.
+    """BERT's tokenizer: cleans, lower-cases and splits texts into words, then finds the longest pieces.
 
-    Ids equal those of the tokenizers library's BertNormalizer, BertPreTokenizer and WordPiece on
-    every text, and so do offsets. Special and added tokens inside a text become their own ids, as
-    they do there.
+    Ids and offsets equal those of the tokenizers library's BertNormalizer, BertPreTokenizer and WordPiece
+    on every text. Special and added tokens inside a text become their own ids, as they do there.
     Bytes that are not UTF-8 count as U+FFFD, which BERT drops. A word of more than
     `max_word_length` characters, or one that the vocabulary cannot spell, is one unknown token.
 
     Args:
         vocabulary: tokens in the order of their ids; continuation pieces begin with "##".
-        lowercase: lower-case the text (an "uncased" vocabulary).
-        strip_accents: remove accents; None means as `lowercase`.
+        lowercase: lower-case the text (for an "uncased" vocabulary).
+        strip_accents: remove accents; None for the value of `lowercase`.
         split_cjk: make every Chinese character a word.
-        max_word_length: longest word, in characters, that is looked up. 100 as in Hugging Face's;
+        max_word_length: longest word, in characters, that is looked up: 100 as in Hugging Face's;
             Google's original has 200.
-        unknown_token, padding_token, cls_token, sep_token, mask_token: the special tokens' names.
-        added_tokens: what texts are cut at beside the special tokens; see `Tokenizer`.
+        unknown_token, padding_token, cls_token, sep_token, mask_token: names of the special tokens.
+        added_tokens: tokens that are kept whole, besides the special tokens; see `AddedToken`.
 
     Raises:
-        ValueError: an empty vocabulary, duplicates in it, a special token that it lacks, or
-            special tokens that can overlap in a text.
+        ValueError: an empty vocabulary, duplicates in it, a special token that it lacks, an added
+            token that normalisation empties, or a `max_word_length` below 1.
         ImportError: tensorflow_text is missing or broken.
 
     Source: Devlin et al. 2019, google-research/bert tokenization.py; huggingface/tokenizers.
@@ -70,8 +69,7 @@ class WordPieceTokenizer(Tokenizer):
     ):
         if max_word_length < 1:
             raise ValueError(
-                f"max_word_length is {max_word_length}; a word has at least one character. "
-                "BERT's own value is 100."
+                f"max_word_length is {max_word_length}; it must be at least 1. BERT's own value is 100."
             )
         named = special_tokens(unknown_token, padding_token, cls_token, sep_token, mask_token)
         super().__init__(
@@ -95,7 +93,7 @@ class WordPieceTokenizer(Tokenizer):
         )
         self._added = AddedTokens(self.added_tokens, self._normalizer)
         most, unknown = options.max_word_length, options.unknown_token
-        # A character has at most four bytes; the exact limit, in characters, is applied before.
+        # A character has at most four bytes. The exact limit in characters is applied before.
         self._match_words = _fast_wordpiece(self.base_vocabulary, unknown, 4 * most, split=False)
         self._match_ascii = _fast_wordpiece(self.base_vocabulary, unknown, most, split=True)
         self._token_strings = tf.constant(self.vocabulary)
@@ -126,9 +124,9 @@ class WordPieceTokenizer(Tokenizer):
         )
 
     def _tokenize_batch(self, texts: tf.Tensor, with_offsets: bool = False) -> tf.RaggedTensor:
-        """Tokenizes texts of printable ASCII, most of English, by tensorflow_text's one-step kernel.
+        """Tokenizes texts of printable ASCII by tensorflow_text's one-step kernel, which is faster.
 
-        It agrees with BERT there; any other text goes through `split_words`. Both give the same ids.
+        It agrees with BERT on these. Other texts go through `split_words`.
         """
         of_ascii = partial(self._tokenize_ascii, with_offsets=with_offsets)
         of_unicode = partial(
@@ -149,7 +147,7 @@ class WordPieceTokenizer(Tokenizer):
         )
 
     def _tokenize_ascii(self, texts: tf.Tensor, with_offsets: bool) -> tf.RaggedTensor:
-        # A character is a byte, and lower-casing moves none.
+        # A character is one byte, before and after lower-casing.
         texts = tf.strings.lower(texts) if self._options.lowercase else texts
         ids, starts, ends = self._match_ascii.tokenize_with_offsets(texts)
         if not with_offsets:
@@ -166,7 +164,7 @@ class WordPieceTokenizer(Tokenizer):
         tokens = joined_rows(pieces, words)
         if not with_offsets:
             return tokens
-        # The pieces of a word tile it: each ends where the next one begins.
+        # The pieces of a word cover it: each ends where the next one begins.
         codes = words.flat_values
         byte_splits = tf.concat([[0], tf.cumsum(utf8_lengths(codes))], 0)
         word = tf.gather(words.values.row_splits, pieces.value_rowids())
@@ -178,7 +176,7 @@ class WordPieceTokenizer(Tokenizer):
         return tokens.with_values(token_columns(pieces.values, starts, ends))
 
     def _spelled(self, words: tf.RaggedTensor) -> tf.Tensor:
-        """Returns words, code points [words, (characters)], as strings, overlong ones unknown."""
+        """Returns words, code points [words, (characters)], as strings; overlong ones are unknown."""
         spelled = tf.strings.unicode_encode(words, "UTF-8")
         too_long = words.row_lengths() > self._options.max_word_length
         return tf.cond(
@@ -191,7 +189,7 @@ class WordPieceTokenizer(Tokenizer):
         return not token.startswith(SUFFIX)
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        # What normalisation took away (case, accents, spacing around punctuation) does not come back.
+        # Case, accents and spacing around punctuation are lost in normalisation.
         tokens = tf.gather(self._token_strings, ids)
         joined = tf.strings.reduce_join(tokens, axis=1, separator=" ")
         return tf.strings.regex_replace(joined, f" {SUFFIX}", "")
@@ -217,7 +215,7 @@ class WordPieceTokenizer(Tokenizer):
 def _tokenize_mixed(
     texts: tf.Tensor, plain: tf.Tensor, of_plain: TokenizeFunction, of_others: TokenizeFunction
 ) -> tf.RaggedTensor:
-    """Tokenizes the plain rows one way and the others the other way, and puts them in order."""
+    """Tokenizes plain rows and other rows by their own functions, and restores the order."""
     plain_rows = of_plain(tf.boolean_mask(texts, plain))
     other_rows = of_others(tf.boolean_mask(texts, ~plain))
     rank_among_plain = tf.cumsum(tf.cast(plain, tf.int64), exclusive=True)
@@ -229,10 +227,10 @@ def _tokenize_mixed(
 def _patterns_of_plain_texts(
     spellings: Iterable[tuple[str, AddedToken]], *, lowercase: bool
 ) -> tuple[str, str | None]:
-    """A pattern of texts of printable ASCII and white space, and one of those that may hold an added token.
+    """Returns a pattern for texts of printable ASCII and white space, and one for texts with an added token.
 
-    A text is plain where the first matches and the second, if there is one, does not. Special tokens that
-    begin with a sign are kept out by the first.
+    A text is plain if the first matches and the second, if there is one, does not. The first also excludes
+    the first characters of special tokens that begin with a sign.
     """
     spelled = [(spelling, token) for spelling, token in spellings if spelling.isascii()]
     words = [text for text, token in spelled if text[0].isalnum() or not token.special]
@@ -241,7 +239,7 @@ def _patterns_of_plain_texts(
     first = {text[0] for text, _ in spelled if text not in words}
     excluded = {case for char in first for case in (char.lower(), char.upper())}
     plain = [chr(c) for c in (9, 10, 13, *range(32, 127)) if chr(c) not in excluded]
-    # In normalised texts each white space is a blank.
+    # In normalised texts all white space is blanks.
     words = [re.sub(r"\\?\s", r"\\s", re.escape(word)) for word in words]
     letters = "(?i)" if lowercase else ""
     some = rf"{letters}\C*?(?:{'|'.join(words)})\C*" if words else None
@@ -251,7 +249,7 @@ def _patterns_of_plain_texts(
 def _fast_wordpiece(
     tokens: Sequence[str], unknown_token: str, max_bytes_per_word: int, *, split: bool
 ) -> Any:
-    """Compiles tensorflow_text's linear-time WordPiece, which itself splits words if asked."""
+    """Compiles tensorflow_text's linear-time WordPiece, which also splits texts into words if `split`."""
     tensorflow_text = import_tensorflow_text()
     builder = importlib.import_module(
         "tensorflow_text.core.pybinds.pywrap_fast_wordpiece_tokenizer_model_builder"
@@ -263,10 +261,10 @@ def _fast_wordpiece(
     except RuntimeError as error:
         raise ValueError(
             f"tensorflow_text cannot compile this vocabulary of {len(tokens)} tokens: "
-            f"{shortened(str(error))} Its tokens are words, or continuation pieces that begin with '##'."
+            f"{shortened(str(error))} Its tokens must be words, or continuation pieces that begin with '##'."
         ) from error
-    # The constructor turns a bytes buffer into a list of Python integers, seconds for a large
-    # vocabulary; a tensor it takes as it is.
+    # The constructor turns a bytes buffer into a list of Python integers, which takes seconds for a large
+    # vocabulary. It takes a tensor as it is.
     return tensorflow_text.FastWordpieceTokenizer(
         model_buffer=tf.constant(np.frombuffer(model, np.uint8)), token_out_type=tf.int32
     )

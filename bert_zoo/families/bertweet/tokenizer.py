@@ -1,7 +1,7 @@
 """BPE of tweets in the graph, with the ids of transformers' BertweetTokenizer.
 
-Words are merged as `bert_zoo.text.bpe` says; in the vocabulary it is tokens that do not end a word which
-are marked, by "@@" after them.
+Words are merged as in `bert_zoo.text.bpe`. The vocabulary marks tokens that do not end a word, by a
+final "@@".
 """
 
 from __future__ import annotations
@@ -21,26 +21,27 @@ from bert_zoo.text.tokenizer import Marks
 from bert_zoo.text.unicode_tables import re2_class
 from bert_zoo.text.vocabulary import Vocabulary, special_tokens
 
-# What tokens that do not end a word end with.
+# The end of tokens that do not end a word.
 CONTINUED = "@@"
 
 
 class TweetBpeTokenizer(MergesWords):
-    """BERTweet's tokenizer: normalised tweets, then merges of characters to tokens.
+    """BERTweet's tokenizer: normalises tweets, then merges the characters of words to tokens.
 
-    Ids equal those of transformers' BertweetTokenizer with the same `normalization`; see
-    `bert_zoo.families.bertweet.tweets`. Special and added tokens inside a text become their own ids, as they do there. It
-    does not tell where in a text its tokens come from, and `word_starts` is true of every token: it is the
-    end of a word that a token tells.
+    Ids equal those of transformers' BertweetTokenizer with the same `normalization` (see
+    `bert_zoo.families.bertweet.tweets`). Special and added tokens inside a text become their own ids, as
+    they do there. There are no offsets. `word_starts` is true for every token, as tokens mark only where
+    a word goes on.
 
     Args:
-        vocabulary: tokens in the order of their ids; those that do not end a word end with "@@".
-        merges: pairs of tokens, first merges first; the last part of a word ends with "</w>". What they
-            make need not be in the vocabulary.
-        normalization: whether texts are tweets as they were written; otherwise they are normalised already,
-            and words are what stands between white space.
-        unknown_token, padding_token, cls_token, sep_token, mask_token: the special tokens' names.
-        added_tokens: what texts are cut at beside the special tokens; see `Tokenizer`.
+        vocabulary: tokens in the order of their ids; those that do not end a word end with "@@". The first
+            are fairseq's: <s>, <pad>, </s>, <unk>.
+        merges: pairs of tokens, first merges first; the last part of a word ends with "</w>". Their
+            results need not be in the vocabulary.
+        normalization: normalise texts with `TweetNormalizer`. If False, texts are normalised already, and
+            white space separates words.
+        unknown_token, padding_token, cls_token, sep_token, mask_token: names of the special tokens.
+        added_tokens: tokens that are kept whole, besides the special tokens; see `AddedToken`.
 
     Raises:
         ValueError: duplicates in the vocabulary, other first tokens than fairseq's, or a special token that
@@ -74,8 +75,8 @@ class TweetBpeTokenizer(MergesWords):
         )
         if (first := self.vocabulary[: len(FIRST_TOKENS)]) != FIRST_TOKENS:
             raise ValueError(
-                f"The vocabulary begins with {', '.join(first)}; BERTweet's first tokens are "
-                f"{', '.join(FIRST_TOKENS)}."
+                f"The vocabulary begins with {', '.join(first)}. It must begin with BERTweet's first "
+                f"tokens, {', '.join(FIRST_TOKENS)}."
             )
         self._build_graph()
 
@@ -103,7 +104,7 @@ class TweetBpeTokenizer(MergesWords):
         words = [*self.base_vocabulary[len(FIRST_TOKENS) :]]
         while words and words[-1] in added:
             words.pop()
-        # Both files count how often each occurred, which nothing reads; without it they are misread.
+        # Both files have a column of counts, which nothing uses but readers expect.
         return {
             "vocab.txt": "".join(f"{word} 1\n" for word in words),
             "bpe.codes": "".join(f"{left} {right} 1\n" for left, right in self.merges),
@@ -115,5 +116,5 @@ class TweetBpeTokenizer(MergesWords):
 
 
 def _with_line_ends(texts: tf.Tensor) -> tf.Tensor:
-    """Normalised texts whose line ends are a character of the word before them, as they are to transformers."""
+    """Appends each line end to the word before it, as transformers does with normalised texts."""
     return replaced(texts, [(f"([^{re2_class('python/whitespace')}])\n", rf"\1{UNKNOWN} ")])

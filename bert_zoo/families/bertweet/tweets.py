@@ -1,12 +1,11 @@
-"""Normalisation of tweets in the graph, as BERTweet's texts were written for its training.
+"""Normalisation of tweets in the graph, as for BERTweet's training.
 
-A tweet becomes words with single spaces between them: character references are replaced, words are found as
-NLTK's TweetTokenizer of 2020 finds them, user names become @USER and links HTTPURL, an emoji of one
-character its name, and contractions are set apart.
+A tweet becomes words with single spaces between them. Character references are replaced. Words are found as
+by NLTK's TweetTokenizer of 2020. User names become @USER, links HTTPURL, and an emoji of one character its
+name. Contractions are split.
 
-Texts equal those of `BertweetTokenizer.normalizeTweet` of transformers 5.23 with emoji 0.6.0, whose names are
-those of the training. Character references are read whose number is written in ASCII's digits alone, without
-a sign.
+Texts equal those of `BertweetTokenizer.normalizeTweet` of transformers 5.23 with emoji 0.6.0, whose names
+were used in the training. Numeric character references are read only in ASCII digits without a sign.
 
 Source: Nguyen et al. 2020 (arXiv:2005.10200), section 2; VinAIResearch/BERTweet TweetNormalizer.py; nltk/nltk
 nltk/tokenize/casual.py.
@@ -34,10 +33,10 @@ from bert_zoo.text.batches import (
 from bert_zoo.text.offsets import look_up, lookup_table, picked
 from bert_zoo.text.unicode_tables import code_points, paged, re2_class
 
-# No character, and in no vocabulary: stands for what has no other form here.
+# An unassigned code point, in no vocabulary, for what cannot be written here otherwise.
 UNKNOWN = "\u0378"
 _SIGNS = {"’": "'", "…": "..."}
-# What the words of a text are written as, in order. Two spaces before "p.m." are one in the end.
+# Rewriting of words, in this order. The two spaces before "p.m." become one in the end.
 _REWRITTEN = (
     *(("cannot ", "can not "), ("n't ", " n't "), ("n 't ", " n't ")),
     *(("ca n't", "can't"), ("ai n't", "ain't")),
@@ -46,18 +45,18 @@ _REWRITTEN = (
     *((r" a \. m \.", " a.m."), (r" a \. m ", " a.m ")),
 )
 
-# Words are found in a text's shape, in which characters that the rules do not tell apart are one symbol.
-# RE2 looks neither ahead nor back, so symbols tell of their neighbours, too: a letter is in upper case where
-# what follows it is neither "@" nor a character of words, a slash before "@" is another one, and letters and
-# digits after "@" are those of the next 128 code points.
+# Words are found in a text's shape, which has one symbol for all characters that the rules treat alike.
+# RE2 has no lookaround, so symbols also encode their neighbours: a letter is in upper case if neither "@" nor
+# a word character follows it, a slash before "@" has its own symbol, and letters and digits after "@" are
+# moved up by 128 code points.
 _WORD, _NUMBER, _QUOTE, _OTHER, _SLASH_BEFORE_AT = "\x01\x02\x03\x04\x05"
 _BEHIND_AT = 0x80
-# Marks what is found in a shape, in which other white space than the blank is a tab.
+# Marks matches in a shape, where all white space but the blank is a tab.
 _SHAPE_MARK = "\n"
 
 
 def _any_of(characters: str) -> str:
-    """Letters and digits with all their symbols, as the inside of one of RE2's character classes."""
+    """All symbols of letters and digits, for the inside of an RE2 character class."""
     symbols = dict.fromkeys(characters.lower() + characters.upper())
     return "".join(rf"{symbol}\x{{{ord(symbol) + _BEHIND_AT:x}}}" for symbol in symbols)
 
@@ -67,7 +66,7 @@ def _literally(letters: str) -> str:
 
 
 def _word_pattern() -> str:
-    """TweetTokenizer's words as a pattern over shapes; what stands before takes precedence."""
+    """TweetTokenizer's words as a pattern over shapes; earlier alternatives take precedence."""
     letter, digit = _any_of("abcdefghijklmnopqrstuvwxyz"), _any_of("0123456789")
     number, alpha = digit + _NUMBER, letter + _WORD
     word, slash = f"{alpha}{number}_", f"/{_SLASH_BEFORE_AT}"
@@ -79,7 +78,7 @@ def _word_pattern() -> str:
     host = rf"[{letter}{digit}.\-]+\.[{letter}]{{2,13}}[{slash}]"
     path = rf"(?:[^ \t()<>{{}}\[\]]+|{nested}|{parenthesis})+"
     path_end = rf"""(?:{nested}|{parenthesis}|[^ \t`!()\[\]{{}};:'".,<>?{_QUOTE}])"""
-    # Neither behind nor before "@": it would be a part of an address.
+    # Neither after nor before "@", where it would be part of an address.
     last_letter = rf"[A-Z\x{{{ord('A') + _BEHIND_AT:x}}}-\x{{{ord('Z') + _BEHIND_AT:x}}}]"
     domain = rf"[a-zA-Z0-9][{letter}{digit}]*(?:[.\-]{label})*\.[{letter}]{{1,12}}{last_letter}/?"
 
@@ -129,7 +128,7 @@ def _symbols() -> np.ndarray:
 
 
 def _emoji_names() -> dict[str, str]:
-    """Emoji -> their names between colons; a variation selector has none."""
+    """Emoji -> name between colons; empty for a variation selector."""
     path = Path(__file__).with_name("emoji_tables.json")
     table = json.loads(path.read_text(encoding="utf-8"))
     names = table["names"].split(" ")
@@ -137,7 +136,12 @@ def _emoji_names() -> dict[str, str]:
 
 
 class TweetNormalizer(tf.Module):
-    """Normalises tweets, for a tokenizer that does not do it itself."""
+    """Normalises tweets as for BERTweet's training: user names, links, emoji and contractions.
+
+    `TweetBpeTokenizer` does this itself. Use it to prepare texts for another tokenizer.
+
+    Source: Nguyen et al. 2020 (arXiv:2005.10200), section 2; VinAIResearch/BERTweet TweetNormalizer.py.
+    """
 
     def __init__(self):
         super().__init__()
@@ -170,7 +174,7 @@ class TweetNormalizer(tf.Module):
             string [batch]: words with single spaces between them.
 
         Raises:
-            TypeError, ValueError: something that is not a batch of texts.
+            TypeError, ValueError: `texts` is not a batch of texts.
         """
         texts = replaced(as_utf8(text_batch(texts)), _SIGNS.items())
         texts = self._with_references_replaced(texts)
@@ -178,7 +182,7 @@ class TweetNormalizer(tf.Module):
         word = replaced(words.values, [(r"\A@\C*", "@USER"), (r"\A(?i:http|www)\C*", "HTTPURL")])
         name = self._name_of.lookup(word)
         word = tf.where(name < 0, word, tf.gather(self._names, tf.maximum(name, 0)))
-        # A separator of reduce_join would be lost after empty words, which variation selectors become.
+        # Not as reduce_join's separator, which is lost after the empty words of variation selectors.
         word = tf.strings.join([" ", word])
         texts = tf.strings.reduce_join(words.with_values(word), axis=1)
         texts = tf.strings.regex_replace(texts, r"\A ", "")
@@ -186,7 +190,7 @@ class TweetNormalizer(tf.Module):
         return tf.strings.reduce_join(words, axis=1, separator=" ")
 
     def _with_references_replaced(self, texts: tf.Tensor) -> tf.Tensor:
-        """Puts characters in the places of HTML's references to them; unknown ones go."""
+        """Replaces HTML's character references; drops unknown ones."""
         reference = f"&[^&;{re2_class('byte_bpe/whitespace')}]+;"
         marked = tf.strings.regex_replace(texts, reference, MARK + rb"\0" + MARK)
         parts = tf.strings.split(marked, MARK)
@@ -196,7 +200,7 @@ class TweetNormalizer(tf.Module):
         return tf.strings.reduce_join(parts.with_values(joined), axis=1)
 
     def _referred(self, references: tf.Tensor) -> tf.Tensor:
-        """The characters that references, "&...;" each [n], stand for; "" for unknown ones."""
+        """The characters of references "&...;", string [n]; "" for unknown ones."""
         matches = tf.strings.regex_full_match
         is_decimal = matches(references, "&#0*[0-9]{1,7};")
         is_hexadecimal = matches(references, "&#?x0*[0-9a-fA-F]{1,6};")
@@ -209,7 +213,7 @@ class TweetNormalizer(tf.Module):
         )
         code = tf.where(is_hexadecimal, hexadecimal, self._entities.lookup(references))
         code = tf.where(is_decimal, decimal, code)
-        # As browsers do, which take control characters for Windows'.
+        # As in browsers, control characters are Windows-1252's.
         is_windows = (code >= 0x80) & (code < 0xA0)
         code = tf.where(
             is_windows, tf.gather(_windows(), tf.clip_by_value(code - 0x80, 0, 31)), code
@@ -221,7 +225,7 @@ class TweetNormalizer(tf.Module):
 
     def _find_words(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """TweetTokenizer's words, string [batch, (words)], which may hold white space."""
-        # White space after each text, so that it does not go on in the next one.
+        # White space after each text separates it from the next.
         codes = tf.strings.unicode_decode(tf.strings.join([texts, "\n"]), "UTF-8")
         codes = _shortened(codes)
         shapes = tf.strings.unicode_encode(codes.with_values(self._shape(codes.values)), "UTF-8")
@@ -249,13 +253,13 @@ class TweetNormalizer(tf.Module):
         return tf.where(slash, ord(_SLASH_BEFORE_AT), symbols + upper + behind)
 
 
-# Whether a symbol before neighbours are looked at, of a word or "@", lets no domain end before it.
+# Whether no domain can end before a symbol: word characters and "@", before neighbours are encoded.
 _CONTINUES = np.array([chr(i).isalnum() or chr(i) in f"_@{_WORD}{_NUMBER}" for i in range(0x80)])
 
 
 @functools.cache
 def _windows() -> np.ndarray:
-    """The code points of the bytes from 0x80 to 0x9F in Windows-1252; -1 for those that it lacks."""
+    """Code points of the bytes 0x80 to 0x9F in Windows-1252; -1 for undefined ones."""
     characters = bytes(range(0x80, 0xA0)).decode("cp1252", "replace")
     return np.array([-1 if c == "\ufffd" else ord(c) for c in characters], np.int32)
 

@@ -1,7 +1,7 @@
 """BPE over the characters of words, with the ids of Hugging Face's fast GPT tokenizer on every input.
 
-A text becomes words as BERT's does; each begins as its characters, the last of which bears the suffix
-"</w>", and is merged as `bert_zoo.text.bpe` says.
+A text is split into words as by BERT. Each word begins as its characters, the last one with the suffix
+"</w>", which are merged as in `bert_zoo.text.bpe`.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ from bert_zoo.text.vocabulary import Vocabulary
 
 
 class CharBpeTokenizer(MergesWords):
-    """GPT's tokenizer: clean, lower-case, split into words as BERT's, then merge characters to tokens.
+    """GPT's tokenizer: cleans, lower-cases and splits texts into words as BERT's, then merges characters.
 
     Ids equal those of the tokenizers library's BertNormalizer, BertPreTokenizer and BPE on every text.
-    (OpenAI's own program split words with ftfy and spaCy, which transformers has left, too.) Special and
-    added tokens inside a text become their own ids. A character that the vocabulary lacks is one
-    unknown token. There are no offsets, and `word_starts` is true of every token: it is the end of a word
-    that a token tells.
+    (OpenAI's own program split words with ftfy and spaCy, which transformers no longer does either.)
+    Special and added tokens inside a text become their own ids. A character that the vocabulary lacks is
+    one unknown token. There are no offsets. `word_starts` is true for every token, as tokens mark only
+    the ends of words.
 
     Args:
         vocabulary: tokens in the order of their ids; those that end a word end in "</w>".
         merges: pairs of tokens, first merges first.
         lowercase: lower-case the text, and remove accents.
-        unknown_token: the unknown token's name.
-        padding_token: that of padding, where there is one.
-        added_tokens: what texts are cut at beside those; see `Tokenizer`.
-        source: what an error names as the origin of vocabulary and merges.
+        unknown_token: name of the unknown token.
+        padding_token: name of the padding token; None if there is none.
+        added_tokens: tokens that are kept whole, besides these; see `AddedToken`.
+        source: where vocabulary and merges come from, for error messages.
 
     Raises:
-        ValueError: as `ByteBpeTokenizer`.
+        ValueError: duplicates in the vocabulary, a special token that it lacks, merges that do not
+            fit it, or an added token that normalisation empties.
 
     Source: Radford et al. 2018; Sennrich et al. 2016 (arXiv:1508.07909); huggingface/tokenizers.
     """
@@ -108,7 +109,7 @@ class CharBpeTokenizer(MergesWords):
 
 
 def _spelling(token: str) -> str:
-    """What a token is in a text."""
+    """The text of a token."""
     return token.removesuffix(WORD_END) + " " if token.endswith(WORD_END) else token
 
 

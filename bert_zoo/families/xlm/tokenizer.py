@@ -1,8 +1,8 @@
 """BPE of words in the graph, with the ids of transformers' XLMTokenizer.
 
-Words come from Moses (`bert_zoo.families.xlm.moses`). Each begins as its characters, the last one with "</w>" after
-it; then, of its neighbouring pairs, the one that comes first in the list of merges is joined wherever it
-stands, until no pair is in the list.
+Words are split as by Moses (`bert_zoo.families.xlm.moses`). Each begins as its characters, the last one with
+"</w>". Of the neighbouring pairs, the one that comes first in the list of merges is joined wherever it
+occurs, until no pair is in the list.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from bert_zoo.text.vocabulary import Vocabulary, special_tokens
 
 
 class WordBpeTokenizer(MergesWords):
-    """XLM's tokenizer: Moses' words, then merges of characters to tokens.
+    """XLM's tokenizer: splits texts into words as Moses does, then merges characters to tokens.
 
-    Ids equal those of transformers' XLMTokenizer with the same `lang`; see `bert_zoo.families.xlm.moses`. Special
-    and added tokens inside a text become their own ids, as they do there. Offsets are of the text before any
-    of that; a token's are those of all characters that one of its own takes the place of.
+    Ids equal those of transformers' XLMTokenizer with the same `lang` (see `bert_zoo.families.xlm.moses`).
+    Special and added tokens inside a text become their own ids, as they do there. Offsets count characters
+    of the original text. A token covers all characters that its own were made from.
 
     Args:
         vocabulary: tokens in the order of their ids; those that end a word end with "</w>".
-        merges: pairs of tokens, first merges first. What they make need not be in the vocabulary.
-        language: of the texts, as "en".
-        languages: name -> number of each language that the model was trained on; None where there is none
-            to tell.
+        merges: pairs of tokens, first merges first. Their results need not be in the vocabulary.
+        language: language of the texts, such as "en".
+        languages: name -> number of each language that the model was trained on; None for a model without
+            languages as input.
         lowercase: lower-case, and remove accents.
-        pretokenized: whether the words of texts are found already, and stand between white space:
-            nothing is normalised or lower-cased then (transformers' `bypass_tokenizer`).
-        unknown_token, padding_token, cls_token, sep_token, mask_token: the special tokens' names.
-        added_tokens: what texts are cut at beside the special tokens; see `Tokenizer`.
+        pretokenized: texts are split into words by white space already, and are neither normalised nor
+            lower-cased (transformers' `bypass_tokenizer`).
+        unknown_token, padding_token, cls_token, sep_token, mask_token: names of the special tokens.
+        added_tokens: tokens that are kept whole, besides the special tokens; see `AddedToken`.
 
     Attributes:
-        language_id: the language's number; None where `languages` is.
+        language_id: number of the language; None if `languages` is None.
 
     Raises:
         ValueError: duplicates in the vocabulary, a special token that it lacks, a language that the model
-            was not trained on, or whose words another library finds.
+            was not trained on, or one that needs a word splitter of its own (Chinese, Japanese, Thai).
 
     Source: Sennrich et al. 2016 (arXiv:1508.07909); huggingface/transformers tokenization_xlm.py.
     """
@@ -99,7 +99,11 @@ class WordBpeTokenizer(MergesWords):
         self._prepare(words, self._base_vocabulary.ids, added, with_spans=with_spans)
 
     def in_language(self, language: str) -> Self:
-        """The tokenizer of texts in another language, with the same vocabulary."""
+        """Returns a tokenizer for texts in another language, with the same vocabulary.
+
+        Raises:
+            ValueError: as the constructor.
+        """
         return self.with_options(language=language)
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
@@ -118,7 +122,7 @@ class WordBpeTokenizer(MergesWords):
                 language=options.language,
                 pretokenized=options.pretokenized,
             ),
-            # Whatever its documentation says, it is this one that transformers puts before a text.
+            # transformers puts this one before a text, whatever its documentation says.
             "bos_token": options.cls_token,
             "added_tokens_decoder": self._tokens_in_text(),
         }
