@@ -155,5 +155,5 @@ def test_tokens_that_cannot_be_added_are_refused():
     ):
         with pytest.raises(error, match=message):
             bert_zoo.add_tokens(model, tokens, **options)
-    with pytest.raises(TypeError, match="whole words"):
+    with pytest.raises(TypeError, match="Extend its vocabulary"):
         WordLevelTokenizer(["<unk>", "<eos>", "a"]).with_added_tokens(["b"])

@@ -97,16 +97,20 @@ def test_a_segment_that_must_not_be_cut_but_is_too_long_is_an_error(truncation):
     long, short = tf.ragged.constant([[A] * 12], tf.int32), tf.ragged.constant([[B]], tf.int32)
     segments = [long, short] if truncation == "only_second" else [short, long]
     pack = packer(truncation=truncation)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"(?s)keeps whole does not fit.*12.*9"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"(?s)keeps whole does not fit.*12.*9"
+    ):
         pack(segments)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"(?s)keeps whole does not fit.*12.*9"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"(?s)keeps whole does not fit.*12.*9"
+    ):
         tf.function(lambda: pack(segments))()
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sequence_length": 2}, "is 2; it must be 3 at least"),
+        ({"sequence_length": 2}, "is 2; it must be at least 3"),
         ({"sequence_length": 12.5}, "12.5; it must be a whole number"),
         ({"padding": "max"}, "padding is 'max'.*longest"),
         ({"bucket": 0}, "bucket is 0"),
@@ -182,7 +186,7 @@ def test_layouts_that_are_not_right_are_refused():
         Layout("cls B sep")
     with pytest.raises(ValueError, match="padding_side is 'top'"):
         Layout(padding_side="top")
-    with pytest.raises(TypeError, match="needs eos_id too"):
+    with pytest.raises(TypeError, match="also needs eos_id"):
         text.Packer(layout=T5, sequence_length=9, pad_id=0)
     ids = tf.ragged.constant([[5]], tf.int32)
     with pytest.raises(ValueError, match="2 segments, but this model's rows have one"):
@@ -281,7 +285,9 @@ def test_a_pair_of_unequal_batches_is_refused_inside_a_graph_too(tokenizer):
 
 
 def truncation_messages(caplog):
-    return [record.getMessage() for record in caplog.records if "were truncated" in record.getMessage()]
+    return [
+        record.getMessage() for record in caplog.records if "were truncated" in record.getMessage()
+    ]
 
 
 @pytest.mark.parametrize("where", ["eager", "map"])

@@ -283,7 +283,7 @@ BAD_VOCABULARIES = [
         TweetBpeTokenizer,
         (["<pad>", "<s>", "</s>", "<unk>", "<mask>"], []),
         {},
-        r"begins with <pad>, <s>.*first tokens are <s>, <pad>",
+        r"begins with <pad>, <s>.*first tokens, <s>, <pad>",
     ),
     (words, (["a"],), {}, "lacks unknown_token='<unk>'.*unknown_token=None"),
     (words, (["a"],), {"unknown_token": None}, "lacks eos_token='<eos>'"),
@@ -295,7 +295,7 @@ BAD_VOCABULARIES = [
     (characters, (["a"],), {"eos_at": "newlines"}, "Line ends need"),
     (characters, (["a"],), {"space_token": "_"}, "lacks space_token='_'"),
     (characters, (["ab"],), {}, r"vocabulary\[0\] is 'ab'.*one character"),
-    (as_bytes, (["97"],), {"lowercase": True}, "not for bytes"),
+    (as_bytes, (["97"],), {"lowercase": True}, "Bytes have no case"),
     (as_bytes, (["256"],), {}, "'256'.*0 to 255"),
     (as_bytes, (["097"],), {}, "'097'.*0 to 255"),
 ]

@@ -49,7 +49,7 @@ class AddedToken:
             or not isinstance(given.get("content"), str)
         ):
             raise TypeError(
-                f"The added token is {shown(token)}. Pass a string, an AddedToken, or a dictionary with "
+                f"The added token {shown(token)} must be a string, an AddedToken, or a dictionary with "
                 f"'content' and any of {', '.join(sorted(names - {'content'}))}."
             )
         return cls(**given)

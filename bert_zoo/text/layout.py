@@ -32,7 +32,9 @@ class Layout:
     """
 
     single: str = "cls A sep"  # template of a row of one text
-    pair: str = "cls A sep B:1 sep:1"  # of a row of two texts; empty for models that read single texts
+    pair: str = (
+        "cls A sep B:1 sep:1"  # of a row of two texts; empty for models that read single texts
+    )
     segments: bool = True  # whether the model has `segment_ids`
     padding_side: str = "right"  # or "left"
     padding_segment: int = 0  # `segment_ids` of padding

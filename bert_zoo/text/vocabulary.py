@@ -93,7 +93,7 @@ class Vocabulary:
     def token_of(self, index: int) -> str:
         """The token of an id; ValueError for an id outside [0, size)."""
         if not 0 <= index < len(self):
-            raise ValueError(f"Id {index} is outside the vocabulary. Its ids are 0 to {len(self) - 1}.")
+            raise ValueError(f"id {index} is outside the vocabulary; ids are 0 to {len(self) - 1}.")
         return self.tokens[index]
 
 

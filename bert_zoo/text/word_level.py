@@ -205,7 +205,9 @@ def _check_options(options: SimpleNamespace, vocabulary: Vocabulary) -> None:
             "unit='character' has one. Pass space_token=None."
         )
     if options.lowercase and unit == "byte":
-        raise ValueError("lowercase is True with unit='byte'. Bytes have no case. Pass lowercase=False.")
+        raise ValueError(
+            "lowercase is True with unit='byte'. Bytes have no case. Pass lowercase=False."
+        )
     fits, wanted = _TOKENS[unit]
     for index, token in enumerate(vocabulary.tokens):
         if not fits(token) and (unit == "word" or token not in special.values()):
