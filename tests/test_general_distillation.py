@@ -376,7 +376,7 @@ def test_the_program_distils_on_text_and_its_card_names_the_teacher(
     student = bert_zoo.load(tmp_path / "model")
     assert (student.config.num_layers, student.config.num_heads) == (2, 2)
     card = (tmp_path / "model" / "README.md").read_text()
-    assert f"It learned from {teacher}" in card and "The losses of the objective" in card
+    assert f"It was distilled from {teacher}" in card and "Losses of the objective" in card
     assert (tmp_path / "report.html").is_file()
     printed = capsys.readouterr().out
     assert "Wang et al. 2021" in printed and "Before: held out" in printed

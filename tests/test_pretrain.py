@@ -258,7 +258,7 @@ def test_a_checkpoint_without_a_head_gets_a_new_one_that_is_said(text, tmp_path,
     counts = TokenizedText(tmp_path / "tokens" / "train").counts
     page = tmp_path / "model" / "README.md"
     written, card = page.read_text(encoding="utf-8"), ModelCard.load(page)
-    assert "It went on from" in card.text and "![Losses by step](learning_curve.png)" in card.text
+    assert "It continues" in card.text and "![Losses by step](learning_curve.png)" in card.text
     assert card.data.license is None and "# license: name one" in written
     assert (tmp_path / "model" / "learning_curve.png").is_file()
     began = log_frequencies(counts)

@@ -129,12 +129,12 @@ WARNING = "Not for commercial use"
             [
                 "# minilm_l6, fine-tuned on sst2", 'model.classify(["A text."])',
                 "| metric | validation, 872 examples |", "| accuracy | 0.9151 |",
-                "| negative | 0.9296 | 0.8949 | 0.9119 | 428 |", "Its 2 labels: negative, positive.",
+                "| negative | 0.9296 | 0.8949 | 0.9119 | 428 |", "It has 2 labels: negative, positive.",
                 *("| learning rate | 5e-05 |", "| seed | 3 |", "| 2 (kept) | 0.2345 | 0.9151 |"),
                 *("Phrases of film reviews.", "keras 3.15.0", "**Licence: Apache-2.0**", CHOSEN),
                 "[arXiv:2002.10957](https://arxiv.org/abs/2002.10957)", "cut to 128 tokens",
             ],
-            [WARNING, "not finite", "Without reading"],
+            [WARNING, "not finite", "without reading"],
         ),
         (
             {"task": "squad_v2", "labels": (), "confusion": None, "table": (), "hardest": (),
@@ -148,7 +148,7 @@ WARNING = "Not for commercial use"
             {"epochs": LOSSES, "baseline": {"accuracy": 0.5092}, "baseline_answer": "always 'yes'"},
             ["accuracy (always 'yes': 0.5092)", "always 'yes' 0.5092", "0.3100",
              "The dashed line is the training loss."],
-            ["| validation loss | 0.3100 |", "Without reading, always 'yes': accuracy 0.5092."],
+            ["| validation loss | 0.3100 |", "without reading the text (always 'yes'): accuracy 0.5092."],
             [],
         ),
         ({"measured_on": "test", "kept_epoch": 3}, [], [], ["chosen by"]),
@@ -188,7 +188,7 @@ WARNING = "Not for commercial use"
         (
             {"model": "runs/mine", "checkpoint": Card()},
             ["licence of the base not known"],
-            ["license: unknown", "Its licence is not known to bert_zoo"],
+            ["license: unknown", "bert_zoo does not know its licence"],
             ["base_model"],
         ),
         ({"reads_pairs": True}, [], ['model.classify((["A text."], ["Its partner."]))'], []),

@@ -159,7 +159,10 @@ def test_the_card_says_how_vectors_are_made(tmp_path):
     bert_zoo.save(bert_zoo.load(directory_of("prompts", tmp_path)), tmp_path / "hf", format="hf")
     card = (tmp_path / "hf" / "README.md").read_text()
     assert 'library_name: "sentence-transformers"' in card
-    assert "pooled by mean, through a layer of 16 units (tanh); compared by cosine." in card
+    assert (
+        "pooled by mean, passed through a dense layer of 16 units (tanh). Compare them by cosine."
+        in card
+    )
     assert '| query (default) | "the city " |' in card
 
 

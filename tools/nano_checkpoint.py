@@ -1,12 +1,12 @@
-"""Makes the folder of a checkpoint that this project trained from the run that trained it.
+"""Makes the folder of a checkpoint of this project from the run that trained it.
 
 bert_zoo pretrain --recipe bert --size nano --text ... --output_dir runs/nano/bert
 python tools/nano_checkpoint.py --run runs/nano/bert --name bert_nano
 
-copies the run's model to checkpoints/bert_nano, with weights of half the size, writes its card
-(README.md) from the run's own, and prints what its declaration on the family's page says.
-What an earlier card of the same weights has below "Fine-tuned" is kept. The run may also be one of
-`bert_zoo distill`: its weights are rounded to int8, and "How it was made" is kept of the earlier card.
+copies the run's model to checkpoints/bert_nano with float16 weights, writes its card (README.md) from
+the run's card, and prints the fields of its declaration on the family's page. It keeps "Fine-tuned" of
+an earlier card of the same weights. The run may also be one of `bert_zoo distill`: then weights are rounded
+to int8, and "How it was made" is kept.
 """
 
 import itertools
@@ -20,17 +20,17 @@ import numpy as np
 from absl import app, flags
 
 _RUN = flags.DEFINE_string("run", None, "Directory of a finished pretraining.", required=True)
-_NAME = flags.DEFINE_string("name", None, "Of the checkpoint, with its tag.", required=True)
+_NAME = flags.DEFINE_string("name", None, "Name of the checkpoint, with its tag.", required=True)
 
 Tensors = Mapping[str, np.ndarray]
-# (Float32 tensors by name, metadata) -> what a file holds of them.
+# (Float32 tensors by name, metadata) -> the tensors and metadata that are stored.
 Rounding = Callable[[Tensors, Mapping[str, str]], tuple[Tensors, Mapping[str, str]]]
 
 CHECKPOINTS = Path(__file__).resolve().parents[1] / "checkpoints"
 WEIGHTS, CARD, CURVE = "model.safetensors", "README.md", "learning_curve.png"
-# What the unigram model says of each token: float16 [vocabulary].
+# The unigram model's log-probabilities: float16 [vocabulary].
 FREQUENCIES = "log_frequencies.npy"
-# File -> what it is, and the terms that it is distributed under.
+# File -> description and licence.
 TEXTS = {
     "movie_reviews.txt": (
         "film reviews, polarity dataset 2.0 (Pang and Lee 2004), from NLTK",
@@ -42,7 +42,7 @@ TEXTS = {
     ),
 }
 FINE_TUNED, MADE = "## Fine-tuned", "## How it was made"
-# What is shown of a model: our own words, for none of the texts go into the project.
+# Examples on the card: our own sentences, since no training text may go into the project.
 MASKED = (
     "It is one of the best {mask} of the year.",
     "He did not know what to {mask}.",
@@ -53,7 +53,7 @@ MASKED = (
 )
 PROMPT = "The film is about"
 SENTINELS = ("<extra_id_0>", "<extra_id_1>")
-# A word twice as a verb and twice as a noun.
+# A word used twice as a verb and twice as a noun.
 WORD = "play"
 SENSES = (
     "the children play in the garden .",
@@ -62,13 +62,22 @@ SENSES = (
     "she saw the play at a small theatre .",
 )
 NOT_MEASURED = "\n\nNot measured.\n"
-LIMITS = """## What it is not good for
+LIMITS = """## Limits
 
-Results. It has read a few million words of English many times and knows next to nothing of the world: `minilm_l6` and `bert_tiny`
-are better starts for whatever counts. What it predicts is what the texts above would say, with their opinions and gaps. It is for
-tests, examples, and programs that are tried out: real weights, heads and vocabulary in no time and without a network.
+Use it for tests, examples and first tries: it has trained weights, heads and a vocabulary, loads fast and needs no network.
+Do not use it for results. It was trained on a few million words of English and knows next to nothing of the world; for real work, start
+from `minilm_l6` or `bert_tiny`. Its predictions reflect the opinions and gaps of the texts above.
 
-The weights are under Apache-2.0, as this project is; the texts that they were trained on are not part of it."""
+The weights are licensed under Apache-2.0, like this project. The texts are not part of it."""
+# Names of losses in a run -> on the card.
+LOSSES = {
+    "held out": "held-out",
+    "mlm_logits_loss": "masked-token loss",
+    "nsp_logits_loss": "next-sentence loss",
+    "sop_logits_loss": "sentence-order loss",
+    "sbo_logits_loss": "span-boundary loss",
+    "discriminator_logits_loss": "replaced-token loss",
+}
 
 
 def read_json(path: Path) -> Any:
@@ -76,7 +85,7 @@ def read_json(path: Path) -> Any:
 
 
 def copy_run(run: Path, directory: Path, rounded: Rounding) -> None:
-    """Copies a run's model and curve, its weights as `rounded` gives them and their metadata."""
+    """Copies a run's model and curve, with the weights and metadata that `rounded` returns."""
     from bert_zoo.weights.safetensors_io import write_safetensors
     from bert_zoo.weights.sources import open_weights
 
@@ -93,14 +102,14 @@ def as_float16(tensors: Tensors, metadata: Mapping[str, str]) -> tuple[Tensors, 
 
 
 def copy_frequencies(run: Path, directory: Path) -> None:
-    """Writes how often each token occurs in a run's text."""
+    """Writes the logarithm of each token's frequency in a run's text."""
     counts = np.load(run / "tokens" / "train" / "counts.npy")
     frequencies = np.log((counts + 1.0) / (counts.sum() + len(counts)))
     np.save(directory / FREQUENCIES, frequencies.astype(np.float16))
 
 
 def shown(run: Path, directory: Path) -> tuple[str, float]:
-    """What a model predicts, in Markdown; and how much of it differs from the run's own, at most."""
+    """Returns a model's predictions, in Markdown, and their largest difference from those of the run's model."""
     import bert_zoo
 
     task = read_json(directory / "bert_zoo.json")["task"]
@@ -111,14 +120,14 @@ def shown(run: Path, directory: Path) -> tuple[str, float]:
             (text, *(f"{cosine:.2f}" for cosine in cosines))
             for text, cosines in zip(SENSES, unit @ unit.T, strict=True)
         ]
-        text = f"Cosines of its vectors of \u201c{WORD}\u201d, the numbers in the order of the rows:\n\n"
+        text = f"Cosine similarities of its vectors for \u201c{WORD}\u201d; the columns are numbered like the rows:\n\n"
         heads = ["text", *map(str, range(1, len(SENSES) + 1))]
         return text + table(heads, rows), float(np.abs(stored - trained).max())
     if task == "causal_lm":
         stored, trained = (bert_zoo.load(path, task=task) for path in (directory, run / "model"))
         found = [np.exp(model.score([PROMPT])[0].log_probs) for model in (stored, trained)]
         written = stored.generate(PROMPT, max_new_tokens=40, sampler="top_k", seed=0)
-        return f"It goes on from \u201c{PROMPT}\u201d:\n\n> {written}", float(
+        return f"It continues \u201c{PROMPT}\u201d:\n\n> {written}", float(
             np.ptp(found, axis=0).max()
         )
     if task == "text_to_text":
@@ -135,11 +144,11 @@ def shown(run: Path, directory: Path) -> tuple[str, float]:
     rows, difference = [], 0.0
     for text in texts:
         words = stored.fill_mask(text, top_k=3)[0]
-        # By id: several tokens may read the same, one of them within a word.
+        # By id, because two tokens can look alike, one at the start of a word and one inside.
         probability = {c.token_id: c.score for c in trained.fill_mask(text, top_k=10)[0]}
         difference = max(difference, *(abs(c.score - probability[c.token_id]) for c in words))
         rows.append((text, ", ".join(f"{c.token.strip()} {c.score:.2f}" for c in words)))
-    return table(["text", "the three likeliest"], rows), difference
+    return table(["text", "three most likely tokens"], rows), difference
 
 
 def senses(encoder) -> np.ndarray:
@@ -149,7 +158,7 @@ def senses(encoder) -> np.ndarray:
 
 
 def filled_in(target: str) -> str:
-    """What stands between the first two sentinels of a target."""
+    """The text between the first two sentinels of a target."""
     return target.removeprefix(SENTINELS[0]).partition(SENTINELS[1])[0].strip()
 
 
@@ -160,18 +169,25 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def scores(results: Mapping[str, Any]) -> dict[str, float]:
-    """What the declaration has for scores: losses, and beside that of masked tokens what others know."""
+    """The scores of the declaration: losses, and for comparison those of a unigram model and before training."""
     before, after = results["before"], results["after"]
     masked = "held out mlm_logits_loss"
     masked = masked if masked in after else "held out loss"
-    found = {name: round(loss, 3) for name, loss in sorted(after.items())}
-    found[f"{masked}, unigram model"] = round(results["unigram loss"], 3)
-    found[f"{masked}, untrained"] = round(before[masked], 3)
+    found = {named(name): round(loss, 3) for name, loss in sorted(after.items())}
+    found[f"{named(masked)} before training"] = round(before[masked], 3)
+    found[f"{named(masked)} of a unigram model"] = round(results["unigram loss"], 3)
     return found
 
 
+def named(loss: str) -> str:
+    """The card's name of a loss."""
+    for old, new in LOSSES.items():
+        loss = loss.replace(old, new)
+    return loss
+
+
 def card(name: str, run: Path, predictions: str, difference: float, fine_tuned: str) -> str:
-    """The run's own card, with what is said of a checkpoint of the package."""
+    """The run's card, adapted to a checkpoint of the package."""
     config, results = read_json(run / "config.json"), read_json(run / "metrics.json")
     task = read_json(run / "model" / "bert_zoo.json")["task"]
     of_run = (run / "model" / CARD).read_text(encoding="utf-8")
@@ -183,12 +199,12 @@ def card(name: str, run: Path, predictions: str, difference: float, fine_tuned: 
     files = [Path(path).name for path in paths]
     parts = [
         f"# {name}",
-        f"`bert_zoo.load({name!r})` comes with the package and needs no network. "
-        f"{results['parameters']:,} parameters with all heads, stored as float16: the numbers below differ by at "
-        f"most {difference:.0e} from those of the weights as they were trained.",
+        f"`bert_zoo.load({name!r})` needs no network: the checkpoint comes with the package. "
+        f"It has {results['parameters']:,} parameters with all heads. Storing them as float16 changed its outputs by "
+        f"at most {difference:.0e}.",
         measured,
         "`tools/nano_checkpoint.py` made this folder from the run.",
-        table(["text", "what it is", "terms"], [(f"`{file}`", *TEXTS[file]) for file in files]),
+        table(["text", "description", "licence"], [(f"`{file}`", *TEXTS[file]) for file in files]),
         "## What it predicts\n\n" + predictions,
         # Language models have no heads to fine-tune.
         FINE_TUNED + fine_tuned if task != "causal_lm" else "",
@@ -198,7 +214,7 @@ def card(name: str, run: Path, predictions: str, difference: float, fine_tuned: 
 
 
 def earlier_section(path: Path, heading: str) -> str:
-    """What a card has below a heading."""
+    """The section of a card below a heading."""
     if not path.is_file():
         return NOT_MEASURED
     _, _, rest = path.read_text(encoding="utf-8").partition(heading)
@@ -206,7 +222,7 @@ def earlier_section(path: Path, heading: str) -> str:
 
 
 def card_of_student(name: str, run: Path, directory: Path, made: str) -> str:
-    """The card of a distillation's run, with what is said of a checkpoint of the package."""
+    """The card of a distillation's run, adapted to a checkpoint of the package."""
     import keras
 
     import bert_zoo
@@ -218,7 +234,7 @@ def card_of_student(name: str, run: Path, directory: Path, made: str) -> str:
     difference = max(float(np.abs(a - b).max()) for a, b in zip(*outputs, strict=True))
     of_run = (run / "model" / CARD).read_text(encoding="utf-8")
     first = of_run.index("\n## ")
-    # What stands below MADE says the licences.
+    # The licences are named below MADE.
     measured = of_run[first:].partition("\n## Base checkpoint")[0].partition("\n- The licence")[0]
     for path in {
         part for part in measured.replace("|", " ").replace(",", " ").split() if "/" in part
@@ -227,9 +243,9 @@ def card_of_student(name: str, run: Path, directory: Path, made: str) -> str:
             measured = measured.replace(path, Path(path).name)
     parts = [
         f"# {name}",
-        f"`bert_zoo.load({name!r})` comes with the package and needs no network. {stored.count_params():,} parameters, "
-        "its matrices stored as int8 with a scale for each row: its outputs for six sentences differ by at most "
-        f"{difference:.0e} from those of the weights as they were trained.",
+        f"`bert_zoo.load({name!r})` needs no network: the checkpoint comes with the package. "
+        f"It has {stored.count_params():,} parameters. Storing its matrices as int8, with a scale for each row, "
+        f"changed its outputs for six sentences by at most {difference:.0e}.",
         MADE + made,
         measured,
         "`tools/nano_checkpoint.py` made this folder from the run.",

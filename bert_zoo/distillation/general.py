@@ -74,9 +74,9 @@ class DistillationTraining(MaskedTraining):
     mlm_only = False
     use_of_encoder = Use(
         "feature-extraction",
-        "is a small encoder that learned from a larger one, and is a beginning for fine-tuning on any task",
+        "is a small encoder distilled from a larger one, to be fine-tuned on a task",
         'print(model(model.preprocessor(["A text."]))["sequence_output"])',
-        limits=("Without fine-tuning it answers no question and knows no classes.",),
+        limits=("It has no head for a task: fine-tune it before use.",),
     )
 
     def __init__(

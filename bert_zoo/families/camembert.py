@@ -12,8 +12,8 @@ from bert_zoo.text.sentencepiece_files import read_sentencepiece
 from bert_zoo.text.sentencepiece_model import NEXT_LINE, Scheme
 from bert_zoo.text.vocabulary import special_tokens
 
-# All pieces stand after fairseq's four tokens, the first three too, of which <s> and </s> are the ones
-# that the models were trained with.
+# All pieces come after fairseq's four tokens, including SentencePiece's own <unk>, <s> and </s>. Training used
+# the latter two, not fairseq's.
 SCHEME = Scheme(
     name="camembert",
     model_file="sentencepiece.bpe.model",
@@ -50,7 +50,7 @@ FAMILY = replace(
             licence="MIT",
             paper="CamemBERT: a Tasty French Language Model, arXiv:1911.03894",
             text=TextSpec(lowercase=None),
-            note=f"French, trained on {text}; whole words were masked.",
+            note=f"French, pretrained on {text} with whole-word masking.",
         )
         for size, config, params, text in (
             ("base", BASE, 110_031_360, "OSCAR"),

@@ -1,4 +1,4 @@
-"""Multilingual MiniLM (Wang et al. 2020, arXiv:2002.10957): BERT's layers with XLM-RoBERTa's text."""
+"""Multilingual MiniLM (Wang et al. 2020, arXiv:2002.10957): BERT's layers with XLM-RoBERTa's tokenizer."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ PARAMS = 117_653_760
 FAMILY = replace(
     bert.FAMILY,
     name="multilingual_minilm",
-    # The pieces and special tokens are 250,002; the rows after them stand for none.
+    # There are 250,002 pieces and special tokens; the rows after them are unused.
     defaults=SMALL | {"vocab_size": 250037},
     formats={
         "hf": replace(
@@ -43,8 +43,8 @@ FAMILY = replace(
             aliases=["mminilm", "multilingual_minilm_l12_h384"],
             scores={"XNLI (test accuracy, average over 15 languages)": 71.1},
             note=(
-                "Distilled from xlm_roberta_base in its hundred languages: to be fine-tuned. The pooler in "
-                "its files was not trained."
+                "Covers 100 languages. Distilled from xlm_roberta_base; fine-tune it before use. The pooler in its "
+                "files was not trained."
             ),
         ),
         Checkpoint(
@@ -66,7 +66,7 @@ FAMILY = replace(
             text=TextSpec(lowercase=None, max_length=128),
             pooling=Pooling("mean", normalize=False),
             aliases=["paraphrase-multilingual-MiniLM-L12-v2"],
-            note="A sentence encoder of 50 languages; mean-pooled.",
+            note="A sentence encoder for 50 languages: mean-pooled, not normalised.",
         ),
         multilingual_e5("small", {}, PARAMS),
     ],

@@ -1,7 +1,7 @@
-"""The checkpoints that this project trained itself and that come with it: what they have in common.
+"""Cards of the checkpoints that this project trained and that come with the package.
 
-tools/nano_checkpoint.py makes their folders, of runs of `bert_zoo pretrain --size nano` and `bert_zoo distill`, and
-prints what each has of its own: hash, parameters and scores.
+tools/nano_checkpoint.py makes their folders from runs of `bert_zoo pretrain --size nano` and `bert_zoo distill`, and
+prints the hash, parameters and scores for each card.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ SIZE = "nano"
 def trained_here(
     name: str, config: Mapping[str, Any], paper: str, *, sha256: str, tag: str = "", **card
 ) -> Checkpoint:
-    """A checkpoint with the heads that it was trained with: same licence and limits for all."""
+    """A checkpoint with the heads that it was trained with. Fields of `card` replace the defaults here."""
     folder = f"{name}_{tag}" if tag else name
     return Checkpoint(
         name,
@@ -26,8 +26,8 @@ def trained_here(
         paper=f"{paper}; trained by this project, see checkpoints/{folder}/README.md",
         **{
             "note": (
-                "For tests, examples and first tries without a network: it is small and has read some "
-                "megabytes of English. Not for results."
+                "For tests, examples and first tries without a network. It was trained on 9 MB of English, too "
+                "little for real use."
             ),
             "provides": frozenset({"encoder", "masked_lm", "pretraining"}),
             "text": TextSpec(lowercase=True, max_length=128),

@@ -19,7 +19,7 @@ FAIRSEQ_CODEC = replace(
     roberta_formats.FAIRSEQ_CODEC,
     fixed={**roberta_formats.FAIRSEQ_CODEC.fixed, "task": ("multilingual_masked_lm",)},
 )
-# fairseq's dictionary puts four tokens before the pieces, three of which the model has too.
+# fairseq's dictionary puts four tokens before the pieces; three of them are also pieces of the model.
 SCHEME = Scheme(
     name="xlm_roberta",
     model_file="sentencepiece.bpe.model",
@@ -60,7 +60,7 @@ FAMILY = replace(
                 params,
                 paper=PAPER,
                 scores={"XNLI (test accuracy, average over 15 languages)": accuracy},
-                note="100 languages.",
+                note="Covers 100 languages.",
             )
             for size, config, params, accuracy in (
                 ("base", BASE, 277_453_056, 76.2),

@@ -1,4 +1,4 @@
-"""The README.md of a directory that `save(format="hf")` writes: a model card as Hugging Face's hub reads it."""
+"""Writes the README.md of `save(format="hf")`: a model card that Hugging Face's hub can read."""
 
 import json
 import math
@@ -13,15 +13,14 @@ from bert_zoo.registry import HUB_LICENCES
 from bert_zoo.weights.formats import Description
 
 CARD = "README.md"
-# By which a card is known that may be replaced; another one is somebody's own.
+# Marks a card that may be replaced; any other was written by the user.
 _SIGNATURE = "<!-- Written by bert_zoo.save. -->"
 
 
 def write_card(directory: Path, model: ZooModel, family: Family, description: Description) -> None:
-    """Writes the card, unless there is one of other origin.
+    """Writes the card, unless the directory has one from elsewhere.
 
-    It says what the model is for, the base that it was loaded from with its licence, and the metrics of the
-    last epoch of `fit`, if there was one.
+    It names the purpose, the base checkpoint with its licence, and the metrics of the last epoch of `fit`, if any.
     """
     path = directory / CARD
     if path.is_file() and _SIGNATURE not in path.read_text(encoding="utf-8", errors="replace"):
@@ -36,7 +35,7 @@ def write_card(directory: Path, model: ZooModel, family: Family, description: De
             "tags": ["sentence-transformers", "bert_zoo"],
         }
     if checkpoint is not None:
-        # What the base's licence asks holds for what is trained from it.
+        # The base's licence also applies to models trained from it.
         head["license"] = HUB_LICENCES.get(checkpoint.licence, "other")
         if head["license"] == "other":
             head["license_name"] = checkpoint.licence
@@ -55,16 +54,16 @@ def write_card(directory: Path, model: ZooModel, family: Family, description: De
         "",
         f"# {hf_class}",
         "",
-        f"A model of the family {family.name}"
-        + (f", from {base}" if base is not None else "")
+        f"A model of the {family.name} family"
+        + (f", based on {base}" if base is not None else "")
         + (f". It {use.purpose}." if use is not None else "."),
     ]
     if description.lacks_pooler:
         lines += [
             "",
-            "It has no pooler. transformers would make a new one and say so; "
-            f"`{hf_class}.from_pretrained(directory, add_pooling_layer=False)` leaves it out, as "
-            "sentence-transformers does.",
+            "It has no pooler. transformers would add a randomly initialised one, with a warning; load it with "
+            f"`{hf_class}.from_pretrained(directory, add_pooling_layer=False)`. sentence-transformers needs no "
+            "such option.",
         ]
     if description.pooling is not None:
         lines += ["", *_of_vectors(description.pooling, description.prompts)]
@@ -75,10 +74,10 @@ def write_card(directory: Path, model: ZooModel, family: Family, description: De
 
 
 def base_of(model: ZooModel, family: Family) -> tuple[str | None, Checkpoint | None]:
-    """The repository that a model was loaded from, and the checkpoint that it is; None for an unknown one."""
+    """The repository that a model was loaded from and its checkpoint; None where unknown."""
     base = getattr(model, "encoder", model).loaded_from
     checkpoint = next((c for c in family.checkpoints if _comes_from(c, base)), None)
-    # A directory here means nothing to others.
+    # A local path means nothing to others.
     return None if base is None or Path(base).is_absolute() else base, checkpoint
 
 
@@ -89,7 +88,7 @@ def _comes_from(checkpoint: Checkpoint, origin: str | None) -> bool:
 
 
 def _pipeline(model: ZooModel, description: Description) -> str | None:
-    """Hugging Face's name of what the model is for."""
+    """Hugging Face's name for the model's task."""
     if getattr(model, "use", None) is not None:
         return model.use.pipeline
     if description.generates:
@@ -100,18 +99,19 @@ def _pipeline(model: ZooModel, description: Description) -> str | None:
 
 
 def _of_vectors(pooling: Pooling, prompts: Prompts) -> list[str]:
-    """How sentence vectors are made and compared, and what stands before texts."""
+    """How sentence vectors are made and compared, and the prompts."""
     steps = [f"pooled by {' and '.join(pooling.modes)}"]
     steps += [
-        f"through a layer of {layer.units} units ({layer.activation})" for layer in pooling.dense
+        f"passed through a dense layer of {layer.units} units ({layer.activation})"
+        for layer in pooling.dense
     ]
-    steps += ["scaled to length 1"] * pooling.normalize
+    steps += ["L2-normalised"] * pooling.normalize
     if pooling.truncate_dim is not None:
-        steps.append(f"cut to {pooling.truncate_dim} numbers")
-    lines = [f"Sentence vectors: {', '.join(steps)}; compared by {pooling.similarity}."]
+        steps.append(f"cut to {pooling.truncate_dim} dimensions")
+    lines = [f"Sentence vectors: {', '.join(steps)}. Compare them by {pooling.similarity}."]
     if prompts.texts:
         default = {prompts.default: " (default)"}
-        lines += ["", "| prompt | what stands before a text |", "|---|---|"]
+        lines += ["", "| prompt | text put before the input |", "|---|---|"]
         lines += [
             f"| {n}{default.get(n, '')} | {json.dumps(t, ensure_ascii=False)} |"
             for n, t in prompts.texts.items()
@@ -120,7 +120,7 @@ def _of_vectors(pooling: Pooling, prompts: Prompts) -> list[str]:
 
 
 def _metrics(model: ZooModel) -> Mapping[str, float]:
-    """Of the last epoch: those of the validation data where there are some, else of the training."""
+    """Metrics of the last epoch: on validation data if there was any, else on training data."""
     history = getattr(getattr(model, "history", None), "history", None) or {}
     last = {name: values[-1] for name, values in history.items() if values}
     measured = {name.removeprefix("val_"): v for name, v in last.items() if name.startswith("val_")}

@@ -49,21 +49,21 @@ DEFAULT_NUM_CLASSES = 2
 
 @dataclass(frozen=True)
 class Use:
-    """What the models of a task are for, as model cards say it.
+    """What model cards say about the models of a task.
 
     Attributes:
         pipeline: Hugging Face's name of the task.
-        purpose: what a model does, after "This model".
-        call: how it is called, after it is loaded, with a place for `texts`.
-        long_texts: how it reads them, with a place for `length`, in tokens.
-        limits: what else to know before it is used.
+        purpose: what a model does, as the end of a sentence that begins "This model".
+        call: code that uses a loaded `model`, with the placeholder `texts`.
+        long_texts: what happens to long texts, with the placeholder `length`, in tokens.
+        limits: further sentences for "Limits".
     """
 
     pipeline: str
     purpose: str
     call: str
     long_texts: str = (
-        "It was trained on texts cut to {length} tokens; what stands after that was not read."
+        "It was trained on texts cut to {length} tokens; the rest of longer texts was not read."
     )
     limits: tuple[str, ...] = ()
 

@@ -127,9 +127,9 @@ class BidirectionalTraining(StreamTraining):
 
     use = Use(
         "feature-extraction",
-        "gives vectors of words in their sentence, from every layer",
-        'vectors = model.embed_words(["A sentence , split at blanks ."])',
-        limits=("A tagger or classifier reads its vectors; by itself it says nothing of a text.",),
+        "gives each word of a sentence a vector from every layer",
+        'vectors = model.embed_words(["A sentence , split at spaces ."])',
+        limits=("It has no head for a task: train a tagger or classifier on its vectors.",),
     )
 
     def __init__(

@@ -94,9 +94,9 @@ class StreamTraining:
 
     use = Use(
         "text-generation",
-        "goes on from a text, a token at a time",
+        "continues a text, one token at a time",
         'print(model.generate("A beginning", sampler="top_p", seed=1))',
-        limits=("What it writes reads like the texts, and need not be true.",),
+        limits=("Its output resembles its training texts and need not be true.",),
     )
 
     def __init__(

@@ -19,9 +19,9 @@ class DenoisingTraining(MaskedTraining):
 
     use = Use(
         "text2text-generation",
-        "writes what is hidden in a text, and is a beginning for fine-tuning from texts to texts",
+        "fills in hidden spans of a text and can be fine-tuned for text-to-text tasks",
         'print(model.generate(["A text."]))',
-        limits=("Without fine-tuning it is of use for nothing but texts with hidden spans.",),
+        limits=("Without fine-tuning it can only fill in hidden spans.",),
     )
 
     def scheme(self, length: int) -> Scheme:

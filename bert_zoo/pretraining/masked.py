@@ -157,11 +157,11 @@ class MaskedTraining:
     measured_batches = 1
     use = Use(
         "fill-mask",
-        "predicts tokens behind masks, and is a beginning for fine-tuning on any task",
+        "predicts masked tokens and can be fine-tuned on any task",
         "tokenizer = model.preprocessor.tokenizer\n"
         "mask = tokenizer.id_to_token(tokenizer.mask_id)\n"
         'print(model.fill_mask(f"A {mask} text."))',
-        limits=("Without fine-tuning it is of use for nothing but words behind masks.",),
+        limits=("Without fine-tuning it can only fill in masked tokens.",),
     )
 
     def __init__(self, model: ObjectiveModel, settings: Settings, text: TokenizedText, seed: int):

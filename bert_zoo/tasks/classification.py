@@ -22,9 +22,9 @@ class Classifier(SentenceModel, LabelledModel):
     taught_by = "cross_entropy"
     use = Use(
         "text-classification",
-        "gives a text one of its labels",
+        "assigns one of its labels to a text",
         "model.classify({texts})",
-        limits=("It always answers with one of its labels, also where none of them fits.",),
+        limits=("It always answers with one of its labels, even if none fits.",),
     )
     problem_type = "single_label_classification"
     least_logits = 2

@@ -45,7 +45,7 @@ class MultiLabelClassifier(Classifier):
     taught_by = "binary"
     use = Use(
         "text-classification",
-        "gives a text each of its labels that applies, or none",
+        "assigns to a text all of its labels that apply, or none",
         "model.classify({texts})",
     )
     problem_type = "multi_label_classification"

@@ -25,7 +25,7 @@ class MultipleChoice(SentenceModel):
     task = "multiple_choice"
     use = Use(
         "multiple-choice",
-        "chooses the text that goes best with another",
+        "chooses the text that best fits another",
         'model.predict((["A prompt."], [["One choice.", "Another."]]))',
     )
     ids_rank = 3

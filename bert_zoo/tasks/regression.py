@@ -23,7 +23,7 @@ class Regressor(SentenceModel):
     task = "regression"
     peft_task = "SEQ_CLS"
     taught_by = "score"
-    use = Use("text-classification", "gives a text a score", "model.predict({texts})")
+    use = Use("text-classification", "predicts a score for a text", "model.predict({texts})")
     problem_type = "regression"
     num_outputs = 1
 

@@ -1,4 +1,4 @@
-"""The head of a model card, YAML as Hugging Face's hub reads it (https://huggingface.co/docs/hub/model-cards)."""
+"""The YAML head of a model card, as Hugging Face's hub reads it (https://huggingface.co/docs/hub/model-cards)."""
 
 import math
 import re
@@ -25,18 +25,17 @@ def front_matter(
     split: str | None = None,
     dataset_type: str | None = None,
 ) -> str:
-    """The head of a card.
+    """Returns the head of a card.
 
     Args:
-        name: of the model.
-        use: what it is for.
-        base: names and sources of the checkpoint that it was trained from. The first place on the hub is
-            named; none where there is none, for another place may be someone else's.
-        results: data, the hub's name of a metric, value; values that are not finite are left out.
-        licence: the base's, which holds for what is trained from it; empty where it is not known, None
-            where the card is to say nothing.
-        split: of the data.
-        dataset_type: the hub's name of the data; their own if not given.
+        name: the model's name.
+        use: the task's description.
+        base: names and sources of the checkpoint that it was trained from. The card names the first source on the
+            hub, if there is one.
+        results: (data set, the hub's name of a metric, value) triples. Values that are not finite are left out.
+        licence: the base's licence, which also applies to this model; "" if it is not known, None to leave it out.
+        split: the split that was measured.
+        dataset_type: the hub's name of the data set; its own name by default.
     """
     on_hub = next((found[1] for source in base if (found := SOURCE.match(source))), None)
     hub_licence = None

@@ -1,4 +1,4 @@
-"""What is known of a pretraining when it ends, as its page and its card show it."""
+"""The record of a pretraining, which its page and card show."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from bert_zoo.registry import Card
 if TYPE_CHECKING:
     from bert_zoo.models.task_model import Use
 
-# What is shown of a run, where its kind of training has it; and of the fields of its recipe.
+# The fields of a run's configuration and of its recipe that are shown, if the run has them.
 TRAINING = (
     *("teacher", "student", "objective", "layer_map", "teacher_layer", "relation_heads"),
     *("rows", "phases", "memory", "cutoffs", "dtype", "seed"),
@@ -21,21 +21,21 @@ SETTINGS = (
     *("schedule", "warmup_proportion", "warmup_steps", "floor", "weight_decay", "decay_all"),
     *("betas", "epsilon", "bias_correction", "clip_norm", "steps_per_execution", "dtype"),
 )
-# Names of the losses of all that a row holds.
+# Endings of the names of total losses.
 MAIN_LOSSES = (" out loss", " text loss")
 
 
 @dataclass(frozen=True)
 class PretrainingRecord:
-    """A pretraining: what it changed, on held-out text and behind masks.
+    """A pretraining and its results on held-out text.
 
     Attributes:
-        name: what was trained.
-        use: what the model is for.
-        base: the card of the checkpoint that it went on from, or of its teacher; an empty one where nothing
-            is known of that, None for a model that began from nothing.
-        config, results: what `config.json` and `metrics.json` of the run hold.
-        curve: the picture of the losses, beside the model's card; None where there is none.
+        name: the checkpoint or recipe that was trained.
+        use: the task's description.
+        base: the card of the checkpoint that was trained further, or of the teacher; empty if it is not known,
+            None if the model was randomly initialised.
+        config, results: the contents of the run's `config.json` and `metrics.json`.
+        curve: file name of the picture of the losses, next to the model's card; None if there is none.
     """
 
     name: str
@@ -47,12 +47,12 @@ class PretrainingRecord:
 
     @property
     def teacher(self) -> str | None:
-        """What it was distilled from; None for a pretraining."""
+        """The teacher of a distillation; None for a pretraining."""
         return self.config.get("teacher")
 
     @property
     def how(self) -> str:
-        """How it was trained, after its name."""
+        """The kind of training, to follow the name."""
         return f"distilled from {self.teacher}" if self.teacher else "pretrained"
 
     @property
@@ -62,17 +62,17 @@ class PretrainingRecord:
 
     @property
     def measured(self) -> list[str]:
-        """What was measured on text that was not trained on."""
+        """Names of the losses on text that was not used for training."""
         return [name for name in self.results["measured"][-1] if name.endswith(" loss")]
 
     def by_step(self, name: str) -> dict[int, float]:
-        """Step -> loss, with that before the first."""
+        """Step -> loss, including step 0."""
         rows = self.results["measured"]
         return {0: self.results["before"][name]} | {r["step"]: r[name] for r in rows if name in r}
 
     @property
     def unigram(self) -> dict[str, float]:
-        """What counting tokens gives, by the name of the loss that it stands beside."""
+        """The unigram model's loss, by the name of the loss that it compares with."""
         several = "held out mlm_logits_loss"
         name = several if several in self.results["before"] else "held out loss"
         loss = self.results["unigram loss"]
@@ -84,7 +84,7 @@ class PretrainingRecord:
 
     @property
     def recipe(self) -> dict[str, Any]:
-        """The recipe's settings that hold for the run: of a budget of time, the budget for the steps."""
+        """The recipe's settings. A run with a budget of time shows it in place of the number of steps."""
         told, seconds = self.config["recipe"], self.config["seconds"]
         recipe = {name: told[name] for name in SETTINGS if name in told}
         if seconds:

@@ -1,4 +1,4 @@
-"""What is known of a fine-tuning run when it ends, as its page and its card show it."""
+"""The record of a fine-tuning run, which its page and card show."""
 
 import math
 import re
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # The metric that is the loss on the measured split.
 LOSS = "loss"
-# A metric -> its name on Hugging Face's hub; metrics that are not there stay in the text.
+# A metric -> its name on Hugging Face's hub. Other metrics appear only in the text of the card.
 HUB_METRICS = {
     **{name: name for name in ("accuracy", "f1", "precision", "recall", "matthews_correlation")},
     "exact": "exact_match",
@@ -31,46 +31,45 @@ NONCOMMERCIAL = re.compile(r"\bNC\b|non-?commercial|not for commercial", re.IGNO
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A fine-tuning run: what went in, how it went, what came out."""
+    """A fine-tuning run: its data, its settings and its results."""
 
     model: str  # the checkpoint that the run started from: a name, or a directory
     task: str  # name of the benchmark, such as "sst2"
     kind: str  # what `load` calls the task
     use: "Use"  # what a model of this task is for
-    data: str  # a sentence: what the run was trained on and where that is from
+    data: str  # a sentence on the training data and its source
     num_train: int
     num_measured: int
     measured_on: str  # "validation" or "test", or another split's name
     seed: int
     recipe: Mapping[str, Any]  # how the model was trained: setting -> value
     versions: Mapping[str, str]
-    # The metrics after each epoch; each has the same names, and the first of them says which epoch
-    # is best.
+    # The metrics after each epoch, under the same names. The first one decides which epoch is best.
     epochs: Sequence[Mapping[str, float]]
     losses: Sequence[float]  # the mean training loss of each epoch
     kept_epoch: int  # the epoch whose weights are kept, counted from 1
     steps: int
-    seconds: float  # of the training and the measurements between epochs
-    labels: Sequence[str]  # names of the classes; empty for a task without
-    # Counts [truth, prediction] in the order of `labels`; None for a task without.
+    seconds: float  # of training, including measurements between epochs
+    labels: Sequence[str]  # names of the classes; empty if the task has none
+    # Counts [truth, prediction] in the order of `labels`; None if the task has none.
     confusion: np.ndarray | None
-    # Metrics by label or by type: a row of column -> value each, the first column its name.
+    # Metrics by label or by type: rows of column -> value. The first column has the name.
     table: Sequence[Mapping[str, Any]]
     hardest: Sequence[HardExample]  # the worst first
     parameters: int
     trainable_parameters: int
-    # What `bert_zoo.describe` says of the model; empty where it is no registered name.
+    # The card from `bert_zoo.describe`; empty if `model` is not a registered name.
     checkpoint: Card
     reads_pairs: bool = False  # whether an example is two texts
-    # Metrics of answering without reading, by the names that they have in `epochs`.
+    # Metrics of answers given without reading the text, under the names in `epochs`.
     baseline: Mapping[str, float] = field(default_factory=dict)
-    baseline_answer: str = ""  # how that is answered, such as "always 'no'"
-    # Of a student: its teacher, what that scores, and how it was taught, by name.
+    baseline_answer: str = ""  # those answers, such as "always 'no'"
+    # Of a student: its teacher, the teacher's score and the settings of the distillation, by name.
     teacher: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def kept(self) -> Mapping[str, float]:
-        """The metrics of the model that is kept, the deciding one first."""
+        """The metrics of the kept model, the deciding one first."""
         return {name: self.epochs[self.kept_epoch - 1][name] for name in self.epochs[0]}
 
     def by_epoch(self, name: str) -> list[float]:
@@ -79,7 +78,7 @@ class RunRecord:
 
     @property
     def diverged(self) -> list[int]:
-        """The epochs whose training loss is infinite or no number."""
+        """The epochs whose training loss is infinite or NaN."""
         return [n for n, loss in enumerate(self.losses, start=1) if not math.isfinite(loss)]
 
     @property
@@ -88,34 +87,33 @@ class RunRecord:
         return list(dict.fromkeys(name for row in self.table for name in row))
 
     def named(self, name: str) -> str:
-        """A metric's name as people read it; the loss, by the split that it is of."""
+        """A metric's readable name. The loss is named after its split."""
         return f"{self.measured_on} loss" if name == LOSS else words(name)
 
     @property
     def licence(self) -> str:
-        """Of the checkpoint; empty where it is not known."""
+        """The checkpoint's licence; empty if it is not known."""
         return self.checkpoint.get("licence", "")
 
     @property
     def licence_warning(self) -> str:
-        """What must be said loudly of a model trained from a non-commercial checkpoint; else empty."""
+        """The warning for a model trained from a non-commercial checkpoint; else empty."""
         if not forbids_commerce(self.licence):
             return ""
         return (
-            f"Not for commercial use. The base checkpoint {self.model} is licensed under "
-            f"{self.licence}, and what is trained from it may not be used commercially either."
+            f"Not for commercial use. The licence of the base checkpoint {self.model}, {self.licence}, "
+            "also applies to models trained from it."
         )
 
     @property
     def caution(self) -> str:
-        """How choosing the epoch flatters the metrics; empty where it cannot have."""
+        """The warning that choosing the epoch flatters the metrics; empty if it cannot."""
         chosen = self.kept_epoch < len(self.epochs)
         if len(self.epochs) == 1 or (self.measured_on.startswith("test") and not chosen):
             return ""
         return (
             f"The kept epoch was chosen by its {words(next(iter(self.epochs[0])))} on the same "
-            f"{self.measured_on} examples, so these figures tend to be a little better than those on "
-            "new data."
+            f"{self.measured_on} examples, so expect slightly lower figures on new data."
         )
 
     def front_matter(self) -> str:
@@ -133,5 +131,5 @@ class RunRecord:
 
 
 def forbids_commerce(licence: str) -> bool:
-    """Whether a licence allows no commercial use."""
+    """Whether a licence forbids commercial use."""
     return NONCOMMERCIAL.search(licence) is not None

@@ -1,8 +1,7 @@
-"""The released ALBERT checkpoints, as data.
+"""Cards of the released ALBERT checkpoints.
 
-Activation: the cards follow Hugging Face's files, which name the exact GELU (erf) for v1 and the tanh
-approximation for v2. Google trained all of them with the approximation; `load(name,
-activation="gelu_tanh")` computes v1 as Google's code did.
+The activation is that of Hugging Face's files: the exact GELU (erf) for v1, the tanh approximation for v2.
+Google trained all with the approximation; `load(name, activation="gelu_tanh")` uses it for v1 too.
 """
 
 from bert_zoo.families.albert.presets import PRETRAINING
@@ -21,7 +20,7 @@ SIZES = {
     "xlarge": {"hidden_size": 2048, "num_layers": 24, "num_heads": 16, "intermediate_size": 8192},
     "xxlarge": {"hidden_size": 4096, "num_layers": 12, "num_heads": 64, "intermediate_size": 16384},
 }
-# English and Chinese vocabulary.
+# With the English and the Chinese vocabulary.
 PARAMS = {
     "base": (11_683_584, 10_547_968),
     "large": (17_683_968, 16_548_352),
@@ -30,7 +29,7 @@ PARAMS = {
 }
 # For where they come from, see checkpoints/README.md.
 COMMITS = {("base", "v2"): "8e2f239c5f8a2c0f253781ca60135db913e5c80c"}
-# google-research/albert README.md, development sets: SQuAD 1.1 and 2.0 F1/EM, MNLI, SST-2, RACE (test).
+# google-research/albert README.md.
 COLUMNS = (
     "SQuAD 1.1 (dev F1/EM)",
     "SQuAD 2.0 (dev F1/EM)",
@@ -88,7 +87,7 @@ def chinese(size: str) -> Checkpoint:
         {"vocab_size": 21128, "activation": "gelu_tanh"},
         PARAMS[size][1],
         text=TextSpec(lowercase=True),
-        note="Its vocabulary is BERT's WordPiece.",
+        note="Uses BERT's WordPiece tokenizer, not SentencePiece.",
     )
 
 
@@ -102,11 +101,11 @@ CHECKPOINTS = [
         sha256="fdeeb72b0c8c801bb8b301a60815068300a23284b19058506f4a4e47dd3049a7",
         params=615_552,
         scores={
-            "held out loss": 5.421,
-            "held out mlm_logits_loss": 4.821,
-            "held out mlm_logits_loss, unigram model": 6.5,
-            "held out mlm_logits_loss, untrained": 6.561,
-            "held out sop_logits_loss": 0.599,
+            "held-out loss": 5.421,
+            "held-out masked-token loss": 4.821,
+            "held-out masked-token loss before training": 6.561,
+            "held-out masked-token loss of a unigram model": 6.5,
+            "held-out sentence-order loss": 0.599,
         },
     ),
 ]

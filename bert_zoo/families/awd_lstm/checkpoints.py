@@ -1,4 +1,4 @@
-"""fast.ai's released AWD-LSTMs and the one that this project trained, as data."""
+"""Cards of fast.ai's AWD-LSTMs and of the one that this project trained."""
 
 from bert_zoo.families.awd_lstm.presets import LANGUAGE_MODELS
 from bert_zoo.families.nano import SIZE, trained_here
@@ -9,7 +9,7 @@ PAPER = "Universal Language Model Fine-tuning for Text Classification, arXiv:180
 
 
 def wt103(direction: str, tag: str, note: str) -> Checkpoint:
-    """A model of WikiText-103: same sizes for both directions."""
+    """A model trained on WikiText-103. Both directions have the same sizes."""
     return Checkpoint(
         "awd_lstm_wt103",
         {"vocab_size": 60_002},
@@ -24,10 +24,13 @@ def wt103(direction: str, tag: str, note: str) -> Checkpoint:
     )
 
 
+SIZES = (
+    "The sizes shown are those that fast.ai published; `load` reads the actual ones from the file."
+)
 (NANO,) = (preset for preset in LANGUAGE_MODELS if preset.size == SIZE)
 CHECKPOINTS = [
-    wt103("fwd", "forwards", "Sizes on the card are fast.ai's; the file's own are taken."),
-    wt103("bwd", "backwards", "It reads a text from its last token to its first."),
+    wt103("fwd", "forwards", f"Reads text from the first token to the last. {SIZES}"),
+    wt103("bwd", "backwards", f"Reads text from the last token to the first. {SIZES}"),
     trained_here(
         "awd_lstm_nano",
         {**NANO.config, "vocab_size": 8001},
@@ -35,9 +38,9 @@ CHECKPOINTS = [
         sha256="deaefdbec99c67fdfdcc996d1ee426da92755102e3a2a3ac592926d2c0659522",
         params=1_625_025,
         scores={
-            "held out loss": 4.404,
-            "held out loss, unigram model": 6.026,
-            "held out loss, untrained": 8.986,
+            "held-out loss": 4.404,
+            "held-out loss before training": 8.986,
+            "held-out loss of a unigram model": 6.026,
         },
         provides=frozenset({"encoder", "causal_lm"}),
         text=TextSpec(lowercase=False, max_length=2048),

@@ -1,8 +1,7 @@
-"""The released BERT checkpoints, as data.
+"""Cards of the released BERT checkpoints.
 
-Activation: the cards follow Hugging Face's port, whose "gelu" is exact (erf), because its files are
-the first source. Google trained with the tanh approximation; `load(name, activation="gelu_tanh")`
-computes as Google's code did.
+The activation is the exact GELU (erf) of Hugging Face's port, because its files are the first source.
+Google trained with the tanh approximation; `load(name, activation="gelu_tanh")` uses it.
 """
 
 from bert_zoo.families.bert.derived_checkpoints import (
@@ -91,7 +90,7 @@ def hub(owner: str, name: str) -> HF:
 
 
 def archive(variant: str, config: dict) -> Archive:
-    """Google's archive of a variant, which it calls after its date and sizes."""
+    """Google's archive of a variant; its name has the release date and the sizes."""
     sizes = "_L-{num_layers}_H-{hidden_size}_A-{num_heads}".format(**config)
     hashes = ARCHIVE_HASHES.get(variant + sizes, (None,) * len(ARCHIVE_FILES))
     files = dict(zip(ARCHIVE_FILES, hashes, strict=True))
@@ -112,7 +111,7 @@ def google(name: str, variant: str, config: dict, params: int, **card) -> Checkp
     )
 
 
-# The paper's tables 1 to 4; development sets where it says so.
+# Tables 1 to 4 of the paper.
 COLUMNS = (
     "GLUE (test average without WNLI)",
     "MNLI (test accuracy, matched/mismatched)",
@@ -125,7 +124,7 @@ COLUMNS = (
 BASE_SCORES = (79.6, "84.6/83.4", 93.5, 52.1, 66.4, "88.5/80.8")
 LARGE_SCORES = (82.1, "86.7/85.9", 94.9, 60.5, 70.1, "90.9/84.1", "81.9/78.7")
 
-# google-research/bert README.md and multilingual.md for the scores below.
+# Other scores: google-research/bert README.md and multilingual.md.
 GOOGLE_CHECKPOINTS = [
     google(
         "bert_base_uncased",
@@ -174,7 +173,7 @@ GOOGLE_CHECKPOINTS = [
         177_853_440,
         text=CASED,
         scores={"XNLI (translate-train accuracy, en/zh/es/de)": "81.9/76.6/77.8/75.9"},
-        note="104 languages.",
+        note="Covers 104 languages.",
     ),
     google(
         "bert_base_multilingual_uncased",
@@ -182,7 +181,7 @@ GOOGLE_CHECKPOINTS = [
         BASE | {"vocab_size": 105879},
         167_356_416,
         scores={"XNLI (zero-shot accuracy, en/zh/es/de)": "81.4/63.8/74.3/70.5"},
-        note="102 languages; Google recommends the cased one.",
+        note="Covers 102 languages. Google recommends bert_base_multilingual_cased instead.",
     ),
     google(
         "bert_base_chinese",
@@ -192,14 +191,14 @@ GOOGLE_CHECKPOINTS = [
         text=CASED,
         scores={"XNLI (Chinese accuracy)": 77.2},
         note=(
-            "Latin letters keep their case and accents, as in Hugging Face's files; Google's code "
-            "lower-cased them: model.preprocessor = bert_zoo.text.preprocessor_from_dir(..., "
-            "lowercase=True) does the same."
+            "Latin letters keep their case and accents, as in Hugging Face's files. Google's code "
+            "lower-cased them; to do so, set model.preprocessor = bert_zoo.text.preprocessor_from_dir("
+            'directory, sequence_length=512, tokenizer_options={"lowercase": True}).'
         ),
     ),
 ]
 
-# google-research/bert README.md, "new March 11th, 2020"; its averages include WNLI.
+# google-research/bert README.md, "new March 11th, 2020". Its averages include WNLI.
 MINIATURE_PARAMS = {
     2: (4_385_920, 9_591_040, 22_458_880, 38_603_520),
     4: (4_782_464, 11_170_560, 28_763_648, 52_779_264),
@@ -265,11 +264,11 @@ OWN = [
         sha256="c54417ed382b0ff690dc8d47b67abd216d181b41df783f0c7f253c4cb293f438",
         params=1_197_952,
         scores={
-            "held out loss": 4.058,
-            "held out mlm_logits_loss": 3.507,
-            "held out mlm_logits_loss, unigram model": 6.771,
-            "held out mlm_logits_loss, untrained": 6.911,
-            "held out nsp_logits_loss": 0.551,
+            "held-out loss": 4.058,
+            "held-out masked-token loss": 3.507,
+            "held-out masked-token loss before training": 6.911,
+            "held-out masked-token loss of a unigram model": 6.771,
+            "held-out next-sentence loss": 0.551,
         },
     ),
     trained_here(
@@ -280,10 +279,9 @@ OWN = [
         sha256="b095c112bfbdd1b10cb0b09a8561b21b0a621892c9a602f3221b0c05a35e60ac",
         provides=frozenset({"encoder"}),
         params=7_573_248,
-        scores={"held out loss": 0.338},
+        scores={"held-out distillation loss": 0.338},
         note=(
-            "To be fine-tuned where 8 MB is what there is room for: it learned from minilm_l6 how tokens attend, on 9 MB of "
-            "English."
+            "A small encoder to fine-tune: its files take 8 MB. Distilled from minilm_l6's attention on 9 MB of English."
         ),
     ),
     trained_here(
@@ -296,8 +294,8 @@ OWN = [
         provides=frozenset({"encoder", "classification"}),
         labels=("negative", "positive"),
         params=7_632_768,
-        scores={"SST-2 (dev, accuracy)": 0.883},
-        note="Whether a sentence of a film review speaks for the film; learned from minilm_l6, fine-tuned on SST-2.",
+        scores={"SST-2 (dev accuracy)": 0.883},
+        note="Classifies sentences of film reviews. Distilled from minilm_l6 after it was fine-tuned on SST-2.",
     ),
 ]
 

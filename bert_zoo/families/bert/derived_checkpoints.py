@@ -1,4 +1,4 @@
-"""Checkpoints of BERT's shape that others than its authors released, as data."""
+"""Cards of BERT checkpoints that others than BERT's authors released."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,13 +13,13 @@ CASED = TextSpec(lowercase=False)
 
 BASE = {"hidden_size": 768, "num_layers": 12, "num_heads": 12, "intermediate_size": 3072}
 LARGE = {"hidden_size": 1024, "num_layers": 24, "num_heads": 16, "intermediate_size": 4096}
-# MiniLM's, of twelve layers.
+# MiniLM with twelve layers.
 SMALL = {"hidden_size": 384, "num_layers": 12, "num_heads": 12, "intermediate_size": 1536}
 UNCASED_VOCAB, CASED_VOCAB = {"vocab_size": 30522}, {"vocab_size": 28996}
 UNCASED_PARAMS = {"small": 33_360_000, "base": 109_482_240, "large": 335_141_888}
 SIZES = {"small": SMALL, "base": BASE, "large": LARGE}
 
-LICENCE_OF_CODE = "Apache-2.0 (the code repository's; the weights' card names none)"
+LICENCE_OF_CODE = "Apache-2.0 (the code's; none is stated for the weights)"
 
 BIOBERT = {
     "config": BASE | CASED_VOCAB,
@@ -72,12 +72,12 @@ def sentence_encoders(
     """Sentence encoders of three sizes that were released together.
 
     Args:
-        family: what their names begin with.
+        family: the beginning of their names.
         tag: their version.
-        repo: of the hub, with {size}.
-        scores: the average of MTEB's English tasks by size, as in FlagOpen/FlagEmbedding
+        repo: their repository on the hub, with {size} as a placeholder.
+        scores: MTEB's average over English data sets by size, from FlagOpen/FlagEmbedding
             research/baai_general_embedding/README.md.
-        **card: what all have in common.
+        **card: the fields that all sizes share.
     """
     return [
         Checkpoint(
@@ -108,16 +108,16 @@ BGE = sentence_encoders(
         "document": "",
     },
     note=(
-        "A sentence encoder of English; the first token's vector, normalised. Its prompt for queries is "
-        "meant for short ones that are to find passages."
+        "A sentence encoder for English: the first token's vector, L2-normalised. Use the query prompt for "
+        "short queries that search for passages."
     ),
 )
 E5_PAPER = "Text Embeddings by Weakly-Supervised Contrastive Pre-training, arXiv:2212.03533"
 # sentence-transformers looks for "document" before "passage".
 E5_PROMPTS = {"query": "query: ", "document": "passage: ", "passage": "passage: "}
 E5_NOTE = (
-    "mean-pooled and normalised. All texts need one of its prompts, as they had in training: that of "
-    "queries where texts are alike, as in clustering."
+    "mean-pooled, L2-normalised. Every text needs a prompt, as in training. Where texts are not queries and "
+    "passages, as in clustering, use the query prompt for all."
 )
 E5 = sentence_encoders(
     "e5",
@@ -126,12 +126,12 @@ E5 = sentence_encoders(
     {"small": 59.93, "base": 61.5, "large": 62.25},
     paper=E5_PAPER,
     prompts=E5_PROMPTS,
-    note=f"A sentence encoder of English; {E5_NOTE}",
+    note=f"A sentence encoder for English: {E5_NOTE}",
 )
 
 
 def multilingual_e5(size: str, config: Mapping[str, Any], params: int) -> Checkpoint:
-    """E5 with XLM-RoBERTa's text; the sizes are of different families."""
+    """E5 with XLM-RoBERTa's tokenizer. The sizes belong to different families."""
     return Checkpoint(
         f"multilingual_e5_{size}",
         config,
@@ -143,12 +143,12 @@ def multilingual_e5(size: str, config: Mapping[str, Any], params: int) -> Checkp
         text=TextSpec(lowercase=None),
         prompts=E5_PROMPTS,
         aliases=[f"multilingual-e5-{size}"],
-        note=f"A sentence encoder of a hundred languages; {E5_NOTE}",
+        note=f"A sentence encoder for a hundred languages: {E5_NOTE}",
     )
 
 
 def tinybert(layers: int, config: Mapping[str, int], params: int) -> Checkpoint:
-    """A student of bert_base_uncased before it is distilled for a task."""
+    """A student of bert_base_uncased, not yet distilled for a task."""
     hidden = config["hidden_size"]
     return Checkpoint(
         f"tinybert_l{layers}",
@@ -160,8 +160,8 @@ def tinybert(layers: int, config: Mapping[str, int], params: int) -> Checkpoint:
         paper="TinyBERT: Distilling BERT for Natural Language Understanding, arXiv:1909.10351",
         aliases=[f"tinybert_{layers}l_{hidden}d"],
         note=(
-            "Distilled from bert_base_uncased on general text, its layers and attentions alone: to be "
-            "fine-tuned. What its files say of masked tokens was not trained."
+            "Fine-tune it before use: it was distilled from the hidden states and attention of bert_base_uncased "
+            "on general text. The masked-token head in its files was not trained."
         ),
     )
 
@@ -195,7 +195,7 @@ DERIVED = [
             "sentence embeddings (average of 14 data sets)": 68.06,
             "semantic search (average of 6 data sets)": 49.54,
         },
-        note="sentence-transformers/all-MiniLM-L6-v2, a sentence encoder; mean-pooled and normalised.",
+        note="A sentence encoder for English (all-MiniLM-L6-v2): mean-pooled, L2-normalised.",
     ),
     Checkpoint(
         "scibert",
@@ -220,7 +220,7 @@ DERIVED = [
         tag="v1.1",
         sources=[HF("dmis-lab/biobert-v1.1", "551ca18efd7f052c8dfa0b01c94c2a8e68bc5488")],
         provides=frozenset({"encoder"}),
-        note="Its files hold no masked-language-model head; biobert.v1.2's do.",
+        note="Its files have no masked-token head; those of biobert.v1.2 do.",
         **BIOBERT,
     ),
     Checkpoint(
@@ -243,8 +243,7 @@ DERIVED = [
         text=CASED,
         scores={"MedNLI (accuracy)": 82.7},
         note=(
-            "Trained on cased text; its hub files do not say so, and programs that take the default "
-            "lower-case it by mistake."
+            "Trained on cased text. Its hub files do not say so, so other programs may lower-case texts by mistake."
         ),
     ),
     Checkpoint(
@@ -253,7 +252,7 @@ DERIVED = [
         sources=[HF("ProsusAI/finbert", "4556d13015211d73dccd3fdd39d39232506f3e43")],
         provides=frozenset({"encoder", "classification"}),
         params=109_482_240,
-        licence="not declared by the authors (their code is Apache-2.0)",
+        licence="not declared (the authors' code is Apache-2.0)",
         paper="FinBERT: Financial Sentiment Analysis with Pre-trained Language Models, arXiv:1908.10063",
         labels=("positive", "negative", "neutral"),
         scores={"Financial PhraseBank (accuracy)": 86.0},
@@ -271,7 +270,7 @@ DERIVED = [
         licence="Apache-2.0",
         paper="Self-Alignment Pretraining for Biomedical Entity Representations, arXiv:2010.11784",
         pooling=Pooling("cls", normalize=False),
-        note="Vectors of biomedical names: those with one meaning are near each other. First token.",
+        note="Embeds biomedical names so that synonyms are close: the first token's vector, not normalised.",
     ),
     Checkpoint(
         "legalbert",
@@ -282,7 +281,7 @@ DERIVED = [
         licence="CC-BY-SA-4.0",
         paper="LEGAL-BERT: The Muppets straight out of Law School, arXiv:2010.02559",
         aliases=["legal_bert", "legal_bert_base_uncased"],
-        note="English law of the EU, the UK and the US, with a vocabulary of its own.",
+        note="Trained on legal texts from the EU, the UK and the US, in English, with its own vocabulary.",
     ),
     Checkpoint(
         "bert_base_german_cased",
@@ -293,7 +292,7 @@ DERIVED = [
         licence="MIT",
         paper="Open Sourcing German BERT, https://www.deepset.ai/german-bert",
         text=CASED,
-        note="deepset's of 2019: Wikipedia, court decisions and news.",
+        note="German, by deepset (2019): trained on Wikipedia, court decisions and news.",
     ),
     Checkpoint(
         "bert_base_german_dbmdz_cased",
@@ -304,6 +303,7 @@ DERIVED = [
         licence="MIT",
         paper="German BERT models of the MDZ Digital Library team, https://github.com/dbmdz/berts",
         text=CASED,
+        note="German, by the Bavarian State Library's MDZ team.",
     ),
     *(
         Checkpoint(
@@ -315,7 +315,7 @@ DERIVED = [
             licence="MIT",
             paper="German's Next Language Model, arXiv:2010.10906",
             text=CASED,
-            note="German; whole words were masked.",
+            note="German, pretrained with whole-word masking.",
         )
         for size, params in (("base", 109_927_680), ("large", 335_735_808))
     ),
@@ -325,10 +325,10 @@ DERIVED = [
         sources=[HF("GroNLP/bert-base-dutch-cased")],
         provides=MASKED_LM,
         params=109_137_408,
-        licence="not declared by the authors (none was found)",
+        licence="not declared (no licence was found)",
         paper="BERTje: A Dutch BERT Model, arXiv:1912.09582",
         text=CASED,
         aliases=["bert_base_dutch_cased"],
-        note="Dutch; padding is token 3.",
+        note="Dutch. The id of padding is 3, not 0.",
     ),
 ]

@@ -1,4 +1,4 @@
-"""BERTweet (Nguyen et al. 2020, arXiv:2005.10200): RoBERTa of tweets, which are normalised."""
+"""BERTweet (Nguyen et al. 2020, arXiv:2005.10200): RoBERTa for normalised tweets."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from bert_zoo.family import HF, Checkpoint, TextSpec
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import ROBERTA
 
-COVID = "Trained on with 23 million tweets on COVID-19"
+COVID = "bertweet_base, trained further on 23 million English tweets about COVID-19"
 
 FAMILY = replace(
     roberta.FAMILY,
@@ -31,12 +31,12 @@ FAMILY = replace(
             note=note,
         )
         for name, repo, note in (
-            ("bertweet_base", "bertweet-base", "850 million tweets in English."),
+            ("bertweet_base", "bertweet-base", "Trained on 850 million English tweets."),
             ("bertweet_covid19_base_cased", "bertweet-covid19-base-cased", f"{COVID}."),
             (
                 "bertweet_covid19_base_uncased",
                 "bertweet-covid19-base-uncased",
-                f"{COVID} in lower case. Its tokenizer, as transformers', keeps case: pass texts in lower case.",
+                f"{COVID}, in lower case. Its tokenizer keeps case, as in transformers: lower-case texts first.",
             ),
         )
     ],

@@ -1,4 +1,4 @@
-"""The released BigBird checkpoints, as data."""
+"""Cards of the released BigBird checkpoints."""
 
 from bert_zoo.families.bert.checkpoints import BASE, LARGE
 from bert_zoo.family import HF, Checkpoint, Files, TextSpec
@@ -7,8 +7,8 @@ PAPER = "Big Bird: Transformers for Longer Sequences, arXiv:2007.14062"
 GOOGLE = "https://storage.googleapis.com/bigbird-transformer/pretrain/bigbr_"
 TEXT = TextSpec(lowercase=None, max_length=4096)
 NOTE = (
-    "Random blocks are the original's; transformers' evaluation mode takes block 0 for all of them, as does "
-    'load(..., random_blocks="hf_evaluation").'
+    "Uses the random blocks of Google's code. In evaluation mode, transformers uses block 0 for all of them; "
+    'load(..., random_blocks="hf_evaluation") does the same.'
 )
 # Zaheer et al. 2020, tables 2, 4 and 5.
 SCORES = {
@@ -20,7 +20,7 @@ SCORES = {
 
 
 def google(size: str, config: dict, params: int, **card) -> Checkpoint:
-    """A pretrained one, of which Google's program holds no configuration and no vocabulary."""
+    """A pretrained checkpoint. Google's files include no configuration and no vocabulary."""
     names = [f"model.ckpt-0.{part}" for part in ("index", "data-00000-of-00001")]
     return Checkpoint(
         f"bigbird_{size}",

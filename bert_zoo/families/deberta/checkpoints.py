@@ -1,4 +1,4 @@
-"""The released checkpoints of DeBERTa 1, as data."""
+"""Cards of the released DeBERTa 1 checkpoints."""
 
 from bert_zoo.families.bert.checkpoints import BASE, LARGE
 from bert_zoo.family import HF, Checkpoint, TextSpec
@@ -9,7 +9,7 @@ MNLI_LABELS = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
 
 
 def released(name: str, config: dict, params: int, **card) -> Checkpoint:
-    """A checkpoint of Microsoft; the repository has its name."""
+    """A checkpoint by Microsoft; its repository has the same name."""
     return Checkpoint(
         name,
         config,
@@ -22,7 +22,7 @@ def released(name: str, config: dict, params: int, **card) -> Checkpoint:
 
 
 def on_mnli(checkpoint: Checkpoint) -> Checkpoint:
-    """The same, fine-tuned on MNLI and released apart."""
+    """The same checkpoint fine-tuned on MNLI, which was released separately."""
     (source,) = checkpoint.sources
     return Checkpoint(
         checkpoint.name,
@@ -56,13 +56,13 @@ COLUMNS = (
 
 
 def scores(row: str) -> dict[str, str]:
-    """A row of that table; "-" where it has none."""
+    """The scores in a row of that table; "-" marks a missing one."""
     return {
         name: value for name, value in zip(COLUMNS, row.split(), strict=True) if value.strip("-/")
     }
 
 
-# The heads for masked tokens of the first version lie in the same files.
+# Files of version 1 include the head for masked tokens.
 CHECKPOINTS = [
     checkpoint
     for released_one in (

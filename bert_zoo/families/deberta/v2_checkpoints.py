@@ -1,4 +1,4 @@
-"""The released checkpoints of DeBERTa 2, 3 and mDeBERTa, as data."""
+"""Cards of the released DeBERTa 2, DeBERTa 3 and mDeBERTa checkpoints."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ GENERATOR = "pytorch_model.generator.bin"
 
 
 def with_generator(checkpoint: Checkpoint) -> Checkpoint:
-    """The same, whose repository has the generator too (microsoft/DeBERTa experiments/language_model)."""
+    """The same checkpoint with the generator of its repository (microsoft/DeBERTa experiments/language_model)."""
     (source,) = checkpoint.sources
     return replace(
         checkpoint,
@@ -89,7 +89,7 @@ CHECKPOINTS = [
         BASE | {"vocab_size": 251_000},
         278_218_752,
         scores={"XNLI (zero-shot dev accuracy, average over 15 languages)": 79.8},
-        note="102 languages.",
+        note="Covers 102 languages.",
         **V3,
     ),
 ]

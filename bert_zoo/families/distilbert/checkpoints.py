@@ -1,4 +1,4 @@
-"""The released DistilBERT checkpoints, as data."""
+"""Cards of the released DistilBERT checkpoints."""
 
 from bert_zoo.family import HF, Checkpoint, TextSpec
 
@@ -6,7 +6,7 @@ PAPER = "DistilBERT, a distilled version of BERT: smaller, faster, cheaper and l
 
 
 def released(name: str, vocab_size: int, params: int, repo: str = "", **card) -> Checkpoint:
-    """A checkpoint of Hugging Face: same licence and size of the layers for all."""
+    """A checkpoint by Hugging Face. All have the same licence and layer sizes."""
     return Checkpoint(
         name,
         {"vocab_size": vocab_size},
@@ -32,7 +32,7 @@ CHECKPOINTS = [
             "QNLI (dev accuracy)": 89.2,
             "QQP (dev accuracy)": 88.5,
             "SST-2 (dev accuracy)": 91.3,
-            "CoLA (dev Matthews)": 51.3,
+            "CoLA (dev Matthews correlation)": 51.3,
             "MRPC (dev)": 87.5,
             "RTE (dev accuracy)": 59.9,
             "STS-B (dev)": 86.9,
@@ -51,7 +51,7 @@ CHECKPOINTS = [
         tag="squad",
         provides=frozenset({"encoder", "question_answering"}),
         scores={"SQuAD 1.1 (dev F1)": 86.9, "SQuAD 1.1 (dev exact match)": 79.1},
-        note="Distilled on SQuAD 1.1, with a BERT that was fine-tuned on it as the teacher.",
+        note="Distilled on SQuAD 1.1 from a BERT that was fine-tuned on it.",
     ),
     released("distilbert_base_cased", 28996, 65_190_912, text=CASED),
     released(
@@ -60,6 +60,6 @@ CHECKPOINTS = [
         134_734_080,
         text=CASED,
         aliases=["distilmbert"],
-        note="104 languages.",
+        note="Covers 104 languages.",
     ),
 ]

@@ -1,7 +1,7 @@
-"""The released ELECTRA checkpoints, as data.
+"""Cards of the released ELECTRA checkpoints.
 
-Discriminators have the plain names, generators the tag `generator`. An archive holds both; a Hugging
-Face repository holds one.
+A plain name is a discriminator; the tag `generator` marks a generator. An archive holds both, a Hugging Face
+repository one of them.
 """
 
 from bert_zoo.families.bert.checkpoints import BASE, LARGE
@@ -13,7 +13,7 @@ ARCHIVES = "https://storage.googleapis.com/electra-data/electra_"
 PAPER = (
     "ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators, arXiv:2003.10555"
 )
-# Of all generators; the small one is as large as its discriminator, although the paper says 1/4.
+# Width of all generators. The small one is as large as its discriminator, although the paper says 1/4.
 WIDTH = 256
 SIZES = {
     "small": {"hidden_size": 256, "num_heads": 4, "intermediate_size": 1024, "embedding_size": 128},
@@ -26,7 +26,7 @@ PARAMS = {
     "base": (108_891_648, 33_511_168),
     "large": (334_092_288, 50_999_552),
 }
-# google-research/electra README.md, medians on development sets.
+# google-research/electra README.md: medians.
 COLUMNS = (
     "CoLA (dev Matthews correlation)",
     "SST-2 (dev accuracy)",
@@ -47,7 +47,7 @@ SCORES = {
 
 
 def released(size: str, network: str, config: dict, head: str, params: int, **card) -> Checkpoint:
-    """One network of google-research/electra: same licence, text and paper for all."""
+    """A network of google-research/electra. All have the same licence, tokenizer and paper."""
     return Checkpoint(
         f"electra_{size}",
         SIZES[size] | config,
@@ -98,11 +98,11 @@ CHECKPOINTS = [
         sha256="a74f83ceb744fa00d43f3f04775038edbe960262fddf2bfce59b22d1be8ed828",
         params=1_181_440,
         scores={
-            "held out discriminator_logits_loss": 0.331,
-            "held out loss": 20.891,
-            "held out mlm_logits_loss": 4.342,
-            "held out mlm_logits_loss, unigram model": 6.874,
-            "held out mlm_logits_loss, untrained": 6.981,
+            "held-out loss": 20.891,
+            "held-out masked-token loss": 4.342,
+            "held-out masked-token loss before training": 6.981,
+            "held-out masked-token loss of a unigram model": 6.874,
+            "held-out replaced-token loss": 0.331,
         },
     ),
 ]

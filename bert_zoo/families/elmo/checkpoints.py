@@ -1,4 +1,4 @@
-"""The released ELMo models and the one that this project trained, as data."""
+"""Cards of the released ELMo models and of the one that this project trained."""
 
 from bert_zoo.families.elmo.presets import LANGUAGE_MODELS
 from bert_zoo.families.nano import SIZE, trained_here
@@ -10,12 +10,12 @@ LARGE = {"cell_size": 4096, "projection_size": 512, "num_highways": 2}
 LARGE_PARAMS = 93_600_848
 TEXT = TextSpec(lowercase=None)
 WORDS_ARE_SPLIT = (
-    "Texts are split at white space; tokenize them as the training text was, if it matters."
+    "Texts are split at white space, so tokenize them first, as the training text was."
 )
 
 
 def elmo(name: str, config: dict, params: int, folder: str, weights: str, options: str, **card):
-    """A checkpoint of allennlp's store; `weights` and `options` are files in its folder."""
+    """A checkpoint from allennlp's store; `weights` and `options` are files in `folder`."""
     return Checkpoint(
         f"elmo_{name}",
         config,
@@ -29,7 +29,7 @@ def elmo(name: str, config: dict, params: int, folder: str, weights: str, option
 
 
 def of_paper(name: str, config: dict, params: int, folder: str):
-    """One of the paper's authors."""
+    """A checkpoint by the paper's authors."""
     files = (f"elmo_{folder}_weights.hdf5", f"elmo_{folder}_options.json")
     return elmo(name, config, params, folder, *files, licence="Apache-2.0", note=WORDS_ARE_SPLIT)
 
@@ -57,8 +57,8 @@ CHECKPOINTS = [
         "contributed/pt",
         "elmo_pt_weights.hdf5",
         "elmo_pt_options.json",
-        licence="unknown (none is stated with the files)",
-        note=f"Contributed to allennlp: Portuguese Wikipedia. {WORDS_ARE_SPLIT}",
+        licence="not declared (the files come with no licence)",
+        note=f"Contributed to allennlp; trained on Portuguese Wikipedia. {WORDS_ARE_SPLIT}",
     ),
     elmo(
         "pubmed",
@@ -67,8 +67,8 @@ CHECKPOINTS = [
         "contributed/pubmed",
         "elmo_2x4096_512_2048cnn_2xhighway_weights_PubMed_only.hdf5",
         "elmo_2x4096_512_2048cnn_2xhighway_options.json",
-        licence="unknown (none is stated with the files)",
-        note=f"Contributed to allennlp: abstracts of PubMed. {WORDS_ARE_SPLIT}",
+        licence="not declared (the files come with no licence)",
+        note=f"Contributed to allennlp; trained on PubMed. {WORDS_ARE_SPLIT}",
     ),
     trained_here(
         "elmo_nano",
@@ -77,11 +77,11 @@ CHECKPOINTS = [
         sha256="567fa2c0cfc53c03cea2a25bef973f7eb56a6555438758c0e1102989173a2545",
         params=696_272,
         scores={
-            "held out backward loss": 4.655,
-            "held out forward loss": 4.647,
-            "held out loss": 4.651,
-            "held out loss, unigram model": 6.165,
-            "held out loss, untrained": 6.167,
+            "held-out loss": 4.651,
+            "held-out loss before training": 6.167,
+            "held-out loss of a unigram model": 6.165,
+            "held-out backward loss": 4.655,
+            "held-out forward loss": 4.647,
         },
         provides=frozenset({"encoder"}),
         text=TextSpec(lowercase=None, max_length=2048),

@@ -1,4 +1,4 @@
-"""The released GPT and GPT-2 checkpoints, as data."""
+"""Cards of the released GPT and GPT-2 checkpoints."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ GPT2_PAPER = (
     "Language Models are Unsupervised Multitask Learners, "
     "https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf"
 )
-# Of OpenAI's own files; the vocabulary is beside the weights.
+# OpenAI's own files: weights and vocabulary.
 GPT2_FILES = (
     *("encoder.json", "hparams.json", "model.ckpt.data-00000-of-00001", "model.ckpt.index"),
     "vocab.bpe",
 )
 OPENAI = "https://openaipublic.blob.core.windows.net/gpt-2/models"
 
-# Zero-shot, the paper's table 3.
+# Zero-shot scores, table 3 of the paper.
 COLUMNS = (
     "LAMBADA (perplexity)",
     "LAMBADA (accuracy)",
@@ -34,7 +34,7 @@ COLUMNS = (
 def gpt2(
     name: str, repo: str, size: str, config: dict[str, Any], params: int, scores: tuple[float, ...]
 ) -> Checkpoint:
-    """A checkpoint of openai/gpt-2: same licence and text for all."""
+    """A checkpoint of openai/gpt-2. All have the same licence and tokenizer."""
     return Checkpoint(
         name,
         config,
@@ -81,7 +81,7 @@ GPT = [
             "QQP (test F1)": 70.3,
             "GLUE (test score)": 72.8,
         },
-        note="Texts are read as transformers reads them; the original split them with spaCy.",
+        note="Texts are split into words as in transformers; OpenAI's code used ftfy and spaCy.",
     )
 ]
 GPT2 = [
@@ -127,6 +127,6 @@ GPT2 = [
         paper="DistilBERT, a distilled version of BERT, arXiv:1910.01108",
         text=TextSpec(lowercase=None, max_length=1024),
         scores={"WikiText-103 (test perplexity, fine-tuned)": 21.1},
-        note="Half of gpt2's layers, trained to predict as it does.",
+        note="Distilled from gpt2, with half as many layers.",
     ),
 ]

@@ -1,4 +1,4 @@
-"""The released Longformer checkpoints, as data."""
+"""Cards of the released Longformer checkpoints."""
 
 from bert_zoo.families.bert.checkpoints import BASE, LARGE
 from bert_zoo.families.nano import SIZE, trained_here
@@ -11,13 +11,13 @@ PARAMS = {"base": 148_068_864, "large": 433_551_360}
 
 
 def released(name: str, size: str, repo: str, archive: str = "", **card) -> Checkpoint:
-    """A checkpoint of allenai/longformer: same licence and text for all."""
+    """A checkpoint of allenai/longformer. All have the same licence and tokenizer."""
     sources = [HF(f"allenai/longformer-{size}-4096{repo}")]
     if archive:
         sources.append(Archive(f"{ARCHIVES}{archive}.tar.gz"))
     return Checkpoint(
         name,
-        # RoBERTa has no pooler, of whose weights these were made.
+        # They were made from RoBERTa's weights, which have no pooler.
         {"base": BASE, "large": LARGE}[size] | {"pooler": False},
         sources=sources,
         params=PARAMS[size],
@@ -28,7 +28,9 @@ def released(name: str, size: str, repo: str, archive: str = "", **card) -> Chec
     )
 
 
-ONLY_POSITIONS = "RoBERTa's own weights; of the positions alone, those were trained that it lacks."
+ONLY_POSITIONS = (
+    "RoBERTa's weights, unchanged; only the additional position embeddings were trained."
+)
 CHECKPOINTS = [
     released(
         "longformer_base",
@@ -51,7 +53,7 @@ CHECKPOINTS = [
         "-finetuned-triviaqa",
         provides=frozenset({"encoder", "question_answering"}),
         scores={"TriviaQA (dev F1)": 77.8, "TriviaQA (dev exact match)": 73.1},
-        note="Fine-tuned on TriviaQA's texts from Wikipedia.",
+        note="Fine-tuned on TriviaQA (Wikipedia).",
     ),
     *(
         released(
@@ -66,13 +68,13 @@ CHECKPOINTS = [
         sha256="bd059ee2d038f6aa4c7ff7551016a710aef614d961443230472518a029b10e2a",
         params=1_788_544,
         scores={
-            "held out loss": 3.666,
-            "held out loss, unigram model": 6.920,
-            "held out loss, untrained": 6.302,
+            "held-out loss": 3.666,
+            "held-out loss before training": 6.302,
+            "held-out loss of a unigram model": 6.920,
         },
         provides=frozenset({"encoder", "masked_lm"}),
         text=TextSpec(lowercase=None, max_length=4096),
-        note="roberta_nano, made longer by bert_zoo.lengthen and trained further on whole documents; for tests, "
-        "examples and first tries without a network, and not for results.",
+        note="roberta_nano, lengthened with bert_zoo.lengthen and trained further on whole documents. For tests, "
+        "examples and first tries without a network; not for real use.",
     ),
 ]

@@ -1,4 +1,4 @@
-"""The released MobileBERT, as data."""
+"""The card of the released MobileBERT."""
 
 from bert_zoo.family import HF, Archive, Checkpoint, TextSpec
 
@@ -18,13 +18,13 @@ CHECKPOINTS = [
         licence="Apache-2.0",
         paper="MobileBERT: a Compact Task-Agnostic BERT for Resource-Limited Devices, arXiv:2004.02984",
         text=TextSpec(lowercase=True),
-        # Of the paper's abstract.
+        # From the paper's abstract.
         scores={
             "GLUE (test score)": 77.7,
             "SQuAD 1.1 (dev F1)": 90.0,
             "SQuAD 2.0 (dev F1)": 79.2,
         },
-        note="Nothing is normalised: numbers of the first token's vector go beyond 10 million, too large "
-        "for float16; use float32 or bfloat16.",
+        note="Use float32 or bfloat16, not float16: without layer normalisation, values of the first token's "
+        "vector exceed 10 million.",
     ),
 ]

@@ -1,4 +1,4 @@
-"""The released ModernBERT checkpoints, as data."""
+"""Cards of the released ModernBERT checkpoints."""
 
 from bert_zoo.family import HF, Checkpoint, TextSpec
 
@@ -18,7 +18,7 @@ CHECKPOINTS = [
         paper=PAPER,
         text=TextSpec(lowercase=None, max_length=8192),
         scores=dict(zip(("GLUE (dev, average)", "BEIR (DPR, nDCG@10)"), scores, strict=True)),
-        note="English and code. Reads 8,192 tokens; two layers of three see 128 tokens at a time.",
+        note="For English and code. In two of three layers, each token attends to a window of 128 tokens.",
     )
     for size, config, params, scores in (
         ("base", {}, 149_014_272, (88.4, 41.6)),

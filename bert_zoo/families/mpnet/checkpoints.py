@@ -1,4 +1,4 @@
-"""The released MPNet checkpoints, as data."""
+"""Cards of the released MPNet checkpoints."""
 
 from bert_zoo.family import HF, Archive, Checkpoint, Pooling, TextSpec
 
@@ -29,6 +29,6 @@ CHECKPOINTS = [
         text=TextSpec(lowercase=True, max_length=384),
         pooling=Pooling("mean", normalize=True),
         aliases=("all-mpnet-base-v2",),
-        note="A sentence encoder; mean-pooled and normalised.",
+        note="A sentence encoder for English: mean-pooled, L2-normalised.",
     ),
 ]

@@ -1,4 +1,4 @@
-"""The released RoBERTa checkpoints, as data."""
+"""Cards of the released RoBERTa checkpoints."""
 
 from bert_zoo.families.bert.checkpoints import BASE, LARGE
 from bert_zoo.families.nano import SIZE, trained_here
@@ -8,7 +8,7 @@ from bert_zoo.family import HF, Archive, Checkpoint, TextSpec
 FAIRSEQ = "https://dl.fbaipublicfiles.com/fairseq/models/"
 PAPER = "RoBERTa: A Robustly Optimized BERT Pretraining Approach, arXiv:1907.11692"
 CASED = TextSpec(lowercase=None)
-# fairseq's RoBERTa has none, and Hugging Face's files were made from fairseq's.
+# fairseq's RoBERTa has no pooler, and Hugging Face's files were made from it.
 NO_POOLER = {"pooler": False}
 
 
@@ -34,7 +34,7 @@ def hub(owner: str, name: str) -> HF:
 
 
 def fairseq(name: str, repo: str, archive: str, config: dict, params: int, **card) -> Checkpoint:
-    """A checkpoint of facebookresearch/fairseq: same licence for all."""
+    """A checkpoint of facebookresearch/fairseq. All have the same licence."""
     return Checkpoint(
         name,
         config | NO_POOLER,
@@ -88,7 +88,7 @@ CHECKPOINTS = [
         provides=frozenset({"encoder", "classification"}),
         labels=["contradiction", "neutral", "entailment"],
         scores={"MNLI (dev accuracy)": 90.6},
-        note="Fine-tuned on MNLI; the pair is (premise, hypothesis).",
+        note="Fine-tuned on MNLI. Pass pairs as (premise, hypothesis).",
     ),
     Checkpoint(
         "distilroberta_base",
@@ -113,15 +113,15 @@ CHECKPOINTS = [
         sources=[hub("microsoft", "codebert-base")],
         provides=frozenset({"encoder"}),
         params=124_645_632,
-        licence="MIT (the code repository's; the weights' card names none)",
+        licence="MIT (the code's; none is stated for the weights)",
         paper=(
             "CodeBERT: A Pre-Trained Model for Programming and Natural Languages, arXiv:2002.08155"
         ),
         text=CASED,
         aliases=["codebert_base"],
         note=(
-            "Python, Java, JavaScript, PHP, Ruby and Go, with their comments: the first text is language, the "
-            "second code. Trained on masked and on replaced tokens."
+            "For Python, Java, JavaScript, PHP, Ruby and Go. In a pair, natural language comes first and code "
+            "second. Pretrained on masked and replaced tokens."
         ),
     ),
     Checkpoint(
@@ -134,8 +134,8 @@ CHECKPOINTS = [
         paper="BERTweet: A pre-trained language model for English Tweets, arXiv:2005.10200",
         text=CASED,
         note=(
-            "873 million tweets in English, in RoBERTa's tokens. They were normalised before the tokenizer, "
-            "which does not do it: pass them through bert_zoo.families.bertweet.tweets.TweetNormalizer."
+            "Trained on 873 million English tweets, with RoBERTa's tokenizer, which does not normalise tweets: pass "
+            "yours through bert_zoo.families.bertweet.tweets.TweetNormalizer first."
         ),
     ),
     trained_here(
@@ -145,9 +145,9 @@ CHECKPOINTS = [
         sha256="ece1d0b38892ab3a943cb64890ad2f9fd0d1ae0d8c32124196323202023d8a1b",
         params=1_181_568,
         scores={
-            "held out loss": 3.344,
-            "held out loss, unigram model": 6.816,
-            "held out loss, untrained": 7.154,
+            "held-out loss": 3.344,
+            "held-out loss before training": 7.154,
+            "held-out loss of a unigram model": 6.816,
         },
         provides=frozenset({"encoder", "masked_lm"}),
         text=TextSpec(lowercase=None, max_length=128),

@@ -1,4 +1,4 @@
-"""Released checkpoints of SpanBERT, and the one that this project trained."""
+"""Cards of the released SpanBERT checkpoints and of the one that this project trained."""
 
 from bert_zoo.families.bert.checkpoints import BASE, LARGE
 from bert_zoo.families.nano import SIZE, trained_here
@@ -9,7 +9,7 @@ PAPER = "SpanBERT: Improving Pre-training by Representing and Predicting Spans, 
 FAIRSEQ = "https://dl.fbaipublicfiles.com/fairseq/models/spanbert_"
 SIZES = {"base": BASE, "large": LARGE}
 PARAMS = {"base": 107_719_680, "large": 332_529_664}
-# facebookresearch/SpanBERT README.md: the base models on development, the large on test sets.
+# facebookresearch/SpanBERT README.md.
 SCORES = {
     "base": {
         "SQuAD 1.1 (dev F1)": 92.4,
@@ -27,7 +27,7 @@ SCORES = {
 
 
 def released(size: str, archive: str, *hubs: HF, **card) -> Checkpoint:
-    """A checkpoint of facebookresearch/SpanBERT: same licence and vocabulary for all."""
+    """A checkpoint of facebookresearch/SpanBERT. All have the same licence and vocabulary."""
     return Checkpoint(
         f"spanbert_{size}",
         SIZES[size],
@@ -58,7 +58,7 @@ CHECKPOINTS = [
         "large_with_head",
         tag="with_head",
         provides=frozenset({"encoder", "masked_lm", "pretraining"}),
-        note="With the heads for masked tokens and span boundaries.",
+        note="Includes the heads for masked tokens and span boundaries.",
     ),
     on_squad("base", "1.1", "squad1_base"),
     on_squad("base", "2.0", "squad2_base"),
@@ -72,11 +72,11 @@ CHECKPOINTS = [
         params=1_181_440,
         text=TextSpec(lowercase=False, max_length=128),
         scores={
-            "held out loss": 12.061,
-            "held out mlm_logits_loss": 5.88,
-            "held out mlm_logits_loss, unigram model": 7.058,
-            "held out mlm_logits_loss, untrained": 7.189,
-            "held out sbo_logits_loss": 6.181,
+            "held-out loss": 12.061,
+            "held-out masked-token loss": 5.88,
+            "held-out masked-token loss before training": 7.189,
+            "held-out masked-token loss of a unigram model": 7.058,
+            "held-out span-boundary loss": 6.181,
         },
     ),
 ]

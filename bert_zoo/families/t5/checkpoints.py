@@ -1,4 +1,4 @@
-"""The released checkpoints of T5 and of its descendants, as data."""
+"""Cards of the released T5 checkpoints and their descendants."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ PAPER = (
     "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer, "
     "arXiv:1910.10683"
 )
-# Test sets, the paper's table 14; those of SQuAD are of its development set.
+# Table 14 of the paper.
 COLUMNS = (
     "GLUE (test score)",
     "CoLA (test Matthews correlation)",
@@ -26,6 +26,9 @@ COLUMNS = (
     "WMT14 English to German (BLEU)",
     "CNN/Daily Mail (ROUGE-2)",
 )
+
+SPANS_ONLY = "Pretrained only to fill in spans, so fine-tune it before use."
+DENSE = "T5's encoder without its decoder; a dense layer, not counted in the parameters, follows mean pooling."
 
 
 def sizes(hidden: int, layers: int, inner: int, heads: int, **more: Any) -> dict[str, Any]:
@@ -42,7 +45,7 @@ def released(
     max_length: int = 512,
     **more: Any,
 ) -> Checkpoint:
-    """A checkpoint with encoder, decoder and what both read text by."""
+    """A checkpoint with encoder and decoder."""
     return Checkpoint(
         name,
         config,
@@ -57,7 +60,7 @@ def released(
 
 
 def sentence_encoder(size: str, params: int, kind: str, paper: str, **more: Any) -> Checkpoint:
-    """The encoder of a T5 with one layer on the mean of its outputs, trained to make sentence vectors."""
+    """A sentence encoder: T5's encoder and a dense layer on its mean-pooled output."""
     return Checkpoint(
         f"{kind}_t5_{size}",
         V1_0["3b" if size == "xl" else size.replace("xxl", "11b")],
@@ -97,7 +100,7 @@ T5 = [
             V1_0[size],
             params,
             scores=dict(zip(COLUMNS, scores, strict=True)),
-            note="Trained on supervised tasks too: each text begins with the name of its task.",
+            note='Also trained on supervised tasks: begin a text with its task, as in "translate English to German: ".',
         )
         for size, params, scores in (
             (
@@ -133,7 +136,7 @@ T5 = [
             f"google/t5-v1_1-{size}",
             config,
             params,
-            note="Trained to fill in spans alone: it is of no use before it is fine-tuned.",
+            note=f"T5 1.1. {SPANS_ONLY}",
         )
         for size, (config, params) in V1_1.items()
     ),
@@ -144,7 +147,7 @@ T5 = [
             config,
             params,
             "Scaling Instruction-Finetuned Language Models, arXiv:2210.11416",
-            note="Version 1.1, fine-tuned to follow instructions in plain words.",
+            note="T5 1.1, fine-tuned to follow instructions in plain language.",
         )
         for size, (config, params) in V1_1.items()
     ),
@@ -157,13 +160,13 @@ T5 = [
                 "sentence",
                 256,
                 "Sentence-T5: Scalable Sentence Encoders from Pre-trained Text-to-Text Models, arXiv:2108.08877",
-                "The encoder alone. A layer on the mean of its outputs, not counted here, makes sentence vectors.",
+                f"A sentence encoder. {DENSE}",
             ),
             (
                 "gtr",
                 512,
                 "Large Dual Encoders Are Generalizable Retrievers, arXiv:2112.07899",
-                "The encoder alone, for search. A layer on the mean of its outputs, not counted here, makes vectors.",
+                f"A sentence encoder for search. {DENSE}",
             ),
         )
         for size, params in (
@@ -182,9 +185,9 @@ T5.append(
         sha256="40f30673bb5eeff56a5022a970f1a4c38a1b90f06e7a85dc58d969fe6c28f8bf",
         params=2_205_312,
         scores={
-            "held out loss": 3.602,
-            "held out loss, unigram model": 5.796,
-            "held out loss, untrained": 8.681,
+            "held-out loss": 3.602,
+            "held-out loss before training": 8.681,
+            "held-out loss of a unigram model": 5.796,
         },
         provides=frozenset({"encoder", "text_to_text"}),
         text=TextSpec(lowercase=False, max_length=2147483647),
@@ -198,7 +201,7 @@ MT5 = [
         params,
         "mT5: A massively multilingual pre-trained text-to-text transformer, arXiv:2010.11934",
         max_length=1024,
-        note="101 languages; trained to fill in spans alone.",
+        note=f"Covers 101 languages. {SPANS_ONLY}",
     )
     for size, params in (
         ("small", 300_176_768),
@@ -216,7 +219,7 @@ BYT5 = [
         params,
         "ByT5: Towards a token-free future with pre-trained byte-to-byte models, arXiv:2105.13626",
         max_length=1024,
-        note="Tokens are bytes, of 101 languages; trained to fill in spans alone.",
+        note=f"Tokens are bytes. Covers 101 languages. {SPANS_ONLY}",
     )
     for size, config, params in (
         ("small", sizes(1472, 12, 3584, 6, num_decoder_layers=4), 299_637_760),

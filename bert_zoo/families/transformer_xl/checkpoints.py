@@ -1,8 +1,8 @@
-"""The released Transformer-XL checkpoints, as data.
+"""Cards of the released Transformer-XL checkpoints.
 
-All four are the TensorFlow program's; Hugging Face's wt103 was made from it. Memory, clamping and
-`same_length` are those of the program's evaluation (tf/sota/*.sh), by which the paper's scores were
-measured; training had a shorter memory and neither of the others.
+All four come from the TensorFlow program; Hugging Face converted wt103 from it. `mem_len`, `clamp_len` and
+`same_length` are set as in the program's evaluation (tf/sota/*.sh), which gave the paper's scores. Training
+used a shorter memory and neither `clamp_len` nor `same_length`.
 """
 
 from bert_zoo.family import HF, Checkpoint, Files, TextSpec
@@ -26,10 +26,10 @@ WORDS = {"div_val": 4, "untie_r": True, "initializer_range": 0.005}
 
 
 def cmu(name: str, step: int, config: dict, params: int, score: str, value: float, **card):
-    """A checkpoint of kimiyoung/transformer-xl: same licence and paper for all."""
+    """A checkpoint of kimiyoung/transformer-xl. All have the same licence and paper."""
     directory = {"enwik8": "tf_enwiki8"}.get(name, f"tf_{name}")
     checkpoint = f"model/model.ckpt-{step}"
-    # cache.pkl holds the vocabulary, beside the whole encoded corpus.
+    # cache.pkl holds the vocabulary and the whole encoded corpus.
     files = [f"{checkpoint}.data-00000-of-00001", f"{checkpoint}.index", "data/cache.pkl"]
     return Checkpoint(
         f"transformer_xl_{name}",
@@ -67,7 +67,7 @@ CHECKPOINTS = [
         "WikiText-103 (test perplexity)",
         18.3,
         hubs=[HF("transfo-xl/transfo-xl-wt103")],
-        note="The paper and Hugging Face say 257M parameters; from the shapes there are 285.2M.",
+        note="The paper and Hugging Face give 257M parameters; the tensors have 285.2M.",
     ),
     cmu(
         "enwik8",

@@ -1,4 +1,4 @@
-"""The released XLM checkpoints, as data."""
+"""Cards of the released XLM checkpoints."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ from bert_zoo.config import TextSpec
 from bert_zoo.family import HF, Checkpoint
 
 PAPER = "Cross-lingual Language Model Pretraining, arXiv:1901.07291"
-IDS = "`language_ids` are those of the languages in this order: "
+IDS = "`language_ids` count the languages from 0 in this order: "
 XNLI15 = "ar bg de el en es fr hi ru sw th tr ur vi zh"
 LANGUAGES_17 = "ar de en es fr hi it ja ko nl pl pt ru sv tr vi zh"
 
 
-# facebookresearch/XLM README.md: GLUE's test server; XNLI after training on English alone.
+# facebookresearch/XLM README.md: GLUE's test server; XNLI after fine-tuning on English only.
 GLUE = {
     "GLUE (test score)": 82.8,
     "CoLA (test Matthews correlation)": 62.9,
@@ -26,10 +26,10 @@ GLUE = {
 }
 XNLI = "XNLI (test accuracy, en/es/de/ar/zh)"
 XNLI_URDU = "XNLI (test accuracy, ur)"
-XNLI_AVERAGE = "XNLI (test accuracy, average over 15 languages)"  # Table 1 of the paper
-# Table 2 of the paper: no parallel texts, encoder and decoder begin with these weights.
-TRANSLATION = "Unsupervised translation from it (BLEU, {set} {pair})"
-TRANSLATES = "Its published scores are those of translators that began with it."
+XNLI_AVERAGE = "XNLI (test accuracy, average over 15 languages)"  # table 1 of the paper
+# Table 2 of the paper: encoder and decoder initialised with these weights, no parallel texts.
+TRANSLATION = "unsupervised translation (BLEU, {set} {pair})"
+TRANSLATES = "The scores are those of translation models that were initialised with it."
 
 
 def released(
@@ -41,7 +41,7 @@ def released(
     note: str,
     lowercase: bool = True,
 ) -> Checkpoint:
-    """A checkpoint of Hugging Face; `sizes` differ from the family's."""
+    """A checkpoint on Hugging Face's hub; `sizes` differ from the family's defaults."""
     return Checkpoint(
         name,
         sizes,
@@ -52,7 +52,7 @@ def released(
         paper=PAPER,
         text=TextSpec(lowercase=lowercase),
         scores=scores,
-        note=f"For non-commercial use alone. {note}",
+        note=note,
     )
 
 
@@ -68,8 +68,8 @@ MANY = {
 }
 CHECKPOINTS = [
     released("xlm_mlm_en_2048", 667_088_896, {}, scores=GLUE, note="English."),
-    # As written, though transformers lower-cases for these two: the authors kept the case of what was
-    # for translation (get-data-nmt.sh; https://github.com/facebookresearch/XLM/issues/12).
+    # These two keep case, because the authors kept it for translation (get-data-nmt.sh;
+    # https://github.com/facebookresearch/XLM/issues/12). transformers lower-cases their texts.
     released(
         "xlm_mlm_ende_1024",
         142_357_504,
@@ -98,7 +98,7 @@ CHECKPOINTS = [
         248_976_384,
         FIFTEEN,
         scores={XNLI: "85.0/78.9/77.8/73.1/76.5", XNLI_URDU: 67.3, XNLI_AVERAGE: 75.1},
-        note=f"{IDS}{XNLI15}. Pretrained with translations too.",
+        note=f"Also pretrained on translations. {IDS}{XNLI15}.",
     ),
     released(
         "xlm_mlm_17_1280",
@@ -106,7 +106,7 @@ CHECKPOINTS = [
         {**MANY, "num_languages": 17},
         lowercase=False,
         scores={XNLI: "84.8/79.4/76.2/71.5/75.0"},
-        note=f"17 languages: {LANGUAGES_17}. It reads no `language_ids`.",
+        note=f"Covers 17 languages: {LANGUAGES_17}. Takes no `language_ids`.",
     ),
     released(
         "xlm_mlm_100_1280",
@@ -114,6 +114,6 @@ CHECKPOINTS = [
         {**MANY, "num_languages": 100},
         lowercase=False,
         scores={XNLI: "83.7/76.6/73.6/67.4/71.7", XNLI_URDU: 62.9},
-        note="100 languages. It reads no `language_ids`.",
+        note="Covers 100 languages. Takes no `language_ids`.",
     ),
 ]

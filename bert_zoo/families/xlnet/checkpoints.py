@@ -1,17 +1,22 @@
-"""The released XLNet checkpoints, as data."""
+"""Cards of the released XLNet checkpoints."""
 
 from bert_zoo.family import HF, Archive, Checkpoint, TextSpec
 
 PAPER = "XLNet: Generalized Autoregressive Pretraining for Language Understanding, arXiv:1906.08237"
 GOOGLE = "https://storage.googleapis.com/xlnet/released_models/cased_"
 NOTE = (
-    "The activation is Hugging Face's, the exact GELU; Google trained with the tanh approximation, which "
-    'load(..., activation="gelu_tanh") computes. Padding stands left of a text.'
+    "Pads on the left. Uses the exact GELU, as in Hugging Face's port. Google trained with the tanh "
+    'approximation; load(..., activation="gelu_tanh") uses it.'
 )
-# zihangdai/xlnet README.md: single-task results on development sets.
+# zihangdai/xlnet README.md: single-task results.
 COLUMNS = (
     *("MNLI (dev accuracy)", "QNLI (dev accuracy)", "QQP (dev accuracy)", "RTE (dev accuracy)"),
-    *("SST-2 (dev accuracy)", "MRPC (dev accuracy)", "CoLA (dev Matthews)", "STS-B (dev Pearson)"),
+    *(
+        "SST-2 (dev accuracy)",
+        "MRPC (dev accuracy)",
+        "CoLA (dev Matthews correlation)",
+        "STS-B (dev Pearson correlation)",
+    ),
 )
 
 

@@ -71,7 +71,7 @@ class SentenceEmbedder(TaskModel):
     taught_by = "vectors"
     use = Use(
         "sentence-similarity",
-        "makes vectors of texts, whose cosines say how alike their meanings are",
+        "turns texts into vectors whose cosine similarity shows how similar their meanings are",
         "model.embed({texts})",
     )
     pools_windows = True

@@ -42,9 +42,9 @@ class QuestionAnswerer(TaskModel):
     taught_by = "cross_entropy"
     use = Use(
         "question-answering",
-        "finds the answer to a question in a text that is given with it",
+        "finds the answer to a question in a given text",
         'model.answer("A question?", "The text that answers it.")',
-        long_texts="It reads long texts in windows of {length} tokens, each by itself.",
+        long_texts="It reads long texts in windows of {length} tokens, independently of each other.",
     )
     outputs_per_token = True
     output_activation = "softmax"

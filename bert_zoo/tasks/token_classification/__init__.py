@@ -24,7 +24,7 @@ class TokenClassifier(LabelledModel):
     task = "token_classification"
     peft_task = "TOKEN_CLS"
     taught_by = "cross_entropy"
-    use = Use("token-classification", "gives each word of a text a tag", "model.tag({texts})")
+    use = Use("token-classification", "assigns a tag to each word of a text", "model.tag({texts})")
     outputs_per_token = True
     takes_features = True
 
