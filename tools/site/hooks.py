@@ -70,6 +70,15 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return markdown.replace(f"](../{up}", f"]({up}")
 
 
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Keeps flags in one piece: browsers would break them after their hyphens."""
+    return re.sub(
+        r"<code>[^<]*</code>",
+        lambda code: re.sub(r"(?<=[ >])--\w+", r'<span class="flag">\g<0></span>', code[0]),
+        html,
+    )
+
+
 def _inlined(figure: Path) -> str:
     """A picture as a part of the page, where it has the colours of the scheme that the reader chose."""
     return f"<div data-search-exclude>\n{figure.read_text(encoding='utf-8')}</div>"
