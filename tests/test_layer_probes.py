@@ -168,12 +168,12 @@ def test_micro_f1_counts_all_labels():
     [
         (CLASSES[:-1], {}, "labels has 59 entries for 60 sentences"),
         ([[0], *CLASSES[1:]], {}, f"labels[0] has 1 entries for {len(SENTENCES[0])} words"),
-        (CLASSES, {"splits": ["train"] * 60}, "nothing labelled in the split 'validation'"),
-        (CLASSES, {"splits": ["dev"] * 60}, "splits has ['dev']"),
+        (CLASSES, {"splits": ["train"] * 60}, "no labelled items in the split 'validation'"),
+        (CLASSES, {"splits": ["dev"] * 60}, "splits contains ['dev']"),
         (CLASSES, {"hidden_size": 0}, "hidden_size is 0"),
         (["a"] * 60, {"control": True}, "A control task labels word types"),
-        ([[Edge((0, 9), None, ("a",))]] * 60, {}, f"and its sentence {len(SENTENCES[0])} words"),
-        ([edges_of(i, i > 0) for i in range(60)], {}, "probe edges of one span and of two spans apart"),
+        ([[Edge((0, 9), None, ("a",))]] * 60, {}, f"but its sentence has {len(SENTENCES[0])} words"),
+        ([edges_of(i, i > 0) for i in range(60)], {}, "Probe edges of one span and edges of two spans"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(labels, options, message):
@@ -225,7 +225,7 @@ def test_a_layer_that_tells_the_labels_needs_few_bits(monkeypatch):
 
 def test_codes_are_of_one_label_each():
     edges = [edges_of(number, False) for number in range(len(SENTENCES))]
-    with pytest.raises(ValueError, match="An item has 2 labels; expected one for each"):
+    with pytest.raises(ValueError, match="An item has 2 labels; expected exactly one"):
         description_lengths(VECTORS, edges)
     pairs = labelled(VECTORS, [edges_of(number, True) for number in range(len(SENTENCES))])
     one = pairs.with_one_label()

@@ -46,7 +46,7 @@ def test_a_stopped_pass_goes_on_to_the_same_vectors(encoder, tmp_path, monkeypat
     monkeypatch.setattr(vectors_module, "word_vectors", stopping)
     with pytest.raises(KeyboardInterrupt):
         probing.compute_vectors(encoder, SENTENCES, tmp_path / "stopped", **options)
-    with pytest.raises(FileNotFoundError, match="goes on where it was stopped"):
+    with pytest.raises(FileNotFoundError, match="it continues where it stopped"):
         probing.open_vectors(tmp_path / "stopped")
     computed.clear()
     found = probing.compute_vectors(encoder, SENTENCES, tmp_path / "stopped", **options)

@@ -157,7 +157,7 @@ def test_depths_are_found_with_a_probe_of_a_lower_rank(paths):
     probe = structural_probe(vectors, treebank, "depth", rank=3, batch_size=4)
     assert [weights.shape for weights in probe.weights] == [(5, 3), (8, 3)]
     assert probe.score.mean[1] > 0.9 and probe.correlation.mean[1] > 0.6
-    with pytest.raises(ValueError, match="predicts depth; trees come from"):
+    with pytest.raises(ValueError, match="predicts depth; trees need a probe"):
         probe.trees(vectors, treebank, [0])
 
 

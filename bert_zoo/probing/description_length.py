@@ -1,4 +1,4 @@
-"""How many bits a task's labels take for one who has a layer's vectors: minimum description length."""
+"""Minimum description length: how many bits a task's labels take, given a layer's vectors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ from bert_zoo.probing.probes import ProbeSettings, measure, train
 from bert_zoo.probing.results import LayerCurve, table_by_layer
 from bert_zoo.probing.vectors import LayerVectors
 
-# Of the training sentences, how many have been transmitted after each portion (Voita and Titov 2020,
+# The share of the training sentences that has been sent after each portion (Voita and Titov 2020,
 # arXiv:2003.12298, section 2.2.2).
 FRACTIONS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0)
 
 
 @dataclass(frozen=True)
 class DescriptionLengths:
-    """The lengths of online codes.
+    """The lengths of online codes of the labels, for every layer.
 
     Attributes:
         bits: the length of each layer's code.
-        uniform_bits: the length where all labels are equally likely: items * log2(classes).
-        control: of random labels by word type; None where it was not asked for.
+        uniform_bits: the length of a code in which all labels are equally likely: items * log2(classes).
+        control: the lengths for random labels by word type; None if they were not requested.
     """
 
     bits: LayerCurve
@@ -32,7 +32,7 @@ class DescriptionLengths:
 
     @property
     def compression(self) -> LayerCurve:
-        """How many times shorter the codes are than the uniform one."""
+        """How many times shorter than the uniform code each layer's code is."""
         return LayerCurve("compression", self.uniform_bits / self.bits.values)
 
     def __str__(self) -> str:
@@ -54,18 +54,18 @@ def description_lengths(
     seeds: Sequence[int] = (0,),
     **settings: Any,
 ) -> DescriptionLengths:
-    """The online code of the training split's labels, for every layer in the same passes.
+    """Measures the length of an online code of the training split's labels, for every layer.
 
-    The first labels are sent by a uniform code; a probe trained on all that were sent then gives the
-    code of the next portion, which is about as long as all before (Voita and Titov 2020,
-    arXiv:2003.12298). A short code says that a layer has the labels in a form that little data finds. As in
-    the original, probes keep the epoch with the least loss on the validation split, and sentences are shuffled.
+    A uniform code sends the first labels. Then a probe, trained on everything sent so far, encodes the next
+    portion, which is about as long as all before it (Voita and Titov 2020, arXiv:2003.12298). A short code
+    means that little data is enough to find the labels in a layer. As in the original, each probe keeps the
+    epoch with the lowest loss on the validation split, and sentences are shuffled.
 
     Args:
-        vectors, labels, splits, control, seeds, settings: as for `probe_layers`. Edges must have one label each.
+        vectors, labels, splits, control, seeds, settings: as in `probe_layers`. Every edge must have one label.
 
     Raises:
-        ValueError: as `probe_layers`; or an edge has not one label.
+        ValueError: as in `probe_layers`, or an edge does not have exactly one label.
     """
     chosen, given = ProbeSettings(**settings), labelled(vectors, labels).with_one_label()
     parts = given.split(splits, len(vectors))
@@ -92,7 +92,7 @@ def description_lengths(
 
 
 def _portions(what: Labelled, training: np.ndarray, seed: int) -> list[np.ndarray]:
-    """The numbers of the training items, sentences shuffled, in portions that end at `FRACTIONS`."""
+    """Row numbers of the training items, in portions that end at `FRACTIONS` of the shuffled sentences."""
     sentences = np.unique(what.sentences[training])
     shuffled = np.random.default_rng(seed).permutation(sentences)
     ends = np.unique([max(1, int(fraction * len(shuffled))) for fraction in FRACTIONS])

@@ -1,4 +1,4 @@
-"""What is labelled in sentences - words, whole sentences, spans and pairs of spans - and which part trains."""
+"""Labelled items of sentences (words, whole sentences, spans and pairs of spans) and their splits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,40 +12,40 @@ from bert_zoo.error_text import quoted, shown
 from bert_zoo.probing.vectors import LayerVectors
 
 SPLITS = ("train", "validation", "test")
-# Rows of spans are padded to a multiple of this, so that few shapes are compiled.
+# The number of rows is padded to a multiple of this, so that few shapes are compiled.
 _ROWS = 256
 
 Inputs = dict[str, np.ndarray]
 
 
 def sentence_splits(splits: Sequence[str] | None, num_sentences: int) -> np.ndarray:
-    """Which of `SPLITS` each sentence is in, as an array of strings.
+    """Returns the split of each sentence, one of `SPLITS`, as an array of strings.
 
     Args:
-        splits: the split of each sentence; by default the ninth of ten sentences is "validation", the tenth
-            "test", the others "train".
+        splits: the split of each sentence. By default the ninth of every ten sentences is "validation", the
+            tenth "test" and the others "train".
 
     Raises:
-        ValueError: there are not as many splits as sentences, or one is unknown.
+        ValueError: the number of splits differs from the number of sentences, or a split is unknown.
     """
     if splits is None:
         splits = [SPLITS[max(0, number % 10 - 7)] for number in range(num_sentences)]
     _check_length("splits", splits, num_sentences)
     if unknown := sorted(set(splits) - set(SPLITS)):
-        raise ValueError(f"splits has {quoted(unknown)}; expected some of {list(SPLITS)}.")
+        raise ValueError(f"splits contains {quoted(unknown)}; expected values from {list(SPLITS)}.")
     return np.asarray(splits)
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """Items with labels, each a range of words or a pair of ranges.
+    """Items with labels; an item is a range of words or a pair of ranges.
 
     Attributes:
-        spans: int64 [items, 1 or 2, 2]: the rows of vectors from the first up to and without the second.
-        sentences: int64 [items]: the sentence of each.
-        targets: int64 [items], ids of classes; or bool [items, classes], where an item has any number of labels.
-        label_names: the labels in the order of their ids, which is their sorted order.
-        pooling: how an item's vector is made of its words': "mean", or by "attention" that is trained.
+        spans: int64 [items, 1 or 2, 2]: the first row of vectors of each range, and the row after its last.
+        sentences: int64 [items]: the number of each item's sentence.
+        targets: class ids, int64 [items]; or bool [items, classes] if an item may have any number of labels.
+        label_names: the sorted labels; a label's position is its class id.
+        pooling: how the vectors of an item's words become one: "mean", or trained "attention".
     """
 
     spans: np.ndarray
@@ -59,14 +59,14 @@ class Labelled:
 
     @property
     def has_label_sets(self) -> bool:
-        """Whether an item has any number of labels, and not one."""
+        """Whether an item may have any number of labels, rather than exactly one."""
         return self.targets.ndim == 2
 
     def inputs(self, vectors: LayerVectors, items: np.ndarray) -> Inputs:
-        """What a probe reads of some items, for each span of an item.
+        """Returns a probe's inputs for some items: arrays for span 0 and, for pairs, span 1.
 
-        Pooled by the mean: "vectors_0", float [items, sum of the layers' sizes]. By attention:
-        "vectors_0", float16 [rows, sum of the sizes], and "members_0", bool [items, rows]: which
+        With mean pooling: "vectors_0", float [items, sum of the layers' sizes]. With attention:
+        "vectors_0", float16 [rows, sum of sizes], and "members_0", bool [items, rows]: which
         rows are words of the span.
         """
         found = {}
@@ -83,48 +83,48 @@ class Labelled:
             elif lengths.max() == 1:
                 found[f"vectors_{slot}"] = vectors.array[starts]
             else:
-                # One after the other: their words together may be more than memory should hold.
+                # One span at a time, because all their words together may not fit in memory.
                 found[f"vectors_{slot}"] = np.stack(
                     [vectors.array[start:stop].mean(0, np.float32) for start, stop in spans]
                 )
         return found
 
     def split(self, splits: Sequence[str] | None, num_sentences: int) -> dict[str, np.ndarray]:
-        """The numbers of the items in each of `SPLITS`, int64.
+        """Returns the numbers of the items in each of `SPLITS`, int64.
 
         Args:
-            splits: as `sentence_splits` takes them.
+            splits: as in `sentence_splits`.
 
         Raises:
-            ValueError: as of `sentence_splits`, or a split has no items.
+            ValueError: as in `sentence_splits`, or a split has no items.
         """
         of_item = sentence_splits(splits, num_sentences)[self.sentences]
         found = {name: np.flatnonzero(of_item == name) for name in SPLITS}
         for name, items in found.items():
             if not len(items):
                 raise ValueError(
-                    f"There is nothing labelled in the split {name!r}. Pass more sentences, or say with "
-                    "splits which of them are 'train', 'validation' and 'test'."
+                    f"There are no labelled items in the split {name!r}. Pass more sentences, or pass splits to "
+                    "assign sentences to 'train', 'validation' and 'test'."
                 )
         return found
 
     def with_one_label(self) -> "Labelled":
-        """The same items with class ids for targets; raises ValueError if one has not one label."""
+        """Returns the items with class ids as targets; raises ValueError if an item does not have exactly one label."""
         if not self.has_label_sets:
             return self
         counts = self.targets.sum(1)
         if (counts != 1).any():
             raise ValueError(
-                f"An item has {counts[counts != 1][0]} labels; expected one for each. Choose one of them."
+                f"An item has {counts[counts != 1][0]} labels; expected exactly one. Choose one of them."
             )
         return replace(self, targets=self.targets.argmax(1))
 
     def with_control_labels(self, sentences: Sequence[Sequence[str]], seed: int) -> "Labelled":
-        """A control task: every word type gets a random label, the same wherever it occurs.
+        """Returns a control task: every word type gets a random label, the same wherever it occurs.
 
-        Labels are drawn as often as the task has them (Hewitt and Liang 2019, arXiv:1909.03368, section 2).
-        Nothing in the language tells them: a probe can only memorise those of the word types that it has
-        seen, so that the share of unseen ones in a test split bounds its accuracy.
+        Labels are drawn with the frequencies of the task's labels (Hewitt and Liang 2019, arXiv:1909.03368,
+        section 2). A probe can only memorise them, so word types that occur in the test split alone bound
+        its accuracy.
 
         Raises:
             ValueError: the items are not words.
@@ -132,7 +132,7 @@ class Labelled:
         starts, stops = self.spans[:, 0].T
         if self.has_label_sets or (stops - starts > 1).any():
             raise ValueError(
-                "A control task labels word types; pass control=True with labels of words."
+                "A control task labels word types. Pass control=True only with labels of words."
             )
         words = list(chain.from_iterable(sentences))
         # In the order of the text, which is the same in every process.
@@ -142,15 +142,16 @@ class Labelled:
 
 
 def labelled(vectors: LayerVectors, labels: Sequence[Any]) -> Labelled:
-    """Labels of the sentences of vectors, as words, spans or whole sentences have them.
+    """Turns labels of words, edges or whole sentences into `Labelled` items.
 
     Args:
-        vectors: of the sentences.
-        labels: for each sentence its label, or a sequence: a label for each word, None for words
-            that are left out; or `bert_zoo.data.edges.Edge` objects. Labels are strings or whole numbers.
+        vectors: vectors of the sentences.
+        labels: for each sentence either a label; or a label for each word, with None for words to leave out; or
+            `bert_zoo.data.edges.Edge` objects. Labels are strings or integers.
 
     Raises:
-        ValueError: there are not as many labels as sentences or words, or an edge has no such words.
+        ValueError: the number of labels differs from the number of sentences or words, or an edge names words
+            that its sentence does not have.
     """
     _check_length("labels", labels, len(vectors))
     if any(isinstance(label, str | int | np.integer) for label in labels):
@@ -184,14 +185,14 @@ def _labelled_edges(vectors: LayerVectors, labels: Sequence[Sequence[Edge]]) -> 
         parts = [edge.span1] if edge.span2 is None else [edge.span1, edge.span2]
         if (len(parts) == 2) != are_pairs:
             raise ValueError(
-                f"labels[{number}] has {shown(edge)} among edges of {1 + are_pairs} span(s); probe edges "
-                "of one span and of two spans apart."
+                f"labels[{number}] has {shown(edge)} among edges of {1 + are_pairs} span(s). Probe edges of "
+                "one span and edges of two spans separately."
             )
         length = len(vectors.sentences[number])
         if not all(0 <= start < stop <= length for start, stop in parts):
             raise ValueError(
-                f"labels[{number}] has {shown(edge)}, and its sentence {length} words; expected the same "
-                "sentences as those of the vectors."
+                f"labels[{number}] has {shown(edge)}, but its sentence has {length} words. Pass labels of the "
+                "sentences that the vectors were computed from."
             )
         spans.append(vectors.splits[number] + np.array(parts))
     names = tuple(sorted(set(chain.from_iterable(edge.labels for _, edge in edges))))
@@ -212,5 +213,5 @@ def _ids(labels: Sequence[Any]) -> tuple[tuple[Any, ...], np.ndarray]:
 def _check_length(name: str, values: Sequence[Any], count: int, of: str = "sentences") -> None:
     if len(values) != count:
         raise ValueError(
-            f"{name} has {len(values)} entries for {count} {of}; expected one for each."
+            f"{name} has {len(values)} entries for {count} {of}; expected one entry each."
         )

@@ -1,4 +1,4 @@
-"""Which layers a task draws on: probes of mixtures of layers, and where the weights' centre is."""
+"""Which layers a task draws on: probes on weighted mixtures of layers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ from bert_zoo.probing.vectors import LayerVectors
 
 @dataclass(frozen=True)
 class LayerMixes:
-    """Probes of trained mixtures of layers.
+    """The weights and scores of probes on trained mixtures of layers.
 
     Attributes:
-        weights: how much each layer counts in the mixture of all; they sum to 1.
-        cumulative: at layer l the score of a probe that mixes the layers 0 to l: accuracy, micro-F1 of edges.
+        weights: the weight of each layer in the mixture of all layers; weights sum to 1.
+        cumulative: at layer l, the score of a probe that mixes layers 0 to l: accuracy, or micro-F1 for edges.
     """
 
     weights: LayerCurve
@@ -27,14 +27,14 @@ class LayerMixes:
 
     @property
     def centre_of_gravity(self) -> np.ndarray:
-        """The mean layer by weight, float64 [runs] (Tenney et al. 2019, arXiv:1905.05950, equation 2)."""
+        """The mean layer, weighted by `weights`: float64 [runs] (Tenney et al. 2019, arXiv:1905.05950, equation 2)."""
         return self.weights.values @ np.arange(len(self.weights.mean))
 
     @property
     def expected_layer(self) -> np.ndarray:
-        """The mean layer by what each adds to the score, float64 [runs] (equation 4 there).
+        """The mean layer, weighted by how much each layer adds to the score: float64 [runs] (equation 4 there).
 
-        NaN where all layers together add nothing to layer 0.
+        NaN if the mixture of all layers scores as layer 0 alone does.
         """
         gains = np.diff(self.cumulative.values, axis=1)
         total = gains.sum(axis=1)
@@ -57,21 +57,20 @@ def mix_layers(
     seeds: Sequence[int] = (0,),
     **settings: Any,
 ) -> LayerMixes:
-    """Trains a probe on a mixture of all layers, and for each layer one on those up to it, in one pass.
+    """Trains a probe on a mixture of all layers, and for each layer a probe on a mixture of the layers up to it.
 
-    The weights of a mixture are a softmax, equal at first. The paper's probes of edges have
-    hidden_size=256.
+    The weights of a mixture are a softmax, and equal at first. The paper's edge probes have hidden_size=256.
 
     Args:
-        vectors, labels, splits, seeds, settings: as for `probe_layers`.
+        vectors, labels, splits, seeds, settings: as in `probe_layers`.
 
     Raises:
-        ValueError: as `probe_layers`; or layers differ in size, which cannot be mixed.
+        ValueError: as in `probe_layers`, or the layers differ in size and cannot be mixed.
     """
     if len({*vectors.sizes}) > 1:
         raise ValueError(
             f"The layers have sizes {list(vectors.sizes)}, and only layers of one size can be mixed. Use "
-            "probe_layers, which reads each of them alone."
+            "probe_layers, which probes each layer alone."
         )
     chosen, given = ProbeSettings(**settings), labelled(vectors, labels)
     parts = given.split(splits, len(vectors))

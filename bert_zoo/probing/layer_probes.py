@@ -1,4 +1,4 @@
-"""What can be read off each layer: probes of words, spans and sentences, with their controls."""
+"""Probes of words, spans and sentences at each layer, with control tasks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from bert_zoo.probing.vectors import LayerVectors
 
 @dataclass(frozen=True)
 class LayerProbes:
-    """How well each layer's probe does on the test split.
+    """The scores of each layer's probe on the test split.
 
     Attributes:
-        score: accuracy; micro-F1 of edges, which may have several labels.
-        majority: the score of giving everything the most frequent label of the training split.
-        control: the accuracy on random labels by word type; None where it was not asked for.
-        num_train, num_test: labelled items in these splits.
+        score: accuracy, or micro-F1 for edges, which may have several labels.
+        majority: the score of always predicting the most frequent label of the training split.
+        control: the accuracy on random labels by word type; None if it was not requested.
+        num_train, num_test: number of labelled items in these splits.
     """
 
     score: LayerCurve
@@ -31,7 +31,7 @@ class LayerProbes:
 
     @property
     def selectivity(self) -> LayerCurve | None:
-        """Accuracy minus that of the control task (Hewitt and Liang 2019, arXiv:1909.03368)."""
+        """Accuracy minus the control task's accuracy (Hewitt and Liang 2019, arXiv:1909.03368)."""
         if self.control is None:
             return None
         return LayerCurve("selectivity", self.score.values - self.control.values)
@@ -54,22 +54,23 @@ def probe_layers(
     seeds: Sequence[int] = (0,),
     **settings: Any,
 ) -> LayerProbes:
-    """Trains a probe on each layer, all in one pass over the vectors, and measures them.
+    """Trains a probe on each layer, all layers side by side, and scores them on the test split.
 
     Args:
-        vectors: of `compute_vectors`.
-        labels: for each sentence its label; or for each of its words one, None for words that are left out; or its
-            edges (`bert_zoo.data.edges.Edge`): spans or pairs of spans, pooled by attention and with any
-            number of labels (Tenney et al. 2019, arXiv:1905.06316). A sentence's vector is the mean of its words'.
-        splits: "train", "validation" or "test" for each sentence; by default the ninth and the tenth of ten
+        vectors: vectors from `compute_vectors`.
+        labels: for each sentence either a label; or a label for each word, with None for words to leave out; or
+            edges (`bert_zoo.data.edges.Edge`): spans or pairs of spans, pooled by attention and with any number
+            of labels (Tenney et al. 2019, arXiv:1905.06316). A labelled sentence is the mean of its words' vectors.
+        splits: "train", "validation" or "test" for each sentence. By default the ninth and tenth of every ten
             sentences are for validation and test.
-        control: whether probes are also trained on random labels by word type (Hewitt and Liang 2019,
-            arXiv:1909.03368). It goes with labels of words.
-        seeds: one run for each.
-        settings: those of `ProbeSettings`: hidden_size, dropout, epochs, batch_size, learning_rate.
+        control: also trains probes on random labels by word type (Hewitt and Liang 2019, arXiv:1909.03368).
+            This needs labels of words.
+        seeds: seeds of the runs, one each.
+        settings: fields of `ProbeSettings`: hidden_size, dropout, epochs, batch_size, learning_rate.
 
     Raises:
-        ValueError: labels or splits do not fit the sentences, or a split has nothing labelled.
+        ValueError: labels or splits do not match the sentences, a split has no labelled items, or `control` is
+            true for labels of sentences or edges.
     """
     chosen, given = ProbeSettings(**settings), labelled(vectors, labels)
     parts = given.split(splits, len(vectors))
@@ -96,7 +97,7 @@ def probe_layers(
 
 
 def _majority(what: Labelled, training: np.ndarray, test: np.ndarray) -> float:
-    """The score of the most frequent label of the training items, given to all test items."""
+    """The score on the test items of always predicting the most frequent label of the training items."""
     if not what.has_label_sets:
         most = np.bincount(what.targets[training]).argmax()
         return float(np.mean(what.targets[test] == most))

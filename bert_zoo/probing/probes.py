@@ -1,4 +1,4 @@
-"""Classifiers on the layers of a frozen encoder, all trained in one pass over the vectors."""
+"""Classifiers on the layers of a frozen encoder, trained side by side."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,29 +11,30 @@ from bert_zoo.layers.scalar_mix import ScalarMix
 from bert_zoo.probing.labelled import Inputs, Labelled
 from bert_zoo.probing.vectors import LayerVectors
 
-# Into how many dimensions the words of a span are projected before attention pools them (Tenney et al.
-# 2019, arXiv:1905.06316, section 3.1).
+# The words of a span are projected to this size before attention pools them (Tenney et al. 2019,
+# arXiv:1905.06316, section 3.1).
 SPAN_SIZE = 256
-# After at least so many steps probes are compared on the validation split: a few examples are gone
-# through several times until then.
+# Minimum number of steps between two comparisons on the validation split. With few examples, these are
+# several passes over the training split.
 _STEPS = 20
 _ITEMS_AT_ONCE = 512
-# Items by which vectors are standardised, and the least deviation that is divided by.
+# Number of items that the mean and deviation of vectors are computed from, and the smallest divisor.
 _SAMPLE, _EPSILON = 1024, 1e-4
 
 
 @dataclass(frozen=True)
 class ProbeSettings:
-    """What probes are and how they are trained: with Adam, whose learning rate falls linearly to 0.
+    """The shape of probes and their training, by Adam with a learning rate that falls linearly to 0.
 
-    Of its epochs each probe keeps the one with the least loss on the validation split.
+    Each probe keeps the weights of the epoch with the lowest loss on the validation split.
 
     Attributes:
-        hidden_size: the width of one hidden layer with ReLU; None for a linear probe.
-        dropout: its rate on the hidden layer.
-        epochs: how often the training split is gone through.
-        batch_size: items a step: words, sentences or spans.
-        learning_rate: the first step's.
+        hidden_size: units of the one hidden layer, with ReLU; None for a linear probe.
+        dropout: dropout rate of the hidden layer.
+        epochs: evaluations on the validation split. Between two of them lies one pass over the training split, or
+            several if a pass has fewer than 20 steps.
+        batch_size: items per step: words, sentences or spans.
+        learning_rate: learning rate of the first step.
     """
 
     hidden_size: int | None = None
@@ -51,23 +52,23 @@ class ProbeSettings:
 
 @dataclass(frozen=True)
 class Measured:
-    """How well probes do on some items."""
+    """The loss and score of probes on some items."""
 
     bits: np.ndarray  # float64 [probes]: the sum of -log2 of the probabilities of the items' labels
     scores: np.ndarray  # float64 [probes]: accuracy; micro-F1 where items have sets of labels
 
 
 class Probes(keras.Model):
-    """Probes with parameters of their own, whose losses are added.
+    """Probes with separate parameters, trained together on the sum of their losses.
 
     Args:
-        reads: for each probe the layers that it reads; several are mixed.
-        sizes: the width of each layer.
-        sample: float [rows, sum of the sizes], some of the vectors. All are standardised by its mean and
-            deviation, so that one learning rate suits all layers; what a probe can learn stays the same.
-        labelled: what is classified.
-        settings: of the probes.
-        seed: of their parameters and dropout.
+        reads: the layers that each probe reads; it mixes several.
+        sizes: the size of each layer's vectors.
+        sample: float [rows, sum of sizes], a sample of the vectors. Its mean and deviation standardise all
+            vectors, so that one learning rate suits all layers; what a probe can learn stays the same.
+        labelled: the items to classify.
+        settings: settings of the probes.
+        seed: seed of the initial parameters and of dropout.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Probes(keras.Model):
         self.probes = [Probe(layers, labelled, settings, rng) for layers in reads]
 
     def call(self, inputs: Inputs, training=None):
-        """Inputs of `Labelled.inputs` to logits [items, probes, classes]."""
+        """Maps the inputs from `Labelled.inputs` to logits [items, probes, classes]."""
         slots = []
         for slot in range(sum(name.startswith("vectors") for name in inputs)):
             vectors = ops.cast(inputs[f"vectors_{slot}"], "float32")
@@ -100,7 +101,7 @@ class Probes(keras.Model):
         return ops.stack([probe(slots, training=training) for probe in self.probes], axis=1)
 
     def losses_of(self, targets, logits):
-        """The natural logarithm of 1 / the probability of each item's labels, [items, probes]."""
+        """Cross-entropy of each item in nats, [items, probes]; for sets of labels, summed over the classes."""
         targets = ops.convert_to_tensor(targets)[:, None]
         if self.has_label_sets:
             targets = ops.broadcast_to(ops.cast(targets, logits.dtype), ops.shape(logits))
@@ -113,7 +114,7 @@ class Probes(keras.Model):
 
 
 class Probe(keras.layers.Layer):
-    """A classifier of items by the vectors of one layer or of a mixture of layers."""
+    """A classifier on the vectors of one layer, or of a mixture of layers."""
 
     def __init__(
         self,
@@ -146,7 +147,7 @@ class Probe(keras.layers.Layer):
 
 
 class SpanPooling(keras.layers.Layer):
-    """The words of a span, projected, summed with weights of their own (Lee et al. 2017, arXiv:1707.07045)."""
+    """Projects the words of a span and sums them by attention weights (Lee et al. 2017, arXiv:1707.07045)."""
 
     def __init__(self, rng: np.random.Generator):
         super().__init__()
@@ -154,7 +155,7 @@ class SpanPooling(keras.layers.Layer):
         self.attention = keras.layers.Dense(1, kernel_initializer=_initializer(rng))
 
     def call(self, words, members):
-        """Words [rows, size] and which of them are a span's, bool [spans, rows], to [spans, SPAN_SIZE]."""
+        """Maps words [rows, size] and members, bool [spans, rows], to [spans, SPAN_SIZE]."""
         projected = self.projection(words)
         scores = ops.where(members, ops.squeeze(self.attention(projected), -1)[None], -1e9)
         return ops.matmul(ops.softmax(scores, axis=-1), projected)
@@ -177,25 +178,25 @@ def train(
     settings: ProbeSettings,
     seed: int,
 ) -> Probes:
-    """Probes trained on some items, each as it was when it did best on others.
+    """Trains probes, and returns each with its weights from the best epoch.
 
     Args:
-        reads: for each probe the layers that it reads.
-        vectors: of the layers.
+        reads: the layers that each probe reads.
+        vectors: the vectors of all layers.
         labelled: the items.
-        training, validation: int [...]: the numbers of the items to train with, and to choose an epoch by.
-        settings: of probes and training.
-        seed: of their parameters and of the order of the items.
+        training, validation: int arrays: numbers of the items to train on, and to choose the best epoch by.
+        settings: settings of the probes and their training.
+        seed: seed of the parameters and of the order of the items.
     """
     rng = np.random.default_rng(seed)
     sample = labelled.inputs(vectors, np.sort(rng.permutation(training)[:_SAMPLE]))["vectors_0"]
     probes = Probes(reads, vectors.sizes, sample, labelled, settings, seed)
     batches = -(-len(training) // settings.batch_size)
-    # What is gone through between two looks at the validation split.
+    # Passes over the training split between two evaluations on the validation split.
     passes = -(-_STEPS // batches)
     steps = settings.epochs * passes * batches
     schedule = keras.optimizers.schedules.PolynomialDecay(settings.learning_rate, steps, 0.0)
-    # On TensorFlow, XLA would compile anew for every shape; JAX needs it.
+    # With XLA, TensorFlow would compile again for every shape. JAX needs compilation.
     on_tensorflow = keras.backend.backend() == "tensorflow"
     jit_compile = False if on_tensorflow else "auto"
     probes.compile(keras.optimizers.Adam(schedule), jit_compile=jit_compile)
@@ -218,7 +219,7 @@ def train(
 def measure(
     probes: Probes, vectors: LayerVectors, labelled: Labelled, items: np.ndarray
 ) -> Measured:
-    """How well probes do on some of the items."""
+    """Measures the loss and score of probes on some of the items."""
     nats = right = given = 0.0
     for some in _batches(items, _ITEMS_AT_ONCE):
         targets = labelled.targets[some]
@@ -236,5 +237,5 @@ def measure(
 
 
 def _batches(items: np.ndarray, size: int) -> Iterator[np.ndarray]:
-    # In their order on disk, as they are read from there.
+    # Sorted, so that they are read in the order of the file.
     return (np.sort(items[start : start + size]) for start in range(0, len(items), size))

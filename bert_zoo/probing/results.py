@@ -1,4 +1,4 @@
-"""What probes return where it is one number a layer."""
+"""Results with one number per layer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from bert_zoo.runtime.printed import table
 
 @dataclass(frozen=True)
 class LayerCurve:
-    """One number for each layer, in each of several runs.
+    """One number per layer, from one run or several.
 
     Attributes:
-        name: of the number, "accuracy" for instance.
-        values: float64 [runs, layers]; layer 0 is the embeddings' output.
+        name: what the number is, such as "accuracy".
+        values: float64 [runs, layers], or [layers] for one run; layer 0 is the output of the embeddings.
     """
 
     name: str
@@ -26,7 +26,7 @@ class LayerCurve:
 
     @property
     def mean(self) -> np.ndarray:
-        """float64 [layers]."""
+        """float64 [layers]: the mean over the runs."""
         return mean_and_deviation(self.values)[0]
 
     @property
@@ -44,9 +44,9 @@ class LayerCurve:
 
 
 def table_by_layer(curves: Sequence[LayerCurve]) -> str:
-    """Curves side by side, a line a layer: the mean, and the deviation where there are several runs.
+    """Formats curves as a table with a line per layer: the mean, and the deviation if there are several runs.
 
-    Encoders may differ in their numbers of layers.
+    The curves may differ in their number of layers.
     """
 
     def cell(curve: LayerCurve, layer: int) -> str:
@@ -55,7 +55,7 @@ def table_by_layer(curves: Sequence[LayerCurve]) -> str:
         mean, deviation = curve.mean[layer], curve.deviation[layer]
         return f"{mean:.3f}" + (f" ±{deviation:.3f}" if len(curve.values) > 1 else "")
 
-    # The last column of a table is not padded: an empty one.
+    # `table` does not pad the last column, so an empty one follows.
     rows = [["layer", *(curve.name for curve in curves), ""]]
     for layer in range(max(len(curve.mean) for curve in curves)):
         rows.append([str(layer), *(cell(curve, layer) for curve in curves), ""])

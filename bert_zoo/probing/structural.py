@@ -1,10 +1,10 @@
-"""The structural probe: is there a syntax tree in the distances between the vectors of words?
+"""The structural probe: do distances between word vectors encode a syntax tree?
 
-A linear map B is trained so that |B(h_i - h_j)|^2 is the distance of two words in their dependency tree, or |B h_i|^2
-a word's depth in it. Source: Hewitt and Manning 2019, "A Structural Probe for Finding Syntax in Word
-Representations", sections 2 and 3; training and scores as in their released code (`regimen.py`, `loss.py`).
+A linear map B is trained so that |B(h_i - h_j)|^2 is the distance between two words in their dependency tree, or
+|B h_i|^2 a word's depth in it. Source: Hewitt and Manning 2019, "A Structural Probe for Finding Syntax in Word
+Representations", sections 2 and 3; training and scores follow their released code (`regimen.py`, `loss.py`).
 
-Everything is NumPy: the gradient of the two losses is short enough to be written down.
+Everything is NumPy, with the gradients of the two losses written out.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,23 +28,24 @@ from bert_zoo.probing.trees import (
 )
 from bert_zoo.probing.vectors import LayerVectors
 
-# Of the released code: initial weights are uniform between -INITIAL and INITIAL.
+# From the released code. Initial weights are uniform between -INITIAL and INITIAL.
 INITIAL = 0.05
 LEARNING_RATE, DECAY = 1e-3, 0.1
-# Of the validation loss. Below the relative one the learning rate falls; epochs below the absolute one are counted.
+# Gains in validation loss. Below the relative gain the learning rate falls. Training ends after PATIENCE epochs below
+# the absolute gain.
 RELATIVE_GAIN = ABSOLUTE_GAIN = 1e-4
 PATIENCE = 5
 BETAS, EPSILON = (0.9, 0.999), 1e-8
 
 
 def squared_distances(projected: np.ndarray) -> np.ndarray:
-    """Squared distances between the projected vectors of a sentence's words, [words, rank] -> [words, words]."""
-    # By differences: equal vectors are then exactly as far as each other from any third.
+    """Squared distances between the projected word vectors of a sentence, [words, rank] -> [words, words]."""
+    # Computed from differences, so that equal vectors have exactly equal distances to any third one.
     return np.stack([np.square(projected - row).sum(-1) for row in projected])
 
 
 def squared_norms(projected: np.ndarray) -> np.ndarray:
-    """Squared norms of the projected vectors of a sentence's words, [words, rank] -> [words]."""
+    """Squared norms of the projected word vectors of a sentence, [words, rank] -> [words]."""
     return np.square(projected).sum(-1)
 
 
@@ -70,15 +71,15 @@ def _distance_score(predicted: Sequence[np.ndarray], treebank: Sequence[ParsedSe
 
 @dataclass(frozen=True)
 class _Quantity:
-    """What a probe predicts of a tree.
+    """A quantity of a tree that a probe predicts.
 
     Attributes:
         gold: heads -> the quantity in the tree.
         predict: projected vectors [words, rank] -> the quantity.
-        loss: projected vectors, gold -> loss of a sentence, and its gradient.
-        baseline: number of words -> the quantity if each word were the dependent of the one before it.
-        score: predictions of sentences -> `score_name`.
-        score_name, correlation_name: as the paper's tables have them.
+        loss: projected vectors, gold -> the loss of a sentence and its gradient.
+        baseline: number of words -> the quantity if each word depended on the one before it.
+        score: predictions, sentences -> `score_name`.
+        score_name, correlation_name: names in the paper's tables.
     """
 
     gold: Callable[[Sequence[int]], np.ndarray]
@@ -108,17 +109,18 @@ QUANTITIES: dict[str, _Quantity] = {
 
 @dataclass(frozen=True)
 class StructuralProbe:
-    """Trained probes of every layer, and how well they find the trees of sentences held out.
+    """Trained probes of every layer, and their scores on the test split.
 
     Attributes:
         quantity: "distance" or "depth".
-        weights: for each layer [size, rank], of the first run.
-        score: UUAS of distances, without punctuation; of depths, how often the root is the least deep word.
-        correlation: Spearman's, the mean over sentences of 5 to 50 words: "DSpr." or "NSpr.".
-        by_length: float64 [runs, layers, 46]: the correlations for sentences of 5, 6, ... 50 words; NaN where there
-            are none.
-        baseline: score and correlation if each word were the dependent of the one before it.
-        epochs: int64 [runs, layers]: how many were trained.
+        weights: for each layer float32 [size, rank], from the first run.
+        score: for distances, UUAS without punctuation; for depths, how often the predicted depth of the root is the
+            smallest.
+        correlation: Spearman correlation ("DSpr." or "NSpr."): the mean over sentence lengths of 5 to 50 words.
+        by_length: float64 [runs, layers, 46]: correlations for sentences of 5, 6, ... 50 words; NaN for lengths
+            that do not occur.
+        baseline: score and correlation if each word depended on the one before it.
+        epochs: int64 [runs, layers]: number of epochs trained.
     """
 
     quantity: str
@@ -130,7 +132,7 @@ class StructuralProbe:
     epochs: np.ndarray
 
     def predict(self, vectors: LayerVectors, sentence: int, layer: int) -> np.ndarray:
-        """The predicted distances [words, words] or depths [words] of one sentence, float64."""
+        """Returns the predicted distances [words, words] or depths [words] of one sentence, float64."""
         return _predict(QUANTITIES[self.quantity], vectors, sentence, layer, self.weights[layer])
 
     def trees(
@@ -140,19 +142,19 @@ class StructuralProbe:
         sentences: Sequence[int],
         layer: int | None = None,
     ) -> list[ComparedTree]:
-        """The predicted trees of some sentences beside the gold ones.
+        """Returns the predicted and the gold trees of some sentences.
 
         Args:
-            vectors, treebank: of the same sentences.
-            sentences: their numbers.
-            layer: by default the one with the best score.
+            vectors, treebank: vectors and trees of the same sentences.
+            sentences: numbers of the sentences to compare.
+            layer: index of the layer; by default the layer with the best score.
 
         Raises:
             ValueError: the probe predicts depths.
         """
         if self.quantity != "distance":
             raise ValueError(
-                f"This probe predicts {self.quantity}; trees come from one of quantity='distance'."
+                f"This probe predicts {self.quantity}; trees need a probe trained with quantity='distance'."
             )
         layer = self.score.best_layer if layer is None else layer
         return [
@@ -179,24 +181,26 @@ def structural_probe(
     max_epochs: int = 40,
     batch_size: int = 20,
 ) -> StructuralProbe:
-    """Trains a structural probe on each layer, and scores it on sentences held out.
+    """Trains a structural probe on each layer, and scores it on the test split.
 
-    The layers are trained side by side in one pass over the vectors an epoch, each with a learning rate and an end of
-    its own: the rate falls to a tenth after an epoch that does not lower the loss of the validation sentences, a
-    layer ends after five such epochs, and the weights of its best one are kept.
+    All layers are trained side by side, each with its own learning rate and end. The rate falls to a tenth after
+    an epoch that does not lower the loss on the validation split. A layer stops five epochs after its best one,
+    and keeps the weights of that epoch.
 
     Args:
-        vectors, treebank: of the same sentences, in the same order.
-        quantity: "distance" (of each pair of words in the tree) or "depth" (of each word).
-        rank: of the map; by default the size of the layer, as the paper has it. On MiniLM, of size 384,
-            64 finds as much in less than half the time.
-        splits: "train", "validation" or "test" for each sentence; by default the ninth and the tenth of ten sentences
-            are for validation and test. The validation sentences end the training, the test ones are scored.
-        seeds: of the initial weights and the order of sentences; one run each.
-        max_epochs, batch_size: of training, in sentences.
+        vectors, treebank: vectors and trees of the same sentences, in the same order.
+        quantity: "distance" (between each pair of words in the tree) or "depth" (of each word).
+        rank: rank of the linear map; by default the size of the layer, as in the paper. On MiniLM, with size 384,
+            rank 64 scores as well in less than half the time.
+        splits: "train", "validation" or "test" for each sentence. By default the ninth and tenth of every ten
+            sentences are for validation and test.
+        seeds: seeds of the initial weights and of the order of sentences, one run each.
+        max_epochs: most epochs to train.
+        batch_size: sentences per step.
 
     Raises:
-        ValueError: vectors and treebank are of different sentences, a split has none, or a number is not positive.
+        ValueError: vectors and treebank have different sentences, a split has no sentences, or a number is not
+            positive.
     """
     if quantity not in QUANTITIES:
         raise ValueError(f"quantity is {quantity!r}; it is one of {list(QUANTITIES)}.")
@@ -208,8 +212,8 @@ def structural_probe(
     train, validation, test = (np.flatnonzero(split_names == name) for name in SPLITS)
     if not (len(train) and len(validation) and len(test)):
         raise ValueError(
-            f"Of {len(treebank)} sentences {len(train)} are for training, {len(validation)} for validation and "
-            f"{len(test)} for testing; there must be some of each."
+            f"{len(train)} of the {len(treebank)} sentences are for training, {len(validation)} for validation and "
+            f"{len(test)} for testing. Every split needs some: pass more sentences, or splits."
         )
     kind = QUANTITIES[quantity]
     gold = [kind.gold(sentence.heads).astype(np.float32) for sentence in treebank]
@@ -254,14 +258,14 @@ def structural_probe(
 def _check_sentences(vectors: LayerVectors, treebank: Sequence[ParsedSentence]) -> None:
     if len(vectors) != len(treebank):
         raise ValueError(
-            f"There are vectors of {len(vectors)} sentences and {len(treebank)} trees; compute the vectors of "
+            f"There are vectors of {len(vectors)} sentences, but {len(treebank)} trees. Compute the vectors of "
             "[sentence.words for sentence in treebank]."
         )
     for number, (words, sentence) in enumerate(zip(vectors.sentences, treebank, strict=True)):
         if tuple(words) != tuple(sentence.words):
             raise ValueError(
-                f"Sentence {number} has the vectors of {shown(' '.join(words))} and the tree of "
-                f"{shown(' '.join(sentence.words))}; both must be in the same order."
+                f"Sentence {number} has the vectors of {shown(' '.join(words))}, but the tree of "
+                f"{shown(' '.join(sentence.words))}. Pass both in the same order."
             )
 
 
@@ -274,7 +278,7 @@ def _predict(
 
 @dataclass(frozen=True)
 class _Sentences:
-    """Batches of sentences, and the loss of a layer's projection on them."""
+    """Batches of sentences, and the losses of a layer's projection on them."""
 
     vectors: LayerVectors
     gold: Sequence[np.ndarray]
@@ -288,8 +292,8 @@ class _Sentences:
     def losses(
         self, numbers: Sequence[int], layer: int, weights: np.ndarray
     ) -> tuple[list[float], np.ndarray, np.ndarray]:
-        """The losses of sentences, their vectors [words, size], and the gradient of the losses' sum by the
-        projected vectors [words, rank]."""
+        """Returns the losses of sentences, their vectors [words, size], and the gradient of the summed losses with
+        respect to the projected vectors [words, rank]."""
         splits = self.vectors.splits
         rows = np.concatenate([np.arange(*splits[number : number + 2]) for number in numbers])
         inputs = self.vectors.layer(layer, rows)
@@ -303,7 +307,7 @@ class _Sentences:
 
 
 class _LayerTraining:
-    """The projection of one layer in training: Adam, and the schedule of its learning rate."""
+    """Trains the projection of one layer by Adam, with its own learning rate schedule."""
 
     def __init__(self, weights: np.ndarray):
         self.weights = weights
@@ -330,7 +334,7 @@ class _LayerTraining:
         self.weights -= self.learning_rate * mean / (np.sqrt(square) + EPSILON)
 
     def end_epoch(self, loss: float) -> None:
-        """Notes the mean loss of the validation sentences."""
+        """Takes the mean loss on the validation split into account."""
         self.epochs += 1
         if loss < self.best_loss - ABSOLUTE_GAIN:
             self.best_loss, self.best_epoch, self.best = loss, self.epochs, self.weights.copy()
@@ -348,7 +352,7 @@ def _train(
     generator: np.random.Generator,
     max_epochs: int,
 ) -> None:
-    """Trains all layers, of which some end earlier than others; sentences are in a new order each epoch."""
+    """Trains every layer until it stops; the order of sentences changes each epoch."""
     for _ in tqdm(range(max_epochs), desc="Structural probe", unit=" epochs", disable=None):
         active = [pair for pair in enumerate(layers) if not pair[1].is_finished]
         if not active:

@@ -1,4 +1,4 @@
-"""The vectors of words at every layer of a frozen encoder: computed once, kept in half precision."""
+"""Vectors of words at every layer of a frozen encoder, computed once and stored in half precision."""
 
 import json
 import os
@@ -23,18 +23,18 @@ from bert_zoo.weights.files import replacing
 ALL_LAYERS = HeadSpec("concat")
 DTYPE = "float16"
 VECTORS, SENTENCES = "vectors.npy", "sentences.jsonl"
-# Sentences of which memory holds float32 vectors at a time.
+# Number of sentences whose float32 vectors are in memory at once.
 SENTENCES_AT_ONCE = 512
 
 
 @dataclass(frozen=True)
 class LayerVectors:
-    """The vectors of sentences' words at every layer.
+    """The vectors of the words of some sentences, at every layer.
 
     Attributes:
-        sentences: their words.
-        sizes: the width of each layer; layer 0 is the embeddings' output.
-        array: float16 [words, sum of the sizes], the layers side by side; mapped into memory where it is a file.
+        sentences: the words of each sentence.
+        sizes: the size of each layer's vectors; layer 0 is the output of the embeddings.
+        array: float16 [words, sum of sizes], the layers side by side; memory-mapped if it is stored in a file.
     """
 
     sentences: Sequence[Sequence[str]]
@@ -43,7 +43,7 @@ class LayerVectors:
 
     @cached_property
     def splits(self) -> np.ndarray:
-        """int64 [sentences + 1]: the words of sentence i are the rows from splits[i] up to splits[i + 1]."""
+        """int64 [sentences + 1]: sentence i has the rows splits[i] to splits[i + 1] - 1."""
         return np.cumsum([0, *map(len, self.sentences)], dtype=np.int64)
 
     def __len__(self) -> int:
@@ -58,11 +58,14 @@ class LayerVectors:
         return len(self.array)
 
     def layer(self, number: int, rows: Any = slice(None)) -> np.ndarray:
-        """The vectors of one layer, float32 [words, size].
+        """Returns the vectors of one layer.
 
         Args:
-            number: of the layer; -1 is the last.
-            rows: which words, a slice or their numbers; all by default.
+            number: index of the layer; -1 is the last.
+            rows: the words to return, as a slice or an array of row numbers; all by default.
+
+        Returns:
+            float32 [words, size].
 
         Raises:
             IndexError: there is no such layer.
@@ -80,30 +83,30 @@ def compute_vectors(
     pooling: str = "mean",
     batch_size: int = 32,
 ) -> LayerVectors:
-    """The vectors of words at every layer of an encoder, in half precision.
+    """Computes the vectors of words at every layer of an encoder, in half precision.
 
     Args:
-        encoder: an encoder, or a model on one; it is not changed.
-        sentences: lists of words, or texts, which are split as `Encoder.embed_words` splits them.
-        directory: where they are kept; memory then does not grow with the number of sentences, a pass that was
-            stopped goes on, and one that is finished is opened. Held in memory by default.
-        pooling: what of a word's pieces is taken: their "mean", the "first" or the "last".
-        batch_size: rows a step.
+        encoder: an encoder, or a model that has one. It is not changed.
+        sentences: lists of words, or texts, which are split as in `Encoder.embed_words`.
+        directory: folder to store the vectors in, so that memory use does not grow with the number of sentences. The
+            same call continues a stopped run and opens a finished one. By default the vectors stay in memory.
+        pooling: how to pool the vectors of a word's pieces: "mean", "first" or "last".
+        batch_size: rows per step.
 
     Raises:
         ValueError: there are no sentences, or one has no words; `pooling` is unknown; the directory holds
-            the vectors of another model or of other sentences; a vector is not finite in half precision.
+            vectors of another model or of other sentences; a vector is not finite in half precision.
     """
     check_batch_size(batch_size)
     if pooling not in POOLINGS:
         raise ValueError(f"pooling is {pooling!r}; it is one of {list(POOLINGS)}.")
     encoder = encoder_of(encoder)
-    # Of the verbs, a tuple is a pair of columns; here it is a sequence as any other.
+    # `sentences_of` takes a tuple for a pair of columns; here it is a sequence like any other.
     sentences = [*sentences] if isinstance(sentences, tuple) else sentences
     words = [list(sentence.words) for sentence in sentences_of(sentences)]
     lengths = [len(sentence) for sentence in words]
     if 0 in lengths:
-        raise ValueError(f"sentences[{lengths.index(0)}] has no words. Leave it out.")
+        raise ValueError(f"sentences[{lengths.index(0)}] has no words. Remove it.")
 
     def compute(some: Sequence[Sequence[str]]) -> np.ndarray:
         return np.concatenate(word_vectors(encoder, some, batch_size, ALL_LAYERS, pooling))
@@ -135,16 +138,16 @@ def compute_vectors(
 
 
 def open_vectors(directory: str | os.PathLike) -> LayerVectors:
-    """The vectors that `compute_vectors` kept in a directory.
+    """Opens the vectors that `compute_vectors` stored in a directory; the array is memory-mapped.
 
     Raises:
-        FileNotFoundError: it holds none, or not all yet.
+        FileNotFoundError: the directory holds no vectors, or not all of them yet.
     """
     path, sentences = Path(directory) / VECTORS, Path(directory) / SENTENCES
     if not path.exists() or not sentences.exists():
         raise FileNotFoundError(
-            f"{directory} holds no finished vectors. Call compute_vectors with this directory, which goes on "
-            "where it was stopped."
+            f"{directory} holds no finished vectors. Call compute_vectors with this directory; it continues "
+            "where it stopped."
         )
     words = [json.loads(line) for line in sentences.read_text(encoding="utf-8").splitlines()]
     sizes = tuple(read_json(path.with_suffix(".json"))["sizes"])
@@ -152,11 +155,11 @@ def open_vectors(directory: str | os.PathLike) -> LayerVectors:
 
 
 def randomly_initialised(encoder: ZooModel, seed: int = 0) -> Encoder:
-    """An encoder of the same configuration and vocabulary with random weights, which every probe needs beside it.
+    """Returns an encoder with the same configuration and vocabulary but random weights: the baseline of every probe.
 
     Args:
-        encoder: an encoder, or a model on one; it is not changed.
-        seed: of the weights. It sets Keras's seed.
+        encoder: an encoder, or a model that has one. It is not changed.
+        seed: seed of the weights. Keras's global seed is set to it.
     """
     encoder = encoder_of(encoder)
     keras.utils.set_random_seed(seed)
