@@ -1,9 +1,9 @@
-"""ALBERT's fine-tuning settings."""
+"""ALBERT's settings for fine-tuning and pretraining."""
 
 from bert_zoo.families.bert.presets import ANSWERS, CHOICES, SIZES, TEXTS, of_config, of_glue, width
 from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
 
-# Task -> rows an update, learning rate, updates, warmup.
+# Task -> rows per update, learning rate, updates, warmup.
 GLUE = {
     "cola": (16, 1e-5, 5336, 320),
     "mnli": (128, 3e-5, 10000, 1000),
@@ -14,16 +14,16 @@ GLUE = {
     "sst2": (32, 1e-5, 20935, 1256),
     "stsb": (16, 2e-5, 3598, 214),
 }
-# The updates say how long a training is: no number of passes is to cut it short.
+# The number of updates sets the length of training, so the epochs must not end it earlier.
 BY_UPDATES = Recipe(epochs=1000, max_length=512)
 PRESETS = (
     Preset(
         "albert/glue",
         TEXTS,
         Recipe(learning_rate=2e-5, max_length=512),
-        "google-research/albert run_glue.sh, whose rates run from 1e-5 to 5e-5; epochs are BERT's",
+        "google-research/albert run_glue.sh, with rates from 1e-5 to 5e-5; BERT's number of epochs",
         grid={"batch_size": (16, 32, 128), "learning_rate": (1e-5, 2e-5, 3e-5, 5e-5)},
-        note="Google publishes updates for each task of GLUE alone, which say nothing of other data.",
+        note="Google published numbers of updates for the tasks of GLUE only; they do not apply to other data.",
     ),
     *of_glue("albert", BY_UPDATES, GLUE, "google-research/albert run_glue.sh"),
     Preset(
@@ -37,7 +37,7 @@ PRESETS = (
         CHOICES,
         BY_UPDATES.replace(total_steps=12000, warmup_steps=1000, learning_rate=1e-5),
         "google-research/albert README.md, run_race.py",
-        note="Version 2 diverges with dropout in the encoder; its configuration has none.",
+        note="Version 2 diverges with dropout in the encoder, so its configuration has none.",
     ),
 )
 

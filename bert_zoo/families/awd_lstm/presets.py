@@ -1,4 +1,4 @@
-"""Settings of AWD-LSTMs that are trained from nothing, and of ULMFiT's last stage."""
+"""Settings for training AWD-LSTMs from scratch and for ULMFiT's last stage."""
 
 from functools import partial
 
@@ -8,7 +8,7 @@ SOURCE = "Howard and Ruder 2018 (arXiv:1801.06146), section 4.1; fastai train_cl
 _words = partial(LanguageModelPreset, family="awd_lstm", unit="word")
 
 LANGUAGE_MODELS = (
-    # Words of texts of some megabytes to some hundreds, on a few cores or one GPU: settings of our own.
+    # Our own settings for a few to a few hundred megabytes of text, on a few cores or one GPU.
     _words(
         "lstm_words_nano",
         config={"hidden_size": 128, "lstm_size": 256, "num_layers": 2},
@@ -37,7 +37,7 @@ LANGUAGE_MODELS = (
     ),
     _words(
         "lstm_words_base",
-        # fast.ai's of WikiText-103, and Merity et al.'s batches.
+        # fast.ai's sizes for WikiText-103, with Merity et al.'s batches.
         config={},
         batch_size=80,
         segment_length=70,
@@ -51,7 +51,7 @@ LANGUAGE_MODELS = (
     ),
     _words(
         "lstm_words_wt2",
-        # Merity et al.'s of WikiText-2 (salesforce/awd-lstm-lm, README.md): 750 epochs, measured after each.
+        # Merity et al.'s settings for WikiText-2 (salesforce/awd-lstm-lm, README.md): 750 epochs, measured after each.
         config={
             **{"lstm_size": 1150, "word_dropout": 0.1, "input_dropout": 0.65},
             **{"hidden_dropout": 0.2, "last_dropout": 0.4, "recurrent_dropout": 0.5},
@@ -73,9 +73,9 @@ PRESETS = (
             learning_rate=0.01,
             betas=(0.8, 0.99),
             max_length=1400,
-            head=None,  # the family's own reads so
+            head=None,  # the family's own head is ULMFiT's
         ),
         SOURCE,
-        note="The last stage. Go on with the language model on the task's texts before: bert_zoo pretrain --model.",
+        note="The last stage of ULMFiT. First tune the language model on the task's texts: bert_zoo pretrain --model.",
     ),
 )

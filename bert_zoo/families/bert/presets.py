@@ -1,4 +1,4 @@
-"""Settings of fine-tuning: BERT's authors', and others' for tasks that they left out."""
+"""Fine-tuning settings of BERT's authors, of others for further tasks, and BERT's pretraining settings."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -16,7 +16,7 @@ CHOICES = ("multiple_choice",)
 
 
 def is_miniature(config: Config) -> bool:
-    """Whether a configuration has the width of a released miniature below BERT-base's."""
+    """Whether a configuration has the width of one of the released miniatures narrower than BERT-base."""
     return config.hidden_size in (128, 256, 512)
 
 
@@ -25,7 +25,7 @@ def is_large(config: Config) -> bool:
 
 
 def is_minilm_l6(config: Config) -> bool:
-    """The head's range and the batches were tuned for 6 layers only."""
+    """Whether it has MiniLM's width and 6 layers, for which the head's range and the batches were tuned."""
     return config.hidden_size == 384 and config.num_layers == 6
 
 
@@ -36,7 +36,7 @@ def is_minilm_nano(config: Config) -> bool:
 def of_glue(
     family: str, recipe: Recipe, settings: Mapping[str, tuple], source: str, note: str = ""
 ) -> Iterator[Preset]:
-    """The settings of each task of GLUE: rows an update, learning rate, updates, warmup."""
+    """Presets for the tasks of GLUE; `settings` has rows per update, learning rate, updates and warmup of each."""
     for benchmark, (rows, rate, updates, warmup) in settings.items():
         tuned = recipe.replace(
             batch_size=rows, learning_rate=rate, total_steps=updates, warmup_steps=warmup
@@ -70,7 +70,7 @@ PRESETS = (
         "google-research/bert README.md, which chooses from the grid for each task",
         fits=is_miniature,
         grid={"batch_size": (8, 16, 32, 64, 128), "learning_rate": (3e-4, 1e-4, 5e-5, 3e-5)},
-        note="The middle of the grid.",
+        note="The middle of the published grid.",
     ),
     Preset(
         "bert/minilm",
@@ -78,7 +78,7 @@ PRESETS = (
         MINILM,
         MEASURED_HERE,
         fits=lambda config: config.hidden_size == 384,
-        note="Measured with minilm_l6. BERT's own settings are bert/original.",
+        note="Measured with minilm_l6. For the settings of BERT's authors, use bert/original.",
     ),
     Preset(
         "bert/minilm_l6",
@@ -86,7 +86,7 @@ PRESETS = (
         MINILM.replace(head_initializer_range=0.2, least_updates=90, least_batch_size=8),
         MEASURED_HERE,
         fits=is_minilm_l6,
-        note="Its pooled outputs are small. Scores, which begin with their mean, are worse with it.",
+        note="Pooled outputs are small, so the head starts with larger weights. Not for regression, which gets worse.",
     ),
     Preset(
         "bert/minilm_nano",
@@ -130,7 +130,7 @@ PRESETS = (
         "bert/race",
         CHOICES,
         Recipe(max_length=512),
-        "NoviScl/BERT-RACE, a third party's, which reports 65.0 for BERT-base",
+        "NoviScl/BERT-RACE (third party), which reports 65.0 for BERT-base",
         benchmark="race",
     ),
     *(
@@ -141,7 +141,7 @@ PRESETS = (
             "Wang et al. 2019 (arXiv:1905.00537); nyu-mll/jiant-v1-legacy config/superglue_bert.conf",
             benchmark=benchmark,
             fits=is_large,
-            note="Published for BERT-large, with a rate that falls where the metric no longer rises.",
+            note="Published for BERT-large, with a rate that falls when the metric stops rising; here it is constant.",
         )
         for benchmark in "boolq cb copa multirc record superglue_rte wic wsc".split()
     ),
@@ -149,7 +149,7 @@ PRESETS = (
 
 
 def width(hidden_size: int, num_layers: int, **more: int) -> dict[str, int]:
-    """The sizes of an encoder whose heads are 64 wide and whose inner layers four times its width."""
+    """The sizes of an encoder with heads of width 64 and feed-forward layers of four times its width."""
     return {
         "hidden_size": hidden_size,
         "num_layers": num_layers,
@@ -159,8 +159,8 @@ def width(hidden_size: int, num_layers: int, **more: int) -> dict[str, int]:
     }
 
 
-# The smallest: a vocabulary and rows for files of a few megabytes. With initial weights of 0.02, sublayers so
-# narrow pass next to nothing on, and a short training learns how often tokens occur and no more.
+# The smallest size: its vocabulary and rows suit a few megabytes of text. With initial weights of 0.02, layers
+# this narrow pass on almost nothing, and a short training learns only the tokens' frequencies.
 NANO = width(128, 2, vocab_size=6_000, max_positions=128) | {
     "initializer_range": 0.05,
     "hidden_dropout": 0.0,
@@ -171,10 +171,9 @@ ONE_LENGTH = ((128, 1.0),)
 
 
 def own_size(config: Mapping[str, Any], **changes: Any) -> PretrainingSize:
-    """A model of a size below the papers'; short rows come first, which are learned from sooner.
+    """A size smaller than the papers'. Training starts with short rows, from which a model learns faster.
 
-    Long rows need a share of the updates while the rate is high: positions past the short rows are
-    new to the model then.
+    Longer rows, whose later positions are new to the model, come while the learning rate is still high.
     """
     phases = ((32, 0.7), (64, 0.15), (128, 0.15))
     changes = {**SMALL_SCALE, **changes}
@@ -182,11 +181,11 @@ def own_size(config: Mapping[str, Any], **changes: Any) -> PretrainingSize:
 
 
 def of_config(size: PretrainingSize, **fields: Any) -> PretrainingSize:
-    """A size with other fields of the configuration."""
+    """A size with some fields of its configuration replaced."""
     return replace(size, config={**size.config, **fields})
 
 
-# mini and small are the layers and widths of Turc et al. 2019 (arXiv:1908.08962).
+# mini and small have the layers and widths of Turc et al. 2019 (arXiv:1908.08962).
 SIZES = {
     "nano": own_size(NANO),
     "mini": own_size(MINI),

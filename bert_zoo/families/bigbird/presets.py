@@ -1,4 +1,4 @@
-"""BigBird's settings of fine-tuning and pretraining."""
+"""BigBird's settings for fine-tuning and pretraining."""
 
 from dataclasses import replace
 
@@ -14,17 +14,17 @@ from bert_zoo.families.bert.presets import (
 from bert_zoo.families.roberta import presets as roberta
 from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
 
-# Of both: the program's Adam is BERT's, and gradients are not clipped.
+# For both: the program uses BERT's Adam and does not clip gradients.
 RECIPE = Recipe(clip_norm=None, max_length=4096)
 PAPER = "Zaheer et al. 2020 (arXiv:2007.14062), appendix E"
-# Data set -> rows an update, learning rate, epochs.
+# Data set -> rows per update, learning rate, epochs.
 DOCUMENTS = {
     "arxiv": (64, 3e-5, 10),
     "patents": (64, 5e-5, 3),
     "hyperpartisan": (32, 5e-6, 15),
     "yelp": (32, 2e-5, 2),
 }
-OF_LARGE = "Rows of the base model, rate and epochs of the large one."
+OF_LARGE = "Batch size of the base model; learning rate and epochs of the large model."
 QUESTIONS = RECIPE.replace(batch_size=32, learning_rate=3e-5, epochs=5)
 PRESETS = (
     Preset(
@@ -32,7 +32,7 @@ PRESETS = (
         (*SENTENCES, *WORDS),
         RECIPE.replace(batch_size=64, learning_rate=1e-5, total_steps=16_000, warmup_steps=1_000),
         "google-research/bigbird bigbird/classifier/base_size.sh, run_classifier.py",
-        note="Two rows on each of 32 cores there.",
+        note="The authors used 32 cores with two rows each.",
     ),
     *(
         Preset(
@@ -51,7 +51,7 @@ PRESETS = (
         QUESTIONS,
         f"{PAPER}.2, tables 12 and 13",
         grid={"learning_rate": (3e-5, 5e-5), "epochs": (3, 5)},
-        note=f"{OF_LARGE} Each of an answer's occurrences counts there, and here the first.",
+        note=f"{OF_LARGE} The authors trained on every occurrence of an answer, this program on the first.",
     ),
     Preset(
         "bigbird/hotpotqa",
@@ -60,7 +60,7 @@ PRESETS = (
         f"{PAPER}.2, tables 12 and 13",
         benchmark="hotpotqa",
         grid={"epochs": (5, 9)},
-        note=f"{OF_LARGE} Evidence and kinds of questions are learned beside answers there.",
+        note=f"{OF_LARGE} The authors also trained on evidence and question types.",
     ),
     Preset(
         "bigbird/natural_questions",
@@ -69,7 +69,7 @@ PRESETS = (
         f"{PAPER}.2, tables 12 and 13",
         benchmark="natural_questions",
         grid={"learning_rate": (5e-5, 1e-4), "epochs": (3, 5)},
-        note=f"{OF_LARGE} Long answers are learned beside short ones there.",
+        note=f"{OF_LARGE} The authors also trained on long answers.",
     ),
     Preset(
         "bigbird/wikihop",
@@ -77,17 +77,17 @@ PRESETS = (
         QUESTIONS.replace(batch_size=64, learning_rate=2e-5),
         f"{PAPER}.2, tables 12 and 13",
         grid={"learning_rate": (2e-5, 5e-5), "epochs": (5, 10)},
-        note=f"{OF_LARGE} There a question's candidates stand in one row, and here each in a row of its own.",
+        note=f"{OF_LARGE} The authors put all candidates of a question in one row, this program one in each row.",
     ),
 )
-# Of a vocabulary that is made of the text; Google's has the separator elsewhere.
+# For a vocabulary made from the text; Google's has another id for the separator.
 MADE = {"sep_id": 3}
-# Rows of a nano model are long enough for blocks to see a part of them.
+# Small blocks, so that even the rows of a nano model have more blocks than a token attends to.
 SMALL_BLOCKS = {"max_positions": 512, "block_size": 16, "num_random_blocks": 1}
 
 
 def of_made_vocabulary(name: str, size: PretrainingSize) -> PretrainingSize:
-    """A size of BERT's for rows of 4,096 tokens, or, of those that are trained here, of 512."""
+    """One of BERT's sizes with rows of 4,096 tokens, or of 512 for nano and mini."""
     if name in ("nano", "mini"):
         size = replace(of_config(size, **SMALL_BLOCKS), phases=((64, 0.7), (512, 0.3)))
     return of_config(size, **MADE)

@@ -1,4 +1,4 @@
-"""DeBERTa's settings of fine-tuning, and those of pretraining versions 1 and 3."""
+"""DeBERTa's settings for fine-tuning and for pretraining versions 1 and 3."""
 
 from dataclasses import replace
 
@@ -9,8 +9,8 @@ from bert_zoo.presets import Preset, PretrainingSize, Recipe
 
 SOURCE = "microsoft/DeBERTa experiments/glue/mnli.sh"
 RECIPE = Recipe(epochs=3, batch_size=64, warmup_steps=1000, max_length=256)
-# (Width, layers) of versions 1 and 2, and of those that share projections without a convolution
-# (version 3) -> learning rate, passes, warmup.
+# (Width, layers) -> learning rate, epochs, warmup. FIRST is for versions 1 and 2, THIRD for version 3, which
+# shares projections and has no convolution.
 FIRST = {
     (768, 12): (3e-5, 3, 1000),
     (1024, 24): (1e-5, 3, 1000),
@@ -42,18 +42,18 @@ def preset(name: str, size: tuple[int, int], settings: tuple, third: bool) -> Pr
         RECIPE.replace(learning_rate=rate, epochs=epochs, warmup_steps=warmup),
         SOURCE,
         fits=fits,
-        note="MNLI's; its dropout before the classifier, which grows with the size, is not set here.",
+        note="Published for MNLI. Its dropout before the classifier, which grows with the model, is not set here.",
     )
 
 
 OF_TEXTS = (
-    # Of every other size.
+    # For every other size.
     Preset(
         "deberta/glue",
         (*TEXTS, *CHOICES),
         RECIPE.replace(learning_rate=2e-5),
         SOURCE,
-        note="No released size; the rate is that of the base model's smaller tasks.",
+        note="For sizes that were not released. The rate is that of the base model on smaller tasks.",
     ),
     *(preset(f"deberta/mnli_l{s[1]}_h{s[0]}", s, FIRST[s], False) for s in FIRST),
     *(preset(f"deberta/v3_l{s[1]}_h{s[0]}", s, THIRD[s], True) for s in THIRD),
@@ -66,13 +66,13 @@ PRESETS = (
             name=f"{p.name}_answers",
             tasks=ANSWERS,
             recipe=p.recipe.replace(max_length=384),
-            note="Those of texts, with BERT's windows; none are published for answers.",
+            note="The settings for texts with BERT's windows; none were published for question answering.",
         )
         for p in OF_TEXTS
     ),
 )
 
-# Rows, updates and rate are BERT's.
+# Batch size, updates and learning rate are BERT's.
 THIRD_PRETRAINING = replace(
     bert.PRETRAINING,
     rows="full_sentences",

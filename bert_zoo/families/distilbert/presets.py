@@ -1,4 +1,4 @@
-"""Published settings of fine-tuning DistilBERT."""
+"""Published settings for fine-tuning DistilBERT."""
 
 from bert_zoo.families.bert.presets import ANSWERS, CHOICES, SENTENCES, SQUAD, SWAG, WORDS
 from bert_zoo.presets import Preset, Recipe
@@ -8,7 +8,7 @@ PRESETS = (
         "distilbert/glue",
         (*SENTENCES, *WORDS),
         Recipe(),
-        "Sanh et al. 2019 (arXiv:1910.01108), section 4, which fine-tunes as BERT",
+        "Sanh et al. 2019 (arXiv:1910.01108), section 4, which fine-tunes like BERT",
     ),
     Preset(
         "distilbert/sst2",
@@ -22,13 +22,13 @@ PRESETS = (
         ANSWERS,
         SQUAD.replace(epochs=3),
         "huggingface/transformers examples/research_projects/distillation README.md",
-        note="There with a fine-tuned BERT as a teacher.",
+        note="The authors also used a fine-tuned BERT as the teacher.",
     ),
     Preset(
         "distilbert/swag",
         CHOICES,
         SWAG,
         "Devlin et al. 2018, section 4.4",
-        note="BERT's; Sanh et al. chose between no texts.",
+        note="BERT's settings; Sanh et al. did not train on multiple choice.",
     ),
 )

@@ -1,4 +1,4 @@
-"""ELECTRA's fine-tuning settings."""
+"""ELECTRA's settings for fine-tuning and pretraining."""
 
 from bert_zoo.families.bert.presets import (
     ANSWERS,
@@ -16,7 +16,7 @@ from bert_zoo.families.bert.presets import (
 from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
 
 SOURCE = "google-research/electra configure_finetuning.py"
-# Small and base; large has a lower rate, which falls less from layer to layer.
+# "" is for small and base. Large has a lower rate that decays less from layer to layer.
 RECIPES = {
     "": Recipe(learning_rate=1e-4, layer_decay=0.8),
     "_large": Recipe(learning_rate=5e-5, layer_decay=0.9),
@@ -24,7 +24,7 @@ RECIPES = {
 
 
 def presets(size: str, recipe: Recipe) -> list[Preset]:
-    """The settings of a size, which all its tasks begin from."""
+    """The presets of a size, all based on one recipe."""
 
     def fits(config) -> bool:
         return is_large(config) == bool(size)
@@ -64,7 +64,7 @@ PRESETS = (
         ),
         'measured by this project: docs/measured/pretraining.md, "Our own small checkpoints"',
         fits=lambda config: config.hidden_size == NANO["hidden_size"],
-        note="Of two layers, the upper one tells little more than whether a token was replaced.",
+        note="Re-initialises the upper layer, which learned little besides detecting replaced tokens.",
     ),
 )
 
@@ -73,8 +73,8 @@ def with_generator(config: dict[str, int], generator: int, tables: int) -> dict[
     return {**config, "generator_hidden_size": generator, "embedding_size": tables}
 
 
-# A discriminator learns nothing but the rate of replacement until its generator reads what stands beside a
-# mask. That takes some 4,000 updates, of few rows as of many.
+# Until the generator uses the context of a mask, a discriminator learns only the rate of replacement. That
+# takes about 4,000 updates, whatever the batch size.
 MANY_UPDATES = {"batch_size": 32, "total_steps": 24_000}
 PRETRAINING = PretrainingPreset(
     rows="full_sentences",

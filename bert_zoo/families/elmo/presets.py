@@ -1,4 +1,4 @@
-"""Settings of ELMo's pretraining, and published ones of training on its vectors."""
+"""Settings for ELMo's pretraining, and published ones for training on its vectors."""
 
 from functools import partial
 
@@ -23,8 +23,8 @@ PRESETS = (
         ("classification", "multi_label_classification", "regression", "token_classification"),
         RECIPE,
         "Peters et al. 2018, section 3.3; allenai/allennlp training_config/ner_elmo.jsonnet",
-        note="Published for names in CoNLL 2003, found by LSTMs and a CRF on a mix of all layers, with the best "
-        "of at most 75 epochs kept; here for a linear head on the last layer, and for every task.",
+        note="Published for LSTMs and a CRF on a mix of all layers, which tag CoNLL 2003; the best of at most 75 "
+        "epochs was kept. Here it is used for a linear head on the last layer, for every task.",
     ),
 )
 
@@ -38,7 +38,7 @@ _words = partial(
     clip_norm=0.5,
 )
 LANGUAGE_MODELS = (
-    # Of texts of some megabytes to some hundreds, on a few cores or one GPU: settings of our own.
+    # Our own settings for a few to a few hundred megabytes of text, on a few cores or one GPU.
     _words(
         "elmo_words_nano",
         config={
@@ -68,8 +68,8 @@ LANGUAGE_MODELS = (
     ),
     _words(
         "elmo_words_base",
-        # elmo_original's sizes, and bilm-tf's batches of three GPUs for ten passes over a billion words. It
-        # trains by Adagrad at 0.2, with a loss of 20 words whose gradients are clipped at 10.
+        # elmo_original's sizes, and bilm-tf's batches on three GPUs for ten epochs of a billion words. bilm-tf
+        # uses Adagrad at 0.2 and clips the gradients of the loss of 20 words at 10.
         config={"cell_size": 4096, "projection_size": 512, "num_highways": 2},
         batch_size=384,
         total_steps=1_000_000,

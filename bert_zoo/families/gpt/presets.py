@@ -1,4 +1,4 @@
-"""Published settings of fine-tuning GPT."""
+"""Published settings for fine-tuning GPT."""
 
 from bert_zoo.families.bert.presets import SENTENCES
 from bert_zoo.presets import Preset, Recipe

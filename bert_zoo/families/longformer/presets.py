@@ -1,4 +1,4 @@
-"""Longformer's settings of fine-tuning and pretraining."""
+"""Longformer's settings for fine-tuning and pretraining."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ from bert_zoo.families.bert.presets import ANSWERS, CHOICES, SIZES, TEXTS, of_co
 from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
 
 SOURCE = "Beltagy et al. 2020 (arXiv:2004.05150), appendix"
-# Adam as torch has it, without decay and clipping.
+# torch's Adam, without weight decay and clipping.
 RECIPE = Recipe(
     batch_size=32,
     learning_rate=3e-5,
@@ -20,7 +20,7 @@ RECIPE = Recipe(
 
 
 def updates(epochs: int, examples: int, warmup_steps: int) -> Recipe:
-    """So many passes over a data set, in which a number of updates warm up."""
+    """A number of epochs over a data set, with a number of warmup updates."""
     steps = epochs * examples // RECIPE.batch_size
     return RECIPE.replace(epochs=epochs, total_steps=steps, warmup_steps=warmup_steps)
 
@@ -32,14 +32,14 @@ PRESETS = (
         RECIPE.replace(epochs=15),
         f"{SOURCE} D, on IMDB and Hyperpartisan",
         grid={"learning_rate": (3e-5, 5e-5), "epochs": (10, 15, 20)},
-        note="There the best epoch on the dev set is kept.",
+        note="The authors kept the best epoch on the development set.",
     ),
     Preset(
         "longformer/triviaqa",
         ANSWERS,
         updates(5, 110_648, warmup_steps=1000),
         f"{SOURCE} C, table 14",
-        note="Each of an answer's occurrences counts there, and here the first.",
+        note="The authors trained on every occurrence of an answer, this program on the first.",
     ),
     Preset(
         "longformer/hotpotqa",
@@ -48,24 +48,24 @@ PRESETS = (
         f"{SOURCE} C, table 14",
         benchmark="hotpotqa",
         grid={"learning_rate": (3e-5, 5e-5), "epochs": (3, 4, 5, 6, 7)},
-        note="The text has 3e-5. Evidence and kinds of questions are learned beside answers there.",
+        note="The paper's text has the rate 3e-5. The authors also trained on evidence and question types.",
     ),
     Preset(
         "longformer/wikihop",
         CHOICES,
         updates(15, 43_738, warmup_steps=200),
         f"{SOURCE} C, table 14",
-        note="There a question's candidates stand in one row, and here each in a row of its own.",
+        note="The authors put all candidates of a question in one row, this program one in each row.",
     ),
 )
 
 
-# Windows and rows of a nano model: short texts of some megabytes.
+# Windows and rows of small models, for short texts.
 SMALL_ROWS = {"max_positions": 514, "attention_window": 64}
 
 
 def with_long_rows(name: str, size: PretrainingSize) -> PretrainingSize:
-    """A size of RoBERTa's for rows of 4,096 tokens, or, of those that are trained here, of 512."""
+    """One of RoBERTa's sizes with rows of 4,096 tokens, or of 512 for nano and mini."""
     if name in ("nano", "mini"):
         return replace(of_config(size, **SMALL_ROWS), phases=((64, 0.7), (512, 0.3)))
     return of_config(size, max_positions=4098)
@@ -85,6 +85,6 @@ PRETRAINING = PretrainingPreset(
     sizes={name: with_long_rows(name, size) for name, size in SIZES.items()},
     vocabulary="byte_bpe",
     lowercase=False,
-    # Of a model that begins as a RoBERTa; its rate falls with the third power there.
+    # Published for a model initialised from RoBERTa, with a polynomial decay of power 3.
     source="Beltagy et al. 2020, section 5; allenai/longformer scripts/convert_model_to_long.ipynb",
 )

@@ -1,4 +1,4 @@
-"""MobileBERT's settings of fine-tuning and pretraining."""
+"""MobileBERT's settings for fine-tuning and pretraining."""
 
 from bert_zoo.families.bert.presets import ANSWERS, CHOICES, MINI, NANO, SQUAD, TEXTS, own_size
 from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
@@ -9,7 +9,7 @@ PRESETS = (
         "mobilebert/glue",
         (*TEXTS, *CHOICES),
         Recipe(),
-        "google-research/mobilebert run_classifier.py, whose defaults are BERT's",
+        "google-research/mobilebert run_classifier.py, with BERT's defaults",
     ),
     Preset(
         "mobilebert/squad",
@@ -21,7 +21,7 @@ PRESETS = (
 
 
 def quarter(hidden_size: int, num_layers: int) -> dict[str, int]:
-    """The sizes of an encoder whose words and blocks are a quarter as wide as its hidden states."""
+    """The sizes of an encoder with embeddings and bottlenecks a quarter as wide as its hidden states."""
     return {
         "hidden_size": hidden_size,
         "num_layers": num_layers,
@@ -51,5 +51,5 @@ PRETRAINING = PretrainingPreset(
     },
     vocabulary="wordpiece",
     lowercase=True,
-    source=f"{README}, run_pretraining.py; there a teacher is learned from first, which is not offered",
+    source=f"{README}, run_pretraining.py; without the authors' distillation from a teacher",
 )

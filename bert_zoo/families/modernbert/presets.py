@@ -1,11 +1,11 @@
-"""ModernBERT's settings of fine-tuning and pretraining."""
+"""ModernBERT's settings for fine-tuning and pretraining."""
 
 from dataclasses import replace
 
 from bert_zoo.families.bert.presets import ANSWERS, CHOICES, MINI, NANO, TEXTS, own_size
 from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
 
-# Of both: no clipping, as StableAdamW bounds each update instead, which BertAdamW does not.
+# For both. The authors did not clip, because StableAdamW bounds each update; BertAdamW does not.
 ADAM = {"betas": (0.9, 0.98), "bias_correction": True, "clip_norm": None}
 RECIPE = Recipe(learning_rate=5e-5, weight_decay=8e-6, max_length=512, **ADAM)
 SOURCE = "Warner et al. 2024 (arXiv:2412.13663), appendix E.1"
@@ -20,20 +20,20 @@ PRESETS = (
             "weight_decay": (1e-6, 5e-6, 8e-6, 1e-5),
             "epochs": (1, 2, 3),
         },
-        note="Chosen there for each task; the middle of the grid.",
+        note="The middle of the published grid; the authors chose for each task.",
     ),
     Preset(
         "modernbert/squad",
         ANSWERS,
         RECIPE.replace(epochs=2),
         SOURCE,
-        note="The paper has no question answering; GLUE's settings stand in.",
+        note="The settings for GLUE; the paper has no question answering.",
     ),
 )
 
 
 def size(hidden_size: int, num_layers: int, intermediate_size: int, **more) -> dict:
-    """The sizes of an encoder whose heads are 64 wide."""
+    """The sizes of an encoder with heads of width 64."""
     return {
         "hidden_size": hidden_size,
         "num_layers": num_layers,
@@ -44,7 +44,7 @@ def size(hidden_size: int, num_layers: int, intermediate_size: int, **more) -> d
 
 
 def small_scale(bert: dict, num_layers: int) -> PretrainingSize:
-    """A size below the paper's, about as large as BERT's; its rate falls, as it is trained once."""
+    """A size smaller than the paper's, about as large as BERT's. Its rate falls, since no second training follows."""
     width = bert["hidden_size"]
     own = own_size(bert | size(width, num_layers, width * 5 // 2))
     return replace(own, changes={**own.changes, "schedule": "linear_after_warmup"})
@@ -52,7 +52,7 @@ def small_scale(bert: dict, num_layers: int) -> PretrainingSize:
 
 PRETRAINING = PretrainingPreset(
     rows="packed_documents",
-    # 1,719 billion tokens; the learning rate stays, and falls in a training of 50 billion more.
+    # 1,719 billion tokens at a constant rate; it fell in a later training on 50 billion more.
     recipe=Recipe(
         batch_size=4608,
         total_steps=364_000,

@@ -1,4 +1,4 @@
-"""Published settings of fine-tuning MPNet."""
+"""Published settings for fine-tuning MPNet."""
 
 from bert_zoo.families.bert.presets import ANSWERS, CHOICES, SENTENCES, WORDS, of_glue
 from bert_zoo.families.roberta import presets as roberta_presets
@@ -7,7 +7,7 @@ from bert_zoo.presets import Preset
 README = "microsoft/MPNet MPNet/README.glue.md"
 PRESETS = (
     Preset("mpnet/glue", (*SENTENCES, *WORDS), roberta_presets.RECIPE, README),
-    # The numbers are RoBERTa's.
+    # The same numbers as RoBERTa's.
     *of_glue("mpnet", roberta_presets.RECIPE, roberta_presets.GLUE, README),
     Preset(
         "mpnet/squad",
@@ -21,13 +21,13 @@ PRESETS = (
             warmup_steps=326,
         ),
         "microsoft/MPNet MPNet/README.squad.md",
-        note="The program does not say how windows overlap; BERT's stride stands in.",
+        note="The stride of windows is BERT's; the authors state none.",
     ),
     Preset(
         "mpnet/race",
         CHOICES,
         roberta_presets.RACE,
         "fairseq examples/roberta/README.race.md",
-        note="RoBERTa's, as are the settings of GLUE; MPNet's repository chooses between no texts.",
+        note="RoBERTa's settings, which MPNet also uses for GLUE; its repository has no multiple choice.",
     ),
 )

@@ -1,11 +1,11 @@
-"""RoBERTa's fine-tuning settings, of the paper and of fairseq's files."""
+"""RoBERTa's settings for fine-tuning and pretraining, from the paper and fairseq's files."""
 
 from dataclasses import replace
 
 from bert_zoo.families.bert.presets import ANSWERS, CHOICES, SIZES, TEXTS, of_config, of_glue
 from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
 
-# fairseq's optimizer: bias correction, decay of everything, no clipping.
+# fairseq's optimizer: bias correction, weight decay on all weights, no clipping.
 RECIPE = Recipe(
     epochs=10,
     learning_rate=1e-5,
@@ -18,7 +18,7 @@ RECIPE = Recipe(
     clip_norm=None,
     max_length=512,
 )
-# Task -> rows an update, learning rate, updates, warmup.
+# Task -> rows per update, learning rate, updates, warmup.
 GLUE = {
     "cola": (16, 1e-5, 5336, 320),
     "mnli": (32, 1e-5, 123873, 7432),
@@ -45,21 +45,21 @@ PRESETS = (
         RECIPE,
         GLUE,
         "fairseq examples/roberta/config/finetuning, examples/roberta/README.glue.md",
-        note="Tested there with RoBERTa-large.",
+        note="The authors tested these settings with RoBERTa-large.",
     ),
     Preset(
         "roberta/squad",
         ANSWERS,
         RECIPE.replace(epochs=2, batch_size=48, learning_rate=1.5e-5, weight_decay=0.01),
         "Liu et al. 2019 (arXiv:1907.11692), table 10",
-        note="The paper does not say how windows overlap; BERT's stride stands in.",
+        note="The stride of windows is BERT's; the paper states none.",
     ),
     Preset("roberta/race", CHOICES, RACE, "fairseq examples/roberta/README.race.md"),
 )
 
 
 def with_padding(size: PretrainingSize) -> PretrainingSize:
-    """A size whose table of positions begins after the row of padding."""
+    """A size with two more positions, since RoBERTa's first position has index 2."""
     return of_config(size, max_positions=size.config.get("max_positions", 512) + 2)
 
 

@@ -1,11 +1,11 @@
-"""SpanBERT's fine-tuning settings."""
+"""SpanBERT's settings for fine-tuning and pretraining."""
 
 from dataclasses import replace
 
 from bert_zoo.families.bert.presets import ANSWERS, CHOICES, SIZES, TEXTS
 from bert_zoo.presets import Preset, PretrainingPreset, Recipe
 
-# BertAdam clips each gradient alone, and its rate falls from the end of warmup.
+# BertAdam clips each gradient separately, and its rate falls from the end of warmup.
 RECIPE = Recipe(learning_rate=2e-5, schedule="linear_after_warmup", clip_each=True)
 PRESETS = (
     Preset(
@@ -13,15 +13,15 @@ PRESETS = (
         TEXTS,
         RECIPE.replace(epochs=10),
         "facebookresearch/SpanBERT README.md, code/pytorch_pretrained_bert/optimization.py",
-        note="Its one published setting for GLUE, and TACRED's too. Query, key and value are one "
-        "gradient here, and three there.",
+        note="The authors published it for RTE and TACRED, and none for other tasks of GLUE. They clip the gradients "
+        "of query, key and value separately; here they are one.",
     ),
     Preset(
         "spanbert/squad",
         ANSWERS,
         RECIPE.replace(epochs=4, max_length=512),
         "facebookresearch/SpanBERT README.md, code/pytorch_pretrained_bert/optimization.py",
-        note="Query, key and value are one gradient here, and three there.",
+        note="The authors clip the gradients of query, key and value separately; here they are one.",
     ),
     Preset(
         "spanbert/swag",
@@ -31,7 +31,7 @@ PRESETS = (
     ),
 )
 
-# Base's rate, rows and updates are those of its authors' answer in issue 6 of their repository.
+# The rate, batch size and updates of base are from the authors' answer in issue 6 of their repository.
 PRETRAINING = PretrainingPreset(
     rows="doc_sentences",
     recipe=Recipe(

@@ -1,4 +1,4 @@
-"""T5's settings of fine-tuning and of pretraining."""
+"""T5's settings for fine-tuning and pretraining."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,17 +17,17 @@ PRESETS = (
         ("text_to_text", *TEXTS, *ANSWERS, *CHOICES),
         FINE_TUNING,
         "Raffel et al. 2020, section 3.1.3",
-        note="The paper has 262,144 updates for every task, and chooses among their checkpoints; the number "
-        "of epochs is BERT's. It has heads of no other kind than that of text_to_text.",
+        note="The paper trains for 262,144 updates and keeps the best checkpoint; the number of epochs here is "
+        "BERT's. The paper has no heads other than text_to_text.",
     ),
 )
 
 
 def own_size(config: Mapping[str, Any]) -> PretrainingSize:
-    """A model of a size below the paper's, in the shape of version 1.1.
+    """A size smaller than the paper's, with the architecture of version 1.1.
 
-    Version 1.0 learns slowly from nothing: its outputs are the products with a table of deviation 1. A
-    rate that falls to 0 suits runs of few updates.
+    Version 1.0 learns slowly from scratch, because its logits come from a token table of standard deviation 1.
+    A rate that falls to 0 suits runs of few updates.
     """
     changes = {name: SMALL_SCALE[name] for name in ("batch_size", "total_steps", "warmup_steps")}
     changes |= {"learning_rate": 0.03, "schedule": "linear_after_warmup"}

@@ -1,7 +1,7 @@
-"""The Transformer-XL paper's trainings, and smaller ones.
+"""Settings of the Transformer-XL paper's trainings, and of smaller ones.
 
 Source: kimiyoung/transformer-xl tf/scripts/*.sh (model, training and evaluation of each data set) and
-tf/train_gpu.py (what they leave to their defaults).
+tf/train_gpu.py (defaults).
 """
 
 from functools import partial
@@ -10,12 +10,12 @@ from typing import Any
 from bert_zoo.families.transformer_xl.checkpoints import CHECKPOINTS, LM1B_CUTOFFS, WT103_CUTOFFS
 from bert_zoo.presets import LanguageModelPreset, Reading
 
-# What a released model's card says of its evaluation, or of its vocabulary.
+# Fields of a released model's card that describe its evaluation or its vocabulary.
 NOT_OF_TRAINING = ("vocab_size", "mem_len", "clamp_len", "same_length")
 
 
 def _released(name: str, mem_len: int) -> dict[str, Any]:
-    """The model of a released checkpoint, with the memory of its training."""
+    """The configuration of a released checkpoint, with the memory used in training."""
     (card,) = (card for card in CHECKPOINTS if card.name == f"transformer_xl_{name}")
     config = {key: value for key, value in card.config.items() if key not in NOT_OF_TRAINING}
     return config | {"mem_len": mem_len}
@@ -63,7 +63,7 @@ PRESETS = (
         learning_rate=2e-3,
         warmup_steps=100,
     ),
-    # Words of texts of some megabytes to some hundreds, on a few cores or one GPU: settings of our own.
+    # Our own settings for a few to a few hundred megabytes of text, on a few cores or one GPU.
     _preset(
         "words_nano",
         config=_sizes(4, 128, 4, 512, cutoffs=(2_000, 4_000), div_val=2, mem_len=32),
@@ -127,7 +127,7 @@ PRESETS = (
         evaluation=Reading(128, 1600, 1000, batch_size=8),
         size="large",
         warmup_steps=16_000,
-        # tf/train.py, for TPUs, ends higher than tf/train_gpu.py.
+        # tf/train.py (for TPUs) ends at a higher rate than tf/train_gpu.py.
         floor=0.01,
     ),
     _preset(

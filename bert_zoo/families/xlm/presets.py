@@ -1,4 +1,4 @@
-"""XLM's settings of fine-tuning and of pretraining, of its authors' README."""
+"""XLM's settings for fine-tuning and pretraining, from its authors' README."""
 
 from functools import partial
 
@@ -20,13 +20,15 @@ PRESETS = (
             max_length=256,
         ),
         README,
-        note="The program trains for up to 250 epochs of 20,000 rows, and keeps the best.",
+        note="The authors train for up to 250 epochs of 20,000 rows and keep the best.",
     ),
 )
 
 
 def translations(length: int, batch_size: int, languages: tuple[int, ...], *, pairs: bool = True):
-    from bert_zoo.families.xlm.rows import Translations  # NumPy, which presets are read without
+    from bert_zoo.families.xlm.rows import (
+        Translations,
+    )  # needs NumPy, which presets must not import
 
     return Translations(length, languages, pairs)
 
@@ -46,14 +48,14 @@ PRETRAINING = PretrainingPreset(
     phases=((256, 1.0),),
     sizes=SIZES
     | {
-        # Beside linear layers of this deviation, tables of the authors' deviation outweigh the rest.
+        # With the authors' standard deviation, the tables would outweigh the linear layers.
         "nano": of_config(SIZES["nano"], embedding_initializer_range=0.05),
         "mini": of_config(SIZES["mini"], embedding_initializer_range=0.03),
         "large": PretrainingSize({**width(1024, 12), "num_heads": 8}),
     },
     vocabulary="word_bpe",
     lowercase=True,
-    source=f"{README}, whose rate falls with the root of the steps and has no end; here it falls to 0",
+    source=f"{README}; there the rate falls with the root of the steps, here linearly to 0",
     own_rows=(
         OwnRows("languages", partial(translations, pairs=False), multilingual=True),
         OwnRows("translations", translations, multilingual=True),

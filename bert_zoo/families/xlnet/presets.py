@@ -1,4 +1,4 @@
-"""XLNet's fine-tuning settings."""
+"""XLNet's settings for fine-tuning and pretraining."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ from bert_zoo.presets import OwnRows, Preset, PretrainingPreset, PretrainingSize
 
 README, SCRIPTS = "zihangdai/xlnet README.md", "zihangdai/xlnet scripts/"
 SPANS = (*ANSWERS, "beam_question_answering")
-# TensorFlow's own Adam; the rate falls from the end of the warmup.
+# TensorFlow's Adam. The rate falls from the end of warmup.
 RECIPE = Recipe(
     learning_rate=2e-5,
     schedule="linear_after_warmup",
@@ -15,7 +15,9 @@ RECIPE = Recipe(
     bias_correction=True,
 )
 LONG = RECIPE.replace(max_length=512, warmup_steps=1000)
-NO_LAYER_DECAY = "The program scales gradients by layer, which Adam undoes; no rate differs here."
+NO_LAYER_DECAY = (
+    "All layers have one rate: the authors scaled gradients by layer, which Adam cancels."
+)
 
 PRESETS = (
     Preset(
@@ -23,7 +25,7 @@ PRESETS = (
         TEXTS,
         RECIPE,
         README,
-        note="The program's defaults; it says no epochs, and BERT's stand in.",
+        note="The defaults of the authors' program, with BERT's number of epochs.",
     ),
     Preset(
         "xlnet/stsb",
@@ -58,13 +60,15 @@ PRESETS = (
 
 
 def streamed(size: PretrainingSize) -> PretrainingSize:
-    """A size without a table of positions; rows go on from batch to batch, so that all have one length."""
+    """A size without a position table. Rows continue from batch to batch, so all have one length."""
     config = {name: value for name, value in size.config.items() if name != "max_positions"}
     return replace(size, config=config, phases=((64, 1.0),))
 
 
 def streamed_pairs(length: int, batch_size: int, languages: tuple[int, ...]):
-    from bert_zoo.families.xlnet.rows import StreamedPairs  # NumPy, which presets are read without
+    from bert_zoo.families.xlnet.rows import (
+        StreamedPairs,
+    )  # needs NumPy, which presets must not import
 
     return StreamedPairs(length, batch_size)
 
