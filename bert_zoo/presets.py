@@ -1,4 +1,4 @@
-"""Settings of trainings as data, which the pages of families publish.
+"""Training settings that families publish.
 
 Nothing here imports TensorFlow or Keras.
 """
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from bert_zoo.data.buckets import Batching
     from bert_zoo.data.rows import Scheme
 
-# How the learning rate goes on after its linear warmup; `bert_zoo.training.presets` has the classes.
+# Learning rate schedules; `bert_zoo.training.presets` has the classes.
 SCHEDULES = ("linear", "linear_after_warmup", "constant", "inverse_sqrt", "slanted_triangular")
 OPTIMIZERS = ("adamw", "lamb", "adafactor")
-# Limit of a setting -> whether a value keeps to it, and how it is called.
+# Kind of limit -> a check of (value, bound), and its words in messages.
 LIMITS: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
     "least": (operator.ge, "at least"),
     "above": (operator.gt, "above"),
@@ -30,18 +30,18 @@ LIMITS: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
 
 
 def setting(default: Any, text: str, **limits: Any) -> Any:
-    """A field of a dataclass of settings.
+    """Returns a dataclass field for a setting.
 
     Args:
-        default: its value if none is given.
-        text: what it means; `--help` shows it up to the first ";" or ".", `--helpfull` all of it.
-        **limits: what it may be: `least`, `above`, `below` or `choices`; None may be anything.
+        default: the default value.
+        text: its help; `--help` shows it up to the first ";" or ".", `--helpfull` all of it.
+        **limits: `least`, `above`, `below` or `choices`; None is never checked.
     """
     return field(default=default, metadata={"help": text, "limits": limits})
 
 
 def check_limits(settings: Any) -> None:
-    """Raises ValueError for a field that is outside of its limits."""
+    """Raises ValueError if a field is outside its limits."""
     for each in fields(settings):
         value, limits = getattr(settings, each.name), each.metadata["limits"]
         for limit, bound in limits.items():
@@ -52,7 +52,7 @@ def check_limits(settings: Any) -> None:
                 raise ValueError(f"{each.name} is {value!r}; it must be {wanted} {shown}{or_none}.")
 
 
-# Settings that say how an encoder is trained.
+# Settings for training the encoder.
 OF_ENCODERS = (
     *("layer_decay", "freeze_embeddings", "freeze_layers", "reinitialized_layers", "lora_rank"),
     *("gradual_unfreezing", "rematerialize"),
@@ -61,109 +61,121 @@ OF_ENCODERS = (
 
 @dataclass(frozen=True)
 class Recipe:
-    """All settings of a fine-tuning beside model, data and seed; by default BERT's."""
+    """The settings of a fine-tuning, except model, data and seed. The defaults are BERT's.
 
-    epochs: int = setting(3, "Passes over the data; the most, where total_steps is given.", least=1)
+    Raises:
+        ValueError: a setting is outside its limits, or two settings contradict each other.
+    """
+
+    epochs: int = setting(3, "Passes over the data; a maximum if total_steps is set.", least=1)
     least_updates: int = setting(
         0,
-        "The fewest updates of the whole training; for small data, first batches get smaller, down to "
+        "Minimum number of updates; for small data, first the batch size is halved, down to "
         "least_batch_size, then epochs are added (Zhang et al. 2021, arXiv:2006.05987, section 6).",
         least=0,
     )
-    total_steps: int | None = setting(None, "Updates of the training; else epochs end it.", least=1)
-    batch_size: int = setting(32, "Rows of one update.", least=1)
+    total_steps: int | None = setting(
+        None, "Number of updates; if not set, epochs decide.", least=1
+    )
+    batch_size: int = setting(32, "Rows per update.", least=1)
     least_batch_size: int | None = setting(
         None,
-        "How far least_updates may halve batch_size; if not set, not at all.",
+        "Minimum to which least_updates may halve batch_size; if not set, it stays.",
         least=1,
     )
     gradient_accumulation_steps: int = setting(
-        1, "Batches that an update's rows are computed in, one after the other, to save memory."
+        1, "Number of smaller batches that an update's rows are split into, to save memory."
     )
     optimizer: str = setting(
         "adamw",
-        "One of adamw, lamb, adafactor; lamb is for batches of thousands of rows, see BertLamb; adafactor is "
-        "T5's, see Adafactor.",
+        "One of adamw, lamb, adafactor; lamb is for batches of thousands of rows (BertLamb), adafactor is "
+        "T5's (Adafactor).",
         choices=OPTIMIZERS,
     )
-    learning_rate: float = setting(5e-5, "The highest one, at the end of warmup.", above=0)
+    learning_rate: float = setting(5e-5, "The peak, at the end of warmup.", above=0)
     schedule: str = setting(
         "linear",
-        "One of linear, linear_after_warmup, constant, inverse_sqrt, slanted_triangular; linear is BERT's, which "
-        "falls from step 0, linear_after_warmup falls from the end of warmup, inverse_sqrt is T5's, which stays at "
-        "the highest rate during warmup, slanted_triangular is ULMFiT's, from and to a 32nd of the highest rate.",
+        "One of linear, linear_after_warmup, constant, inverse_sqrt, slanted_triangular; linear is BERT's, whose "
+        "line falls from step 0, linear_after_warmup falls from the end of warmup, inverse_sqrt is T5's, which "
+        "stays at the peak during warmup, slanted_triangular is ULMFiT's, which starts and ends at a 32nd of the "
+        "peak.",
         choices=SCHEDULES,
     )
     warmup_proportion: float = setting(
-        0.1, "Share of all updates in which the learning rate rises.", least=0, below=1
+        0.1, "Fraction of all updates in which the learning rate rises.", least=0, below=1
     )
-    warmup_steps: int | None = setting(None, "Updates of warmup, in place of a share.", least=0)
-    weight_decay: float = setting(0.01, "Decoupled, as in AdamW.")
+    warmup_steps: int | None = setting(
+        None, "Number of warmup updates, instead of warmup_proportion.", least=0
+    )
+    weight_decay: float = setting(0.01, "Decoupled weight decay, as in AdamW.")
     decay_all: bool = setting(False, "Whether biases and norms decay too.")
-    betas: tuple[float, float] = setting((0.9, 0.999), "The decay rates of Adam's two moments.")
-    epsilon: float = setting(1e-6, "Added to the root of Adam's second moment.")
+    betas: tuple[float, float] = setting((0.9, 0.999), "Decay rates of Adam's two moments.")
+    epsilon: float = setting(1e-6, "Added to the square root of Adam's second moment.")
     bias_correction: bool = setting(
-        False, "Whether Adam corrects its moments for their start at zero; BERT's does not."
+        False, "Whether Adam corrects the bias of its moments; BERT's does not."
     )
-    clip_norm: float | None = setting(1.0, "Bound on the norm of the gradients; none if not set.")
-    clip_each: bool = setting(False, "Whether the bound is on each variable's gradient alone.")
+    clip_norm: float | None = setting(
+        1.0, "Maximum global norm of the gradients; no clipping if not set."
+    )
+    clip_each: bool = setting(False, "Whether each variable's gradient is clipped separately.")
     layer_decay: float | None = setting(
-        None, "Factor of the learning rate from a layer to the one below; see BertAdamW."
+        None, "Factor of the learning rate from each layer to the one below; see BertAdamW."
     )
-    max_length: int = setting(128, "Tokens that a text, pair or window is cut to.", least=1)
+    max_length: int = setting(128, "Maximum number of tokens of a text, pair or window.", least=1)
     stride: int | None = setting(
         None,
-        "Of question answering, tokens from one window's start to the next; by default 128, of windows of "
-        "more than 512 tokens all but 384.",
+        "In question answering, tokens from one window's start to the next; by default 128, or the length minus "
+        "384 for windows of more than 512 tokens.",
     )
-    max_question_length: int = setting(64, "Tokens that a question is cut to.")
-    dropout: float | None = setting(None, "Rate in place of all of the checkpoint's rates.")
+    max_question_length: int = setting(64, "Maximum number of tokens of a question.")
+    dropout: float | None = setting(None, "Replaces all dropout rates of the checkpoint.")
     attention_dropout: float | None = setting(
         None,
-        "Rate on attention's probabilities, in place of dropout and the checkpoint's; with 0, training "
-        "on a GPU may take a kernel that keeps none of them.",
+        "Dropout rate on attention probabilities, which overrides dropout; with 0, training on a GPU can use "
+        "a kernel that does not store the probabilities.",
         least=0,
         below=1,
     )
     features: str | None = setting(
         None,
-        "Layers of the encoder that the head reads, which is then all that is trained: mix, top, concat4, 3, ...; "
-        "see load.",
+        "Freezes the encoder and trains a head on these of its layers: mix, top, concat4, 3, ...; see load.",
     )
     head: str | None = setting(
         None,
-        "What stands on the encoder: linear, concatenated or bilstm; by default the family's own head; see load.",
+        "Head on the encoder: linear, concatenated or bilstm; by default the family's own, see load.",
         choices=HEAD_KINDS,
     )
     head_size: int | None = setting(
-        None, "Size of a bilstm in each direction; by default the encoder's hidden size.", least=1
+        None,
+        "Units of a bilstm head in each direction; by default the encoder's hidden size.",
+        least=1,
     )
     head_initializer_range: float | None = setting(
         None,
-        "Standard deviation of the randomly initialised head; by default the configuration's "
+        "Standard deviation of a randomly initialised head's weights; by default the configuration's "
         "initializer_range. See set_head_range.",
         above=0,
     )
     class_weight: str | Mapping[str, float] | None = setting(
         None,
-        'What each class counts in the training loss: "balanced", or by name, as in "no=1,yes=5" or a '
-        "mapping; see class_weights. Measured losses have no weights.",
+        'Weights of the classes in the training loss: "balanced", or by name, as in "no=1,yes=5" or a '
+        "mapping; see class_weights. Evaluation is not weighted.",
     )
-    group_by_length: bool = setting(True, "Whether texts of a batch are of similar length.")
+    group_by_length: bool = setting(True, "Whether batches contain texts of similar length.")
     bucket: int | None = setting(
         None,
-        "Multiple that lengths are padded to; by default what suits the device (device_bucket).",
+        "Lengths are padded to a multiple of this; by default what suits the device (device_bucket).",
     )
     tokens_per_batch: int | None = setting(
         None,
-        "The most padded tokens in memory at a time; a batch of long texts has fewer rows.",
+        "Maximum number of padded tokens in memory; batches of long texts get fewer rows.",
     )
     fixed_shapes: bool = setting(
         False,
-        "Whether all batches have one shape (max_length tokens, all rows), for TPUs and XLA.",
+        "Whether all batches have the same shape (max_length tokens, all rows), for TPUs and XLA.",
     )
     steps_per_execution: int = setting(
-        1, "Batches that the backend trains on before it answers; more help on TPUs.", least=1
+        1, "Batches per call of the compiled training function; more help on TPUs.", least=1
     )
     dtype: str = setting(
         "float32",
@@ -171,40 +183,43 @@ class Recipe:
     )
     rematerialize: bool = setting(
         False,
-        "Whether the insides of layers are computed again, for less memory and more time.",
+        "Whether activations are recomputed for the gradients, which saves memory and costs time.",
     )
-    freeze_embeddings: bool = setting(False, "Whether the embeddings are not trained.")
-    freeze_layers: int = setting(0, "The lowest layers that are not trained; see freeze.")
+    freeze_embeddings: bool = setting(False, "Whether the embeddings are frozen.")
+    freeze_layers: int = setting(0, "Number of frozen layers, from the lowest; see freeze.")
     gradual_unfreezing: bool = setting(
         False,
-        "Whether the head alone is trained in the first epoch, and in each further one the next layer below too, "
+        "Whether only the head is trained in the first epoch, and each further epoch adds the next lower layer, "
         "the embeddings last (ULMFiT); see BertAdamW.",
     )
-    reinitialized_layers: int = setting(0, "The highest layers that begin randomly initialised.")
+    reinitialized_layers: int = setting(
+        0, "Number of layers, from the highest, that are randomly initialised before training."
+    )
     lora_rank: int | None = setting(
-        None, "Rank of low-rank updates (LoRA); if set, nothing else is trained, see add_lora."
+        None,
+        "Rank of low-rank updates (LoRA); if set, only these, pooler and head are trained, see add_lora.",
     )
     lora_alpha: float | None = setting(None, "LoRA's scale; by default the rank.")
-    lora_targets: str = setting("attention", "Weights that LoRA updates: attention or all.")
+    lora_targets: str = setting("attention", "Kernels that LoRA updates: attention or all.")
     loss: str | None = setting(
         None,
-        "Of pairs of texts with scores, cosine_regression in place of a loss of their order.",
+        "For pairs of texts with scores: cosine_regression instead of a ranking loss.",
         choices=("cosine_regression",),
     )
     symmetric: bool = setting(
-        False, "Whether anchors are sought by their positives too, in pairs and triplets of texts."
+        False, "Whether positives must also find their anchors, in pairs and triplets of texts."
     )
     matryoshka: tuple[int, ...] = setting(
-        (), "Dimensions of sentence vectors whose first ones alone are trained too."
+        (), "Dimensions to which sentence vectors can be cut; their first numbers are trained too."
     )
     mini_batch_size: int | None = setting(
         None,
-        "Texts that are in memory at a time, of a batch whose rows are all compared; takes a third more time.",
+        "Texts in memory at a time, in losses that compare all rows of a batch; takes a third more time.",
         least=1,
     )
     contrastive_pairs: int = setting(
         0,
-        "Pairs of its class, and as many of others, that each text is trained in; the classifier is then a "
+        "Positive pairs, and as many negative ones, that each text is trained in; the classifier is then a "
         "logistic regression on sentence vectors (SetFit).",
         least=0,
     )
@@ -214,41 +229,40 @@ class Recipe:
         rows, accumulated = self.batch_size, self.gradient_accumulation_steps
         if accumulated < 1 or rows % accumulated:
             raise ValueError(
-                f"gradient_accumulation_steps is {accumulated}; it must be a divisor of batch_size, "
-                f"{rows}, the rows of one update."
+                f"gradient_accumulation_steps is {accumulated}; it must be a divisor of batch_size, {rows}."
             )
         if self.optimizer == "adafactor" and (
             self.weight_decay or self.layer_decay or self.gradual_unfreezing
         ):
             raise ValueError(
-                f"weight_decay is {self.weight_decay} and layer_decay {self.layer_decay}, gradual_unfreezing is "
-                f"{self.gradual_unfreezing}, and the optimizer adafactor has none of these. Set them to 0, None "
-                "and False."
+                f"weight_decay is {self.weight_decay}, layer_decay is {self.layer_decay} and gradual_unfreezing is "
+                f"{self.gradual_unfreezing}, but the optimizer adafactor supports none of them. Set them to 0, "
+                "None and False."
             )
         HeadSpec.asked(self.features, self.head, self.head_size)
         if self.features is not None:
             trains = [name for name in OF_ENCODERS if getattr(self, name) != getattr(Recipe, name)]
             if trains:
                 raise ValueError(
-                    f"features is {self.features!r}, with which the encoder is not trained, and {trains} are "
-                    "about its training. Leave them out."
+                    f"features is {self.features!r}, which freezes the encoder, but {trains} are about its "
+                    "training. Leave them out."
                 )
 
     @property
     def micro_batch_size(self) -> int:
-        """Rows that are in memory at a time: what `model.fit` takes as its batch_size."""
+        """Rows in memory at a time, and the batch_size of `model.fit`."""
         return self.batch_size // self.gradient_accumulation_steps
 
     @property
     def predicted_rows(self) -> int:
-        """Rows that are predicted at a time: several times those of training, as nothing is kept."""
+        """Rows per batch of predictions: four times those of training, as no activations are kept."""
         rows = self.micro_batch_size
         if self.tokens_per_batch is not None:
             rows = min(rows, max(self.tokens_per_batch // self.max_length, 1))
         return 4 * rows
 
     def batching(self, seed: int) -> "Batching":
-        """How a training's rows are put into batches."""
+        """Returns how a training's rows are put into batches."""
         from bert_zoo.data.buckets import Batching
 
         return Batching(
@@ -260,9 +274,9 @@ class Recipe:
         )
 
     def for_examples(self, examples: int) -> "Recipe":
-        """The recipe for data of this size, by `least_updates` and `least_batch_size`.
+        """Returns the recipe with a batch size that suits the number of examples.
 
-        Smaller batches come before more epochs, which take more time.
+        The batch size is halved, down to `least_batch_size`, until `epochs` make `least_updates`.
         """
         if self.least_batch_size is None or self.total_steps is not None:
             return self
@@ -276,31 +290,30 @@ class Recipe:
         return self.replace(batch_size=rows)
 
     def updates_per_group(self, total_steps: int | None) -> int | None:
-        """Updates after which `gradual_unfreezing` trains the next group; None for all from the start."""
+        """Returns the number of updates after which `gradual_unfreezing` adds a layer; None without it."""
         if not self.gradual_unfreezing or total_steps is None:
             return None
         return max(1, total_steps // self.epochs)
 
     def epochs_of(self, batches_per_epoch: int) -> int:
-        """Passes over data with this number of batches."""
+        """Returns the number of epochs over this many batches, with `least_updates` applied."""
         batches = self.least_updates * self.gradient_accumulation_steps
         return max(self.epochs, math.ceil(batches / batches_per_epoch))
 
     def updates_of(self, batches_per_epoch: int) -> int:
-        """Updates of the whole training.
+        """Returns the number of updates of the whole training.
 
-        An update takes its batches across the end of an epoch; those left over at the very end
-        make none, unless there is no other.
+        Accumulation continues across epochs. Batches left over at the end make no update, unless it
+        would be the only one.
         """
         batches = batches_per_epoch * self.epochs_of(batches_per_epoch)
         updates = max(1, batches // self.gradient_accumulation_steps)
         return updates if self.total_steps is None else min(updates, self.total_steps)
 
     def warmup_of(self, total_steps: int) -> int:
-        """Updates of warmup in a training of `total_steps` updates.
+        """Returns the number of warmup updates in a training of `total_steps` updates.
 
-        Warmup that is told in updates shrinks in proportion where a training is shorter than the
-        `total_steps` that it was told with.
+        `warmup_steps` shrinks in proportion if the training is shorter than the recipe's `total_steps`.
         """
         if self.warmup_steps is None:
             return int(total_steps * self.warmup_proportion)
@@ -308,10 +321,10 @@ class Recipe:
         return min(self.warmup_steps * total_steps // told, total_steps)
 
     def replace(self, **changes: Any) -> "Recipe":
-        """The recipe with other settings.
+        """Returns the recipe with other settings.
 
         Raises:
-            TypeError: there is no such setting; the message gives the nearest ones.
+            TypeError: a setting is unknown; the message suggests the nearest ones.
         """
         known = [each.name for each in fields(self)]
         for name in changes:
@@ -323,34 +336,35 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Preset:
-    """A published recipe."""
+    """A published recipe for some tasks of a family."""
 
-    # "<family>/<benchmark>", or another word where a family has several for one benchmark; of a way of training
-    # any family, what it is called.
+    # "<family>/<benchmark>", or another word if a family has several for one benchmark; for a method that
+    # suits any family, the method's name.
     name: str
-    tasks: tuple[str, ...]  # what `load` calls the tasks that it is for
-    recipe: Recipe  # the settings
-    source: str  # where they are published
-    benchmark: str = ""  # the data that they are for; "" where they are for any
-    # Whether it is for a model of this configuration.
+    tasks: tuple[str, ...]  # names as for `load`
+    recipe: Recipe
+    source: str  # where the settings are published
+    benchmark: str = ""  # the data set; "" for any
+    # (Configuration) -> whether the preset is meant for such models.
     fits: Callable[[Config], bool] = lambda config: True
-    # Setting -> the values that the publication chose among on the dev set.
+    # Setting -> the values among which the publication chose on the dev set.
     grid: Mapping[str, tuple] = field(default_factory=dict)
-    note: str = ""  # what else to know
-    is_default: bool = True  # whether it may be chosen where none is named
+    note: str = ""
+    is_default: bool = True  # whether `default_preset` may choose it
 
     @property
     def family(self) -> str:
+        """The first part of the name."""
         return self.name.split("/")[0]
 
     def candidates(self) -> Iterator[Recipe]:
-        """Every recipe of the grid; the preset's own where there is none."""
+        """Yields every recipe of the grid, or only the preset's own without a grid."""
         for values in product(*self.grid.values()):
             yield self.recipe.replace(**dict(zip(self.grid, values, strict=True)))
 
 
-# ULMFiT's last stage (Howard and Ruder 2018, sections 3.2 and 3.3): a slanted triangle, rates that fall by 2.6
-# from a layer to the one below, layers unfrozen from the top, a head that reads three poolings.
+# ULMFiT's last stage (Howard and Ruder 2018, sections 3.2 and 3.3): a slanted triangular schedule, rates
+# divided by 2.6 from layer to layer, gradual unfreezing from the top, a head on three poolings.
 ULMFIT = Recipe(
     epochs=15,
     schedule="slanted_triangular",
@@ -362,7 +376,7 @@ ULMFIT = Recipe(
     weight_decay=1e-6,
 )
 
-# What a row of pretraining is; `bert_zoo.pretraining.rows` has the schemes. Families may have further ones.
+# Kinds of pretraining rows; `bert_zoo.pretraining.rows` has the schemes. Families may have further ones.
 ROWS = (
     *("next_sentence", "sentence_order", "full_sentences", "doc_sentences"),
     *("packed_documents", "joined_documents"),
@@ -373,15 +387,15 @@ PRETRAINING_SIZES = ("nano", "mini", "small", "base", "large")
 
 @dataclass(frozen=True)
 class PretrainingSize:
-    """A model to pretrain.
+    """The size of a model to pretrain.
 
     Attributes:
-        config: fields of the family's configuration, `vocab_size` of a vocabulary that is made.
-        changes: settings in place of the preset's, by names of `Recipe`.
+        config: fields of the family's configuration; `vocab_size` is the size of a new vocabulary.
+        changes: settings of `Recipe` that replace the preset's.
         phases: as in `PretrainingPreset`; empty for the preset's.
-        objective: a key of `bert_zoo.tasks.objectives.OBJECTIVES`; empty for the family's.
-        starts_from_frequencies: whether the head for masked tokens begins with how often each token
-            occurs in the text.
+        objective: a key of `bert_zoo.tasks.objectives.OBJECTIVES`; "" for the family's.
+        starts_from_frequencies: whether the bias of the head for masked tokens starts as the log
+            frequencies of the tokens.
     """
 
     config: Mapping[str, Any]
@@ -393,13 +407,12 @@ class PretrainingSize:
 
 @dataclass(frozen=True)
 class OwnRows:
-    """Rows of pretraining that one family alone has.
+    """A kind of pretraining rows that only one family has.
 
     Attributes:
-        name: what `rows` of a preset and --rows call them.
-        scheme: makes the `bert_zoo.data.rows.Scheme`, from the tokens of a row, the rows of a batch and the
-            numbers of the text's languages.
-        multilingual: whether they are of a text in several languages.
+        name: its name for `PretrainingPreset.rows` and --rows.
+        scheme: (tokens per row, rows per batch, language numbers) -> a `bert_zoo.data.rows.Scheme`.
+        multilingual: whether the text has several languages.
     """
 
     name: str
@@ -409,20 +422,23 @@ class OwnRows:
 
 @dataclass(frozen=True)
 class PretrainingPreset:
-    """How models of a family are pretrained from nothing.
+    """How models of a family are pretrained from scratch.
 
     Attributes:
         rows: one of `ROWS`, or the name of one of `own_rows`.
-        recipe: the settings; `total_steps` are all updates, and `max_length` is said by `phases`.
-        phases: tokens of a row, and the share of the updates (or of the time) with rows of that
-            length; one after the other.
-        sizes: name, one of `PRETRAINING_SIZES` -> the model.
-        vocabulary: kind of a vocabulary that is made of the text: "wordpiece", "byte_bpe",
-            "byte_bpe_bracketed", "word_bpe", "sentencepiece", "sentencepiece_cased",
-            "sentencepiece_plain" or "sentencepiece_sentinels".
-        lowercase: whether texts are lower-cased by it.
+        recipe: the settings. `total_steps` counts all updates; `phases` replaces `max_length`.
+        phases: consecutive phases, each with the tokens per row and its fraction of the updates (or of
+            the time). The fractions add up to 1.
+        sizes: the models, by names of `PRETRAINING_SIZES`.
+        vocabulary: the kind of a new vocabulary: "wordpiece", "byte_bpe", "byte_bpe_bracketed",
+            "word_bpe", "sentencepiece", "sentencepiece_cased", "sentencepiece_plain" or
+            "sentencepiece_sentinels".
+        lowercase: whether the vocabulary lower-cases texts.
         source: where the settings are published.
-        own_rows: rows that this family alone has.
+        own_rows: kinds of rows that only this family has.
+
+    Raises:
+        ValueError: the fractions of `phases` do not add up to 1.
     """
 
     rows: str
@@ -437,13 +453,13 @@ class PretrainingPreset:
     def __post_init__(self):
         for phases in (self.phases, *(size.phases for size in self.sizes.values())):
             if phases and abs(sum(share for _, share in phases) - 1) > 1e-9:
-                raise ValueError(f"phases are {phases}; their shares must add up to 1.")
+                raise ValueError(f"phases are {phases}; their fractions must add up to 1.")
 
     def of_size(self, size: str) -> tuple["PretrainingPreset", PretrainingSize]:
-        """The preset with a size's settings, and the size.
+        """Returns the preset with a size's settings, and the size.
 
         Raises:
-            ValueError: there is no such size.
+            ValueError: the size is unknown.
         """
         if size not in self.sizes:
             raise ValueError(f"size is {size!r}; it is one of {', '.join(self.sizes)}.")
@@ -452,8 +468,8 @@ class PretrainingPreset:
         return replace(self, recipe=recipe, phases=chosen.phases or self.phases), chosen
 
 
-# On going on with a checkpoint, on texts of a domain: Gururangan et al. 2020 (arXiv:2004.10964), appendix
-# B, have this rate for 256 rows and Adam's second moment; rows are fewer here, for small texts.
+# For continued pretraining on texts of a domain. Gururangan et al. 2020 (arXiv:2004.10964), appendix B,
+# use this rate and these betas with 256 rows; there are fewer rows here, for small texts.
 ADAPTATION = Recipe(
     batch_size=64,
     learning_rate=1e-4,
@@ -462,12 +478,12 @@ ADAPTATION = Recipe(
     betas=(0.9, 0.98),
     max_length=128,
 )
-# Of sizes below the papers': settings of our own, for texts of some megabytes and a few cores.
-# Chosen on bert_nano's shape and 18 MB of text, by the mean loss of masked tokens after 300 updates of 128 rows of
-# 32 tokens: 6.39 with initial weights of 0.05, a head that begins with token frequencies and a rate of 1e-3;
-# 6.42 at 5e-4, 6.43 with dropout of 0.1, 6.49 with bias correction, 6.90 with a head of zeros. Rows of 64 or 128
-# tokens, or initial weights of 0.02, stay at the unigram loss of 6.9. Positions that short rows lack are learned
-# only later and at a high rate, so 70 % of the updates have rows of 32, and the others 64 and 128.
+# Our own settings for sizes below the papers', for texts of some megabytes and a few cores. Chosen with
+# bert_nano's shape on 18 MB of text, by the mean loss of masked tokens after 300 updates of 128 rows of 32 tokens:
+# 6.39 with an initializer range of 0.05, a head that starts from token frequencies and a rate of 1e-3; 6.42 at 5e-4,
+# 6.43 with dropout of 0.1, 6.49 with bias correction, 6.90 with a head of zeros. Rows of 64 or 128 tokens, or a range
+# of 0.02, stay at the unigram loss of 6.9. Later positions are learned only late and at a high rate, so 70 % of the
+# updates have rows of 32 tokens, and the others 64 and 128.
 SMALL_SCALE = {
     "optimizer": "adamw",
     "batch_size": 128,
@@ -480,17 +496,17 @@ SMALL_SCALE = {
 
 @dataclass(frozen=True)
 class Reading:
-    """How a stream is read when it is evaluated; fields without a comment are the configuration's."""
+    """How a stream is read in evaluation; fields without a comment are the configuration's."""
 
-    segment_length: int  # tokens of a row in one step
+    segment_length: int  # tokens per row in one step
     mem_len: int = 0
     clamp_len: int = -1
     same_length: bool = True
-    batch_size: int = 10  # rows a step
+    batch_size: int = 10  # rows per step
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What of it the encoder's configuration holds."""
+        """The fields of the encoder's configuration."""
         return {name: getattr(self, name) for name in ("mem_len", "clamp_len", "same_length")}
 
 
@@ -498,40 +514,40 @@ class Reading:
 class LanguageModelPreset:
     """A language model and its training; fields without a comment are `language_model_adam`'s."""
 
-    name: str  # what it is chosen by
-    family: str  # of the model
-    config: Mapping[str, Any]  # of the family's configuration; `vocab_size` is the vocabulary's
-    unit: str  # what a token of the text is: "word", "character", "byte" or "subword"
-    batch_size: int  # rows a step
-    segment_length: int  # tokens of a row in one step; training's memory is `mem_len` of `config`
+    name: str
+    family: str
+    config: Mapping[str, Any]  # fields of the family's configuration, without `vocab_size`
+    unit: str  # kind of token: "word", "character", "byte" or "subword"
+    batch_size: int  # rows per step
+    segment_length: int  # tokens per row in one step; training's memory is `mem_len` of `config`
     total_steps: int
     evaluation: Reading  # how the paper read the test set
-    size: str = ""  # what `bert_zoo pretrain` calls it, one of `PRETRAINING_SIZES`; "" for none
-    vocab_size: int | None = None  # the most tokens of a vocabulary that is made here; None for all
+    size: str = ""  # its name for `bert_zoo pretrain`, one of `PRETRAINING_SIZES`; "" for none
+    vocab_size: int | None = None  # maximum size of a new vocabulary; None for all tokens
     learning_rate: float = 2.5e-4
     warmup_steps: int = 0
     floor: float = 0.004
     clip_norm: float = 0.25
-    space_token: str | None = None  # what stands for a space among characters
-    # Whether an encoder of words' characters is trained in both directions, by a softmax of words.
+    space_token: str | None = None  # the token for a space, if tokens are characters
+    # Whether an encoder of words' characters is trained in both directions, with a softmax over words.
     bidirectional: bool = False
-    num_samples: int = 0  # words that its softmax is trained on in a step; 0 for all
-    measurements: int = 5  # of held-out text in the course of the training
-    # Of these, as of `AveragedSGD`, which then trains in place of Adam, at one rate; 0 for Adam.
+    num_samples: int = 0  # words per step that its softmax is trained on; 0 for all
+    measurements: int = 5  # number of evaluations on held-out text during training
+    # If not 0, `AveragedSGD` with this patience (in measurements) and a constant rate replaces Adam.
     patience: int = 0
 
     @property
     def warmup_proportion(self) -> float:
-        """The part of the training in which the learning rate rises."""
+        """The fraction of the training in which the learning rate rises."""
         return self.warmup_steps / self.total_steps
 
     def with_steps(self, total_steps: int) -> "LanguageModelPreset":
-        """The same for a training of another length, of which the same part warms up."""
+        """Returns the preset for another number of steps, with the same warmup proportion."""
         warmup = round(total_steps * self.warmup_proportion)
         return replace(self, total_steps=total_steps, warmup_steps=warmup)
 
 
-# On going on with a language model: settings of our own.
+# Our own settings for continuing to train a language model.
 STREAM_ADAPTATION = LanguageModelPreset(
     name="adaptation",
     family="",
@@ -544,11 +560,11 @@ STREAM_ADAPTATION = LanguageModelPreset(
     learning_rate=1e-4,
     warmup_steps=60,
 )
-# The same for those whose positions end: rows are as long as there are positions.
+# The same for models with a limited number of positions, which is the length of their rows.
 ROW_ADAPTATION = replace(
     STREAM_ADAPTATION, unit="subword", batch_size=8, learning_rate=5e-5, clip_norm=1.0
 )
-# The same for encoders of both directions, with a new softmax of the text's words.
+# The same for bidirectional encoders, with a new softmax over the text's words.
 BIDIRECTIONAL_ADAPTATION = replace(
     STREAM_ADAPTATION, segment_length=20, vocab_size=20_000, bidirectional=True, num_samples=2_048
 )

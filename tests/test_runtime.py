@@ -130,7 +130,7 @@ def test_sentence_vectors_are_the_models(exported, caplog):
     texts = [*TEXTS, TEXTS[0] * 20]
     with caplog.at_level(logging.WARNING):
         served = runtime.embed(texts, batch_size=2)
-    assert sum("is cut" in record.message for record in caplog.records) == 1
+    assert sum("was cut" in record.message for record in caplog.records) == 1
     np.testing.assert_allclose(served, model.embed(texts), atol=TOLERANCE)
     with pytest.raises(ValueError, match="lone surrogate"):
         runtime.embed("a\ud800b")
@@ -155,7 +155,7 @@ def test_neither_tensorflow_nor_keras_is_imported(exported):
 
 
 def test_what_is_no_export_is_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"format='litert'"):
+    with pytest.raises(FileNotFoundError, match="one of the formats"):
         bert_zoo.runtime.load(tmp_path)
 
 

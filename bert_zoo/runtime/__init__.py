@@ -1,6 +1,6 @@
-"""Models that `bert_zoo.export` wrote for LiteRT or ONNX Runtime, with the verbs of the models in Keras.
+"""Runs models that `bert_zoo.export` wrote for LiteRT or ONNX Runtime, with the verbs of the Keras models.
 
-Imports NumPy, Hugging Face's tokenizers and the runtime, and neither TensorFlow nor Keras.
+Imports NumPy, Hugging Face's tokenizers and the runtime, but neither TensorFlow nor Keras.
 """
 
 from bert_zoo.runtime.models import RuntimeModel, load

@@ -1,4 +1,4 @@
-"""What a context answers to a question; without TensorFlow and Keras."""
+"""Answers that are cut from a context; without TensorFlow and Keras."""
 
 from dataclasses import dataclass
 
@@ -8,18 +8,18 @@ from bert_zoo.runtime.printed import Rows, flat, surroundings
 
 @dataclass(frozen=True)
 class SpanAnswer:
-    """What a context answers to a question.
+    """The answer to a question, cut from its context.
 
     Attributes:
         question: the question.
         context: the context.
-        text: the answer, cut from the context; "" for no answer.
+        text: the answer; "" for no answer.
         start: the position of its first character in the context; None for no answer.
         end: the position after its last character; None for no answer.
         score: its probability among the candidates.
-        no_answer_score: log-odds of no answer against the best span; None where the question was
-            said to have an answer.
-        candidates: the likeliest answers, best first, as of `bert_zoo.metrics.squad`.
+        no_answer_score: log-odds of no answer against the best span; None if the caller ruled out "no
+            answer".
+        candidates: the likeliest answers, best first (`bert_zoo.metrics.squad.Candidate`).
     """
 
     question: str
@@ -51,7 +51,7 @@ class SpanAnswers(Rows):
 def span_answer(
     question: str, context: str, selection: AnswerSelection, no_answer_threshold: float | None
 ) -> SpanAnswer:
-    """The answer that is chosen; without a threshold, one that is there."""
+    """Chooses an answer; without a threshold, always a span."""
     best = selection.best
     if no_answer_threshold is not None and not selection.answer(no_answer_threshold):
         best = next(candidate for candidate in selection.candidates if not candidate.text)

@@ -1,4 +1,4 @@
-"""What models say of a text's labels; without TensorFlow and Keras."""
+"""Predicted labels of texts; without TensorFlow and Keras."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ class Classification(Row):
 
     Attributes:
         text: the text, or the pair of texts.
-        label: its name.
-        score: its probability.
+        label: the label's name.
+        score: the label's probability.
         scores: every label's probability.
-        top: the likeliest labels, as many as were asked for, with their probabilities, likeliest first.
+        top: the `top_k` likeliest labels with their probabilities, likeliest first.
     """
 
     text: str | tuple[str, str]
@@ -46,7 +46,7 @@ class MultiLabelClassification(Row):
 
     Attributes:
         text: the text, or the pair of texts.
-        labels: names with their probabilities, likeliest first; empty where no label applies.
+        labels: names with their probabilities, likeliest first; empty if no label applies.
         scores: every label's probability.
     """
 
@@ -61,14 +61,14 @@ class MultiLabelClassification(Row):
 def classified(
     text: str | tuple[str, str], logits: np.ndarray, labels: Sequence[str], top_k: int | None
 ) -> Classification:
-    """What logits [classes] say of a text that has one of the labels."""
+    """Classifies a text that has exactly one label, from logits [classes]."""
     return best(text, dict(zip(labels, map(float, softmax(logits)), strict=True)), top_k)
 
 
 def best(
     text: str | tuple[str, str], scores: Mapping[str, float], top_k: int | None
 ) -> Classification:
-    """The likeliest label of a text, from every label's probability."""
+    """Returns a text's likeliest label, from every label's probability."""
     top = highest(scores, top_k or 1)
     label, score = next(iter(top.items()))
     return Classification(text, label, score, dict(scores), top)
@@ -81,7 +81,7 @@ def multi_label_classified(
     thresholds: Sequence[float],
     top_k: int | None,
 ) -> MultiLabelClassification:
-    """What logits [classes] say of a text that has any number of the labels."""
+    """Classifies a text that has any number of labels, from logits [classes]."""
     scores = dict(zip(labels, map(float, sigmoid(logits)), strict=True))
     return applying(text, scores, dict(zip(labels, thresholds, strict=True)), top_k)
 
@@ -92,7 +92,7 @@ def applying(
     thresholds: Mapping[str, float],
     top_k: int | None,
 ) -> MultiLabelClassification:
-    """The labels of a text whose probability is above their threshold."""
+    """Returns a text's labels whose probability is above their threshold."""
     above = {label: score for label, score in scores.items() if score > thresholds[label]}
     return MultiLabelClassification(text, highest(above, top_k), dict(scores))
 
@@ -102,12 +102,12 @@ def highest(scores: Mapping[str, float], number: int | None) -> dict[str, float]
 
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:
-    """Probabilities, each by itself."""
+    """Turns each logit into a probability."""
     # By tanh, which does not overflow.
     return 0.5 * (1 + np.tanh(0.5 * logits))
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    """Probabilities along the last axis."""
+    """Turns logits into probabilities along the last axis."""
     shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return shifted / shifted.sum(axis=-1, keepdims=True)

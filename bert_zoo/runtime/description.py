@@ -1,4 +1,4 @@
-"""What an export says of itself in `runtime.json`, checked before anything goes by it."""
+"""Reads and checks an export's `runtime.json`."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ from bert_zoo.text.layout import Layout
 from bert_zoo.text.numpy_packing import TRUNCATIONS
 from bert_zoo.weights.formats.bert_zoo import prompts_of
 
-# The signature that texts are read by, and what a reader of texts makes for it.
+# The signature for texts, and the inputs that are made from texts.
 SIGNATURE = "tokens"
 READ = ("token_ids", "segment_ids", "padding_mask")
 # The longest row that is accepted: more than any model reads, and its ids take little memory.
@@ -24,23 +24,23 @@ _MOST_SEGMENTS = 2**7
 def read_description(
     path: Path, formats: Collection[str], outputs: Mapping[str, Collection[str]]
 ) -> dict[str, Any]:
-    """The content of a `runtime.json`.
+    """Reads a `runtime.json`.
 
     Args:
-        path: of the file.
-        formats: that there are.
-        outputs: what each verb that there is reads, beside labels, of the model's outputs.
+        path: the file.
+        formats: the known formats.
+        outputs: the known verbs, each with the model's outputs that it reads.
 
     Raises:
-        ConfigError: not of the kind that `bert_zoo.export` writes; the message names the key.
-        ValueError: a newer bert_zoo wrote it.
+        ConfigError: the content is not as `bert_zoo.export` writes it; the message names the key.
+        ValueError: a newer bert_zoo wrote the file.
     """
     values = read_object(path)
     version = member(values, "version", int, path)
     if version > VERSION:
         raise ValueError(
-            f"{path} is of version {version}, and this bert_zoo reads {VERSION} and older ones. "
-            "Update it."
+            f"{path} has version {version}, but this bert_zoo reads only {VERSION} and older. Update "
+            "bert_zoo."
         )
     _one_of(values, "format", formats)
     member(values, "task", str, path)
@@ -49,7 +49,9 @@ def read_description(
         _one_of(values, "score_activation", SCORE_ACTIVATIONS)
     labels, thresholds = values.items_of("labels", str), values.items_of("thresholds", float)
     if thresholds and len(thresholds) != len(labels):
-        raise ConfigError(f"{path}: {len(labels)} labels have {len(thresholds)} thresholds.")
+        raise ConfigError(
+            f"{path}: there are {len(labels)} labels, but {len(thresholds)} thresholds."
+        )
     values["outputs_per_token"] = values.items_of("outputs_per_token", str)
     signatures = member(values, "signatures", dict, path)
     for name in signatures:
@@ -65,12 +67,12 @@ def read_description(
     else:
         _check_text(text)
         if unknown := ids.keys() - set(READ):
-            raise ConfigError(f"{ids.where}: no text gives {quoted(sorted(unknown))}.")
+            raise ConfigError(f"{ids.where}: {quoted(sorted(unknown))} cannot be made from texts.")
         for name, spec in ids.items():
             if spec["shape"] != [None] * rank:
                 raise ConfigError(
-                    f"{ids.where}: {name} has the shape {shown(spec['shape'])}; texts are of any number "
-                    f"and length, {rank} times null."
+                    f"{ids.where}: {name} has the shape {shown(spec['shape'])}; for texts of any number "
+                    f"and length it must be {rank} times null."
                 )
     values["include_prompt"] = values.take("include_prompt", bool, True)
     prompts = prompts_of(values.section("prompts"))
@@ -78,15 +80,15 @@ def read_description(
 
 
 def layout_of(text: JsonObject) -> Layout:
-    """How rows are composed.
+    """Returns how rows are composed.
 
     Raises:
-        ConfigError: it cannot be read.
+        ConfigError: the layout is invalid.
     """
     values = member(text, "layout", dict, text.where)
     kinds = {name: type(value) for name, value in Layout().get_config().items()}
     if unknown := values.keys() - kinds.keys():
-        raise ConfigError(f"{values.where}: {quoted(sorted(unknown))} is nothing of a layout's.")
+        raise ConfigError(f"{values.where}: a layout has no {quoted(sorted(unknown))}.")
     for name, kind in kinds.items():
         member(values, name, kind, values.where)
     try:
@@ -100,15 +102,15 @@ def layout_of(text: JsonObject) -> Layout:
 
 
 def split_tokens_of(text: JsonObject) -> dict[int, list[int]]:
-    """Tokens of `tokenizer.json` that are several of the model's.
+    """Maps tokens of `tokenizer.json` to the several tokens that the model has instead.
 
     Raises:
-        ConfigError: it cannot be read.
+        ConfigError: the mapping is invalid.
     """
     values = text.section("split_tokens")
     for token in values:
         if not (token.isascii() and token.isdigit()):
-            raise ConfigError(f"{values.where}: {shown(token)} is no id of a token.")
+            raise ConfigError(f"{values.where}: {shown(token)} is not a token's id.")
     return {int(token): values.items_of(token, int) for token in values}
 
 
@@ -129,8 +131,8 @@ def _check_text(text: JsonObject) -> None:
         _check_range(value, f"{text.where}: {name}", 1, MOST_TOKENS)
     if text["sequence_length"] < layout.most_specials:
         raise ConfigError(
-            f"{text.where}: sequence_length is {text['sequence_length']}, and special tokens alone are "
-            f"{layout.most_specials}."
+            f"{text.where}: sequence_length is {text['sequence_length']}, but there are "
+            f"{layout.most_specials} special tokens."
         )
     _one_of(text, "truncation", TRUNCATIONS)
     text.take("blank_before_words", bool)

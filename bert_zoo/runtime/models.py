@@ -1,4 +1,4 @@
-"""Exported models and their verbs."""
+"""Exported models with verbs such as `classify` and `embed`."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,27 +36,27 @@ from bert_zoo.text.splitting import row_splits_that_fit
 
 
 def load(directory: str | Path, *, threads: int | None = None) -> "RuntimeModel":
-    """Opens what `bert_zoo.export(model, directory, format=...)` wrote for LiteRT or ONNX Runtime.
+    """Opens an export for LiteRT or ONNX Runtime.
 
     Args:
-        directory: of the export.
-        threads: of the runtime; as it has it by default.
+        directory: where `bert_zoo.export(model, directory, format=...)` wrote it, with "litert" or "onnx".
+        threads: number of threads; by default the runtime decides.
 
     Returns:
-        A `RuntimeModel` with the verb of the model's task, `classify`, `embed`, `rank`, `answer` or
-        `tag`, where there is one.
+        A `RuntimeModel`, with the verb of the model's task if it has one: `classify`, `embed`, `rank`,
+        `answer` or `tag`. It takes and returns the same as the Keras model's.
 
     Raises:
-        FileNotFoundError: there is no such export.
+        FileNotFoundError: the directory contains no export.
         ImportError: the runtime is not installed.
-        ValueError: a newer bert_zoo wrote it, or one of its files is not as bert_zoo writes them.
+        ValueError: a newer bert_zoo wrote the export, or one of its files is damaged.
     """
     directory = Path(directory).expanduser()
     path = directory / DESCRIPTION_FILE
     if not path.is_file():
         raise FileNotFoundError(
-            f"{directory} has no {DESCRIPTION_FILE}. bert_zoo.export(model, directory, "
-            f"format='litert') writes it, with any of the formats {sorted(SESSIONS)}."
+            f"{directory} has no {DESCRIPTION_FILE}. bert_zoo.export(model, directory, format=...) writes "
+            f"it, with one of the formats {sorted(SESSIONS)}."
         )
     outputs = {verb: kind.outputs_read for verb, kind in _KINDS.items()}
     description = read_description(path, SESSIONS, outputs)
@@ -64,14 +64,14 @@ def load(directory: str | Path, *, threads: int | None = None) -> "RuntimeModel"
 
 
 class RuntimeModel:
-    """An exported model.
+    """An exported model; `load` makes it.
 
     Attributes:
         task: the name of its task.
-        description: what its export says of it; `text` among it, with the `differences` of its
-            tokenizer, if there are any.
-        outputs_read: the outputs that its verb reads.
-        keys_read: what the verb reads of the description.
+        description: the content of the export's `runtime.json`. `description["text"]["differences"]`
+            lists how its tokenizer differs from the Keras model's.
+        outputs_read: names of the outputs that its verb reads.
+        keys_read: keys of the description that its verb needs.
     """
 
     outputs_read: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class RuntimeModel:
         if missing := [key for key in self.keys_read if not description.get(key)]:
             raise ConfigError(
                 f"{directory / DESCRIPTION_FILE} has no {' and no '.join(missing)}, which the verb "
-                f"{description['verb']} reads. Export the model again."
+                f"{description['verb']} needs. Export the model again."
             )
         self.description = description
         self.task = description["task"]
@@ -91,14 +91,17 @@ class RuntimeModel:
         self._rows = Rows(directory, description["text"]) if description["text"] else None
 
     def run(self, inputs: Mapping[str, Any], signature: str = SIGNATURE) -> Arrays:
-        """A signature's outputs for ids, NumPy by name.
+        """Runs a signature on ids.
 
         Args:
-            inputs: arrays by the names that `description["signatures"]` has.
-            signature: its name.
+            inputs: arrays by name, with the shapes in `description["signatures"][signature]`.
+            signature: one of `description["signatures"]`.
+
+        Returns:
+            The outputs by name, as NumPy arrays.
 
         Raises:
-            ValueError: an unknown signature, or inputs that do not fit it.
+            ValueError: the signature is unknown, or the inputs do not match it.
         """
         signatures = self.description["signatures"]
         if signature not in signatures:
@@ -109,20 +112,23 @@ class RuntimeModel:
 
     @property
     def rows(self) -> Rows:
-        """What makes rows of texts."""
+        """Turns texts into rows of ids."""
         if self._rows is None:
             raise ValueError(
-                "This export takes ids alone: " + " ".join(self.description["text_missing"])
+                "This export takes only ids: " + " ".join(self.description["text_missing"])
             )
         return self._rows
 
     def predict(self, texts, batch_size: int = 32) -> dict[str, list[np.ndarray]]:
-        """The model's outputs for each text, by name; those of tokens without padding.
+        """Computes the model's outputs for texts.
 
         Args:
-            texts: strings or bytes; a pair of such batches; for multiple choice (prompts, choices),
-                where choices are a list for each prompt.
-            batch_size: texts a step. Texts of like length go together.
+            texts: strings or bytes, or a tuple of two such batches for pairs; for multiple choice
+                (prompts, choices), with a list of choices for each prompt.
+            batch_size: texts per step; texts of similar length are batched together.
+
+        Returns:
+            For each output, a list with one array per text. Outputs per token leave out padding.
         """
         if not self._has_choices:
             pair = texts if isinstance(texts, tuple) else (texts,)
@@ -137,7 +143,7 @@ class RuntimeModel:
         return _by_name(found)
 
     def _outputs_of_rows(self, segments: Sequence[Slices], batch_size: int) -> list[Arrays]:
-        """The outputs of each row, those of tokens without padding."""
+        """Returns each row's outputs; outputs per token leave out padding."""
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size!r}; it must be a positive integer.")
         lengths = self.rows.packer.row_lengths(segments)
@@ -157,7 +163,7 @@ class RuntimeModel:
         return found
 
     def _check_outputs(self, outputs: Arrays, width: int) -> None:
-        """Checks that the outputs for texts of a width are those that the description speaks of."""
+        """Checks the outputs for rows of a width against the description."""
         found = {name: list(value.shape) for name, value in outputs.items()}
         wanted = {name: "is missing" for name in self.outputs_read if name not in found}
         for name in self.description["outputs_per_token"]:
@@ -171,8 +177,8 @@ class RuntimeModel:
         if wanted:
             said = "; ".join(f"the output {name} {what}" for name, what in wanted.items())
             raise ValueError(
-                f"{DESCRIPTION_FILE} and the model's file are not of one export: {said}. Export the "
-                "model again."
+                f"{DESCRIPTION_FILE} and the model's file come from different exports: {said}. Export "
+                "the model again."
             )
 
 
@@ -185,9 +191,9 @@ class _Classifier(RuntimeModel):
         return self.description["labels"]
 
     def classify(self, texts, batch_size: int = 32, top_k: int | None = None) -> Classifications:
-        """As the Keras model's `classify`."""
+        """Like the Keras model's `classify`."""
         if top_k is not None and top_k < 1:
-            raise ValueError(f"top_k is {top_k!r}; it is how many labels are wanted, at least 1.")
+            raise ValueError(f"top_k is {top_k!r}; it must be a number of labels, at least 1.")
         pair = isinstance(texts, tuple)
         texts = tuple(map(strings, texts)) if pair else strings(texts)
         logits = self.predict(texts, batch_size)["logits"] if (texts[0] if pair else texts) else []
@@ -213,21 +219,22 @@ class _Embedder(RuntimeModel):
 
     @property
     def prompts(self) -> Prompts:
-        """What may stand before texts."""
+        """The texts that `embed` can put before a text, by name."""
         return self.description["prompts"]
 
     def predict(self, texts, batch_size: int = 32) -> dict[str, list[np.ndarray]]:
-        """As the Keras model's, after the default prompt."""
+        """Like `RuntimeModel.predict`, with the default prompt before each text."""
         return self._predicted(texts, batch_size, self.prompts.text())
 
     def embed(self, texts, batch_size: int = 32, prompt: str | None = None) -> np.ndarray:
-        """As the Keras model's `embed`: sentence vectors, float32 [texts, size]."""
+        """Like the Keras model's `embed`: returns sentence vectors, float32 [texts, size]."""
         before = self.prompts.text(prompt)
         known = {"", *self.prompts.texts.values()}
         if before not in known and not self.description["include_prompt"]:
             raise ValueError(
-                f"prompt is {prompt!r}, and the export leaves none out of its vectors but those of "
-                f"{sorted(self.prompts.texts)}. Add it to encoder.prompts and export the model again."
+                f"prompt is {prompt!r}, but this export can only leave the prompts "
+                f"{sorted(self.prompts.texts)} out of its vectors. Add yours to encoder.prompts and export "
+                "the model again."
             )
         return np.stack(self._predicted(texts, batch_size, before)["embedding"])
 
@@ -240,7 +247,7 @@ class _Reranker(RuntimeModel):
     keys_read = ("score_activation",)
 
     def rank(self, query: str, documents, top_k: int | None = 10, batch_size: int = 32) -> Ranking:
-        """As the Keras model's `rank`."""
+        """Like the Keras model's `rank`."""
         check_top_k(top_k)
         documents = strings(documents)
         logits = self.predict(([query] * len(documents), documents), batch_size)["logits"]
@@ -264,7 +271,7 @@ class _Tagger(RuntimeModel):
         *,
         aggregation_strategy: str = FIRST_PIECE,
     ) -> Taggings:
-        """As the Keras model's `tag`."""
+        """Like the Keras model's `tag`."""
         check_strategy(aggregation_strategy)
         texts = [texts] if isinstance(texts, str | bytes) else [*texts]
         sentences = [
@@ -281,13 +288,13 @@ class _Tagger(RuntimeModel):
     def _word_probabilities(
         self, sentences: Sequence[Sequence[str]], batch_size: int, strategy: str
     ) -> list[np.ndarray]:
-        """For each sentence float32 [words, labels]."""
+        """Returns float32 [words, labels] for each sentence."""
         pieces = self.rows.reader.words([*itertools.chain.from_iterable(sentences)])
         ends = np.cumsum([0, *map(len, sentences)])
         packer = self.rows.packer
         budget = packer.sequence_length - packer.layout.specials(1)
         splits = row_splits_that_fit(pieces.lengths, ends, budget)
-        # Where each word's pieces begin, and after them all.
+        # Where each word's pieces begin, and the end of all pieces.
         begins = np.append(pieces.starts, len(pieces.ids))
         kept = np.minimum(np.diff(begins[splits]), budget)
         rows = Slices(pieces.ids, begins[splits[:-1]], kept)
@@ -315,24 +322,24 @@ class _Answerer(RuntimeModel):
         max_question_length: int = 64,
         batch_size: int | None = None,
     ) -> SpanAnswer | SpanAnswers:
-        """As the Keras model's `answer`."""
+        """Like the Keras model's `answer`."""
         single = isinstance(question, str) and isinstance(context, str)
         questions, contexts = strings(question), strings(context)
         contexts *= len(questions) if isinstance(context, str) else 1
         questions *= len(contexts) if isinstance(question, str) else 1
         if len(questions) != len(contexts):
             raise ValueError(
-                f"There are {len(questions)} questions and {len(contexts)} contexts; there must be as "
-                "many of each."
+                f"There are {len(questions)} questions and {len(contexts)} contexts; pass the same number "
+                "of each."
             )
         for name, value in (("stride", stride), ("max_question_length", max_question_length)):
             if value is not None and value < 1:
-                raise ValueError(f"{name} is {value!r}; it is a number of tokens, at least 1.")
+                raise ValueError(f"{name} is {value!r}; it must be a number of tokens, at least 1.")
         for number, text in enumerate(contexts):
             if not text.strip():
                 raise ValueError(
-                    f"The context of question {number} is {text!r}, and an answer is a part of its "
-                    "context. Leave the question out, or give it a text to be answered from."
+                    f"The context of question {number} is {text!r}, but answers are cut from the context. "
+                    "Leave the question out, or give it a context."
                 )
         rows, context_tokens = self.rows, self.rows.reader.tokenized(contexts, with_spans=True)
         windows = windows_of_questions(
@@ -369,7 +376,7 @@ class _Answerer(RuntimeModel):
         return answers[0] if single else answers
 
 
-# By the verb that an export names.
+# Verb of an export -> its class.
 _KINDS = {
     "classify": _Classifier,
     "classify_many": _MultiLabelClassifier,
@@ -381,10 +388,10 @@ _KINDS = {
 
 
 def strings(texts: Any) -> list[str]:
-    """A string or several, bytes among them, as a list of strings.
+    """Turns one text or several, strings or bytes, into a list of strings.
 
     Raises:
-        TypeError: something that is no text.
+        TypeError: an item is not a text.
     """
     texts = [texts] if isinstance(texts, str | bytes) else [*texts]
     for number, text in enumerate(texts):
@@ -394,7 +401,7 @@ def strings(texts: Any) -> list[str]:
 
 
 def _batches(lengths: Sequence[int], batch_size: int) -> Iterator[np.ndarray]:
-    """The numbers of the rows of each batch, the shortest rows first."""
+    """Yields the row numbers of each batch, shortest rows first."""
     order = np.argsort(lengths, kind="stable")
     for start in range(0, len(order), batch_size):
         yield order[start : start + batch_size]

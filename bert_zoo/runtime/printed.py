@@ -1,21 +1,21 @@
-"""How results print, on a screen and on a page."""
+"""Formats results for printing."""
 
 from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 from typing import Any
 
 TEXT_WIDTH = 60
-# Characters of a text that are shown on each side of what was found in it.
+# Characters of context that are shown on each side of a match.
 SURROUNDINGS = 30
 
 
 def flat(text: str) -> str:
-    """A text in one line."""
+    """Puts a text on one line."""
     return " ".join(text.split())
 
 
 def surroundings(text: str, start: int, end: int) -> tuple[str, str]:
-    """What stands before and after some characters of a text, cut where it is long."""
+    """Returns the shortened text before and after a range of characters."""
     left, right = text[:start], text[end:]
     return (
         left if len(left) <= SURROUNDINGS else f"…{left[-SURROUNDINGS:]}",
@@ -24,13 +24,13 @@ def surroundings(text: str, start: int, end: int) -> tuple[str, str]:
 
 
 def one_line(text: str | tuple[str, str]) -> str:
-    """The beginning of a text, or of a pair."""
+    """Returns the beginning of a text or pair on one line."""
     line = flat(text if isinstance(text, str) else " | ".join(text))
     return line if len(line) <= TEXT_WIDTH else line[: TEXT_WIDTH - 1] + "…"
 
 
 def number(value: Any) -> str:
-    """A measured number with four digits; a count in full; what is no number as it is, None as nothing."""
+    """Formats a float with four digits and an integer in full; returns other values as strings, None as ""."""
     if not isinstance(value, Real):
         return "" if value is None else str(value)
     if isinstance(value, Integral):
@@ -41,7 +41,7 @@ def number(value: Any) -> str:
 
 
 class Row:
-    """A result that is a row of a table, of the `cells` that it gives."""
+    """A result that prints as one row of a table, made of its `cells`."""
 
     def cells(self) -> tuple[str, ...]:
         raise NotImplementedError
@@ -51,7 +51,7 @@ class Row:
 
 
 class Rows(list):
-    """A list of results that prints as a table, or as a subclass says."""
+    """A list of results that prints as a table."""
 
     def __str__(self) -> str:
         return table(row.cells() for row in self)
@@ -61,11 +61,11 @@ class Rows(list):
 
 
 def table(rows: Iterable[Sequence[str]], align: str = "<") -> str:
-    """Lines with aligned columns; the last one, the text, is as long as it is.
+    """Returns lines with aligned columns, except the last one.
 
     Args:
-        rows: cells.
-        align: "<" for columns flush left, ">" for right.
+        rows: cells of each row.
+        align: "<" aligns columns left, ">" right.
     """
     rows = list(rows)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]

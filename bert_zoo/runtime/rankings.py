@@ -1,4 +1,4 @@
-"""How well documents answer a query; without TensorFlow and Keras."""
+"""Documents ranked by how well they answer a query; without TensorFlow and Keras."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from bert_zoo.config import is_integer
 from bert_zoo.runtime.classifications import sigmoid
 from bert_zoo.runtime.printed import Row, Rows, one_line
 
-# What may make scores of logits.
+# Functions from logits to scores.
 SCORE_ACTIVATIONS = {"sigmoid": sigmoid, "linear": np.asarray}
 
 
@@ -19,8 +19,8 @@ class Ranked(Row):
 
     Attributes:
         document: the text.
-        index: its number among the documents that were given, from 0 on.
-        score: the higher, the better it answers the query.
+        index: its position in the given documents, from 0.
+        score: higher if it answers the query better.
     """
 
     document: str
@@ -32,29 +32,29 @@ class Ranked(Row):
 
 
 class Ranking(Rows):
-    """A list of `Ranked`, the best first, that prints as a table."""
+    """A list of `Ranked`, best first, that prints as a table."""
 
 
 def ranking(
     documents: Sequence[str], logits: np.ndarray, activation: str, top_k: int | None
 ) -> Ranking:
-    """The documents with the highest scores, best first; of equal ones the first given.
+    """Returns the documents with the highest scores, best first; ties keep their order.
 
     Args:
         documents: texts.
         logits: float [documents].
         activation: one of `SCORE_ACTIVATIONS`.
-        top_k: how many; None for all.
+        top_k: number of documents; None for all.
     """
     scores = SCORE_ACTIVATIONS[activation](np.asarray(logits, np.float32))
-    # By logits, which differ where sigmoids round to 1.
+    # Sort by logits, because sigmoids may round to 1.
     best = np.argsort(-np.asarray(logits), kind="stable")[:top_k]
     return Ranking(Ranked(documents[i], int(i), float(scores[i])) for i in best)
 
 
 def check_top_k(top_k: int | None) -> None:
-    """Raises ValueError where `top_k` is no number of documents."""
+    """Raises ValueError unless `top_k` is a positive integer or None."""
     if top_k is not None and (not is_integer(top_k) or top_k < 1):
         raise ValueError(
-            f"top_k is {top_k!r}; it is how many documents are wanted, at least 1, or None for all."
+            f"top_k is {top_k!r}; it must be a number of documents, at least 1, or None for all."
         )

@@ -1,4 +1,4 @@
-"""Signatures on ids, run by LiteRT or ONNX Runtime."""
+"""Runs signatures on ids with LiteRT or ONNX Runtime."""
 
 import contextlib
 import threading
@@ -16,7 +16,7 @@ Arrays = dict[str, np.ndarray]
 
 @contextlib.contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Has errors of a runtime, which are of its own kinds or of none, name the file."""
+    """Turns a runtime's errors into ValueErrors that name the file."""
     try:
         yield
     except Exception as error:
@@ -24,15 +24,15 @@ def _named(path: Path) -> Iterator[None]:
 
 
 class LiteRT:
-    """`model.tflite` in LiteRT's interpreter, which one thread at a time may call."""
+    """Runs `model.tflite` in LiteRT's interpreter, one thread at a time."""
 
     def __init__(self, directory: Path, threads: int | None):
         try:
             from ai_edge_litert.interpreter import Interpreter
         except ImportError as error:
             raise ImportError(
-                f"{directory} is an export for LiteRT: pip install 'bert_zoo[litert]', or "
-                "ai-edge-litert alone."
+                f"{directory} is an export for LiteRT: pip install 'bert_zoo[litert]', or only "
+                "ai-edge-litert and tokenizers."
             ) from error
         self._path = directory / LITERT_FILE
         with _named(self._path):
@@ -48,15 +48,15 @@ class LiteRT:
 
 
 class OnnxRuntime:
-    """`<signature>.onnx`, each in a session of its own on the CPU, made when it is first asked for."""
+    """Runs each `<signature>.onnx` in a CPU session of its own, created on first use."""
 
     def __init__(self, directory: Path, threads: int | None):
         try:
             import onnxruntime
         except ImportError as error:
             raise ImportError(
-                f"{directory} is an export for ONNX Runtime: pip install 'bert_zoo[onnx]', or "
-                "onnxruntime alone."
+                f"{directory} is an export for ONNX Runtime: pip install 'bert_zoo[onnx]', or only "
+                "onnxruntime and tokenizers."
             ) from error
         self._directory = directory
         self._options = onnxruntime.SessionOptions()
@@ -88,10 +88,10 @@ SESSIONS = {"litert": LiteRT, "onnx": OnnxRuntime}
 
 
 def checked_inputs(inputs: Mapping[str, Any], wanted: Mapping[str, Mapping[str, Any]]) -> Arrays:
-    """The inputs of a signature as arrays of its types.
+    """Converts inputs to arrays of the signature's dtypes.
 
     Raises:
-        ValueError: names or shapes that are not those of the signature.
+        ValueError: names or shapes do not match the signature.
     """
     if inputs.keys() != wanted.keys():
         raise ValueError(f"The signature takes {sorted(wanted)}; got {sorted(inputs)}.")

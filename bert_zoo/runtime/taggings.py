@@ -1,4 +1,4 @@
-"""Labels of words, and the spans that they mark; without TensorFlow and Keras."""
+"""Predicted labels of words, and the spans that they mark; without TensorFlow and Keras."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ class TaggedWord(Row):
 
     Attributes:
         text: the word.
-        label: its name.
-        score: its probability.
-        start, end: the word's characters in `Tagging.text`, `end` being the first one after it.
+        label: the label's name.
+        score: the label's probability.
+        start, end: the word's range of characters in `Tagging.text`, without `end`.
     """
 
     text: str
@@ -38,11 +38,11 @@ class TaggedSpan:
     """Words that belong together, such as a name.
 
     Attributes:
-        text: as it stands in `Tagging.text`.
-        type: of the span, "LOC" for the labels "B-LOC" and "I-LOC".
+        text: the span as in `Tagging.text`.
+        type: the span's type, such as "LOC" for the labels "B-LOC" and "I-LOC".
         score: the mean of its words' scores.
-        start, end: its characters in `Tagging.text`.
-        first_word, end_word: its words, `end_word` being the first one after it.
+        start, end: its range of characters in `Tagging.text`, without `end`.
+        first_word, end_word: its range of words, without `end_word`.
     """
 
     text: str
@@ -62,10 +62,10 @@ class Tagging:
     """A text with its words' labels; prints the text with its spans marked, or a table of words.
 
     Attributes:
-        text: the text; of a list of words, the words with a blank between.
+        text: the text; a list of words is joined by spaces.
         words: the words with their labels.
-        spans: what the labels mark; None where they are not to be read so, or are not of a tag
-            scheme (see `bert_zoo.data.tagging`), as parts of speech are not.
+        spans: the spans that the labels mark; None with `aggregate=False`, or if the labels do not mark
+            spans (see `bert_zoo.data.tagging`), for example parts of speech.
     """
 
     text: str
@@ -74,7 +74,7 @@ class Tagging:
 
     @property
     def labels(self) -> list[str]:
-        """The words' labels, as `bert_zoo.metrics.span_report` takes them."""
+        """The words' labels, for `bert_zoo.metrics.span_report`."""
         return [word.label for word in self.words]
 
     def __str__(self) -> str:
@@ -88,7 +88,7 @@ class Tagging:
 
 
 class Taggings(Rows):
-    """A list of `Tagging` that prints one after the other."""
+    """A list of `Tagging` that prints all of them."""
 
     def __str__(self) -> str:
         # Tables of words need a line between them.
@@ -97,31 +97,31 @@ class Taggings(Rows):
 
 
 def marks_spans(labels: Sequence[str]) -> bool:
-    """Whether labels are tags that mark spans: "O", and others that begin with B, I, E or S."""
+    """Whether labels mark spans: "O", and others that begin with B, I, E or S."""
     prefixes = {label.partition("-")[0] for label in labels}
     return OUTSIDE in prefixes and prefixes <= {OUTSIDE, *"BIES"} and len(prefixes) > 1
 
 
-# How the probabilities of a word are made of those of its pieces, by Hugging Face's names.
+# Hugging Face's names for how pieces' probabilities become those of the word.
 FIRST_PIECE, AVERAGE, MAX = STRATEGIES = ("first", "average", "max")
 
 
 def check_strategy(strategy: str) -> None:
     if strategy not in STRATEGIES:
         raise ValueError(
-            f"aggregation_strategy is {strategy!r}; it is one of {list(STRATEGIES)}, which make one label a "
-            "word. aggregate=False gives words without spans."
+            f"aggregation_strategy is {strategy!r}; choose one of {list(STRATEGIES)}, which give one label per "
+            "word. For words without spans, pass aggregate=False."
         )
 
 
 def word_probabilities(pieces: np.ndarray, starts: np.ndarray, strategy: str) -> np.ndarray:
-    """Probabilities of words [words, labels], from those of their pieces [pieces, labels].
+    """Returns words' probabilities [words, labels], from their pieces' [pieces, labels].
 
     Args:
-        pieces: of all words, one after the other.
-        starts: where the pieces of each word begin.
-        strategy: of `STRATEGIES`: those of the first piece, the mean of all, or those of the piece
-            whose best label is the likeliest.
+        pieces: the probabilities of all words' pieces.
+        starts: index of each word's first piece.
+        strategy: one of `STRATEGIES`: "first" takes the first piece's probabilities, "average" the mean
+            of all pieces, and "max" those of the piece with the highest single probability.
     """
     if strategy == FIRST_PIECE:
         return pieces[starts]
@@ -140,14 +140,14 @@ class Sentence(NamedTuple):
 
 
 def sentence_of(text) -> Sentence:
-    """A raw text, or a list of words, as words with their characters in a text."""
+    """Splits a raw text, or joins a list of words: returns the words and their ranges of characters."""
     if isinstance(text, str):
         spans = word_spans(text)
         return Sentence(text, tuple(text[start:end] for start, end in spans), spans)
     is_list = isinstance(text, Sequence | np.ndarray)
     if not is_list or not all(isinstance(word, str | bytes) for word in text):
         raise TypeError(
-            f"A text to tag is a string or a list of words, strings; got {text!r} "
+            f"A text to tag must be a string or a list of strings, its words; got {text!r} "
             f"({type(text).__name__})."
         )
     words = tuple(w.decode("utf-8", "replace") if isinstance(w, bytes) else str(w) for w in text)
