@@ -141,7 +141,7 @@ def test_long_texts_are_scored_in_windows_of_which_half_is_seen_again():
 
 
 def test_streams_are_for_models_with_a_memory():
-    with pytest.raises(ValueError, match="positions for one row alone"):
+    with pytest.raises(ValueError, match="has a fixed number of positions"):
         StatefulLM(language_model("gpt2"), 2)
 
 

@@ -401,8 +401,11 @@ WEIGHTS = np.ones(3)
         ({"x": PAIRS, "y": np.ones((3, 2))}, r"one label, \[batch\]; got the shape \(3, 2\)"),
         ({"x": PAIRS, "y": [0, 1, -1]}, r"label\[2\] is -1; it must lie in \[0, 2\)"),
         ({"x": PAIRS, "y": [0, 1, 2], "loss": PairSoftmax(2)}, r"label\[2\] is 2; it must lie in"),
-        ({"x": PAIRS, "y": ["a", "b", "c"], "loss": PairSoftmax(2)}, "num_classes is 2, and"),
-        ({"x": dataset(PAIRS, [0, 1, 2])}, "How many classes pairs have, a dataset does not tell"),
+        ({"x": PAIRS, "y": ["a", "b", "c"], "loss": PairSoftmax(2)}, "num_classes is 2, but"),
+        (
+            {"x": dataset(PAIRS, [0, 1, 2])},
+            "The number of classes of pairs cannot be read from a tf.data.Dataset",
+        ),
         ({"x": PAIRS, "loss": CoSENT()}, "CoSENT reads labels, and there are none"),
         ({"x": PAIRS, "loss": PairSoftmax(2)}, "PairSoftmax reads labels, and there are none"),
         ({"x": PAIRS, "y": WEIGHTS, "loss": RANKING()}, "MultipleNegativesRanking reads no labels"),
@@ -416,17 +419,17 @@ WEIGHTS = np.ones(3)
             {"x": PAIRS, "y": [0, 2.5, 5], "loss": CosineRegression()},
             "A score is 5, and CosineRegr",
         ),
-        ({"x": PAIRS, "prompts": ["query"]}, "The number of prompts is 1 and that of columns 2"),
+        ({"x": PAIRS, "prompts": ["query"]}, "There are 1 prompts and 2 columns of texts"),
         ({"x": PAIRS, "prompts": "query"}, "prompts is 'query'; give a list"),
-        ({"x": IDS, "prompts": ["a", "b"]}, "prompts stand before texts, and these are ids"),
+        ({"x": IDS, "prompts": ["a", "b"]}, "prompts go before texts, but the data are ids"),
         ({"x": IDS, "mini_batch_size": 0}, "mini_batch_size is 0"),
         (
             {"x": IDS, "validation_data": (IDS, WEIGHTS)},
-            "training data are for MultipleNegativesRanking, and validation_data for CoSENT",
+            "training data are for MultipleNegativesRanking, but validation_data for CoSENT",
         ),
         (
             {"x": IDS, "y": np.ones(4), "sample_weight": np.ones(4)},
-            "CoSENT compares the rows of a batch, which have no weights",
+            "CoSENT compares the rows of a batch, so rows cannot have weights",
         ),
         (
             {"x": IDS, "loss": Matryoshka(RANKING(), [64, 8])},
@@ -449,7 +452,7 @@ def test_scores_of_a_dataset_that_are_no_cosines_are_refused():
 
 def test_mini_batches_of_windows_are_refused():
     model = load_task("embedding", long_texts="mean")
-    with pytest.raises(ValueError, match="windows of long texts are not computed in mini-batches"):
+    with pytest.raises(ValueError, match="mini-batches do not work with long texts in windows"):
         model.mini_batch_size = 2
 
 

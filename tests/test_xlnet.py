@@ -278,7 +278,7 @@ def test_the_loss_of_given_starts_is_the_originals():
     unread = {"start/bias", "end/bias", "end_norm/beta"}
     assert {name for name, value in largest.items() if value < 1e-3} == unread
     del inputs["start_positions"]
-    with pytest.raises(ValueError, match=r"add start_positions \[batch\] to the inputs"):
+    with pytest.raises(ValueError, match=r"Add start_positions \[batch\] to the inputs"):
         model.compute_loss(x=inputs, y=labels, y_pred=model(inputs))
 
 

@@ -1,4 +1,4 @@
-"""The encoder that users hold, alone or inside a task model."""
+"""The encoder: a family's backbone with its text handling, alone or inside a task model."""
 
 import logging
 from dataclasses import asdict, replace
@@ -51,37 +51,45 @@ def _sentence_vectors(
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class Encoder(ZooModel):
-    """Ids in, contextual vectors out: what a family's backbone computes, with text around it.
+    """Turns token ids or texts into contextual vectors.
 
-    Called with a dict of what `backbone.inputs` lists: int32 tensors [batch, length] `token_ids`, and
-    optionally `padding_mask` (1 = real token; default all real), of most families `segment_ids`
-    (default 0), `position_ids` and `document_ids` (for rows of several documents, 1, 2, ... and 0 for
-    padding); and of what `backbone.state` names, as the call before returned it.
+    Call it with a dict of int32 tensors [batch, length], as `preprocessor` makes them from texts:
 
-    Returns a dict: `sequence_output` [batch, length, hidden]; `pooled_output` [batch, hidden] where
-    the encoder has a pooler and rows are single documents; `query_output` [batch, targets, hidden] where
-    a second stream was asked for; on request `hidden_states`, the embedding output first, and
-    `attentions` [batch, heads, length, keys], one a layer; and the new state. Called with
-    `positions`, int [batch, number], or `bert_zoo.layers.common.FIRST` for the first token of each row,
-    the last layer computes no others: `sequence_output` and the last hidden state are [batch, number,
-    hidden], the last attentions [batch, heads, number, keys]. Called with `internals=True`, it gives
-    hidden states and attentions in any case. `global_tokens` says which tokens are global, "first",
-    "first_text" or "second_text", where the family has such tokens; by default none are.
+    * `token_ids`;
+    * `padding_mask`, 1 for real tokens; by default all are real;
+    * in most families `segment_ids` (default 0), `position_ids`, and `document_ids` for rows that hold
+      several documents: 1, 2, ..., and 0 for padding;
+    * the state that the previous call returned, if the backbone has one.
+
+    `backbone.inputs` and `backbone.state` list what a family takes. The call returns a dict:
+
+    * `sequence_output` [batch, length, hidden];
+    * `pooled_output` [batch, hidden], if the encoder has a pooler and there are no `document_ids`;
+    * `query_output` [batch, targets, hidden], if a second stream was requested (XLNet);
+    * on request `hidden_states`, the embedding output first, and `attentions`
+      [batch, heads, length, keys], one per layer;
+    * the new state.
+
+    With `positions`, int [batch, number] or `bert_zoo.layers.common.FIRST` (the first token of each row),
+    the last layer computes only these tokens: `sequence_output` and the last hidden state are
+    [batch, number, hidden], and the last attentions [batch, heads, number, keys]. `internals=True` returns
+    hidden states and attentions whatever the settings. `global_tokens`, "first", "first_text" or
+    "second_text", selects the global tokens in families that have them; by default there are none.
 
     Args:
-        config: sizes and choices.
-        family: whose page makes the backbone; the first of `bert_zoo.families` by default.
-        output_hidden_states, output_attentions: whether the dict carries them.
-        pooling: how `embed` makes sentence vectors.
-        prompts: what stands before the texts that it makes them of.
-        long_texts: what `embed`, and task models whose outputs can be pooled, do with texts that are
-            longer than the model reads at once.
+        config: the family's configuration, or a dict of its fields.
+        family: name of the family; by default the first of `bert_zoo.families`.
+        output_hidden_states, output_attentions: whether calls return them.
+        pooling: how `embed` pools token vectors to sentence vectors.
+        prompts: prompts that `embed` can put before texts.
+        long_texts: how `embed`, and task models whose outputs can be pooled, read texts that exceed the
+            model's length.
         preprocessor: a `bert_zoo.text.Preprocessor`, or one that is deferred.
-        why_no_vocabulary: what to say of a missing preprocessor.
+        why_no_vocabulary: the error message for a missing preprocessor.
 
     Attributes:
-        backbone: the layer that computes; its layers are attributes of the encoder too.
-        loaded_from: the directory or Hugging Face repository that the weights are from, if it is one.
+        backbone: the layer that computes. Its layers are attributes of the encoder too.
+        loaded_from: directory or Hugging Face repository of the weights, if they come from one.
     """
 
     task = "encoder"
@@ -126,8 +134,8 @@ class Encoder(ZooModel):
         self.pooling = Pooling(**pooling) if isinstance(pooling, dict) else pooling
         self.prompts = Prompts(**prompts) if isinstance(prompts, dict) else prompts
         self.backbone = page.backbone(self.config, self.dtype_policy)
-        # Keras finds the layers here, and not below the backbone: the names of variables, `.keras`
-        # files and summaries do not tell what puts the layers together.
+        # Keras finds the layers here and not below the backbone, so names of variables, `.keras` files
+        # and summaries do not depend on the backbone's class.
         for layer in self.backbone.groups().layers:
             setattr(self, layer.name, layer)
         for number, spec in enumerate(self.pooling.dense):
@@ -138,12 +146,12 @@ class Encoder(ZooModel):
         self.build((None, None))
 
     def __dir__(self):
-        # Keras 3.15 writes and reads files by it.
+        # Keras 3.15 uses it to write and read files.
         return [name for name in super().__dir__() if name != "backbone"]
 
     @property
     def vector_size(self) -> int:
-        """The numbers of a sentence vector."""
+        """The length of a sentence vector."""
         width = self.config.hidden_size * len(self.pooling.modes)
         width = self.pooling.dense[-1].units if self.pooling.dense else width
         return self.pooling.truncate_dim or width
@@ -159,7 +167,7 @@ class Encoder(ZooModel):
 
     @property
     def pooled_layers(self) -> list[keras.layers.Layer]:
-        """The dense layers that sentence vectors go through."""
+        """The dense layers applied to sentence vectors."""
         return [getattr(self, f"{POOLED}{number}") for number in range(len(self.pooling.dense))]
 
     @property
@@ -168,7 +176,7 @@ class Encoder(ZooModel):
 
     @property
     def long_texts(self) -> LongTexts:
-        """What is done with texts that are longer than the model reads at once."""
+        """How texts that exceed the model's length are read."""
         return self._long_texts
 
     @long_texts.setter
@@ -178,15 +186,19 @@ class Encoder(ZooModel):
         self.supports_jit = not value.in_windows
 
     def initial_memory(self, batch_size: int, tokens: int | None = None) -> dict[str, Any]:
-        """The state for a batch of new texts, which a backbone with a memory takes with the first segment.
+        """The state to pass with the first segment of a batch of new texts.
 
         Args:
+            batch_size: the number of texts.
             tokens: see `bert_zoo.layers.Backbone.initial_state`.
+
+        Returns:
+            The inputs that `state` names, by name; empty for a backbone without state.
         """
         return self.backbone.initial_state(batch_size, tokens)
 
     def freeze(self, *, embeddings: bool = False, layers: int = 0) -> None:
-        """As `bert_zoo.training.freeze`, of nothing by default."""
+        """Freezes the embeddings and the lowest `layers` layers; see `bert_zoo.training.freeze`."""
         self.backbone.groups().freeze(embeddings=embeddings, layers=layers)
 
     def call(self, inputs, positions=None, internals=False, global_tokens=None, training=None):
@@ -246,18 +258,23 @@ class Encoder(ZooModel):
         prompt: str | None = None,
         truncate_dim: int | None = None,
     ):
-        """Sentence vectors, NumPy float32 [texts, size], pooled and normalised as `pooling` says.
+        """Computes sentence vectors, pooled and normalised as `pooling` says.
 
         Args:
-            texts: strings or bytes, in a list, a NumPy array or a string tensor; one alone is a list
-                of one.
-            batch_size: texts a step.
-            prompt: what stands before each text: the name of one of the model's `prompts`, which goes
-                first, or a text of your own; the model's default prompt, if it has one, by default, and
-                "" for none.
-            truncate_dim: how many numbers of a vector are kept, the first ones, as of a model that was
-                trained for it (`bert_zoo.embeddings.Matryoshka`); the model's by default. As in
-                sentence-transformers, what is left of a vector of length 1 is shorter than 1.
+            texts: strings or bytes, in a list, a NumPy array or a string tensor. A single text counts as
+                a list of one.
+            batch_size: number of texts per step.
+            prompt: a text to put before each text, or the name of one of the model's `prompts` (names
+                win). "" is no prompt. By default the model's default prompt, if it has one.
+            truncate_dim: keep only this many leading numbers of each vector, for a model trained for it
+                (`bert_zoo.embeddings.Matryoshka`); by default the model's own setting. As in
+                sentence-transformers, truncated vectors are not normalised again.
+
+        Returns:
+            NumPy float32 [texts, size].
+
+        Raises:
+            ValueError: the prompt cannot be left out of the vectors because texts are read in windows.
         """
         before = self.prompts.text(prompt)
         texts = with_prompt(before, text_rows(self, texts))
@@ -270,8 +287,8 @@ class Encoder(ZooModel):
         if self.long_texts.in_windows:
             if before and not self.pooling.include_prompt:
                 raise ValueError(
-                    "The model leaves prompts out of its vectors, which texts in windows are not read with. "
-                    "Load it with long_texts='cut'."
+                    "The model leaves prompts out of its sentence vectors, which does not work for texts in "
+                    "windows. Load it with long_texts='cut'."
                 )
             options["reader"] = self.window_reader
         with warning_of_cut_texts(self, texts, pooled=True):
@@ -285,20 +302,23 @@ class Encoder(ZooModel):
         features: str | int = "top",
         pooling: str = "mean",
     ) -> list[WordVectors]:
-        """The vectors of texts' words, a `WordVectors(words, vectors)` for each text, vectors float32 [words, size].
+        """Computes a vector for each word.
 
         Texts that are too long for the model are read in parts, cut between words.
 
         Args:
-            texts: a text or several, which are split at white space and around punctuation (a mark is a word);
+            texts: a text or several, split at white space and around punctuation (each mark is a word);
                 or lists of words.
-            batch_size: rows a step.
-            features: the layers that are read, as `load` calls them: "top", the number of one, "mix" (their
-                mean) or "concat4" (side by side).
-            pooling: what of a word's pieces is taken: their "mean", the "first" or the "last".
+            batch_size: number of rows per step.
+            features: which layers to read: "top", the number of one layer, "mix" (the mean of all) or
+                "concat4" (the last four side by side).
+            pooling: how to combine a word's pieces: "mean", "first" or "last".
+
+        Returns:
+            A `WordVectors(words, vectors)` for each text; vectors are float32 [words, size].
 
         Raises:
-            ValueError: there are no texts, or `features` or `pooling` cannot be.
+            ValueError: there are no texts, or `features` or `pooling` has an unknown value.
         """
         check_batch_size(batch_size)
         sentences = sentences_of(texts)
@@ -313,14 +333,17 @@ class Encoder(ZooModel):
         pooling: Pooling | None = None,
         prompt: str | None = None,
     ):
-        """Sentence vectors, float32 [batch, size], of token vectors [batch, length, hidden].
+        """Pools token vectors to sentence vectors.
 
         Args:
-            sequence_output: as `call` returned it.
-            inputs: that it was called with.
-            pooling: the encoder's by default.
-            prompt: what all texts begin with, where that is not pooled; by default what their ids say,
-                which may begin with any of the encoder's `prompts`.
+            sequence_output: token vectors [batch, length, hidden], as `call` returned them.
+            inputs: the inputs of that call.
+            pooling: a `Pooling`; by default the encoder's.
+            prompt: the prompt that all texts begin with, if prompts are not pooled. By default each row
+                is compared with the encoder's `prompts`.
+
+        Returns:
+            float32 [batch, size].
         """
         pooling = pooling or self.pooling
         prompt_mask = None if pooling.include_prompt else self._after_prompts(inputs, prompt)
@@ -340,8 +363,8 @@ class Encoder(ZooModel):
             return ops.cast(numbers > length, "int32")
         if self.preprocessor.packer.layout.padding_side == "left":
             raise ValueError(
-                "Prompts that are not pooled are found at the begin of a row, and this model's rows begin with "
-                "padding. Call embed() instead, or set encoder.pooling with include_prompt=True."
+                "Prompts that are not pooled are looked up at the start of each row, but this model pads on the "
+                "left. Call embed() instead, or set encoder.pooling with include_prompt=True."
             )
         lengths = ops.zeros_like(token_ids[:, :1])
         for text in filter(None, self.prompts.texts.values()):
@@ -352,10 +375,10 @@ class Encoder(ZooModel):
         return ops.cast(numbers > lengths, "int32")
 
     def _prompt_row(self, prompt: str):
-        """Ids that rows with a prompt begin with, and how many of their tokens it counts for.
+        """The ids that rows with a prompt begin with, and the number of tokens that count as the prompt.
 
-        As in sentence-transformers, these are those of the prompt alone, special tokens before it among
-        them; where it ends in a blank, that may be part of the next word's first token.
+        As in sentence-transformers, the number is that of the prompt alone, with the special tokens before
+        it. The ids leave out a final blank, which may be part of the next word's first token.
         """
         if not prompt:
             return (), 0
@@ -371,12 +394,12 @@ class Encoder(ZooModel):
         return row(prompt.rstrip()), len(row(prompt))
 
     def window_outputs(self, inputs, training=None):
-        """As `TaskModel.window_outputs`: vectors before they are normalised and cut."""
+        """As `TaskModel.window_outputs`: vectors before they are normalised and truncated."""
         pooling = replace(self.pooling, normalize=False, truncate_dim=None)
         return _sentence_vectors(self, inputs, pooling=pooling, training=training)
 
     def from_pooled(self, vectors):
-        """The sentence vectors of texts, from the pooled ones of their windows."""
+        """The sentence vectors of texts, from the pooled vectors of their windows."""
         return finished(vectors, self.pooling)
 
     @property
@@ -390,14 +413,14 @@ class Encoder(ZooModel):
         if self._preprocessor is None:
             if self.why_no_vocabulary is not None:
                 raise FileNotFoundError(
-                    f"{self.why_no_vocabulary} Where the vocabulary is in another directory, set "
+                    f"{self.why_no_vocabulary} If the vocabulary is in another directory, set "
                     f"model.preprocessor = bert_zoo.text.preprocessor_from_dir(directory, {self.family!r}); "
                     "or pass dicts of ids."
                 )
             raise ValueError(
                 "This model has no vocabulary: it was loaded without files (weights=None), or made from "
                 "its configuration alone (to_json, from_config). Load it with weights, set "
-                "model.preprocessor to another model's or to bert_zoo.text.preprocessor_from_dir(...), "
+                "model.preprocessor to that of another model or to bert_zoo.text.preprocessor_from_dir(...), "
                 "or pass dicts of ids."
             )
         return self._preprocessor
@@ -411,7 +434,7 @@ class Encoder(ZooModel):
         """The preprocessor for long texts, a `bert_zoo.text.windows.DocumentWindows`."""
         from bert_zoo.text.windows import document_windows
 
-        # The same one as long as the preprocessor is, since graphs are kept by it.
+        # Kept as long as the preprocessor stays the same: graphs are cached by it.
         made_from, reader = self._window_reader
         if made_from is not self.preprocessor:
             reader = document_windows(self.preprocessor, self.long_texts.stride)
@@ -419,9 +442,9 @@ class Encoder(ZooModel):
         return reader
 
     def preprocessor_to_save(self):
-        """What writes the vocabulary: the preprocessor, or a deferred one where tensorflow_text is missing.
+        """The preprocessor, or the deferred one if tensorflow_text is missing; it writes the vocabulary.
 
-        None, with a warning where files lacked, for a model without vocabulary.
+        None for a model without vocabulary, with a warning if its files lacked one.
         """
         if self._preprocessor is None:
             if self.why_no_vocabulary is not None:
@@ -434,7 +457,7 @@ class Encoder(ZooModel):
         except ImportError:
             return self._preprocessor
 
-    # Keras calls these two while it writes and reads a .keras file, with a directory for assets.
+    # Keras calls these two with a directory for assets while it writes and reads a .keras file.
 
     def save_assets(self, directory: str) -> None:
         preprocessor = self.preprocessor_to_save()
@@ -446,7 +469,7 @@ class Encoder(ZooModel):
     def load_assets(self, directory: str) -> None:
         options = Path(directory) / PREPROCESSOR_FILE
         if options.is_file():
-            # The directory is gone when Keras returns.
+            # Keras deletes the directory afterwards.
             self._preprocessor = DeferredPreprocessor(
                 directory, registry().families[self.family].text, **read_object(options)
             )

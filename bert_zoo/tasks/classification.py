@@ -15,7 +15,14 @@ from bert_zoo.tasks.zero_shot import HYPOTHESIS, zero_shot
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class Classifier(SentenceModel, LabelledModel):
-    """Logits [batch, classes] over the first token."""
+    """Gives a text, or a pair of texts, one of several labels.
+
+    Returns logits [batch, classes]. `labels` or `num_classes` of `bert_zoo.load` set the classes; `fit`
+    takes labels as class numbers or names.
+
+    Args:
+        encoder, num_classes, labels: as in `LabelledModel`.
+    """
 
     task = "classification"
     peft_task = "SEQ_CLS"
@@ -33,11 +40,10 @@ class Classifier(SentenceModel, LabelledModel):
     def head_arguments(cls, asked: Asked, told: Told) -> dict[str, Any]:
         if told.num_logits is not None and told.num_logits < cls.least_logits:
             raise ValueError(
-                f"The head of {told.name} has one logit, and a classifier of a single class would give it the "
-                "probability 1 whatever the text. transformers takes such a head for regression: "
-                "task='regression' gives the number. Of a cross-encoder, sentence-transformers takes the "
-                "sigmoid: task='reranking' ranks documents by it. To train a classifier of your own, "
-                "pass init=('classifier',)."
+                f"The head of {told.name} has one logit, and a classifier with a single class would give every "
+                "text the probability 1. If the logit is a number to predict, load with task='regression', as "
+                "transformers does. If the model is a cross-encoder, load with task='reranking', which ranks "
+                "documents by its sigmoid. To train a classifier of your own, pass init=('classifier',)."
             )
         return super().head_arguments(asked, told)
 
@@ -52,15 +58,18 @@ class Classifier(SentenceModel, LabelledModel):
         return {"verb": "classify", "labels": list(self.labels)}
 
     def classify(self, texts, batch_size: int = 32, top_k: int | None = None):
-        """The likeliest label of each text, with its probability.
+        """Finds the likeliest label of each text, with its probability.
 
         Args:
             texts: strings, or a pair of string batches.
-            batch_size: texts a step.
-            top_k: how many of the likeliest labels are given; one by default.
+            batch_size: number of texts per step.
+            top_k: how many of the likeliest labels to list for each text; one by default.
 
         Returns:
             A list of `Classification(text, label, score, scores, top)` that prints as a table.
+
+        Raises:
+            ValueError: `top_k` is not a positive integer.
         """
         from bert_zoo.text.batches import strings
 
@@ -82,32 +91,32 @@ class Classifier(SentenceModel, LabelledModel):
         top_k: int | None = None,
         batch_size: int = 32,
     ):
-        """Sorts texts into classes that the model was not trained for; of a model fine-tuned on MNLI.
+        """Sorts texts into classes that the model was not trained for. Needs a model fine-tuned on MNLI.
 
         Args:
-            texts: a text or several; where one is too long, it is cut and the hypothesis is not.
-            labels: names of the classes, a list or, as transformers takes them, a string with commas.
-            hypothesis: a sentence with {} in the place of a label. One in the texts' language, and of their
-                subject, works best.
-            multi_label: whether any number of labels may apply: each has a probability of its own then,
-                and those above 0.5 are given. Otherwise probabilities of all add up to 1.
-            top_k: how many of the likeliest labels are given; one by default, or all that apply.
-            batch_size: pairs of a text with a label a step.
+            texts: a text or several. A text that is too long is cut; the hypothesis is not.
+            labels: names of the classes: a list, or a string with commas as in transformers.
+            hypothesis: a sentence with {} in place of the label. It works best in the texts' language
+                and about their subject.
+            multi_label: whether any number of labels may apply. Each label then has its own probability,
+                and those above 0.5 are returned. Otherwise all probabilities add up to 1.
+            top_k: how many of the likeliest labels to list; by default one, or all that apply.
+            batch_size: number of pairs of a text and a label per step.
 
         Returns:
             A list of `Classification`, or of `MultiLabelClassification`, that prints as a table.
 
         Raises:
-            ValueError: the model has no class "entailment", or the arguments do not fit.
+            ValueError: the model has no class "entailment", or an argument is invalid.
         """
         _check_top_k(top_k)
         return zero_shot(self, texts, labels, hypothesis, multi_label, top_k, batch_size)
 
     def classified(self, text: str | tuple[str, str], logits: np.ndarray, top_k: int | None):
-        """What logits [classes] say of a text."""
+        """The result for one text, from its logits [classes]."""
         return classified(text, logits, self.labels, top_k)
 
 
 def _check_top_k(top_k: int | None) -> None:
     if top_k is not None and (not is_integer(top_k) or top_k < 1):
-        raise ValueError(f"top_k is {top_k!r}; it is how many labels are wanted, at least 1.")
+        raise ValueError(f"top_k is {top_k!r}; it must be an integer of at least 1, or None.")

@@ -28,16 +28,16 @@ log = logging.getLogger("bert_zoo")
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class MultiLabelClassifier(Classifier):
-    """Logits [batch, classes] over the first token; any number of classes may apply.
+    """Gives a text any number of labels, or none.
 
-    A class's probability is the sigmoid of its logit. Labels are rows of 0 and 1, [batch, classes],
-    or for each text a list or set of names; in tf.data, strings [batch, names], ragged or filled up
-    with "".
+    Returns logits [batch, classes]; a class's probability is the sigmoid of its logit. `fit` takes labels
+    as rows of 0 and 1, [batch, classes], or as a list or set of names for each text; in tf.data as strings
+    [batch, names], ragged or padded with "".
 
     Args:
         encoder, num_classes, labels: as in `LabelledModel`.
-        thresholds: what a label's probability must be above for the label to count: a number, one for
-            each label, or a dict by name. It can be set on the model too.
+        thresholds: a label counts if its probability is above this: one number for all labels, one number
+            per label, or a dict by name. The model's attribute of that name can be set, too.
     """
 
     task = "multi_label_classification"
@@ -74,7 +74,7 @@ class MultiLabelClassifier(Classifier):
 
     @property
     def thresholds(self) -> tuple[float, ...]:
-        """One probability a label."""
+        """The threshold of each label, a probability."""
         return self._thresholds
 
     @thresholds.setter
@@ -91,15 +91,19 @@ class MultiLabelClassifier(Classifier):
         return {"verb": "classify_many", "labels": labels, "thresholds": list(self.thresholds)}
 
     def classify(self, texts, batch_size: int = 32, top_k: int | None = None):
-        """Every label of each text whose probability is above its threshold, at most `top_k` of them.
+        """Finds the labels of each text whose probability is above their threshold.
 
-        Other arguments are those of `Classifier.classify`. Returns a list of
-        `MultiLabelClassification(text, labels, scores)` that prints as a table.
+        Args:
+            texts, batch_size: as in `Classifier.classify`.
+            top_k: maximum number of labels for each text; no limit by default.
+
+        Returns:
+            A list of `MultiLabelClassification(text, labels, scores)` that prints as a table.
         """
         return super().classify(texts, batch_size, top_k)
 
     def classified(self, text: str | tuple[str, str], logits: np.ndarray, top_k: int | None):
-        """What logits [classes] say of a text."""
+        """The result for one text, from its logits [classes]."""
         return multi_label_classified(text, logits, self.labels, self.thresholds, top_k)
 
     def _metrics_given(self) -> list[Any]:
@@ -110,16 +114,16 @@ class MultiLabelClassifier(Classifier):
         super().compile(*args, **kwargs)
         if any(isinstance(metric, str) and metric in ACCURACY for metric in self._metrics_given()):
             log.warning(
-                "Keras's accuracy compares the one likeliest label of each text, and a multi-label "
-                "model may find any number of labels. Leave it out for micro and macro F1, which "
+                "Keras's accuracy compares only the likeliest label of each text, but a multi-label model "
+                "may find any number of labels. Use micro and macro F1 instead, which "
                 "bert_zoo.training.compile_for_task(model, optimizer) compiles with."
             )
 
     def fit(self, *args, class_weight=None, **kwargs):
         if class_weight is not None:
             raise ValueError(
-                "class_weight weighs a row by its one class, and rows of a multi-label model have any "
-                "number. Pass sample_weight, one number a row, or compile with a loss that weighs labels."
+                "class_weight weighs a row by its one class, but rows of a multi-label model have any number "
+                "of classes. Pass sample_weight, one number per row, or compile with a loss that weighs labels."
             )
         return super().fit(*args, **kwargs)
 
@@ -133,7 +137,7 @@ class MultiLabelClassifier(Classifier):
         import tensorflow as tf
 
         probabilities = tf.nn.sigmoid(outputs["logits"])
-        # A signature has no ragged outputs: names stand where their probabilities do.
+        # Signatures have no ragged outputs, so each name is at the place of its probability.
         names = tf.where(probabilities > tf.constant(self.thresholds), tf.constant(self.labels), "")
         return {"probabilities": probabilities, "labels": names}
 

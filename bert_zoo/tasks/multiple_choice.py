@@ -16,9 +16,11 @@ from bert_zoo.text.columns import as_list, column_names
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class MultipleChoice(SentenceModel):
-    """Logits [batch, choices]; inputs are [batch, choices, length].
+    """Chooses which of several texts goes best with a prompt.
 
-    As text: a pair of the prompts [batch] and the choices [batch, choices].
+    Takes a pair of prompts, strings [batch], and choices, strings [batch, choices]; or ids
+    [batch, choices, length]. Returns logits [batch, choices]. Labels are the numbers of the right choices.
+
     Source: Hugging Face BertForMultipleChoice (Google's repository has no such program).
     """
 
@@ -69,8 +71,8 @@ class MultipleChoice(SentenceModel):
 
         if not isinstance(x, tuple) or len(x) != 2:
             raise TypeError(
-                "Multiple choice takes a pair (prompts, choices): [batch] strings, and for each the "
-                "same number of choices, [batch, choices]."
+                "Multiple choice takes a pair (prompts, choices): strings [batch], and the same number of "
+                "choices for each, strings [batch, choices]."
             )
         choices = x[1]
         if (columns := column_names(choices)) is not None:  # a loop over a table gives their names

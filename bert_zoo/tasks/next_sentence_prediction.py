@@ -1,4 +1,4 @@
-"""Next sentence prediction: whether a text goes on with another one."""
+"""Next sentence prediction: whether one text follows another."""
 
 import keras
 
@@ -7,10 +7,10 @@ from bert_zoo.tasks.classification import Classifier
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class NextSentenceClassifier(Classifier):
-    """Logits [batch, 2] of pairs of texts, over the pooled first token, by a head of pretraining.
+    """Predicts whether the second text of a pair follows the first, with a head from pretraining.
 
-    `classify` says whether the second text follows the first, "is_next", or is another text's,
-    "not_next".
+    Returns logits [batch, 2] of the classes "is_next" and "not_next".
+
     Source: Devlin et al. 2018 (arXiv:1810.04805), section 3.1; google-research/bert run_pretraining.py,
     get_next_sentence_output.
     """

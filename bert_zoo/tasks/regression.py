@@ -13,11 +13,13 @@ from bert_zoo.models.task_model import SentenceModel, Use
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class Regressor(SentenceModel):
-    """One number a text, [batch, 1], over the first token.
+    """Predicts a number for a text or a pair of texts.
+
+    Returns numbers [batch, 1]; `fit` takes floats [batch].
 
     Args:
         encoder: as in `TaskModel`.
-        score_name: what the number is called, such as "similarity", where it has a name.
+        score_name: name of the number, such as "similarity"; optional.
     """
 
     task = "regression"

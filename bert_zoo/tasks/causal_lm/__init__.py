@@ -1,4 +1,4 @@
-"""Models that predict each token from those before it."""
+"""Causal language models, which predict each token from those before it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,18 +19,18 @@ from bert_zoo.models.task_model import TaskModel
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class CausalLM(TaskModel):
-    """Log-probabilities of the next tokens.
+    """Language model that predicts each token from those before it.
 
-    Called as its encoder is, optionally also with `labels` int [batch, length]: the tokens whose
-    log-probabilities are wanted, -100 where none is. Returns a dict of
+    Call it as its encoder, optionally also with `labels` int [batch, length]: the tokens whose
+    log-probabilities you want, or -100 for none. It returns a dict:
 
-    * `log_probs`: float32 [batch, length, vocabulary]; with `labels` those of the labels alone,
-      [batch, length] in the order of the tokens, 0 where the label is -100;
-    * the encoder's state: `memory`, and `memory_mask` where it gives one. Models whose positions end
-      (GPT) return it where it is given, as what generation need not compute again.
+    * `log_probs`: float32 log-probabilities of the next tokens [batch, length, vocabulary]; with `labels`
+      only those of the labels, [batch, length], 0 where the label is -100;
+    * the encoder's state: `memory`, and `memory_mask` if it has one. Models with a fixed number of
+      positions (GPT) return their state only if they are given one.
 
-    `fit` and `evaluate` take such dicts with `labels`, or texts, and minimise the mean negative
-    log-probability; they report `perplexity` and `bits`, a token, over all tokens seen.
+    `fit` and `evaluate` take such dicts with `labels`, or texts. They minimise the mean negative
+    log-probability, and report `perplexity` and `bits` per token over all tokens seen.
     """
 
     task = "causal_lm"
@@ -87,7 +87,7 @@ class CausalLM(TaskModel):
         if tuple(labels.shape) != tuple(inputs["token_ids"].shape):
             raise ValueError(
                 f"labels have shape {tuple(labels.shape)} and token_ids "
-                f"{tuple(inputs['token_ids'].shape)}; every token needs one, -100 for none."
+                f"{tuple(inputs['token_ids'].shape)}. Both must be the same; use -100 for tokens without a label."
             )
         labels = as_ids("labels", labels)
         check_range("labels", labels, *self.id_limits()["labels"])
@@ -98,7 +98,7 @@ class CausalLM(TaskModel):
         return {**limits, "labels": limits["token_ids"]}
 
     def initial_memory(self, batch_size: int, tokens: int | None = None) -> dict[str, Any]:
-        """As `Encoder.initial_memory`."""
+        """The state to pass with the first segment of new texts; see `Encoder.initial_memory`."""
         return self.encoder.initial_memory(batch_size, tokens)
 
     def served_answers(self, outputs):
@@ -106,7 +106,7 @@ class CausalLM(TaskModel):
 
     def served_of_texts(self, texts, run, preprocessor):
         outputs = super().served_of_texts(texts, run, preprocessor)
-        # What is read there are the tokens that are scored.
+        # There the tokens that are scored are also those that are read.
         outputs["token_ids"] = outputs.pop("labels")
         return outputs
 
@@ -127,44 +127,45 @@ class CausalLM(TaskModel):
         stop: str | Sequence[int | str] | None = "eos",
         stream: bool = False,
     ):
-        """Goes on from a prompt, a token at a time, with the memory of what came before.
+        """Continues a prompt token by token.
 
-        With a memory of `mem_len` tokens, texts of any length are read and written; a model whose positions
-        end keeps the keys and values of all tokens, and a text has room there. Each prompt of a batch gets
-        what it gets alone, whatever the lengths of the others, except for the random numbers of samplers
-        that draw them.
+        A model with a memory of `mem_len` tokens reads and writes texts of any length. A model with a fixed
+        number of positions keeps the keys and values of all tokens, so prompt and new tokens must fit. The
+        result for a prompt does not depend on the other prompts of a batch, except for the random numbers
+        that some samplers draw.
 
         Args:
-            prompt: a text or several; or a dict of `token_ids` [batch, length], with a `padding_mask`
-                on either side where rows differ in length. An empty text goes on from the end token.
-            max_new_tokens: the most tokens that are added to each prompt.
-            sampler: "greedy" (the default), "top_k" (the 5 likeliest), "top_p" (the likeliest whose sum
-                passes 0.1), "random" or "beam" (5 beams); or an object of keras_hub.samplers for other
-                numbers, for example `keras_hub.samplers.TopKSampler(k=40)`.
-            beams: how many texts the sampler "beam" keeps.
-            length_penalty: of that sampler, which divides the sum of the new tokens' log-probabilities by
-                their number to the power of it; 0 by default. With it, `num_beams` and `early_stopping=False`
-                transformers' `generate` chooses the same.
-            top_p: the probability that the likeliest tokens of the sampler "top_p" have together.
-            temperature: of the sampler that is named, if it draws: "top_k", "top_p" and "random".
-                Log-probabilities are divided by it: below 1, likely tokens come more often, above 1
-                less. At 0 the likeliest is taken, as by "greedy". 1 by default; an object has its own.
-            seed: of the sampler that is named; an object has its own, and goes on where it stands.
+            prompt: a text or several; or a dict of `token_ids` [batch, length], with a `padding_mask` if
+                rows differ in length (padding may be on either side). An empty text starts from the end
+                token.
+            max_new_tokens: maximum number of tokens to add to each prompt.
+            sampler: "greedy" (the default), "top_k" (one of the 5 likeliest), "top_p" (one of the likeliest
+                that together pass a probability of 0.1), "random" or "beam" (5 beams); or an object of
+                keras_hub.samplers, for example `keras_hub.samplers.TopKSampler(k=40)`.
+            beams: number of texts that the sampler "beam" keeps.
+            length_penalty: exponent for the sampler "beam", which divides a text's summed log-probability
+                by its number of new tokens raised to this power; 0 by default. transformers' `generate`
+                chooses the same texts with the same `length_penalty` and `num_beams` and with
+                `early_stopping=False`.
+            top_p: total probability of the tokens that the sampler "top_p" draws from.
+            temperature: number that log-probabilities are divided by, for "top_k", "top_p" and "random";
+                1 by default. Below 1, likely tokens come more often, above 1 less often; 0 means "greedy".
+                A sampler object has its own.
+            seed: seed of a named sampler. A sampler object has its own state, and continues from it.
             stop: what ends a text: "eos", the vocabulary's end token if it has one; a list of tokens
                 or ids; or None for nothing.
-            stream: return an iterator of pieces, each as soon as it is sampled. The first is the
-                prompt; joined they are what the same seed gives without streaming.
+            stream: whether to return an iterator of pieces, each as soon as it is sampled. The first
+                piece is the prompt; the joined pieces equal the result without streaming.
 
         Returns:
-            The text, beginning with the prompt as the model reads it (unknown words as such) and
-            ending before what stopped it; a list of them, which prints numbered, for several prompts.
-            For ids, int32 [batch, length + new tokens]: a row that stops earlier than others repeats
-            its stop token. Streams give strings, lists of them, and [batch, 1].
+            The text: the prompt as the model reads it (unknown words replaced) and its continuation,
+            without what stopped it. For several prompts a list, which prints numbered. For ids, int32
+            [batch, length + new tokens]: a row that stops earlier than others repeats its stop token.
+            With `stream`, an iterator of strings, of lists of strings, or of ids [batch, 1].
 
         Raises:
-            ValueError, TypeError: options or prompts that do not fit; an empty prompt without an end
-                token; a text that may become longer than the model has positions; a model whose
-                `mem_len` is 0; a stream of beams.
+            ValueError, TypeError: invalid options or prompts; an empty prompt without an end token; a text
+                that may exceed the model's positions; a model whose `mem_len` is 0; a stream of beams.
             ImportError: keras_hub cannot be imported.
         """
         from bert_zoo.tasks.causal_lm.generation import generate
@@ -175,46 +176,46 @@ class CausalLM(TaskModel):
         return generate(self, prompt, **drawing, **options)
 
     def score(self, texts, batch_size: int = 8, segment_length: int = 128) -> list:
-        """How likely texts are, token by token.
+        """Scores texts: how likely each token is after those before it.
 
-        The first token is predicted from the vocabulary's end token, as a line is in training; where
-        the vocabulary has none, it is read and not scored. Long texts are read in segments with the
-        memory carried on; nothing is cut off. Where a text is longer than the model has positions, it is
-        read in windows of that many tokens that overlap by half, so that each token has at least half a
-        window before it.
+        The first token is predicted from the vocabulary's end token, as in training. If the vocabulary
+        has no end token, the first token is read but not scored. Long texts are read whole: in segments
+        that pass on the memory, or, if the model has a fixed number of positions, in windows of that
+        length that overlap by half.
 
         Args:
             texts: a text or several.
-            batch_size: texts at a time.
-            segment_length: tokens at a time. It changes how far back a token sees (its segment and
-                `mem_len` before it), except with `same_length`.
+            batch_size: number of texts per step.
+            segment_length: number of tokens per step. A token sees its segment and the `mem_len` tokens
+                before it, so this changes the scores, except with `same_length`.
 
         Returns:
             A list of `TextScore(text, tokens, log_probs, perplexity, bits_per_character)`, in the
-            order of the texts, that prints as a table.
+            order of the texts, that prints as a table. Log-probabilities are in nats.
 
         Raises:
-            ValueError: a text without a token to score.
+            ValueError: a text has no token to score.
         """
         from bert_zoo.tasks.causal_lm.scoring import score
 
         return score(self, texts, batch_size, segment_length)
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        """`mean_loss`, and in training what layers of the encoder add to it, if any do."""
-        # First, since replicas meet in the other: the next one's layers would have added theirs by then.
+        """`mean_loss`, plus the losses that the encoder's layers add in training, if any."""
+        # Read first: in `mean_loss` replicas wait for each other, and by then the next replica's layers
+        # would have added their losses.
         added = added_losses(self)
         return self.mean_loss(x, y, y_pred, sample_weight) + added
 
     def mean_loss(self, x, y, y_pred, sample_weight):
-        """Mean negative log-probability of the labels, which are inputs (see `call`), in nats."""
+        """Mean negative log-probability of the labels in nats; labels are inputs, see `call`."""
         if y is not None or sample_weight is not None or "labels" not in x:
             raise ValueError(
                 "A language model's labels are inputs: pass texts, or dicts with token_ids and "
                 "labels, without y and sample_weight."
             )
         total, count = total_and_count(y_pred["log_probs"], x["labels"])
-        # Replicas' losses are summed: Keras divides those alone that it computes itself.
+        # Replicas' losses are summed: Keras only divides losses that it computes itself.
         return -total / ops.maximum(over_replicas(count, "SUM"), 1.0)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):

@@ -1,4 +1,4 @@
-"""Language models that remember, between the steps of `fit` and `evaluate`, what they have read."""
+"""Language models that keep their memory between the steps of `fit` and `evaluate`."""
 
 from typing import Any
 
@@ -12,17 +12,18 @@ from bert_zoo.tasks.streams import StatefulModel
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class StatefulLM(StatefulModel):
-    """A recurrent language model for `fit`, `evaluate` and `predict` on streams of segments.
+    """Trains and evaluates a recurrent language model on streams of segments.
 
-    Data are datasets of dicts as `bert_zoo.pretraining.streams.segments` makes them: `token_ids`
-    and `labels` int [batch, length], and `starts_stream` int [batch]; see `StatefulModel`.
-
-    `predict` gives the labels' log-probabilities [steps * batch, length], one step's rows after the
-    other's.
+    `fit`, `evaluate` and `predict` take datasets of dicts, as `bert_zoo.pretraining.streams.segments` makes
+    them: `token_ids` and `labels` int [batch, length], and `starts_stream` int [batch]; see `StatefulModel`.
+    `predict` returns the labels' log-probabilities in nats, float32 [steps * batch, length], step by step.
 
     Args:
-        language_model: a `CausalLM` with a recurrent encoder; it holds all that is trained.
-        batch_size, evaluation_batch_size: as of `StatefulModel`.
+        language_model: a `CausalLM` with a recurrent encoder. It holds all weights.
+        batch_size, evaluation_batch_size: as in `StatefulModel`.
+
+    Raises:
+        ValueError: the language model has a fixed number of positions.
     """
 
     task = CausalLM.task
@@ -42,8 +43,8 @@ class StatefulLM(StatefulModel):
             language_model = keras.saving.deserialize_keras_object(language_model)
         if not language_model.always_gives_state:
             raise ValueError(
-                f"A model of the family {language_model.encoder.family} has positions for one row alone, "
-                "and cannot go on with a stream. Call fit and evaluate of the language model itself."
+                f"A model of the family {language_model.encoder.family} has a fixed number of positions, so it "
+                "cannot continue a stream. Call fit and evaluate of the language model itself."
             )
         super().__init__(language_model, batch_size, evaluation_batch_size, **kwargs)
         self.quality = PredictionQuality()
@@ -54,7 +55,7 @@ class StatefulLM(StatefulModel):
         return outputs["log_probs"], outputs
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        """As `CausalLM.compute_loss`."""
+        """The mean negative log-probability of the labels; see `CausalLM.compute_loss`."""
         added = added_losses(self)
         return self.language_model.mean_loss(x, y, {"log_probs": y_pred}, sample_weight) + added
 

@@ -51,19 +51,19 @@ LENGTH_GROUPS = 3
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class SentenceEmbedder(TaskModel):
-    """Sentence vectors [batch, size], pooled and normalised as the checkpoint's card says.
+    """Turns texts into sentence vectors, pooled and normalised as the checkpoint's card says.
 
-    Called with a tuple of input dicts, one for each column of texts, it gives their vectors,
-    [batch, columns, size], which losses read.
+    Returns vectors [batch, size]. Called with a tuple of input dicts, one for each column of texts, it
+    returns [batch, columns, size], which the losses read.
 
     Args:
         encoder: as in `TaskModel`.
-        pair_classes: how many classes the classifier of pairs has, by which `PairSoftmax` trains, or their
-            names; 0 for none.
+        pair_classes: number or names of the classes of the pair classifier, which the loss `PairSoftmax`
+            trains; 0 for no classifier.
 
     Attributes:
-        mini_batch_size: rows of a column that are computed at a time in training, which saves memory and
-            takes up to half as long again; see `bert_zoo.models.gradient_cache`. None for all at once.
+        mini_batch_size: number of rows of a column to compute at a time in training. Saves memory and takes
+            up to 50% longer; see `bert_zoo.models.gradient_cache`. None computes all rows at once.
     """
 
     task = "embedding"
@@ -103,7 +103,7 @@ class SentenceEmbedder(TaskModel):
             check_batch_size(value, "mini_batch_size")
             if self.reads_windows:
                 raise ValueError(
-                    f"mini_batch_size is {value}, and the windows of long texts are not computed in mini-batches. "
+                    f"mini_batch_size is {value}, but mini-batches do not work with long texts in windows. "
                     "Leave it out, or load the model with long_texts='cut'."
                 )
         if value != self._mini_batch_size:
@@ -121,10 +121,10 @@ class SentenceEmbedder(TaskModel):
         return ops.stack([read(rows) for rows in inputs], axis=1)
 
     def _column_reader(self, training):
-        """What makes vectors of a column's input dict.
+        """The function that turns a column's input dict into vectors.
 
-        In training on TensorFlow, rows of like length go through together: a loss reads all vectors of a
-        batch, wherever they were computed, so that padding can be left out.
+        In training on TensorFlow it groups rows of similar length, which saves padding; the loss still
+        reads the vectors of the whole batch.
         """
         read = functools.partial(super().call, training=training)
         if not training or self.reads_windows:
@@ -156,7 +156,7 @@ class SentenceEmbedder(TaskModel):
         return with_prompt(self.encoder.prompts.text(prompts[0]), texts)
 
     def columns_to_inputs(self, columns, preprocessor):
-        """Columns of texts to their input dicts, each after its prompt; traceable."""
+        """An input dict for each column of texts, with its prompt; traceable."""
         prompts = self._column_prompts or (None,) * len(columns)
         return tuple(
             preprocessor(with_prompt(self.encoder.prompts.text(prompt), column))
@@ -177,27 +177,27 @@ class SentenceEmbedder(TaskModel):
         mini_batch_size: int | None = None,
         **kwargs,
     ):
-        """Trains vectors by the shape of the data; other arguments are as in Keras.
+        """Trains with a loss that depends on the data; other arguments are as in Keras.
 
-        | data | loss by default |
+        | data | default loss |
         |---|---|
         | `(anchors, positives)`, `(anchors, positives, negatives, ...)` | `MultipleNegativesRanking` |
         | `(a, b)`, floats | `CoSENT` |
         | texts, classes | `SupervisedContrastive` |
         | `(premises, hypotheses)`, classes | `PairSoftmax` |
 
-        Another one is given to `compile`: a loss of `bert_zoo.embeddings`, or any of Keras over vectors
-        [batch, columns, size]. Where texts of other rows are negatives, strings in memory are shuffled into
-        batches in which no text stands twice; in other data, equal texts do not count as negatives.
+        To use another loss, pass it to `compile`: a loss of `bert_zoo.embeddings`, or any Keras loss of
+        vectors [batch, columns, size]. If other rows' texts serve as negatives, strings in memory are
+        shuffled into batches without duplicates; in other data, equal texts do not count as negatives.
 
-        Names of classes of pairs are numbered in their order, and the model keeps them.
+        Names of pair classes are numbered in sorted order, and the model keeps them.
 
         Args:
-            x: strings, dicts of ids, or a tf.data.Dataset of batches of them; columns stand in a tuple. Batches
-                of ids may also come in a PyDataset.
-            y: scores, floats; or classes, integers or names, in a dataset of pairs integers.
-            prompts: for each column the name of one of the model's prompts, or a text, that stands before
-                its texts; the model's default prompt by default.
+            x: strings, dicts of ids, or a tf.data.Dataset of batches of these; several columns form a tuple.
+                A PyDataset may yield batches of ids.
+            y: scores (floats) or classes (integers or names; integers in a dataset of pairs).
+            prompts: for each column a text to put before its texts, or the name of one of the model's
+                prompts; by default the model's default prompt.
             mini_batch_size: sets the attribute of that name.
         """
         if mini_batch_size is not None:
@@ -213,7 +213,7 @@ class SentenceEmbedder(TaskModel):
             self._loss_fitted = None
 
     def evaluate(self, *args, prompts: Sequence[str | None] | None = None, **kwargs):
-        """The loss of data as `fit` takes them."""
+        """Computes the loss of data; arguments as in `fit`."""
         with self._prompting(prompts):
             return super().evaluate(*args, **kwargs)
 
@@ -251,11 +251,11 @@ class SentenceEmbedder(TaskModel):
         if self._column_prompts is None:
             return
         if isinstance(column, Mapping):
-            raise ValueError("prompts stand before texts, and these are ids. Leave them out.")
+            raise ValueError("prompts go before texts, but the data are ids. Leave prompts out.")
         if len(self._column_prompts) != number:
             raise ValueError(
-                f"The number of prompts is {len(self._column_prompts)} and that of columns {number}; give one for "
-                "each."
+                f"There are {len(self._column_prompts)} prompts and {number} columns of texts. Pass one prompt for "
+                "each column."
             )
 
     def label_ranges(self, inputs):
@@ -271,7 +271,7 @@ class SentenceEmbedder(TaskModel):
 
     @property
     def loss_in_use(self):
-        """What was given to `compile`, or chosen by the data."""
+        """The loss that was passed to `compile` or chosen by the data."""
         return self.loss.chosen if isinstance(self.loss, LossByData) else self.loss
 
     def _choose_loss(self, columns: int, labels) -> None:
@@ -280,8 +280,8 @@ class SentenceEmbedder(TaskModel):
         chosen = loss_of_data(columns, labels)
         if self._loss_fitted is not None and type(chosen) is not type(self._loss_fitted):
             raise ValueError(
-                f"The training data are for {type(self._loss_fitted).__name__}, and validation_data for "
-                f"{type(chosen).__name__}. Both must have as many columns, and labels of the same kind."
+                f"The training data are for {type(self._loss_fitted).__name__}, but validation_data for "
+                f"{type(chosen).__name__}. Both need the same number of columns and the same kind of labels."
             )
         self._loss_fitted = chosen
         if type(chosen) is type(self.loss.chosen):
@@ -296,22 +296,24 @@ class SentenceEmbedder(TaskModel):
         number, names = self.loss_in_use.num_classes, ()
         if is_of_tensorflow(labels) and number is None:
             raise ValueError(
-                "How many classes pairs have, a dataset does not tell. Compile with "
+                "The number of classes of pairs cannot be read from a tf.data.Dataset. Compile with "
                 "loss=bert_zoo.embeddings.PairSoftmax(num_classes=3)."
             )
         if not is_of_tensorflow(labels):
             names = class_names(labels)
             if names and number not in (None, len(names)):
-                raise ValueError(f"num_classes is {number}, and the names of classes are {names}.")
+                raise ValueError(
+                    f"num_classes is {number}, but the labels have the classes {names}."
+                )
             number = number or len(names) or max(2, int(np.max(labels)) + 1)
         if self.optimizer.built:
             raise ValueError(
-                "The optimizer was made for a model without a classifier of pairs. Compile the model anew before "
-                "it is fitted to classes of pairs."
+                "The optimizer was built for a model without a pair classifier. Compile the model again before "
+                "you train it on classes of pairs."
             )
         log.info(
-            "A classifier of pairs, %d classes from (u, v, abs(u - v)), is randomly initialised for the training; "
-            "what is saved or exported leaves it out.",
+            "A pair classifier, %d classes from (u, v, abs(u - v)), is randomly initialised for the training. "
+            "Saved and exported models leave it out.",
             number,
         )
         self._add_pair_classifier(number, names)
@@ -333,8 +335,8 @@ class SentenceEmbedder(TaskModel):
         if sample_weight is not None:
             if not getattr(self.loss_in_use, "takes_weights", True):
                 raise ValueError(
-                    f"{type(self.loss_in_use).__name__} compares the rows of a batch, which have no weights of their "
-                    "own. Leave sample_weight and class_weight out."
+                    f"{type(self.loss_in_use).__name__} compares the rows of a batch, so rows cannot have weights. "
+                    "Leave sample_weight and class_weight out."
                 )
             sample_weight = rows_of_all(ops.convert_to_tensor(sample_weight))
         if isinstance(self.loss_in_use, PairSoftmax):
@@ -348,7 +350,7 @@ class SentenceEmbedder(TaskModel):
         classes = list(self._pair_names) or (0 if classifier is None else classifier.units)
         return {**super().get_config(), "pair_classes": classes}
 
-    # --- What it gives ---
+    # --- Use ---
 
     def served_variables(self):
         classifier = self.pair_classifier
@@ -370,11 +372,11 @@ class SentenceEmbedder(TaskModel):
         prompt: str | None = None,
         truncate_dim: int | None = None,
     ):
-        """As `Encoder.embed`."""
+        """Computes sentence vectors, NumPy float32 [texts, size]; see `Encoder.embed`."""
         return self.encoder.embed(texts, batch_size, prompt, truncate_dim)
 
     def answers_as_teacher(self, texts, batch_size: int = 32):
-        """As of `ZooModel`: the vectors of texts."""
+        """As `ZooModel.answers_as_teacher`: the vectors of texts."""
         return self.embed(texts, batch_size)
 
 
@@ -383,9 +385,9 @@ _FACTOR = 0x01000193
 
 
 def fingerprints(rows):
-    """Two numbers of each row of ids, float32 [rows, 2], which are equal for equal texts.
+    """Two numbers for each row of ids, float32 [rows, 2], equal for equal texts.
 
-    A polynomial of the ids without padding, modulo 2^32, in two halves that float32 holds exactly.
+    They are the halves of a polynomial of the unpadded ids modulo 2^32, which float32 holds exactly.
     """
     ids = ops.cast(tokens_of(rows), "int32")
     mask = rows.get("padding_mask")

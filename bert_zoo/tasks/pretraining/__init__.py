@@ -13,29 +13,33 @@ from bert_zoo.tasks.objectives.replaced_tokens import replaced_labels, sampled_t
 from bert_zoo.tasks.objectives.table import PREDICTIONS
 
 MASKED_TOKENS, REPLACED_TOKENS = PREDICTIONS["masked_lm"], PREDICTIONS["replaced_token"]
-# Held-out losses are compared with each other: their samples come from the same noise.
+# Samples come from the same noise each time, so that held-out losses can be compared.
 EVALUATION_SEED = 0
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class Pretraining(FillsMasks):
-    """The family's objectives: a dict of their logits.
+    """Trains all pretraining objectives of a family at once.
 
-    `mlm_logits` are those of `MaskedLM`; BERT also gives `nsp_logits` [batch, 2], ALBERT `sop_logits`
-    [batch, 2], SpanBERT `sbo_logits` [batch, spans, targets, vocabulary] where `span_boundaries`
-    [batch, spans, 2] are given, with `span_tokens` [batch, predictions] those of these tokens alone (see
-    `SpanBoundaryHead`).
+    Returns a dict of their logits:
 
-    Where the configuration has a `generator`, another configuration, the encoder is a discriminator:
-    `discriminator_logits` [batch, length] say whether the tokens that it reads, `replaced_token_ids`
-    (default: `token_ids`), were put there by a generator; the generator reads `token_ids` and gives
-    `mlm_logits`. Both read the same tables of embeddings (ELECTRA), or the discriminator's table of
-    tokens is the generator's plus a difference that it learns alone (DeBERTa 3, `TokenTable`).
+    * `mlm_logits`, as `MaskedLM` returns them;
+    * BERT: `nsp_logits` [batch, 2]; ALBERT: `sop_logits` [batch, 2];
+    * SpanBERT: `sbo_logits` [batch, spans, targets, vocabulary], if `span_boundaries` [batch, spans, 2]
+      are given; with `span_tokens` [batch, predictions], only the logits of these tokens (see
+      `SpanBoundaryHead`);
+    * with a generator: `discriminator_logits` [batch, length].
 
-    In `fit` and `evaluate`, where there are `mask_positions` (0 for none) and no `replaced_token_ids`,
-    these are made of what the generator gives: `token_ids` with tokens sampled from its `mlm_logits`.
-    They are an output too, and the labels are those of `mlm_logits` alone. `evaluate` always samples
-    with the same noise.
+    If the configuration has a `generator` (a configuration, too), the encoder is a discriminator. The
+    generator reads `token_ids` and returns `mlm_logits`. The discriminator reads `replaced_token_ids`
+    (default: `token_ids`) and predicts which tokens come from the generator. Both share all embedding tables
+    (ELECTRA), or the discriminator adds a learned difference to the generator's token table (DeBERTa 3,
+    `TokenTable`).
+
+    In `fit` and `evaluate` with `mask_positions` (0 for none) but without `replaced_token_ids`, the model
+    samples them from `mlm_logits` and returns them, too. The only labels are then those of `mlm_logits`.
+    `evaluate` always samples with the same noise.
+
     Source: Clark et al. 2020 (arXiv:2003.10555), section 2; google-research/electra run_pretraining.py;
     He et al. 2021 (arXiv:2111.09543), section 3.
     """
@@ -75,7 +79,7 @@ class Pretraining(FillsMasks):
         return limits | dict.fromkeys(self.second_ids, limits["token_ids"])
 
     def samples_within(self, inputs) -> bool:
-        """Whether in training the discriminator reads samples of the generator."""
+        """Whether the discriminator reads the generator's samples in training."""
         return (
             self.generator is not None
             and isinstance(inputs, Mapping)
@@ -124,7 +128,7 @@ class Pretraining(FillsMasks):
         """Labels and outputs, with labels for the tokens that were sampled."""
         if not self.samples_within(x):
             return y, y_pred
-        # Where Keras looks at shapes alone, nothing was sampled.
+        # While Keras only infers shapes, nothing is sampled.
         read = y_pred.get("replaced_token_ids", x["token_ids"])
         original = with_tokens(x["token_ids"], x["mask_positions"], y[MASKED_TOKENS.output])
         labels = replaced_labels(read, original, x.get("padding_mask"))

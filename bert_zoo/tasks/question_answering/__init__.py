@@ -18,21 +18,25 @@ from bert_zoo.tasks.question_answering.answering import (
     answered_batches,
 )
 
-# Of tokens that no answer begins or ends with, where a family knows some.
+# For tokens at which no answer can start or end, in families that know some.
 NO_ANSWER_LOGIT = -1e6
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class QuestionAnswerer(TaskModel):
-    """Where an answer starts and ends: a dict of logits [batch, length].
+    """Finds the part of a context that answers a question.
 
-    `fit` and `evaluate` take x = (questions, contexts) and y = answers, one for each question: a
-    tuple (text, start), where it starts in the context in characters; SQuAD's {"text": ...,
-    "answer_start": ...}, of one answer, or lists of several, whose first is trained; None where
-    the context has no answer. Contexts are read whole, in the windows that `answer` reads by
-    default, and rows of a batch are windows: those that do not show all of the answer are trained
-    to point at the first token (XLNet's at the last). With a dict of positions as y, a pair is one row, cut where it is
-    too long, as in `predict`.
+    Returns a dict of `start_logits` and `end_logits`, each [batch, length].
+
+    `fit` and `evaluate` take x = (questions, contexts) and y = answers, one for each question:
+
+    * a tuple (text, start), where start is a character offset in the context;
+    * SQuAD's {"text": ..., "answer_start": ...}, with one answer or lists of several (the first is trained);
+    * None if the context has no answer.
+
+    Contexts are read whole, in the windows that `answer` uses by default, and rows of a batch are windows.
+    Windows without the whole answer are trained to point at the first token (at the last in XLNet). If y is
+    a dict of token positions, each pair is one row, cut if it is too long, as in `predict`.
 
     Source: google-research/bert run_squad.py, create_model.
     """
@@ -52,7 +56,7 @@ class QuestionAnswerer(TaskModel):
     global_tokens = FIRST_TEXT_IS_GLOBAL
     # The mean of both, as run_squad.py.
     default_loss_weights = dict.fromkeys(LOGITS, 0.5)
-    # What of the rows of windows it reads beside ids, of `bert_zoo.text.windows.TOKEN_COLUMNS`.
+    # The columns of windows that it reads besides ids, from `bert_zoo.text.windows.TOKEN_COLUMNS`.
     columns_read: tuple[str, ...] = ()
     interface = Interface(LOGITS, texts=(("question", 1), ("context", 1)), pairs=False)
 
@@ -71,13 +75,13 @@ class QuestionAnswerer(TaskModel):
         return {name: class_loss() for name in LOGITS}
 
     def served_of_texts(self, texts, run, preprocessor):
-        """Answers, and what was found in each window of contexts of any length."""
+        """Answers from contexts of any length, and the outputs for each of their windows."""
         import tensorflow as tf
 
         from bert_zoo.tasks.question_answering.in_graph import best_answers
         from bert_zoo.text.windows import model_inputs, question_windows
 
-        # What is not UTF-8 is cut as the tokenizer counts it.
+        # Offsets of answers then agree with the tokenizer's for text that is not UTF-8.
         questions, contexts = (tf.strings.unicode_transcode(t, "UTF-8", "UTF-8") for t in texts)
         rows = question_windows(preprocessor)(questions, contexts)
         rows |= run(model_inputs(rows, self.columns_read))
@@ -87,21 +91,21 @@ class QuestionAnswerer(TaskModel):
         return rows | answers
 
     def as_trained(self, inputs, labels, no_answer):
-        """Inputs and labels of windows as the task is trained on them; traceable.
+        """Inputs and labels of windows as training uses them; traceable.
 
         Args:
-            inputs: of the model, with `columns_read`.
-            labels: positions int32 [batch], by name in `LOGITS`.
-            no_answer: int32 [batch], the positions that stand for no answer.
+            inputs: the model's inputs, with `columns_read`.
+            labels: dict of positions int32 [batch], by the names in `LOGITS`.
+            no_answer: int32 [batch], the positions that mean no answer.
         """
         return inputs, labels
 
     def of_window(self, outputs, padding: int) -> dict:
-        """What `bert_zoo.metrics.Window` holds beside logits, from the outputs for one row.
+        """The fields of `bert_zoo.metrics.Window` besides logits, from the outputs for one row.
 
         Args:
             outputs: NumPy arrays by name.
-            padding: tokens of padding in front of the row.
+            padding: number of padding tokens before the row.
         """
         return {}
 
@@ -131,32 +135,33 @@ class QuestionAnswerer(TaskModel):
         max_question_length: int = 64,
         batch_size: int | None = None,
     ):
-        """The part of a context that answers a question, or no answer.
+        """Finds the part of a context that answers a question, or finds that there is no answer.
 
-        A context of any length is read whole, in windows that overlap.
+        A context of any length is read whole, in overlapping windows.
 
         Args:
             question: a string, or several.
             context: a string, or several. Question i is about context i; a single string goes with
-                all of the other.
-            no_answer_threshold: there is no answer where the log-odds of that against the best span
-                are above it; higher values give more answers. None: there always is one, which is
-                right for a model that was trained without unanswerable questions (SQuAD 1.1).
+                all of the others.
+            no_answer_threshold: there is no answer if its log-odds against the best span are above this;
+                higher values give more answers. None always gives an answer, which suits a model that
+                was trained without unanswerable questions (SQuAD 1.1).
             n_best: number of candidates.
-            max_answer_length: in tokens.
-            stride: tokens from the beginning of a window to that of the next one; by default 128, or so
-                many that windows of more than 512 tokens have 384 in common with the next one.
-            max_question_length: tokens that a longer question is cut to, with a warning.
-            batch_size: windows a step; by default 32, or as many tokens where windows have more than 512.
+            max_answer_length: maximum length of an answer in tokens.
+            stride: number of tokens between the starts of two windows; by default 128, but windows of
+                more than 512 tokens overlap by 384.
+            max_question_length: longer questions are cut to this number of tokens, with a warning.
+            batch_size: number of windows per step; by default 32, and fewer if windows have more than
+                512 tokens.
 
         Returns:
-            `SpanAnswer(question, context, text, start, end, score, no_answer_score, candidates)`,
-            which prints the answer with what stands around it; where there are several, a list of
-            them that prints as a table.
+            `SpanAnswer(question, context, text, start, end, score, no_answer_score, candidates)`, which
+            prints the answer within its context; for several questions or contexts, a list that prints
+            as a table.
 
         Raises:
-            TypeError, ValueError: something that is no text, different numbers of questions and
-                contexts, a context without text, or an option outside its range.
+            TypeError, ValueError: an argument is not text, numbers of questions and contexts differ, a
+                context has no text, or an option is outside its range.
 
         Source: google-research/bert, run_squad.py.
         """

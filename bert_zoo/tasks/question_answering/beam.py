@@ -1,4 +1,4 @@
-"""Question answering with ends given starts, and with answerability: XLNet's way."""
+"""XLNet's question answering: ends are predicted given starts, and whether there is an answer."""
 
 from types import MappingProxyType
 
@@ -20,18 +20,22 @@ NUM_STARTS = 5
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class BeamQuestionAnswerer(QuestionAnswerer):
-    """Where an answer starts, where it ends given that, and whether there is one.
+    """Predicts where an answer starts, where it ends given the start, and whether there is one.
 
-    Gives a dict of float32 log-probabilities: `start_logits` [batch, length]; `end_logits` [batch,
-    length, 5] given each of the five likeliest starts, `start_positions` [batch, 5]; and
-    `no_answer_logits` [batch, 1], the log-odds that there is no answer. With `start_positions` [batch]
-    among the inputs, `end_logits` [batch, length] are given that start, which is no output then. Where
-    `context_mask` [batch, length] is given, answers start and end in the context, or at the token that
-    stands for no answer.
+    Returns a dict of float32 values:
 
-    `fit`, `evaluate` and `answer` take what those of `QuestionAnswerer` take. Rows of one's own are
-    trained with the `start_positions` among the inputs, and labels [batch]: `start_logits` (the same
-    again), `end_logits`, and `no_answer_logits`, 1 for no answer.
+    * `start_logits` [batch, length], log-probabilities of starts;
+    * `start_positions` [batch, 5], the five likeliest starts;
+    * `end_logits` [batch, length, 5], log-probabilities of ends given each of these starts;
+    * `no_answer_logits` [batch, 1], the log-odds that there is no answer.
+
+    With `start_positions` [batch] among the inputs, `end_logits` are [batch, length], given that start, and
+    `start_positions` is not an output. With `context_mask` [batch, length], answers start and end in the
+    context, or at the token that means no answer.
+
+    `fit`, `evaluate` and `answer` take the same data as in `QuestionAnswerer`. To train on rows of ids,
+    add `start_positions` to the inputs and pass labels [batch]: `start_logits` (the same positions),
+    `end_logits`, and `no_answer_logits` (1 for no answer).
 
     Source: Yang et al. 2019 (arXiv:1906.08237); zihangdai/xlnet function_builder.py, get_qa_outputs,
     and run_squad.py, where five ends of each start are weighed and all of them here.
@@ -88,8 +92,8 @@ class BeamQuestionAnswerer(QuestionAnswerer):
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         if STARTS in y_pred:
             raise ValueError(
-                "This task is trained to find the end of an answer whose start it is given: add "
-                "start_positions [batch] to the inputs, or pass (questions, contexts) with answers."
+                "This task is trained to find the end of an answer given its start. Add start_positions "
+                "[batch] to the inputs, or pass (questions, contexts) with answers."
             )
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 

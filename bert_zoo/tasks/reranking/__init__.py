@@ -19,14 +19,14 @@ from bert_zoo.tasks.reranking.losses import ListwiseSoftmax, LossByShape
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class Reranker(SentenceModel):
-    """Logits [batch, 1] of pairs of a query and a document, over the first token.
+    """Scores how well documents answer a query. A cross-encoder, which reads both texts together.
 
-    Called with a tuple of input dicts of one length, for each document of a query its pairs, it gives
-    [batch, documents].
+    Takes pairs (queries, documents) and returns logits [batch, 1]. Called with a tuple of input dicts of
+    equal length, one for each document of a query, it returns logits [batch, documents].
 
     Args:
         encoder: as in `TaskModel`.
-        score_activation: what makes scores of logits: "sigmoid" or "linear", for the logit itself.
+        score_activation: how `rank` turns logits into scores: "sigmoid", or "linear" for the logit itself.
     """
 
     task = "reranking"
@@ -56,8 +56,8 @@ class Reranker(SentenceModel):
     def head_arguments(cls, asked: Asked, told: Told) -> dict[str, Any]:
         if told.num_logits not in (None, cls.num_outputs):
             raise ValueError(
-                f"The head of {told.name} has {told.num_logits} logits, and a reranker has one: how well the "
-                "document answers the query. To train one, pass init=('classifier',)."
+                f"The head of {told.name} has {told.num_logits} logits, but a reranker has one: how well the "
+                "document answers the query. To train a new head, pass init=('classifier',)."
             )
         arguments = super().head_arguments(asked, told)
         if told.score_activation is not None:
@@ -77,21 +77,21 @@ class Reranker(SentenceModel):
         return LossByShape()
 
     def fit(self, x=None, y=None, *args, **kwargs):
-        """Trains by the shape of the data; other arguments are as in Keras.
+        """Trains with a loss that depends on the data; other arguments are as in Keras.
 
-        | data | loss by default |
+        | data | default loss |
         |---|---|
         | `(queries, documents)`, labels of 0 and 1, or scores between them | binary cross-entropy |
         | `(queries, positives, negatives, ...)` | `ListwiseSoftmax` |
-        | the same, a teacher's scores [batch, documents] or margins [batch, documents - 1] | `MarginMSE` |
+        | the same with a teacher's scores [batch, documents] or margins [batch, documents - 1] | `MarginMSE` |
 
-        Another one is given to `compile`: a loss of `bert_zoo.embeddings`, or any of Keras over logits, of
-        pairs [batch, 1], of lists [batch, documents].
+        To use another loss, pass it to `compile`: a loss of `bert_zoo.embeddings`, or any Keras loss of
+        logits, which are [batch, 1] for pairs and [batch, documents] for lists.
 
         Args:
-            x: strings in a tuple of columns; a dict of ids of pairs, or for lists a tuple of them, one for
-                each document of a query; or a tf.data.Dataset of batches of these, with labels.
-            y: numbers, as the table says.
+            x: a tuple of columns of strings; a dict of ids of pairs, or for lists a tuple of such dicts, one
+                for each document of a query; or a tf.data.Dataset of batches of these, with labels.
+            y: numbers, see the table.
         """
         return super().fit(x, y, *args, **kwargs)
 
@@ -101,18 +101,18 @@ class Reranker(SentenceModel):
             return keras_arguments(self, x, y, sample_weight, labelled=True, **options)
         if labels is None and not isinstance(self.loss, ListwiseSoftmax | LossByShape):
             raise ValueError(
-                f"The model is compiled with {self.loss!r}, which reads labels, and y is None. Pass a number for each "
-                "document, or leave loss out."
+                f"The model is compiled with {self.loss!r}, which needs labels, but y is None. Pass a number for each "
+                "document, or compile without a loss."
             )
         if labels is not None and isinstance(self.loss, ListwiseSoftmax):
             raise ValueError(
-                "ListwiseSoftmax takes the first document for the right one, and reads no labels. Leave y out; "
-                "from a teacher's scores MarginMSE learns."
+                "ListwiseSoftmax takes the first document as the right one and reads no labels. Leave y out. "
+                "To learn from a teacher's scores, compile with MarginMSE."
             )
         return column_arguments(self, x, y, sample_weight, **options)
 
     def columns_to_inputs(self, columns, preprocessor):
-        """Queries and columns of documents to an input dict of pairs a column, of one length; traceable."""
+        """An input dict of pairs for each column of documents, all of one length; traceable."""
         from bert_zoo.data.arrays import concat, split, tile
 
         queries, *documents = columns
@@ -134,27 +134,30 @@ class Reranker(SentenceModel):
             y = ops.zeros((ops.shape(y_pred)[0], 0))
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 
-    # --- What it gives ---
+    # --- Use ---
 
     def as_text_rows(self, x):
         if not isinstance(x, tuple):
             raise TypeError(
-                "A reranker reads pairs of texts: pass (queries, documents), of which row i of one belongs "
-                f"to row i of the other; got {type(x).__name__}."
+                "A reranker reads pairs of texts: pass a tuple (queries, documents), where document i belongs "
+                f"to query i; got {type(x).__name__}."
             )
         return super().as_text_rows(x)
 
     def rank(self, query: str, documents, top_k: int | None = 10, batch_size: int = 32) -> Ranking:
-        """The documents that answer a query best.
+        """Ranks documents by how well they answer a query.
 
         Args:
             query: a text.
             documents: texts.
-            top_k: how many of the best are given; None for all.
-            batch_size: pairs of the query with a document a step.
+            top_k: how many of the best documents to return; None for all.
+            batch_size: number of documents per step.
 
         Returns:
             A list of `Ranked(document, index, score)`, best first, that prints as a table.
+
+        Raises:
+            ValueError: `top_k` is not a positive integer.
         """
         from bert_zoo.text.batches import strings
 
@@ -176,28 +179,28 @@ class Reranker(SentenceModel):
 
 
 def _are_lists(x) -> bool:
-    """Whether data are rows of a query with several documents, as columns of texts or of ids of pairs."""
+    """Whether each row is a query with several documents, in columns of texts or of ids of pairs."""
     return are_columns(x) and (len(x) > 2 or isinstance(x[0], Mapping))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListScores(LabelScores):
-    """What the labels of lists may be: numbers of each document, or of each but the first.
+    """Valid labels of lists: a number for each document, or for each but the first.
 
     Attributes:
-        documents: of a query.
+        documents: number of documents per query.
     """
 
     documents: int
 
     def numbers(self, labels: Any, title: str):
-        """Finite numbers [batch, documents] or [batch, documents - 1]; of one margin a row, also [batch]."""
+        """Finite numbers [batch, documents] or [batch, documents - 1]; [batch] for one margin per row."""
         labels = finite_numbers(labels, title)
         if len(labels.shape) == 1:
             labels = labels[:, None]
         if labels.shape[-1] not in (self.documents, self.documents - 1):
             raise ValueError(
-                f"{title}s have the shape {tuple(labels.shape)}. A teacher's scores of {self.documents} documents are "
-                f"[batch, {self.documents}], its margins between the first and the others [batch, {self.documents - 1}]."
+                f"{title}s have the shape {tuple(labels.shape)}. For {self.documents} documents, a teacher's scores are "
+                f"[batch, {self.documents}], and margins of the first over the others [batch, {self.documents - 1}]."
             )
         return labels

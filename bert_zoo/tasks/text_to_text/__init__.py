@@ -22,22 +22,26 @@ PREFIX = "decoder_"
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class TextToText(TaskModel):
-    """Logits of the tokens that follow each token of a target, given a source.
+    """Reads a source text and writes a target text.
 
-    Called with a dict of what the encoder reads of the source and of `decoder_token_ids` int [batch, target
-    length]: the target's tokens shifted to the right, after the id of padding, with which every target
-    begins; perhaps with `decoder_padding_mask` (1 = real token; default all real) and, of rows of several
-    sources and targets, with `decoder_document_ids` beside `document_ids`. Returns float32 logits [batch,
-    target length, vocabulary].
+    Call it with a dict of the encoder's inputs for the source and
+
+    * `decoder_token_ids` int [batch, target length]: the target's tokens shifted to the right, after the id
+      of padding, which starts every target;
+    * optionally `decoder_padding_mask` (1 = real token; default all real);
+    * for rows of several sources and targets, `decoder_document_ids` besides `document_ids`.
+
+    Returns float32 logits of the next tokens, [batch, target length, vocabulary].
 
     `fit` and `evaluate` take sources and targets as strings, in lists, arrays or a tf.data of pairs; or
-    dicts of ids with the targets' tokens as labels, int [batch, target length], and -100 where there is none.
-    Where such a dict has no `decoder_token_ids`, they are made of the labels. The loss is the mean over all
-    tokens of the targets, the end token among them; `bert_zoo.training.TokenCrossentropy(z_loss=1e-4)` is
-    T5's own. `predict` takes `(sources, targets)`, and gives the logits that `fit` learns by.
+    dicts of ids with the targets' tokens as labels, int [batch, target length], -100 for none. If such a
+    dict has no `decoder_token_ids`, they are made from the labels. The loss is the mean over all tokens of
+    the targets, end tokens included. T5's own loss is `bert_zoo.training.TokenCrossentropy(z_loss=1e-4)`.
+    `predict` takes `(sources, targets)` and returns the same logits that `fit` uses.
 
     Attributes:
-        decoder: the layer that reads the target, with an interface for generation; see the family's.
+        decoder: the layer that reads the target, also step by step for generation; see
+            `bert_zoo.families.t5.layers.Decoder`.
     """
 
     task = "text_to_text"
@@ -81,9 +85,9 @@ class TextToText(TaskModel):
         """The decoder's inputs as int32 tensors, checked."""
         if TOKENS not in inputs:
             raise ValueError(
-                f"{TOKENS} is missing: the target's tokens shifted to the right, after the id of padding. With "
-                "texts, pass (sources, targets); model.generate(sources) writes targets; the encoder alone is "
-                "model.encoder."
+                f"{TOKENS} is missing: the target's tokens shifted to the right, after the id of padding. To use "
+                "texts, pass (sources, targets). To write targets, call model.generate(sources). The encoder "
+                "alone is model.encoder."
             )
         if ("document_ids" in inputs) != (DOCUMENTS in inputs):
             raise ValueError(
@@ -118,7 +122,7 @@ class TextToText(TaskModel):
 
     @property
     def start_id(self) -> int:
-        """What every target begins with."""
+        """The id that every target starts with."""
         return self.encoder.config.pad_id
 
     # --- Data ---
@@ -137,7 +141,7 @@ class TextToText(TaskModel):
         return keras_arguments(self, x, y, sample_weight, labelled=True, **options)
 
     def _decoder_inputs(self, labels) -> dict[str, Any]:
-        """What the decoder reads to predict labels [batch, target length], -100 for none; traceable."""
+        """The decoder's inputs for labels [batch, target length], -100 for none; traceable."""
         from bert_zoo.data.arrays import concat, where
 
         ids = where(labels == IGNORED_LABEL, self.start_id, labels)
@@ -152,7 +156,7 @@ class TextToText(TaskModel):
         return self.labelled_rows(preprocessor(texts), preprocessor(labels))
 
     def labelled_rows(self, source: Mapping, target: Mapping) -> tuple[dict[str, Any], Any]:
-        """Inputs and labels, of sources and targets as the preprocessor gives them; traceable."""
+        """Inputs and labels, from the preprocessor's ids of sources and targets; traceable."""
         from bert_zoo.data.arrays import where
 
         labels = where(target["padding_mask"] == 0, IGNORED_LABEL, target["token_ids"])
@@ -164,10 +168,10 @@ class TextToText(TaskModel):
         inputs, _ = self.labelled_texts_to_inputs(*texts, preprocessor)
         return inputs
 
-    # --- What it gives ---
+    # --- Use ---
 
     def served_of_texts(self, texts, run, preprocessor):
-        """What `generate` writes for texts by default, of up to 256 tokens."""
+        """The text that `generate` writes by default, of up to 256 tokens."""
         from bert_zoo.tasks.text_to_text.generation import served_targets
 
         return {"generated_text": served_targets(self, *texts, preprocessor)}
@@ -188,31 +192,31 @@ class TextToText(TaskModel):
         batch_size: int = 32,
         stream: bool = False,
     ) -> str | list[str] | np.ndarray | Iterator:
-        """Writes the targets of sources, a token at a time.
+        """Writes a target for each source, token by token.
 
-        Each source is read once, and keys and values of the tokens before are kept. Each of a batch gets
-        what it gets alone, whatever the lengths of the others, except for the random numbers of samplers
-        that draw them. Padding, and ids that the table of tokens has beyond the vocabulary, are never
-        chosen; a model without a vocabulary chooses among all.
+        Each source is read once, and the keys and values of earlier tokens are kept. The result for a
+        source does not depend on the others in its batch, except for the random numbers that some samplers
+        draw. Padding, and ids of the token table beyond the vocabulary, are never chosen; a model without a
+        vocabulary chooses among all ids.
 
         Args:
             sources: a text or several; or a dict of `token_ids` [batch, length], the end token last, with
-                a `padding_mask` where rows differ in length.
-            max_new_tokens: the most tokens of a target.
-            sampler, beams, length_penalty, top_p, temperature, seed, stop: as of `CausalLM.generate`.
-            sentinels: whether tokens that stand for left out spans may be chosen, as a model does that was
-                trained on such spans and has not learned a task since.
-            batch_size: sources at a time. A stream has all at once.
-            stream: return an iterator of pieces, each as soon as it is sampled; joined they are what the
-                same seed gives without streaming, of one batch.
+                a `padding_mask` if rows differ in length.
+            max_new_tokens: maximum number of tokens of a target.
+            sampler, beams, length_penalty, top_p, temperature, seed, stop: as in `CausalLM.generate`.
+            sentinels: whether gap markers (`<extra_id_0>`, ...) may be chosen. A model that was pretrained
+                on filling gaps, but not yet trained for a task, writes them.
+            batch_size: number of sources per step. A stream reads all sources at once.
+            stream: whether to return an iterator of pieces, each as soon as it is sampled. The joined
+                pieces equal the result of one batch without streaming.
 
         Returns:
-            The target, without the source and what stopped it; a list of them, which prints numbered, for
-            several sources. For ids, int32 [batch, new tokens]: a row that stops earlier than others
-            repeats its stop token. Streams give strings, lists of them, and [batch, 1].
+            The target, without the source and what stopped it. For several sources a list, which prints
+            numbered. For ids, int32 [batch, new tokens]: a row that stops earlier than others repeats its
+            stop token. With `stream`, an iterator of strings, of lists of strings, or of ids [batch, 1].
 
         Raises:
-            ValueError, TypeError: options or sources that do not fit; a stream of beams.
+            ValueError, TypeError: invalid options or sources; a stream of beams.
             ImportError: keras_hub cannot be imported.
         """
         from bert_zoo.tasks.text_to_text.generation import generate
@@ -224,18 +228,18 @@ class TextToText(TaskModel):
         return generate(self, sources, **drawing, **options)
 
     def score(self, sources, targets, batch_size: int = 8) -> list:
-        """How likely targets are after their sources, token by token, the end token among them.
+        """Scores targets: how likely each token is given the source, including the end token.
 
         Args:
-            sources, targets: a text each, or a list each of the same length. They are read whole.
-            batch_size: pairs at a time.
+            sources, targets: a text each, or two lists of the same length. They are read whole.
+            batch_size: number of pairs per step.
 
         Returns:
             A list of `TextScore(text, tokens, log_probs, perplexity, bits_per_character)`, whose texts are
-            the targets, that prints as a table.
+            the targets, that prints as a table. Log-probabilities are in nats.
 
         Raises:
-            ValueError: another number of targets than of sources, or none.
+            ValueError: the numbers of sources and targets differ or are 0.
         """
         from bert_zoo.tasks.text_to_text.scoring import score
 

@@ -13,12 +13,17 @@ from bert_zoo.tasks.token_classification import tagging
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class TokenClassifier(LabelledModel):
-    """Logits [batch, length, classes], one row a token.
+    """Gives each token or word of a text a label.
 
-    Beside texts, `fit`, `evaluate` and `predict` take sentences of words, a list of lists of strings
-    or a ragged tensor [batch, (words)]. Labels are those of words then, ids or names, a list for
-    each sentence; with raw texts, of what stands between white space. tf.data has ragged rows of
-    them. Beside ids there is a label for each token, -100 where none is to be learned.
+    Returns logits [batch, length, classes], one row per token.
+
+    Besides texts, `fit`, `evaluate` and `predict` take sentences of words: a list of lists of strings or a
+    ragged tensor [batch, (words)]. Labels are a list for each sentence with the number or name of each
+    word's class. In raw texts, white space separates words; in tf.data, labels are ragged rows. For dicts
+    of ids, there is a label for each token, -100 for tokens that are not trained.
+
+    Args:
+        encoder, num_classes, labels: as in `LabelledModel`.
     """
 
     task = "token_classification"
@@ -38,7 +43,7 @@ class TokenClassifier(LabelledModel):
         return token_loss()
 
     def answers_as_teacher(self, texts, batch_size: int = 32):
-        """As of `ZooModel`, one row for each word: logarithms of `tag`'s probabilities."""
+        """As `ZooModel.answers_as_teacher`, one row per word: logarithms of `tag`'s probabilities."""
         rows = tagging.word_probabilities(self, texts, batch_size)
         return np.log(np.maximum(np.concatenate(rows), np.finfo(np.float32).tiny))
 
@@ -61,8 +66,8 @@ class TokenClassifier(LabelledModel):
         return tagging.labelled_words_to_inputs(self, texts, labels, preprocessor)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
-        """As in Keras; what labels padding has, metrics do not see."""
-        if "padding_mask" in x and len(y.shape) == 2:  # a teacher's outputs have an axis more
+        """As in Keras; metrics ignore the labels of padding."""
+        if "padding_mask" in x and len(y.shape) == 2:  # a teacher's outputs have three axes
             y = ops.where(ops.equal(x["padding_mask"], 0), IGNORED_LABEL, y)
         return super().compute_metrics(x, y, y_pred, sample_weight)
 
@@ -77,18 +82,18 @@ class TokenClassifier(LabelledModel):
         *,
         aggregation_strategy: str = FIRST_PIECE,
     ):
-        """The likeliest label of each word, and the spans that labels such as "B-LOC" mark.
+        """Finds the likeliest label of each word, and the spans that labels such as "B-LOC" mark.
 
         Texts that are too long for the model are read in parts, cut between words.
 
         Args:
-            texts: a text or several, which are split at white space and around punctuation (a mark
-                is a word); or lists of words, as the training data have them.
-            aggregate: whether labels of a tag scheme are read as spans.
-            batch_size: rows a step.
-            aggregation_strategy: how a word that has several pieces gets its label, by Hugging Face's
-                names: "first" takes its first piece, whose label training teaches; "average" the mean
-                of all pieces' probabilities; "max" the piece that is surest of its label.
+            texts: a text or several, split at white space and around punctuation (each mark is a word);
+                or lists of words, as in the training data.
+            aggregate: whether to read spans from labels of a tag scheme.
+            batch_size: number of rows per step.
+            aggregation_strategy: how a word of several pieces gets its label, by Hugging Face's names:
+                "first" uses the first piece (the one that is trained), "average" the mean of all pieces'
+                probabilities, "max" the piece with the highest probability.
 
         Returns:
             A list of `Tagging(text, words, spans)` that prints texts with their spans marked,
