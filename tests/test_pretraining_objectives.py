@@ -463,13 +463,13 @@ def test_a_familys_objective_is_shown_for_a_text(case, name, capsys):
     drawn = show(model, "the cat sat on the tree, and she saw the big red house", seed=3)
     printed = capsys.readouterr().out
     assert printed == f"{drawn}\n"
-    assert re.match("[1-9][0-9]* of [1-9][0-9]* tokens are asked for", printed)
-    # In columns: what is asked for stands below its token.
+    assert re.match("[1-9][0-9]* of [1-9][0-9]* tokens are predicted", printed)
+    # In columns: the label stands below its token.
     text, _, asked = printed.splitlines()[2:5]
     for word in asked.split()[1:]:
         assert text[asked.index(f" {word}") :].startswith(f" {word}")
-    assert ("beside a span" in printed) == (name == "spans")
-    assert ("generator's answers" in printed) == name.startswith("replaced")
+    assert ("next to it" in printed) == (name == "spans")
+    assert ("generator's samples" in printed) == name.startswith("replaced")
     assert "reads" in show(model, ("the cat", "sat on"), "whole_words")
     with pytest.raises(ValueError, match="masked_tokens"):
         show(model, "the cat", "spanz")

@@ -1,14 +1,15 @@
-"""Objectives of pretraining, one in a file: how tokens are hidden, and the head and loss that predict them.
+"""Objectives of pretraining, one per file: how tokens are hidden, and the head and loss that predict them.
 
-Tokens are hidden in NumPy, by vectorised transforms of batches of rows: an objective is called with a
-batch of rows and their random numbers, and returns the inputs and labels of `task="pretraining"`
-(`Masking.__call__` says which), or of an encoder and a decoder (`Denoising.__call__`).
+Tokens are hidden in NumPy, by vectorised transforms of batches of rows. An objective is called with a
+batch of rows and their random numbers. It returns inputs and labels for `task="pretraining"` (see
+`Masking.__call__`), or for an encoder and a decoder (see `Denoising.__call__`).
 
     objective = OBJECTIVES["masked_tokens"].for_tokenizer(model.preprocessor.tokenizer)
     inputs, labels = objective(batch, Draws(seed, epoch, batch["row"]))
 
-`objective` holds what all share, `masking` and `model` what those of one encoder do, `draws` the random numbers, `replacement` what a model reads in
-the place of a hidden token, `table` all objectives by name, and `showing` prints one for a text.
+`objective` has the base class, `masking` and `model` the base classes for one encoder, `draws` the random
+numbers, `replacement` the tokens that replace hidden ones, `table` all objectives by name, and `showing`
+prints an objective for a text.
 """
 
 from bert_zoo.tasks.objectives.denoising import (

@@ -1,5 +1,4 @@
-"""Texts of which an encoder reads a part, and a decoder is to write a part.
-
+"""Objectives for an encoder that reads a part of a text and a decoder that writes a part.
 Source: Raffel et al. 2020 (arXiv:1910.10683), section 3.3; google-research/text-to-text-transfer-transformer
 t5/data/preprocessors.py.
 """
@@ -19,12 +18,12 @@ from bert_zoo.tasks.objectives.objective import Arrays, Objective
 
 @dataclass(frozen=True, kw_only=True)
 class SentinelIds:
-    """What objectives for an encoder and a decoder know of a vocabulary.
+    """The ids that objectives for an encoder and a decoder need.
 
     Attributes:
-        sentinel_ids: the tokens that stand for hidden text, that of a text's first span first.
-        eos_id: ends what the encoder reads and what the decoder writes.
-        pad_id: fills rows, and is what a decoder reads first.
+        sentinel_ids: tokens that replace hidden spans, in the order of the spans.
+        eos_id: token at the end of the encoder's and of the decoder's text.
+        pad_id: padding, and the first token that the decoder reads.
         vocab_size: number of ids.
     """
 
@@ -35,15 +34,15 @@ class SentinelIds:
 
     @classmethod
     def of(cls, tokenizer) -> Self:
-        """Those of a tokenizer.
+        """Returns the ids of a tokenizer.
 
         Raises:
-            ValueError: it has no sentinels.
+            ValueError: the tokenizer has no sentinels.
         """
         if not tokenizer.sentinel_ids:
             raise ValueError(
-                f"The {type(tokenizer).__name__} has no sentinels, so no span can be hidden behind one. Use "
-                "a model of encoder and decoder, or choose an objective of masked tokens."
+                f"The {type(tokenizer).__name__} has no sentinel tokens to replace hidden spans. Use a model "
+                "with an encoder and a decoder, or choose an objective of masked tokens."
             )
         return cls(
             sentinel_ids=tokenizer.sentinel_ids,
@@ -54,13 +53,13 @@ class SentinelIds:
 
 
 class Examples(NamedTuple):
-    """The texts of a batch, one after another, without special tokens and padding.
+    """The texts of a batch, concatenated, without special tokens and padding.
 
     Attributes:
-        is_token: bool [batch, length], where their tokens are.
+        is_token: bool [batch, length], positions of the tokens.
         token_ids: int32 [tokens].
-        lengths: int64 [examples], tokens of each, at least 1.
-        rows: int64 [examples], the row of each, rising.
+        lengths: int64 [examples], number of tokens of each text, at least 1.
+        rows: int64 [examples], row of each text, ascending.
     """
 
     is_token: np.ndarray
@@ -81,7 +80,7 @@ class Examples(NamedTuple):
 
     @property
     def of_token(self) -> np.ndarray:
-        """int64 [tokens], the example of each token."""
+        """The text of each token, int64 [tokens]."""
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
     def bits(self, draws: Draws, name: str) -> np.ndarray:
@@ -94,11 +93,11 @@ class Examples(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What stands in the place of each token of `Examples`, and whether anything does.
+    """The tokens that the encoder reads, or the decoder writes, in place of the tokens of `Examples`.
 
     Attributes:
         token_ids: integers [tokens].
-        is_kept: bool [tokens].
+        is_kept: bool [tokens], false where nothing remains.
     """
 
     token_ids: np.ndarray
@@ -107,7 +106,15 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Denoising(Objective):
-    """Texts of which an encoder reads a part and a decoder writes a part; both parts end with EOS."""
+    """Base class of objectives where an encoder reads a part of a text and a decoder writes a part.
+
+    Both parts end with EOS. Subclasses: `SpanCorruption`, `PrefixLanguageModel`, `WholeTexts`.
+
+    Attributes:
+        tokens: the vocabulary's ids; see `for_tokenizer`.
+
+    Source: Raffel et al. 2020 (arXiv:1910.10683), section 3.3.
+    """
 
     tokens: SentinelIds | None = None
 
@@ -115,11 +122,14 @@ class Denoising(Objective):
         return self.for_tokens(SentinelIds.of(tokenizer))
 
     def sizes(self, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The most tokens that encoder and decoder have of texts, EOS among them, by the texts' lengths."""
+        """Returns the most tokens of encoder and decoder, including EOS, for texts of these lengths."""
         return lengths + 1, lengths + 1
 
     def raw_length(self, inputs: int) -> int:
-        """Tokens of the longest text of which the encoder reads at most `inputs` tokens.
+        """Returns the length of the longest text for which the encoder reads at most `inputs` tokens.
+
+        Raises:
+            ValueError: not even a text of one token fits.
 
         Source: `random_spans_helper` of t5/data/preprocessors.py.
         """
@@ -127,28 +137,28 @@ class Denoising(Objective):
         fitting = lengths[self.sizes(lengths)[0] <= inputs]
         if not len(fitting):
             raise ValueError(
-                f"Rows of {inputs} tokens have no room for a text and its end. Choose longer rows."
+                f"Rows of {inputs} tokens have no room for a text and its end token. Choose longer rows."
             )
         return int(fitting[-1])
 
     def __call__(self, batch: Mapping[str, np.ndarray], draws: Draws) -> tuple[Arrays, np.ndarray]:
-        """The inputs and labels of a batch.
+        """Returns the inputs and labels of a batch.
 
         Args:
-            batch: [batch, length] each: int `token_ids`; bool `special`, true for special tokens and padding,
-                which are left out. A row is one text; where there is int `document_ids`, as of
-                `PackedDocuments`, each document is one.
-            draws: the random numbers of its rows.
+            batch: arrays [batch, length]: int `token_ids`; bool `special`, true for special tokens and
+                padding, which are dropped. Each row is one text, or each document if there is int
+                `document_ids`, as from `PackedDocuments`.
+            draws: the random numbers of the rows.
 
         Returns:
-            The model's inputs, int32: `token_ids` and `padding_mask` [batch, inputs]; `decoder_token_ids`, the
-            targets shifted right with the padding's id at the start of each text, and
-            `decoder_padding_mask` [batch, targets]. Where rows have several texts, `document_ids` and
-            `decoder_document_ids`, which number them from 1 and are 0 for padding. Inputs and targets are
-            what `sizes` gives for `length`. The labels, int32 [batch, targets], are -100 for padding.
+            The model's inputs, int32: `token_ids` and `padding_mask` [batch, inputs]; `decoder_token_ids`
+            (the targets shifted right, with the padding's id at the start of each text) and
+            `decoder_padding_mask` [batch, targets]. If rows have several texts, also `document_ids` and
+            `decoder_document_ids`, from 1, and 0 for padding. The widths `inputs` and `targets` are
+            `sizes(length)`. And the labels, int32 [batch, targets], -100 for padding.
 
         Raises:
-            ValueError: it knows no vocabulary, or texts do not fit into rows of these sizes.
+            ValueError: the objective has no vocabulary, or texts do not fit into rows of these widths.
         """
         self.check_vocabulary()
         examples = Examples.of(batch)
@@ -171,21 +181,25 @@ class Denoising(Objective):
         return inputs, np.where(of_decoder > 0, written, np.int32(IGNORED_LABEL))
 
     def parts(self, examples: Examples, draws: Draws) -> tuple[Part, Part]:
-        """What the encoder reads and what the decoder writes, EOS not among it."""
+        """Returns the parts that the encoder reads and the decoder writes, without EOS."""
         raise NotImplementedError
 
     def _laid_out(
         self, examples: Examples, part: Part, width: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """A part of all examples in rows, int32 [batch, width], and the number of each token's example in
-        its row, from 1; 0 for padding."""
+        """Lays a part of all texts out in rows.
+
+        Returns:
+            The rows, and the number of each token's text in its row, from 1, or 0 for padding: int32
+            [batch, width] each.
+        """
         number = len(examples.lengths)
         sizes = np.bincount(examples.of_token[part.is_kept], minlength=number) + 1
         in_row = np.bincount(examples.rows, sizes, len(examples.is_token)).astype(np.int64)
         if (most := int(in_row.max(initial=0))) > width:
             raise ValueError(
-                f"The texts of a row come to {most} tokens, and rows of this objective have {width}. Compose "
-                "rows by bert_zoo.pretraining.rows.PackedExamples."
+                f"The texts of a row need {most} tokens, but rows of this objective have {width}. Compose "
+                "rows with bert_zoo.pretraining.rows.PackedExamples."
             )
         is_eos = np.zeros(sizes.sum(), bool)
         is_eos[np.cumsum(sizes) - 1] = True
@@ -201,18 +215,19 @@ class Denoising(Objective):
 
 @dataclass(frozen=True, kw_only=True)
 class SpanCorruption(Denoising):
-    """Random spans are hidden; the decoder writes them.
+    """T5's span corruption: random spans are hidden from the encoder, and the decoder writes them.
 
-    Each hidden span becomes one sentinel in what the encoder reads, and each span between hidden ones becomes
-    one in what the decoder writes, which begins with the first sentinel and has none after the last span.
-    How many tokens and spans are hidden depends on a text's length alone. The hidden tokens are divided
-    into spans uniformly at random, and so are the others; a text begins with a span that is not hidden
-    and ends with one that is. Both numbers are rounded half to even. Of a text of one token, nothing is
-    hidden.
+    The encoder reads one sentinel in place of each hidden span. The decoder writes each sentinel followed by
+    its span. The numbers of hidden tokens and of spans depend only on the text's length, and are rounded half
+    to even. Hidden tokens and other tokens are divided into spans uniformly at random. A text begins with a
+    span that is not hidden and ends with a hidden one. Nothing is hidden in a text of one token.
 
     Attributes:
-        rate: part of a text's tokens that is hidden, at most a half.
-        mean_length: tokens of a span on average.
+        rate: share of a text's tokens to hide, at most 0.5.
+        mean_length: average length of a span in tokens.
+
+    Raises:
+        ValueError: an attribute outside its range.
 
     Source: `random_spans_noise_mask`, `noise_span_to_unique_sentinel` of t5/data/preprocessors.py.
     """
@@ -225,7 +240,7 @@ class SpanCorruption(Denoising):
             raise ValueError(f"rate is {shown(self.rate)}; it must be above 0 and at most 0.5.")
         if self.mean_length < 1:
             raise ValueError(
-                f"mean_length is {shown(self.mean_length)}; it must be at least 1, a span's shortest length."
+                f"mean_length is {shown(self.mean_length)}; it must be at least 1, the length of the shortest span."
             )
 
     def sizes(self, lengths):
@@ -233,8 +248,8 @@ class SpanCorruption(Denoising):
         return lengths - hidden + spans + 1, hidden + spans + 1
 
     def counts(self, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Hidden tokens, and the spans that they make up, of texts of these lengths."""
-        # In float32, as the original: float64 rounds some lengths, such as 190, the other way.
+        """Returns the numbers of hidden tokens and of spans for texts of these lengths."""
+        # In float32, as in the original: float64 rounds some lengths, such as 190, the other way.
         hidden = np.rint(np.asarray(lengths, np.float32) * np.float32(self.rate)).astype(np.int64)
         hidden = np.minimum(np.maximum(hidden, 1), lengths - 1)
         spans = np.rint(hidden / self.mean_length).astype(np.int64)
@@ -245,13 +260,13 @@ class SpanCorruption(Denoising):
         sentinels = np.array(self.tokens.sentinel_ids, np.int32)
         if (most := int(spans.max(initial=0))) > len(sentinels):
             raise ValueError(
-                f"A text of {examples.lengths[spans.argmax()]} tokens has {most} hidden spans, and the "
-                f"vocabulary has {len(sentinels)} sentinels. Choose shorter rows, or a larger mean_length."
+                f"A text of {examples.lengths[spans.argmax()]} tokens has {most} hidden spans, but the "
+                f"vocabulary has {len(sentinels)} sentinels. Choose shorter rows or a larger mean_length."
             )
         left = examples.lengths - hidden
         keys = examples.bits(draws, "spans")
         is_last = ranges(examples.lengths) >= left[examples.of_token]
-        # Of each span that is not hidden, and of the hidden one after it.
+        # Sizes of each span that is not hidden, and of the hidden span after it.
         sizes = np.stack(
             [
                 compositions(left, spans, keys[~is_last]),
@@ -273,9 +288,9 @@ class SpanCorruption(Denoising):
 
 @dataclass(frozen=True, kw_only=True)
 class PrefixLanguageModel(Denoising):
-    """The encoder reads the beginning of a text, and the decoder writes the rest.
+    """Prefix language modelling: the encoder reads the beginning of a text, and the decoder writes the rest.
 
-    The beginning has at least one token and at most all but one, each number being as likely.
+    The beginning has from one token to all but one, each length with the same probability.
 
     Source: `random_prefix_noise_mask` of t5/data/preprocessors.py.
     """
@@ -284,7 +299,7 @@ class PrefixLanguageModel(Denoising):
         firsts = np.cumsum(examples.lengths) - examples.lengths
         most = examples.lengths - 1
         share = examples.uniform(draws, "prefix")[firsts]
-        # Of a text of one token, the decoder writes all.
+        # In a text of one token, the decoder writes everything.
         prefix = np.minimum(1 + (share * most).astype(np.int64), most)
         is_read = ranges(examples.lengths) < prefix[examples.of_token]
         return Part(examples.token_ids, is_read), Part(examples.token_ids, ~is_read)
@@ -292,13 +307,16 @@ class PrefixLanguageModel(Denoising):
 
 @dataclass(frozen=True, kw_only=True)
 class WholeTexts(Denoising):
-    """Tokens are hidden one by one, and the decoder writes the whole text: BERT-style, and MASS-style.
+    """Hides tokens one by one, and the decoder writes the whole text (BERT-style; MASS-style with `random=0`).
 
     Attributes:
         rate: probability that a token is hidden.
-        random: probability that a hidden token is replaced by a random one, which may be a sentinel but none
-            of the first `reserved` ids. All others become the first sentinel.
-        reserved: ids that are no random tokens: padding, EOS and the unknown token.
+        random: probability that a hidden token is replaced by a random one, which may be a sentinel. The
+            other hidden tokens become the first sentinel.
+        reserved: number of first ids that are never random tokens: padding, EOS and the unknown token.
+
+    Raises:
+        ValueError: a probability outside its range.
 
     Source: objectives/iid_15_r10s90_f.gin and iid_15_m_f.gin of t5/models/gin.
     """
@@ -310,8 +328,8 @@ class WholeTexts(Denoising):
     def __post_init__(self):
         if not (0 < self.rate < 1 and 0 <= self.random <= 1):
             raise ValueError(
-                f"rate is {shown(self.rate)} and random {shown(self.random)}; they are probabilities, "
-                "and rate lies between 0 and 1."
+                f"rate is {shown(self.rate)} and random {shown(self.random)}. Both are probabilities, and "
+                "rate must be above 0 and below 1."
             )
 
     def parts(self, examples, draws):
@@ -326,11 +344,11 @@ class WholeTexts(Denoising):
 
 
 def compositions(items: np.ndarray, parts: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """Divides numbers into positive parts, all divisions being equally likely.
+    """Divides numbers into positive parts, each division with the same probability.
 
     Args:
-        items: int64 [numbers]; 0 has parts of 0.
-        parts: int64 [numbers], how many parts each has: at least 1, and at most its items.
+        items: int64 [numbers], the numbers; the parts of 0 are 0.
+        parts: int64 [numbers], number of parts of each, from 1 to its items.
         keys: uint64 [sum of items], random.
 
     Returns:
@@ -339,7 +357,7 @@ def compositions(items: np.ndarray, parts: np.ndarray, keys: np.ndarray) -> np.n
     owners = np.repeat(np.arange(len(items)), items)
     firsts = (np.cumsum(items) - items)[owners]
     places = np.arange(len(owners)) - firsts
-    # Parts begin with the first item, whose key is the lowest, and with random others.
+    # Parts begin at the first item, whose key is the lowest, and at random others.
     order = np.lexsort((np.where(places == 0, np.uint64(0), keys), owners))
     begins = np.zeros(len(owners), bool)
     begins[order[places < parts[owners]]] = True

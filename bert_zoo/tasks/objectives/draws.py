@@ -1,6 +1,6 @@
-"""Random numbers by counter: what a row draws depends on seed, epoch, row and the draw's name alone.
+"""Random numbers by counter: a row's numbers depend only on seed, epoch, row and the draw's name.
 
-So masks are the same whatever batch a row is in, whichever worker makes it, and on every platform.
+So masks do not depend on batches, workers and platforms.
 """
 
 import hashlib
@@ -16,14 +16,14 @@ MASK = 2**64 - 1
 
 
 class Draws:
-    """Random numbers of the rows of a batch.
+    """Random numbers for the rows of a batch, which depend only on seed, epoch and row number.
 
-    Draws of different names are independent. Of two draws of one name with different lengths, the
-    shorter is the beginning of the longer: padding changes no mask.
+    Draws with different names are independent. A shorter draw is the beginning of a longer one with the
+    same name, so padding changes no mask.
 
     Args:
         seed, epoch: integers.
-        rows: int [batch], the rows' numbers among all of the epoch.
+        rows: int [batch], the rows' numbers in the epoch.
 
     Source: Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators" (SplitMix64).
     """
@@ -35,11 +35,11 @@ class Draws:
         self._keys = _mixed(key + STEP + np.asarray(rows).astype(np.int64).view(np.uint64))
 
     def bits(self, name: str, *shape: int) -> np.ndarray:
-        """uint64 [batch, *shape], each bit fair.
+        """Draws uint64 [batch, *shape] of uniformly random bits.
 
         Args:
-            name: of the draw, which no other use of the same `Draws` has.
-            shape: of a row's numbers.
+            name: name of the draw, unique for each use of the same `Draws`.
+            shape: shape of a row's numbers.
         """
         digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
         keys = _mixed(self._keys ^ np.uint64(int.from_bytes(digest, "little")))
@@ -47,16 +47,16 @@ class Draws:
         return _mixed(keys[:, None] + steps).reshape(-1, *shape)
 
     def uniform(self, name: str, *shape: int) -> np.ndarray:
-        """float64 [batch, *shape] in [0, 1), multiples of 2**-53."""
+        """Draws float64 [batch, *shape], uniform in [0, 1), multiples of 2**-53."""
         return (self.bits(name, *shape) >> np.uint64(11)) * 2.0**-53
 
     def integers(self, name: str, below: int, *shape: int) -> np.ndarray:
-        """int64 [batch, *shape] in [0, below), for `below` of at most 2**53."""
+        """Draws int64 [batch, *shape], uniform in [0, below), for `below` up to 2**53."""
         return (self.uniform(name, *shape) * below).astype(np.int64)
 
 
 def _mixed(numbers: np.ndarray) -> np.ndarray:
-    """SplitMix64's output function, which changes `numbers`."""
+    """Applies SplitMix64's output function to `numbers`, in place."""
     for shift, factor in zip(SHIFTS, FACTORS, strict=False):
         numbers ^= numbers >> shift
         numbers *= factor

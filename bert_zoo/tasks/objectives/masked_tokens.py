@@ -1,4 +1,4 @@
-"""Masked tokens: chosen one by one (BERT's, RoBERTa's and XLM's), and how a model predicts them."""
+"""Masked tokens, chosen one by one (BERT, RoBERTa, XLM), and their prediction."""
 
 import math
 from dataclasses import dataclass
@@ -12,14 +12,24 @@ from bert_zoo.tasks.objectives.replacement import Replacement
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedTokens(Masking):
-    """BERT's: a rounded part of a row's tokens, at least one; special tokens are not chosen.
+    """BERT's masked tokens: a fixed share of a row's tokens, rounded, at least one, and no special tokens.
 
+    Call it with a batch of rows and their `Draws`; `Masking.__call__` describes both and the result.
+
+    Attributes:
+        rate: share of a row's tokens to choose, counting special tokens.
+        max_predictions: number of predictions in every row, and so the most tokens chosen in a row;
+            None for the rate times the row length.
+        replacement: what the model reads in place of the chosen tokens.
+
+    Raises:
+        ValueError: an attribute outside its range.
     Source: Devlin et al. 2018 (arXiv:1810.04805), appendix A.1; google-research/bert
     create_pretraining_data.py.
     """
 
     def eligible(self, batch):
-        """bool [batch, length], the tokens that may be chosen."""
+        """Returns the tokens that may be chosen, bool [batch, length]."""
         return ~batch["special"]
 
     def choose(self, batch, draws):
@@ -31,10 +41,10 @@ class MaskedTokens(Masking):
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicMaskedTokens(MaskedTokens):
-    """RoBERTa's: special tokens may be chosen, and a row's number is rounded up at random.
+    """RoBERTa's masked tokens: special tokens may be chosen, and their number is rounded at random.
 
-    That is as often as its fraction says, so that the rate holds in short rows too. <s>, <pad>, </s> and
-    <unk> are no random tokens.
+    The probability of rounding up is the number's fraction, so short rows keep the rate on average. <s>,
+    <pad>, </s> and <unk> (ids 0 to 3) are never random replacements. Attributes are those of `MaskedTokens`.
 
     Source: Liu et al. 2019 (arXiv:1907.11692), section 4.1; fairseq data/mask_tokens_dataset.py.
     """
@@ -55,9 +65,10 @@ class DynamicMaskedTokens(MaskedTokens):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamMaskedTokens(DynamicMaskedTokens):
-    """XLM's: any token but a row's first one, and random tokens are of all of the vocabulary.
+    """XLM's masked tokens: any token except a row's first; random tokens come from the whole vocabulary.
 
-    Of rows with translations too, where either text helps to tell what is hidden in the other.
+    In rows with translations, the model can use each text to predict hidden tokens of the other. Attributes
+    are those of `MaskedTokens`.
 
     Source: Lample and Conneau 2019 (arXiv:1901.07291), sections 3.3 and 3.5; facebookresearch/XLM
     xlm/trainer.py, mask_out.
@@ -72,9 +83,9 @@ class StreamMaskedTokens(DynamicMaskedTokens):
 
 
 class MaskedTokenPrediction(Prediction):
-    """The masked tokens: [batch, length, vocabulary], or at `mask_positions` alone.
+    """Predicts masked tokens: logits [batch, length, vocabulary], or only at `mask_positions`.
 
-    The generator's, where there is one; of a second stream, where the encoder has one.
+    They come from the generator, or from the encoder's second stream, if there is one.
     """
 
     def head(self, model, name):

@@ -1,4 +1,4 @@
-"""What all objectives of hidden tokens share: from the chosen tokens of a batch to inputs and labels."""
+"""Base class of objectives with masked tokens: from the chosen tokens of a batch to inputs and labels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,25 +12,24 @@ from bert_zoo.tasks.objectives.draws import Draws
 from bert_zoo.tasks.objectives.objective import Arrays, Objective
 from bert_zoo.tasks.objectives.replacement import Replacement, TokenIds
 
-# What of a batch is labels -> the logits that they are for.
+# Names in a batch that are labels -> their logits.
 LABELS = {"next_sentence": "nsp_logits", "sentence_order": "sop_logits"}
-# What of a batch objectives read and models do not.
+# Names in a batch that objectives read and models do not.
 READ_HERE = ("row", "special", "word_starts")
-# The bits of a key that hold its place in the row, so that no two keys of a row are equal.
+# The bits of a key with its position in the row, so that all keys of a row differ.
 PLACE = np.uint64(2**20 - 1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Masking(Objective):
-    """Tokens that are chosen, hidden and asked for.
+    """Base class of objectives that choose tokens, hide them, and ask the model to predict them.
 
     Attributes:
-        rate: part of a row's tokens that is chosen, special tokens counted.
-        max_predictions: the most chosen tokens a row, and the predictions of every row; None for what
-            the rate gives for rows of the batch's length (as BERT's README: 20 at 128 tokens, 77 at
-            512).
-        replacement: what the model reads in their places.
-        replaced: whether a discriminator reads what a generator puts in their places.
+        rate: share of a row's tokens to choose, counting special tokens.
+        max_predictions: number of predictions in every row, and so the most tokens chosen in a row.
+            None for the rate times the batch's row length (19 at 128 tokens, 77 at 512).
+        replacement: what the model reads in place of the chosen tokens.
+        replaced: whether a discriminator reads a generator's samples there.
     """
 
     rate: float = 0.15
@@ -41,7 +40,7 @@ class Masking(Objective):
 
     def __post_init__(self):
         if not 0 < self.rate < 1:
-            raise ValueError(f"rate is {shown(self.rate)}; it must lie between 0 and 1.")
+            raise ValueError(f"rate is {shown(self.rate)}; it must be between 0 and 1.")
         if self.max_predictions is not None and self.max_predictions < 1:
             raise ValueError(
                 f"max_predictions is {shown(self.max_predictions)}; it must be at least 1, or None."
@@ -51,22 +50,23 @@ class Masking(Objective):
         return self.for_tokens(TokenIds.of(tokenizer, counts))
 
     def __call__(self, batch: Mapping[str, np.ndarray], draws: Draws) -> tuple[Arrays, Arrays]:
-        """The inputs and labels of a batch.
+        """Hides tokens of a batch and returns the model's inputs and labels.
 
         Args:
-            batch: [batch, length] each: int `token_ids`, whole; int `padding_mask`; bool `special`, true
-                for special tokens and padding; for words, bool `word_starts`. Further `next_sentence`
-                or `sentence_order`, int [batch], and what else the model reads, which is passed on.
-            draws: the random numbers of its rows.
+            batch: arrays [batch, length]: int `token_ids`, the original ones; int `padding_mask`; bool
+                `special`, true for special tokens and padding; bool `word_starts`, for objectives of
+                words. Also `next_sentence` or `sentence_order`, int [batch], if there are such labels.
+                Other arrays are passed on to the model.
+            draws: the random numbers of the rows.
 
         Returns:
-            The model's inputs, with `token_ids` int32 [batch, length] as it reads them and
-            `mask_positions` int32 [batch, predictions], ascending and then 0; and the labels by logits:
-            `mlm_logits` int32 [batch, predictions], the chosen tokens and then -100; `nsp_logits` or
+            The model's inputs, with `token_ids` int32 [batch, length] as the model reads them, and
+            `mask_positions` int32 [batch, predictions], ascending, then 0. And the labels by logits:
+            `mlm_logits` int32 [batch, predictions], the chosen tokens, then -100; `nsp_logits` or
             `sop_logits`, int [batch].
 
         Raises:
-            ValueError: it knows no vocabulary.
+            ValueError: the objective has no vocabulary (see `for_tokenizer`).
         """
         self.check_vocabulary()
         whole = np.asarray(batch["token_ids"], np.int32)
@@ -88,33 +88,36 @@ class Masking(Objective):
         return inputs | more_inputs, labels | more_labels
 
     def predictions(self, length: int) -> int:
-        """Predictions of each row, in a batch whose rows have `length` tokens."""
+        """Returns the number of predictions in each row of `length` tokens."""
         return self.max_predictions or max(1, round(self.rate * length))
 
     def numbers(self, batch: Mapping[str, np.ndarray], draws: Draws) -> np.ndarray:
-        """int64 [batch], how many tokens of each row are to be chosen."""
+        """Returns how many tokens to choose in each row, int64 [batch]."""
         wanted = np.maximum(1, np.rint(self.rate * np.count_nonzero(batch["padding_mask"], axis=1)))
         return np.minimum(wanted.astype(np.int64), self.predictions(batch["token_ids"].shape[1]))
 
     def choose(self, batch: Mapping[str, np.ndarray], draws: Draws) -> np.ndarray:
-        """bool [batch, length], the chosen tokens: no more than `numbers` a row."""
+        """Returns the chosen tokens, bool [batch, length], at most `numbers` in each row."""
         raise NotImplementedError
 
     def groups(self, chosen: np.ndarray, positions: np.ndarray) -> np.ndarray | None:
-        """int [batch, predictions], spans that are replaced alike; None for each token by itself."""
+        """Returns the span of each prediction, int [batch, predictions]: tokens of a span are replaced alike.
+
+        None if each token is replaced independently.
+        """
         return None
 
     def of_chosen(
         self, batch: Mapping[str, np.ndarray], chosen: np.ndarray, draws: Draws
     ) -> tuple[Arrays, Arrays]:
-        """Inputs and labels that an objective has beside the masked tokens'."""
+        """Returns further inputs and labels of an objective."""
         return {}, {}
 
 
 def shuffled(there: np.ndarray, draws: Draws, name: str) -> np.ndarray:
-    """uint64 [batch, length], keys whose order is a random one; those of places not `there` come last.
+    """Returns keys in random order, uint64 [batch, length]; positions that are not `there` come last.
 
-    No two of a row are equal: `PLACE` of a key is where it stands.
+    All keys of a row differ, since the bits of `PLACE` are the position.
     """
     keys = draws.bits(name, there.shape[1])
     keys[~there] = np.iinfo(np.uint64).max
@@ -124,7 +127,7 @@ def shuffled(there: np.ndarray, draws: Draws, name: str) -> np.ndarray:
 
 
 def numbered(chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of bool [batch, length], what is true: its row, its column, and its number in its row from 0."""
+    """Returns row, column and number in its row (from 0) of each true value of bool [batch, length]."""
     rows, columns = np.nonzero(chosen)
     counts = np.bincount(rows, minlength=len(chosen))
     return rows, columns, np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -1,4 +1,4 @@
-"""Objectives of pretraining: heads that stand side by side on one encoder, or on two."""
+"""Models for pretraining: several heads on one encoder, or on two."""
 
 import itertools
 import math
@@ -17,14 +17,14 @@ from bert_zoo.models.task_model import TaskModel
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a model is pretrained for, and the head that predicts it.
+    """A prediction in pretraining, with its head and its loss.
 
     Attributes:
         output: name of the logits.
-        weight: of its loss.
-        reads: as `ZooModel.positions_read`.
-        selects: further inputs that its head reads, which say what of its logits is computed.
-        loss: makes its loss.
+        weight: weight of the loss.
+        reads: as in `ZooModel.positions_read`.
+        selects: further inputs of the head that select which logits are computed.
+        loss: function that makes the loss.
     """
 
     output: str
@@ -34,33 +34,33 @@ class Prediction:
     loss = staticmethod(token_loss)
 
     def head(self, model: "ObjectiveModel", name: str) -> keras.layers.Layer:
-        """The head, not built."""
+        """Makes the head, without building it."""
         raise NotImplementedError
 
     def logits(self, head, model: "ObjectiveModel", encoded, inputs) -> Any:
-        """Logits from the encoder's outputs and the model's inputs; None where these lack something."""
+        """Computes logits from the encoder's outputs and the model's inputs; None if an input is missing."""
         raise NotImplementedError
 
     def reader(self, model: "ObjectiveModel") -> Any:
-        """What computes the hidden states that its head reads."""
+        """The backbone whose hidden states the head reads."""
         return model.encoder
 
     def reads_all(self, inputs) -> bool:
-        """Whether it reads the last hidden states of more tokens than those that `reads` names."""
+        """Whether the head reads the last hidden states of other tokens than those in `reads`."""
         return False
 
     def label_range(self, model: "ObjectiveModel", inputs: Mapping[str, Any]) -> LabelRange:
-        """What its labels may be, beside the model's inputs."""
+        """The range of labels, for these inputs of the model."""
         size = model.encoder.config.vocab_size
         return LabelRange(size, "the size of the vocabulary", ("batch", "length"))
 
 
 class ObjectiveModel(TaskModel):
-    """An encoder with the heads of objectives, each an attribute under its objective's name.
+    """An encoder with pretraining heads, each an attribute with the name of its objective.
 
     Attributes:
-        generator: a backbone that shares the encoder's tables and has the head for masked tokens;
-            None where the encoder has it.
+        generator: a backbone that shares the encoder's tables and has the head for masked tokens; None
+            if the encoder has this head.
     """
 
     outputs_per_token = True
@@ -115,7 +115,7 @@ class ObjectiveModel(TaskModel):
         return {**self.encoder.backbone.inputs_for_targets(read, positions), **read}
 
     def positions(self, inputs, name: str):
-        """The input of that name, int32, checked to lie in the text; None where it is not given."""
+        """An input of positions, int32, checked against the length; None if it is not given."""
         if inputs.get(name) is None:
             return None
         positions, length = as_ids(name, inputs[name]), inputs["token_ids"].shape[1]
@@ -135,7 +135,7 @@ class ObjectiveModel(TaskModel):
             [ops.reshape(p, (-1, math.prod(p.shape[1:]))) for p in positions.values()], axis=1
         )
         encoded = self.encoder(read, positions=side_by_side, training=training)
-        # Heads find the same tokens where they are now.
+        # Heads now find these tokens at other positions.
         places, start = {}, 0
         for name, of_input in positions.items():
             shape = (1, *of_input.shape[1:])
@@ -150,9 +150,9 @@ class ObjectiveModel(TaskModel):
         return self.generator is None and self.encoder.backbone.decodes_masks
 
     def positions_to_compute(self, inputs) -> dict[str, Any] | None:
-        """The inputs of `positions_read` where heads read no others, and they are fewer than tokens.
+        """The inputs of `positions_read`, if heads read only these and they are fewer than the tokens.
 
-        None where a second stream is read there.
+        None otherwise, or if the encoder has a second stream.
         """
         if self.encoder.backbone.has_second_stream or any(
             objective.reads_all(inputs) for objective in self.objectives.values()

@@ -1,4 +1,4 @@
-"""N-grams of whole words: ALBERT's, and DeBERTa's."""
+"""N-grams of whole words (ALBERT, DeBERTa)."""
 
 import math
 from dataclasses import dataclass
@@ -13,22 +13,26 @@ from bert_zoo.tasks.objectives.whole_words import Words
 
 @dataclass(frozen=True, kw_only=True)
 class NGrams(Masking):
-    """One to `longest` words in a row, n of them with a probability in proportion to 1/n.
+    """ALBERT's n-grams: hides one to `longest` words in sequence, n words with probability in proportion to 1/n.
 
-    Words begin an n-gram in a random order. Where it has more tokens than are left to choose it is
-    shortened, and where it meets a chosen one left out. It goes on after a special token. Each token is
-    replaced by itself. Needs `word_starts`.
+    N-grams begin at words in random order. An n-gram with more tokens than are left to choose is
+    shortened, and one that overlaps chosen words is skipped. N-grams may continue after a special token.
+    Each token is replaced independently. Needs `word_starts`.
 
     Attributes:
-        max_predictions: as in `Masking`; None for what the rate gives, and no more than `most`.
+        rate, replacement: as in `MaskedTokens`.
+        max_predictions: as in `MaskedTokens`, but at most 20 if None.
         longest: words of the longest n-gram.
+
+    Raises:
+        ValueError: an attribute outside its range.
 
     Source: Lan et al. 2019 (arXiv:1909.11942), section 4.1; google-research/albert
     create_pretraining_data.py.
     """
 
     longest: int = 3
-    # ALBERT's program chooses no more, in rows of 512 tokens too.
+    # The limit of ALBERT's program, also for rows of 512 tokens.
     most: ClassVar[float] = 20
 
     def __post_init__(self):
@@ -46,7 +50,7 @@ class NGrams(Masking):
         order = np.ascontiguousarray((keys & PLACE).astype(np.int64).T)
         wanted = np.ascontiguousarray(self._lengths(draws, most).T)
         left = self.numbers(batch, draws)
-        # Behind the last word there are none, of no tokens, so that n-grams end with the row.
+        # After the last word come empty ones, so that n-grams end with the row.
         beyond = most + self.longest
         before = np.zeros((rows, beyond + 1), np.int64)
         before[:, 1 : most + 1] = words.lengths
@@ -55,7 +59,7 @@ class NGrams(Masking):
         n = np.arange(1, self.longest + 1)[:, None]
         row = np.arange(rows)
         for first, number in zip(order, wanted, strict=True):
-            # Of one n-gram a row: [longest, rows] for its lengths, or for its words.
+            # One n-gram per row: [longest, rows] for its lengths, or for its words.
             at = first + row * (beyond + 1)
             sizes = before[at + n] - before[at]
             number = np.minimum(number, np.count_nonzero(sizes <= left, axis=0))
@@ -70,7 +74,7 @@ class NGrams(Masking):
         return words.tokens(chosen.reshape(rows, beyond), batch)
 
     def _lengths(self, draws, number: int) -> np.ndarray:
-        """int64 [batch, number], how many words n-grams are to have."""
+        """Returns the lengths of n-grams in words, int64 [batch, number]."""
         sums = np.cumsum(1 / np.arange(1, self.longest + 1))
         drawn = draws.uniform("n-gram lengths", number) * sums[-1]
         return 1 + np.searchsorted(sums[:-1], drawn, side="right")
@@ -78,16 +82,17 @@ class NGrams(Masking):
 
 @dataclass(frozen=True, kw_only=True)
 class WindowedNGrams(NGrams):
-    """DeBERTa's: one n-gram in each window of words, window after window.
+    """DeBERTa's n-grams: hides one n-gram in each window of words.
 
-    An n-gram of n words has a window of n times `1 / rate` words, rounded down: of 15%, six for each. It
-    begins with any of them, and the next window begins after both. Of the words that are chosen so, the first
-    tokens are hidden, as many as are asked for, which may end within a word; so the end of a row is
-    hidden less often than the rest. Each token is replaced by itself. Needs `word_starts`.
+    The window of an n-gram of n words has n * int(1 / rate) words: with 15%, six per word. The n-gram
+    begins at any of them, and the next window begins after both. Only the row's first chosen tokens are
+    hidden, up to its number of predictions, so the last word may be hidden in part, and the end of a row
+    is hidden less often. Each token is replaced independently. Needs `word_starts`.
 
+    Attributes are those of `NGrams`, without the limit of 20 predictions.
     Source: He et al. 2020 (arXiv:2006.03654), appendix A; microsoft/DeBERTa
-    DeBERTa/apps/tasks/mlm_task.py, NGramMaskGenerator, which hides the whole of the last word, and never an
-    unknown token or a mask token of the text itself, which may be hidden here.
+    DeBERTa/apps/tasks/mlm_task.py, NGramMaskGenerator. Unlike here, it always hides the last word as a
+    whole, and never hides an unknown token or a mask token of the text itself.
     """
 
     most = math.inf
@@ -99,12 +104,12 @@ class WindowedNGrams(NGrams):
         window = int(1 / self.rate)
         number = math.ceil(most / window)
         lengths, places = self._lengths(draws, number), draws.uniform("n-gram places", number)
-        # 1 where an n-gram begins and -1 after its end; none overlap.
+        # 1 where an n-gram begins and -1 after its end; n-grams do not overlap.
         edges = np.zeros((rows, most + 1), np.int64)
         row = np.arange(rows)
         begins = np.zeros(rows, np.int64)
         for length, place in zip(lengths.T, places.T, strict=True):
-            # One window a row, which is empty after the last word.
+            # One window per row, which is empty after the last word.
             size = np.minimum(length * window, counts - begins)
             first = begins + (place * size).astype(np.int64)
             end = np.minimum(first + length, counts)

@@ -1,4 +1,4 @@
-"""What all objectives of pretraining are: NumPy transforms of batches, for a vocabulary."""
+"""The base class of pretraining objectives: NumPy transforms of batches, for a vocabulary."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True, kw_only=True)
 class Objective:
-    """What a model reads of a text in pretraining, and what it is asked for.
+    """What a model reads of a text in pretraining, and what it must predict.
 
     Attributes:
         tokens: the vocabulary; see `for_tokens`.
@@ -22,16 +22,16 @@ class Objective:
     tokens: Any = None
 
     def for_tokens(self, tokens: Any) -> Self:
-        """The objective for a vocabulary."""
+        """Returns the objective for a vocabulary, `TokenIds` or `SentinelIds`."""
         return replace(self, tokens=tokens)
 
     def for_tokenizer(self, tokenizer: Any, counts: np.ndarray | None = None) -> Self:
-        """The objective for a tokenizer's vocabulary.
+        """Returns the objective for a tokenizer's vocabulary.
 
         Args:
             tokenizer: the tokenizer.
             counts: int [vocab_size], how often each token occurs in the corpus, for objectives that draw
-                random tokens accordingly.
+                random tokens by frequency.
 
         Raises:
             ValueError: the vocabulary lacks a token that the objective needs.
@@ -39,14 +39,13 @@ class Objective:
         raise NotImplementedError
 
     def __call__(self, batch: Mapping[str, np.ndarray], draws: Draws) -> tuple[Arrays, Any]:
-        """The inputs and labels of a batch of rows, `draws` being their random numbers."""
-        raise NotImplementedError
+        """Returns inputs and labels of a batch of rows with the random numbers `draws`."""
         raise NotImplementedError
 
     def check_vocabulary(self) -> None:
-        """Raises ValueError where the objective knows no vocabulary."""
+        """Raises ValueError if the objective has no vocabulary."""
         if self.tokens is None:
             raise ValueError(
-                f"This {type(self).__name__} knows no vocabulary. Give it one: "
-                "objective.for_tokenizer(model.preprocessor.tokenizer)."
+                f"This {type(self).__name__} has no vocabulary. Call "
+                "objective.for_tokenizer(model.preprocessor.tokenizer) first, and use its result."
             )

@@ -1,4 +1,4 @@
-"""Tokens that are predicted in a random order, each from those before it in that order (XLNet)."""
+"""Permutation language modelling: tokens are predicted in a random order, from those before them (XLNet)."""
 
 import itertools
 from dataclasses import dataclass
@@ -12,24 +12,27 @@ from bert_zoo.tasks.objectives.replacement import Replacement
 
 @dataclass(frozen=True, kw_only=True)
 class Permutations(Masking):
-    """Permutation language modelling: spans of tokens are the last ones in a random order of a row.
+    """XLNet's permutation language modelling: predicts spans of tokens, which come last in a random order.
 
-    A span has n of 1 to `longest` tokens with a probability in proportion to 1/n, and begins with a word,
-    in a context of n * `context` tokens; where spans leave too few, single tokens are drawn besides. All
-    others come first in the order and are seen by all; special tokens have places in the order too, and
-    are not predicted though they may be drawn. A row is cut into `parts`, each with an order of its own,
-    of which an earlier one sees nothing of a later one. Tokens stay as they are, since the stream that
-    predicts one does not read it. Needs `word_starts`. Where there is `reads_backwards` int [batch], rows
-    with 1 hold their tokens last to first, and spans are drawn as if they did not.
+    A span has n tokens (1 to `longest`) with probability in proportion to 1/n. It begins with a word, in a
+    context of n * `context` tokens. If there are too few spans, single tokens are drawn too. All tokens that
+    are not drawn come first in the order, and every token sees them. Special tokens also have a place in the
+    order; they may be drawn, but are not predicted. A row is cut into `parts`, each with its own order. An
+    earlier part sees nothing of a later one. Tokens are not replaced, since the stream that predicts a token
+    does not read it. Needs `word_starts`. With `reads_backwards` int [batch], rows with 1 have their tokens
+    from last to first, and spans are drawn in the original order.
 
-    Beside what `Masking` gives, there is the input `perm_mask` int8 [batch, length, length], 1 where the
-    token of a row must not see that of a column.
+    In addition to the inputs of `MaskedTokens`, there is `perm_mask` int8 [batch, length, length], 1 where the
+    row's token must not see the column's token.
 
     Attributes:
-        rate: part of a row's tokens that is drawn.
+        rate: share of a row's tokens to draw.
         longest: tokens of the longest span.
-        context: tokens of a span's context for each of its own (the original's mask_alpha / mask_beta).
-        parts: of a row; the original's are what a memory keeps of it, and the rest.
+        context: tokens of context for each token of a span (the original's mask_alpha / mask_beta).
+        parts: number of parts of a row; in the original, the part that the memory keeps and the rest.
+
+    Raises:
+        ValueError: an attribute outside its range.
 
     Source: Yang et al. 2019 (arXiv:1906.08237), sections 2.2, 2.3 and 3.1; zihangdai/xlnet data_utils.py,
     _sample_mask and _local_perm.
@@ -52,7 +55,7 @@ class Permutations(Masking):
 
     def choose(self, batch, draws):
         numbers = self.numbers(batch, draws)
-        # The first parts have one more where the number does not divide.
+        # The first parts have one more if the number is not divisible.
         shares = -(-numbers[:, None] * np.arange(self.parts + 1) // self.parts)
         drawn = np.zeros(batch["special"].shape, bool)
         parts = self._parts(batch["padding_mask"], batch.get("reads_backwards"))
@@ -65,12 +68,12 @@ class Permutations(Masking):
         return drawn & ~batch["special"]
 
     def hidden(self, batch, chosen, draws) -> np.ndarray:
-        """bool [batch, length, length], whether the token of a row must not see that of a column.
+        """Returns bool [batch, length, length], true where a row's token must not see a column's token.
 
         Args:
-            batch: as objectives are given it.
+            batch: as for a call.
             chosen: bool [batch, length], the tokens to predict.
-            draws: of the rows.
+            draws: the random numbers of the rows.
         """
         part_of, order = np.zeros(chosen.shape, np.int64), np.zeros(chosen.shape, np.int64)
         for number, (columns, is_in) in enumerate(self._parts(batch["padding_mask"])):
@@ -81,7 +84,7 @@ class Permutations(Masking):
             rows, at = np.nonzero(is_in)
             part_of[rows, columns[rows, at]] = number
             order[rows, columns[rows, at]] = ranks[rows, at]
-        # The original's "masked or functional" tokens; all others come first.
+        # The original's "masked or functional" tokens. All others come first.
         comes_late = chosen | batch["special"]
         order = np.where(comes_late, order, -1)
         # A target does not see itself; a special token does.
@@ -91,9 +94,9 @@ class Permutations(Masking):
         return hidden | (part_of[:, :, None] < part_of[:, None, :])
 
     def _parts(self, padding_mask, backwards=None) -> list[tuple[np.ndarray, np.ndarray]]:
-        """The columns of each part of the rows, int [batch, width], and which of them are part of it.
+        """Returns for each part its columns, int [batch, width], and which of them belong to it.
 
-        Those of rows with 1 in `backwards`, int [batch], come last to first.
+        Columns of rows with 1 in `backwards`, int [batch], are in reverse order.
         """
         is_token = np.asarray(padding_mask) != 0
         first, number = np.argmax(is_token, axis=1), np.count_nonzero(is_token, axis=1)
@@ -110,14 +113,14 @@ class Permutations(Masking):
         return parts
 
     def _draw(self, is_in, starts, wanted, draws, name: str) -> np.ndarray:
-        """bool [batch, width], the `wanted` tokens of a part of each row."""
+        """Draws the `wanted` tokens in a part of each row, bool [batch, width]."""
         batch, width = is_in.shape
         sizes = np.count_nonzero(is_in, axis=1)
         wanted = np.minimum(wanted, sizes)
         most = max(int(wanted.max(initial=0)), 1)
         spans = self._sizes(draws.uniform(f"{name}: sizes", most))
         places = draws.uniform(f"{name}: places", most)
-        # The next start of a word from each place on; after the last one there is none.
+        # The next start of a word from each place on, or `width` if there is none.
         following = np.where(starts, np.arange(width), width)
         following = np.minimum.accumulate(following[:, ::-1], axis=1)[:, ::-1]
         following = np.pad(following, ((0, 0), (0, 1)), constant_values=width)
@@ -129,7 +132,7 @@ class Permutations(Masking):
             size = np.minimum(size, left)
             before = (place * size * self.context).astype(np.int64)
             first = following[np.arange(batch), np.minimum(at + before, width)]
-            # The original draws no span that ends with the text.
+            # As in the original, no span ends with the text.
             goes_on = goes_on & (first + size < sizes)
             for step in range(self.longest):
                 (row,) = np.nonzero(goes_on & (step < size))
@@ -143,6 +146,6 @@ class Permutations(Masking):
         return drawn | ((keys <= last) & free & (left > 0)[:, None])
 
     def _sizes(self, drawn: np.ndarray) -> np.ndarray:
-        """Tokens of spans, from numbers in [0, 1)."""
+        """Lengths of spans in tokens, from numbers in [0, 1)."""
         sums = np.cumsum(1 / np.arange(1, self.longest + 1))
         return 1 + np.searchsorted(sums[:-1], drawn * sums[-1], side="right")

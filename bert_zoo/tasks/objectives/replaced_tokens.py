@@ -1,4 +1,4 @@
-"""Tokens that a generator replaces, and a discriminator is to find (ELECTRA)."""
+"""Replaced token detection: a generator replaces tokens, and a discriminator finds them (ELECTRA)."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -18,11 +18,11 @@ from bert_zoo.tasks.objectives.replacement import Replacement
 
 @dataclass(frozen=True, kw_only=True)
 class ReplacedTokens(MaskedTokens):
-    """What ELECTRA's generator is asked for; what its discriminator reads is made of its answers.
+    """ELECTRA's objective: the generator predicts masked tokens, and the discriminator reads its samples.
 
-    Tokens are chosen as by `MaskedTokens`, a position only once where the original's can repeat; none
-    becomes a random token. `discriminator_logits` have no labels yet: `task="pretraining"` samples from the
-    generator within its step, and makes them.
+    Tokens are chosen as by `MaskedTokens`, and none becomes a random token. (The original may choose a
+    position twice.) The labels of `discriminator_logits` are not made here: `task="pretraining"` samples from
+    the generator in each step, and then makes them. Attributes are those of `MaskedTokens`.
 
     Source: Clark et al. 2020 (arXiv:2003.10555), section 2 and appendix A; google-research/electra
     pretrain/pretrain_helpers.py.
@@ -32,12 +32,12 @@ class ReplacedTokens(MaskedTokens):
     replaced: ClassVar[bool] = True
 
     def predictions(self, length):
-        # In rows below 100 tokens the original's number would cut the rate.
+        # In rows below 100 tokens the original's number would lower the rate.
         return max(super().predictions(length), int((self.rate + 0.005) * length))
 
 
 def sampled_tokens(logits: Any, seed: Any) -> Any:
-    """Tokens drawn from the distributions that logits give, by Gumbel noise; no gradient goes through.
+    """Samples tokens from the distributions of logits, by Gumbel noise, without gradients.
 
     Args:
         logits: float [batch, predictions, vocab_size].
@@ -47,17 +47,17 @@ def sampled_tokens(logits: Any, seed: Any) -> Any:
         int32 [batch, predictions].
     """
     logits = ops.cast(ops.stop_gradient(logits), "float32")
-    # Not 0, whose logarithm is none.
+    # Above 0, which has no logarithm.
     uniform = random.uniform(ops.shape(logits), minval=1e-20, maxval=1.0, seed=seed)
     return ops.argmax(logits - ops.log(-ops.log(uniform)), axis=-1)
 
 
 def with_tokens(token_ids: Any, positions: Any, tokens: Any) -> Any:
-    """The rows with other tokens at some positions.
+    """Replaces the tokens at some positions.
 
     Args:
         token_ids: int32 [batch, length].
-        positions: int32 [batch, predictions]; 0 is none.
+        positions: int32 [batch, predictions]; 0 for none.
         tokens: int32 [batch, predictions].
 
     Returns:
@@ -71,21 +71,19 @@ def with_tokens(token_ids: Any, positions: Any, tokens: Any) -> Any:
 
 
 def replaced_labels(token_ids: Any, original: Any, padding_mask: Any = None) -> Any:
-    """Labels of a discriminator: whether a token is not the original one, int32 [batch, length].
-
-    A generator's token that is the original counts as original.
+    """Labels of a discriminator, int32 [batch, length]: 1 if a token differs from the original, else 0.
 
     Args:
         token_ids: int32 [batch, length], as the discriminator reads them.
         original: int32 [batch, length].
-        padding_mask: int [batch, length]; 0 is padding, whose label is -100.
+        padding_mask: int [batch, length], 0 for padding, which gets the label -100.
     """
     labels = ops.cast(ops.not_equal(token_ids, original), "int32")
     return labels if padding_mask is None else ops.where(padding_mask == 0, IGNORED_LABEL, labels)
 
 
 class ReplacedTokenPrediction(Prediction):
-    """Whether each token was put there by a generator: [batch, length] (ELECTRA's discriminator).
+    """Predicts whether each token was replaced: logits [batch, length] (ELECTRA's discriminator).
 
     Source: Clark et al. 2020 (arXiv:2003.10555), section 2.
     """
@@ -116,15 +114,15 @@ class ReplacedTokenPrediction(Prediction):
 
 
 class ReplacedTokenHead(OutputHead):
-    """A layer with an activation and a logit of each token.
+    """A dense layer with activation, then one logit per token.
 
     Source: google-research/electra run_pretraining.py, _get_discriminator_output; with `epsilon`,
     microsoft/DeBERTa DeBERTa/apps/models/replaced_token_detection_model.py, LMMaskPredictionHead.
 
     Args:
-        epsilon: of a layer norm over the sum of each token and the first of its text, which is read
-            in the token's place then; None for tokens alone (ELECTRA).
-        others: of `OutputHead`.
+        epsilon: of a layer norm over the sum of each token and the first token of its text, applied
+            first; None for no such norm (ELECTRA).
+        **options: as for `OutputHead`.
     """
 
     def __init__(self, *, epsilon: float | None, **options):

@@ -1,4 +1,4 @@
-"""What a model reads in the place of a chosen token: the mask, a random token, or the token itself."""
+"""What a model reads in place of a chosen token: the mask, a random token, or the token itself."""
 
 from dataclasses import dataclass, field
 from typing import Self
@@ -13,12 +13,15 @@ DISTRIBUTIONS = ("uniform", "corpus")
 
 @dataclass(frozen=True, kw_only=True)
 class TokenIds:
-    """What objectives know of a vocabulary.
+    """The ids that objectives of masked tokens need.
 
     Attributes:
-        mask_id: the id of the mask.
-        vocab_size: how many ids there are.
-        counts: int [vocab_size], how often each occurs in the corpus; None where that is not known.
+        mask_id: id of the mask token.
+        vocab_size: number of ids.
+        counts: int [vocab_size], how often each token occurs in the corpus; None if unknown.
+
+    Raises:
+        ValueError: `counts` has another shape.
     """
 
     mask_id: int
@@ -28,35 +31,38 @@ class TokenIds:
     def __post_init__(self):
         if self.counts is not None and np.shape(self.counts) != (self.vocab_size,):
             raise ValueError(
-                f"counts have shape {np.shape(self.counts)}; the vocabulary has {self.vocab_size} ids."
+                f"counts has shape {np.shape(self.counts)}; it must be [{self.vocab_size}], one count per id."
             )
 
     @classmethod
     def of(cls, tokenizer, counts: np.ndarray | None = None) -> Self:
-        """Those of a tokenizer.
+        """Returns the ids of a tokenizer.
 
         Raises:
-            ValueError: it has no mask.
+            ValueError: the tokenizer has no mask token.
         """
         mask_id = getattr(tokenizer, "mask_id", None)
         if mask_id is None:
             raise ValueError(
-                f"The {type(tokenizer).__name__} has no mask token, so no token can be hidden. Use a "
-                "model of masked tokens, such as bert_base."
+                f"The {type(tokenizer).__name__} has no mask token to hide tokens. Use a model of masked "
+                "tokens, such as bert_base."
             )
         return cls(mask_id=mask_id, vocab_size=tokenizer.vocab_size, counts=counts)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Replacement:
-    """Which chosen tokens become the mask, which a random token; the rest stay as they are.
+    """Replaces chosen tokens by the mask or by random tokens; the rest stay as they are.
 
     Attributes:
         mask: probability of the mask.
         random: probability of a random token.
-        distribution: of random tokens: "uniform" over the vocabulary, or "corpus", as often as they
-            occur in it.
-        excluded_ids: ids that are no random tokens.
+        distribution: of random tokens: "uniform" over the vocabulary, or "corpus", by their frequency
+            in the corpus.
+        excluded_ids: ids that are never random tokens.
+
+    Raises:
+        ValueError: an attribute outside its range.
     """
 
     mask: float = 0.8
@@ -67,8 +73,8 @@ class Replacement:
     def __post_init__(self):
         if not (0 <= self.mask <= 1 and 0 <= self.random <= 1 and self.mask + self.random <= 1):
             raise ValueError(
-                f"mask is {shown(self.mask)} and random {shown(self.random)}; they are probabilities "
-                "with a sum of at most 1."
+                f"mask is {shown(self.mask)} and random {shown(self.random)}. Both are probabilities, and "
+                "their sum must be at most 1."
             )
         if self.distribution not in DISTRIBUTIONS:
             raise ValueError(
@@ -82,20 +88,20 @@ class Replacement:
         tokens: TokenIds,
         groups: np.ndarray | None = None,
     ) -> np.ndarray:
-        """What stands in the place of chosen tokens.
+        """Returns what the model reads in place of chosen tokens.
 
         Args:
             token_ids: int [batch, predictions], the chosen tokens.
-            draws: of their rows.
+            draws: the random numbers of their rows.
             tokens: the vocabulary.
-            groups: int [batch, predictions], numbers from 0 of spans whose tokens share one choice
-                between the three; by default each token has its own.
+            groups: int [batch, predictions], the span of each token, from 0. Tokens of a span share one
+                choice between mask, random and unchanged; by default each token has its own.
 
         Returns:
             int32 [batch, predictions].
 
         Raises:
-            ValueError: the corpus's distribution is asked for and not known.
+            ValueError: `distribution` is "corpus", and the vocabulary has no counts.
         """
         predictions = token_ids.shape[1]
         choice = draws.uniform("replacement", predictions)
@@ -108,7 +114,7 @@ class Replacement:
         return replaced
 
     def _random_ids(self, draws: Draws, tokens: TokenIds, predictions: int) -> np.ndarray:
-        """int64 [batch, predictions], tokens that are drawn whatever stood there."""
+        """Draws random tokens for all positions, int64 [batch, predictions]."""
         if self.distribution == "uniform":
             number = tokens.vocab_size - len(self.excluded_ids)
             drawn = draws.integers("random token", number, predictions)
@@ -117,8 +123,8 @@ class Replacement:
             return drawn
         if tokens.counts is None:
             raise ValueError(
-                "Random tokens are drawn as often as they occur in the corpus, whose counts are not "
-                "known. Give them, TokenIds(counts=), or choose distribution='uniform'."
+                "Random tokens are drawn by their frequency in the corpus, but there are no counts. Pass "
+                "TokenIds(counts=...), or choose distribution='uniform'."
             )
         counts = np.array(tokens.counts, np.int64)
         counts[list(self.excluded_ids)] = 0

@@ -1,4 +1,4 @@
-"""Sentence pairs: whether the second text follows the first (BERT), or their order (ALBERT).
+"""Sentence pairs: whether the second text follows the first (BERT), or whether they are in order (ALBERT).
 
 `bert_zoo.pretraining.rows.SentencePairs` makes the rows and their labels.
 """
@@ -12,10 +12,10 @@ from bert_zoo.tasks.objectives.model import Prediction
 
 @dataclass(frozen=True)
 class SentencePrediction(Prediction):
-    """Two classes over the pooled first token, [batch, 2], of rows that are single documents.
+    """Predicts two classes from the pooled first token: logits [batch, 2], for rows of single documents.
 
     Attributes:
-        classes: what the two are.
+        classes: description of the two classes.
     """
 
     classes: str = ""

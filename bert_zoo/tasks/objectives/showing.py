@@ -1,4 +1,4 @@
-"""An objective drawn for a text, to be looked at."""
+"""Shows what an objective does to a text."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ WIDTH = 100
 
 
 def _wrapped(widths: Sequence[int]) -> list[list[tuple[int, int]]]:
-    """Columns and their widths, by line."""
+    """Divides columns into lines: (column, width) for each."""
     lines, room = [], 0
     for column, width in enumerate(widths):
         if not lines or width > room:
@@ -31,24 +31,29 @@ def _wrapped(widths: Sequence[int]) -> list[list[tuple[int, int]]]:
 def objective_for(
     model, objective: str | Objective | None = None, counts: np.ndarray | None = None
 ) -> Objective:
-    """An objective for a model and its vocabulary.
+    """Returns an objective for a model and its vocabulary.
 
     Args:
-        model: of any task.
-        objective: itself, or its name in `OBJECTIVES`; by default what its family was pretrained with.
-        counts: as in `TokenIds`.
+        model: a model of any task.
+        objective: an objective, or its name in `OBJECTIVES`; by default the objective that the model's
+            family was pretrained with.
+        counts: int [vocab_size], how often each token occurs in the corpus, for objectives that draw
+            random tokens by frequency.
+
+    Returns:
+        The objective, ready to be called with batches and `Draws`.
 
     Raises:
-        ValueError: there is none of that name, or the family has none; or the vocabulary lacks a token that
-            it needs.
+        ValueError: an unknown name, a family without an objective, or a vocabulary that lacks a token that
+            the objective needs.
     """
     encoder = getattr(model, "encoder", model)
     if objective is None:
         objective = registry().families[encoder.family].pretraining_of(encoder.config)
         if not objective:
             raise ValueError(
-                f"The family {encoder.family} was not pretrained with hidden tokens. Name one of the "
-                f"objectives {', '.join(OBJECTIVES)}."
+                f"The family {encoder.family} was not pretrained with hidden tokens. Pass an objective: "
+                f"{', '.join(OBJECTIVES)}."
             )
     if isinstance(objective, str):
         if objective not in OBJECTIVES:
@@ -64,20 +69,20 @@ def objective_for(
 def show(
     model, text: str | tuple[str, str], objective: str | Objective | None = None, seed: int = 0
 ) -> str:
-    """Draws an objective for a text, and prints what is hidden and what is asked for.
+    """Prints what an objective hides in a text, and what the model must predict.
 
     Args:
-        model: of any task, with its preprocessor.
-        text: or a pair of texts; it is cut as the model cuts it.
-        objective: as in `objective_for`. Where random tokens are drawn as they occur in the corpus,
-            the text stands for it.
-        seed: another one gives other draws.
+        model: a model of any task, with its preprocessor.
+        text: a text, or a tuple of two; it is truncated as for the model.
+        objective: as for `objective_for`. Random tokens that are drawn by frequency in the corpus are
+            drawn by frequency in the text.
+        seed: seed of the random numbers.
 
     Returns:
-        What it prints.
+        The printed text.
 
     Raises:
-        ValueError: as `objective_for`.
+        ValueError: as for `objective_for`.
     """
     preprocessor = model.preprocessor
     tokenizer = preprocessor.tokenizer
@@ -101,7 +106,7 @@ def show(
     if isinstance(objective, Denoising):
         reads = spelled(inputs["token_ids"][inputs["padding_mask"] == 1])
         writes = spelled(labels[labels != IGNORED_LABEL])
-        lines = [f"{len(reads)} tokens are read, and {len(writes)} are to be written."]
+        lines = [f"The encoder reads {len(reads)} tokens, and the decoder writes {len(writes)}."]
         for title, row in (
             ("text", spelled(token_ids[~special])),
             ("reads", reads),
@@ -116,27 +121,27 @@ def show(
 
 
 def _paragraph(title: str, words: Sequence[str]) -> list[str]:
-    """The lines of a row of tokens."""
+    """Wraps a row of tokens into lines after its title."""
     lines = [" ".join(words[i] for i, _ in line) for line in _wrapped([*map(len, words)])]
     return [f"{'' if i else title:<6}  {line}" for i, line in enumerate(lines)]
 
 
 def _columns(objective, spelled, batch, inputs, labels) -> list[str]:
-    """The lines of an objective of hidden tokens, with what is asked for below what is read."""
+    """Lines for an objective of masked tokens: text, what the model reads, and what it must predict."""
     tokens, reads = spelled(batch["token_ids"][0]), spelled(inputs["token_ids"][0])
     asked = [""] * len(tokens)
     for position in inputs["mask_positions"][0][labels["mlm_logits"][0] != IGNORED_LABEL]:
         asked[position] = tokens[position]
     real = np.flatnonzero(batch["padding_mask"][0])
     rows = [[row[place] for place in real] for row in (tokens, reads, asked)]
-    lines = [f"{sum(map(bool, asked))} of {len(real)} tokens are asked for."]
+    lines = [f"{sum(map(bool, asked))} of {len(real)} tokens are predicted."]
     for columns in _wrapped([max(map(len, column)) for column in zip(*rows, strict=True)]):
         lines.append("")
-        for title, row in zip(("text", "reads", "asked"), rows, strict=True):
+        for title, row in zip(("text", "reads", "label"), rows, strict=True):
             padded = [f"{row[column]:<{width}}" for column, width in columns]
             lines.append(f"{title:<5}  {' '.join(padded)}".rstrip())
     if "span_boundaries" in inputs:
-        lines += ["", "Of the tokens beside a span, its tokens are asked for too:"]
+        lines += ["", "The tokens of a span are also predicted from the two tokens next to it:"]
         is_asked = labels["sbo_logits"][0] != IGNORED_LABEL
         of_span = inputs["span_tokens"][0] // objective.targets
         for number, (before, after) in enumerate(inputs["span_boundaries"][0]):
@@ -146,7 +151,7 @@ def _columns(objective, spelled, batch, inputs, labels) -> list[str]:
     if objective.replaced:
         lines += [
             "",
-            "A generator's answers take the places of what is asked for, and of every token the "
-            "discriminator is asked whether it was replaced.",
+            "The generator's samples replace the predicted tokens. The discriminator then predicts for "
+            "each token whether it was replaced.",
         ]
     return lines

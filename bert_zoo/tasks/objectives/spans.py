@@ -1,4 +1,4 @@
-"""Spans of whole words, and the tokens that a model predicts from their boundaries (SpanBERT)."""
+"""Spans of whole words, whose tokens are also predicted from their boundaries (SpanBERT)."""
 
 import math
 from collections.abc import Mapping
@@ -17,31 +17,36 @@ from bert_zoo.tasks.objectives.model import Prediction
 from bert_zoo.tasks.objectives.replacement import Replacement
 from bert_zoo.tasks.objectives.whole_words import Words
 
-# Spans of a row that are drawn at a time.
+# Number of spans of a row to draw at a time.
 AT_ONCE = 32
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spans(Masking):
-    """Spans of words until enough tokens are chosen; the last one may end within a word.
+    """SpanBERT's spans: hides spans of words until enough tokens are chosen; the last may end within a word.
 
-    A span has 1 to `longest` words, of a geometric distribution; it begins with the word of a token drawn
-    from those not chosen yet, and ends before the next special token. Spans that overlap or touch are
-    one, whose tokens become masks, random tokens of the corpus's distribution, or stay, all alike. Needs
-    `word_starts`.
+    A span has 1 to `longest` words, drawn from a geometric distribution. It begins with the word of a random
+    token that is not chosen yet, and ends before the next special token. Spans that overlap or touch become
+    one. The tokens of a span all become masks, or random tokens by their frequency in the corpus, or stay
+    unchanged. Needs `word_starts`, and the vocabulary's `counts`.
 
-    Beside what `Masking` gives, there are inputs `span_boundaries` int32 [batch, spans, 2], the positions
-    before and after each span, and `span_tokens` int32 [batch, predictions], the first tokens of each,
-    token i of span s as s * targets + i; and labels `sbo_logits` int32 [batch, predictions], those
-    tokens and then -100. Spans beside a special token have none of these; (0, 0) is none.
+    In addition to the results of `MaskedTokens`, there are the inputs `span_boundaries` int32
+    [batch, spans, 2], the positions before and after each span, and `span_tokens` int32
+    [batch, predictions], the first tokens of each span (s * targets + i for token i of span s); and the labels
+    `sbo_logits` int32 [batch, predictions], these tokens, then -100. Spans next to a special token have no
+    boundaries. (0, 0) is no span.
 
     Attributes:
-        rate: part of the tokens that are not special, rounded up.
-        p: of the geometric distribution.
+        rate: share of the tokens that are not special to choose, rounded up.
+        max_predictions, replacement: as in `MaskedTokens`.
+        p: parameter of the geometric distribution.
         longest: words of the longest span.
-        max_spans: the most spans a row whose boundaries predict something, and the rows of every
-            batch; by default half of the predictions and two more, which hardly any row exceeds.
-        targets: tokens that boundaries predict; the configuration's `span_targets`.
+        max_spans: number of span boundaries in every row; by default half of the predictions plus two,
+            which hardly any row exceeds.
+        targets: most tokens of a span to predict from its boundaries; the configuration's `span_targets`.
+
+    Raises:
+        ValueError: an attribute outside its range.
 
     Source: Joshi et al. 2019 (arXiv:1907.10529), section 3; facebookresearch/SpanBERT
     pretraining/fairseq/data/masking.py, PairWithSpanMaskingScheme.
@@ -56,7 +61,7 @@ class Spans(Masking):
     def __post_init__(self):
         super().__post_init__()
         if not 0 < self.p < 1:
-            raise ValueError(f"p is {shown(self.p)}; it must lie between 0 and 1.")
+            raise ValueError(f"p is {shown(self.p)}; it must be between 0 and 1.")
         for name in ("longest", "targets"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {shown(getattr(self, name))}; it must be at least 1.")
@@ -77,7 +82,7 @@ class Spans(Masking):
         words = Words.of(batch)
         last_word = np.count_nonzero(words.lengths, axis=1) - 1
         rows, columns, numbers = numbered(~special)
-        # The tokens that spans may begin with the words of, and the end of the text that each is in.
+        # The tokens whose words may begin a span, and the end of each token's text.
         tokens = np.zeros(special.shape, np.int64)
         tokens[rows, numbers] = columns
         counts = np.count_nonzero(~special, axis=1)
@@ -92,7 +97,7 @@ class Spans(Masking):
             sizes = self._sizes(draws.uniform("span lengths", drawn + AT_ONCE)[:, drawn:])
             drawn += AT_ONCE
             for anchor, size in zip(anchors.T, sizes.T, strict=True):
-                # A span of every row that has not enough yet.
+                # One span in every row that has too few tokens.
                 (row,) = np.nonzero(left)
                 at = tokens[row, (anchor[row] * counts[row]).astype(np.int64)]
                 is_free = ~chosen[row, at]
@@ -110,16 +115,16 @@ class Spans(Masking):
         return np.maximum(np.take_along_axis(spans, positions, axis=1), 0)
 
     def spans(self, length: int) -> int:
-        """Spans of each row whose boundaries predict something, in a batch of rows of `length` tokens."""
+        """Returns the number of span boundaries in each row of `length` tokens."""
         return self.max_spans or math.ceil(self.predictions(length) / 2) + 2
 
     def _sizes(self, drawn: np.ndarray) -> np.ndarray:
-        """Words of spans, from numbers in [0, 1)."""
+        """Lengths of spans in words, from numbers in [0, 1)."""
         sums = np.cumsum(self.p * (1 - self.p) ** np.arange(self.longest))
         return 1 + np.searchsorted(sums[:-1], drawn * sums[-1], side="right")
 
     def _boundaries(self, batch, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """`span_boundaries`, `span_tokens` and the labels of these."""
+        """Returns `span_boundaries`, `span_tokens` and their labels."""
         count, length = chosen.shape
         starts, ends = _runs(chosen)
         rows, columns = np.nonzero(starts)
@@ -132,7 +137,7 @@ class Spans(Masking):
         rows, starts, ends, numbers = rows[fits], starts[fits], ends[fits], numbers[fits]
         boundaries = np.zeros((count, self.spans(length), 2), np.int32)
         boundaries[rows, numbers] = np.stack([starts - 1, ends + 1], axis=1)
-        # Spans have as many tokens as are chosen at most, so that these fit.
+        # Spans together have no more tokens than are chosen, so these fit.
         span, place = np.nonzero(np.arange(self.targets) <= (ends - starts)[:, None])
         of_row = rows[span]
         at = of_row, _numbers_in(of_row)
@@ -144,12 +149,12 @@ class Spans(Masking):
 
 
 def _numbers_in(rows: np.ndarray) -> np.ndarray:
-    """How many of the same row come before, of rows in ascending order."""
+    """Numbers the items of each row from 0; rows are in ascending order."""
     return np.arange(len(rows)) - np.searchsorted(rows, rows)
 
 
 def _add_spans(chosen, left, row, start, end) -> None:
-    """Chooses the tokens of spans from `start` to before `end`, one a row, as far as a row has any left."""
+    """Chooses the tokens from `start` to before `end`, one span per row, up to `left` tokens."""
     sizes = end - start
     firsts = np.cumsum(sizes) - sizes
     rows = np.repeat(row, sizes)
@@ -163,15 +168,15 @@ def _add_spans(chosen, left, row, start, end) -> None:
 
 
 def _runs(chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where the spans of chosen tokens begin and where they end, bool [batch, length] both."""
+    """Returns the first and the last token of each span of chosen tokens, bool [batch, length] each."""
     padded = np.pad(chosen, ((0, 0), (1, 1)))
     return chosen & ~padded[:, :-2], chosen & ~padded[:, 2:]
 
 
 class SpanPrediction(Prediction):
-    """The tokens of spans, where `span_boundaries` are given.
+    """Predicts the tokens of spans, if `span_boundaries` are given.
 
-    [batch, spans, targets, vocabulary], or of `span_tokens` alone, [batch, predictions, vocabulary].
+    Logits are [batch, spans, targets, vocabulary], or [batch, predictions, vocabulary] for `span_tokens`.
     """
 
     def head(self, model, name):
@@ -191,7 +196,7 @@ class SpanPrediction(Prediction):
         if boundaries is None:
             if tokens is not None:
                 raise ValueError(
-                    "span_tokens need span_boundaries, which say what spans they are of."
+                    "span_tokens is given without span_boundaries, to which they belong. Pass both."
                 )
             return None
         if tokens is not None:
@@ -209,18 +214,20 @@ class SpanPrediction(Prediction):
 class SpanBoundaryHead(keras.layers.Layer):
     """Predicts each token of a span from the outputs left and right of it and its position in the span.
 
-    Two dense layers, each with activation and norm, over [left; right; position], then a projection
-    onto the encoder's token table with its own bias.
+    Two dense layers, each with activation and norm, read [left; right; position]. Their output is projected
+    onto the encoder's token table, with a bias of its own.
+
     Source: Joshi et al. 2020 (arXiv:1907.10529), section 3.2; facebookresearch/SpanBERT
     pretraining/fairseq/models/pair_bert.py.
 
     Args:
-        vocab_size: logits.
-        hidden_size: of the encoder and of both dense layers.
-        max_targets: tokens of a span that are predicted; later ones are not.
+        vocab_size: number of logits.
+        hidden_size: width of the encoder and of both dense layers.
+        max_targets: most tokens of a span to predict, from its first.
         position_size: width of the table of positions in the span.
-        activation: as the encoder's.
-        epsilon: of the layer norms.
+        activation: the encoder's activation.
+        epsilon: epsilon of the layer norms.
+        initializer_range: standard deviation of the initial weights.
     """
 
     def __init__(
@@ -260,14 +267,14 @@ class SpanBoundaryHead(keras.layers.Layer):
         Args:
             sequence_output: [batch, length, hidden].
             token_table: [vocab_size, hidden].
-            span_boundaries: int [batch, spans, 2]: the positions just left and just right of each
-                span; (0, 0) for none, whose predictions mean nothing.
-            span_tokens: int [batch, predictions]: the tokens that are predicted, token i of span s as
-                s * max_targets + i; by default the first max_targets of every span.
+            span_boundaries: int [batch, spans, 2], the positions just left and just right of each
+                span; (0, 0) for no span, whose predictions mean nothing.
+            span_tokens: int [batch, predictions], the tokens to predict, s * max_targets + i for token i
+                of span s; by default the first max_targets tokens of every span.
 
         Returns:
-            float32 logits [batch, predictions, vocab_size]; by default [batch, spans, max_targets,
-            vocab_size].
+            float32 logits [batch, predictions, vocab_size]; without `span_tokens`
+            [batch, spans, max_targets, vocab_size].
         """
         targets, hidden = self.target_position.input_dim, self.hidden_size
         spans = ops.shape(span_boundaries)[1]

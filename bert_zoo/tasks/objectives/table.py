@@ -1,4 +1,4 @@
-"""The objectives by name: how tokens are hidden, and what is predicted."""
+"""The objectives and predictions by name."""
 
 from bert_zoo.tasks.objectives.denoising import PrefixLanguageModel, SpanCorruption, WholeTexts
 from bert_zoo.tasks.objectives.masked_tokens import (
@@ -17,7 +17,7 @@ from bert_zoo.tasks.objectives.sentence_pairs import SentencePrediction
 from bert_zoo.tasks.objectives.spans import SpanPrediction, Spans
 from bert_zoo.tasks.objectives.whole_words import WholeWords
 
-# How texts are hidden, with the papers' settings, by the names that families' pages give.
+# Name in families' pages -> objective, with the paper's settings.
 OBJECTIVES: dict[str, Objective] = {
     "masked_tokens": MaskedTokens(),
     "dynamic_masked_tokens": DynamicMaskedTokens(),
@@ -36,7 +36,7 @@ OBJECTIVES: dict[str, Objective] = {
     "bert_style": WholeTexts(),
     "mass_style": WholeTexts(random=0.0),
 }
-# What `task="pretraining"` predicts, by the names of its heads.
+# Name of a head of `task="pretraining"` -> its prediction.
 PREDICTIONS: dict[str, Prediction] = {
     "masked_lm": MaskedTokenPrediction("mlm_logits", {"mask_positions": ()}),
     "next_sentence": SentencePrediction(

@@ -1,4 +1,4 @@
-"""Whole words: all tokens of a word are chosen, or none."""
+"""Whole words: either all tokens of a word are chosen, or none."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from bert_zoo.tasks.objectives.masking import PLACE, Masking, numbered, shuffled
 
 
 class Words(NamedTuple):
-    """Words, which are numbered from 0 in each row; special tokens are none.
+    """The words of rows, numbered from 0 in each row, without special tokens.
 
     A token after a special one begins a word.
 
     Attributes:
-        of_token: int [batch, length], the word of each token, if it is one's.
-        starts: int [batch, words], the first token of each.
-        lengths: int [batch, words], its tokens; 0 where a row has fewer words.
+        of_token: int [batch, length], the word of each token; meaningless for special tokens.
+        starts: int [batch, words], the first token of each word.
+        lengths: int [batch, words], its number of tokens; 0 if a row has fewer words.
     """
 
     of_token: np.ndarray
@@ -41,15 +41,16 @@ class Words(NamedTuple):
         return cls(of_token, starts, lengths)
 
     def tokens(self, words: np.ndarray, batch: Mapping[str, np.ndarray]) -> np.ndarray:
-        """bool [batch, length], the tokens of words that are true in bool [batch, words]."""
+        """Returns the tokens of chosen words: bool [batch, length] from bool [batch, words]."""
         return np.take_along_axis(words, np.maximum(self.of_token, 0), axis=1) & ~batch["special"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class WholeWords(Masking):
-    """Words in a random order, without those of more tokens than are left to choose.
+    """BERT's whole word masking: chooses words in random order, and skips words that no longer fit.
 
-    Each token is replaced by itself. Needs `word_starts`.
+    A word no longer fits if it has more tokens than are left to choose. Each token is replaced
+    independently. Needs `word_starts`. Attributes are those of `MaskedTokens`.
 
     Source: google-research/bert create_pretraining_data.py, --do_whole_word_mask.
     """
