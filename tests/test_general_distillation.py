@@ -254,13 +254,13 @@ def test_a_student_as_wide_as_its_teacher_has_no_projection_and_others_share_one
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: LayerDistillation(small("layers", num_layers=3), model("layers")), "4 layers do not divide"),
-        (lambda: LayerDistillation(small("layers"), model("layers"), layer_map=[1]), "a number for each"),
-        (lambda: LayerDistillation(small("layers"), model("layers"), layer_map=[1, 5]), "layers 1 to 4"),
+        (lambda: LayerDistillation(small("layers", num_layers=3), model("layers")), "4, is not a multiple of the student.s, 3"),
+        (lambda: LayerDistillation(small("layers"), model("layers"), layer_map=[1]), "must have 2 numbers, one per layer"),
+        (lambda: LayerDistillation(small("layers"), model("layers"), layer_map=[1, 5]), "must be from 1 to 4"),
         (lambda: LayerDistillation(small("layers", num_heads=2), model("layers")), "2 heads and the teacher 4"),
         (lambda: ValueRelationDistillation(small("", num_heads=2), model("")), "objective='relations'"),
-        (lambda: RelationDistillation(small(""), model(""), relation_heads=5), "one of 1, 2, 4, 8, 16"),
-        (lambda: RelationDistillation(small(""), model(""), teacher_layer=0), "layers 1 to 4"),
+        (lambda: RelationDistillation(small(""), model(""), relation_heads=5), "Choose one of 1, 2, 4, 8, 16"),
+        (lambda: RelationDistillation(small(""), model(""), teacher_layer=0), "must be from 1 to 4"),
         (lambda: TripleDistillation(small("triple", hidden_size=16), model("triple")), "16 and the teacher's 32"),
         (lambda: TripleDistillation(small("triple"), model("layers")), "teacher predicts no masked tokens"),
         (lambda: RelationDistillation(load_case("roberta/encoder"), model("")), "different vocabularies"),
@@ -351,9 +351,9 @@ def test_a_run_that_is_stopped_ends_with_the_same_student(directories, text, tmp
 def test_options_that_an_objective_does_not_have_are_refused(directories, text, tmp_path):
     with pytest.raises(ValueError, match="'relations' has no layer_map"):
         distilled(directories, text, tmp_path, "relations", 1, options={"layer_map": [1]})
-    with pytest.raises(ValueError, match="objective is 'tiny'; it is one of triple"):
+    with pytest.raises(ValueError, match="objective is 'tiny'; it must be one of triple"):
         distill_on_text("minilm_l6", text, tmp_path, layers=3, objective="tiny")
-    with pytest.raises(ValueError, match="either a student that there is"):
+    with pytest.raises(ValueError, match="either an existing student"):
         distill_on_text("minilm_l6", text, tmp_path)
 
 

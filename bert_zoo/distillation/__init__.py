@@ -1,6 +1,6 @@
-"""Small models taught by large ones: their layers, their vocabulary, what they learn from and how.
+"""Make small models and train them on the outputs of large ones.
 
-The names below are loaded on first use, so that importing the package needs no TensorFlow.
+Names are loaded on first use, so importing the package needs no TensorFlow.
 """
 
 from bert_zoo.lazy_names import loaded_on_first_use

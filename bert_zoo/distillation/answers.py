@@ -1,4 +1,4 @@
-"""What a teacher says of many texts."""
+"""Computes a teacher's outputs for many texts and keeps them in a file."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from bert_zoo.models.base import ZooModel
 from bert_zoo.training.kept_outputs import kept_outputs
 
 BATCH_SIZE = 64
-# Of which the principal components are taken.
+# Number of rows from which principal components are computed.
 COMPONENT_ROWS = 20_000
 TINY = 1e-12
 
@@ -27,24 +27,24 @@ def teacher_answers(
     counts: Sequence[int] | None = None,
     about: Mapping[str, Any] | None = None,
 ) -> np.ndarray:
-    """A teacher's outputs for texts, kept in a file.
+    """Computes a teacher's outputs for texts and keeps them in a file.
 
-    A pass that was stopped goes on where it was, to the same bytes; the answers of a finished one are opened.
+    Call it again to resume an interrupted pass, with the same result to the byte, or to open a finished file.
 
     Args:
         teacher: a trained model.
-        texts: [N], strings, lists of words, or a pair of lists of strings.
-        path: a NumPy file, `.npy`; beside it lies a `.json` that says how far it is and what it is made of.
-        batch_size: texts a step.
-        answer: some of the texts -> float [their rows, size]; by default the teacher's `answers_as_teacher`.
-        counts: [N], rows of each text; one by default.
-        about: what the answers depend on beside teacher and texts.
+        texts: [N] strings or lists of words, or a pair of lists of strings.
+        path: a NumPy file, `.npy`. A `.json` next to it records progress, teacher and texts.
+        batch_size: texts per step.
+        answer: part of the texts -> float [its rows, size]; by default the teacher's `answers_as_teacher`.
+        counts: [N], output rows per text; by default one.
+        about: anything else that the outputs depend on.
 
     Returns:
-        float32 [rows, size], mapped into memory and read-only.
+        float32 [rows, size], a read-only memory map.
 
     Raises:
-        ValueError: the file holds the answers of another teacher or to other texts, or an answer is not finite.
+        ValueError: the file belongs to another teacher or other texts, or an output is not finite.
     """
     if answer is None:
 
@@ -64,19 +64,19 @@ def teacher_answers(
 
 
 def vectors_of_size(vectors: np.ndarray, size: int) -> np.ndarray:
-    """A teacher's vectors [rows, width] for a student of smaller ones, float32 [rows, size].
+    """Projects a teacher's vectors [rows, width] to a student's size, float32 [rows, size].
 
-    They are projected onto their principal components, and keep their lengths.
+    The projection onto principal components is rescaled to the vectors' lengths.
     Source: sentence-transformers' model_distillation.py.
 
     Raises:
-        ValueError: the student's are larger.
+        ValueError: the student's vectors are larger.
     """
     width = vectors.shape[1]
     if size > width:
         raise ValueError(
-            f"The student's vectors have {size} numbers, and its teacher's {width}. Choose a student of no wider "
-            "vectors."
+            f"The student's vectors have {size} numbers, and its teacher's {width}. Choose a student with "
+            f"at most {width}."
         )
     if size == width:
         return np.asarray(vectors)

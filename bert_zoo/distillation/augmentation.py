@@ -1,4 +1,4 @@
-"""`augment`: variants of texts, with other words from a model for masked tokens, for a student to learn from."""
+"""`augment`: makes variants of training texts by replacing words with a masked-language model's predictions."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -19,7 +19,7 @@ from bert_zoo.models.graphs import in_graph
 from bert_zoo.text.reading import Tokens
 from bert_zoo.text.tokenizer import Tokenizer
 
-# Words that carry a sentence's grammar and stay as they are.
+# Words that carry the grammar of a sentence and are not replaced.
 FUNCTION_WORDS = frozenset(
     """
     a about above across after again against ain all almost along already also although always am among an
@@ -36,16 +36,16 @@ FUNCTION_WORDS = frozenset(
     would wouldn y yet you your yours yourself yourselves
     """.split()
 )
-# Texts whose words go through the model together, in batches of like length.
+# Texts whose words are batched together by length.
 _TEXTS_AT_ONCE = 1_000
 
 
 class Word(NamedTuple):
-    """A word of a text that can be replaced: where it stands, in characters, and by what."""
+    """A word that can be replaced."""
 
-    start: int
+    start: int  # in characters
     end: int
-    choices: Sequence[str]
+    choices: Sequence[str]  # replacements
 
 
 def augment(
@@ -59,32 +59,32 @@ def augment(
     *,
     batch_size: int = 128,
 ) -> list[list[str]] | list[list[tuple[str, str]]]:
-    """Each text, and variants of it in which some words are others that fit in their place.
+    """Makes variants of each text by replacing some words with others that fit their place.
 
-    Only words of the letters a to z are replaced (lower-case ones, unless the model reads all text in lower
-    case), and none of `FUNCTION_WORDS`. In the place of a word that is one token of the vocabulary comes one
-    of the tokens that the model finds likeliest there, reading the whole text as the second of a pair where
-    its family has segments. The word itself may be among them; parts of words, signs and special tokens are
-    left out. In the place of any other word comes one with a near vector in `glove`; without the file, or a
-    vector, the word stays. So do all words of a text that holds a mask already.
+    Only words of the letters a to z are replaced, except `FUNCTION_WORDS`. They must be lower-case unless the
+    model lowercases its texts. A word that is one token of the vocabulary is replaced by one of the model's
+    likeliest tokens there; families with segments see the whole text as second text. The word itself may be
+    among these tokens; parts of words, punctuation and special tokens may not. Any other word is replaced by
+    a word with a near vector in `glove`, or stays if there is no file or vector. Texts that already contain
+    a mask token do not change.
 
     Args:
         texts: texts; or pairs, (firsts, seconds), both of which are varied.
-        model: one with a head for masked tokens, of task "masked_lm" or "pretraining".
-        number: variants that are drawn of each text; equal ones are kept once.
-        probability: with which a word is replaced in a variant.
-        candidates: what is drawn from: the likeliest tokens, or nearest words.
-        glove: a text file of word vectors, a word and its numbers a line, as those of GloVe; it is held in
-            memory.
-        seed: with a text's place in `texts`, decides what is drawn for it.
-        batch_size: masked texts that go through the model at once; results do not depend on it.
+        model: a model with a head for masked tokens, of task "masked_lm" or "pretraining".
+        number: variants to draw for each text; equal ones are kept once.
+        probability: probability of replacing a word in a variant.
+        candidates: how many of the likeliest tokens, or nearest words, to draw from.
+        glove: a text file of word vectors in GloVe's format: a word and its numbers per line. It is read
+            into memory.
+        seed: together with a text's index, determines the draws for it.
+        batch_size: masked texts per step of the model; results do not depend on it.
 
     Returns:
-        For each text, or pair, a list that begins with itself.
+        For each text (or pair), a list that starts with the text itself, followed by its variants.
 
     Raises:
-        TypeError: a model without such a head, or texts that are one string.
-        ValueError: an argument outside of its range, or a damaged file of vectors.
+        TypeError: the model has no such head, or `texts` is a single string.
+        ValueError: an argument is outside its range, or the file of vectors is damaged.
 
     Source: Jiao et al. 2020 (TinyBERT, arXiv:1909.10351), section 3.2.
     """
@@ -119,16 +119,15 @@ def _check(texts, model, number: int, probability: float, candidates: int) -> No
         raise TypeError(f"texts is {shown(texts)}, one string; pass a list, [{shown(texts)}].")
     if not hasattr(model, "fill_mask"):
         raise TypeError(
-            f"A model of task {model.task!r} predicts no masked tokens. Load one that does, with "
-            "task='masked_lm'."
+            f"A model of task {model.task!r} predicts no masked tokens. Load a model with task='masked_lm'."
         )
     most = model.preprocessor.tokenizer.vocab_size
     if number < 1:
-        raise ValueError(f"number is {number}; it is a number of variants, 1 or more.")
+        raise ValueError(f"number is {number}; it must be at least 1.")
     if not 1 <= candidates <= most:
-        raise ValueError(f"candidates is {candidates}; it lies between 1 and {most}.")
+        raise ValueError(f"candidates is {candidates}; it must be from 1 to {most}.")
     if not 0 < probability <= 1:
-        raise ValueError(f"probability is {probability}; it is above 0 and at most 1.")
+        raise ValueError(f"probability is {probability}; it must be above 0 and at most 1.")
 
 
 def _variant(text: str, words: Sequence[Word], probability: float, draws: Any) -> str:
@@ -148,15 +147,15 @@ def _words(
     vectors: "WordVectors | None",
     batch_size: int,
 ) -> list[list[Word]]:
-    """The words of each text that can be replaced, in their order."""
+    """The replaceable words of each text, in order."""
     tokenizer = model.preprocessor.tokenizer
     letters = "a-zA-Z" if model.preprocessor.lowercase else "a-z"
     special = [re.escape(token.content) for token in tokenizer.added_tokens.values()]
-    # What special tokens are written with is no word.
+    # Match special tokens first, so that no word is found in them.
     pattern = re.compile("|".join([*special, rf"\b([{letters}]+)\b"]))
     tokens = _with_spans(tokenizer, texts)
     rows = np.split(tokens.ids, tokens.starts[1:])
-    # The words of one token, as (text, span) -> the token's place in its text; and the others.
+    # Words of one token: (text, span) -> index of the token in its text. Other words: (text, span, word).
     masked, others = {}, []
     for number, spans in enumerate(np.split(tokens.spans, tokens.starts[1:])):
         if tokenizer.mask_id in rows[number]:
@@ -188,7 +187,7 @@ def _words(
 
 
 def _with_spans(tokenizer: Tokenizer, texts: Sequence[str]) -> Tokens:
-    """The tokens of texts, and which characters each stands for."""
+    """Tokens of texts, with the span of characters of each."""
     if not has_tensorflow:
         from bert_zoo.text.numpy_preprocessor import reader_of
 
@@ -205,7 +204,7 @@ def _likeliest_words(
     candidates: int,
     batch_size: int,
 ) -> list[list[str]]:
-    """What may stand in the place of some tokens, (row, place in it), which are masked one at a time."""
+    """Replacements for each of the tokens at `places`, (row, index), which are masked one at a time."""
     tokenizer = model.preprocessor.tokenizer
     is_word = tokenizer.word_starts
     is_word[[*tokenizer.added_tokens]] = False
@@ -228,7 +227,7 @@ def _likeliest_words(
             top, is_there = on_rows(model, _top, inputs, batch_size, number=candidates)
         top, is_there = (ops.convert_to_numpy(each)[: len(batch)] for each in (top, is_there))
         for i, likeliest, is_masked in zip(batch, top, is_there, strict=True):
-            # In the order of ids, so that scores that are nearly equal change nothing.
+            # Sorted by id, so that the order of nearly equal scores does not matter.
             ids = (t for t in np.sort(likeliest) if is_masked and t < len(is_word) and is_word[t])
             words = (tokenizer.piece(int(t)).text for t in ids)
             found[i] = [word for word in words if any(map(str.isalnum, word))]
@@ -241,7 +240,7 @@ def _top_of_ids(model, masked, ids, lengths, *, preprocessor, number: int):
 
 
 def _masked_inputs(model, masked, ids, lengths, *, preprocessor):
-    """A model's inputs of texts with a mask each and, where there are segments, of the texts themselves."""
+    """Model inputs: texts with one mask each, followed by the original texts in families with segments."""
     preprocessor = for_this_device(preprocessor)
     parts = (masked, ids) if preprocessor.packer.layout.segments else (masked,)
     mask_id = preprocessor.tokenizer.mask_id
@@ -257,7 +256,7 @@ def _masked_inputs(model, masked, ids, lengths, *, preprocessor):
 
 
 def _top(model, inputs, *, number: int):
-    """The likeliest tokens in the place of each mask, int32 [batch, number]; and which masks were not cut off."""
+    """Likeliest tokens at each mask, int32 [batch, number], and bool [batch]: whether the mask was not cut."""
     outputs = model(inputs, training=False)
     logits = outputs["mlm_logits"] if isinstance(outputs, dict) else outputs
     at = ops.take_along_axis(inputs["token_ids"], inputs["mask_positions"], axis=1)[:, 0]
@@ -265,10 +264,10 @@ def _top(model, inputs, *, number: int):
 
 
 class WordVectors:
-    """Words and their vectors, of a text file with a word and its numbers a line.
+    """Words and their vectors, from a text file with a word and its numbers on each line.
 
     Raises:
-        ValueError: names the line that is something else.
+        ValueError: a line has another form; names the line.
     """
 
     def __init__(self, path: str | Path):
@@ -283,15 +282,15 @@ class WordVectors:
                     vectors.append(np.array([], np.float32))
                 if not len(vectors[-1]) or len(vectors[-1]) != len(vectors[0]):
                     raise ValueError(
-                        f"{path}, line {number} begins with {shown(line.rstrip()[:40])}; it has to be a word and as many "
-                        "numbers as on the first line, with a blank between them."
+                        f"{path}, line {number} begins with {shown(line.rstrip()[:40])}. Each line must be a word and as "
+                        "many numbers as on the first line, separated by spaces."
                     )
                 self._words.append(word)
         self._vectors = np.stack(vectors)
         self._places = {word: place for place, word in enumerate(self._words)}
 
     def nearest(self, words: Collection[str], number: int) -> dict[str, list[str]]:
-        """For each of the words with a vector, those with the nearest ones, by cosine, without itself."""
+        """For each word that has a vector, the `number` words with the nearest vectors by cosine."""
         known = sorted(word for word in words if word in self._places)
         if not known:
             return {}

@@ -1,4 +1,4 @@
-"""Distillation on plain text: a training beside those of pretraining, with their rows, resuming and reports."""
+"""Distillation on plain text, with the rows, resuming and reports of pretraining."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -24,24 +24,24 @@ from bert_zoo.pretraining.tokens import TokenizedText
 from bert_zoo.tasks.objectives import objective_for
 from bert_zoo.tasks.objectives.masking import LABELS, READ_HERE, Masking
 
-# Full rows of a text, and BERT's masks where tokens are hidden. DistilBERT hides rare tokens more often.
+# Full rows of text, with BERT's masking if tokens are hidden. DistilBERT's own program masks rare tokens more often.
 ROWS, MASKING = "full_sentences", "masked_tokens"
 
 
 @dataclass(frozen=True)
 class DistillationSettings(Settings):
-    """Those of a pretraining, and `taught`: what `config.json` says of teacher and student."""
+    """Settings of a pretraining, and `taught`: the entries of `config.json` for teacher and student."""
 
     taught: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class TaughtRows:
-    """From rows to what a `Distillation` reads: inputs, and the labels of each part of its losses.
+    """Turns rows into a `Distillation`'s inputs and the labels of each part of its losses.
 
     Attributes:
-        parts: the parts.
-        masking: what hides tokens; None for nothing.
+        parts: names of the parts.
+        masking: hides tokens; None to hide none.
     """
 
     parts: Sequence[str]
@@ -59,17 +59,14 @@ class TaughtRows:
 
 
 class HeldOutRows(HeldOut):
-    """Text that a student is measured on; counting tokens says nothing of its losses."""
+    """Held-out text for a student, without a unigram loss, which its losses cannot be compared with."""
 
     def unigram_loss(self, counts):
         return None
 
 
 class DistillationTraining(MaskedTraining):
-    """A student with its teacher, and the rows of a text that it learns from.
-
-    Arguments: as `MaskedTraining`, with a `Distillation`.
-    """
+    """Trains a `Distillation` on rows of text. Arguments: as `MaskedTraining`."""
 
     mlm_only = False
     use_of_encoder = Use(
@@ -108,7 +105,7 @@ class DistillationTraining(MaskedTraining):
         return HeldOutRows(found.name, found.batches, found.count)
 
     def questions(self, corpus: Corpus | None) -> list[tuple[str, str]]:
-        """Of a student that predicts masked tokens; none of others."""
+        """Questions if the student predicts masked tokens, else none."""
         return super().questions(corpus) if self.model.hides_tokens else []
 
     def trained(self) -> ZooModel:
@@ -130,43 +127,44 @@ def distill_on_text(
     seconds: float | None = None,
     **run: Any,
 ) -> dict[str, Any]:
-    """Trains a student to do as its teacher does on plain text, and writes a run directory.
+    """Trains a student to imitate its teacher on plain text, and writes a run directory.
 
-    The student, `model` of the directory, is an ordinary model of its family: an encoder, of the objective
-    "triple" one with a head for masked tokens. A training that was stopped goes on, as
-    `bert_zoo.pretraining.run.pretrain` says.
+    The student, `model` in the directory, is an ordinary model of its family: an encoder, or with the
+    objective "triple" a masked-language model. A training that was stopped resumes as described in
+    `bert_zoo.pretraining.run.pretrain`.
 
     Args:
-        teacher: what `load` takes.
-        text, directory: as of `pretrain`.
-        student: what `load` takes, with the teacher's vocabulary; None for one that is made from the teacher.
-        layers, hidden_size, num_heads: of one that is made, as `student_of` takes them.
+        teacher: name or directory of a model, as for `load`.
+        text, directory: text files and output directory, as for `pretrain`.
+        student: name or directory of a model with the teacher's vocabulary; None to make one by `student_of`.
+        layers, hidden_size, num_heads: arguments of `student_of`; `layers` is required without `student`.
         objective: a key of `bert_zoo.distillation.presets.TEXT_PRESETS`: "triple" (DistilBERT), "layers"
             (TinyBERT), "relations_v1" or "relations" (MiniLM, versions 1 and 2).
-        options: of the objective: `layer_map`; `teacher_layer`, `relation_heads`.
-        changes: of the objective's published settings, by names of `Recipe`: `total_steps` says how long it
-            trains, `max_length` how many tokens a row has.
-        seconds: a budget of time in place of `total_steps`.
+        options: arguments of the objective: `layer_map` of "layers", `teacher_layer` of both "relations",
+            `relation_heads` of the last.
+        changes: fields of `Recipe` that replace the objective's published settings, such as `total_steps`,
+            and `max_length` in tokens per row.
+        seconds: time budget in place of `total_steps`.
         **run: further arguments of `pretrain`, such as `held_out` and `seed`.
 
     Returns:
-        What `metrics.json` holds: losses before and after on text that is set aside, among others.
+        The contents of `metrics.json`, such as held-out losses `before` and `after`.
 
     Raises:
-        ValueError: student, teacher, objective and options do not fit; or as `pretrain`.
+        ValueError: student, teacher, objective and options do not fit together; or as `pretrain`.
     """
     if objective not in DISTILLATIONS:
-        raise ValueError(f"objective is {objective!r}; it is one of {', '.join(DISTILLATIONS)}.")
+        raise ValueError(
+            f"objective is {objective!r}; it must be one of {', '.join(DISTILLATIONS)}."
+        )
     kind, preset = DISTILLATIONS[objective], TEXT_PRESETS[objective]
     if unknown := sorted({*(options or {})} - {*preset.options}):
         raise ValueError(
-            f"The objective {objective!r} has no {', '.join(unknown)}. It has "
-            f"{', '.join(preset.options) or 'no options'}."
+            f"The objective {objective!r} has no {', '.join(unknown)}. Its options: "
+            f"{', '.join(preset.options) or 'none'}."
         )
     if (student is None) == (layers is None):
-        raise ValueError(
-            "Give either a student that there is, or the number of layers of one that is made."
-        )
+        raise ValueError("Pass either an existing student, or the number of layers of a new one.")
     recipe = preset.recipe.replace(**changes or {})
     positions = [
         open_checkpoint(name, with_weights=False).config.longest_input

@@ -1,7 +1,6 @@
-"""Losses of distillation on plain text, of each token: how far a student is from its teacher inside.
+"""Losses for distillation on plain text: per-token distances between a student's states and its teacher's.
 
-Each gives float32 [batch, length]; the mean over the tokens that are no padding is the loss, as
-`MeanOverTokens` takes it. Arguments of the student come first, then those of the teacher.
+Each returns float32 [batch, length]. `MeanOverTokens` averages it over the tokens that are not padding.
 """
 
 import math
@@ -12,12 +11,12 @@ from keras import ops
 from bert_zoo.layers.attention import attention_bias
 from bert_zoo.models.losses import BatchMean
 
-# TinyBERT's scores of what must not be seen are at most this, and count as 0.
+# TinyBERT replaces scores of at most this, which hidden tokens have, by 0.
 LEAST_SCORE = -100.0
 
 
 class MeanOverTokens(BatchMean, keras.losses.Loss):
-    """The mean of losses [batch, length] over the tokens of the whole batch whose label, a mask, is 1."""
+    """Mean of losses [batch, length] over the tokens of the whole batch whose label (a mask) is 1."""
 
     def num_labels(self, y_true):
         return ops.sum(ops.cast(y_true, "float32"))
@@ -34,53 +33,74 @@ def _float(*tensors):
 
 
 def _divergence(student, teacher):
-    """KL divergence [...] of the student's distribution from the teacher's, of logits [..., classes]."""
+    """KL divergence [...] of the student's distribution from the teacher's, from logits [..., classes]."""
     student, teacher = map(ops.log_softmax, _float(student, teacher))
     return ops.sum(ops.exp(teacher) * (teacher - student), axis=-1)
 
 
 def soft_token_loss(student, teacher, temperature: float = 2.0):
-    """Divergence of the predicted tokens at a temperature, times its square.
+    """KL divergence between the token predictions at a temperature, times the temperature squared.
 
     Source: Sanh et al. 2019 (arXiv:1910.01108), section 2; huggingface/transformers
     research_projects/distillation/distiller.py, loss_ce.
 
     Args:
         student, teacher: logits [batch, length, vocabulary].
-        temperature: both are divided by it.
+        temperature: divisor of both logits.
+
+    Returns:
+        float32 [batch, length].
     """
     student, teacher = (logits / temperature for logits in _float(student, teacher))
     return _divergence(student, teacher) * temperature**2
 
 
 def cosine_loss(student, teacher):
-    """1 less the cosine of hidden states [batch, length, hidden]; the source is that of `soft_token_loss`."""
+    """1 minus the cosine between hidden states.
+
+    Source: as `soft_token_loss`, loss_cos.
+
+    Args:
+        student, teacher: [batch, length, hidden].
+
+    Returns:
+        float32 [batch, length].
+    """
     student, teacher = _float(student, teacher)
-    # As torch's CosineEmbeddingLoss has it.
+    # As torch's CosineEmbeddingLoss.
     lengths = [ops.sum(ops.square(x), axis=-1) + 1e-12 for x in (student, teacher)]
     return 1 - ops.sum(student * teacher, axis=-1) / ops.sqrt(math.prod(lengths))
 
 
 def hidden_state_loss(student, teacher):
-    """Squared error of hidden states [batch, length, hidden], a mean over their numbers.
+    """Mean squared error between hidden states.
 
     Source: Jiao et al. 2020 (arXiv:1909.10351), equations 8 and 9; huawei-noah/Pretrained-Language-Model
     TinyBERT/general_distill.py.
+
+    Args:
+        student, teacher: [batch, length, hidden].
+
+    Returns:
+        float32 [batch, length].
     """
     student, teacher = _float(student, teacher)
     return ops.mean(ops.square(student - teacher), axis=-1)
 
 
 def attention_score_loss(student, teacher, mask=None):
-    """Squared error of the scores of attention before the softmax, a mean over heads and keys.
+    """Mean squared error between attention scores before the softmax, over heads and keys.
 
-    Source: Jiao et al. 2020, equation 7, and their program as of `hidden_state_loss`: scores include what
-    hides padding, and those of at most -100 count as 0, in its sum and in its number. A mask leaves them
-    out of the number too, so that padding changes nothing.
+    Source: Jiao et al. 2020 (arXiv:1909.10351), equation 7; TinyBERT/general_distill.py. As there, scores
+    include the bias that hides padding, and scores of at most -100 become 0. That program still counts padding
+    in the mean; with a mask, padding changes nothing.
 
     Args:
         student, teacher: scores [batch, heads, length, length].
-        mask: [batch, length], 1 for real tokens; None for the program's arithmetic.
+        mask: [batch, length], 1 for real tokens; None for the program's mean.
+
+    Returns:
+        float32 [batch, length], one value per query.
     """
     student, teacher = (ops.where(x <= LEAST_SCORE, 0.0, x) for x in _float(student, teacher))
     errors = ops.mean(ops.square(student - teacher), axis=1)
@@ -91,17 +111,19 @@ def attention_score_loss(student, teacher, mask=None):
 
 
 def relations(first, second, heads: int):
-    """Scaled products of the vectors of every two tokens: [batch, heads, length, length].
+    """Scaled dot products between the vectors of all pairs of tokens.
 
-    A token's vector is that of all attention heads, one after another, and is divided anew into as many
-    parts as there are `heads`. Of queries and keys with the heads of the model itself, these are its
-    scores of attention, without what is added to them.
+    Each token's vector is divided into `heads` parts, which need not be the model's attention heads. With the
+    model's heads, relations of queries and keys are its attention scores before any bias.
 
     Source: Wang et al. 2021 (arXiv:2012.15828), section 3.1.
 
     Args:
-        first, second: [batch, length, width].
+        first, second: vectors of all heads, concatenated, [batch, length, width].
         heads: a divisor of the width.
+
+    Returns:
+        float32 [batch, heads, length, length].
     """
     length, width = ops.shape(first)[1], first.shape[-1]
 
@@ -114,16 +136,20 @@ def relations(first, second, heads: int):
 
 
 def relation_loss(student, teacher, mask):
-    """Divergence of the distributions that relations give over the real tokens, a mean over heads.
+    """KL divergence between the softmax of relations over the real tokens, averaged over heads.
 
-    Of scores of attention it is MiniLM's loss of attention, of `relations` of values with themselves its
-    loss of value relations, and of queries, keys and values each with themselves, its version 2.
+    With attention scores this is MiniLM's attention loss, and with `relations` of the values its
+    value-relation loss. MiniLM version 2 sums it over relations of queries, of keys and of values.
 
-    Source: Wang et al. 2020 (arXiv:2002.10957), equations 4 to 7; Wang et al. 2021, equations 5 and 6.
+    Source: Wang et al. 2020 (arXiv:2002.10957), equations 4 to 7; Wang et al. 2021 (arXiv:2012.15828),
+    equations 5 and 6.
 
     Args:
         student, teacher: scores [batch, heads, length, length], before the softmax.
         mask: [batch, length], 1 for real tokens.
+
+    Returns:
+        float32 [batch, length].
     """
     hidden = attention_bias(mask, "float32")
     student, teacher = (scores + hidden for scores in _float(student, teacher))

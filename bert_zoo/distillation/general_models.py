@@ -1,4 +1,4 @@
-"""A student beside its teacher, with what is measured between them: what a distillation on text trains."""
+"""Models that hold a student and its teacher and compute the losses between them, to distil on plain text."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -22,40 +22,40 @@ from bert_zoo.models import Encoder, MaskedLM
 from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.losses import token_loss
 
-# The part of the losses that is measured on labels of masked tokens, and not on all tokens.
+# The part of the losses that reads labels of masked tokens; the others read all tokens.
 MASKED_TOKENS = "masked_tokens"
 
 
 def layer_of(layer: int | None, encoder: Encoder) -> int:
-    """The number of a layer, from 1; None stands for the last.
+    """Checks the number of a layer, from 1; None means the last.
 
     Raises:
-        ValueError: there is no such layer.
+        ValueError: the layer does not exist.
     """
     last = encoder.backbone.groups().num_layers
     layer = last if layer is None else layer
     if isinstance(layer, bool) or not 1 <= layer <= last:
-        raise ValueError(f"The teacher's layer is {layer!r}; it has layers 1 to {last}.")
+        raise ValueError(f"The teacher's layer is {layer!r}; it must be from 1 to {last}.")
     return layer
 
 
 class Distillation(ZooModel):
-    """A student that is trained, and a teacher that is not: losses by token of a batch of rows.
+    """A trainable student and a fixed teacher; returns losses per token.
 
-    Called with the inputs of both, it gives a dict of losses [batch, length] by part. Labels are the mask of
-    each part, and of masked tokens what they were. Checkpoints do not hold the teacher.
+    Called with the inputs of both, it returns a dict, part -> losses [batch, length]. The labels of a part are
+    a mask; the labels of masked tokens are the original tokens. Checkpoints leave the teacher out.
 
     Args:
-        student: of the task `student_task`.
-        teacher: a model of the same vocabulary, called as in inference; it stays as it is.
+        student: a model for the task `student_task`.
+        teacher: a model with the same vocabulary, run in inference mode; it does not change.
 
     Attributes:
-        student_task: the task that both are loaded for.
+        student_task: the task for which both are loaded.
         hides_tokens: whether rows are masked.
-        default_loss_weights: of the parts.
+        default_loss_weights: weights of the parts.
 
     Raises:
-        ValueError: student and teacher do not fit each other, or the way of distillation.
+        ValueError: student and teacher do not fit each other or this kind of distillation.
     """
 
     task = "distillation"
@@ -69,8 +69,8 @@ class Distillation(ZooModel):
         if vocabularies[0] != vocabularies[1]:
             sizes = [f"{len(vocabulary):,}" for vocabulary in vocabularies]
             raise ValueError(
-                f"Student and teacher read different vocabularies, of {sizes[0]} and {sizes[1]} tokens. Take a "
-                "student with the teacher's, such as one that is made from it (--layers 3)."
+                f"Student and teacher have different vocabularies, of {sizes[0]} and {sizes[1]} tokens. Use a "
+                "student with the teacher's vocabulary, such as one made from it (--layers 3)."
             )
         super().__init__(dtype=student.dtype_policy, **kwargs)
         self.student, self.teacher = student, teacher
@@ -84,7 +84,7 @@ class Distillation(ZooModel):
         return list(self.encoder.backbone.groups().top)
 
     def trained_student(self) -> ZooModel:
-        """The student, all of which can be trained again."""
+        """The student, with all its layers trainable again."""
         for layer in self.frozen:
             layer.trainable = True
         return self.student
@@ -107,16 +107,16 @@ class Distillation(ZooModel):
         return self.compared(inputs, taught, training)
 
     def taught(self, inputs) -> Any:
-        """What the losses read of the teacher."""
+        """The teacher's outputs that the losses read."""
         raise NotImplementedError
 
     def compared(self, inputs, taught, training) -> dict[str, Any]:
-        """The losses of the student, beside what `taught` gave."""
+        """The student's losses against the result of `taught`."""
         raise NotImplementedError
 
 
 class TripleDistillation(Distillation):
-    """DistilBERT's: the teacher's predictions of all tokens, the masked tokens, and hidden states' direction.
+    """DistilBERT's losses: the teacher's predictions of all tokens, the masked tokens, cosines of hidden states.
 
     Source: Sanh et al. 2019 (arXiv:1910.01108); huggingface/transformers research_projects/distillation.
     Arguments: as `Distillation`.
@@ -131,16 +131,16 @@ class TripleDistillation(Distillation):
         for model, role in ((student, "student"), (teacher, "teacher")):
             if not isinstance(model, MaskedLM):
                 raise ValueError(
-                    f"The {role} predicts no masked tokens, which the triple loss compares. Take a checkpoint "
-                    "of bert_zoo.list_models(provides='masked_lm'), or another objective."
+                    f"The {role} predicts no masked tokens, which the triple loss needs. Use a checkpoint "
+                    "from bert_zoo.list_models(provides='masked_lm'), or another objective."
                 )
         super().__init__(student, teacher, **kwargs)
         widths = [model.encoder.config.hidden_size for model in (student, teacher)]
         if widths[0] != widths[1]:
             raise ValueError(
-                f"The student's hidden size is {widths[0]} and the teacher's {widths[1]}; the triple loss "
-                "compares the directions of their hidden states, which must be as wide. Choose "
-                "objective='layers' or 'relations', or a student as wide as its teacher."
+                f"The student's hidden size is {widths[0]} and the teacher's {widths[1]}. They must be equal, as "
+                "the triple loss compares hidden states. Choose objective='layers' or 'relations', or a "
+                "student of the teacher's width."
             )
 
     def taught(self, inputs):
@@ -156,14 +156,14 @@ class TripleDistillation(Distillation):
 
 
 def _predicted(model: MaskedLM, inputs, training) -> tuple[Any, Any]:
-    """The last hidden states [batch, length, hidden], and logits of all tokens [batch, length, vocabulary]."""
+    """Last hidden states [batch, length, hidden] and logits of all tokens [batch, length, vocabulary]."""
     read = read_by(model.encoder, inputs)
     encoded = model.encoder(read, internals=True, training=training)
     return encoded["sequence_output"], model.head_outputs(encoded, read, training)
 
 
 class AttentionDistillation(Distillation):
-    """What compares queries, keys or values. Arguments: as `Distillation`, of encoders."""
+    """Base of objectives that compare queries, keys or values. Arguments: encoders, as for `Distillation`."""
 
     def __init__(self, student: Encoder, teacher: Encoder, **kwargs):
         check_can_be_read(student, "student")
@@ -171,12 +171,12 @@ class AttentionDistillation(Distillation):
         super().__init__(student, teacher, **kwargs)
 
     def check_heads(self) -> None:
-        """Raises ValueError where student and teacher have other numbers of heads."""
+        """Raises ValueError if student and teacher differ in their number of heads."""
         heads = [model.config.num_heads for model in (self.student, self.teacher)]
         if heads[0] != heads[1]:
             raise ValueError(
-                f"The student has {heads[0]} heads and the teacher {heads[1]}; this objective compares them "
-                "one by one. Take a student with as many, or objective='relations', which takes any."
+                f"The student has {heads[0]} heads and the teacher {heads[1]}. This objective compares heads "
+                "one by one. Use a student with the teacher's number, or objective='relations'."
             )
 
     @property
@@ -185,15 +185,15 @@ class AttentionDistillation(Distillation):
 
 
 class LayerDistillation(AttentionDistillation):
-    """TinyBERT's: scores of attention and hidden states of every layer, and the embeddings.
+    """TinyBERT's losses: attention scores and hidden states of every layer, and the embeddings.
 
-    Where the student has another width, its hidden states go through one projection, the same for all layers, which
-    is trained with it and left behind.
+    If the widths differ, one projection, shared by all layers, maps the student's hidden states. It is
+    trained with the student and then discarded.
 
     Args:
-        student, teacher: encoders of as many heads.
-        layer_map: for each of the student's layers the teacher's, from 1; by default those at equal distances,
-            up to the last.
+        student, teacher: encoders with the same number of heads.
+        layer_map: the teacher's layer, from 1, for each of the student's; by default evenly spaced layers, up to
+            the last.
 
     Source: Jiao et al. 2020 (arXiv:1909.10351); huawei-noah/Pretrained-Language-Model TinyBERT,
     general_distill.py, which sums the losses of layers.
@@ -225,13 +225,13 @@ class LayerDistillation(AttentionDistillation):
         if layer_map is None:
             if taught % layers:
                 raise ValueError(
-                    f"The teacher's {taught} layers do not divide among the student's {layers}. Say which of "
-                    f"them each learns from: layer_map, {layers} numbers from 1 to {taught}."
+                    f"The teacher's number of layers, {taught}, is not a multiple of the student's, {layers}. "
+                    f"Pass layer_map, {layers} numbers from 1 to {taught}: the teacher's layer for each."
                 )
             return tuple(range(taught // layers, taught + 1, taught // layers))
         if len(layer_map) != layers:
             raise ValueError(
-                f"layer_map is {tuple(layer_map)}; it has a number for each of the student's {layers} layers."
+                f"layer_map is {tuple(layer_map)}; it must have {layers} numbers, one per layer of the student."
             )
         return tuple(layer_of(layer, self.teacher) for layer in layer_map)
 
@@ -262,9 +262,9 @@ class LayerDistillation(AttentionDistillation):
 
 
 class LastLayerDistillation(AttentionDistillation):
-    """What compares the attention of one layer of the teacher with the student's last.
+    """Base of objectives that compare one layer of the teacher with the student's last.
 
-    Nothing above the student's last queries, keys and values is computed, nor trained.
+    Nothing above the student's last queries, keys and values is computed or trained.
 
     Args:
         student, teacher: encoders.
@@ -295,7 +295,7 @@ class LastLayerDistillation(AttentionDistillation):
         return {part: relation_loss(found[part], taught[part], mask) for part in found}
 
     def scores(self, encoder: Encoder, layer: int, inputs, training) -> dict[str, Any]:
-        """Part -> scores [batch, heads, length, length] of a layer."""
+        """Part -> scores of a layer, [batch, heads, length, length]."""
         insides = Insides(encoder, inputs, layer - 1, training)
         return self.relations_of(insides, layer)
 
@@ -304,9 +304,10 @@ class LastLayerDistillation(AttentionDistillation):
 
 
 class ValueRelationDistillation(LastLayerDistillation):
-    """MiniLM's, version 1: distributions of attention, and relations of values.
+    """MiniLM's losses, version 1: attention distributions and relations of values.
 
-    Source: Wang et al. 2020 (arXiv:2002.10957). Arguments: as `LastLayerDistillation`, of as many heads.
+    Arguments: as `LastLayerDistillation`, with the same number of heads.
+    Source: Wang et al. 2020 (arXiv:2002.10957).
     """
 
     default_loss_weights: ClassVar = {"attention": 1.0, "value_relations": 1.0}
@@ -325,15 +326,15 @@ class ValueRelationDistillation(LastLayerDistillation):
 
 
 class RelationDistillation(LastLayerDistillation):
-    """MiniLM's, version 2: relations of queries, of keys and of values, each with themselves.
+    """MiniLM's losses, version 2: relations of queries, of keys and of values.
 
-    Student and teacher may have any numbers of heads.
+    Student and teacher may have any number of heads.
 
     Args:
-        student, teacher, teacher_layer: as of `LastLayerDistillation`. The paper takes the last layer of base
-            models, 21 of BERT-large and 19 of RoBERTa-large and XLM-R-large.
-        relation_heads: in how many parts vectors are divided; by default 48 as in the paper (64 of large
-            models), or the largest smaller number that divides both widths.
+        student, teacher, teacher_layer: as for `LastLayerDistillation`. The paper uses the last layer of base
+            models, layer 21 of BERT-large, and layer 19 of RoBERTa-large and XLM-R-large.
+        relation_heads: number of parts into which vectors are divided; by default 48 as in the paper (which
+            uses 64 for large models), or the next smaller number that divides both widths.
 
     Source: Wang et al. 2021 (arXiv:2012.15828).
     """
@@ -352,7 +353,7 @@ class RelationDistillation(LastLayerDistillation):
         if relation_heads not in divisors:
             raise ValueError(
                 f"relation_heads is {relation_heads!r}; it must divide the hidden sizes of student and teacher, "
-                f"{student.config.hidden_size} and {teacher.config.hidden_size}: one of "
+                f"{student.config.hidden_size} and {teacher.config.hidden_size}. Choose one of "
                 f"{', '.join(map(str, divisors))}."
             )
         self.relation_heads = relation_heads
@@ -362,7 +363,7 @@ class RelationDistillation(LastLayerDistillation):
         return {part: relations(x, x, self.relation_heads) for part, x in vectors}
 
 
-# By the names of `bert_zoo.distillation.presets.TEXT_PRESETS`, whose options are arguments and attributes.
+# Keys of `bert_zoo.distillation.presets.TEXT_PRESETS` -> class; options are its arguments and attributes.
 DISTILLATIONS: dict[str, type[Distillation]] = {
     "triple": TripleDistillation,
     "layers": LayerDistillation,

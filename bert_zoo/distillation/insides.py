@@ -1,4 +1,4 @@
-"""What an encoder computes below its outputs, as losses of distillation read it."""
+"""An encoder's intermediate values that distillation losses read."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ from bert_zoo.models import Encoder
 
 
 def check_can_be_read(encoder: Encoder, role: str) -> None:
-    """Raises ValueError for an encoder whose blocks attend in another way than BERT's.
+    """Raises ValueError for an encoder whose attention differs from BERT's.
 
     Args:
-        role: what it is, for the message.
+        role: "student" or "teacher", for the message.
     """
     backbone = encoder.backbone
     stack = getattr(backbone, "stack", None)
-    # Not of subclasses, which add to the scores or read something else.
+    # Exact types: subclasses add to the scores or read other inputs.
     if (
         not isinstance(backbone, TransformerBackbone)
         or type(stack) is not Stack
@@ -26,26 +26,26 @@ def check_can_be_read(encoder: Encoder, role: str) -> None:
         or any(len(numbers) > 1 for numbers in stack.blocks_of_layers)
     ):
         raise ValueError(
-            f"The {role} is of the family {encoder.family}, whose attention is not BERT's: its queries, keys "
-            "and values cannot be read. Choose objective='triple', or a model such as BERT, RoBERTa, "
+            f"The {role} is of the family {encoder.family}. Its attention differs from BERT's, so its queries, "
+            "keys and values cannot be compared. Choose objective='triple', or a model such as BERT, RoBERTa, "
             "ELECTRA, DistilBERT or ALBERT."
         )
 
 
 class Insides:
-    """The hidden states of an encoder's lowest layers, and what its attention makes of them.
+    """Hidden states and attention projections of an encoder's lowest layers.
 
-    Nothing above these layers is computed. Layers are numbered from 1, and 0 stands for the embeddings.
+    Nothing above these layers is computed. Layers are numbered from 1; 0 means the embeddings.
 
     Args:
-        encoder: one that `check_can_be_read` accepts.
-        inputs: that it is called with; further ones are left out.
-        layers: how many layers to run.
-        training: as of `call`.
+        encoder: an encoder that `check_can_be_read` accepts.
+        inputs: the encoder's inputs; others are ignored.
+        layers: number of layers to run.
+        training: as for `call`.
 
     Attributes:
-        states: [batch, length, hidden] each, one more than layers.
-        bias: what is added to scores, [batch, 1, 1 or length, length].
+        states: one more than layers, each [batch, length, hidden].
+        bias: added to attention scores, [batch, 1, 1 or length, length].
     """
 
     def __init__(self, encoder: Encoder, inputs: dict[str, Any], layers: int, training):
@@ -64,16 +64,16 @@ class Insides:
         return self.stack.blocks[number]
 
     def projections(self, layer: int) -> list:
-        """Queries, keys and values of a layer, [batch, length, hidden] each, heads one after another."""
+        """Queries, keys and values of a layer, each [batch, length, hidden] with concatenated heads."""
         return ops.split(self.block(layer).attention.qkv(self.states[layer - 1]), 3, -1)
 
     def scores(self, layer: int):
-        """Its scores of attention before the softmax, float32 [batch, heads, length, length]."""
+        """Attention scores of a layer before the softmax, float32 [batch, heads, length, length]."""
         query, key, _ = self.projections(layer)
         heads = self.block(layer).attention.num_heads
         return relations(query, key, heads) + ops.cast(self.bias, "float32")
 
 
 def read_by(encoder: Encoder, inputs: dict[str, Any]) -> dict[str, Any]:
-    """The inputs that an encoder takes, of those that a model beside it takes too."""
+    """The inputs that an encoder takes, from inputs for several models."""
     return {name: inputs[name] for name in encoder.backbone.inputs if name in inputs}

@@ -1,4 +1,4 @@
-"""Losses of a student that is taught a task: a teacher's outputs, mixed with labels where there are any."""
+"""Losses for a student of one task: a teacher's outputs, mixed with labels if there are any."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -11,22 +11,22 @@ from bert_zoo.error_text import shown
 from bert_zoo.layers.heads.pooling import normalized
 from bert_zoo.models.losses import BatchMean
 
-# What targets say of a row.
+# Values of a target's last column.
 UNKNOWN, TAUGHT, LABELLED = 0, 1, 2
 
 
 def _cross_entropy(targets, logits):
-    """Of classes with probabilities, [..., classes] to [...]."""
+    """Cross-entropy with class probabilities, [..., classes] to [...]."""
     return -ops.sum(targets * ops.log_softmax(logits), axis=-1)
 
 
 def _binary_cross_entropy(targets, logits):
-    """The mean over classes that each apply or not."""
+    """Mean over independent classes, [..., classes] to [...]."""
     return ops.mean(ops.softplus(logits) - targets * logits, axis=-1)
 
 
 def _squared_error(targets, outputs, temperature=1.0):
-    """The mean over classes, or of the one number."""
+    """Mean over classes, or of a single number, [..., size] to [...]."""
     return ops.mean(ops.square(targets - outputs), axis=-1)
 
 
@@ -52,8 +52,7 @@ KINDS: Mapping[str, _Kind] = {
     "binary_squared_error": _Kind(_squared_error, _binary_cross_entropy),
     "score": _Kind(_squared_error, _squared_error),
 }
-# How a model's outputs are compared, its `taught_by` -> what users call it, the first by default -> the kind
-# of `TaughtLoss`, or None for `VectorLoss`.
+# A model's `taught_by` -> value of `match`, the default first -> kind of `TaughtLoss`, or None for `VectorLoss`.
 MATCHES: Mapping[str, Mapping[str, str | None]] = {
     "cross_entropy": {"cross_entropy": "cross_entropy", "squared_error": "squared_error"},
     "binary": {"cross_entropy": "binary", "squared_error": "binary_squared_error"},
@@ -64,11 +63,11 @@ MATCHES: Mapping[str, Mapping[str, str | None]] = {
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class TaughtLoss(BatchMean, keras.losses.Loss):
-    """A teacher's outputs, mixed with labels: (1 - w) · soft + w · hard, averaged over rows with a target.
+    """Loss against a teacher's outputs and labels: (1 - w) · soft + w · hard, averaged over rows with a target.
 
-    Targets are float32 [..., 2 * size + 1]: the teacher's outputs (logits, or a score), labels (one-hot,
-    multi-hot, or a score), and what is known: 0 nothing (padding, later pieces of words), 1 the teacher's
-    outputs alone, for which w is 0, 2 both. `targets_of` makes them.
+    Targets are float32 [..., 2 * size + 1], as `targets_of` makes them: the teacher's outputs (logits or a
+    score), labels (one-hot, multi-hot or a score), and a number that says what is known: 0 nothing (padding,
+    later pieces of words), 1 only the teacher's outputs (then w is 0), 2 both.
 
     | kind | soft | hard |
     |---|---|---|
@@ -78,16 +77,16 @@ class TaughtLoss(BatchMean, keras.losses.Loss):
     | binary_squared_error | as squared_error | sigmoid cross-entropy |
     | score | (teacher - student)² | squared error |
 
-    Source: Hinton et al. 2015 (arXiv:1503.02531), section 2; of logits, Ba and Caruana 2014
+    Source: Hinton et al. 2015 (arXiv:1503.02531), section 2; for squared errors of logits, Ba and Caruana 2014
     (arXiv:1312.6184), equation 1.
 
     Args:
-        kind: as the table says.
-        temperature: T, what logits of both are divided by.
-        hard_weight: w of rows with a label.
+        kind: a row of the table.
+        temperature: T, divisor of both models' logits.
+        hard_weight: w of rows with a label, from 0 to 1.
 
     Raises:
-        ValueError: an argument outside its range.
+        ValueError: an argument is outside its range.
     """
 
     reads_targets = True
@@ -101,11 +100,11 @@ class TaughtLoss(BatchMean, keras.losses.Loss):
     ):
         super().__init__(**kwargs)
         if kind not in KINDS:
-            raise ValueError(f"kind is {kind!r}; it is one of {', '.join(KINDS)}.")
+            raise ValueError(f"kind is {kind!r}; it must be one of {', '.join(KINDS)}.")
         if not temperature > 0 or not 0 <= hard_weight <= 1:
             raise ValueError(
-                f"temperature is {temperature!r} and hard_weight {hard_weight!r}; the one must be positive, the "
-                "other from 0 to 1."
+                f"temperature is {temperature!r} and hard_weight {hard_weight!r}. temperature must be positive, "
+                "hard_weight from 0 to 1."
             )
         self.kind, self.temperature, self.hard_weight = kind, temperature, hard_weight
 
@@ -131,10 +130,10 @@ class TaughtLoss(BatchMean, keras.losses.Loss):
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class VectorLoss(keras.losses.Loss):
-    """How far a student's sentence vectors are from its teacher's, both [batch, size].
+    """Distance between a student's sentence vectors and its teacher's, both [batch, size].
 
     Args:
-        match: "squared_error", the squared distance; or "cosine", 1 less the cosine.
+        match: "squared_error", the squared Euclidean distance; or "cosine", 1 minus the cosine.
     """
 
     reads_targets = True
@@ -161,18 +160,20 @@ def taught_loss(
     """The loss of a student.
 
     Args:
-        taught_by: of the student.
-        match: how it is compared with its teacher, see `MATCHES`; None for the usual way.
-        temperature, hard_weight: of `TaughtLoss`.
+        taught_by: attribute of the student.
+        match: comparison with the teacher, see `MATCHES`; None for the default.
+        temperature, hard_weight: as for `TaughtLoss`.
 
     Raises:
-        ValueError: such outputs are not compared so.
+        ValueError: these outputs have no such comparison.
     """
     ways = MATCHES.get(taught_by, {})
     match = match or next(iter(ways), None)
     if match not in ways:
         raise ValueError(
-            f"match is {match!r}; models of this task learn from a teacher by {' or '.join(ways) or 'nothing'}."
+            f"match is {match!r}; for models of this task it must be {' or '.join(ways)}."
+            if ways
+            else "Models of this task cannot learn from a teacher."
         )
     kind = ways[match]
     return VectorLoss(match) if kind is None else TaughtLoss(kind, temperature, hard_weight)
@@ -181,12 +182,18 @@ def taught_loss(
 def targets_of(
     answers: np.ndarray, labels: np.ndarray | None = None, rows: Sequence[int] | None = None
 ) -> np.ndarray:
-    """Targets of `TaughtLoss`, float32 [rows, 2 * size + 1].
+    """Makes targets for `TaughtLoss` from a teacher's outputs and labels.
 
     Args:
-        answers: a teacher's outputs, [rows, size].
-        labels: [labelled, size]: one-hot, multi-hot, or scores; None for none.
-        rows: those with labels, [labelled]; by default the first ones. Others have the teacher's outputs alone.
+        answers: the teacher's outputs (logits or scores), [rows, size].
+        labels: [labelled, size], one-hot, multi-hot or scores; None for none.
+        rows: indices [labelled] of rows with labels; by default the first rows.
+
+    Returns:
+        float32 [rows, 2 * size + 1]: outputs, labels, and 2 for rows with a label, 1 for others.
+
+    Raises:
+        ValueError: labels and outputs differ in size.
     """
     number, size = answers.shape
     targets = np.zeros((number, 2 * size + 1), np.float32)
@@ -195,8 +202,8 @@ def targets_of(
     if labels is not None:
         if labels.shape[1:] != (size,):
             raise ValueError(
-                f"Labels have the shape {labels.shape}, and the teacher's answers {answers.shape}; both have a "
-                f"number for each class. An example of labels: {shown(labels[:1].tolist())}."
+                f"Labels have the shape {labels.shape}, and the teacher's answers {answers.shape}; both must have "
+                f"one number per class. The first label is {shown(labels[:1].tolist())}."
             )
         rows = slice(len(labels)) if rows is None else rows
         targets[rows, size:-1] = labels

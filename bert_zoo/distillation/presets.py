@@ -1,4 +1,4 @@
-"""The ways of distillation on plain text, with their published settings; nothing here imports Keras."""
+"""Objectives of distillation on plain text, with their published settings. Nothing here imports Keras."""
 
 from dataclasses import dataclass
 
@@ -7,13 +7,13 @@ from bert_zoo.presets import Recipe
 
 @dataclass(frozen=True)
 class TextPreset:
-    """A way of distillation on text.
+    """An objective of distillation on text.
 
     Attributes:
-        about: what the student learns, for help.
-        recipe: the published settings; `max_length` is the tokens of a row.
-        source: where they are published.
-        options: names of what else can be chosen.
+        about: what the student learns, for program help.
+        recipe: published settings; `max_length` is in tokens per row.
+        source: publication of the settings.
+        options: names of the objective's options.
     """
 
     about: str
@@ -31,10 +31,10 @@ _MINILM = Recipe(
     bias_correction=True,
     max_length=512,
 )
-# What --objective calls them.
+# Value of --objective -> preset.
 TEXT_PRESETS: dict[str, TextPreset] = {
     "triple": TextPreset(
-        "predictions, masked tokens and hidden states, of DistilBERT",
+        "predictions, masked tokens and hidden states (DistilBERT)",
         Recipe(
             batch_size=250,
             gradient_accumulation_steps=50,
@@ -50,7 +50,7 @@ TEXT_PRESETS: dict[str, TextPreset] = {
         "Sanh et al. 2019 (arXiv:1910.01108), their README and train.py",
     ),
     "layers": TextPreset(
-        "scores of attention and hidden states of every layer, of TinyBERT",
+        "attention scores and hidden states of every layer (TinyBERT)",
         Recipe(
             batch_size=256,
             gradient_accumulation_steps=8,
@@ -64,13 +64,13 @@ TEXT_PRESETS: dict[str, TextPreset] = {
         ("layer_map",),
     ),
     "relations_v1": TextPreset(
-        "attention and relations of values of the last layer, of MiniLM",
+        "attention and relations of values of the last layer (MiniLM)",
         _MINILM,
         "Wang et al. 2020 (arXiv:2002.10957), section 4",
         ("teacher_layer",),
     ),
     "relations": TextPreset(
-        "relations of queries, keys and values of one layer, of MiniLM, version 2",
+        "relations of queries, keys and values of one layer (MiniLM, version 2)",
         _MINILM.replace(batch_size=256, gradient_accumulation_steps=16, learning_rate=6e-4),
         "Wang et al. 2021 (arXiv:2012.15828), section 4",
         ("teacher_layer", "relation_heads"),

@@ -1,4 +1,4 @@
-"""`student_of`: a smaller model of a teacher's family, begun with what fits of the teacher's weights."""
+"""`student_of`: a smaller model of a teacher's family, initialised from the teacher's weights where they fit."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,34 +28,33 @@ def student_of(
     num_heads: int | None = None,
     intermediate_size: int | None = None,
 ) -> ZooModel:
-    """A model of the teacher's class with fewer or narrower layers, its preprocessor, task and labels.
+    """Makes a model of the teacher's class, task and labels with fewer or narrower layers.
 
-    With the teacher's sizes, all of its weights are copied: embeddings, the chosen layers, pooler and head.
+    If only the number of layers changes, the weights of embeddings, chosen layers, pooler and head are copied.
 
-    With others, layers are randomly initialised, and so is what no longer has the teacher's shape, as a
-    head over hidden states. Tables of tokens, positions and segments are projected onto the first
-    `hidden_size` principal components of the token table (without centring): inner products of tokens are
-    kept as well as a linear map to that width can keep them, and since all tables go through the same map, the sum
-    of three projected rows is the projected sum. Tables with a width of their own (ALBERT, most ELECTRAs)
-    are copied, and only the layer after them is new.
+    With other sizes, the layers are randomly initialised, and so is every weight whose shape changes, such as
+    a head over hidden states. Embedding tables are projected onto the first `hidden_size` principal
+    components of the token table (without centring). No linear map to that width keeps inner products of tokens
+    better, and sums of token, position and segment vectors stay projected sums. Tables with a width of
+    their own (ALBERT, most ELECTRAs) are copied; only the layer after them is new.
 
     Args:
-        teacher: an encoder or a task model; it stays as it is.
-        layers: which of its layers the student has, their numbers from 0 on; or how many, spread evenly from
-            the first to the last: layer i of k is the teacher's round(i · (n - 1) / (k - 1)) of n. Six of
-            twelve are 0, 2, 4, 7, 9, 11, as in DistilBERT.
-        hidden_size: width of the student; the teacher's by default, and at most that.
-        num_heads: attention heads of a layer; by default as many as the teacher's, or as wide as those where
-            `hidden_size` is no multiple of their number.
+        teacher: an encoder or a task model; it does not change.
+        layers: indices of the teacher's layers to use, from 0; or their number k, spread evenly from the first
+            to the last: layer i is the teacher's round(i · (n - 1) / (k - 1)) of n. Six of twelve are 0, 2, 4,
+            7, 9, 11, as in DistilBERT.
+        hidden_size: width of the student, at most the teacher's, which is the default.
+        num_heads: attention heads per layer; by default the teacher's number, or heads of the teacher's width
+            if `hidden_size` is not a multiple of that number.
         intermediate_size: width of the feed-forward layers; by default in the teacher's proportion to
             `hidden_size`.
 
     Returns:
-        The student, compiled as `load` compiles it where the teacher is compiled.
+        The student. If the teacher is compiled, it is compiled as by `load`.
 
     Raises:
-        ValueError: no such layers or sizes; layers that differ in more than their weights (ConfigError); or a
-            model of two encoders.
+        ValueError: layers or sizes are impossible, layers cannot be removed from this family, or the model has
+            two encoders. ConfigError, a subclass, if layers differ in more than their weights.
 
     Source: Sanh et al. 2019 (DistilBERT, arXiv:1910.01108), section 3; Eckart and Young 1936 for the
     projection.
@@ -67,7 +66,7 @@ def student_of(
     for second in registry().families[encoder.family].second_encoders:
         if any(path.startswith(second.ours) for path in values):
             raise ValueError(
-                f"This model, of task {teacher.task!r}, has a second encoder, the {second.name}. Make a "
+                f"This model of task {teacher.task!r} has a second encoder, the {second.name}. Make a "
                 "student of model.encoder, save it, and load it for the task."
             )
     chosen = chosen_layers(layers, before.num_layers)
@@ -75,7 +74,7 @@ def student_of(
     config = before.with_layers(chosen).replace(**sizes)
     old, new = before.to_dict(), config.to_dict()
     student = rebuilt(teacher, **{name: new[name] for name in new if new[name] != old[name]})
-    student.trainable = True  # whatever of the teacher is frozen
+    student.trainable = True  # even if parts of the teacher are frozen
     variables = variables_of(student)
     sources = {path: path for path in variables}
     for own, theirs in _blocks(encoder_of(student), encoder, chosen).items():
@@ -93,16 +92,16 @@ def student_of(
                 components = principal_components(table, variable.shape[-1])
             if len(components) != value.shape[-1]:
                 raise ValueError(
-                    f"The table {path} is {value.shape[-1]} wide, and that of tokens {len(components)}. Leave "
-                    "hidden_size out: such a model can have fewer layers, but no narrower ones."
+                    f"The table {path} is {value.shape[-1]} wide and the token table {len(components)}. Leave "
+                    "hidden_size out: this model can get fewer layers, but not narrower ones."
                 )
             value = value @ components.astype(value.dtype)
         if tuple(variable.shape) == value.shape:
             variable.assign(value)
         elif not sizes:
             raise ValueError(
-                f"{path} is {value.shape} of the teacher and {tuple(variable.shape)} of a student; a model "
-                f"of the family {encoder.family} cannot have fewer layers."
+                f"{path} has the shape {value.shape} in the teacher and {tuple(variable.shape)} in the student. "
+                f"Layers cannot be removed from models of the family {encoder.family}."
             )
     if teacher.compiled:
         compile_for_task(student)
@@ -110,34 +109,33 @@ def student_of(
 
 
 def chosen_layers(layers: int | Sequence[int], of: int) -> tuple[int, ...]:
-    """The numbers of a teacher's layers that a student has; see `student_of`.
+    """Indices of the teacher's layers that a student uses; see `student_of`.
 
     Args:
-        of: how many layers the teacher has.
+        of: number of the teacher's layers.
 
     Raises:
-        ValueError: layers that it does not have.
+        ValueError: the teacher does not have these layers.
     """
     if is_integer(layers):
         if not 1 <= layers <= of:
-            raise ValueError(f"layers is {layers}; the teacher has {of}, so it is 1 to {of}.")
+            raise ValueError(f"layers is {layers}; it must be 1 to {of}, the teacher's number.")
         # Half a layer is rounded up.
         steps = max(layers - 1, 1)
         return tuple((2 * i * (of - 1) + steps) // (2 * steps) for i in range(layers))
     chosen = tuple(layers)
     if not chosen or not all(is_integer(number) and 0 <= number < of for number in chosen):
         raise ValueError(
-            f"layers is {shown(layers)}; it is a number of layers, or the numbers of some of the teacher's, 0 "
+            f"layers is {shown(layers)}; pass a number of layers, or a list of the teacher's layers, 0 "
             f"to {of - 1}."
         )
     return chosen
 
 
 def principal_components(table: np.ndarray, width: int) -> np.ndarray:
-    """The directions [columns, width], orthonormal, that hold most of a table [rows, columns].
+    """The first principal components of a table [rows, columns], without centring: [columns, width].
 
-    They are those of the largest eigenvalues of its columns' products, the largest first; nothing is
-    subtracted before.
+    They are the orthonormal eigenvectors of its columns' products, largest eigenvalue first.
     """
     table = table.astype(np.float64)
     _, directions = np.linalg.eigh(table.T @ table)
@@ -151,7 +149,7 @@ def _is_table(path: str) -> bool:
 def _sizes(
     before: Config, hidden_size: int | None, num_heads: int | None, intermediate_size: int | None
 ) -> dict[str, Any]:
-    """What a student's configuration has other than the teacher's, beside the number of layers."""
+    """Fields in which the student's configuration differs, except for the number of layers."""
     given = {
         "hidden_size": hidden_size,
         "num_heads": num_heads,
@@ -166,13 +164,13 @@ def _sizes(
         return sizes
     if not isinstance(before, EncoderConfig):
         raise ValueError(
-            f"{listing(sizes)} cannot be changed of this family, whose students have fewer layers only. Leave "
-            "them out."
+            f"{listing(sizes)} cannot be changed in this family; students can only have fewer layers. Leave "
+            "these arguments out."
         )
     if "hidden_size" in sizes:
         if not is_integer(hidden_size) or not 0 < hidden_size < before.hidden_size:
             raise ValueError(
-                f"hidden_size is {shown(hidden_size)}; it is a width of at most the teacher's "
+                f"hidden_size is {shown(hidden_size)}; it must be positive and at most the teacher's "
                 f"{before.hidden_size}."
             )
         if intermediate_size is None:
@@ -187,7 +185,7 @@ def _sizes(
 
 
 def _blocks(student: Encoder, teacher: Encoder, chosen: Sequence[int]) -> Mapping[str, str]:
-    """What the paths of a student's blocks begin with -> those of the blocks that they are begun with."""
+    """Path prefix of each of the student's blocks -> prefix of the teacher's block to copy."""
     own, theirs = (encoder.backbone.groups().stack for encoder in (student, teacher))
     found: dict[str, str] = {}
     for numbers, layer in zip(own.blocks_of_layers, chosen, strict=True):
@@ -198,7 +196,7 @@ def _blocks(student: Encoder, teacher: Encoder, chosen: Sequence[int]) -> Mappin
             )
             if found.setdefault(begin, of_source) != of_source:
                 raise ValueError(
-                    f"layers {list(chosen)} would have layers share a block that are of several blocks of the "
-                    "teacher. Choose them so that groups of layers stay what they are."
+                    f"With layers {list(chosen)}, a shared block of the student would get layers of several blocks "
+                    "of the teacher. Choose layers that keep the groups of shared layers."
                 )
     return found

@@ -1,4 +1,4 @@
-"""`distill`: a model in memory taught by another one, on strings."""
+"""`distill`: trains a model in memory on the outputs of another one."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,27 +25,28 @@ def distill(
     batch_size: int = 32,
     **fit: Any,
 ) -> Any:
-    """Trains a student on what its teacher says of texts, mixed with labels where there are any.
+    """Trains a student on its teacher's outputs for texts, mixed with labels if there are any.
 
-    `bert_zoo distill` does the same on files, in runs that go on after a stop.
+    `bert_zoo distill` does the same on files, in runs that can be resumed.
 
     Args:
-        teacher: a trained model of classes, numbers or sentence vectors.
-        student: a model of the same task; it is compiled anew.
-        texts: [N] strings, or a pair of such.
-        labels: [N], as `fit` takes them in a list; None, or a None among them, where the teacher alone knows.
-        temperature, hard_weight: of `bert_zoo.distillation.losses.TaughtLoss`.
-        match: "cross_entropy" or "squared_error" of logits; of vectors "squared_error" or "cosine". By default
-            the first of them that there is.
-        optimizer: BERT's AdamW at a constant 5e-5 by default.
-        batch_size: texts a step, of teacher and student.
+        teacher: a trained model for classes, numbers or sentence vectors.
+        student: a model for the same task; it is compiled again.
+        texts: strings [N], or a pair of lists of strings.
+        labels: [N], as a list for `fit`; None, or None for single texts, to learn from the teacher only.
+        temperature, hard_weight: as for `bert_zoo.distillation.TaughtLoss`.
+        match: "cross_entropy" (default for classes) or "squared_error" of logits; "squared_error" of numbers;
+            "squared_error" (default) or "cosine" of vectors.
+        optimizer: by default BERT's AdamW with a constant learning rate of 5e-5.
+        batch_size: texts per step, for teacher and student.
         **fit: further arguments of `fit`, such as `epochs`.
 
     Returns:
         Keras's `History`.
 
     Raises:
-        ValueError: the models do not fit to each other, or the labels to them.
+        ValueError: tasks or classes of the models differ, their outputs are per token, the labels do not fit, or
+            `match` is not possible.
     """
     if (
         teacher.task != student.task
@@ -53,20 +54,22 @@ def distill(
         or teacher.outputs_per_token
     ):
         raise ValueError(
-            f"The teacher is of task {teacher.task!r} with the classes {quoted(teacher.labels)}, and the student of "
-            f"{student.task!r} with {quoted(student.labels)}. They must be the same, and of whole texts: load the "
-            "student with task= and labels=teacher.labels. Words and answers, `bert_zoo distill` teaches."
+            f"The teacher's task is {teacher.task!r} with classes {quoted(teacher.labels)}, the student's "
+            f"{student.task!r} with {quoted(student.labels)}. They must be equal and for whole texts: load the "
+            "student with task= and labels=teacher.labels. For tags and answers, use `bert_zoo distill`."
         )
     loss = taught_loss(student.taught_by, match, temperature, hard_weight)
     answers = np.asarray(teacher.answers_as_teacher(texts, batch_size))
     if isinstance(loss, VectorLoss):
         if labels is not None:
-            raise ValueError("Vectors are learned from the teacher's alone. Leave labels out.")
+            raise ValueError(
+                "Students for vectors learn only from the teacher's vectors. Leave labels out."
+            )
         targets = vectors_of_size(answers, student.encoder.vector_size)
         labels = ()
     elif labels is not None and len(labels) != len(answers):
         raise ValueError(
-            f"There are {len(answers)} texts and {len(labels)} labels; give one for each."
+            f"There are {len(answers)} texts and {len(labels)} labels; pass one label for each text."
         )
     else:
         targets = targets_of(answers)

@@ -1,4 +1,4 @@
-"""`prune_vocabulary`: a model that knows only the tokens that its texts need, and computes the same."""
+"""`prune_vocabulary`: removes the tokens that texts do not need, without changing outputs for these texts."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
@@ -35,49 +35,50 @@ def prune_vocabulary(
     keep: Iterable[str] = (),
     min_count: int = 1,
 ) -> ZooModel:
-    """A model with fewer tokens, which computes the same for every text that consists of those.
+    """Makes a model with fewer tokens and the same outputs for every text that needs no others.
 
-    Kept are the tokens of the texts, special and added tokens, and what other words are spelled with:
+    It keeps the tokens of the texts, special and added tokens, and those that spell all other words:
 
-    - WordPiece: single characters, alone and inside of words;
-    - byte-level BPE: all bytes, and the tokens that kept ones are merged of, with these merges;
-    - SentencePiece: single characters and all pieces that are no text, and the rarest piece, by which the
-      library scores unknown characters; of a model of BPE also what kept pieces are merged of.
+    - WordPiece: single characters, at the start of words and inside;
+    - byte-level BPE: all bytes, and the merges and tokens from which kept tokens are built;
+    - SentencePiece: single characters, all pieces that are not text, and the pieces with the lowest and the
+      highest score, from which the library scores unknown characters and user-defined pieces; for BPE
+      models also the pieces from which kept ones are merged.
 
-    So a word that the texts lack becomes more and shorter tokens, and is unknown only where it has a
-    character that is so for the given model, or that its vocabulary has in longer tokens alone. Tokens keep
-    their order and change their ids. Everything with a row for each token loses the rows of the others: the
-    token table, and with it the table or bias of a head over the vocabulary.
+    Words that the texts lack are split into more and shorter tokens. They become unknown only if a character
+    is unknown to the given model or occurs only in its longer tokens. Tokens keep their order but get new
+    ids. The token table and heads over the vocabulary lose the rows of removed tokens.
 
     Args:
-        model: any model with a vocabulary of those kinds; it stays as it is.
-        texts: what the model will read, as much as possible: strings; lists of sentences, each a document, as
-            `bert_zoo.pretraining.corpus.Corpus` gives them; or pathlib.Paths of files and folders, read as
-            `bert_zoo pretrain --text` does. Both texts of pairs go in, and generated texts too.
+        model: any model with a vocabulary of these kinds; it does not change.
+        texts: as much as possible of what the model will read, including both texts of pairs, and generated
+            texts: strings; lists of sentences, one per document, as
+            `bert_zoo.pretraining.corpus.Corpus` yields them; or pathlib.Paths of files and folders, read as
+            by `bert_zoo pretrain --text`.
         keep: further tokens to keep, as the vocabulary spells them ("##ing", "Ġthe", "▁the").
-        min_count: how often the texts have to have a token for it to be kept.
+        min_count: how often a token must occur in the texts to be kept.
 
     Returns:
-        The model, compiled as `load` compiles it where the given one is compiled.
+        The smaller model. If the given one is compiled, it is compiled as by `load`.
 
     Raises:
-        TypeError: a vocabulary of another kind, or texts that are one string.
-        ValueError: an unknown token in `keep`, a min_count below 1, texts without a token, or a quantized
-            model.
+        TypeError: the vocabulary is of another kind, or `texts` is a single string.
+        ValueError: `keep` has an unknown token, `min_count` is below 1, the texts have no tokens, or the model
+            is quantized.
     """
     if not is_integer(min_count) or min_count < 1:
-        raise ValueError(f"min_count is {shown(min_count)}; it is a number of times, 1 or more.")
+        raise ValueError(f"min_count is {shown(min_count)}; it must be an integer of at least 1.")
     check_is_float(model)
     model = without_lora(model)
     before = model.preprocessor.tokenizer
     config = encoder_of(model).config
     counts = _counts(before, texts)
     if not counts.any():
-        raise ValueError("The texts have no tokens. Check that they are what the model will read.")
+        raise ValueError("The texts have no tokens. Check that they are texts for this model.")
     kept = {*np.flatnonzero(counts >= min_count).tolist(), *map(before.token_to_id, keep)}
     kept |= before.added_tokens.keys() | _ids_of(config, before).values()
     if getattr(config, "positions_after_padding", False):
-        kept |= {*range(config.pad_id)}  # by which the table of positions begins
+        kept |= {*range(config.pad_id)}  # as the table of positions starts after this id
     tokenizer = smaller(before, {before.id_to_token(index) for index in kept})
     rows = np.array([before.token_to_id(token) for token in tokenizer.vocabulary])
     ids = {
@@ -99,14 +100,14 @@ def prune_vocabulary(
 
 @singledispatch
 def smaller(tokenizer: Tokenizer, kept: set[str]) -> Tokenizer:
-    """A tokenizer with some of another's tokens, and with those that they, and all other words, are spelled with.
+    """A tokenizer with the kept tokens, and with all that spell these and other words.
 
     Raises:
-        TypeError: a tokenizer of another kind.
+        TypeError: the tokenizer is of another kind.
     """
     raise TypeError(
-        f"The vocabulary of a {type(tokenizer).__name__} cannot be pruned; those of WordPiece, byte-level BPE "
-        "and SentencePiece can."
+        f"The vocabulary of a {type(tokenizer).__name__} cannot be pruned. Only WordPiece, byte-level BPE "
+        "and SentencePiece vocabularies can."
     )
 
 
@@ -141,7 +142,7 @@ def _(tokenizer: SentencePieceTokenizer, kept: set[str]) -> SentencePieceTokeniz
     model = read_sentencepiece_model(settings.model)
     scores = {piece.text.decode(): piece.score for piece in model.pieces if _is_text(piece)}
     tokens = {*kept, *(text for text in scores if len(text) == 1)}
-    # By these the library scores unknown characters and pieces that users defined.
+    # The library derives scores of unknown characters and user-defined pieces from these.
     tokens |= {min(scores, key=scores.get), max(scores, key=scores.get)}
     if model.trainer.kind == BPE:
         made = (
@@ -149,7 +150,7 @@ def _(tokenizer: SentencePieceTokenizer, kept: set[str]) -> SentencePieceTokeniz
             for token in kept & scores.keys()
         )
         tokens |= {"".join(pair) for pairs in made for pair in pairs}
-    # Pieces that become several tokens have to be found where those stand.
+    # Keep pieces that are split into several tokens if those are kept.
     for piece, parts in tokenizer.split_tokens.items():
         if tokens.issuperset(map(tokenizer.id_to_token, parts)):
             tokens.add(tokenizer.id_to_token(piece))
@@ -171,11 +172,10 @@ def _is_text(piece) -> bool:
 
 
 def merges_of(token: str, score: Callable[[str, str], float | None]) -> list[tuple[str, str]]:
-    """The merges that make a token of its characters, one after the other; see `bert_zoo.text.bpe`.
+    """The merges that build a token from its characters, in order; see `bert_zoo.text.bpe`.
 
     Args:
-        score: (left, right) -> how early two neighbours are joined, the highest first; None where they
-            are not.
+        score: (left, right) -> priority of merging two neighbours, highest first; None for no merge.
     """
     parts, made = [*token], []
     while True:
@@ -189,7 +189,7 @@ def merges_of(token: str, score: Callable[[str, str], float | None]) -> list[tup
 
 
 def _counts(tokenizer: Tokenizer, texts) -> np.ndarray:
-    """How often each token occurs in texts, int64 [tokens]."""
+    """Number of occurrences of each token, int64 [tokens]."""
     counts = np.zeros(tokenizer.vocab_size, np.int64)
     for batch in _batches(texts):
         ids = np.concatenate(ids_of(tokenizer, batch))
@@ -198,7 +198,7 @@ def _counts(tokenizer: Tokenizer, texts) -> np.ndarray:
 
 
 def _batches(texts) -> Iterator[list[str]]:
-    """Texts, some at a time."""
+    """Yields texts in batches of about `BATCH_CHARACTERS` characters."""
     if isinstance(texts, str):
         raise TypeError(
             f"texts is {shown(texts)}, one string; pass a list of texts, or pathlib.Path({shown(texts)}) for a "
@@ -222,6 +222,6 @@ def _batches(texts) -> Iterator[list[str]]:
 
 
 def _ids_of(config: Config, tokenizer: Tokenizer) -> dict[str, int]:
-    """The ids of tokens that a configuration has, by the names of its fields."""
+    """Field of the configuration -> token id."""
     found = {f.name: getattr(config, f.name) for f in fields(config) if f.name.endswith("_id")}
     return {n: i for n, i in found.items() if i is not None and i < tokenizer.vocab_size}
