@@ -173,13 +173,13 @@ def test_precision_and_reciprocal_rank_are_over_what_was_asked():
         (
             lambda: judge_pairs(loaded_task("classification"), PAIRS),
             TypeError,
-            "A Classifier has no head for words. Load the checkpoint with task='masked_lm'",
+            "A Classifier has no language-model head. Load the checkpoint with task='masked_lm'",
         ),
         (lambda: choose_words(loaded(MASKED), FACTS), ValueError, r"items\[0\].*has no wrong word"),
         (
             lambda: recall_facts(loaded(MASKED), FACTS, ["uncat"]),
             ValueError,
-            "None of the 1 candidates is one token",
+            "None of the 1 candidates is a single token",
         ),
     ],
 )

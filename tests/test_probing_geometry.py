@@ -88,11 +88,11 @@ def test_static_vectors_are_as_similar_to_themselves_as_can_be():
 
 
 def test_what_cannot_be_measured_is_refused(vectors):
-    with pytest.raises(ValueError, match="No word occurs 12 times in the 50 words"):
+    with pytest.raises(ValueError, match="No word occurs 12 times among the 50 words"):
         probing.measure_geometry(vectors, min_occurrences=12)
     with pytest.raises(ValueError, match="samples is 1"):
         probing.measure_geometry(vectors, samples=1)
-    with pytest.raises(ValueError, match="at least 2 sentences"):
+    with pytest.raises(ValueError, match="there is only 1 sentence"):
         probing.measure_geometry(layers_of(random_layer(3, rows=2), sentences=[["a", "a"]]))
 
 
@@ -158,7 +158,7 @@ def test_words_without_neighbours_are_refused(vectors):
     with pytest.raises(ValueError, match="top_k is 0"):
         probing.neighbours(None, "play", vectors, top_k=0)
     static = StaticVectors(("player",), np.ones((1, 2)))
-    with pytest.raises(ValueError, match="have none of 'play'"):
+    with pytest.raises(ValueError, match="no static vector for 'play'"):
         probing.neighbours(None, "play", vectors, static=static)
     with pytest.raises(ValueError, match="encoder is None"):
         probing.neighbours(None, "play", SENTENCES)
@@ -216,7 +216,7 @@ def test_cka_does_not_change_with_rotation_and_scale(vectors):
 
 
 def test_cka_of_other_sentences_or_equal_vectors_is_refused(vectors):
-    with pytest.raises(ValueError, match="not the same"):
+    with pytest.raises(ValueError, match="have different sentences"):
         probing.cka(vectors, layers_of(random_layer(3), sentences=[["a"] * 50]))
     with pytest.raises(ValueError, match="layer 0 are equal"):
         probing.cka(vectors, layers_of(np.ones((50, 3))))

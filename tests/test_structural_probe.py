@@ -84,11 +84,11 @@ def test_training_is_the_originals(quantity, vectors, treebank):
     np.testing.assert_allclose(layer.best, GOLDEN[f"{quantity}/trained/weights"], atol=1e-4)
 
 
-def test_two_roots_are_two_apart_and_circles_are_refused():
+def test_two_roots_are_two_apart_and_cycles_are_refused():
     assert trees.tree_distances([0, 1, 0]).tolist() == [[0, 1, 2], [1, 0, 3], [2, 3, 0]]
-    with pytest.raises(ValueError, match=r"\[2, 1, 0\] form a circle"):
+    with pytest.raises(ValueError, match=r"\[2, 1, 0\] form a cycle"):
         trees.tree_depths([2, 1, 0])
-    with pytest.raises(ValueError, match=r"from 0 \(the root's\) to 2 \(the last word\), not 3"):
+    with pytest.raises(ValueError, match=r"from 0 \(for a root\) to 2 \(the last word\), not 3"):
         trees.tree_distances([0, 3])
 
 
@@ -163,12 +163,14 @@ def test_depths_are_found_with_a_probe_of_a_lower_rank(paths):
 
 def test_vectors_of_other_sentences_and_empty_splits_are_refused(paths):
     vectors, treebank = paths
-    with pytest.raises(ValueError, match="vectors of 60 sentences and 59 trees"):
+    with pytest.raises(ValueError, match="vectors of 60 sentences, but 59 trees"):
         structural_probe(vectors, treebank[1:])
     other = [*treebank[:-1], parsed(["NN"] * 3, [0, 1, 1])]
     with pytest.raises(ValueError, match="Sentence 59 has the vectors of 'w0 w1"):
         structural_probe(vectors, other)
-    with pytest.raises(ValueError, match="0 are for training, 30 for validation and 30"):
+    with pytest.raises(
+        ValueError, match="0 of the 60 sentences are for training, 30 for validation and 30"
+    ):
         structural_probe(vectors, treebank, splits=["validation", "test"] * 30)
     with pytest.raises(ValueError, match="rank is 0; it must be at least 1"):
         structural_probe(vectors, treebank, rank=0)

@@ -1,7 +1,7 @@
 """Charts as SVG, for reports and notebooks: curves, heat maps, trees, scatter plots, attention.
 
-Each is a function of plain arrays and names that returns HTML. A page that it stands in brings `STYLE`;
-a notebook shows it by itself. Nothing here imports TensorFlow or Keras.
+Each function takes plain arrays and names, and returns HTML. A notebook shows a chart directly; a page of your own
+must include `STYLE`. Nothing here imports TensorFlow or Keras.
 """
 
 from bert_zoo.charts.attention import AttentionViewer, attention_viewer

@@ -1,4 +1,4 @@
-"""A page on which the attention of a sentence, layer and head is chosen and drawn."""
+"""A page that draws the attention of a chosen sentence, layer and head."""
 
 import base64
 import hashlib
@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike
 from bert_zoo.charts.svg import STYLE
 
 HERE = Path(__file__).parent
-# Of the frame in a notebook, in pixels.
+# Height of the frame in a notebook, in pixels.
 HEIGHT = 640
-# The page is one file that fetches nothing: texts come from users, so the browser runs this script alone.
+# The page is one file that fetches nothing. Texts come from users, so the browser may run this script only.
 PAGE = Markup("""<!DOCTYPE html>
 <html lang="en" class="bert-zoo">
 <head>
@@ -37,7 +37,7 @@ PAGE = Markup("""<!DOCTYPE html>
 
 
 class AttentionViewer(Markup):
-    """A whole HTML page; in a notebook it shows itself in a frame."""
+    """A complete HTML page, as a string. A notebook shows it in a frame."""
 
     def _repr_html_(self) -> str:
         return (
@@ -49,27 +49,30 @@ class AttentionViewer(Markup):
 def attention_viewer(
     sentences: Iterable[tuple[Sequence[str], ArrayLike]], *, title: str = "Attention"
 ) -> AttentionViewer:
-    """A page with the attention of every layer and head, for each of some sentences.
+    """Makes a page that shows the attention of every layer and head within some sentences.
 
-    All layers and heads are shown at once, as small maps; of the chosen one, lines between words or a map
-    with words. The page needs no network. Its address may name what it begins with, by numbers from 0:
+    The page shows all layers and heads as small maps, and the chosen head as lines between words or as a map with
+    words. It needs no network. Its address can choose what it shows first, by numbers from 0:
     "attention.html#sentence=0&layer=3&head=7".
 
     Args:
-        sentences: words or tokens, and their attention [layers, heads, words, words]: the weight that each
-            row gives to each column, from 0 to 1. Weights are kept in steps of 1/255.
-        title: of the page.
+        sentences: for each sentence its words or tokens, and their attention [layers, heads, words, words]: the
+            weight from 0 to 1 that each row gives to each column. Weights are rounded to steps of 1/255.
+        title: title of the page.
 
     Returns:
-        The page's HTML, to be written to a file in UTF-8.
+        The page's HTML. Write it to a file in UTF-8.
+
+    Raises:
+        ValueError: the attention of a sentence has another shape.
     """
     rows = []
     for words, maps in sentences:
         maps = np.asarray(maps)
         if maps.ndim != 4 or maps.shape[2:] != (len(words), len(words)):
             raise ValueError(
-                f"The attention between {len(words)} words has the shape [layers, heads, {len(words)}, "
-                f"{len(words)}]; that given is of shape {list(maps.shape)}."
+                f"The attention between {len(words)} words must have the shape [layers, heads, {len(words)}, "
+                f"{len(words)}], but has the shape {list(maps.shape)}."
             )
         steps = np.rint(np.clip(np.nan_to_num(maps), 0, 1) * 255).astype(np.uint8)
         rows.append(
@@ -83,7 +86,7 @@ def attention_viewer(
     style = STYLE + Markup((HERE / "attention.css").read_text(encoding="utf-8"))
     script = (HERE / "attention.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
-    # A text that ends the element would end the data, and "<!--" would change how it is read.
+    # "</script>" in a text would end the data, and "<!--" would change how it is parsed.
     data = json.dumps(rows).replace("<", "\\u003c")
     return AttentionViewer(
         PAGE.format(

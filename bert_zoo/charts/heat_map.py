@@ -1,4 +1,4 @@
-"""Heat maps: layers by heads, layers by layers."""
+"""Heat maps, for example layers by heads or layers by layers."""
 
 import math
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ from bert_zoo.charts.svg import figure, text_width
 from bert_zoo.runtime.printed import number
 
 WIDTH, FONT = 320, 10
-HIGHEST, WIDEST = 24, 44  # of a cell
-# Cells at least so wide have their values written in them.
+HIGHEST, WIDEST = 24, 44  # limits of a cell
+# Cells at least this wide show their values.
 READABLE = 26
-# The share of the range above which a cell's text is light, for the cell is dark.
+# Above this share of the range a cell is dark, and its text light.
 STRONG = 0.6
 
 
@@ -29,22 +29,28 @@ def heat_map(
     limits: tuple[float, float] | None = None,
     link: str = "",
 ) -> Markup:
-    """A table of values [rows, columns] as colours.
+    """Draws a table of values as colours.
 
     Args:
-        values: those that are not finite are empty cells.
-        rows, columns: their names, the first row on top.
-        name: of the values.
+        values: [rows, columns]. Values that are not finite give empty cells.
+        rows, columns: names of the rows and columns, the first row on top.
+        name: what the values are.
         row_axis, column_axis: what rows and columns are.
-        limits: the values of the palest and of the strongest colour; by default 0, or the lowest where some
-            are negative, and the highest.
-        link: where a cell leads to, "attention.html#layer={row}&head={column}" for instance, of which row
-            and column become numbers from 0.
+        limits: the values of the palest and the strongest colour. By default the lowest value, but at most 0, and
+            the highest value, but at least 0.
+        link: link of each cell, such as "attention.html#layer={row}&head={column}", where row and column become
+            numbers from 0.
+
+    Returns:
+        A `Chart`.
+
+    Raises:
+        ValueError: the shape of values does not match the names.
     """
     values = np.asarray(values, float)
     if values.shape != (len(rows), len(columns)):
         raise ValueError(
-            f"A heat map of {len(rows)} rows and {len(columns)} columns takes values of shape "
+            f"A heat map of {len(rows)} rows and {len(columns)} columns needs values of shape "
             f"{(len(rows), len(columns))}, not {values.shape}."
         )
     finite = values[np.isfinite(values)]
@@ -104,7 +110,7 @@ def heat_map(
 
 
 def _cell(x: float, y: float, width: float, height: float, share: float, title: str) -> str:
-    """A rectangle whose colour is as strong as its share of the range; an outline for no number."""
+    """A rectangle as dark as its share of the range; an outline if the share is not a number."""
     paint = f' fill-opacity="{0.05 + 0.95 * share:.2f}"' if math.isfinite(share) else ""
     shown = f"<title>{escape(title)}</title>" if title else ""
     return (
@@ -114,7 +120,7 @@ def _cell(x: float, y: float, width: float, height: float, share: float, title: 
 
 
 def _short(value: float) -> str:
-    """A value in four characters where it fits: ".87", "12.3", "123"."""
+    """A value in at most four characters if possible: ".87", "12.3", "123"."""
     text = (
         f"{value:.2f}"
         if abs(value) < 10

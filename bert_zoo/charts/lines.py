@@ -1,4 +1,4 @@
-"""Line charts: a metric by epoch or step, metrics by layer."""
+"""Line charts: a metric by epoch or step, or metrics by layer."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -27,16 +27,18 @@ def line_chart(
     at: Sequence[int] = (),
     unit: str = "epoch",
 ) -> Markup:
-    """One metric by epoch or step.
+    """Draws one metric by epoch or step.
 
     Args:
-        values: at least two; values that are not finite are gaps in the line. Where none is, there is no
-            chart: "".
-        name: of the metric, for screen readers.
-        marked: the epoch or step of the weights that are kept.
+        values: at least two values. Values that are not finite give gaps in the line.
+        name: name of the metric, for screen readers.
+        marked: the epoch or step to mark, such as that of the kept weights.
         beside: another metric on the same scale, as a dashed line.
-        at: the epochs or steps of the values, rising; 1, 2, ... if not given.
-        unit: what they are.
+        at: ascending epochs or steps of the values; by default 1, 2, ...
+        unit: what `at` counts.
+
+    Returns:
+        A `Chart`; "" if no value is finite.
     """
     at = at or range(1, len(values) + 1)
     finite = [value for value in (*values, *beside) if math.isfinite(value)]
@@ -70,16 +72,16 @@ def layer_curves(
     *,
     name: str = "score",
 ) -> Markup:
-    """Metrics by layer: the mean over runs, and a band of one standard deviation to each side.
+    """Draws metrics by layer: the mean over runs, within a band of one standard deviation to each side.
 
     Args:
-        curves: name -> values [layers] or [runs, layers], of several models or metrics; their numbers of
-            layers may differ. Layer 0 is the first. Values that are not finite are gaps.
-        baselines: name -> a number, or values [layers], as dashed lines.
-        name: of the metric, for screen readers.
+        curves: name -> values [layers] or [runs, layers] of models or metrics, which may differ in their number of
+            layers. Layers are counted from 0. Values that are not finite give gaps.
+        baselines: name -> a number, or values [layers]; drawn as dashed lines.
+        name: name of the metric, for screen readers.
 
     Returns:
-        The chart with a legend; "" where no value is finite.
+        A `Chart` with a legend; "" if no value is finite.
     """
     spreads = {label: mean_and_deviation(values) for label, values in curves.items()}
     num_layers = max(len(mean) for mean, _ in spreads.values())
@@ -133,8 +135,8 @@ def _axes(at: Sequence[int], finite: Sequence[float]) -> tuple[Scale, Scale, lis
 
 
 def position_ticks(at: Sequence[int]) -> list[int]:
-    """The epochs, steps or layers that are numbered under the chart."""
-    if at[-1] - at[0] < len(at):  # one after the other
+    """The epochs, steps or layers to number below the chart."""
+    if at[-1] - at[0] < len(at):  # consecutive
         return [*at[:: -(-len(at) // MOST_TICKS)]]
     return [round(tick) for tick in round_ticks(at[0], at[-1]) if at[0] <= tick <= at[-1]]
 

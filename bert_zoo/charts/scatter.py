@@ -1,4 +1,4 @@
-"""Scatter plots with labels: the occurrences of a word, the heads of a model."""
+"""Scatter plots with labels, for example of the occurrences of a word or the heads of a model."""
 
 from collections.abc import Sequence
 
@@ -8,9 +8,9 @@ from numpy.typing import ArrayLike
 
 from bert_zoo.charts.svg import figure, legend, mark, text_width
 
-WIDTH, HEIGHT, MARGIN = 320, 260, 16  # the height is at most so much
+WIDTH, HEIGHT, MARGIN = 320, 260, 16  # HEIGHT is a maximum
 FONT = 10
-# Names with more characters stand in a list below the drawing, and their numbers beside the points.
+# If a name has more characters, the drawing shows numbers, and a list below it the names.
 LONGEST = 14
 
 
@@ -21,19 +21,25 @@ def scatter(
     *,
     name: str = "points",
 ) -> Markup:
-    """Points of a plane with their names; one unit is as long upwards as to the right.
+    """Draws named points in the plane, with the same scale on both axes.
 
     Args:
         points: coordinates [n, 2].
-        names: of the points. A name for which there is no room is left out of the drawing, not of the titles.
-        groups: of the points, in colours and shapes, with a legend; none if not given.
+        names: names of the points. The drawing leaves out names that it has no room for; titles always have them.
+        groups: a group for each point, shown by colour, shape and legend; none by default.
         name: what the points are, for screen readers.
+
+    Returns:
+        A `Chart`.
+
+    Raises:
+        ValueError: the numbers of points, names and groups differ.
     """
     points = np.asarray(points, float)
     if points.shape != (len(names), 2) or (len(groups) and len(groups) != len(names)):
         raise ValueError(
-            f"{len(names)} names need points of shape {(len(names), 2)}, not {points.shape}, and as many "
-            f"groups or none, not {len(groups)}."
+            f"{len(names)} names need points of shape {(len(names), 2)}, not {points.shape}, and {len(names)} groups "
+            f"or none, not {len(groups)}."
         )
     low, high = points.min(axis=0), points.max(axis=0)
     room = np.array([WIDTH, HEIGHT]) - 2 * MARGIN
@@ -63,7 +69,7 @@ def scatter(
 
 
 def _labels(places: np.ndarray, names: Sequence[str]) -> list[str]:
-    """Names beside their points, to the right or else to the left, where they cover no other name."""
+    """Names to the right or left of their points, unless they would cover another name."""
     parts: list[str] = []
     taken: list[tuple[float, float, float]] = []  # left, right, baseline
     for (x, y), text in zip(places, names, strict=True):

@@ -1,4 +1,4 @@
-"""What every chart is made of: a figure with a legend, scales and ticks, and the marks of series."""
+"""The parts of every chart: the figure with its legend, scales and ticks, and the marks of series."""
 
 import math
 import unicodedata
@@ -7,9 +7,9 @@ from pathlib import Path
 
 from markupsafe import Markup, escape
 
-# The rules and colours of all charts, for the `<style>` of a page whose `<html>` has the class "bert-zoo".
+# The CSS of all charts, for the `<style>` of a page whose `<html>` has the class "bert-zoo".
 STYLE = Markup((Path(__file__).parent / "charts.css").read_text(encoding="utf-8"))
-# Series differ by colour (in the style) and by shape, so that they can be told apart without colours.
+# Series differ by colour (in the style) and by shape, so that they differ without colours too.
 NUM_COLOURS = 6
 SHAPES = (
     "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0z",
@@ -22,13 +22,13 @@ NUM_DASHES = 3
 
 
 class Chart(Markup):
-    """A `<figure>` with an SVG drawing; shows itself, with its style, as the result of a notebook's cell."""
+    """A `<figure>` with an SVG drawing, as a string of HTML. A notebook shows it with its style."""
 
     def _repr_html_(self) -> str:
         return f'<div class="bert-zoo"><style>{STYLE}</style>{self}</div>'
 
     def __repr__(self) -> str:
-        return "<Chart>"  # notebooks keep it beside the drawing
+        return "<Chart>"  # notebooks store it next to the drawing
 
 
 def figure(
@@ -41,16 +41,15 @@ def figure(
     scrolls: bool = False,
     role: str = "img",
 ) -> Chart:
-    """A drawing of some width and height in units.
+    """Puts SVG elements into a figure.
 
     Args:
-        label: what it shows, for screen readers.
-        width, height: of the drawing.
+        label: what the drawing shows, for screen readers.
+        width, height: size of the drawing in its own units.
         parts: SVG elements.
         caption: HTML below the drawing.
-        scrolls: keeps its size, a pixel a unit, and scrolls where the page is narrower; else it is as wide
-            as its place.
-        role: ARIA's; "img" has no parts, "group" has some, such as links.
+        scrolls: keep one pixel per unit and scroll if the page is narrower. Otherwise the drawing fills the width.
+        role: ARIA role: "img", or "group" if the drawing has parts to interact with, such as links.
     """
     size = f' width="{width:.0f}" height="{height:.0f}"' if scrolls else ""
     drawing = (
@@ -64,12 +63,12 @@ def figure(
 
 
 def series(index: int) -> str:
-    """The class that colours the parts of a series."""
+    """The CSS class that colours the parts of a series."""
     return f"series{index % NUM_COLOURS}"
 
 
 def mark(index: int, x: float, y: float, title: str) -> str:
-    """A point of a series."""
+    """A point of a series, with a title."""
     return (
         f'<path class="mark {series(index)}" transform="translate({x:.1f} {y:.1f})" '
         f'd="{SHAPES[index % len(SHAPES)]}"><title>{escape(title)}</title></path>'
@@ -77,7 +76,7 @@ def mark(index: int, x: float, y: float, title: str) -> str:
 
 
 def legend(entries: Iterable[tuple[str, str]]) -> str:
-    """Names below a drawing, each after a key of 28 x 12 units around (0, 0)."""
+    """A legend of pairs of name and key; a key is SVG in 28 x 12 units around (0, 0)."""
     return "".join(
         f'<span class="entry"><svg class="key" viewBox="-14 -6 28 12" aria-hidden="true">{key}</svg>'
         f"{escape(name)}</span>"
@@ -86,12 +85,12 @@ def legend(entries: Iterable[tuple[str, str]]) -> str:
 
 
 def scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
-    """Maps values to positions on the chart: `low` to `start` and `high` to `end`."""
+    """Returns a function from values to positions that maps `low` to `start` and `high` to `end`."""
     return lambda value: start + (value - low) / (high - low) * (end - start)
 
 
 def round_ticks(low: float, high: float) -> list[float]:
-    """Three to five round values that cover most of a range, also of one that is a single value."""
+    """Returns a few round values that cover a range, even if it is a single value."""
     span = high - low
     if span <= 1e-9 * abs(high):  # one value, up to rounding
         span = abs(high) / 10 or 1.0
@@ -104,13 +103,13 @@ def round_ticks(low: float, high: float) -> list[float]:
 
 
 def text_width(text: str, size: float) -> float:
-    """About how wide a text of a font size is drawn: there is no font to measure it with."""
+    """Estimates the width of a text at a font size, without a font to measure it."""
     units = (1.0 if unicodedata.east_asian_width(c) in "WF" else 0.58 for c in text)
     return size * sum(units)
 
 
 def path(points: Sequence[tuple[int, float, float]]) -> str:
-    """A line through numbered points (number, x, y) that breaks where a number is missing."""
+    """An SVG path through numbered points (number, x, y), with a gap wherever a number is missing."""
     before, commands = None, []
     for i, x, y in points:
         commands.append(f"{'L' if before == i - 1 else 'M'}{x:.1f} {y:.1f}")

@@ -1,4 +1,4 @@
-"""Dependency trees: the gold one above a sentence, a predicted one below it."""
+"""Dependency trees: the gold tree above a sentence, and a predicted one below it."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ FONT, SMALL = 15, 10.5
 GAP = 16  # between words
 STEP = 19  # between levels of arcs
 ROUND = 8  # radius of an arc's corners
-STEM = 3.5  # how far an arc starts beside the middle of its word, so that both sides can be seen
+STEM = 3.5  # distance of an arc's end from the middle of its word, so that arcs on both sides stay visible
 Edge = tuple[int, int]
 
 
@@ -22,19 +22,25 @@ def dependency_tree(
     relations: Sequence[str] | None = None,
     tags: Sequence[str] | None = None,
 ) -> Markup:
-    """A sentence with the arcs of its tree above it, and those of a predicted one below.
+    """Draws a sentence with its dependency tree above and, if given, a predicted tree below.
 
     Args:
-        words: of the sentence.
-        heads: of each word, the number of its head counted from 1; 0 for the root.
-        predicted: pairs of words, counted from 0, that a probe joins; without a direction. Those that the
-            gold tree has too are drawn solid, the others dashed.
-        relations: of each word to its head, written on its arc.
-        tags: of each word, written below it.
+        words: the words of the sentence.
+        heads: the number of each word's head, counted from 1; 0 for the root.
+        predicted: undirected edges of the predicted tree, as pairs of word numbers from 0. Edges of the gold tree
+            are solid, the others dashed.
+        relations: the relation of each word to its head, shown on its arc.
+        tags: a tag for each word, shown below it.
+
+    Returns:
+        A `Chart`.
+
+    Raises:
+        ValueError: the number of heads differs from the number of words.
     """
     if len(heads) != len(words):
         raise ValueError(
-            f"{len(words)} words need as many heads, one each; {len(heads)} were given."
+            f"There are {len(words)} words, but {len(heads)} heads. Pass one head for each word."
         )
     gold = [(i, head - 1) for i, head in enumerate(heads) if head > 0]
     below = [(min(edge), max(edge)) for edge in predicted or ()]
@@ -83,12 +89,12 @@ def dependency_tree(
 def _places(
     words: Sequence[str], relations: Sequence[str] | None, tags: Sequence[str] | None
 ) -> tuple[list[float], float]:
-    """The middle of each word, and the width of all."""
+    """Returns the middle of each word, and the total width."""
     places, x = [], GAP / 2
     for i, word in enumerate(words):
         below = text_width(tags[i], SMALL) if tags else 0
         above = text_width(relations[i], SMALL) if relations else 0
-        # A relation between neighbours needs its width between the middles of two words.
+        # A relation between neighbours must fit between the middles of the two words.
         width = max(text_width(word, FONT), below, above - GAP / 2)
         places.append(x + width / 2)
         x += width + GAP
@@ -96,7 +102,7 @@ def _places(
 
 
 def _levels(edges: Sequence[Edge]) -> list[int]:
-    """The height of each arc in steps: above all shorter ones with which it shares a stretch."""
+    """The height of each arc in steps: above all shorter arcs that it overlaps."""
     levels: dict[int, int] = {}
     spans = [(min(edge), max(edge)) for edge in edges]
     for i in sorted(range(len(spans)), key=lambda i: spans[i][1] - spans[i][0]):
@@ -107,12 +113,12 @@ def _levels(edges: Sequence[Edge]) -> list[int]:
 
 
 def _beside(places: Sequence[float], word: int, other: int) -> float:
-    """Where an arc leaves a word, on the side of the word that it goes to."""
+    """The end of an arc at a word, on the side that faces the other word."""
     return places[word] + (STEM if other > word else -STEM)
 
 
 def _arc(start: float, end: float, base: float, top: float) -> str:
-    """A path from one word to another by way of a level, with round corners."""
+    """An SVG path from one word up or down to a level and back to another word, with round corners."""
     turn = min(ROUND, abs(end - start) / 2) * (1 if end > start else -1)
     rise = ROUND if top > base else -ROUND
     return (

@@ -1,6 +1,6 @@
-"""What an encoder knows: probes of its layers, its attention heads and its geometry.
+"""Probes of what an encoder knows: its layers, its attention heads and its geometry.
 
-The encoder stays frozen. The names below are loaded on first use.
+The encoder stays frozen. Names are imported on first use.
 """
 
 from bert_zoo.lazy_names import loaded_on_first_use

@@ -1,4 +1,4 @@
-"""The attention of every head between the tokens, or the words, of sentences."""
+"""The attention of every head between the tokens or words of sentences."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -13,8 +13,8 @@ from bert_zoo.models.inputs import check_batch_size
 from bert_zoo.models.word_outputs import sentences_of
 from bert_zoo.text.numpy_words import NO_WORD
 
-# How the attention from a word is made of that from its pieces: (maps [..., pieces, words], where words begin)
-# -> [..., words, words]. "mean" is the paper's; its code takes the first piece by default.
+# Ways to pool the attention from a word's pieces: (maps [..., pieces, words], starts of words) -> [..., words, words].
+# The paper takes the "mean"; its code takes the first piece by default.
 FROM_PIECES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "mean": lambda maps, starts: (
         np.add.reduceat(maps, starts, axis=-2) / np.diff(np.append(starts, maps.shape[-2]))[:, None]
@@ -24,11 +24,11 @@ FROM_PIECES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 
 
 class AttentionMaps(NamedTuple):
-    """The attention of every head within a sentence, as `bert_zoo.charts.attention_viewer` takes it.
+    """The attention of every head within a sentence, ready for `bert_zoo.charts.attention_viewer`.
 
     Attributes:
-        tokens: the tokens, or words, special tokens among them.
-        maps: float32 [layers, heads, tokens, tokens]; row i is what token i attends to.
+        tokens: the tokens or words, including special tokens.
+        maps: float32 [layers, heads, tokens, tokens]; row i holds the attention from token i and sums to 1.
     """
 
     tokens: tuple[str, ...]
@@ -38,7 +38,7 @@ class AttentionMaps(NamedTuple):
 class SentenceAttention(NamedTuple):
     """The attention within one of several sentences."""
 
-    number: int
+    number: int  # of the sentence
     token_ids: np.ndarray  # int32 [tokens]
     word_ids: np.ndarray  # int32 [tokens], the number of each token's word, or `NO_WORD`
     maps: np.ndarray  # float32 [layers, heads, tokens, tokens]
@@ -47,15 +47,17 @@ class SentenceAttention(NamedTuple):
 def attention_maps(
     model: ZooModel, sentence: str | Sequence[str], *, level: str = "tokens"
 ) -> AttentionMaps:
-    """The attention of all heads within a sentence, as for a picture.
+    """Returns the attention of all heads within a sentence, for example to draw it.
 
     Args:
-        model: any model of the zoo, whose encoder is looked at.
-        sentence: a text, which is split at white space and around punctuation; or a list of words.
-        level: "tokens", or "words", whose attention is the mean of their pieces' and, to them, the sum.
+        model: an encoder, or a model that has one.
+        sentence: a list of words, or a text, which is split at white space and around punctuation.
+        level: "tokens" or "words". The attention from a word is the mean over its pieces, the attention to a word
+            the sum.
 
     Raises:
-        ValueError: another level, a sentence that is too long, or an encoder without maps of all tokens.
+        ValueError: `level` is unknown, the sentence is too long for the model, or the encoder has no attention maps
+            between all tokens.
     """
     if level not in ("tokens", "words"):
         raise ValueError(f"level is {level!r}; it is 'tokens' or 'words'.")
@@ -64,8 +66,8 @@ def attention_maps(
     if found is None:
         longest = encoder_of(model).preprocessor.sequence_length
         raise ValueError(
-            f"The sentence has {len(words)} words, more than {longest} tokens, which is what the model reads "
-            "at once. Shorten it."
+            f"The {len(words)} words of the sentence make more than {longest} tokens, the most that the model reads "
+            "at once. Shorten the sentence."
         )
     name = encoder_of(model).preprocessor.tokenizer.id_to_token
     tokens = tuple(map(name, found.token_ids.tolist()))
@@ -80,7 +82,7 @@ def attention_maps(
 
 
 def words_of(sentences: Iterable[Any]) -> list[list[str]]:
-    """The words of texts, of lists of words, or of a treebank's sentences."""
+    """Returns the words of texts, of lists of words, or of a treebank's sentences."""
     rows = [getattr(sentence, "words", sentence) for sentence in sentences]
     return [list(sentence.words) for sentence in sentences_of(rows)]
 
@@ -88,15 +90,15 @@ def words_of(sentences: Iterable[Any]) -> list[list[str]]:
 def words_of_pieces(
     maps: np.ndarray, word_ids: np.ndarray, from_pieces: str = "mean"
 ) -> np.ndarray:
-    """Attention between words, [..., words, words], of that between their pieces, [..., tokens, tokens].
+    """Turns attention between pieces [..., tokens, tokens] into attention between words [..., words, words].
 
-    Attention to a word is the sum of that to its pieces. Special tokens stay, as words of their own.
+    The attention to a word is the sum over its pieces. Special tokens count as words.
     Source: Clark et al. 2019, section 4.1; clarkkev/attention-analysis bpe_utils.py, get_word_word_attention.
 
     Args:
+        maps: attention between pieces.
         word_ids: int [tokens], the number of each token's word, -1 for special tokens.
-        from_pieces: what stands for the attention from a word, the "mean" of its pieces', as in the paper, or
-            that of the "first".
+        from_pieces: how to pool the attention from a word's pieces: "mean", as in the paper, or "first".
     """
     if from_pieces not in FROM_PIECES:
         raise ValueError(f"from_pieces is {from_pieces!r}; it is one of {list(FROM_PIECES)}.")
@@ -105,7 +107,7 @@ def words_of_pieces(
 
 
 def starts_of_words(word_ids: np.ndarray) -> np.ndarray:
-    """Where words begin, special tokens among them."""
+    """Positions at which words or special tokens begin."""
     before = np.append(NO_WORD, word_ids[:-1])
     return np.flatnonzero((word_ids == NO_WORD) | (word_ids != before))
 
@@ -113,8 +115,9 @@ def starts_of_words(word_ids: np.ndarray) -> np.ndarray:
 def attention_of_sentences(
     model: ZooModel, words: list[list[str]], batch_size: int
 ) -> Iterator[SentenceAttention]:
-    """The attention within each sentence, short ones first; those without words, and those that are too long for
-    the model, are left out.
+    """Yields the attention within each sentence, the shortest first.
+
+    Sentences without words and sentences that are too long for the model are left out.
     """
     from bert_zoo.text.words import word_batch
 
@@ -147,7 +150,7 @@ def attention_of_sentences(
 def _packed(model, words, *, preprocessor):
     from bert_zoo.text.words import pack_words
 
-    # What is cut is counted by those who call.
+    # The caller detects truncated sentences itself.
     reader = for_this_device(preprocessor.with_options(report_truncation=False))
     packed = pack_words(words, reader)
     return packed.inputs, packed.word_ids
@@ -163,7 +166,7 @@ def _attention(encoder, inputs):
 
 def _no_maps(encoder) -> ValueError:
     return ValueError(
-        f"The encoder, of the family {encoder.family}, has no map of the attention from every token to every "
-        "token: it has no attention heads, or they see windows of the text, or a memory before it. Choose a family "
-        "whose tokens attend to all others, such as BERT."
+        f"An encoder of the family {encoder.family} has no attention maps between all tokens: it has no attention "
+        "heads, or they see only windows of the text, or also a memory. Choose a family in which every token attends "
+        "to all others, such as BERT."
     )

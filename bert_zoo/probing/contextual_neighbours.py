@@ -1,6 +1,6 @@
-"""The nearest neighbours of a word in its contexts, with those that the word alone has beside them.
+"""The nearest neighbours of a word in its contexts and, for comparison, without context.
 
-As in Table 4 of Peters et al., "Deep contextualized word representations", NAACL 2018.
+Source: Table 4 of Peters et al., "Deep contextualized word representations", NAACL 2018.
 """
 
 import os
@@ -25,7 +25,7 @@ _BLOCK_ROWS = 16384
 
 @dataclass(frozen=True)
 class Neighbour:
-    """An occurrence in the corpus, and the cosine of its vector and the one asked about."""
+    """An occurrence in the corpus, and the cosine between its vector and that of the query."""
 
     similarity: float
     occurrence: Occurrence
@@ -36,12 +36,12 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class NeighboursInContext:
-    """The neighbours of one occurrence.
+    """The neighbours of one occurrence of a word.
 
     Attributes:
-        occurrence: that is asked about.
-        same_word: the word's nearest other occurrences.
-        other_words: the nearest occurrences of other words, the nearest one of each.
+        occurrence: the query.
+        same_word: the nearest other occurrences of the same word.
+        other_words: the nearest occurrences of other words, one of each word.
     """
 
     occurrence: Occurrence
@@ -54,13 +54,13 @@ class NeighboursInContext:
 
 @dataclass(frozen=True)
 class WordNeighbours:
-    """A word's neighbours in several contexts and in none.
+    """The neighbours of a word in several contexts and without context.
 
     Attributes:
-        word: as it was asked for.
-        layer: whose vectors were compared.
-        in_context: the neighbours of each occurrence that is asked about.
-        static: words and their cosines to the word by static vectors.
+        word: the word that was passed.
+        layer: the layer that the vectors come from.
+        in_context: the neighbours in each context.
+        static: the neighbours without context, as pairs of word and cosine.
     """
 
     word: str
@@ -87,34 +87,36 @@ def neighbours(
     pooling: str = "mean",
     batch_size: int = 32,
 ) -> WordNeighbours:
-    """The occurrences in a corpus whose vectors are most similar to those of a word in its contexts.
+    """Finds the occurrences in a corpus whose vectors are most similar to those of a word in its contexts.
 
-    All vectors are compared, by cosine. Memory holds one block of them at a time where they are kept in a directory.
+    The search is exact, by cosine. Memory holds one block of vectors at a time if they are stored in a directory.
 
     Args:
-        encoder: an encoder, or a model on one; it may be None where `corpus` is vectors and `sentences` is not given.
-        word: in any case. Forms of a word that differ in case count as one.
-        corpus: a file of text with a sentence on each line; texts, or lists of words; or vectors of
+        encoder: an encoder, or a model that has one. It may be None if `corpus` is vectors and `sentences` is None.
+        word: the word, in any case. Forms that differ in case count as one word.
+        corpus: a text file with a sentence on each line; texts or lists of words; or vectors from
             `compute_vectors`.
-        sentences: contexts of your own, as texts or lists of words; by default contexts of the corpus.
-        occurrences: how many contexts of the corpus, at even distances in it.
-        layer: whose vectors are compared; -1 is the last.
-        top_k: neighbours of each kind.
-        static: of `read_word_vectors`, for the neighbours without context; by default those whose vectors of layer
-            0 are most similar to the mean of the word's.
-        directory: where the corpus's vectors are kept; see `compute_vectors`.
-        pooling, batch_size: as of `compute_vectors`; where `corpus` is vectors, the pooling that they were made with.
+        sentences: your own contexts, as texts or lists of words; by default contexts from the corpus.
+        occurrences: number of contexts to take from the corpus, spread evenly.
+        layer: index of the layer; -1 is the last.
+        top_k: number of neighbours of each kind.
+        static: vectors from `read_word_vectors`, for the neighbours without context. By default these are the words
+            with an occurrence in layer 0 nearest to the mean of the word's vectors there.
+        directory: folder to store the corpus's vectors in; see `compute_vectors`.
+        pooling, batch_size: as in `compute_vectors`. If `corpus` is vectors, pass the pooling that made them.
 
     Raises:
-        ValueError: the word does not occur, or `static` has no vector of it; `top_k` or `occurrences` is below 1; or
-            as `compute_vectors`.
+        ValueError: the word does not occur, or `static` has no vector for it; `top_k` or `occurrences` is below 1;
+            or as in `compute_vectors`.
         IndexError: there is no such layer.
     """
     for name, value in {"top_k": top_k, "occurrences": occurrences}.items():
         if value < 1:
             raise ValueError(f"{name} is {value}; it must be at least 1.")
     if encoder is None and (sentences is not None or not isinstance(corpus, LayerVectors)):
-        raise ValueError("encoder is None, which computes no vectors of sentences. Pass a model.")
+        raise ValueError(
+            "encoder is None, but vectors of sentences must be computed. Pass a model."
+        )
     options: dict[str, Any] = {"pooling": pooling, "batch_size": batch_size}
     if isinstance(corpus, str | os.PathLike):
         corpus = [line for _, line in lines(Path(corpus)) if line.strip()]
@@ -153,12 +155,12 @@ def neighbours(
 
 
 def nearest_words(static: StaticVectors, word: str, top_k: int = 5) -> list[tuple[str, float]]:
-    """The words whose static vectors are most similar to a word's, and their cosines, best first.
+    """Returns the words whose static vectors are most similar to a word's, with their cosines, best first.
 
     Args:
-        static: of `read_word_vectors`.
-        word: in any case, if the vectors have no word of its own case; its other forms are no neighbours.
-        top_k: how many words.
+        static: vectors from `read_word_vectors`.
+        word: the word; its other case forms serve if this form has no vector, and are never neighbours.
+        top_k: number of words.
 
     Raises:
         ValueError: there is no vector of the word.
@@ -166,8 +168,8 @@ def nearest_words(static: StaticVectors, word: str, top_k: int = 5) -> list[tupl
     own = [n for n, other in enumerate(static.words) if other.casefold() == word.casefold()]
     if not own:
         raise ValueError(
-            f"The static vectors have none of {word!r}.{nearest(word, static.words)} If the file was read with "
-            "words=, name the word there."
+            f"There is no static vector for {word!r}.{nearest(word, static.words)} If you read the file with "
+            "words=, add the word there."
         )
     at = next((n for n in own if static.words[n] == word), own[0])
     units = directions(static.vectors)
@@ -180,12 +182,12 @@ def nearest_words(static: StaticVectors, word: str, top_k: int = 5) -> list[tupl
 def _nearest_of_each_kind(
     vectors: LayerVectors, layer: int, queries: np.ndarray, kinds: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """For each query, the cosine of the nearest row of each kind, and that row.
+    """For each query, yields the cosine of the nearest row of each kind, and that row.
 
     Args:
-        vectors, layer: what is searched, block by block.
+        vectors, layer: the vectors to search, block by block.
         queries: float32 [queries, size], of length 1.
-        kinds: int [words], what each row is, from 0.
+        kinds: int [words], the kind of each row, from 0.
 
     Yields:
         float32 [kinds] and int64 [kinds].
@@ -209,7 +211,7 @@ def _nearest_of_each_kind(
 def _nearest(
     vectors: LayerVectors, cosines: np.ndarray, rows: np.ndarray, top_k: int
 ) -> tuple[Neighbour, ...]:
-    """The best rows by their cosines, of which -inf stands for one that is left out."""
+    """Returns the best rows by their cosines; rows with -inf are left out."""
     order = np.argsort(-cosines, kind="stable")[:top_k]
     return tuple(
         Neighbour(float(cosines[n]), occurrence_at(vectors, int(rows[n])))

@@ -1,7 +1,7 @@
-"""What a model with a head for words prefers: minimal pairs, forms in a blank, facts.
+"""What a language model prefers: minimal pairs, words in a blank, facts.
 
-Masked models are asked by the probabilities at a mask, and of whole sentences by their pseudo-log-likelihood;
-language models by the probability of the sentences. There is nothing to train.
+Masked language models score words by their probability at a mask, and sentences by pseudo-log-likelihood. Causal
+language models score sentences by their probability. Nothing is trained.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,43 +25,43 @@ from bert_zoo.text.preprocessor import unknown_id
 
 @dataclass(frozen=True, eq=False)
 class _Answers:
-    """What a model answers to items; prints as a table by group."""
+    """A model's answers to items; prints as a table by group."""
 
     items: tuple[MinimalPair | Cloze, ...]
 
     @property
     def is_asked(self) -> np.ndarray:
-        """bool [items]: False where the model cannot be asked.
+        """bool [items]: False for items that the model cannot be asked.
 
-        That is, a word is not one token of a masked model, or the model reads both of two alike, or more
-        unknown tokens in one.
+        These are items in which a word is not a single token of a masked language model, both choices are the same
+        to the model, or one choice has more unknown tokens than the other.
         """
         raise NotImplementedError
 
     @property
     def chance(self) -> float:
-        """What guessing gives in the first column."""
+        """The result of guessing, for the first column of the table."""
         raise NotImplementedError
 
     def numbers(self) -> dict[str, float]:
-        """The columns of the table; NaN where no item was asked."""
+        """Returns the columns of the table; NaN if no item was asked."""
         raise NotImplementedError
 
     def take(self, rows: Sequence[int]) -> Self:
-        """The answers to some of the items."""
+        """Returns the answers to some of the items."""
         rows = np.asarray(rows, np.int64)
         arrays = {name: v[rows] for name, v in vars(self).items() if isinstance(v, np.ndarray)}
         return replace(self, items=tuple(self.items[row] for row in rows), **arrays)
 
     def by_group(self, depth: int = 1) -> dict[str, Self]:
-        """The answers by the first `depth` of the items' groups, in the order of the names."""
+        """Returns the answers by the first `depth` of the items' groups, sorted by name."""
         rows: dict[str, list[int]] = {}
         for row, item in enumerate(self.items):
             rows.setdefault(" / ".join(item.groups[:depth]), []).append(row)
         return {name: self.take(rows[name]) for name in sorted(rows)}
 
     def table(self, depth: int = 1) -> str:
-        """The numbers by group, with how many items were asked and could not be."""
+        """Formats the numbers by group, with the counts of items asked and not asked."""
         groups = self.by_group(depth) if any(item.groups for item in self.items) else {}
         rows = [(*self.numbers(), "asked", "not asked", "group")]
         for name, answers in [*groups.items(), ("all", self)]:
@@ -77,12 +77,12 @@ class _Answers:
 
 @dataclass(frozen=True, eq=False)
 class Preferences(_Answers):
-    """Which of two a model finds likelier.
+    """Which of two choices a model finds likelier.
 
     Attributes:
-        items: what was asked.
-        margins: float64 [items], the log-probability of what is right less that of what is wrong; NaN where the
-            model cannot be asked.
+        items: the items.
+        margins: float64 [items]: log-probability of the right choice minus that of the wrong one; NaN for items that
+            the model cannot be asked.
     """
 
     margins: np.ndarray
@@ -93,7 +93,7 @@ class Preferences(_Answers):
 
     @property
     def accuracy(self) -> float:
-        """The share of the items asked in which what is right is likelier; a tie is wrong."""
+        """The share of the items asked in which the right choice is likelier; ties count as wrong."""
         return _mean(self.margins[self.is_asked] > 0)
 
     @property
@@ -106,13 +106,13 @@ class Preferences(_Answers):
 
 @dataclass(frozen=True, eq=False)
 class Recall(_Answers):
-    """Where the answers rank among all candidates.
+    """The rank of each answer among all candidates.
 
     Attributes:
-        items: what was asked.
-        ranks: int64 [items], 1 for an answer that is likeliest; 0 where the model cannot be asked.
-        num_candidates: int64 [items].
-        predictions: object [items], the likeliest candidates; None where the model cannot be asked.
+        items: the items.
+        ranks: int64 [items]: 1 if the answer is the likeliest candidate; 0 for items that the model cannot be asked.
+        num_candidates: int64 [items]: number of candidates; 0 for items that the model cannot be asked.
+        predictions: object [items]: the likeliest candidate; None for items that the model cannot be asked.
     """
 
     ranks: np.ndarray
@@ -124,12 +124,12 @@ class Recall(_Answers):
         return self.ranks > 0
 
     def precision_at(self, k: int) -> float:
-        """The share of the items asked whose answer is among the `k` likeliest candidates."""
+        """Returns the share of the items asked whose answer is among the `k` likeliest candidates."""
         return _mean(self.ranks[self.is_asked] <= k)
 
     @property
     def mean_reciprocal_rank(self) -> float:
-        """Over the items asked."""
+        """The mean of 1 / rank over the items asked."""
         return _mean(1 / self.ranks[self.is_asked])
 
     @property
@@ -148,18 +148,18 @@ def _mean(values: np.ndarray) -> float:
 def judge_pairs(
     model, pairs: Iterable[MinimalPair], *, batch_size: int = 32, within_word: str = "one_by_one"
 ) -> Preferences:
-    """Which sentence of each minimal pair is likelier as a whole.
+    """Judges which sentence of each minimal pair is likelier as a whole.
 
-    BLiMP is `judge_pairs(model, read_minimal_pairs("blimp/data"))`.
+    `judge_pairs(model, read_minimal_pairs("blimp/data"))` runs BLiMP.
 
     Args:
-        model: one with `score`, of masked tokens or a language model.
-        pairs: as `bert_zoo.data.fill_in.read_minimal_pairs` reads them.
-        batch_size: as of the model's `score`.
-        within_word: as of a masked model's `score`; language models have no such option.
+        model: a masked or causal language model.
+        pairs: minimal pairs, as from `bert_zoo.data.fill_in.read_minimal_pairs`.
+        batch_size: as in the model's `score`.
+        within_word: as in a masked language model's `score`; causal language models ignore it.
 
     Raises:
-        TypeError: the model has no head for words.
+        TypeError: the model has no language-model head.
 
     Source: Warstadt et al. 2020 (arXiv:1912.00582), section 4; pseudo-log-likelihoods of masked models: Salazar
     et al. 2020 (arXiv:1910.14659), section 4.
@@ -171,19 +171,19 @@ def judge_pairs(
 
 
 def choose_words(model, items: Iterable[Cloze], *, batch_size: int = 32) -> Preferences:
-    """Whether the right word of two is likelier in a blank: agreement, negation.
+    """Judges whether the right one of two words is likelier in a blank, for example to test agreement or negation.
 
-    A masked model is asked at a mask, once for both words, which must be one token each; a language model
-    by the sentences with them.
+    A masked language model compares both words at a mask, where each must be a single token. A causal language model
+    compares the sentences with the words filled in.
 
     Args:
-        model: a masked model or a language model.
-        items: texts with `answer` and `wrong`, as `bert_zoo.data.fill_in.read_cloze` reads them.
-        batch_size: texts at a time.
+        model: a masked or causal language model.
+        items: texts with `answer` and `wrong`, as from `bert_zoo.data.fill_in.read_cloze`.
+        batch_size: texts per step.
 
     Raises:
-        TypeError: the model has no head for words.
-        ValueError: an item without a wrong word.
+        TypeError: the model has no language-model head.
+        ValueError: an item has no wrong word.
 
     Source: Goldberg 2019 (arXiv:1901.05287), section 3; negation: Ettinger 2020 (arXiv:1907.13528), section 4.3.
     """
@@ -191,8 +191,8 @@ def choose_words(model, items: Iterable[Cloze], *, batch_size: int = 32) -> Pref
     for number, item in enumerate(items):
         if item.wrong is None:
             raise ValueError(
-                f"items[{number}], {item.text!r}, has no wrong word. Give it one, or rank the answer "
-                "among all words with recall_facts."
+                f"items[{number}], {item.text!r}, has no wrong word. Pass wrong=, or rank the answer among "
+                "all words with recall_facts."
             )
     if not _is_masked(model):
         sentences = [(item.filled(item.answer), item.filled(item.wrong)) for item in items]
@@ -213,24 +213,23 @@ def recall_facts(
     *,
     batch_size: int = 32,
 ) -> Recall:
-    """Where the answers to texts with a blank rank among all candidates.
+    """Ranks the answers to texts with a blank among all candidates.
 
-    A masked model is asked at a mask, by default for its whole vocabulary. A language model is asked by the
-    sentences with each candidate, by default the answers of the same relation (the first of `groups`), so that
-    the two are not to be compared unless they have the same candidates. Candidates with words that are unknown to it
-    are left out. LAMA's figures are means over relations:
-    `np.mean([relation.precision_at(1) for relation in recall.by_group().values()])`.
+    A masked language model ranks words at a mask, by default its whole vocabulary. A causal language model ranks the
+    sentences with each candidate filled in, by default the answers of the same relation (the first of `groups`), and
+    leaves out candidates with unknown words. So compare the two only on the same `candidates`. LAMA's figures are
+    means over relations: `np.mean([relation.precision_at(1) for relation in recall.by_group().values()])`.
 
     Args:
-        model: a masked model or a language model.
-        facts: texts with `answer`, as `bert_zoo.data.fill_in.read_facts` reads them.
-        candidates: words that are ranked. A masked model leaves out those that are not one token; an answer that
-            is not among them cannot be asked for.
-        batch_size: texts at a time.
+        model: a masked or causal language model.
+        facts: texts with `answer`, as from `bert_zoo.data.fill_in.read_facts`.
+        candidates: the words to rank. A masked language model leaves out words that are not a single token. Items
+            whose answer is not among the candidates are not asked.
+        batch_size: texts per step.
 
     Raises:
-        TypeError: the model has no head for words.
-        ValueError: none of the candidates is one token.
+        TypeError: the model has no language-model head.
+        ValueError: none of the candidates is a single token.
 
     Source: Petroni et al. 2019 (arXiv:1909.01066), section 4.
     """
@@ -249,8 +248,8 @@ def recall_facts(
     return recall
 
 
-# For each item that can be asked: its number, the answer's position among the candidates, these, and their
-# log-probabilities [candidates].
+# For each item that can be asked: its number, the answer's position among the candidates, the candidates, and
+# their log-probabilities [candidates].
 _Ranking = Iterator[tuple[int, int, Sequence[str], np.ndarray]]
 
 
@@ -258,7 +257,7 @@ def _ranks_at_masks(
     model, items: Sequence[Cloze], candidates: Sequence[str] | None, batch_size: int
 ) -> _Ranking:
     asking = _Asking(model)
-    # What a candidate's token is depends on what stands before the blank. One item stands for all alike.
+    # A candidate's token depends on the text before the blank, so one item of each kind is enough.
     kinds = {asking.gap(item): item for item in items}
     if candidates is None:
         vocabulary = range(model.preprocessor.tokenizer.vocab_size)
@@ -272,8 +271,8 @@ def _ranks_at_masks(
         ]
         if not words:
             raise ValueError(
-                f"None of the {len(candidates)} candidates is one token of this model's vocabulary. Choose "
-                "more common words, or leave candidates out."
+                f"None of the {len(candidates)} candidates is a single token of this model's vocabulary. Choose "
+                "more common words, or do not pass candidates."
             )
         ids = {
             kind: np.array([asking.id_of(item, word) for word in words])
@@ -306,26 +305,26 @@ def _ranks_of_sentences(
 
 
 class _Asking:
-    """Asks a masked model what stands in blanks."""
+    """Asks a masked language model for the words in blanks."""
 
     def __init__(self, model):
         self._model, self._spelling = model, Spelling(model)
         self._id_in = cache(self._spelling.id_in)
 
     def gap(self, item: Cloze) -> Gap:
-        """The item's blank, with no more of the text around it than tells one token from another."""
+        """The item's blank, with just as much of the text around it as decides between tokens."""
         before = item.text.partition(BLANK)[0]
         return Gap(" " if before[-1:].isspace() else "", "")
 
     def id_of(self, item: Cloze, word: str) -> int | None:
-        """The id of a word in the blank of an item; None where it is not one token."""
+        """The id of a word in the blank of an item; None if it is not a single token."""
         token_id = self._id_in(self.gap(item), word)
         return None if isinstance(token_id, list) else token_id
 
     def log_probs(
         self, items: Sequence[Cloze], wanted: Mapping[int, Sequence[int]], batch_size: int
     ) -> Iterator[tuple[int, np.ndarray]]:
-        """Yields the number of each item in `wanted` and the log-probabilities of the tokens wanted there."""
+        """Yields the number of each item in `wanted` and the log-probabilities of its wanted tokens."""
         blanks = {row: self._blank(items[row].text) for row in wanted}
         order = sorted(blanks, key=lambda row: len(blanks[row].token_ids))
         pairs = (map(each.get, order) for each in (blanks, wanted))
@@ -338,11 +337,11 @@ class _Asking:
 
 
 def _is_masked(model) -> bool:
-    """Whether a model has a head for masked tokens, rather than one for the next token."""
+    """Whether a model is a masked language model, rather than a causal one."""
     if not isinstance(model, FillsMasks | CausalLM):
         raise TypeError(
-            f"A {type(model).__name__} has no head for words. Load the checkpoint with task='masked_lm' or "
-            "task='causal_lm'; bert_zoo.describe says which of them it provides."
+            f"A {type(model).__name__} has no language-model head. Load the checkpoint with task='masked_lm' or "
+            "task='causal_lm'; bert_zoo.describe shows which of them it provides."
         )
     return isinstance(model, FillsMasks)
 
@@ -350,9 +349,10 @@ def _is_masked(model) -> bool:
 def _margins(
     model, sentences: Iterable[tuple[str, str]], batch_size: int, **options: str
 ) -> np.ndarray:
-    """The log-probability of the first of two sentences less that of the second, float64 [pairs].
+    """Log-probability of the first sentence of each pair minus that of the second, float64 [pairs].
 
-    NaN where the model reads both alike, or more unknown tokens in one: these stand for any word, and are likely.
+    NaN if both have the same tokens, or one has more unknown tokens: an unknown token covers any rare word, so it is
+    too likely.
     """
     scores = model.score([text for pair in sentences for text in pair], batch_size, **options)
     firsts, seconds = scores[::2], scores[1::2]
@@ -365,7 +365,7 @@ def _margins(
 
 
 def _num_unknown(model, scores: Iterable[TextScore]) -> np.ndarray:
-    """How many tokens of each text are unknown, int64 [texts]."""
+    """Number of unknown tokens in each text, int64 [texts]."""
     tokenizer = model.preprocessor.tokenizer
     unk_id = unknown_id(tokenizer)
     token = None if unk_id is None else tokenizer.id_to_token(unk_id)

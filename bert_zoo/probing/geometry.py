@@ -1,9 +1,9 @@
-"""How contextual vectors are, layer by layer.
+"""How contextual the vectors of each layer are.
 
-Kawin Ethayarajh, "How Contextual are Contextualized Word Representations?", EMNLP 2019: the measures of
+Source: Kawin Ethayarajh, "How Contextual are Contextualized Word Representations?", EMNLP 2019: the measures of
 section 3.3, corrected for anisotropy as in section 3.4. Where the paper and its released code (kawine/contextual,
-`analyze.py`) differ, the numbers are the code's; but self-similarity is the mean over all pairs of occurrences,
-of which the code draws 1,000, and the vectors of a word are pooled ones, where the code takes BERT's pieces for words.
+`analyze.py`) differ, this module follows the code, with two exceptions. Self-similarity is the mean over all pairs of
+occurrences; the code draws 1,000 pairs. Word vectors are pooled; the code takes BERT's pieces for words.
 """
 
 from collections import defaultdict
@@ -20,21 +20,21 @@ from bert_zoo.probing.vectors import LayerVectors
 
 
 def self_similarity(vectors: np.ndarray) -> float:
-    """The mean cosine of all pairs of different rows.
+    """Returns the mean cosine over all pairs of different rows.
 
-    Of a word's occurrences it is the word's self-similarity, of random words the baseline for anisotropy.
+    For the occurrences of a word this is its self-similarity; for random words, the baseline for anisotropy.
 
     Args:
         vectors: float [rows, size], at least two rows.
     """
     units = directions(np.asarray(vectors, np.float64))
     total = units.sum(axis=0)
-    # The square of the sum holds each pair twice, and each row with itself.
+    # The square of the sum counts each pair twice, and also each row with itself.
     return float((total @ total - np.sum(units**2)) / (len(units) * (len(units) - 1)))
 
 
 def similarity_to_mean(vectors: np.ndarray) -> float:
-    """The mean cosine of rows and their mean: the intra-sentence similarity of a sentence's words.
+    """Returns the mean cosine between rows and their mean: intra-sentence similarity, for the words of a sentence.
 
     Args:
         vectors: float [rows, size].
@@ -44,15 +44,15 @@ def similarity_to_mean(vectors: np.ndarray) -> float:
 
 
 def explained_variance(vectors: np.ndarray, *, centred: bool = True) -> float:
-    """The share of the rows' variance that lies along one direction; 1 where all rows are equal.
+    """Returns the share of the rows' variance along one direction; 1 if all rows are equal.
 
-    Of a word's occurrences it is the maximum explainable variance: how well one static vector could replace them.
+    For the occurrences of a word this is the maximum explainable variance: how well one static vector could replace
+    them.
 
     Args:
         vectors: float [rows, size].
-        centred: whether the direction is the first principal component, which the released code takes for the
-            occurrences of a word; otherwise it is the first right singular vector of the rows as they are, which
-            the code takes for random words.
+        centred: the direction is the first principal component, as in the released code for the occurrences of a
+            word. Otherwise it is the first right singular vector without centring, as in the code for random words.
     """
     vectors = np.asarray(vectors, np.float64)
     if (vectors == vectors[0]).all():
@@ -61,32 +61,32 @@ def explained_variance(vectors: np.ndarray, *, centred: bool = True) -> float:
     if centred:
         vectors = vectors - vectors.mean(axis=0)
     is_wide = len(vectors) <= vectors.shape[1]
-    # Both products have the same largest eigenvalue; the smaller one is taken.
+    # Both products have the same largest eigenvalue, so use the smaller one.
     values, columns = np.linalg.eigh(vectors @ vectors.T if is_wide else vectors.T @ vectors)
     first = columns[:, -1]
     projections = first * np.sqrt(values[-1]) if is_wide else vectors @ first
     return float(projections.var() / total)
 
 
-# --- Of an encoder's layers ---
+# --- Measures of the layers of an encoder ---
 
 
 @dataclass(frozen=True, eq=False)
 class Geometry:
-    """How contextual the words' vectors of each layer are.
+    """How contextual the word vectors of each layer are.
 
-    Cosines and shares are raw; `curves` corrects them.
+    The attributes hold uncorrected values; `curves` and `ranked` correct them for anisotropy.
 
     Attributes:
-        words: those that occur often enough, the most frequent first; none without a letter or a digit.
-        occurrences: int64 [words], how often each occurs.
-        self_similarity: float64 [words, layers], the mean cosine of a word's occurrences.
-        explained_variance: float64 [words, layers], the maximum explainable variance of each word.
-        intra_sentence: float64 [sentences, layers], the mean cosine of a sentence's words and their mean.
-        random_cosine: float64 [layers], the mean cosine of random words of different sentences: 0 for vectors
-            that point everywhere, and the baseline of the two similarities.
-        random_variance: float64 [layers], the share of these words' variance along one direction, the baseline of
-            the maximum explainable variance.
+        words: the words that occur often enough and contain a letter or a digit, the most frequent first.
+        occurrences: int64 [words]: how often each word occurs.
+        self_similarity: float64 [words, layers]: mean cosine between the occurrences of a word.
+        explained_variance: float64 [words, layers]: maximum explainable variance of each word.
+        intra_sentence: float64 [sentences, layers]: mean cosine between the words of a sentence and their mean.
+        random_cosine: float64 [layers]: mean cosine between random words of different sentences, the baseline of both
+            similarities; 0 if vectors point in all directions alike.
+        random_variance: float64 [layers]: share of the variance of these random words along one direction, the
+            baseline of the maximum explainable variance.
     """
 
     words: tuple[str, ...]
@@ -98,10 +98,10 @@ class Geometry:
     random_variance: np.ndarray
 
     def curves(self, *, corrected: bool = True) -> list[LayerCurve]:
-        """The means of the three measures by layer, and the cosine of random words.
+        """Returns the mean of each of the three measures by layer, and the cosine between random words.
 
         Args:
-            corrected: whether the baselines are subtracted (section 3.4).
+            corrected: whether to subtract the baselines (section 3.4).
         """
         cosine, variance = self.random_cosine * corrected, self.random_variance * corrected
         means = {
@@ -113,7 +113,7 @@ class Geometry:
         return [LayerCurve(name, values) for name, values in means.items()]
 
     def ranked(self, layer: int = -1) -> list[tuple[str, float]]:
-        """Words with their corrected self-similarity in a layer, the most contextual words first.
+        """Returns the words with their corrected self-similarity in a layer, the most contextual words first.
 
         Raises:
             IndexError: there is no such layer.
@@ -137,20 +137,20 @@ def measure_geometry(
     samples: int = 1000,
     seed: int = 0,
 ) -> Geometry:
-    """Measures how contextual words' vectors are at every layer.
+    """Measures how contextual word vectors are at every layer.
 
     Memory holds one layer of one word's occurrences at a time.
 
     Args:
-        vectors: of `compute_vectors`. Words that differ in case are different words.
-        min_occurrences: words that occur less often are left out.
-        max_occurrences: of a word that occurs more often, as many occurrences are drawn.
-        samples: sentences that are drawn for intra-sentence similarity, and, with one word of each, for the
-            baselines.
-        seed: of what is drawn.
+        vectors: vectors from `compute_vectors`. Words that differ in case are different words.
+        min_occurrences: leave out words that occur less often.
+        max_occurrences: sample this many occurrences of words that occur more often.
+        samples: number of sentences to sample for intra-sentence similarity. The baselines use one random word of
+            each.
+        seed: seed of the samples.
 
     Raises:
-        ValueError: no word occurs often enough, there is only one sentence, or a number is too small.
+        ValueError: no word occurs often enough, there is only one sentence, or a number is below 2.
     """
     for name, value in {
         "min_occurrences": min_occurrences,
@@ -158,9 +158,13 @@ def measure_geometry(
         "samples": samples,
     }.items():
         if value < 2:
-            raise ValueError(f"{name} is {value}; it must be at least 2, since pairs are compared.")
+            raise ValueError(
+                f"{name} is {value}; it must be at least 2, because pairs are compared."
+            )
     if len(vectors.sentences) < 2:
-        raise ValueError("Random words of different sentences need at least 2 sentences, got 1.")
+        raise ValueError(
+            "The baselines need random words of different sentences, but there is only 1 sentence. Pass more sentences."
+        )
     rows = _rows_of_words(vectors, min_occurrences)
     generator = np.random.default_rng(seed)
     drawn = [
@@ -191,7 +195,7 @@ def measure_geometry(
 
 
 def _rows_of_words(vectors: LayerVectors, min_occurrences: int) -> dict[str, np.ndarray]:
-    """Words that occur often enough, the most frequent first, and the rows of each."""
+    """Rows of each word that occurs often enough, the most frequent word first."""
     rows = defaultdict(list)
     for row, word in enumerate(chain.from_iterable(vectors.sentences)):
         rows[word].append(row)
@@ -202,7 +206,7 @@ def _rows_of_words(vectors: LayerVectors, min_occurrences: int) -> dict[str, np.
     }
     if not kept:
         raise ValueError(
-            f"No word occurs {min_occurrences} times in the {vectors.num_words:,} words. Take more sentences, or a "
+            f"No word occurs {min_occurrences} times among the {vectors.num_words:,} words. Pass more sentences, or a "
             "lower min_occurrences."
         )
     return kept

@@ -1,4 +1,4 @@
-"""Which attention heads a task needs, and what its score loses without the others.
+"""Which attention heads a task needs, and how its score falls as heads are pruned.
 
 Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?" (arXiv:1905.10650), section 4.
 """
@@ -18,32 +18,35 @@ from bert_zoo.runtime.printed import table
 
 
 def head_importance(model: ZooModel, x, y=None) -> np.ndarray:
-    """How much the loss would change if a head's output did: float64 [layers, heads].
+    """Measures how sensitive the loss is to the output of each attention head.
 
-    The absolute derivative of the loss to a factor of the head's output, at 1; mean over examples, divided by
-    the length of a layer's vector of these (section 4.1). Where layers share their weights, as ALBERT's do, they
-    are one layer here. Of models with a decoder, heads are the encoder's.
+    The importance of a head is the absolute derivative of the loss with respect to a factor on the head's output,
+    averaged over examples; then each layer's vector of importances is scaled to length 1 (section 4.1). Layers that
+    share their weights, as in ALBERT, count as one layer. For a model with a decoder, only the encoder's heads count.
 
     Args:
-        model: a model with a loss, as `fit` trains it; it stays as it is.
-        x, y: labelled examples, as `evaluate` takes them. Each is one step; of a tf.data.Dataset, each
-            batch counts as one example.
+        model: a model with a loss. It is not changed.
+        x, y: labelled examples, as in `evaluate`. Each example is one step; each batch of a tf.data.Dataset counts as
+            one example.
+
+    Returns:
+        float64 [layers, heads].
 
     Raises:
-        ValueError: a model without a loss, or whose heads cannot be told apart.
+        ValueError: the model has no loss or no heads that can be pruned, or there are no examples.
     """
     if not model.compiled:
         raise ValueError(
-            f"This model, of task {model.task!r}, has no loss, and a head's importance is its effect on that. Load "
-            "a checkpoint that was trained for a task."
+            f"This model, of task {model.task!r}, has no loss, so the importance of its heads is undefined. Load "
+            "a checkpoint with a trained head, and pass its task to `load`."
         )
     layers = attention_layers(model)
     total, number = np.zeros((len(layers), layers[0].num_heads)), 0
     for number, example in enumerate(_examples(model, x, y), 1):
-        # Of TensorFlow's pipelines on JAX, too.
+        # On JAX, a TensorFlow pipeline yields TensorFlow's tensors.
         example = keras.tree.map_structure(np.asarray, example)
         if number == 1:
-            # Losses of several outputs make variables at the first call, which a graph must not.
+            # Losses of several outputs create variables on the first call, which a graph must not do.
             _loss(model, *example)
         total += ops.convert_to_numpy(on_model(model, _derivatives, *example))
     if not number:
@@ -53,24 +56,24 @@ def head_importance(model: ZooModel, x, y=None) -> np.ndarray:
 
 
 def prune_heads(model: ZooModel, heads: Iterable[tuple[int, int]]) -> None:
-    """Has attention heads give zeros, in place; what is saved afterwards is without them.
+    """Removes attention heads from a model, in place and for good: their outputs become zeros.
 
-    Their rows of the kernel behind all heads become zeros, so that the model keeps its shape and its time. Where
-    layers share their weights, a head is pruned in all of them.
+    The heads' rows in the output projection are set to zero, so the model keeps its shape and its speed. In layers
+    that share their weights, a head is pruned from all of them.
 
     Args:
-        model: any model of the zoo with attention.
-        heads: the layer and the number of each, from 0.
+        model: a model with attention.
+        heads: pairs of layer and head, counted from 0.
 
     Raises:
-        ValueError: there is no such head, or heads cannot be told apart.
+        ValueError: there is no such head, or the model's heads cannot be pruned.
     """
     layers = attention_layers(model)
     kept = [np.ones(layer.num_heads) for layer in layers]
     for layer, head in heads:
         if not (0 <= layer < len(layers) and 0 <= head < layers[layer].num_heads):
             raise ValueError(
-                f"There is no head {(layer, head)!r}: layers are 0 to {len(layers) - 1}, and heads 0 to "
+                f"There is no head {(layer, head)!r}: layers are numbered 0 to {len(layers) - 1}, heads 0 to "
                 f"{layers[0].num_heads - 1}."
             )
         kept[layer][head] = 0
@@ -82,12 +85,12 @@ def prune_heads(model: ZooModel, heads: Iterable[tuple[int, int]]) -> None:
 
 @dataclass(frozen=True)
 class PruningCurve:
-    """A model's scores with fewer and fewer heads.
+    """The scores of a model as more and more heads are pruned.
 
     Attributes:
-        heads: the layer and the number of every head, those first that are pruned first.
-        pruned: int64 [steps], how many of them were pruned.
-        scores: what `evaluate` gives, by name: float64 [steps].
+        heads: pairs of layer and head, in the order of pruning.
+        pruned: int64 [steps]: number of heads pruned.
+        scores: the results of `evaluate` by name, float64 [steps] each.
     """
 
     heads: tuple[tuple[int, int], ...]
@@ -112,17 +115,17 @@ def pruning_curve(
     fractions: Sequence[float] = tuple(np.arange(10) / 10),
     batch_size: int = 32,
 ) -> PruningCurve:
-    """What `evaluate` gives with ever more of the least important heads pruned (section 4.2).
+    """Evaluates a model as more and more of its least important heads are pruned (section 4.2).
 
     Args:
-        model: a model with a loss; it has all of its heads again in the end.
-        x, y: labelled examples, as `evaluate` takes them.
-        importance: [layers, heads], as of `head_importance`; random numbers show what any order would lose.
-        fractions: which part of all heads is pruned in each step, ascending.
-        batch_size: examples a step.
+        model: a model with a loss. It has all its heads again afterwards.
+        x, y: labelled examples, as in `evaluate`.
+        importance: float [layers, heads], as from `head_importance`; random numbers give a baseline.
+        fractions: ascending shares of all heads to prune, one evaluation each.
+        batch_size: examples per step.
 
     Raises:
-        ValueError: as `prune_heads`.
+        ValueError: as in `prune_heads`.
     """
     order = np.argsort(importance, axis=None, kind="stable")
     places = np.stack(np.unravel_index(order, importance.shape), -1).tolist()
@@ -143,10 +146,10 @@ def pruning_curve(
 
 
 def attention_layers(model: ZooModel) -> list[keras.layers.Layer]:
-    """The self-attention of each of the encoder's blocks, with `num_heads`, `head_size` and `output_dense`.
+    """Returns the self-attention of each encoder block, with `num_heads`, `head_size` and `output_dense`.
 
     Raises:
-        ValueError: an encoder whose blocks have none, or kernels that are quantized or have LoRA.
+        ValueError: the blocks have no attention, or its kernels are quantized or have LoRA.
     """
     encoder = encoder_of(model)
     blocks = getattr(encoder.backbone.groups().stack, "blocks", ())
@@ -154,18 +157,18 @@ def attention_layers(model: ZooModel) -> list[keras.layers.Layer]:
     dense = [getattr(layer, "output_dense", None) for layer in layers]
     if not dense or None in dense:
         raise ValueError(
-            f"The encoder, of the family {encoder.family}, has no attention heads to prune. Choose a Transformer."
+            f"An encoder of the family {encoder.family} has no attention heads to prune. Choose a Transformer."
         )
     if any(layer.quantization_mode or layer.lora_enabled for layer in dense):
         raise ValueError(
-            "The kernels of attention are quantized or have LoRA, so that heads cannot be zeroed. Save the model, "
-            "which takes LoRA in, and load it again without quantization."
+            "The attention kernels are quantized or have LoRA, so heads cannot be set to zero. Save the model, which "
+            "merges LoRA, and load it again without quantization."
         )
     return layers
 
 
 def _examples(model: ZooModel, x, y) -> Iterator[tuple]:
-    """Batches of one example: inputs, labels and perhaps weights."""
+    """Yields batches of one example: inputs, labels and, if given, weights."""
     data = model.training_arguments(x, y, batch_size=1)
     given = data["x"]
     if "y" in data:
@@ -185,14 +188,14 @@ def _loss(model, inputs, labels=None, weights=None):
 
 
 def _derivatives(model, *example) -> Any:
-    """float [layers, heads]: absolute derivatives of the loss to a factor of each head's output.
+    """Absolute derivatives of the loss with respect to a factor on each head's output, float [layers, heads].
 
-    Such a factor scales the head's rows of the kernel that reads it.
+    Such a factor scales the head's rows in the output projection.
     """
     layers = attention_layers(model)
     kernels = [layer.output_dense.kernel for layer in layers]
     values = [ops.convert_to_tensor(kernel.value) for kernel in kernels]
-    # JAX's values in the scope around this one, which the scope below hides.
+    # On JAX, the scope below would hide the values of the scope around this function.
     given = [(variable, variable.value) for variable in model.variables]
 
     def loss(values):

@@ -1,7 +1,7 @@
-"""What attention heads look at: fixed patterns, syntactic relations, and how alike heads are.
+"""What attention heads attend to (fixed patterns and syntactic relations), and how alike heads are.
 
-Layers and heads are counted from 0: layer 0 attends to the embeddings' output. Only the maps of a batch of
-sentences are in memory at once.
+Layers and heads are counted from 0; layer 0 reads the output of the embeddings. Memory holds the maps of one
+batch of sentences at a time.
 Source: Clark et al. 2019 (arXiv:1906.04341) and its code, clarkkev/attention-analysis.
 """
 
@@ -28,12 +28,12 @@ from bert_zoo.text.numpy_words import NO_WORD
 DIRECTIONS = ("dependent to head", "head to dependent")
 OFFSETS = (-3, -2, -1, 1, 2, 3)
 ALL, ROOT = "all", "root"
-# Of an owner, heads attend to "'s" rather than to the owner, and the paper (section 4.2) accepts it.
+# Heads often attend to "'s" in place of the possessor, which the paper (section 4.2) counts as right.
 OWNERS, CLITICS = ("poss", "nmod:poss"), ("'s", "s'")
-# From a token to the one that it attends to.
+# Offset from a token to the token that it attends to.
 NEIGHBOURS = {"previous": -1, "same": 0, "next": 1}
 PERIODS_AND_COMMAS = (".", ",")
-# Keeps logarithms finite: the share of uniform attention that is mixed in, as in the original code.
+# Share of uniform attention that is mixed in to keep logarithms finite, as in the original code.
 ENTROPY_SMOOTHING, DIVERGENCE_SMOOTHING = 1e-4, 1e-3
 
 
@@ -42,15 +42,15 @@ ENTROPY_SMOOTHING, DIVERGENCE_SMOOTHING = 1e-4, 1e-3
 
 @dataclass(frozen=True)
 class HeadPatterns:
-    """How much heads attend to positions and special tokens, and how broadly.
+    """How much heads attend to neighbours, special tokens and punctuation, and how broadly.
 
     Attributes:
-        shares: what is attended to, "previous", "same" and "next" token, each special token by its own name,
-            and "periods and commas" -> the share of the attention of all tokens, special ones among them,
-            float64 [layers, heads]; means over sentences.
-        entropy: of the attention from a token, in nats, float64 [layers, heads].
-        uniform_entropy: the entropy of uniform attention.
-        sentences: how many were read; sentences that are too long for the model are left out.
+        shares: share of attention by target, float64 [layers, heads], averaged over sentences. Targets are
+            "previous", "same" and "next" token, each special token by its name, and "periods and commas". The
+            attention of all tokens counts, including special tokens.
+        entropy: entropy of the attention from a token, in nats, float64 [layers, heads].
+        uniform_entropy: entropy of uniform attention, in nats.
+        sentences: number of sentences read; those too long for the model are left out.
     """
 
     shares: dict[str, np.ndarray]
@@ -69,17 +69,18 @@ class HeadPatterns:
 
 
 def head_patterns(model: ZooModel, sentences: Sequence, batch_size: int = 16) -> HeadPatterns:
-    """How much each head attends to neighbours, special tokens and punctuation, and how broadly.
+    """Measures how much each head attends to neighbours, special tokens and punctuation, and how broadly.
 
-    Source: sections 3.1 to 3.3; General_Analysis.ipynb.
+    Source: Clark et al. 2019 (arXiv:1906.04341), sections 3.1 to 3.3; General_Analysis.ipynb.
 
     Args:
-        model: any model of the zoo, whose encoder is looked at.
-        sentences: texts, lists of words, or what `read_treebank` gives.
-        batch_size: sentences a step, of whose attention all maps are in memory.
+        model: an encoder, or a model that has one.
+        sentences: texts, lists of words, or sentences from `read_treebank`.
+        batch_size: sentences per step; all their attention maps are in memory.
 
     Raises:
-        ValueError: no sentence is short enough, or the encoder has no maps of all tokens.
+        ValueError: there is no sentence that the model can read at once, or the encoder has no attention maps
+            between all tokens.
     """
     preprocessor, words = encoder_of(model).preprocessor, words_of(sentences)
     tokenizer = preprocessor.tokenizer
@@ -89,7 +90,7 @@ def head_patterns(model: ZooModel, sentences: Sequence, batch_size: int = 16) ->
 
 
 def _patterns(found: Iterable[SentenceAttention], words, special: dict[str, int]) -> HeadPatterns:
-    """As `head_patterns`; `special` are the ids of special tokens by name."""
+    """As `head_patterns`; `special` maps the names of special tokens to their ids."""
     totals: dict[str, Any] = Counter()
     number = 0
     for sentence in found:
@@ -114,7 +115,7 @@ def _patterns(found: Iterable[SentenceAttention], words, special: dict[str, int]
 
 
 def entropy(maps: np.ndarray) -> np.ndarray:
-    """The entropy in nats of the attention from each token, [..., tokens], of maps [..., tokens, tokens]."""
+    """Entropy in nats of the attention from each token: maps [..., tokens, tokens] -> [..., tokens]."""
     smoothed = _smoothed(maps, ENTROPY_SMOOTHING)
     return -(smoothed * np.log(smoothed)).sum(-1)
 
@@ -126,7 +127,7 @@ def _smoothed(maps: np.ndarray, share: float) -> np.ndarray:
 def _check_read(number: int) -> None:
     if not number:
         raise ValueError(
-            "No sentence was read: there are none, or all have more tokens than the model reads at once."
+            "There is no sentence that the model can read at once. Pass shorter sentences, or more of them."
         )
 
 
@@ -135,22 +136,28 @@ def _check_read(number: int) -> None:
 
 @dataclass(frozen=True)
 class HeadDistances:
-    """How differently heads attend.
+    """How differently each pair of heads attends.
 
     Attributes:
-        values: the Jensen-Shannon divergence of two heads' attention, in nats, mean over tokens; float64 [layers,
-            heads, layers, heads].
-        sentences: how many were read.
+        values: Jensen-Shannon divergence between the attention of two heads in nats, averaged over tokens: float64
+            [layers, heads, layers, heads].
+        sentences: number of sentences read; those too long for the model are left out.
     """
 
     values: np.ndarray
     sentences: int
 
     def coordinates(self, starts: int = 8, steps: int = 300) -> np.ndarray:
-        """Places in the plane, about as far from each other as heads are: float64 [layers, heads, 2].
+        """Places heads in the plane so that distances between points approximate `values`.
 
-        Metric multidimensional scaling by majorization (de Leeuw 1977), from the classical solution and from
-        random places; the best one is kept.
+        This is metric multidimensional scaling by majorization (de Leeuw 1977).
+
+        Args:
+            starts: number of starting points: the classical solution and random ones. The best result is kept.
+            steps: iterations from each start.
+
+        Returns:
+            float64 [layers, heads, 2].
         """
         layers, heads = self.values.shape[:2]
         number = layers * heads
@@ -165,7 +172,7 @@ class HeadDistances:
 
 
 def _scaled(wanted: np.ndarray, x: np.ndarray, steps: int) -> np.ndarray:
-    """Points [number, 2], moved from x to about the wanted distances [number, number]."""
+    """Moves points x [number, 2] towards the wanted distances [number, number]."""
     for _ in range(steps):
         apart = _apart(x)
         ratio = np.divide(wanted, apart, out=np.zeros_like(apart), where=apart > 0)
@@ -178,16 +185,16 @@ def _apart(x: np.ndarray) -> np.ndarray:
 
 
 def head_distances(model: ZooModel, sentences: Sequence, batch_size: int = 16) -> HeadDistances:
-    """Jensen-Shannon divergences between the attention of heads, of all pairs of them.
+    """Measures the Jensen-Shannon divergence between the attention of every pair of heads.
 
-    The time grows with the square of the number of heads: a few hundred sentences are enough.
-    Source: section 6; head_distances.py.
+    The time grows with the square of the number of heads. A few hundred sentences are enough.
+    Source: Clark et al. 2019 (arXiv:1906.04341), section 6; head_distances.py.
 
     Args:
-        model, sentences, batch_size: as of `head_patterns`.
+        model, sentences, batch_size: as in `head_patterns`.
 
     Raises:
-        ValueError: as `head_patterns`.
+        ValueError: as in `head_patterns`.
     """
     return _distances(attention_of_sentences(model, words_of(sentences), batch_size))
 
@@ -204,7 +211,7 @@ def _distances(found: Iterable[SentenceAttention]) -> HeadDistances:
 
 
 def divergences(maps: np.ndarray) -> np.ndarray:
-    """Jensen-Shannon divergences between heads, sums over tokens: [layers, heads, layers, heads].
+    """Jensen-Shannon divergences between heads, summed over tokens: [layers, heads, layers, heads].
 
     Args:
         maps: [layers, heads, tokens, tokens].
@@ -225,30 +232,30 @@ def divergences(maps: np.ndarray) -> np.ndarray:
 
 
 class BestHead(NamedTuple):
-    """The head that finds most words of a relation, beside the best fixed offset."""
+    """The attention head that best predicts a relation, and the best fixed offset for comparison."""
 
-    label: str
-    count: int
-    accuracy: float
+    label: str  # the relation
+    count: int  # words with this label
+    accuracy: float  # share of these words for which the attention head is right
     layer: int
     head: int
-    direction: str
-    offset: int
-    offset_accuracy: float
+    direction: str  # one of `DIRECTIONS`
+    offset: int  # the best fixed distance from a word to its syntactic head
+    offset_accuracy: float  # share of the words for which this distance is right
 
 
 @dataclass(frozen=True)
 class HeadRelations:
-    """How often the word that a head attends to most is the syntactic head.
+    """How often the word that an attention head attends to most is the syntactic head.
 
     Attributes:
-        labels: "all", and then relations, or what else words are counted by, the most frequent first.
-        counts: int64 [labels], words.
-        accuracy: float64 [directions, layers, heads, labels]; `DIRECTIONS` are from a dependent to its head, and
-            whether a dependent's head is the word that attends to it most.
-        offsets, offset_accuracy: fixed distances from a dependent to its head, and what each finds, float64
-            [offsets, labels].
-        sentences: how many were read; sentences that are too long for the model were not.
+        labels: "all", then the relations (or other labels of words), the most frequent first.
+        counts: int64 [labels]: number of words.
+        accuracy: float64 [directions, layers, heads, labels]. Direction 0 takes the word that a dependent attends to
+            most as its syntactic head, direction 1 the word that attends to it most (`DIRECTIONS`).
+        offsets: fixed distances from a dependent to its head.
+        offset_accuracy: float64 [offsets, labels]: how often each offset is right.
+        sentences: number of sentences read; those too long for the model are left out.
     """
 
     labels: tuple[str, ...]
@@ -259,10 +266,10 @@ class HeadRelations:
     sentences: int
 
     def best(self, label: str) -> BestHead:
-        """The best head of a label, and the best offset; ValueError for a label that no word has."""
+        """Returns the best head of a label and its best offset; raises ValueError for a label that no word has."""
         if label not in self.labels:
             raise ValueError(
-                f"No word has the label {label!r}; there are {', '.join(self.labels)}."
+                f"No word has the label {label!r}; expected one of {', '.join(self.labels)}."
             )
         at = self.labels.index(label)
         found, offsets = self.accuracy[..., at], self.offset_accuracy[:, at]
@@ -279,7 +286,7 @@ class HeadRelations:
         )
 
     def best_heads(self, least: int = 100) -> list[BestHead]:
-        """The best head of each label that `least` words have, but "root", which no word is the head of."""
+        """Returns the best head of each label with at least `least` words, except "root"."""
         return [
             self.best(label)
             for label, count in zip(self.labels, self.counts, strict=True)
@@ -311,30 +318,30 @@ def head_relations(
     from_pieces: str = "mean",
     batch_size: int = 16,
 ) -> HeadRelations:
-    """Whether heads find syntax: each head's most attended other word against the syntactic head.
+    """Measures how often the other word that a head attends to most is the syntactic head.
 
-    As in the original code, offsets that point out of the sentence give its last word or the root, and for an
-    owner with "'s" the prediction for "'s" counts.
-    Source: section 4.2; Syntax_Analysis.ipynb.
+    As in the original code, offsets that point out of the sentence give its last word or the root, and the
+    prediction for "'s" counts for a possessor that it follows.
+    Source: Clark et al. 2019 (arXiv:1906.04341), section 4.2; Syntax_Analysis.ipynb.
 
     Args:
-        model: any model of the zoo, whose encoder is looked at.
-        treebank: what `read_treebank` gives.
-        labels: what each word is counted by, [sentences][words]; by default its relation or, where the treebank
-            has none, its part of speech. The words without a head are counted as "root".
-        from_pieces: see `words_of_pieces`.
-        batch_size: as of `head_patterns`.
+        model: an encoder, or a model that has one.
+        treebank: sentences from `read_treebank`.
+        labels: label of each word, [sentences][words], to count by. By default its relation or, if the treebank
+            has none, its part of speech. Words without a head get the label "root".
+        from_pieces: how to pool the attention from a word's pieces: "mean", as in the paper, or "first".
+        batch_size: as in `head_patterns`.
 
     Raises:
-        ValueError: labels of another shape, or as `head_patterns`.
+        ValueError: the labels do not match the words, `from_pieces` is unknown, or as in `head_patterns`.
     """
     if labels is None:
         labels = [s.tags if s.relations is None else s.relations for s in treebank]
     words = words_of(treebank)
     if [*map(len, labels)] != [*map(len, words)]:
         raise ValueError(
-            f"labels has {len(labels)} sentences and {sum(map(len, labels))} words, the treebank {len(words)} and "
-            f"{sum(map(len, words))}; there must be one label for each word."
+            f"labels has {len(labels)} sentences and {sum(map(len, labels))} words, but the treebank has {len(words)} and "
+            f"{sum(map(len, words))}. Pass one label for each word."
         )
     labels = [
         [label if head else ROOT for label, head in zip(of_words, s.heads, strict=True)]
@@ -348,7 +355,7 @@ def head_relations(
 def _relations(
     found: Iterable[SentenceAttention], treebank, labels, from_pieces: str
 ) -> HeadRelations:
-    """As `head_relations`, from labels of all words."""
+    """As `head_relations`, with the labels of all words."""
     names = (ALL, *dict.fromkeys(chain.from_iterable(labels)))
     column = {name: number for number, name in enumerate(names)}
     by_heads: Any = 0
@@ -368,7 +375,7 @@ def _relations(
         by_heads = by_heads + _hits(attended, parsed, labels[sentence.number]) @ is_label
         by_offsets += _hits(ends, parsed, labels[sentence.number]) @ is_label
     _check_read(number)
-    # Labels of sentences that were left out have no words.
+    # Labels that occur only in sentences that were left out have no words.
     kept = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
     counts = counts[kept]
     return HeadRelations(
@@ -382,7 +389,7 @@ def _relations(
 
 
 def most_attended(maps: np.ndarray) -> np.ndarray:
-    """For each word the other word that it attends to most, and the one that attends to it most.
+    """Returns for each word the other word that it attends to most, and the one that attends to it most.
 
     Args:
         maps: attention between words, [..., words, words], without special tokens.
@@ -395,12 +402,12 @@ def most_attended(maps: np.ndarray) -> np.ndarray:
 
 
 def _hits(found: np.ndarray, parsed: ParsedSentence, labels: Sequence[str]) -> np.ndarray:
-    """bool [..., words]: whether the words that were found, counted from 0, are the heads."""
+    """Whether the words found for each word, counted from 0, are the heads: bool [..., words]."""
     heads = np.array(parsed.heads)
     hits = found + 1 == heads
     for at, after in enumerate(parsed.words[1:]):
         if labels[at] in OWNERS and after in CLITICS:
-            # Not where the owner's is the last word, as there.
+            # As in the original code, not if the possessor's own prediction is the last word.
             answers = found[..., at] + 1 < len(heads)
             hits[..., at] = np.where(answers, found[..., at + 1] + 1 == heads[at], hits[..., at])
     return hits

@@ -1,4 +1,4 @@
-"""Where a word occurs, and how its vectors differ from one occurrence to the next."""
+"""Where a word occurs, and how its vectors differ between occurrences."""
 
 from dataclasses import dataclass
 from itertools import chain
@@ -9,17 +9,17 @@ from bert_zoo.error_text import nearest
 from bert_zoo.probing.vectors import LayerVectors
 from bert_zoo.runtime.printed import table
 
-# Words that are shown on each side.
+# Words to show on each side.
 CONTEXT_WORDS = 5
 
 
 @dataclass(frozen=True)
 class Occurrence:
-    """A word where it stands.
+    """A word in its sentence.
 
     Attributes:
-        words: of its sentence.
-        position: of the word in it, from 0.
+        words: the words of the sentence.
+        position: the position of the word in it, from 0.
     """
 
     words: tuple[str, ...]
@@ -38,13 +38,13 @@ class Occurrence:
 
 
 def occurrence_at(vectors: LayerVectors, row: int) -> Occurrence:
-    """The word whose vectors are in a row."""
+    """Returns the word whose vectors are in a row."""
     number = int(np.searchsorted(vectors.splits, row, "right")) - 1
     return Occurrence(tuple(vectors.sentences[number]), int(row - vectors.splits[number]))
 
 
 def rows_of(vectors: LayerVectors, word: str) -> np.ndarray:
-    """The rows of a word's occurrences, int64, whatever their case.
+    """Returns the rows of a word's occurrences in any case, int64.
 
     Raises:
         ValueError: there are none.
@@ -60,14 +60,14 @@ def rows_of(vectors: LayerVectors, word: str) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class OccurrenceMap:
-    """The occurrences of a word in the plane of the first two principal components of their vectors.
+    """The occurrences of a word, placed by the first two principal components of their vectors.
 
     Attributes:
-        word: as it was asked for.
-        layer: whose vectors were taken.
-        occurrences: where the word stands.
-        points: float64 [occurrences, 2].
-        explained: float64 [2], the share of the vectors' variance along each axis.
+        word: the word that was passed.
+        layer: the layer that the vectors come from.
+        occurrences: the word in each of its sentences.
+        points: float64 [occurrences, 2]: the coordinates.
+        explained: float64 [2]: the share of the vectors' variance along each axis.
     """
 
     word: str
@@ -84,16 +84,16 @@ class OccurrenceMap:
 def map_occurrences(
     vectors: LayerVectors, word: str, *, layer: int = -1, max_occurrences: int = 200, seed: int = 0
 ) -> OccurrenceMap:
-    """The first two principal components of a word's vectors.
+    """Places a word's occurrences in the plane by the first two principal components of their vectors.
 
-    Where a layer tells a word's senses apart, its occurrences in one sense lie together.
+    If a layer distinguishes the senses of a word, occurrences with the same sense lie together.
 
     Args:
-        vectors: of `compute_vectors`.
-        word: in any case.
-        layer: -1 is the last.
-        max_occurrences: as many are drawn where there are more.
-        seed: of those that are drawn.
+        vectors: vectors from `compute_vectors`.
+        word: the word, in any case.
+        layer: index of the layer; -1 is the last.
+        max_occurrences: sample this many occurrences if there are more.
+        seed: seed of the sample.
 
     Raises:
         ValueError: the word occurs fewer than three times.
@@ -102,7 +102,7 @@ def map_occurrences(
     rows = rows_of(vectors, word)
     if len(rows) < 3:
         raise ValueError(
-            f"{word!r} occurs fewer than 3 times, too few for a map. Take more sentences."
+            f"{word!r} occurs fewer than 3 times, too rarely for a map. Pass more sentences."
         )
     if len(rows) > max_occurrences:
         generator = np.random.default_rng(seed)
@@ -110,7 +110,7 @@ def map_occurrences(
     x = vectors.layer(layer, rows).astype(np.float64)
     x -= x.mean(axis=0)
     left, values, _ = np.linalg.svd(x, full_matrices=False)
-    # A component's sign is arbitrary: its largest coordinate is made positive.
+    # The sign of a component is arbitrary, so make its largest coordinate positive.
     signs = np.sign(left[np.abs(left).argmax(axis=0), np.arange(left.shape[1])])
     variances = values**2 / max(np.sum(values**2), np.finfo(float).tiny)
     return OccurrenceMap(

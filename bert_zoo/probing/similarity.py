@@ -1,4 +1,4 @@
-"""How similar the layers of two models are, for instance before and after fine-tuning."""
+"""How similar the layers of two models are, for example before and after fine-tuning."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from bert_zoo.runtime.printed import table
 
 @dataclass(frozen=True, eq=False)
 class LayerSimilarity:
-    """The similarity of each layer of one model to each layer of another.
+    """The similarity between each layer of one model and each layer of another.
 
     Attributes:
         values: float64 [layers before, layers after], from 0 to 1.
@@ -20,7 +20,7 @@ class LayerSimilarity:
     values: np.ndarray
 
     def by_layer(self) -> LayerCurve:
-        """Each layer's similarity to the same layer of the other model; 1 where fine-tuning changed nothing."""
+        """Returns each layer's similarity to the same layer of the other model; 1 if fine-tuning changed nothing."""
         return LayerCurve("CKA", np.diagonal(self.values))
 
     def __str__(self) -> str:
@@ -32,25 +32,24 @@ class LayerSimilarity:
 def cka(
     before: LayerVectors, after: LayerVectors, *, max_words: int = 10_000, seed: int = 0
 ) -> LayerSimilarity:
-    """Linear centred kernel alignment of all pairs of layers.
+    """Computes linear CKA (centred kernel alignment) between all pairs of layers.
 
-    Rotations and scales of a layer change nothing in it. Kornblith et al., "Similarity of Neural Network
-    Representations Revisited", ICML 2019, section 3. It is too high where there are not many more words than
-    dimensions.
+    Rotating or rescaling a layer does not change its CKA. Values are too high unless there are many more words than
+    dimensions. Source: Kornblith et al., "Similarity of Neural Network Representations Revisited", ICML 2019, section 3.
 
     Args:
-        before, after: vectors of the same sentences, by two models or by one; widths may differ.
-        max_words: as many words are drawn where there are more. Memory holds their vectors of all layers of one
-            model, and one layer of the other.
-        seed: of the words that are drawn.
+        before, after: vectors of the same sentences, from two models or from one; their sizes may differ.
+        max_words: sample this many words if there are more. Memory holds their vectors at all layers of one model and
+            at one layer of the other.
+        seed: seed of the sample.
 
     Raises:
         ValueError: the sentences differ, or a layer's vectors are all equal.
     """
     if [*map(tuple, before.sentences)] != [*map(tuple, after.sentences)]:
         raise ValueError(
-            f"before has the vectors of {len(before.sentences):,} sentences and after of {len(after.sentences):,}, "
-            "which are not the same. Compute both for the same sentences."
+            f"before ({len(before.sentences):,} sentences) and after ({len(after.sentences):,} sentences) have different "
+            "sentences. Compute both for the same sentences."
         )
     generator = np.random.default_rng(seed)
     count = min(max_words, before.num_words)

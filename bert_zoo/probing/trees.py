@@ -1,7 +1,7 @@
-"""Dependency trees as distances and depths, spanning trees, and how the structural probe's paper scores them.
+"""Dependency trees as distances and depths, spanning trees, and the scores of the structural probe's paper.
 
-Source: Hewitt and Manning 2019, "A Structural Probe for Finding Syntax in Word Representations", section 3;
-in their released code `task.py` (distances, depths) and `reporter.py` (spanning trees, scores).
+Source: Hewitt and Manning 2019, "A Structural Probe for Finding Syntax in Word Representations", section 3, and
+their released code: `task.py` (distances, depths) and `reporter.py` (spanning trees, scores).
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -12,7 +12,7 @@ import numpy as np
 from bert_zoo.data.treebanks import ParsedSentence
 from bert_zoo.metrics.labels import accuracy, spearman
 
-# Tags of words that are in no spanning tree and are no root: the released code's, and Universal Dependencies' one.
+# Tags of words that are left out of spanning trees and roots: from the released code and Universal Dependencies.
 PUNCTUATION = frozenset(["''", ",", ".", ":", "``", "-LRB-", "-RRB-", "PUNCT"])
 # Correlations are averaged over sentences of these lengths, in words.
 LENGTHS = range(5, 51)
@@ -21,20 +21,20 @@ Edge = tuple[int, int]
 
 
 def tree_depths(heads: Sequence[int]) -> np.ndarray:
-    """How many edges lie between each word and the root of its tree.
+    """Counts the edges between each word and the root of its tree.
 
     Args:
-        heads: the number of each word's head, from 1; 0 is a root's.
+        heads: the number of each word's head, counted from 1; 0 for a root.
 
     Returns:
         int64 [words].
 
     Raises:
-        ValueError: a head is no word of the sentence, or words are heads of each other in a circle.
+        ValueError: a head is not a word of the sentence, or the heads form a cycle.
     """
     if outside := [head for head in heads if not 0 <= head <= len(heads)]:
         raise ValueError(
-            f"Heads are numbers from 0 (the root's) to {len(heads)} (the last word), not {outside[0]}."
+            f"Heads are numbers from 0 (for a root) to {len(heads)} (the last word), not {outside[0]}."
         )
     parents = np.array([0, *heads])
     depths = np.zeros(len(heads), np.int64)
@@ -43,29 +43,29 @@ def tree_depths(heads: Sequence[int]) -> np.ndarray:
         depths += ancestors > 0
         if depths.max() >= len(heads):
             raise ValueError(
-                f"The heads {list(heads)} form a circle; each word must lead to a root."
+                f"The heads {list(heads)} form a cycle; every word must lead to a root."
             )
         ancestors = parents[ancestors]
     return depths
 
 
 def tree_distances(heads: Sequence[int]) -> np.ndarray:
-    """How many edges lie between each pair of words of a sentence.
+    """Counts the edges between each pair of words of a sentence.
 
-    Several roots count as dependents of one node above them: two of them are 2 apart.
+    Several roots count as dependents of one extra node: two roots are 2 apart.
 
     Args:
-        heads: as `tree_depths` takes them.
+        heads: as in `tree_depths`.
 
     Returns:
         int64 [words, words].
 
     Raises:
-        ValueError: as of `tree_depths`.
+        ValueError: as in `tree_depths`.
     """
     distances = np.zeros((len(heads) + 1, len(heads) + 1), np.int64)
     seen = [0]
-    # A head comes before its dependents, so that its distances to what was seen are known.
+    # A head comes before its dependents, so its distances to all words seen so far are known.
     for word in 1 + np.argsort(tree_depths(heads), kind="stable"):
         distances[word, seen] = distances[seen, word] = distances[heads[word - 1], seen] + 1
         seen.append(word)
@@ -73,15 +73,15 @@ def tree_distances(heads: Sequence[int]) -> np.ndarray:
 
 
 def minimum_spanning_tree(distances: np.ndarray) -> list[Edge]:
-    """The tree over all words whose edges have the smallest sum of distances (Kruskal's algorithm).
+    """Finds the tree over all words whose edges have the smallest sum of distances (Kruskal's algorithm).
 
-    Of equal distances, those of the pair with the lower numbers are taken first.
+    Among equal distances, the pair with the lower numbers comes first.
 
     Args:
         distances: [words, words], symmetric.
 
     Returns:
-        words - 1 pairs of words, numbered from 0, lower number first, the closest pair first.
+        The words - 1 edges as pairs of word numbers from 0, the lower number first; the shortest edge first.
     """
     first, second = np.triu_indices(len(distances), 1)
     closest = np.argsort(distances[first, second], kind="stable")
@@ -99,11 +99,11 @@ def minimum_spanning_tree(distances: np.ndarray) -> list[Edge]:
 
 @dataclass(frozen=True)
 class ComparedTree:
-    """A sentence's gold tree and the one that a probe predicts, both without directions and punctuation.
+    """The gold tree of a sentence and a predicted one, both undirected and without punctuation.
 
     Attributes:
-        words: the words of the sentence, punctuation too.
-        gold, predicted: edges between words, numbered from 0, the lower number first.
+        words: the words of the sentence, including punctuation.
+        gold, predicted: edges as pairs of word numbers from 0, the lower number first.
     """
 
     words: tuple[str, ...]
@@ -126,13 +126,13 @@ def compare_trees(
     sentence: ParsedSentence,
     punctuation: Collection[str] = PUNCTUATION,
 ) -> ComparedTree:
-    """The minimum spanning trees of predicted distances and of those in the gold tree.
+    """Compares the minimum spanning tree of predicted distances with the gold tree of a sentence.
 
     Args:
-        distances: [words, words], predicted.
-        sentence: with tags and heads.
-        punctuation: tags of words that are left out of both trees. Where such a word is a head, the gold tree
-            is a spanning tree of the distances between the others.
+        distances: predicted distances [words, words].
+        sentence: the sentence, with tags and heads.
+        punctuation: tags of words to leave out of both trees. The gold tree is the minimum spanning tree of the gold
+            distances between the other words, also if a word that is left out was a head.
     """
     kept = _words(sentence, punctuation)
 
@@ -144,7 +144,7 @@ def compare_trees(
 
 
 def attachment_score(trees: Iterable[ComparedTree]) -> float:
-    """UUAS, the undirected unlabelled attachment score: the share of all gold edges that are predicted."""
+    """Returns UUAS, the undirected unlabelled attachment score: the share of all gold edges that are predicted."""
     trees = list(trees)
     return sum(len(t.gold & t.predicted) for t in trees) / max(1, sum(len(t.gold) for t in trees))
 
@@ -154,12 +154,12 @@ def root_accuracy(
     sentences: Sequence[ParsedSentence],
     punctuation: Collection[str] = PUNCTUATION,
 ) -> float:
-    """The share of sentences whose root, the first if there are several, is predicted to be the least deep word.
+    """Returns the share of sentences whose root (the first of several) has the smallest predicted depth.
 
     Args:
-        depths: predicted, [words] for each sentence.
-        sentences: with tags and heads.
-        punctuation: tags of words that are not taken as roots, unless a sentence has no others.
+        depths: predicted depths, [words] for each sentence.
+        sentences: the sentences, with tags and heads.
+        punctuation: tags of words that cannot be roots, unless a sentence has no others.
     """
     found = []
     for predicted, sentence in zip(depths, sentences, strict=True):
@@ -172,15 +172,15 @@ def root_accuracy(
 def correlations_by_length(
     predicted: Sequence[np.ndarray], gold: Sequence[np.ndarray]
 ) -> np.ndarray:
-    """Spearman's correlations of predictions with the gold tree, by the sentence's number of words.
+    """Computes Spearman correlations between predictions and gold trees by sentence length.
 
     Args:
-        predicted, gold: for each sentence depths [words], or distances [words, words], whose correlations are
-            taken for each word.
+        predicted, gold: for each sentence depths [words], with one correlation per sentence; or distances [words,
+            words], with one correlation per word.
 
     Returns:
-        float64 [46]: the means over sentences, or over words, of sentences of 5, 6, ... 50 words; NaN where there
-        are none. The paper's DSpr. and NSpr. are the means of these, NaN left out.
+        float64 [46]: the mean correlation for sentences of 5, 6, ... 50 words; NaN for lengths that do not occur.
+        The paper's DSpr. and NSpr. are the means of these without NaN.
     """
     found: dict[int, list[float]] = {length: [] for length in LENGTHS}
     for values, expected in zip(predicted, gold, strict=True):
@@ -191,5 +191,5 @@ def correlations_by_length(
 
 
 def _words(sentence: ParsedSentence, punctuation: Collection[str]) -> np.ndarray:
-    """The numbers, from 0, of the words that are no punctuation."""
+    """Numbers, from 0, of the words that are not punctuation."""
     return np.flatnonzero([tag not in punctuation for tag in sentence.tags])
