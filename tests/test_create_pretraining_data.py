@@ -143,7 +143,7 @@ def test_pretrain_reads_what_the_pipeline_writes(family, rows, text, tmp_path, c
 
 def test_errors(text, tmp_path):
     pytest.importorskip("apache_beam")
-    with pytest.raises(FileNotFoundError, match="No file is named by"):
+    with pytest.raises(FileNotFoundError, match="There is no file"):
         app.PROGRAM.run(
             app.main, ["--text=/no/*.txt", f"--vocabulary={text}/vocabulary", "--output=o"]
         )

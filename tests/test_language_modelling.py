@@ -161,7 +161,7 @@ def test_special_symbols_come_first_and_unknown_where_its_count_puts_it(counts, 
         (b"", {}, "train.txt is empty"),
         (b"a\nb\n\xff\xfe\n", {}, r"train.txt, line 3: this is not UTF-8 .*0xff"),
         (b"a\nb\nc", CLOSED, r"train.txt does not fit the tokenizer.*\[b\]"),
-        (b" \n ", {"unit": "character", "space_token": "a"}, "nothing but white space"),
+        (b" \n ", {"unit": "character", "space_token": "a"}, "has only white space"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_named(content, options, problem, tmp_path, small_blocks):
@@ -275,10 +275,10 @@ def test_the_stream_is_not_in_the_datasets_graph():
 @pytest.mark.parametrize(
     ("stream", "args", "options", "problem"),
     [
-        ([5], (1, 1), {}, "1 tokens give no batch"),
+        ([5], (1, 1), {}, "1 tokens are too few for a batch"),
         (range(20), (0, 5), {}, "batch_size is 0"),
         (range(20), (4, 0), {}, "segment_length is 0"),
-        (range(20), (2, 5), {"first_step": 3}, "first_step is 3.*0 to 1"),
+        (range(20), (2, 5), {"first_step": 3}, "first_step is 3.*0 to 2"),
         (range(20), (2, 5), {"first_step": -1}, "first_step is -1"),
         ([[1, 2]], (1, 1), {}, r"shape \(1, 2\)"),
         ([0.5, 1.0], (1, 1), {}, "array of float64"),

@@ -488,7 +488,7 @@ def test_text_that_is_too_short_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"line 1: this is not UTF-8.*--encoding latin-1"):
         pretrain("new", make_model, settings, [str(path)], tmp_path / "run", held_out=0.0)
     reading = {"encoding": "latin-1", "form": "documents"}
-    with pytest.raises(ValueError, match="none is left for the part"):
+    with pytest.raises(ValueError, match="belongs to the part"):
         pretrain(
             "new",
             make_model,

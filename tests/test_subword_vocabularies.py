@@ -116,9 +116,9 @@ def test_a_mask_stands_for_a_word_with_the_space_before_it(texts, tmp_path):
 def test_errors(texts, tmp_path):
     with pytest.raises(ValueError, match="kind is 'bpe'"):
         train_vocabulary(texts, "bpe", tmp_path, vocab_size=300)
-    with pytest.raises(ValueError, match="keeps texts as they are"):
+    with pytest.raises(ValueError, match="does not change texts"):
         train_vocabulary(texts, "byte_bpe", tmp_path, vocab_size=300, lowercase=True)
-    with pytest.raises(ValueError, match="no vocabulary of 90,000 tokens"):
+    with pytest.raises(ValueError, match="cannot make a vocabulary of 90,000 tokens"):
         train_vocabulary(texts, "sentencepiece", tmp_path, vocab_size=90_000)
 
 

@@ -1,6 +1,6 @@
 """Text to pretrain on: documents from files of several kinds, in one pass and constant memory.
 
-TensorFlow is imported for `tensorflow_datasets` alone.
+TensorFlow is imported only for `tensorflow_datasets`.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ logger = logging.getLogger(__name__)
 
 JSON_LINES = "json_lines"
 FORMS = ("sentences", "paragraphs", "documents", JSON_LINES)
-# Forms that are no documents: whole files as a language model's stream, and rows that
-# `bert_zoo create_pretraining_data` made.
+# Forms without documents: whole files as a language model's stream, and rows made by
+# `bert_zoo create_pretraining_data`.
 STREAM, MASKED_ROWS = "stream", "masked_rows"
 PARTS = ("train", "held_out")
 DUPLICATES = ("documents", "sentences")
 
-# A longer document is passed on in pieces, each a document of its own, so that a file without blank
-# lines needs no more memory than others.
+# Characters of the longest document. Longer ones are divided into several documents, so that a file
+# without blank lines needs no more memory than others.
 _LONGEST_DOCUMENT = 1 << 20
-# Lines hold whole documents, books among them.
+# A line may be a whole document, such as a book.
 _MAX_LINE_BYTES = 1 << 26
-# What is read of files to tell which form they have.
+# Lines that are read to detect the form.
 _SAMPLED_LINES = 2_000
-# Of lines that hold whole sentences one each. A title or a heading counts as one.
+# The most sentences per line, on average, in files with one sentence per line.
 _MOST_SENTENCES_A_LINE = 1.5
 _TFDS = "tfds:"
 
@@ -49,18 +49,15 @@ Document = list[str]
 
 @dataclass
 class CorpusCounts:
-    """What a pass over a corpus has met.
+    """Counts of a pass over a corpus.
 
     Attributes:
-        documents: documents that were passed on.
-        sentences: their sentences.
-        characters: their characters.
-        duplicate_documents: documents that are equal to an earlier one, sentence for sentence.
-        duplicate_sentences: sentences that are equal to an earlier one anywhere, beside those of
-            duplicate documents.
-        cut_documents: how often a long document was cut, so that its rest became another document.
-        other_part: documents that belong to the other part, held out or not.
-        form: how the files were read.
+        documents, sentences, characters: numbers of documents, sentences and characters in the result.
+        duplicate_documents: documents equal to an earlier one.
+        duplicate_sentences: sentences equal to an earlier one anywhere, not counting duplicate documents.
+        cut_documents: number of cuts of long documents, whose rest became another document.
+        other_part: documents of the other part, held out or not.
+        form: form of the files.
     """
 
     documents: int = 0
@@ -91,38 +88,38 @@ class CorpusCounts:
 
 
 class Corpus:
-    """Documents, each a list of sentences; every pass over it reads its source anew.
+    """Documents to pretrain on, each a list of sentences. Every pass reads the source again.
 
-    The forms of text files; by default the first lines decide which one it is:
+    The forms of text files; by default the first lines decide:
 
-    - "sentences": one sentence a line, a blank line or a file's end after each document: the input of
-      BERT's original program;
-    - "paragraphs": the same with several sentences a line, which are cut by `split_sentences`;
-    - "documents": a document a line, which is cut by `split_sentences`.
+    - "sentences": one sentence per line; a blank line or the end of a file ends a document (the input of
+      BERT's original program);
+    - "paragraphs": the same with several sentences per line, which are split by `split_sentences`;
+    - "documents": one document per line, which is split by `split_sentences`.
 
-    Files whose names end in ".jsonl" or ".ndjson" have a JSON object a line ("json_lines"), whose texts
-    are documents, or lists of sentences. Files whose names end in ".gz" besides are unpacked while they
-    are read.
+    Files ending in ".jsonl" or ".ndjson" have one JSON object per line ("json_lines"), whose text is a
+    document or a list of sentences. Files that also end in ".gz" are unpacked while they are read.
 
     Args:
-        source: a file, a folder (all files in it, by name), a pattern such as "my/*.txt", a list of
-            those; "tfds:" and the name of a data set of `tensorflow_datasets`; or an iterable of
-            documents: strings, or lists of sentences.
-        form: one of `FORMS` for files; by default as above.
-        text_field: the field that holds the text, of JSON objects and data sets.
-        split: of a data set.
-        encoding: of text files; UTF-8 by default.
-        drop_duplicates: which duplicates to drop, some of `DUPLICATES`. The others are only counted. Of
-            equal sentences, or documents, the first is kept.
-        held_out: share of the documents that is set aside, chosen by a hash of their content: the same
-            ones in every pass and order, and a document's duplicates with it.
-        part: "train" for the documents that are not set aside, or "held_out".
+        source: a file, a folder (all files in it, by name), a pattern such as "my/*.txt", or a list of
+            these; "tfds:" and the name of a data set of `tensorflow_datasets`; or an iterable of
+            documents, which are strings or lists of sentences.
+        form: form of the files: "sentences", "paragraphs", "documents" or "json_lines"; by default as
+            above.
+        text_field: field of JSON objects and data sets with the text.
+        split: split of a data set.
+        encoding: encoding of text files; UTF-8 by default.
+        drop_duplicates: duplicates to drop: any of "documents" and "sentences". The others are only
+            counted. The first of equal documents or sentences is kept.
+        held_out: share of the documents to set aside, from 0 to below 1. They are chosen by a hash of
+            their content, so they are the same in every pass and order, and include all duplicates.
+        part: "train" for the other documents, or "held_out".
 
     Attributes:
         counts: `CorpusCounts` of the latest pass, up to date while it runs.
 
     Raises:
-        ValueError: an option that is not known, or no file.
+        ValueError: an unknown value of an option, or a source of another type.
         FileNotFoundError: no such file.
     """
 
@@ -139,15 +136,15 @@ class Corpus:
         part: str = "train",
     ):
         if form not in (None, *FORMS):
-            raise ValueError(f"form is {form!r}; choose one of {FORMS}, or None to have it chosen.")
+            raise ValueError(f"form is {form!r}; choose one of {FORMS}, or None to detect it.")
         if part not in PARTS:
             raise ValueError(f"part is {part!r}; choose one of {PARTS}.")
         if isinstance(drop_duplicates, str) or not set(drop_duplicates) <= set(DUPLICATES):
             raise ValueError(
-                f"drop_duplicates is {drop_duplicates!r}; it is a list of some of {DUPLICATES}."
+                f"drop_duplicates is {drop_duplicates!r}; it must be a list of any of {DUPLICATES}."
             )
         if not 0 <= held_out < 1:
-            raise ValueError(f"held_out is {held_out}; it is a share, at least 0 and below 1.")
+            raise ValueError(f"held_out is {held_out}; it must be a share, at least 0 and below 1.")
         self.source = source
         self.text_field, self.split, self.encoding = text_field, split, encoding
         self.drop_duplicates = frozenset(drop_duplicates)
@@ -161,10 +158,11 @@ class Corpus:
             logger.info("%s is read as %s.", shown(source), self.form)
 
     def __iter__(self) -> Iterator[Document]:
-        """The documents, one after the other; see `Corpus` for what is left out.
+        """Yields the documents, without dropped duplicates and the other part.
 
         Raises:
-            ValueError: names the file and line that is not UTF-8, not JSON, or lacks the field.
+            ValueError: a line that is not UTF-8 (or `encoding`), not JSON, or lacks the field. Names file
+                and line.
         """
         self.counts = counts = CorpusCounts(form=self.form or "")
         with _Seen() as seen:
@@ -194,11 +192,11 @@ class Corpus:
                 yield document
 
     def _bounded(self, documents: Iterable[Iterable[str]]) -> Iterator[Document]:
-        """Documents without blank sentences and white space around others, none of them huge."""
+        """Strips sentences, drops blank ones, and divides huge documents."""
         for document in documents:
             kept, size = [], 0
             for sentence in document:
-                # A line may be longer than what split_sentences leaves.
+                # A line may be longer than the pieces of split_sentences.
                 for piece in split_sentences(sentence) if len(sentence) > LONGEST else (sentence,):
                     if not (piece := piece.strip()):
                         continue
@@ -255,12 +253,12 @@ class Corpus:
             if self.text_field not in example:
                 raise ValueError(
                     f"{where}: there is no {self.text_field!r}; the fields are {quoted(sorted(example))}. "
-                    "Name the one with the text by text_field."
+                    "Pass the name of the text's field as text_field."
                 )
             yield _sentences_of(_decoded(example[self.text_field], where))
 
     def _detected(self) -> str:
-        """The form that the first lines of the files speak for."""
+        """Detects the form from the first lines of the files."""
         texts = [path for path in self.files if _kind(path) is None]
         if not texts:
             return _kind(self.files[0])
@@ -272,7 +270,7 @@ class Corpus:
         several = sum(len(split_sentences(line)) for line in full) > _MOST_SENTENCES_A_LINE * len(
             full
         )
-        # Lines that follow a line, and not a blank one or nothing.
+        # Number of lines that directly follow another line.
         follow = sum(bool(a and b) for a, b in pairwise(found))
         if len(full) == len(found):
             return "documents" if several else "sentences"
@@ -282,21 +280,21 @@ class Corpus:
 
 
 def _kind(path: Path) -> str | None:
-    """The form that a file's name tells; None for text files."""
+    """The form of a file by its name; None for text files."""
     if is_gzip(path):
         path = path.with_suffix("")
     if path.suffix.lower() in (".jsonl", ".ndjson"):
         return JSON_LINES
     if ".tfrecord" in path.name.lower():
         raise ValueError(
-            f"{path} is a TFRecord file. Masked rows of `bert_zoo create_pretraining_data` are read with "
-            "--form masked_rows; write texts as JSON Lines (.jsonl)."
+            f"{path} is a TFRecord file. Read masked rows of `bert_zoo create_pretraining_data` with "
+            "--form masked_rows. Write texts as JSON Lines (.jsonl)."
         )
     return None
 
 
 def files_of(source: Any) -> list[Path]:
-    """The files that a source names; none for an iterable of documents."""
+    """The files of a source; none for an iterable of documents."""
     if isinstance(source, str | Path):
         sources = [source]
     elif (
@@ -309,8 +307,8 @@ def files_of(source: Any) -> list[Path]:
         return []
     else:
         raise ValueError(
-            f"The source is {shown(source)}. It is a file, a folder, a pattern such as 'my/*.txt', a "
-            "list of those, or an iterable of documents."
+            f"The source is {shown(source)}; it must be a file, a folder, a pattern such as 'my/*.txt', a "
+            "list of these, or an iterable of documents."
         )
     return [path for item in sources for path in _named_by(item)]
 
@@ -333,9 +331,8 @@ def _named_by(source: str | Path) -> list[Path]:
         )
     if not found:
         raise FileNotFoundError(
-            f"No file is named by {shown(str(source))}. Name a text file, a folder with some, or a "
-            "pattern such as 'my/*.txt'. Texts that are not in files are passed as an iterator, "
-            "iter(texts)."
+            f"There is no file {shown(str(source))}. Pass a text file, a folder with text files, or a "
+            "pattern such as 'my/*.txt'. Pass texts that are not in files as an iterator, iter(texts)."
         )
     return found
 
@@ -347,7 +344,7 @@ def _sentences_of(document: Any) -> Iterable[str]:
     if isinstance(document, list | tuple) and all(isinstance(text, str) for text in document):
         return document
     raise TypeError(
-        f"A document is {shown(document)}; it is a string, or a list of sentences that are strings."
+        f"A document is {shown(document)}; it must be a string, or a list of sentences as strings."
     )
 
 
@@ -362,21 +359,21 @@ def _decoded(text: bytes, where: str) -> str:
 
 
 def _hash(text: str) -> int:
-    """64 bits of a text: of a billion different ones, two agree with a chance of 3%."""
+    """A 64-bit hash of a text: among a billion texts, two agree with a probability of 3%."""
     data = text.encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest())
 
 
 class _Seen:
-    """Which hashes have been met; on disk, in a temporary folder, so that memory is bounded."""
+    """The set of hashes seen so far; on disk, in a temporary folder, so that memory is bounded."""
 
     def __enter__(self) -> _Seen:
         self._folder = tempfile.TemporaryDirectory(prefix="bert_zoo_")
-        # A library that takes texts may do so, one after the other, in a thread of its own.
+        # A library may iterate over the texts in a thread of its own.
         self._base = sqlite3.connect(
             Path(self._folder.name) / "seen.sqlite", isolation_level=None, check_same_thread=False
         )
-        # 16 MiB in memory, and nothing kept should the process die.
+        # 16 MiB in memory. Nothing needs to survive the process.
         for setting in ("cache_size=-16384", "journal_mode=OFF", "synchronous=OFF"):
             self._base.execute(f"PRAGMA {setting}")
         for table in DUPLICATES:
@@ -385,7 +382,7 @@ class _Seen:
         return self
 
     def is_new(self, table: str, digest: int) -> bool:
-        """Whether a hash was not met before; it is from now on."""
+        """Adds a hash, and returns whether it is new."""
         # SQLite's integers are signed.
         row = self._base.execute(f"INSERT OR IGNORE INTO {table} VALUES (?)", (digest - 2**63,))
         return row.rowcount == 1

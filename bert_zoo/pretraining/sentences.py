@@ -1,8 +1,8 @@
-"""Texts cut into sentences by punctuation, with every character kept.
+"""Splits texts into sentences by punctuation, and keeps every character.
 
-A rule of one page, which asks for no language. Weighed and left: sentencex 1.0.32 panics on characters
-such as U+2028 and takes quadratic time on long paragraphs, pysbd has had no release since 2021,
-tensorflow_text's StateBasedSentenceBreaker cuts "p.m." and "3.50", NLTK's punkt needs a download.
+One rule for all languages. Alternatives have problems: sentencex 1.0.32 panics on characters such as U+2028
+and takes quadratic time on long paragraphs, pysbd has had no release since 2021, tensorflow_text's
+StateBasedSentenceBreaker splits "p.m." and "3.50", and NLTK's punkt needs a download.
 """
 
 from __future__ import annotations
@@ -10,21 +10,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-# A text without sentence ends is cut at white space into pieces of at most so many characters, which
-# is some 2,000 tokens; without white space, anywhere.
+# The most characters of a piece, about 2,000 tokens. Longer texts without sentence ends are cut at white
+# space or, if there is none, anywhere.
 LONGEST = 10_000
 
 _CLOSING = "\"'”’)\\]}»›」』）】"
 _ENDS = re.compile(
-    # Full stops that need no space after them.
+    # Full stops that need no following space.
     rf"[。！？｡][。！？｡{_CLOSING}]*\s*"
-    # Others, and quotes and brackets that close; "''" is the Penn Treebank's. The bounds keep the time
-    # linear in the text.
+    # Others, with closing quotes and brackets; "''" is the Penn Treebank's. The bounds keep the time linear.
     rf"|(?<![.!?…।۔؟])[.!?…।۔؟]++(?:\s?(?:''|[{_CLOSING}]){{1,4}}){{0,3}}(?:\s+|$)"
 )
 _OPENING = "\"'“‘`([{«‹「『（【¿¡-–— \t"
 _LAST_WORD = re.compile(r"[^\W\d_]+(?:\.[^\W\d_]+)*\.$")
-# Followed by names or numbers more often than by a new sentence.
+# More often followed by names or numbers than by a new sentence.
 _ABBREVIATIONS = frozenset(
     "adm al approx art asst bros ca capt cf ch co col corp dept dr ed eds e.g eq esp est etc ex fig figs "
     "gen gov hon i.e inc jr lt ltd maj messrs mr mrs ms mt no nos op p pp pres prof rep rev sec sen sgt "
@@ -33,17 +32,17 @@ _ABBREVIATIONS = frozenset(
 
 
 def split_sentences(text: str) -> list[str]:
-    """Cuts a text where sentences end.
+    """Splits a text into sentences.
 
-    A sentence ends at a full stop, a question or exclamation mark (or several, and quotes or brackets
-    that close), where white space and anything but a small letter follow. Not after an initial or an
-    abbreviation such as "Dr."; a Chinese or Japanese full stop needs no white space.
+    A sentence ends at a full stop, question mark or exclamation mark (or several, with closing quotes or
+    brackets), if white space follows, and then no lower-case letter. It does not end after an initial or an
+    abbreviation such as "Dr.". A Chinese or Japanese full stop needs no white space.
 
     Args:
         text: any text.
 
     Returns:
-        Pieces that joined are the text; each keeps the white space after it and has at most
+        Pieces whose concatenation is the text. Each keeps the white space after it, and has at most
         `LONGEST` characters.
     """
     starts = [0, *(end.end() for end in _ENDS.finditer(text) if _is_end(text, end)), len(text)]
@@ -69,7 +68,7 @@ def _is_end(text: str, found: re.Match) -> bool:
     if word is None:
         return True
     word = word[0][:-1]
-    # A single capital is an initial, but for "I".
+    # A single capital other than "I" is an initial.
     is_initial = len(word) == 1 and word.isupper() and word != "I"
     return not is_initial and word.lower() not in _ABBREVIATIONS
 

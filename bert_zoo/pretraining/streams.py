@@ -17,10 +17,10 @@ from bert_zoo.graph import has_tensorflow, tf
 from bert_zoo.pretraining.tokens import TokenizedText, ids_of
 from bert_zoo.text.word_level import WordLevelTokenizer
 
-# Bytes of a piece at least: enough that what each call costs does not count.
+# The least bytes of a piece, so that the cost per call does not matter.
 _BLOCK_BYTES = 1 << 20
 NEWLINE_BYTE = b"\n"
-# What a tokenizer raises in a graph; without one it is a ValueError that says the same.
+# The error of a tokenizer in a graph. Without one it is a ValueError with the same message.
 MISFIT = tf.errors.InvalidArgumentError if has_tensorflow else ()
 
 # --- Files as ids ---
@@ -29,26 +29,26 @@ MISFIT = tf.errors.InvalidArgumentError if has_tensorflow else ()
 class FileStream:
     """Text files as one stream: pieces of bytes, each a document of one sentence.
 
-    With words and an `eos_at` other than "never", each line ends in <eos>, blank ones too, and also
-    the last one where no newline ends it: the ids of the original's `encode_file(add_eos=True)`.
-    With a `space_token`, white space at the ends of the file is no part of the stream, as in the
-    original's prep_text8.py.
+    With words and an `eos_at` other than "never", each line ends in <eos>, including blank lines and a last
+    line without newline. These are the ids of the original's `encode_file(add_eos=True)`. With a
+    `space_token`, white space at both ends of the file is dropped, as in the original's prep_text8.py.
 
     Args:
-        paths: text files, UTF-8 unless the tokenizer reads bytes. Each is held in memory while it is read.
-        tokenizer: what is to read them.
+        paths: text files, in UTF-8 unless the tokenizer reads bytes. Each is held in memory while it is
+            read.
+        tokenizer: the tokenizer that will read them.
 
     Raises:
-        ValueError: a tokenizer of pieces of words; when it is read, also an empty file, or bytes that are
-            not UTF-8 (names the line).
-        FileNotFoundError: no such file, when it is read.
+        ValueError: a tokenizer of subwords; while reading, also an empty file, or bytes that are not UTF-8
+            (names the line).
+        FileNotFoundError: no such file, while reading.
     """
 
     def __init__(self, paths: Sequence[str | Path], tokenizer: WordLevelTokenizer):
         if not isinstance(tokenizer, WordLevelTokenizer):
             raise ValueError(
-                f"A {type(tokenizer).__name__} reads documents. Whole files as one stream are for language "
-                "models of words, characters or bytes; leave --form stream out."
+                f"A {type(tokenizer).__name__} reads documents. Only language models of words, characters or "
+                "bytes read whole files as one stream. Leave --form stream out."
             )
         self.paths, self.tokenizer = paths, tokenizer
 
@@ -66,11 +66,11 @@ class StreamPart:
     """A part of a tokenized text, as one stream of ids.
 
     Args:
-        text: the whole.
-        first, end: its first token, and the one after its last.
+        text: the whole text.
+        first, end: positions of the part's first token, and after its last token.
 
     Attributes:
-        summary: what tells the text from another.
+        summary: values that identify the text.
     """
 
     def __init__(self, text: TokenizedText, first: int, end: int):
@@ -87,14 +87,24 @@ class StreamPart:
 
 
 def encode_file(path: str | Path, tokenizer: WordLevelTokenizer) -> np.ndarray:
-    """Reads a text file as one stream of ids, as `FileStream` says.
+    """Reads a text file as one stream of ids for a language model.
+
+    If the tokenizer's `eos_at` is not "never", each line ends in <eos>, including blank lines and a last
+    line without newline. With a `space_token`, white space at both ends of the file is dropped.
+
+    Args:
+        path: a text file, in UTF-8 unless the tokenizer reads bytes.
+        tokenizer: a `bert_zoo.text.WordLevelTokenizer`.
 
     Returns:
         int32 [tokens].
 
     Raises:
-        FileNotFoundError, ValueError: as of `FileStream`; or a token that the vocabulary lacks, with a
-            tokenizer without unknown token.
+        FileNotFoundError: no such file.
+        ValueError: another kind of tokenizer, an empty file, bytes that are not UTF-8 (names the line), or
+            a token that the vocabulary lacks if the tokenizer has no unknown token.
+
+    Source: Dai et al. 2019; kimiyoung/transformer-xl pytorch/utils/vocabulary.py, encode_file.
     """
     try:
         pieces = FileStream([path], tokenizer)
@@ -104,7 +114,7 @@ def encode_file(path: str | Path, tokenizer: WordLevelTokenizer) -> np.ndarray:
 
 
 def misfit(what: object, error: tf.errors.InvalidArgumentError) -> ValueError:
-    """What to say where a `WordLevelTokenizer` without an unknown token met one that it lacks."""
+    """The error for a token that a `WordLevelTokenizer` without an unknown token lacks."""
     problem = error.message.partition("assertion failed: ")[2].partition("\n")[0]
     return ValueError(f"{what} does not fit the tokenizer: {problem or error}")
 
@@ -112,10 +122,10 @@ def misfit(what: object, error: tf.errors.InvalidArgumentError) -> ValueError:
 def pieces_of(
     path: str | Path, unit: str, *, whole_lines: bool = False, strip: bool = False
 ) -> Iterator[bytes]:
-    """Yields a file in pieces that can be read by themselves, UTF-8 unless the unit is "byte".
+    """Yields a file in pieces that can be tokenized independently, in UTF-8 unless the unit is "byte".
 
-    They are cut after newlines, and unless they are to be whole lines after blanks. The last line
-    of words gets an end where it has none. `strip` leaves out white space at the ends of the file.
+    The file is cut after newlines and, unless `whole_lines`, after blanks. A last line of words without
+    newline gets one. `strip` drops white space at both ends of the file.
     """
     path = Path(path)
     if not path.is_file():
@@ -129,18 +139,18 @@ def pieces_of(
         except UnicodeDecodeError as error:
             raise ValueError(
                 f"{path}, line {content.count(NEWLINE_BYTE, 0, error.start) + 1}: this is not UTF-8 "
-                f"({error.reason}, byte 0x{content[error.start]:02x}). Convert the file to UTF-8, or read it "
-                "with unit='byte'."
+                f"({error.reason}, byte 0x{content[error.start]:02x}). Convert the file to UTF-8, or read "
+                "it with unit='byte'."
             ) from error
         if strip and not (content := text.strip().encode("utf-8")):
-            raise ValueError(f"{path} holds nothing but white space. Pass a file with text.")
+            raise ValueError(f"{path} has only white space. Pass a file with text.")
     if whole_lines and unit == "word" and not content.endswith(NEWLINE_BYTE):
         content += NEWLINE_BYTE
-    # Characters, too, are cut at blanks: how a Greek sigma is lower-cased depends on its word.
+    # Characters are also cut at blanks: the lower case of a Greek sigma depends on its word.
     ends = re.compile(rb"\n" if whole_lines else rb"[\n ]" if unit != "byte" else rb"(?s:.)")
     start = 0
     while start < len(content):
-        # The first end from there on, or all the rest.
+        # The next end, or all the rest.
         found = ends.search(content, start + _BLOCK_BYTES - 1)
         end = found.end() if found else len(content)
         yield content[start:end]
@@ -151,57 +161,57 @@ def pieces_of(
 
 
 class Segments:
-    """A stream as contiguous rows, and each row as contiguous segments: a pass over it.
+    """One pass over a stream, which is divided into contiguous rows, and each row into segments.
 
-    Row r of every batch goes on where row r of the batch before ended, so that a model can carry
-    its memory. Each token but the stream's first is a label exactly once: the last label of a row
-    is the first input of the next. Rows differ by one token at most; those positions and the rest of
+    Row r of each batch continues where row r of the previous batch ended, so that a model can carry its
+    memory. Each token except the stream's first is a label exactly once: the last label of a row is the
+    first input of the next row. Row lengths differ by at most one token. The missing token and the rest of
     the last segment are padded with token id 0 and label -100.
 
-    The original (LMOrderedIterator) differs: its rows do not share that token, so that one label a
-    row is lost, and so are up to `batch_size` - 1 tokens at the stream's end; its last segment is
-    shorter, or on TPUs dropped.
+    The original (LMOrderedIterator) differs. Its rows do not share that token, so it loses one label per
+    row, and up to `batch_size` - 1 tokens at the end of the stream. Its last segment is shorter, or dropped
+    on TPUs.
 
     Args:
         token_ids: integers [tokens], at least two.
-        batch_size: rows.
+        batch_size: number of rows.
         segment_length: tokens of a row in one batch.
 
     Attributes:
-        num_steps: batches of a pass.
+        num_steps: number of batches in a pass.
 
     Raises:
-        ValueError: an option outside its range, or a stream that gives no batch.
+        ValueError: an option outside its range, or a stream that is too short for a batch.
     """
 
     def __init__(self, token_ids: np.ndarray, batch_size: int, segment_length: int):
         token_ids = np.asarray(token_ids)
         if token_ids.ndim != 1 or not np.issubdtype(token_ids.dtype, np.integer):
             raise ValueError(
-                f"token_ids is an array of {token_ids.dtype} with shape {token_ids.shape}; a stream is "
-                "integers [tokens], as encode_file returns them."
+                f"token_ids is an array of {token_ids.dtype} with shape {token_ids.shape}; it must be "
+                "integers [tokens], as returned by encode_file."
             )
         for name, value in (("batch_size", batch_size), ("segment_length", segment_length)):
             if value < 1:
                 raise ValueError(f"{name} is {value}; it must be 1 or more.")
         self.token_ids, self.segment_length = token_ids, segment_length
-        # Where each row begins and how many labels it has; the first rows have one more.
+        # Start and number of labels of each row; the first rows have one more.
         shortest, longer = divmod(max(len(token_ids) - 1, 0), batch_size)
         self.lengths = shortest + (np.arange(batch_size) < longer)
         self.starts = np.cumsum(self.lengths) - self.lengths
         self.num_steps = -(-int(self.lengths[0]) // segment_length)
         if self.num_steps < 1:
             raise ValueError(
-                f"{len(token_ids)} tokens give no batch of {batch_size} rows with {segment_length} tokens "
-                "and their labels. Choose a longer text."
+                f"{len(token_ids)} tokens are too few for a batch of {batch_size} rows with "
+                f"{segment_length} tokens and their labels. Choose a longer text."
             )
 
     def at(self, step: int) -> dict[str, np.ndarray]:
-        """A batch of the pass.
+        """Returns a batch of the pass.
 
         Returns:
             dict of int32: `token_ids` and `labels` [batch_size, segment_length]; `starts_stream`
-            [batch_size], 1 in the first batch of the pass, where memory begins anew, else 0.
+            [batch_size], 1 in the first batch of the pass, where the memory is reset, else 0.
         """
         position = step * self.segment_length + np.arange(self.segment_length)
         inside = position < self.lengths[:, None]
@@ -213,10 +223,10 @@ class Segments:
         }
 
     def dataset(self, first_step: int = 0) -> tf.data.Dataset:
-        """The batches of `at` from one of them on, of known cardinality and static shapes, in a graph."""
-        # The function of a map takes an eager tensor as an input and not into its graph, so that a
-        # stream of gigabytes is held once and no protobuf has to carry it; batches are cut from it as
-        # they are needed, where slices of a reshaped array would need a padded, time-major copy.
+        """Returns the batches from `first_step` on, with known cardinality and static shapes."""
+        # The function of a map takes an eager tensor as an input rather than a constant of its graph, so a
+        # stream of gigabytes is held once, outside the protobuf. Batches are cut from it as needed: slices
+        # of a reshaped array would need a padded, time-major copy.
         with tf.device("CPU:0"):
             stream = tf.constant(self.token_ids, tf.int32)
             starts, lengths = (tf.constant(v, tf.int64) for v in (self.starts, self.lengths))
@@ -239,23 +249,33 @@ class Segments:
 def segments(
     token_ids: np.ndarray, batch_size: int, segment_length: int, *, first_step: int = 0
 ) -> tf.data.Dataset | BatchesByNumber:
-    """One pass over a stream, as `fit` and `evaluate` take it.
+    """Divides a stream into batches of segments, for `fit` and `evaluate` of a model with a memory.
+
+    The stream becomes `batch_size` contiguous rows. Row r of each batch continues where row r of the
+    previous batch ended. Every token except the stream's first is a label exactly once. Rows are padded
+    with token id 0 and label -100.
 
     Args:
-        token_ids, batch_size, segment_length: as of `Segments`.
-        first_step: batches of the pass to leave out at its start, for going on with a pass that was
-            stopped; the others are the same as without.
+        token_ids: integers [tokens], at least two.
+        batch_size: number of rows.
+        segment_length: tokens of a row in one batch.
+        first_step: number of batches to skip at the start, to resume an interrupted pass.
 
     Returns:
-        The batches of `Segments.at`.
+        A tf.data.Dataset (without TensorFlow, a sequence) of dicts of int32: `token_ids` and `labels`
+        [batch_size, segment_length]; `starts_stream` [batch_size], 1 in the first batch of the pass, where
+        the memory is reset, else 0.
 
     Raises:
-        ValueError: an option outside its range, or a stream that gives no batch.
+        ValueError: an option outside its range, or a stream that is too short for a batch.
+
+    Source: Dai et al. 2019; kimiyoung/transformer-xl pytorch/data_utils.py. `Segments` describes the
+    differences.
     """
     whole = Segments(token_ids, batch_size, segment_length)
     if not 0 <= first_step <= whole.num_steps:
         raise ValueError(
-            f"first_step is {first_step}; the pass has the steps 0 to {whole.num_steps - 1}."
+            f"first_step is {first_step}; it must be from 0 to {whole.num_steps}, the number of batches."
         )
     if has_tensorflow:
         return whole.dataset(first_step)

@@ -1,4 +1,4 @@
-"""The texts of a training: what it is trained on, and what it is measured on."""
+"""The texts to train on and to evaluate on."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -20,9 +20,9 @@ class Texts(NamedTuple):
     """The texts of a training.
 
     Attributes:
-        trained_on: what the model is trained on.
-        measured: what it is measured on, by name.
-        held_out: the documents that are set aside; None where there are none.
+        trained_on: text to train on.
+        measured: name -> text to evaluate on.
+        held_out: the documents that are set aside; None if there are none.
     """
 
     trained_on: Text
@@ -41,14 +41,14 @@ def read_documents(
     languages: Sequence[str] = (),
     as_tokenized: Callable[[Sequence[str], Any], Sequence[str]],
 ) -> Texts:
-    """Documents, tokenized once and kept in a directory; some are set aside by their content.
+    """Reads documents, tokenizes them once into a directory, and sets some aside by their content.
 
     Args:
-        text, general_text, held_out, reading: as of `bert_zoo.pretraining.run.pretrain`.
-        preprocessor: what tokenizes.
-        directory: for the tokens.
-        languages: of a text with a file for each.
-        as_tokenized: (the sentences of a document, the tokenizer) -> the texts to tokenize of it.
+        text, general_text, held_out, reading: as for `bert_zoo.pretraining.run.pretrain`.
+        preprocessor: has the tokenizer.
+        directory: directory for the tokens.
+        languages: languages of a text with one file per language.
+        as_tokenized: (sentences of a document, tokenizer) -> texts to tokenize.
     """
     source, reader, tokenizer = text, preprocessor, preprocessor.tokenizer
     if languages:
@@ -69,9 +69,9 @@ def read_documents(
             if corpus.counts.documents:
                 raise
             raise ValueError(
-                f"Of {corpus.counts.other_part:,} documents none is left for the part {corpus.part!r}. "
-                "Blank lines, or lines where a line is a document, divide them; --held_out says which "
-                "share is set aside, 0 for none."
+                f"None of {corpus.counts.other_part:,} documents belongs to the part {corpus.part!r}. Check "
+                "that blank lines separate documents (or that each line is one), or change --held_out, the "
+                "share to set aside (0 for none)."
             ) from None
         counts = CorpusCounts(**tokens.index["corpus"])
         name = corpus.part.replace("_", " ").capitalize()
@@ -95,7 +95,7 @@ def read_streams(
     preprocessor: Any,
     directory: Path,
 ) -> Texts:
-    """Whole files as one stream; its end is set aside. Arguments as of `read_documents`."""
+    """Reads whole files as one stream, and sets its end aside. Arguments as for `read_documents`."""
 
     def tokens_of(source: Any, where: str) -> TokenizedText:
         files = files_of(source)
@@ -119,7 +119,7 @@ def read_streams(
 def read_masked_rows(
     text: Sequence[str] | str, general_text: Sequence[str] | str | None, held_out: float
 ) -> Texts:
-    """Rows that were masked ahead of training; whole files are set aside. Arguments as above."""
+    """Reads rows that are masked already, and sets whole files aside. Arguments as for `read_documents`."""
     trained_on, aside = part_of(files_of(text), held_out)
     measured: dict[str, Text] = {} if aside is None else {HELD_OUT: aside}
     if general_text is not None:

@@ -1,9 +1,9 @@
-"""Text tokenized once: token ids in a file with an index, read at any place.
+"""Tokenized text: token ids in a file with an index, for random access.
 
-A directory holds the ids of all tokens one after another (`tokens.bin`), the places where sentences and
-documents start (`sentences.bin`, `documents.bin`), how often each token occurs, which tokens begin a word
-(.npy) and `index.json`. All but the index are mapped into memory. Special tokens are not among them: rows
-get them when they are composed. Reading needs no TensorFlow.
+A directory has the ids of all tokens (`tokens.bin`), the starts of sentences and documents
+(`sentences.bin`, `documents.bin`), how often each token occurs and which tokens begin a word (`counts.npy`,
+`begins_word.npy`), and `index.json`. The .bin files are memory-mapped. Special tokens are not included: they
+are added when rows are composed. Reading needs no TensorFlow.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from bert_zoo.text.tokenizer import Tokenizer
 
 INDEX = "index.json"
-# Characters that are tokenized in one call: enough that what each call costs does not count.
+# Characters to tokenize in one call, so that the cost per call does not matter.
 BATCH_CHARACTERS = 1 << 16
-# Tokens that are counted at a time: NumPy makes eight bytes of each.
+# Tokens to count at a time: NumPy needs eight bytes for each.
 COUNTED_TOKENS = 1 << 20
 SUMMARY = ("documents", "sentences", "tokens", "text_sha256")
 _ROLES = ("unk", "pad", "cls", "sep", "mask", "eos")
@@ -46,8 +46,8 @@ class Document(NamedTuple):
 
     Attributes:
         token_ids: int32 [tokens].
-        sentence_starts: int64 [sentences], the place of each sentence's first token.
-        word_starts: bool [tokens], whether a token is the first of a word.
+        sentence_starts: int64 [sentences], position of each sentence's first token.
+        word_starts: bool [tokens], whether each token begins a word.
     """
 
     token_ids: np.ndarray
@@ -67,26 +67,25 @@ def write_tokens(
 ) -> TokenizedText:
     """Tokenizes documents and writes them to a directory.
 
-    If the directory is complete, the documents are only checked to be the same. One whose writing was
-    stopped is written anew.
+    If the directory is complete already, only checks that the documents are the same. An interrupted
+    directory is written again.
 
-    Sentences after a document's first are tokenized as what follows a space, which matters to
-    byte-level BPE. Sentences without any token are left out.
+    Every sentence after a document's first is tokenized with a space before it, which matters for
+    byte-level BPE. Sentences without tokens are dropped.
 
     Args:
-        documents: lists of sentences, such as a `Corpus`; its `counts`, a `CorpusCounts`, are kept in the
-            index.
-        preprocessor: what tokenizes, and whose layout the rows will have.
-        directory: is made where it does not exist.
-        rewritten: from a document's sentences to the texts that are tokenized in their place; None for
-            the sentences.
+        documents: lists of sentences, such as a `Corpus`, whose `counts` are kept in the index.
+        preprocessor: has the tokenizer and the layout of the rows, such as `model.preprocessor`.
+        directory: directory for the tokens; created if missing.
+        rewritten: function from a document's sentences to the texts to tokenize instead; None for the
+            sentences themselves.
 
     Returns:
-        The tokens.
+        The `TokenizedText`: `document(number)` returns a document's tokens, `counts` int64 [vocab_size]
+        how often each token occurs, `stream()` all tokens, int32 [tokens].
 
     Raises:
-        ValueError: no document has a token; or the directory holds other documents, or those of
-            another vocabulary.
+        ValueError: no document has a token, or the directory has other documents or another vocabulary.
     """
     directory, tokenizer = Path(directory), preprocessor.tokenizer
     directory.mkdir(parents=True, exist_ok=True)
@@ -101,15 +100,14 @@ def write_tokens(
                 _feed(digest, document)
             if digest.hexdigest() != written.index["text_sha256"]:
                 raise ValueError(
-                    f"{directory} holds the tokens of other documents than these: the text, or what is left "
-                    "out of it, has changed. Choose another directory, or delete this one to have it "
-                    "written anew."
+                    f"{directory} has the tokens of other documents: the text, or the part that is dropped, "
+                    "has changed. Choose another directory, or delete this one to write it again."
                 )
         else:
             tokenized = _tokenized(texts, tokenizer)
             index = _write(tokenized, directory, digest, tokenizer.vocab_size)
             if not index["tokens"]:
-                raise ValueError("The documents have no tokens. Check that their files hold text.")
+                raise ValueError("The documents have no tokens. Check that their files have text.")
             index |= _vocabulary_of(tokenizer)
             index["special_ids"]["pad"] = preprocessor.packer.pad_id
             index["layout"] = preprocessor.packer.layout.get_config()
@@ -119,7 +117,7 @@ def write_tokens(
             np.save(directory / "counts.npy", _counts(directory, tokenizer.vocab_size))
             np.save(directory / "begins_word.npy", tokenizer.word_starts)
             write_json(directory / INDEX, index)
-        # No longer needed: a process that waits for it, or makes it anew, finds all written.
+        # No longer needed: a process that waits for it, or makes it again, finds everything written.
         lock.unlink(missing_ok=True)
     return TokenizedText(directory, tokenizer)
 
@@ -130,14 +128,14 @@ def _write(
     digest: Any,
     vocab_size: int,
 ) -> dict[str, Any]:
-    """Writes documents to the files, and gives the `SUMMARY` of them."""
+    """Writes documents to the files, and returns their `SUMMARY`."""
     dtype, num_documents, num_sentences, num_tokens = _dtype(vocab_size), 0, 0, 0
     with ExitStack() as stack:
         files = {
             name: stack.enter_context((directory / f"{name}.bin").open("wb"))
             for name in ("tokens", "sentences", "documents")
         }
-        # Ends of all, after a 0: where each starts, and the last one ends.
+        # A 0, then all ends: the starts, and the end of the last one.
         for name in ("sentences", "documents"):
             files[name].write(np.int64(0).tobytes())
         for document, sentences in tokenized:
@@ -162,7 +160,7 @@ def _write(
 def _tokenized(
     documents: Iterator[Sequence[str]], tokenizer: Tokenizer
 ) -> Iterator[tuple[Sequence[str], list[np.ndarray]]]:
-    """Documents with the ids of their sentences, tokenized ahead on all cores."""
+    """Yields documents with the ids of their sentences, tokenized ahead on all cores."""
 
     def tokenize(batch: list[Sequence[str]]) -> Iterator[tuple[Sequence[str], list[np.ndarray]]]:
         texts = [
@@ -185,7 +183,7 @@ def _tokenized(
 
 
 def ids_of(tokenizer: Tokenizer, texts: Sequence[str | bytes]) -> list[np.ndarray]:
-    """The ids of each text, int32 [tokens], without special ones."""
+    """The ids of each text, int32 [tokens], without special tokens."""
     from bert_zoo.graph import has_tensorflow
 
     if has_tensorflow:
@@ -231,7 +229,7 @@ def _counts(directory: Path, vocab_size: int) -> np.ndarray:
 
 
 def _vocabulary_of(tokenizer: Tokenizer) -> dict[str, Any]:
-    """What decides the ids of a text."""
+    """Everything that determines the ids of a text."""
     options = {n: v for n, v in tokenizer.get_config().items() if n != "vocabulary"}
     content = json.dumps(
         [options, tokenizer.vocabulary], ensure_ascii=False, sort_keys=True, default=str
@@ -254,8 +252,8 @@ def _check_vocabulary(stored: dict[str, Any], tokenizer: Tokenizer, directory: P
             for v in (stored, given)
         )
         raise ValueError(
-            f"{directory} was tokenized by another vocabulary or with other options: by a {have}. The "
-            f"model's is a {want}. Tokenize the text again, into another directory."
+            f"{directory} was tokenized with another vocabulary or other options, by a {have}. The model has "
+            f"a {want}. Tokenize the text again, into another directory."
         )
 
 
@@ -263,27 +261,29 @@ def _check_vocabulary(stored: dict[str, Any], tokenizer: Tokenizer, directory: P
 
 
 class TokenizedText:
-    """Tokenized documents in a directory that `write_tokens` wrote, read at any place.
+    """Tokenized documents in a directory of `write_tokens`, for random access.
 
-    Its files are mapped into memory. Several threads may use it, and it is pickled as its directory.
+    Its files are memory-mapped. Several threads may use it, and it is pickled as its directory.
 
     Args:
-        directory: as it was written.
-        tokenizer: checked to be what the texts were tokenized with, where it is given.
+        directory: the directory of `write_tokens`.
+        tokenizer: checked to be the one that tokenized the texts; None for no check.
 
     Attributes:
         directory: the Path.
-        num_documents, num_sentences, num_tokens: how many there are.
-        document_starts: int64 [documents + 1], each document's first sentence; at the end their number.
-        sentence_starts: int64 [sentences + 1], each sentence's first token among all tokens; the same.
+        num_documents, num_sentences, num_tokens: numbers of documents, sentences and tokens.
+        document_starts: int64 [documents + 1], index of each document's first sentence, then the number
+            of sentences.
+        sentence_starts: int64 [sentences + 1], position of each sentence's first token, then the number
+            of tokens.
         counts: int64 [vocab_size], how often each token occurs.
         begins_word: bool [vocab_size], `word_starts` of the tokenizer.
         layout: the `Layout` of rows.
-        special_ids: role, such as "cls" or "mask" -> id; "pad" among them in any case.
-        index: what index.json says, such as "corpus", the counts of the `Corpus`.
+        special_ids: role, such as "cls" or "mask" -> id; always includes "pad".
+        index: content of index.json, such as "corpus", the counts of the `Corpus`.
 
     Raises:
-        FileNotFoundError: no such directory, or one whose writing was stopped.
+        FileNotFoundError: no such directory, or an incomplete one.
         ValueError: another vocabulary.
     """
 
@@ -291,8 +291,8 @@ class TokenizedText:
         self.directory = Path(directory)
         if not (self.directory / INDEX).is_file():
             raise FileNotFoundError(
-                f"{self.directory} has no {INDEX}: it holds no tokens, or not all of them yet. "
-                "write_tokens makes it."
+                f"{self.directory} has no {INDEX}: it has no tokens, or not all of them yet. Write it with "
+                "write_tokens."
             )
         self.index = read_object(self.directory / INDEX)
         if tokenizer is not None:
@@ -319,13 +319,15 @@ class TokenizedText:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What tells the text from another."""
+        """Values that identify the text."""
         return {name: self.index[name] for name in SUMMARY}
 
     def document(self, number: int) -> Document:
-        """Reads a document; IndexError for one that is not there."""
+        """Reads a document; IndexError for a number outside [0, num_documents)."""
         if not 0 <= number < self.num_documents:
-            raise IndexError(f"There is no document {number}; there are {self.num_documents:,}.")
+            raise IndexError(
+                f"There is no document {number}; the text has {self.num_documents:,}, from 0."
+            )
         first, end = self.document_starts[number : number + 2]
         starts = self.sentence_starts[first : end + 1]
         ids = self._tokens[starts[0] : starts[-1]].astype(np.int32)
@@ -334,18 +336,18 @@ class TokenizedText:
         return Document(ids, starts[:-1] - starts[0], word_starts)
 
     def stream(self) -> np.ndarray:
-        """Reads all tokens, one document after another: int32 [tokens]."""
+        """Reads the tokens of all documents: int32 [tokens]."""
         return self._tokens.astype(np.int32)
 
     def read(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Reads runs of tokens.
 
         Args:
-            starts: integers [runs], the place of each run's first token among all tokens.
+            starts: integers [runs], position of each run's first token among all tokens.
             lengths: integers [runs], at least 1.
 
         Returns:
-            int32 [sum of lengths], one run after another.
+            int32 [sum of lengths], the concatenated runs.
         """
         starts, lengths = np.asarray(starts, np.int64), np.asarray(lengths, np.int64)
         return self._tokens[np.repeat(starts, lengths) + ranges(lengths)].astype(np.int32)

@@ -1,8 +1,8 @@
-"""Vocabularies: of pieces of words, trained by the libraries that the papers' authors or their heirs wrote;
-and of words, characters and bytes, by how often texts have them.
+"""Makes vocabularies: subwords, trained by the libraries tokenizers and sentencepiece; or words, characters
+and bytes by frequency.
 
-`tokenizers` and `sentencepiece` come with `pip install "bert_zoo[vocabularies]"`. The files are those that
-`bert_zoo.text.tokenizer_from_dir` reads; the tokenizers in the graph give the ids of the libraries.
+The libraries come with `pip install "bert_zoo[vocabularies]"`. `bert_zoo.text.tokenizer_from_dir` reads the
+files, and its tokenizers give the same ids as the libraries.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from bert_zoo.text.vocabulary import SUFFIX
 from bert_zoo.text.word_level import NEWLINE, UNITS
 from bert_zoo.weights.files import write_json
 
-# Pieces of words that are seen once say nothing.
+# The least count of a subword.
 _MIN_COUNT = 2
-# Texts whose words are found in one call.
+# Texts to split into words in one call.
 _WORDS_OF = 1_000
-# Of SentencePiece, which holds its sentences in memory.
+# For SentencePiece, which holds all sentences in memory.
 _MOST_SENTENCES = 1_000_000
-# Tokens that stand for hidden spans.
+# Number of sentinels of hidden spans.
 _SENTINELS = 100
 
 
@@ -44,46 +44,45 @@ def train_vocabulary(
 ) -> list[str]:
     """Trains a vocabulary and writes its files.
 
-    - "wordpiece", as BERT's: [PAD], [UNK], [CLS], [SEP] and [MASK] come first; vocab.txt.
-    - "byte_bpe", as RoBERTa's: <s>, <pad>, </s> and <unk> come first, <mask> last; vocab.json and
+    - "wordpiece", like BERT's: [PAD], [UNK], [CLS], [SEP] and [MASK] come first; vocab.txt.
+    - "byte_bpe", like RoBERTa's: <s>, <pad>, </s> and <unk> come first, <mask> last; vocab.json and
       merges.txt.
-    - "byte_bpe_bracketed", the same as DeBERTa 1's: [PAD], [CLS], [SEP] and [UNK] come first, [MASK] last.
-    - "word_bpe", as XLM's: <s>, </s>, <pad>, <unk> and <special0> to <special9> come first; vocab.json
-      and merges.txt. Words are found as English's.
-    - "sentencepiece", as ALBERT's, a unigram model: <pad>, <unk>, [CLS], [SEP] and [MASK] come first;
-      spiece.model. Of more than a million texts, so many are chosen at random.
-    - "sentencepiece_cased", the same as XLNet's, without accents: <unk>, <s>, </s>, <cls>, <sep>, <pad>,
+    - "byte_bpe_bracketed", the same, like DeBERTa 1's: [PAD], [CLS], [SEP] and [UNK] come first, [MASK]
+      last.
+    - "word_bpe", like XLM's: <s>, </s>, <pad>, <unk> and <special0> to <special9> come first; vocab.json
+      and merges.txt. Words are split as in English.
+    - "sentencepiece", like ALBERT's, a unigram model: <pad>, <unk>, [CLS], [SEP] and [MASK] come first;
+      spiece.model. It is trained on a random million of the texts if there are more.
+    - "sentencepiece_cased", the same, like XLNet's, without accents: <unk>, <s>, </s>, <cls>, <sep>, <pad>,
       <mask>, <eod> and <eop> come first.
-    - "sentencepiece_plain", as DeBERTa 2's and 3's, a unigram model of texts as they are: [PAD], [CLS],
-      [SEP] and [UNK] come first, and [MASK] follows the pieces; spm.model.
-    - "sentencepiece_sentinels", as T5's, a unigram model of texts as they are: <pad>, </s> and <unk> come
-      first, and <extra_id_99> to <extra_id_0> follow the pieces; spiece.model.
+    - "sentencepiece_plain", like DeBERTa 2's and 3's, a unigram model of unchanged texts: [PAD], [CLS],
+      [SEP] and [UNK] come first, and [MASK] last; spm.model.
+    - "sentencepiece_sentinels", like T5's, a unigram model of unchanged texts: <pad>, </s> and <unk> come
+      first, and <extra_id_99> to <extra_id_0> last; spiece.model.
 
     Args:
-        texts: read once.
+        texts: an iterable of texts, read once.
         kind: one of `KINDS`.
-        directory: is made where it does not exist; tokenizer_config.json is written too.
-        vocab_size: tokens, special ones among them. Fewer where the texts do not have so many pieces,
-            but for SentencePiece, which refuses.
-        lowercase: whether texts are lower-cased, and accents taken off; not for "byte_bpe",
-            "byte_bpe_bracketed", "sentencepiece_cased", "sentencepiece_plain" and
-            "sentencepiece_sentinels".
-        languages: for "word_bpe", names of the languages that a model is to tell apart, which get the
-            numbers 0, 1, ...
+        directory: directory for the files and tokenizer_config.json; created if missing.
+        vocab_size: number of tokens, including special tokens. If the texts have fewer subwords, the
+            vocabulary is smaller, or SentencePiece raises an error.
+        lowercase: lower-case texts and remove accents; only for "wordpiece", "word_bpe" and
+            "sentencepiece".
+        languages: for "word_bpe", names of the model's languages, which get the numbers 0, 1, ...
 
     Returns:
         The tokens in the order of their ids.
 
     Raises:
         ImportError: the library is not installed.
-        ValueError: an unknown kind, an option that it does not have, or texts that are too few.
+        ValueError: an unknown kind, an option that it does not have, or too few texts.
     """
     if kind not in KINDS:
         raise ValueError(f"kind is {kind!r}; choose one of {tuple(KINDS)}.")
     if lowercase and kind in CASED_KINDS:
-        raise ValueError(f"{kind} keeps texts as they are; leave lowercase out.")
+        raise ValueError(f"The kind {kind!r} does not change texts. Leave lowercase out.")
     if languages and kind != "word_bpe":
-        raise ValueError(f"{kind} reads all languages alike; leave languages out.")
+        raise ValueError(f"The kind {kind!r} reads all languages alike. Leave languages out.")
     tokens, files = KINDS[kind](iter(texts), vocab_size, lowercase)
     if languages:
         numbers = {name: number for number, name in enumerate(languages)}
@@ -134,8 +133,8 @@ def _byte_bpe(
     trained.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
     alphabet = library.pre_tokenizers.ByteLevel.alphabet()
     tokens = _trained(trained, "Bpe", texts, vocab_size - 1, special, initial_alphabet=alphabet)
-    # Tokens begin with the space before them, and so does what a mask stands for. Without __type,
-    # transformers 5 refuses it.
+    # Tokens include the space before them, so the mask token takes it too (lstrip). transformers 5 requires
+    # __type.
     mask_token = {"__type": "AddedToken", "content": mask, "lstrip": True, "special": True}
     config = {"tokenizer_class": tokenizer_class, "mask_token": mask_token}
     return [*tokens, mask], _bpe_files([*tokens, mask], trained, config, ["#version: 0.2"])
@@ -275,7 +274,7 @@ def _trained_sentencepiece(
         )
     except RuntimeError as error:
         raise ValueError(
-            f"SentencePiece makes no vocabulary of {vocab_size:,} tokens from these texts ({error}). "
+            f"SentencePiece cannot make a vocabulary of {vocab_size:,} tokens from these texts ({error}). "
             "Choose a smaller vocab_size, or more text."
         ) from error
     processor = library.SentencePieceProcessor(model_proto=model.getvalue())
@@ -297,7 +296,7 @@ def _library(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise ImportError(
-            f'{name} is needed to train this vocabulary: pip install "bert_zoo[vocabularies]".'
+            f'Training this vocabulary needs {name}: pip install "bert_zoo[vocabularies]".'
         ) from error
 
 
@@ -333,10 +332,10 @@ def count_tokens(
     lowercase: bool = False,
     space_token: str | None = None,
 ) -> Counter[str]:
-    """Counts the tokens of text files, as a `WordLevelTokenizer` with the same options splits them.
+    """Counts the tokens of text files, as split by a `WordLevelTokenizer` with the same options.
 
     Args:
-        paths: text files, UTF-8 unless the unit is "byte".
+        paths: text files, in UTF-8 unless the unit is "byte".
 
     Returns:
         Token -> count, in the order of first appearance.
@@ -361,7 +360,7 @@ def count_tokens(
         return Counter({str(value): count for value, count in counts.items()})
     if space_token is None:
         return counts
-    # A space counts where its token first appears, or where it does itself.
+    # A space counts as its token, with the first place of either.
     merged: Counter[str] = Counter()
     for token, count in counts.items():
         merged[space_token if token == " " else token] += count
@@ -379,11 +378,30 @@ def build_vocabulary(
     special: Sequence[str] = ("<eos>",),
     unknown_token: str | None = "<unk>",
 ) -> list[str]:
-    """Makes a vocabulary from text files; `count_tokens` and `select_tokens` say how.
+    """Makes a vocabulary of words, characters or bytes from text files, by falling frequency.
 
-    The original counts train.txt alone for WikiText-103, and train.txt, valid.txt and test.txt, in
-    this order, for the Penn Treebank, WikiText-2, enwik8 and text8. For the two last `special` is
-    () and `unknown_token` None.
+    The original (Transformer-XL) counts only train.txt for WikiText-103, and train.txt, valid.txt and
+    test.txt, in this order, for the Penn Treebank, WikiText-2, enwik8 and text8. For the last two, pass
+    `special=()` and `unknown_token=None`.
+
+    Args:
+        paths: text files, in UTF-8 unless the unit is "byte".
+        unit, lowercase, space_token: as for `bert_zoo.text.WordLevelTokenizer`.
+        max_size: take only so many of the most frequent tokens; None for all. Special tokens that the
+            texts lack are added.
+        min_count: drop tokens with a lower count.
+        special: tokens that come first.
+        unknown_token: has the place of its own count, as in WikiText, where "<unk>" is a word. If it
+            does not occur, or is dropped, it follows the special tokens. None for a vocabulary without it.
+
+    Returns:
+        The tokens in the order of their ids.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: an unknown unit, an empty file, or bytes that are not UTF-8.
+
+    Source: Dai et al. 2019; kimiyoung/transformer-xl pytorch/utils/vocabulary.py.
     """
     counts = count_tokens(paths, unit=unit, lowercase=lowercase, space_token=space_token)
     return select_tokens(
@@ -399,17 +417,11 @@ def select_tokens(
     special: Sequence[str] = ("<eos>",),
     unknown_token: str | None = "<unk>",
 ) -> list[str]:
-    """Orders tokens as the original's vocabularies are: special ones, then by falling frequency.
+    """Orders tokens like the original's vocabularies: special ones, then by falling frequency.
 
     Args:
         counts: token -> count, in the order of first appearance, which decides between equal counts.
-        max_size: how many of the most frequent tokens are taken; None means all. Special tokens
-            that the texts lack come on top.
-        min_count: tokens that are rarer are left out.
-        special: the tokens that come first.
-        unknown_token: stands where its count puts it, as in WikiText, whose "<unk>" is a word
-            like any other. Where that leaves it out, it follows the special tokens. None for a
-            vocabulary that has every token there is.
+        max_size, min_count, special, unknown_token: as for `build_vocabulary`.
 
     Returns:
         The tokens in the order of their ids.
