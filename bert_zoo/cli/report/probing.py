@@ -1,4 +1,4 @@
-"""The page of probes: sections of charts and tables, and beside it the page of attention."""
+"""The report of probes, with sections of charts and tables, and its page of attention maps."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,13 +15,13 @@ ATTENTION = "attention.html"
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page.
+    """A section of the report.
 
     Attributes:
         title: its heading.
-        text: a sentence or two on what was measured, and how.
-        charts: heading -> chart of `bert_zoo.charts`; an empty chart is left out.
-        tables: caption -> rows of column -> value. The first row has all columns, and the first column
+        text: what was measured and how, in a few sentences.
+        charts: heading -> chart from `bert_zoo.charts`; empty charts are left out.
+        tables: caption -> rows of column -> value. The first row must have all columns; the first column
             names the row.
     """
 
@@ -39,15 +39,15 @@ def write_report(
     text: str = "",
     attention: AttentionViewer | None = None,
 ) -> None:
-    """Writes the page of probes, one HTML file.
+    """Writes the report of probes, one HTML file.
 
     Args:
-        path: of the file.
-        title: of the page, such as the model's name.
-        sections: from top to bottom.
-        text: what was probed, below the title.
-        attention: written beside the page as `attention.html`, and linked to. The cells of a heat map lead
-            into it with `link="attention.html#layer={row}&head={column}"`.
+        path: path of the file.
+        title: title of the page, such as the model's name.
+        sections: the sections from top to bottom.
+        text: what was probed; shown below the title.
+        attention: written to `attention.html` in the same folder, and linked. Heat maps link their cells to it with
+            `link="attention.html#layer={row}&head={column}"`.
     """
     write(
         "probed.html",
