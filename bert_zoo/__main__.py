@@ -1,4 +1,4 @@
-"""The programs: `bert_zoo <verb>` or `python -m bert_zoo <verb>`."""
+"""The command-line programs: `bert_zoo <verb>` or `python -m bert_zoo <verb>`."""
 
 import ast
 import importlib
@@ -21,7 +21,7 @@ VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 
 
 def main(verb: str | None = None) -> None:
-    """Runs a program on the arguments of the command line; lists them where it names none.
+    """Runs a program with the command line's arguments. Without a program, lists all of them.
 
     Args:
         verb: the program; by default the first argument.
@@ -38,7 +38,7 @@ def main(verb: str | None = None) -> None:
             return
         if verb not in VERBS:
             raise ValueError(
-                f"There is no program {verb!r}.{nearest(verb, VERBS)} `bert_zoo` alone lists them."
+                f"There is no program {verb!r}.{nearest(verb, VERBS)} Run `bert_zoo` to list them."
             )
         _use_onednn()
         start_tensorflow_quietly()
@@ -47,17 +47,17 @@ def main(verb: str | None = None) -> None:
 
 
 def _use_onednn() -> None:
-    """Has TensorFlow use oneDNN, unless the environment says otherwise.
+    """Makes TensorFlow use oneDNN, unless the environment sets it.
 
-    TensorFlow 2.21 does so by itself only where a processor has VNNI, AMX or bfloat16 (`IsMklEnabled` in
-    tensorflow/core/util/util.cc). It is faster without them too: docs/measured/training.md.
+    TensorFlow 2.21 uses it by default only on processors with VNNI, AMX or bfloat16 (`IsMklEnabled` in
+    tensorflow/core/util/util.cc), but it is also faster on others: docs/measured/training.md.
     """
     if platform.machine() == "x86_64":
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 
 def overview() -> str:
-    """The programs with a line each."""
+    """Returns the list of programs with a line for each."""
     width = max(map(len, VERBS))
     groups = (
         "\n".join([f"{title}:", *(f"  {verb:<{width}}  {_first_line(verb)}" for verb in verbs)])
@@ -67,14 +67,14 @@ def overview() -> str:
         (
             "Usage: bert_zoo PROGRAM [--flag=value ...]",
             *groups,
-            "bert_zoo PROGRAM --help describes a program and its main flags, --helpfull all of them.\n"
-            "bert_zoo --version says which version this is.",
+            "bert_zoo PROGRAM --help explains a program and its main flags, --helpfull all its flags.\n"
+            "bert_zoo --version prints the version.",
         )
     )
 
 
 def _first_line(verb: str) -> str:
-    """The first line of a program's description, without importing the program."""
+    """Reads the first line of a program's description without importing the program."""
     source = importlib.util.find_spec(f"bert_zoo.cli.{verb}").loader.get_source(
         f"bert_zoo.cli.{verb}"
     )

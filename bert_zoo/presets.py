@@ -121,7 +121,7 @@ class Recipe:
     layer_decay: float | None = setting(
         None, "Factor of the learning rate from each layer to the one below; see BertAdamW."
     )
-    max_length: int = setting(128, "Maximum number of tokens of a text, pair or window.", least=1)
+    max_length: int = setting(128, "Maximum tokens of a text, pair or window.", least=1)
     stride: int | None = setting(
         None,
         "In question answering, tokens from one window's start to the next; by default 128, or the length minus "

@@ -78,7 +78,7 @@ def test_rows_have_berts_features(text, tmp_path, capsys):
     run(text, tmp_path / "a")
     assert [file.read_bytes() for file in files] == before
     assert files[0].stat().st_mtime_ns == kept
-    assert "files that were there: 1" in capsys.readouterr().out
+    assert "existing files: 1" in capsys.readouterr().out
 
 
 def write_shards(text, folder, family="bert", rows="next_sentence", number=4):
@@ -129,7 +129,7 @@ def test_pretrain_reads_what_the_pipeline_writes(family, rows, text, tmp_path, c
     options += ["--steps=6", "--batch_size=8", "--held_out=0.25", f"--output_dir={tmp_path}/run"]
     for name in pretrain.PROGRAM.flags:  # what other tests have set
         pretrain.PROGRAM.flags[name].unparse()
-    with pytest.raises(ValueError, match="name it, --vocabulary"):
+    with pytest.raises(ValueError, match="Name its directory with --vocabulary"):
         pretrain.PROGRAM.run(pretrain.main, options)
     pretrain.PROGRAM.run(pretrain.main, [*options, f"--vocabulary={text}/vocabulary"])
     assert "After: held out" in capsys.readouterr().out

@@ -336,13 +336,13 @@ def test_a_run_learns_from_its_teacher_and_says_so(teacher_run, tmp_path, capsys
     share = f"{metrics['kept']['accuracy'] / teacher['metrics']['accuracy']:.1%}"
     card = (output / "model" / "README.md").read_text()
     for told in (
-        f"taught by {teacher_run} with",
-        f"| retained share | {share} |",
+        f"distilled from {teacher_run} with",
+        f"| retained | {share} |",
         "more.txt | 2 |",
     ):
         assert told in card, told
     page = (output / "report.html").read_text()
-    assert "<th>retained share</th>" in page and share in page
+    assert "<th>retained</th>" in page and share in page
     capsys.readouterr()
     run_program(*flags)
     assert "is finished; nothing is trained again" in capsys.readouterr().out
@@ -449,7 +449,7 @@ def test_other_outputs_in_memory_are_taught(task, labels):
 def test_a_teacher_of_other_classes_is_refused_and_another_order_is_put_right(tmp_path):
     task = made("classification", tmp_path)
     teacher = load_task("classification")
-    with pytest.raises(ValueError, match=r"those of rows \['no', 'yes'\]. Choose a teacher"):
+    with pytest.raises(ValueError, match=r"rows has the classes \['no', 'yes'\]. Choose a teacher"):
         columns_of(teacher, task)
     teacher = bert_zoo.load(
         CHECKPOINT, "classification", labels=("yes", "no"), init=("classifier",)
@@ -465,7 +465,7 @@ def test_answers_need_a_student_that_reads_the_teachers_tokens(tmp_path):
     case = directory_of("roberta/question_answering")
     other = bert_zoo.load(case, **task.load_options(), max_length=24)
     with pytest.raises(
-        ValueError, match=r"as different tokens.* make one of the teacher with --layers"
+        ValueError, match=r"into different tokens.* make one from the teacher with --layers"
     ):
         lesson.batches(other, RECIPE, 0)
 
@@ -482,7 +482,7 @@ def test_a_model_without_a_trained_head_teaches_nothing(tmp_path):
     [
         (("--student", "a", "--layers", "2"), "Give either --student"),
         ((), "Give either --student"),
-        (("--layers", "2"), "is no run directory of .*, which says what its data are. Name"),
+        (("--layers", "2"), "is not a run directory of .*, so its task is unknown. Give --task"),
     ],
 )
 def test_flags_that_do_not_fit_are_refused(flags, said, tmp_path):

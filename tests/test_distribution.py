@@ -211,7 +211,9 @@ def test_a_memory_is_carried_on_replicas_and_workers_as_on_one_device(tmp_path):
 
 def test_batches_of_streams_divide_among_replicas(monkeypatch):
     monkeypatch.setattr(streams, "sharing_replicas", lambda: 2)
-    with pytest.raises(ValueError, match="A batch of 3 streams does not divide among 2 replicas"):
+    with pytest.raises(
+        ValueError, match="A batch of 3 streams cannot be split evenly across 2 replicas"
+    ):
         StatefulLM(load_recurrent("hf_plain"), 4, 3)
 
 
@@ -425,7 +427,7 @@ def test_the_tool_trains_on_jax(tmp_path):
     assert process.returncode == 0, output[-3000:]
     losses = losses_of(tmp_path)
     assert len(losses) == 12 and losses[-1] < 0.1 < losses[0]
-    assert "No SavedModel is written, which takes Keras on TensorFlow" in output
+    assert "No SavedModel was written, because that needs Keras on TensorFlow" in output
     predictions = bert_zoo.load(tmp_path / "run" / "model").classify(["three", "good"])
     assert [answer.label for answer in predictions] == ["neutral", "positive"]
 

@@ -274,5 +274,5 @@ def test_predict_answers_from_a_run_directory(run, capsys):
 
 def test_a_run_of_several_seeds_says_where_their_models_are(tmp_path):
     (tmp_path / "seed_0" / "model").mkdir(parents=True)
-    with pytest.raises(FileNotFoundError, match=r"It has seed_0: name one of them\."):
+    with pytest.raises(FileNotFoundError, match=r"Choose one of its runs: seed_0\."):
         finetuning.kept_model(tmp_path)

@@ -271,11 +271,13 @@ def test_settings_and_labels_that_do_not_fit_are_refused(tmp_path):
     task = make_task("messages")
     with pytest.raises(ValueError, match=r"\['symmetric', 'loss'\]|\['loss', 'symmetric'\]"):
         task.check_settings(Recipe(symmetric=True, loss="cosine_regression"))
-    with pytest.raises(ValueError, match="labels_per_class is 100, and 75"):
+    with pytest.raises(ValueError, match="labels_per_class is 100, but only 75"):
         len(make_task("messages", labels_per_class=100).train)
     rows = {"query": TEXTS_OF_ROWS, "document": PARTNERS, "label": range(11)}
     file = write_rows(tmp_path / "rows.jsonl", **rows)
-    with pytest.raises(ValueError, match="go from 0 to 10, and a reranker's are probabilities"):
+    with pytest.raises(
+        ValueError, match="range from 0 to 10, but a reranker needs labels from 0 to 1"
+    ):
         len(make_task("reranking", **file).train)
     uneven = write_rows(
         tmp_path / "uneven.jsonl",

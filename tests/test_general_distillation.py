@@ -387,10 +387,10 @@ def test_the_program_distils_on_text_and_its_card_names_the_teacher(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--layers 2", "--steps 1000, or --minutes 30"),
-        ("--layers 2 --steps 5 --minutes 1", "--steps 1000, or --minutes 30"),
-        ("--layers 2 --steps 5 --match cosine", "--match is not read with --text"),
-        ("--layers 2 --steps 5 --max_length 64", "--length how many tokens"),
+        ("--layers 2", "one of --steps and --minutes"),
+        ("--layers 2 --steps 5 --minutes 1", "one of --steps and --minutes"),
+        ("--layers 2 --steps 5 --match cosine", "With --text, --match has no effect"),
+        ("--layers 2 --steps 5 --max_length 64", "--length the tokens per row"),
         ("--steps 5", "either --student"),
     ],
 )

@@ -36,7 +36,7 @@ settings = ["--model", CHECKPOINT, "--task=table", "--train_file=rows.csv", "--h
             "--epochs=2", "--batch_size=4", "--max_length=16", "--learning_rate=1e-3",
             "--least_updates=0", "--checkpoint_minutes=0"]
 said = run("finetune", *settings, "--output_dir=whole")
-assert "No SavedModel is written" in said and "bert_zoo[tensorflow]" in said, said
+assert "No SavedModel was written" in said and "bert_zoo[tensorflow]" in said, said
 begin = finetuning.Measure.on_epoch_begin
 
 def killed(callback, epoch, logs=None):
@@ -50,7 +50,7 @@ with mock.patch.object(finetuning.Measure, "on_epoch_begin", killed):
     except SystemExit as end:
         assert end.code == 130
 assert not pathlib.Path("stopped/metrics.json").exists()
-assert "Going on after epoch 1" in run("finetune", *settings, "--output_dir=stopped")
+assert "Resuming after epoch 1" in run("finetune", *settings, "--output_dir=stopped")
 whole, stopped = read("whole/metrics.json"), read("stopped/metrics.json")
 for name in ("epochs", "loss", "steps", "kept"):
     assert stopped[name] == whole[name], name

@@ -109,7 +109,7 @@ def test_the_program_reads_a_table_and_fills_masks(tmp_path, capsys):
     assert [row["text"] for row in read(tmp_path / "out.csv")] == TEXTS
     with pytest.raises(ValueError, match=r"no column 'text'.*\(--text, "):
         call(*files)
-    with pytest.raises(ValueError, match="go together"):
+    with pytest.raises(ValueError, match="for predictions, together"):
         call(files[0])
     run = tmp_path / "pretraining"
     bert_zoo.save(bert_zoo.load(GOLDEN / "pretraining", "pretraining"), run / "model")

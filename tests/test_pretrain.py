@@ -292,7 +292,7 @@ def test_a_discriminator_goes_on_with_its_generator_or_a_new_one(
     program.PROGRAM.run(program.main, options)
     printed = capsys.readouterr().out
     assert "held out discriminator_logits_loss" in printed
-    assert ("begins with how often" in printed) == (not has_generator)
+    assert ("head starts from the frequency" in printed) == (not has_generator)
     model = bert_zoo.load(tmp_path / "run")
     before = open_weights(source)["deberta.embeddings.word_embeddings.weight"]
     moved = np.abs(model.encoder.embeddings.token_embedding.whole - before).max()
@@ -467,7 +467,7 @@ def test_a_budget_of_time_ends_the_training(text, tmp_path):
     assert results["measured"][-1]["rate"] < RECIPE.learning_rate
     for shown in (tmp_path / "report.html", tmp_path / "model" / "README.md"):
         said = shown.read_text(encoding="utf-8")
-        assert "budget of time" in said and "total steps" not in said
+        assert "time budget" in said and "total steps" not in said
 
 
 def test_rows_of_pairs_need_a_head_for_them(text, tmp_path):
@@ -577,6 +577,6 @@ def test_flags_of_other_language_models_are_refused_before_a_vocabulary_is_made(
         "--mem_len=5",
         f"--output_dir={tmp_path}/run",
     ]
-    with pytest.raises(ValueError, match=rf"{family} have no mem_len\. Leave --mem_len out"):
+    with pytest.raises(ValueError, match=rf"{family} do not use --mem_len\. Leave"):
         program.PROGRAM.run(program.main, options)
     assert not (tmp_path / "run").exists()

@@ -73,7 +73,7 @@ def test_help_has_the_main_flags_and_full_help_all():
     program.bool("third", False, "A third.")
     assert program.help() == (
         "About.\n\nMain flags:\n  --first=TEXT                One thing.\n\n"
-        "--helpfull says more of these. It also has: More (1); Other flags (1)."
+        "--helpfull explains these in full, and also: More (1); Other flags (1)."
     )
     full = program.help(full=True)
     assert "One thing; and what it comes to. Rarely." in full
@@ -122,8 +122,8 @@ def main(monkeypatch, *arguments) -> None:
     ("command", "said"),
     [
         ("finetun", "bert_zoo: There is no program 'finetun'. Did you mean 'finetune'?"),
-        ("serve", "bert_zoo: There is no program 'serve'. `bert_zoo` alone lists them."),
-        ("-v", "bert_zoo: There is no program '-v'. `bert_zoo` alone lists them."),
+        ("serve", "bert_zoo: There is no program 'serve'. Run `bert_zoo` to list them."),
+        ("-v", "bert_zoo: There is no program '-v'. Run `bert_zoo` to list them."),
         ("predict --rum a", "Unknown command line flag 'rum'. Did you mean: run. --help lists"),
         ("predict", "bert_zoo predict: Give --run. --help lists the flags."),
         ("predict --run", "Missing value for flag --run. --help lists the flags."),
@@ -131,12 +131,12 @@ def main(monkeypatch, *arguments) -> None:
             "finetune --seeds 0 --list_recipes",
             "flag --seeds=0: 0 is not a positive integer. --help lists the flags.",
         ),
-        ("finetune a b", "Unknown arguments ['a', 'b']; options begin with --."),
-        ("list minilm", "No name matches 'minilm'. Did you mean 'minilm_l6'?"),
-        ("describe", "Name a model, for example minilm_l6; `bert_zoo list` prints all names."),
+        ("finetune a b", "Unknown arguments ['a', 'b']. Flags begin with --;"),
+        ("list minilm", "No model matches 'minilm'. Did you mean 'minilm_l6'?"),
+        ("describe", "Name a model, for example minilm_l6. `bert_zoo list` prints all names."),
         ("evaluate --run nowhere", "bert_zoo evaluate: nowhere holds no model."),
-        ("predict --run nowhere --file a.csv", "--file and --output go together"),
-        ("embed --output vectors.txt a", "--output is vectors.txt; name a NumPy file"),
+        ("predict --run nowhere --file a.csv", "a file for predictions, together"),
+        ("embed --output vectors.txt a", "--output is vectors.txt. Name a NumPy file"),
     ],
 )
 def test_wrong_commands_end_with_one_line(command, said, monkeypatch, capsys):
@@ -306,7 +306,7 @@ def test_a_full_disk_is_said_plainly():
 
         said = message(full)
         assert said.startswith("The disk is full (") and "runs/model" in said
-        assert said.endswith("Free some space, then run the same command again.")
+        assert said.endswith("Free some space, then run the command again.")
 
 
 def test_faults_keep_their_traceback():
@@ -349,11 +349,11 @@ def test_a_fine_tuning_ended_by_ctrl_c_goes_on_by_the_same_command(tmp_path):
     running.send_signal(signal.SIGINT)
     _, err = running.communicate()
     assert running.returncode == 130 and "Traceback" not in err
-    assert err.strip().split("\n")[-1].startswith("Stopped. Run the same command to go on")
+    assert err.strip().split("\n")[-1].startswith("Stopped. Run the same command to resume")
     again = start(*command, *options)
     out, err = again.communicate()
     assert again.returncode == 0, err
-    assert "Going on after epoch" in out
+    assert "Resuming after epoch" in out
 
 
 @pytest.mark.slow

@@ -118,7 +118,7 @@ WARNING = "Not for commercial use"
         (
             {},
             [
-                "minilm_l6 on sst2", "872 examples, after epoch 2 of 3", "46 min 57 s", "2 kept",
+                "minilm_l6 on sst2", "(872 examples) after epoch 2 of 3", "46 min 57 s", "2 kept",
                 *("0.9151", "0.8922", "0.9048", "0.4567", "0.2345", "0.1234"),
                 *("383", "45", "29", "415", "798 of 872 predictions are right (91.5%)", "By label"),
                 "The 1 hardest validation examples",
@@ -162,14 +162,14 @@ WARNING = "Not for commercial use"
         ),
         (
             {"labels": MANY[:50], "confusion": CONFUSED, "table": ()},
-            ["label_7 label_9 5 41.7%", "Left out: 1 label that never came up.",
-             "The matrix of all 49 labels"],
+            ["label_7 label_9 5 41.7%", "Not shown: 1 label without examples or predictions.",
+             "Matrix of all 49 labels"],
             [],
             [],
         ),
         (
             {"labels": MANY, "confusion": np.eye(300, dtype=int), "table": ()},
-            ["too large for a page"],
+            ["too large for this page"],
             ["and 200 more, which `config.json` lists"],
             [],
         ),
@@ -187,7 +187,7 @@ WARNING = "Not for commercial use"
         ),
         (
             {"model": "runs/mine", "checkpoint": Card()},
-            ["licence of the base not known"],
+            ["licence unknown"],
             ["license: unknown", "bert_zoo does not know its licence"],
             ["base_model"],
         ),

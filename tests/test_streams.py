@@ -176,7 +176,7 @@ def test_a_checkpoint_of_another_model_is_refused(trained, tmp_path):
 
 def test_batches_that_do_not_fit_the_memory_are_refused():
     model = stateful()
-    with pytest.raises(ValueError, match="4 rows and this memory 3"):
+    with pytest.raises(ValueError, match="4 rows, but the memory has 3"):
         model.fit(segments(IDS, 4, 7), verbose=0)
     with pytest.raises(ValueError, match="starts_stream"):
         model.fit(segments(IDS, 3, 7).map(lambda x: {k: x[k] for k in ("token_ids", "labels")}))

@@ -99,7 +99,7 @@ def test_targets_are_checked():
     wrong[1, 2] = 98
     with pytest.raises(ValueError, match=r"decoder_token_ids\[1, 2\] is 98"):
         model({**inputs, "decoder_token_ids": wrong})
-    with pytest.raises(ValueError, match=r"decoder_padding_mask has shape \(4, 8\)"):
+    with pytest.raises(ValueError, match=r"decoder_padding_mask has the shape \(4, 8\)"):
         model({**inputs, "decoder_padding_mask": wrong[:, 1:]})
 
 

@@ -47,7 +47,7 @@ def test_fewer_training_rows_have_each_class_in_its_share_and_are_among_more_of_
     assert few.data("validation") == everything.data("validation")
     beside = make_task("table", train_file=file, dev_file=file, train_rows=15)
     assert len(beside.train) == 15 and len(beside.data("validation")) == 200
-    for rows, message in ((151, "has 150 rows to train on"), (-1, "0 for all")):
+    for rows, message in ((151, "has only 150 rows to train on"), (-1, "0 for all")):
         with pytest.raises(ValueError, match=message):
             len(make_task("table", **options, train_rows=rows).train)
 
@@ -75,7 +75,10 @@ def test_tags_that_break_the_scheme_of_spans_are_said(tmp_path):
         path.write_text("Ada B-PER\n\n" * 3 + f"to O\nNew B-LOC\nYork {tag}\n\n")
         remarks = make_task("tagging", train_file=str(path), test_file=str(path)).remarks()
         assert len(remarks) == said
-    assert "look like IOB2, and sentence 4 breaks it: 'York' has the tag 'I-PER'" in remarks[0]
+    assert (
+        "look like IOB2, but sentence 4 breaks that scheme: 'York' has the tag 'I-PER'"
+        in remarks[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,9 +89,13 @@ def test_tags_that_break_the_scheme_of_spans_are_said(tmp_path):
         ("swag", {"train_file": None}, r"needs \['data_dir'\]"),
         ("table", {}, "nothing to measure on"),
         ("table", {"train_file": None, "held_out": 3}, r"needs \['train_file'\]"),
-        ("table", {"held_out": 5, "dev_file": "x"}, "dev_file and held_out both say"),
-        ("table", {"held_out": 2.5}, r"held_out is 2\.5; it is a number of rows, or below 1"),
-        ("table", {"held_out": 8}, "has 8 rows, of which held_out takes 8: nothing is left"),
+        ("table", {"held_out": 5, "dev_file": "x"}, "dev_file and held_out both choose"),
+        (
+            "table",
+            {"held_out": 2.5},
+            r"held_out is 2\.5; it must be a number of rows, or a fraction",
+        ),
+        ("table", {"held_out": 8}, "held_out takes 8 of the 8 rows of .*, so none is left"),
     ],
 )
 def test_tasks_and_splits_that_cannot_be_are_refused(tmp_path, name, options, message):
@@ -145,13 +152,13 @@ def test_remarks_name_classes_of_which_nothing_is_measured(tmp_path):
     train = table(tmp_path / "a.jsonl", ["a", "b", "c"] * 2)
     dev = table(tmp_path / "b.jsonl", ["a", "b"])
     said = make_task("table", train_file=train, dev_file=dev).remarks()
-    assert "No validation row has one of the labels ['c']" in said[-1]
+    assert "The validation split has no row with the labels ['c']" in said[-1]
 
 
 def test_one_class_is_refused(tmp_path):
     file = table(tmp_path / "a.jsonl", ["yes"] * 6)
     with pytest.raises(
-        ValueError, match=r"all 6 rows have the label 'yes', .* Is 'label' the column"
+        ValueError, match=r"all 6 rows have the label 'yes', .* Is 'label' the label column"
     ):
         len(make_task("table", train_file=file, held_out=2).train)
 

@@ -194,12 +194,12 @@ def test_tagged_words_are_kept_as_every_family_reads_them(case):
 @pytest.mark.parametrize(
     ("y", "error", "message"),
     [
-        ([[0, 3], [1], [0] * 4], ValueError, r"Row 0 has 3 words and 2 labels.*'the'"),
+        ([[0, 3], [1], [0] * 4], ValueError, r"Row 0 has 3 words, but 2 labels.*'the'"),
         ([[0, 3, 4], [1]], ValueError, "y has 2 rows and x has 3"),
         ([[0, 3, 5], [1], [0] * 4], ValueError, r"y\[0\]\[2\] is 5; it must lie in \[0, 5\)"),
         ([["O", "PER", "O"], ["O"], ["O"] * 4], ValueError, r"y\[0\]\[1\] is 'PER'.*'B-PER'"),
         ([[0, 1.5, 0], [1], [0] * 4], ValueError, r"y\[0\]\[1\] is 1.5"),
-        ([[0, 3, 4], "O O", [0] * 4], ValueError, "Row 1 has 1 words and 2 labels"),
+        ([[0, 3, 4], "O O", [0] * 4], ValueError, "Row 1 has 1 words, but 2 labels"),
         ([[0, 3, 4], None, [0] * 4], TypeError, r"y\[1\] is None; it must be a list of labels"),
         ([0, 1, 2], TypeError, r"y\[0\] is 0; it must be a list of labels"),
     ],

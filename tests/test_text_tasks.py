@@ -250,7 +250,7 @@ def test_a_mixture_is_measured_by_the_mean_of_its_tasks(tmp_path):
         }
     )
     assert set(task.baseline(data).figures) < set(found.metrics)
-    with pytest.raises(ValueError, match=r"as text 'rt'.*Did you mean 'rte'"):
+    with pytest.raises(ValueError, match=r"text-to-text task 'rt'.*Did you mean 'rte'"):
         make_task("text:cola,rt")
 
 

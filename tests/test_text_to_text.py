@@ -185,12 +185,12 @@ def run_eagerly():
     [
         ("a", {"max_new_tokens": 0}, ValueError, "max_new_tokens is 0"),
         ("a", {"sampler": "best"}, ValueError, "no sampler 'best'"),
-        ("a", {"beams": 2, "stream": True}, ValueError, "nothing to stream"),
+        ("a", {"beams": 2, "stream": True}, ValueError, "cannot stream"),
         ("a", {"batch_size": 0}, ValueError, "batch_size"),
-        ("a", {"sampler": samplers.GreedySampler(), "seed": 1}, ValueError, "seed=1 goes with"),
+        ("a", {"sampler": samplers.GreedySampler(), "seed": 1}, ValueError, "seed=1 only applies"),
         ([], {}, ValueError, "list is empty"),
         (["a", 3], {}, TypeError, r"sources\[1\] is 3"),
-        ({"ids": [[1]]}, {}, ValueError, "A source of ids is a dict"),
+        ({"ids": [[1]]}, {}, ValueError, "A source of ids must be a dict"),
         ({"token_ids": [[1]], "padding_mask": [[0]]}, {}, ValueError, "Row 0 of the source"),
     ],
 )

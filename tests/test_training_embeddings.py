@@ -390,15 +390,18 @@ WEIGHTS = np.ones(3)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"x": None}, "x is NoneType; pass texts"),
-        ({"x": iter([IDS])}, "pass texts, dicts of ids, or a tf.data.Dataset"),
+        ({"x": None}, "x is NoneType. Pass texts"),
+        ({"x": iter([IDS])}, "Pass texts, dicts of ids, or a tf.data.Dataset"),
         ({"x": TEXTS}, "Single texts without labels"),
         ({"x": TEXTS, "y": [0.5, 1.0, 0.0]}, "No loss fits rows of 1 texts with scores"),
         ({"x": (*PAIRS, TEXTS), "y": [0, 1, 1]}, "No loss fits rows of 3 texts with classes"),
         ({"x": (TEXTS, TEXTS[:2])}, "the columns have .3, 2. rows"),
         ({"x": PAIRS, "y": [0.5, 1.0]}, "y has 2 rows and x has 3"),
         ({"x": PAIRS, "y": [0.5, np.nan, 1.0]}, r"label\[1\] is nan; it must be finite"),
-        ({"x": PAIRS, "y": np.ones((3, 2))}, r"one label, \[batch\]; got the shape \(3, 2\)"),
+        (
+            {"x": PAIRS, "y": np.ones((3, 2))},
+            r"one label per row, of shape \[batch\]; got the shape \(3, 2\)",
+        ),
         ({"x": PAIRS, "y": [0, 1, -1]}, r"label\[2\] is -1; it must lie in \[0, 2\)"),
         ({"x": PAIRS, "y": [0, 1, 2], "loss": PairSoftmax(2)}, r"label\[2\] is 2; it must lie in"),
         ({"x": PAIRS, "y": ["a", "b", "c"], "loss": PairSoftmax(2)}, "num_classes is 2, but"),
@@ -406,21 +409,21 @@ WEIGHTS = np.ones(3)
             {"x": dataset(PAIRS, [0, 1, 2])},
             "The number of classes of pairs cannot be read from a tf.data.Dataset",
         ),
-        ({"x": PAIRS, "loss": CoSENT()}, "CoSENT reads labels, and there are none"),
-        ({"x": PAIRS, "loss": PairSoftmax(2)}, "PairSoftmax reads labels, and there are none"),
-        ({"x": PAIRS, "y": WEIGHTS, "loss": RANKING()}, "MultipleNegativesRanking reads no labels"),
-        ({"x": TEXTS, "loss": RANKING()}, "reads two texts or more a row; there are 1"),
+        ({"x": PAIRS, "loss": CoSENT()}, "CoSENT needs labels, but there are none"),
+        ({"x": PAIRS, "loss": PairSoftmax(2)}, "PairSoftmax needs labels, but there are none"),
+        ({"x": PAIRS, "y": WEIGHTS, "loss": RANKING()}, "MultipleNegativesRanking takes no labels"),
+        ({"x": TEXTS, "loss": RANKING()}, "needs two texts or more per row, but there are 1"),
         (
             {"x": (*PAIRS, TEXTS), "y": WEIGHTS, "loss": CoSENT()},
-            "reads two texts a row; there are 3",
+            "needs two texts per row, but there are 3",
         ),
-        ({"x": PAIRS, "y": [0, 1, 1], "loss": BatchHardTriplet()}, "reads a single text a row"),
+        ({"x": PAIRS, "y": [0, 1, 1], "loss": BatchHardTriplet()}, "needs a single text per row"),
         (
             {"x": PAIRS, "y": [0, 2.5, 5], "loss": CosineRegression()},
-            "A score is 5, and CosineRegr",
+            "A score is 5, but CosineRegr",
         ),
         ({"x": PAIRS, "prompts": ["query"]}, "There are 1 prompts and 2 columns of texts"),
-        ({"x": PAIRS, "prompts": "query"}, "prompts is 'query'; give a list"),
+        ({"x": PAIRS, "prompts": "query"}, "prompts is 'query'; it must be a list"),
         ({"x": IDS, "prompts": ["a", "b"]}, "prompts go before texts, but the data are ids"),
         ({"x": IDS, "mini_batch_size": 0}, "mini_batch_size is 0"),
         (
@@ -446,7 +449,7 @@ def test_what_cannot_be_trained_on_is_refused(options, message):
 @pytest.mark.usefixtures("eager")
 def test_scores_of_a_dataset_that_are_no_cosines_are_refused():
     data = tf.data.Dataset.from_tensor_slices((IDS, [0.0, 1.0, 5.0, 2.0])).batch(4)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"Scale them, such as scores / 5"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"Scale them, for example scores / 5"):
         fit(data, loss=CosineRegression())
 
 

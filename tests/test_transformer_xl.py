@@ -553,7 +553,7 @@ def test_wrong_settings_are_refused():
         load_recurrent("hf_adaptive", mem_length=3)
     with pytest.raises(ConfigError, match="mem_len is -3"):
         load_recurrent("hf_adaptive", mem_len=-3)
-    with pytest.raises(TypeError, match=r"\['mem_len'\].*bert: none"):
+    with pytest.raises(TypeError, match=r"\['mem_len'\].*bert has: none"):
         bert_zoo.load("bert_tiny", weights=None, mem_len=3)
 
 

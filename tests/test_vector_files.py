@@ -113,6 +113,6 @@ def test_texts_are_lines_or_a_column_packed_or_not(tmp_path):
         file.write("a, b\n\nc\n")
     for name in ("lines.txt", "table.csv", "packed.jsonl.gz", "lines.gz"):
         assert [*texts_of(tmp_path / name)] == ["a, b", "", "c"], name
-    with pytest.raises(ValueError, match=r"lines\.txt is read line by line.*Say with format which"):
+    with pytest.raises(ValueError, match=r"lines\.txt does not have a table.*set format to one of"):
         texts_of(tmp_path / "lines.txt", "title")
     assert [*texts_of(tmp_path / "semicolons", "title", delimiter=";")] == ["a, b", "", "c"]

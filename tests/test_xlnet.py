@@ -383,7 +383,7 @@ def test_a_memory_goes_from_batch_to_batch_of_a_training():
             assert np.abs(np.asarray(alone - found["mlm_logits"])).max() > 1e-3
     again = training({**steps[0], "starts_stream": np.ones(4, "int32")}, training=True)
     assert_same(again, model(steps[0]), TOLERANCE)
-    with pytest.raises(ValueError, match=r"rows and this memory 4\. Make StatefulObjectives"):
+    with pytest.raises(ValueError, match=r"rows, but the memory has 4\. Create StatefulObjectives"):
         training(
             {n: v[:2] for n, v in steps[0].items()} | {"starts_stream": np.ones(2)}, training=True
         )

@@ -37,7 +37,7 @@ def test_a_text_that_is_too_long_is_cut_and_the_hypothesis_is_not(caplog):
     [
         ("bert/classification", {}, r"'entailment'.*roberta_large_mnli"),
         ("roberta/classification", {"labels": []}, r"labels is \[\]"),
-        ("roberta/classification", {"labels": ["a", "a"]}, "twice"),
+        ("roberta/classification", {"labels": ["a", "a"]}, "duplicate"),
         ("roberta/classification", {"hypothesis": "it is"}, r"hypothesis is 'it is'.*\{\}"),
         ("roberta/classification", {"top_k": 0}, "top_k is 0"),
     ],

@@ -1,1 +1,1 @@
-"""The programs that come with the package: nothing in the library imports them."""
+"""The command-line programs. The library does not import them."""

@@ -1,14 +1,14 @@
-"""Makes a vocabulary from text files.
+"""Builds a vocabulary from text files.
 
 bert_zoo build_vocabulary --output vocabularies/mine --kind wordpiece --vocab_size 30522 "my/*.txt"
 bert_zoo build_vocabulary --output vocabularies/wt103 wikitext-103/train.txt
 bert_zoo build_vocabulary --output vocabularies/enwik8 --unit byte enwik8
 bert_zoo build_vocabulary --output vocabularies/text8 --unit character --space_token _ text8
 
-Writes a directory that bert_zoo.text.tokenizer_from_dir reads: for "bert" with --kind wordpiece, for
-"roberta" with byte_bpe, for "albert" with sentencepiece; their text may be all that pretraining reads,
-docs/pretraining.md. Without --kind, for "transformer_xl": vocab.txt, a token a line by falling
-frequency, and tokenizer_config.json, docs/text.md.
+The directory is for bert_zoo.text.tokenizer_from_dir. The family is "bert" for --kind wordpiece, "roberta"
+for byte_bpe and "albert" for sentencepiece; these read text in any form that docs/pretraining.md names.
+Without --kind, the family is "transformer_xl", with vocab.txt (one token per line, the most frequent
+first) and tokenizer_config.json; see docs/text.md.
 """
 
 from collections import Counter
@@ -29,44 +29,51 @@ _KIND = PROGRAM.enum(
         *("word_level", "wordpiece", "byte_bpe", "byte_bpe_bracketed"),
         *("sentencepiece", "sentencepiece_cased", "sentencepiece_plain", "sentencepiece_sentinels"),
     ],
-    "Whole words, characters or bytes, as a language model counts them; or pieces of words, trained by "
-    "tokenizers or sentencepiece.",
+    "word_level counts whole words, characters or bytes, for language models. The others are subword "
+    "vocabularies, trained with tokenizers or sentencepiece.",
 )
 _VOCAB_SIZE = PROGRAM.integer(
-    "vocab_size", 30_000, "For pieces of words, the number of tokens.", lower_bound=300
+    "vocab_size", 30_000, "Number of tokens, for subwords.", lower_bound=300
 )
 _UNIT = PROGRAM.enum(
-    "unit", "word", ["word", "character", "byte"], "Of kind word_level, what a token is."
+    "unit", "word", ["word", "character", "byte"], "Kind of token, for word_level."
 )
 _LOWERCASE = PROGRAM.bool("lowercase", False, "Lower-case texts.")
 _EOS_TOKEN = PROGRAM.string(
-    "eos_token", None, "The end of a line; empty for none. By default '<eos>' for words, else none."
+    "eos_token",
+    None,
+    "End-of-line token; empty for none. By default '<eos>' for words, else none.",
 )
 _UNKNOWN_TOKEN = PROGRAM.string(
     "unknown_token",
     None,
-    "As eos_token, for other tokens. By default '<unk>' for words, else none.",
+    "Unknown token; empty for none. By default '<unk>' for words, else none.",
 )
-_SPACE_TOKEN = PROGRAM.string("space_token", None, "For characters, the token of a space.")
+_SPACE_TOKEN = PROGRAM.string("space_token", None, "Token for a space, for characters.")
 _EOS_AT = PROGRAM.enum(
     "eos_at",
     None,
     ["never", "newlines", "line_ends", "line_starts_and_ends"],
-    "Where texts have the end token. By default at newlines, for words with an end token.",
+    "Where to put the end token. By default at newlines, for words with an end token.",
 )
 _MAX_SIZE = PROGRAM.integer(
-    "max_size", None, "The most tokens, beside special ones that texts lack.", lower_bound=1
+    "max_size",
+    None,
+    "Maximum number of tokens, not counting special ones missing from the text.",
+    lower_bound=1,
 )
-_MIN_COUNT = PROGRAM.integer("min_count", 0, "Leave out tokens that are rarer.", lower_bound=0)
+_MIN_COUNT = PROGRAM.integer(
+    "min_count", 0, "Leave out tokens that occur less often.", lower_bound=0
+)
 
 
 def main(arguments: list[str]) -> None:
     if not arguments:
-        raise ValueError("Name the text files to count, for example train.txt.")
+        raise ValueError("Name the text files to read, for example train.txt.")
     if _KIND.value != "word_level":
         _train_pieces(arguments)
         return
-    # An empty flag says that there is no such token.
+    # An empty flag means no such token.
     given = {"eos_token": _EOS_TOKEN.value, "unknown_token": _UNKNOWN_TOKEN.value}
     special = {name: token or None for name, token in given.items() if token is not None}
     tokenizer, counts = counted_tokenizer(
@@ -110,10 +117,10 @@ def counted_tokenizer(
     space_token: str | None = None,
     **special: str | None,
 ) -> tuple["WordLevelTokenizer", Counter[str]]:
-    """A tokenizer of the tokens that text files have, and how often they have them.
+    """Returns a tokenizer of the tokens in text files, and their counts.
 
-    The options are those of `WordLevelTokenizer` and `select_tokens`; `eos_token` and `unknown_token` are
-    by default "<eos>" and "<unk>" for words, and none for characters and bytes.
+    The options are those of `WordLevelTokenizer` and `select_tokens`. By default `eos_token` and
+    `unknown_token` are "<eos>" and "<unk>" for words, and None for characters and bytes.
     """
     from bert_zoo.pretraining.vocabularies import count_tokens, select_tokens
     from bert_zoo.text import WordLevelTokenizer
@@ -140,8 +147,8 @@ def _report(counts: Counter[str], vocabulary: Sequence[str]) -> None:
     held = sum(counts[token] for token in vocabulary)
     print(f"Wrote {len(vocabulary):,} tokens to {_OUTPUT.value}.")
     print(
-        f"The texts have {total:,} tokens, {len(counts):,} of them distinct; the vocabulary covers "
-        f"{held / total:.4%}."
+        f"The texts have {total:,} tokens ({len(counts):,} distinct). The vocabulary covers "
+        f"{held / total:.4%} of them."
     )
-    print("The most frequent ones: ", end="")
+    print("Most frequent: ", end="")
     print(", ".join(f"{token!r} {count:,}" for token, count in counts.most_common(10)))

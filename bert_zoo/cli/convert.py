@@ -1,27 +1,27 @@
-"""Reads a model in any format that `load` knows, and writes it in another one.
+"""Converts a model to another format.
 
 bert_zoo convert --model path/to/tf1_checkpoint --output for_hf --format hf
 bert_zoo convert --model runs/minilm_l6-sst2 --output for_keras_hub --format keras_hub
 bert_zoo convert --model bert_base --task encoder --output bert_base
 
-docs/migrating/index.md names the formats that are read.
+It reads every format that bert_zoo.load reads; docs/migrating/index.md lists them.
 """
 
 from bert_zoo.cli.program import Program
 
 PROGRAM = Program(__doc__, required=("model", "output"))
-_MODEL = PROGRAM.string("model", None, "A name that `bert_zoo list` prints, or a directory.")
+_MODEL = PROGRAM.string("model", None, "A name from `bert_zoo list`, or a directory.")
 _OUTPUT = PROGRAM.string("output", None, "The directory to write.")
 _FORMAT = PROGRAM.enum(
     "format",
     "bert_zoo",
     ["bert_zoo", "hf", "keras_hub"],
-    "bert_zoo's own, Hugging Face transformers' or KerasHub's.",
+    "Format to write: bert_zoo's own, Hugging Face transformers' or KerasHub's.",
 )
 _TASK = PROGRAM.string(
     "task",
     None,
-    "The task, whose head is written too; by default the one whose head the model has.",
+    "Task whose head is also written, or encoder for none; by default the model's own.",
 )
 
 

@@ -1,4 +1,4 @@
-"""Makes masked rows of a text ahead of training, with Apache Beam, for text past one machine.
+"""Writes masked training rows with Apache Beam, for text too large for one machine.
 
 bert_zoo create_pretraining_data --text "my/*.txt" --vocabulary vocabularies/mine --output rows
 bert_zoo create_pretraining_data --text "gs://b/*.txt" --vocabulary gs://b/vocabulary --output gs://b/rows \\
@@ -6,9 +6,9 @@ bert_zoo create_pretraining_data --text "gs://b/*.txt" --vocabulary gs://b/vocab
 
 Writes TFRecord files of tf.train.Example with the features of BERT's own program: input_ids, input_mask,
 segment_ids, masked_lm_positions, masked_lm_ids, masked_lm_weights and, for pairs, next_sentence_labels.
-What follows -- are options of Beam; without them it runs on this machine. Documents are dealt to
-shards by a hash of their content, once each, so that every run writes the same files; those that are
-there are left as they are. Training on one machine needs no such files: docs/pretraining.md.
+Options after -- go to Beam; without them it runs on this machine. A hash of each document picks its shard,
+and equal documents are kept once, so every run writes the same files. Existing files are kept.
+To train on one machine you do not need these files: docs/pretraining.md.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 FAMILIES = list(registry().families)
 SCHEMES = ("next_sentence", "sentence_order", "full_sentences", "doc_sentences")
-# Rows that are masked together.
+# Rows masked together.
 _BATCH = 256
 
 PROGRAM = Program(
@@ -45,38 +45,40 @@ PROGRAM = Program(
 )
 _TEXT = PROGRAM.list("text", None, "Files or patterns, separated by commas.")
 _FORM = PROGRAM.string(
-    "form", None, "Of the files, see bert_zoo.pretraining.corpus; by default as they look."
+    "form",
+    None,
+    "What a line of the files holds, see bert_zoo.pretraining.corpus; by default detected.",
 )
-_TEXT_FIELD = PROGRAM.string("text_field", "text", "The field with the text, of JSON Lines.")
-_VOCABULARY = PROGRAM.string("vocabulary", None, "The directory of the vocabulary.")
+_TEXT_FIELD = PROGRAM.string("text_field", "text", "The text field, for JSON Lines.")
+_VOCABULARY = PROGRAM.string("vocabulary", None, "The vocabulary's directory.")
 _FAMILY = PROGRAM.enum(
-    "family", FAMILIES[0], FAMILIES, "Whose tokenizer and special tokens are used."
+    "family", FAMILIES[0], FAMILIES, "The family, for its tokenizer and special tokens."
 )
 _OUTPUT = PROGRAM.string("output", None, "The directory to write.")
-_ROWS = PROGRAM.enum("rows", SCHEMES[0], SCHEMES, "What a row is.")
+_ROWS = PROGRAM.enum("rows", SCHEMES[0], SCHEMES, "Kind of row.")
 _OBJECTIVE = PROGRAM.string(
-    "objective", "masked_tokens", "One of bert_zoo.tasks.objectives.OBJECTIVES."
+    "objective", "masked_tokens", "A key of bert_zoo.tasks.objectives.OBJECTIVES."
 )
-_LENGTH = PROGRAM.integer("length", 128, "Tokens of a row, special ones among them.", lower_bound=8)
+_LENGTH = PROGRAM.integer("length", 128, "Tokens per row, with special tokens.", lower_bound=8)
 _MAX_PREDICTIONS = PROGRAM.integer(
-    "max_predictions", 20, "Masked tokens of a row, at most.", lower_bound=1
+    "max_predictions", 20, "Maximum masked tokens per row.", lower_bound=1
 )
-_SHORT_ROWS = PROGRAM.float("short_rows", 0.1, "Of pairs, the share of documents with short rows.")
+_SHORT_ROWS = PROGRAM.float("short_rows", 0.1, "For pairs: fraction of documents with short rows.")
 _EPOCHS = PROGRAM.integer(
-    "epochs", 10, "How often the text is gone through, with other rows and masks.", lower_bound=1
+    "epochs", 10, "Passes over the text, each with new rows and masks.", lower_bound=1
 )
-_SEED = PROGRAM.integer("seed", 12345, "Of rows and masks.", lower_bound=0)
+_SEED = PROGRAM.integer("seed", 12345, "Seed of rows and masks.", lower_bound=0)
 _NUM_SHARDS = PROGRAM.integer(
     "num_shards",
     8,
-    "Files to write. A worker holds one file's text in memory; about 100 MB each work well.",
+    "Number of files to write. A worker holds one file's text in memory; about 100 MB per file works well.",
     lower_bound=1,
 )
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What decides the rows of a shard, beside its documents; the fields are named as the flags."""
+    """Settings that determine a shard's rows, in fields named like the flags."""
 
     vocabulary: str
     family: str
@@ -121,16 +123,16 @@ def main(arguments: list[str]) -> None:
     settings = Settings(
         **{name: PROGRAM.flags[name].value for name in Settings.__dataclass_fields__}
     )
-    _objective(settings)  # refuses what cannot be before the pipeline starts
+    _objective(settings)  # raises for wrong settings before the pipeline starts
     files = sorted(
         match.path for matches in FileSystems.match(_TEXT.value) for match in matches.metadata_list
     )
     if not files:
-        raise FileNotFoundError(f"No file is named by {', '.join(_TEXT.value)}.")
-    # One look at the first file, so that all are read alike.
+        raise FileNotFoundError(f"No file matches --text {', '.join(_TEXT.value)}. Check the path.")
+    # The first file decides the form, so that all are read alike.
     with _local(files[0]) as first:
         form = _FORM.value or _corpus(first, None).form
-    print(f"Reads {len(files):,} files as {form}.")
+    print(f"Reading {len(files):,} files as {form}.")
 
     if not FileSystems.exists(settings.output):
         FileSystems.mkdirs(settings.output)
@@ -160,7 +162,7 @@ def _corpus(path: str, form: str | None, text_field: str = "text") -> Any:
 def _dealt(
     file: str, form: str, num_shards: int, text_field: str
 ) -> Iterator[tuple[int, list[str]]]:
-    """The documents of a file with the shards that they belong to."""
+    """Yields each document of a file with the number of its shard."""
     with _local(file) as path:
         for document in _corpus(path, form, text_field):
             yield int(_digest(document)[:15], 16) % num_shards, document
@@ -171,22 +173,22 @@ def _digest(document: list[str]) -> str:
 
 
 def _write(shard: tuple[int, Iterable[list[str]]], settings: Settings) -> None:
-    """Writes a shard's file, unless it is there."""
+    """Writes a shard's file, unless it exists."""
     from apache_beam.io.filesystems import FileSystems
     from apache_beam.metrics import Metrics
 
     number, documents = shard
     path = settings.path(number)
     if FileSystems.exists(path):
-        Metrics.counter(__name__, "files that were there").inc()
+        Metrics.counter(__name__, "existing files").inc()
         return
-    # In an order that does not depend on who read them.
+    # Independent of the order in which workers read them.
     by_digest = {_digest(document): document for document in documents}
     kept = [by_digest[digest] for digest in sorted(by_digest)]
     with tempfile.TemporaryDirectory(prefix="bert_zoo_") as folder:
         written = Path(folder) / "rows.tfrecord"
         rows = _write_rows(kept, number, settings, Path(folder), written)
-        # Whole or not at all.
+        # Write the file whole or not at all.
         partial = f"{path}.partial"
         with written.open("rb") as source, FileSystems.create(partial) as target:
             shutil.copyfileobj(source, target, 1 << 20)
@@ -206,8 +208,8 @@ def _write_rows(
 
     if len(documents) < 2 and settings.rows in ("next_sentence", "sentence_order"):
         raise ValueError(
-            f"Shard {number} has one document, and pairs need sentences of others. Choose fewer shards "
-            f"than num_shards={settings.num_shards}."
+            f"Shard {number} has only one document, but pairs need sentences from others. Choose fewer "
+            f"shards than num_shards={settings.num_shards}."
         )
     preprocessor, objective = _objective(settings)
     shards = write_tokens(documents, preprocessor, folder / "tokens")
@@ -225,12 +227,12 @@ def _write_rows(
 
 @cache
 def _objective(settings: Settings) -> tuple[Any, Any]:
-    """The preprocessor and the objective; made once in a worker."""
+    """Returns the preprocessor and the objective, made once per worker."""
     from bert_zoo.tasks.objectives import OBJECTIVES, Permutations, Spans
     from bert_zoo.tasks.objectives.masking import Masking
     from bert_zoo.text import preprocessor_from_dir
 
-    # BERT's features have no place for SpanBERT's boundaries.
+    # BERT's features cannot hold SpanBERT's boundaries.
     known = [
         name
         for name, value in OBJECTIVES.items()
@@ -247,7 +249,7 @@ def _objective(settings: Settings) -> tuple[Any, Any]:
 
 
 def _examples(inputs: dict[str, Any], labels: dict[str, Any]) -> Iterator[bytes]:
-    """Rows as serialized tf.train.Example protos, with BERT's features."""
+    """Yields rows as serialized tf.train.Example protos with BERT's features."""
     import numpy as np
     import tensorflow as tf
 
@@ -279,7 +281,7 @@ def _examples(inputs: dict[str, Any], labels: dict[str, Any]) -> Iterator[bytes]
 
 @contextmanager
 def _local(path: str) -> Iterator[str]:
-    """A file or folder of any of Beam's file systems, on this machine while the context lasts."""
+    """Provides a local copy of a file or folder from any of Beam's file systems."""
     if Path(path).exists():
         yield path
         return

@@ -1,4 +1,4 @@
-"""Prints what is known of models: sizes, parameters, licence, paper, sources, scores.
+"""Describes models: sizes, parameters, licence, paper, sources, scores.
 
 bert_zoo describe minilm_l6
 """
@@ -11,5 +11,5 @@ PROGRAM = Program(__doc__, takes_arguments=True)
 
 def main(names: list[str]) -> None:
     if not names:
-        raise ValueError("Name a model, for example minilm_l6; `bert_zoo list` prints all names.")
+        raise ValueError("Name a model, for example minilm_l6. `bert_zoo list` prints all names.")
     print("\n\n".join(str(describe(name)) for name in names))

@@ -1,12 +1,12 @@
-"""Distils a model into a smaller one: on its own task, or on plain text.
+"""Distils a model into a smaller one, on its task or on plain text.
 
 bert_zoo distill --teacher runs/minilm_l6-sst2 --student bert_tiny --unlabelled "my/*.txt"
 bert_zoo distill --teacher runs/minilm_l6-messages --layers 2 --hidden 128 --epochs 20
 bert_zoo distill --teacher minilm_l6 --layers 2 --text "my/*.txt" --minutes 60
 
-On a task, the data are those of the teacher's run; flags name others. The teacher answers all texts once,
-and the student learns from these answers, mixed with labels where there are any. Started again with the
-same options, a run that was stopped goes on.
+On a task, the data are those of the teacher's run unless flags name others. The teacher predicts all texts
+once; the student learns from these predictions, and from labels where there are any. To resume a stopped
+run, repeat the command.
 """
 
 from dataclasses import fields
@@ -25,36 +25,36 @@ if TYPE_CHECKING:
 PROGRAM = Program(
     __doc__,
     required=("teacher",),
-    on_interrupt="Stopped. Run the same command to go on, as if nothing had been.",
+    on_interrupt="Stopped. Run the same command to resume. The results are the same as without the stop.",
 )
 _TEACHER = PROGRAM.string(
-    "teacher", None, "A run directory of finetune; or any trained model's name or directory."
+    "teacher", None, "A run directory of finetune, or any trained model's name or directory."
 )
-_STUDENT = PROGRAM.string("student", None, "A name of bert_zoo.list_models(), or a directory.")
+_STUDENT = PROGRAM.string("student", None, "A name from `bert_zoo list`, or a directory.")
 _LAYERS = PROGRAM.list(
     "layers",
     None,
-    "Make the student of the teacher: with so many of its layers, or with those of these numbers, from 0.",
+    "Make a student from the teacher: the number of its layers to keep, or their numbers, from 0.",
 )
-_HIDDEN = PROGRAM.integer("hidden", None, "Of a student that is made: its width.", lower_bound=1)
-# Of distillation on plain text.
+_HIDDEN = PROGRAM.integer(
+    "hidden", None, "With --layers: the student's hidden size.", lower_bound=1
+)
+# For distillation on plain text.
 _TEXT = PROGRAM.list("text", None, "Plain text to learn from: files, folders or patterns.")
-_TASK = PROGRAM.enum("task", None, list(BENCHMARKS), "Other data than those of the teacher's run.")
-_TEXT_COLUMN = PROGRAM.string(
-    "text_column", None, "The table's column of texts, where it is not called text."
-)
+_TASK = PROGRAM.enum("task", None, list(BENCHMARKS), "Use this task's data, not the teacher's.")
+_TEXT_COLUMN = PROGRAM.string("text_column", None, "The table's text column; by default text.")
 _UNLABELLED = PROGRAM.list(
     "unlabelled",
     None,
-    "Files or patterns of texts that the teacher alone labels: one a line, of a pair with a tab between both.",
+    "Files or patterns of unlabelled texts, one per line; pairs are separated by a tab.",
 )
 _TEMPERATURE = PROGRAM.float(
-    "temperature", 2.0, "What logits of both are divided by.", lower_bound=0.01
+    "temperature", 2.0, "Divisor of teacher and student logits.", lower_bound=0.01
 )
 _HARD_WEIGHT = PROGRAM.float(
     "hard_weight",
     0.5,
-    "Share of the labels' own loss where there are labels.",
+    "Weight of the loss on labels, where there are labels.",
     lower_bound=0,
     upper_bound=1,
 )
@@ -62,24 +62,24 @@ _MATCH = PROGRAM.enum(
     "match",
     None,
     ["cross_entropy", "squared_error", "cosine"],
-    "How student and teacher are compared; by default cross_entropy of classes, squared_error of numbers and "
+    "Loss between student and teacher; by default cross_entropy for classes, squared_error for numbers and "
     "vectors.",
 )
 _AUGMENT = PROGRAM.integer(
-    "augment", 0, "Variants of each training text that the teacher labels too.", lower_bound=0
+    "augment", 0, "Variants of each training text for the teacher to label.", lower_bound=0
 )
 _AUGMENT_WITH = PROGRAM.string(
-    "augment_with", "bert_base_uncased", "The masked-token model that proposes their words."
+    "augment_with", "bert_base_uncased", "Masked language model that proposes the variants' words."
 )
-_RECIPE = PROGRAM.string("recipe", None, "A name that finetune --list_recipes prints.")
-_OUTPUT_DIR = PROGRAM.string("output_dir", None, "Run directory, by default runs/distill-<names>.")
+_RECIPE = PROGRAM.string("recipe", None, "A name from `bert_zoo finetune --list_recipes`.")
+_OUTPUT_DIR = PROGRAM.string("output_dir", None, "Run directory, by default runs/distill-NAMES.")
 PROGRAM.define_runs()
 _MAIN = (
     *("teacher", "student", "layers", "hidden", "text", "unlabelled", "temperature"),
     *("hard_weight", "match", "augment", "epochs", "learning_rate", "output_dir", "seeds"),
 )
 _SETTINGS = PROGRAM.define_fields(Recipe)
-# --text names plain text here.
+# Here --text means plain text, not a column.
 _DATA = PROGRAM.define_fields(
     DataOptions, [field.name for field in fields(DataOptions) if field.name != "text"]
 )
@@ -87,16 +87,16 @@ general_distillation.define_flags(PROGRAM)
 PROGRAM.define_strategy()
 PROGRAM.groups = {
     "Main flags": _MAIN,
-    "On plain text": general_distillation.FLAGS,
-    "Data of the task": ["task", *_DATA, "text_column"],
-    "Settings of the recipe, in place of its own": [n for n in _SETTINGS if n not in _MAIN],
+    "Plain text": general_distillation.FLAGS,
+    "Task data": ["task", *_DATA, "text_column"],
+    "Recipe settings": [name for name in _SETTINGS if name not in _MAIN],
 }
 
 
 def main(arguments: list[str]) -> None:
     if (_STUDENT.value is None) == (_LAYERS.value is None):
         raise ValueError(
-            "Give either --student, a model that there is, or --layers, to make one of the teacher."
+            "Give either --student, an existing model, or --layers, to make a student from the teacher."
         )
     student = Path(_STUDENT.value).name if _STUDENT.value else f"{'-'.join(_LAYERS.value)}-layers"
     directory = Path(_OUTPUT_DIR.value or f"runs/distill-{Path(_TEACHER.value).name}-{student}")
@@ -107,7 +107,7 @@ def main(arguments: list[str]) -> None:
 
 
 def distill_on_task(directory: Path) -> None:
-    """Trains the student of the flags on what the teacher answers, and says where it is."""
+    """Trains the student on the teacher's predictions, as the flags say."""
     strategy = PROGRAM.strategy()
     from bert_zoo import private
     from bert_zoo.cli.benchmarks.distilled import Teaching, learn_from, unlabelled, varied
@@ -115,7 +115,8 @@ def distill_on_task(directory: Path) -> None:
 
     if private.is_multi_worker(strategy):
         raise ValueError(
-            "Several workers would all write the teacher's answers. Distil on one machine: --strategy mirrored."
+            "Distillation runs on one machine, because every worker would write the teacher's predictions. Use "
+            "--strategy mirrored."
         )
     data = task_data()
     task = make_task(**data)
@@ -155,7 +156,7 @@ def distill_on_task(directory: Path) -> None:
 
 
 def task_data() -> dict[str, Any]:
-    """The arguments of `make_task`: those of the teacher's run, as far as flags give no others."""
+    """Returns the arguments of `make_task`: the flags, and the teacher's run for the rest."""
     from bert_zoo.training.runs import CONFIG, read_json
 
     given = PROGRAM.given(DataOptions)
@@ -168,14 +169,14 @@ def task_data() -> dict[str, Any]:
     data = read_json(configs[0]).get("data") if configs else None
     if not data:
         raise ValueError(
-            f"{_TEACHER.value} is no run directory of {command('finetune')}, which says what its data are. Name "
-            "them: --task, and the flags of its files."
+            f"{_TEACHER.value} is not a run directory of {command('finetune')}, so its task is unknown. Give --task "
+            "and its data, for example --task table --train_file train.csv."
         )
     return data | given
 
 
 def load_teacher(task: "Benchmark") -> "ZooModel":
-    """The trained model of a run, of several seeds the best; or the model of this name for the task.
+    """Loads the teacher for a task. From a run with several seeds, loads the best model.
 
     Raises:
         ValueError: it has no trained head for the task.
@@ -185,15 +186,15 @@ def load_teacher(task: "Benchmark") -> "ZooModel":
 
     if missing := sorted(missing_parts(_TEACHER.value, task.kind)):
         raise ValueError(
-            f"{_TEACHER.value} has no trained {' and no trained '.join(missing)} for the task {task.kind!r}, and a "
-            f"teacher must know it. Fine-tune it first: {command('finetune')} --model {_TEACHER.value} --task ..., "
-            "and name that run as --teacher."
+            f"{_TEACHER.value} has no trained {' and no trained '.join(missing)} for the task {task.kind!r}, which a "
+            f"teacher needs. Fine-tune it first ({command('finetune')} --model {_TEACHER.value} --task ...), then "
+            "name that run as --teacher."
         )
     return bert_zoo.load(_TEACHER.value, task=task.kind)
 
 
 def made_student(teacher: "ZooModel", directory: Path, seed: int) -> str:
-    """Makes a student of the teacher and saves it; where that was done before, that one is taken."""
+    """Makes a student from the teacher and saves it, or reuses one saved before. Returns its directory."""
     import keras
 
     import bert_zoo
@@ -208,7 +209,7 @@ def made_student(teacher: "ZooModel", directory: Path, seed: int) -> str:
 
 
 def chosen_layers() -> int | tuple[int, ...] | None:
-    """--layers, as `bert_zoo.distillation.student_of` takes them; None where it is not given."""
+    """Returns --layers in the form of `bert_zoo.distillation.student_of`; None if not given."""
     if _LAYERS.value is None:
         return None
     numbers = tuple(map(int, _LAYERS.value))

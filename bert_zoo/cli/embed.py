@@ -1,14 +1,13 @@
-"""Gives the vectors of sentences.
+"""Computes sentence vectors.
 
 bert_zoo embed "How do I get my money back?" "I would like a refund."
 bert_zoo embed --model bge_small --output vectors.npy < sentences.txt
 bert_zoo embed --text sentences.txt --output vectors.npy
 bert_zoo embed --text articles.jsonl --column title --prompt "query: " --output titles.npy
 
-Texts are arguments, stand one a line on standard input, or are those of a file: its lines, or a column
-of a table (CSV, TSV, JSON Lines, Parquet), packed by gzip or not. Vectors are printed as JSON Lines, a text
-and its vector in each, or written to a NumPy file. With --text and --output a run that was stopped goes on
-by the same command.
+Pass texts as arguments, one per line on standard input, or as a file: its lines, or a column of a table
+(CSV, TSV, JSON Lines, Parquet), with or without gzip. Vectors are printed as JSON Lines, each with its
+text, or written to a NumPy file. With --text and --output, repeat the command to resume a stopped run.
 """
 
 import json
@@ -28,39 +27,43 @@ log = logging.getLogger(__name__)
 PROGRAM = Program(
     __doc__,
     takes_arguments=True,
-    on_interrupt="Stopped. With --text and --output, the same command goes on from here.",
+    on_interrupt="Stopped. With --text and --output, run the same command to resume.",
 )
-_MODEL = PROGRAM.string("model", "minilm_l6", "A name that `bert_zoo list` prints, or a directory.")
-_TEXT = PROGRAM.string("text", None, "A file of texts, in place of arguments.")
+_MODEL = PROGRAM.string("model", "minilm_l6", "A name from `bert_zoo list`, or a directory.")
+_TEXT = PROGRAM.string("text", None, "A file of texts, instead of arguments.")
 _COLUMN = PROGRAM.string(
-    "column", None, "The column of its texts, if it is a table; 'text' by default."
+    "column", None, "The text column, if the file is a table; by default text."
 )
 _OUTPUT = PROGRAM.string("output", None, "A .npy file to write: float32 [texts, hidden].")
 _PROMPT = PROGRAM.string(
     "prompt",
     None,
-    "What stands before each text: the name of one of the model's prompts, or a text.",
+    "Prompt to put before each text: the name of one of the model's prompts, or a text.",
 )
-_BATCH_SIZE = PROGRAM.integer("batch_size", 32, "Texts of a step.", lower_bound=1)
-# How a table is written.
+_BATCH_SIZE = PROGRAM.integer("batch_size", 32, "Texts per step.", lower_bound=1)
+# The format of a table.
 PROGRAM.define_fields(DataOptions, ("delimiter", "format", "header", "encoding"))
 
 
 def main(arguments: list[str]) -> None:
     output = Path(_OUTPUT.value) if _OUTPUT.value else None
     if output is not None and output.suffix != ".npy":
-        raise ValueError(f"--output is {output}; name a NumPy file, such as vectors.npy.")
+        raise ValueError(f"--output is {output}. Name a NumPy file, such as vectors.npy.")
     total = made_from = None
     if _TEXT.value is not None:
         if arguments:
-            raise ValueError(f"Give texts as arguments or a --text, not both; got {arguments[:3]}.")
+            raise ValueError(
+                f"Give texts as arguments or as the file --text, not both; the arguments are {arguments[:3]}."
+            )
         total, made_from = checked_number(), origin()
         texts = texts_of_file()
     else:
         texts = iter(arguments or (line.rstrip("\n") for line in sys.stdin))
     first = list(islice(texts, 1))
     if not first:
-        raise ValueError("Give texts as arguments, or one a line on standard input, or a --text.")
+        raise ValueError(
+            "Give texts as arguments, one per line on standard input, or as a file with --text."
+        )
     texts = chain(first, texts)
 
     model = loaded_model()
@@ -87,19 +90,19 @@ def texts_of_file() -> Iterator[str]:
 
 
 def checked_number() -> int:
-    """How many texts the file has. All are read, so that what is wrong with it is said before hours of work."""
+    """Counts the file's texts. Reading all of them shows errors in the file before hours of work."""
     number = empty = 0
     for text in texts_of_file():
         number, empty = number + 1, empty + (not text.strip())
     if empty:
         log.warning(
-            "Of the %s texts of %s, %s are empty.", f"{number:,}", _TEXT.value, f"{empty:,}"
+            "Of the %s texts in %s, %s are empty.", f"{number:,}", _TEXT.value, f"{empty:,}"
         )
     return number
 
 
 def origin() -> dict[str, Any]:
-    """What the vectors of the file are made from."""
+    """Returns what the file's vectors depend on: model, text, options and prompt."""
     model, stat = Path(_MODEL.value), Path(_TEXT.value).stat()
     return {
         "model": [_MODEL.value, *sorted(file.stat().st_mtime_ns for file in model.glob("**/*"))],
@@ -116,6 +119,6 @@ def loaded_model() -> Any:
     if not hasattr(model, "embed"):
         raise ValueError(
             f"{_MODEL.value} is a model of task {model.task!r}, which gives no sentence vectors. "
-            "`bert_zoo list --provides embedding` names those that do."
+            "`bert_zoo list --provides embedding` lists models that do."
         )
     return model

@@ -1,4 +1,4 @@
-"""Scores a run directory of `bert_zoo finetune` on a split, or a language model on a text.
+"""Scores a fine-tuned run on a split, or a language model on a text.
 
 bert_zoo evaluate --run runs/minilm_l6-sst2 --split validation
 bert_zoo evaluate --run runs/minilm_l6-sst2 --split test        # and GLUE's submission file
@@ -7,9 +7,9 @@ bert_zoo evaluate --run runs/bert_base-squad_v2 --split validation    # SQuAD's 
 
 bert_zoo evaluate --model transformer_xl_wt103 --text_file wiki.test.tokens --mem_len 0,640,1600
 
-The data are those of the run; flags name others, such as --test_file. Predictions are written to
---output_dir, by default `predictions` in the run directory. A recurrent language model is measured on a
-text, with memories of several lengths.
+The data are those of the run unless flags name others, such as --test_file. Predictions are written to
+--output_dir, by default `predictions` in the run directory. A recurrent language model is measured with
+each memory length in --mem_len.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,10 +22,10 @@ from bert_zoo.cli.program import Program
 from bert_zoo.presets import Recipe
 
 PROGRAM = Program(__doc__)
-_RUN = PROGRAM.string("run", None, "The run directory.")
-_TASK = PROGRAM.string("task", None, f"Other data than the run's: {TASK_NAMES}.")
-_SPLIT = PROGRAM.string("split", "validation", "The split.")
-_OUTPUT_DIR = PROGRAM.string("output_dir", None, "Where predictions are written.")
+_RUN = PROGRAM.string("run", None, "A run directory of `bert_zoo finetune`.")
+_TASK = PROGRAM.string("task", None, f"Another task's data: {TASK_NAMES}.")
+_SPLIT = PROGRAM.string("split", "validation", "The split, such as validation or test.")
+_OUTPUT_DIR = PROGRAM.string("output_dir", None, "Directory for predictions.")
 PROGRAM.groups = {
     "Main flags": ("run", "split", "output_dir", "task"),
     "Other data": PROGRAM.define_fields(DataOptions),
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> None:
     flags = PROGRAM.flags
     if (_RUN.value is None) == (flags.model is None) or bool(flags.model) != bool(flags.text_file):
         raise ValueError(
-            "Give --run, a run directory; or --model and --text_file, a language model and a text. --help "
+            "Give either --run, a run directory, or --model and --text_file, a language model and a text. --help "
             "lists the flags."
         )
     if flags.model:
@@ -75,13 +75,13 @@ def main(arguments: list[str]) -> None:
         path = output / f"{task.name}-{_SPLIT.value}-metrics.json"
         finetuning.write_json(path, measurement.metrics)
     else:
-        print(f"{task.name} keeps the labels of its {_SPLIT.value} split to itself.")
+        print(f"The {_SPLIT.value} split of {task.name} has no public labels.")
     for path in task.write_predictions(output, _SPLIT.value, data, predictions, kept):
         print(f"Wrote {path}")
 
 
 def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Prints rows of column -> value below the names of the columns."""
+    """Prints rows of column -> value as a table."""
     if not rows:
         return
     widths = [10 if isinstance(value, float) else 24 for value in rows[0].values()]

@@ -1,29 +1,31 @@
-"""Writes a model that serves text: a SavedModel, or for LiteRT or ONNX Runtime.
+"""Exports a model for serving: as a SavedModel, for LiteRT or for ONNX Runtime.
 
 bert_zoo export --model minilm_l6 --task embedding --output exported/minilm_l6
 bert_zoo export --model runs/minilm_l6-rte/model --pairs --output exported/rte
 
 bert_zoo export --model minilm_l6 --task embedding --format litert --quantize int8 --output exported/int8
 
-docs/export.md says what a SavedModel can be asked, docs/serving.md what the others can.
+docs/export.md describes the SavedModel, docs/serving.md the other formats.
 """
 
 from bert_zoo.cli.program import Program
 
 PROGRAM = Program(__doc__, required=("model", "output"))
-_MODEL = PROGRAM.string("model", None, "A name of bert_zoo.list_models(), or a directory.")
+_MODEL = PROGRAM.string("model", None, "A name from `bert_zoo list`, or a directory.")
 _TASK = PROGRAM.string(
-    "task", None, "The task; by default what the directory was saved as, else the bare encoder."
+    "task", None, "The task; by default the one the directory was saved with, else the encoder."
 )
 _OUTPUT = PROGRAM.string("output", None, "The directory to write.")
-_PAIRS = PROGRAM.bool("pairs", False, "Make serving_default take pairs of texts.")
-_FORMAT = PROGRAM.string("format", "saved_model", "saved_model, litert or onnx.")
-_QUANTIZE = PROGRAM.string("quantize", None, "Of weights, for litert and onnx: int8 or float16.")
+_PAIRS = PROGRAM.bool("pairs", False, "Make the signature serving_default take pairs of texts.")
+_FORMAT = PROGRAM.string("format", "saved_model", "Format: saved_model, litert or onnx.")
+_QUANTIZE = PROGRAM.string(
+    "quantize", None, "Number type of weights, for litert and onnx: int8 or float16."
+)
 _LAYOUT = PROGRAM.string(
-    "layout", "bert_zoo", "Of onnx: bert_zoo, or hf for transformers.js and optimum."
+    "layout", "bert_zoo", "Layout of onnx: bert_zoo, or hf for transformers.js and optimum."
 )
 _MAX_LENGTH = PROGRAM.integer(
-    "max_length", None, "Tokens that a text, or a pair, is cut to; the model's own by default."
+    "max_length", None, "Maximum tokens of a text or pair; by default the model's own."
 )
 
 

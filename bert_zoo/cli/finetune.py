@@ -1,4 +1,4 @@
-"""Fine-tunes a checkpoint: on a benchmark, on files of your own, or on the shipped messages.
+"""Fine-tunes a model on a benchmark, on your own files, or on the included messages.
 
 bert_zoo finetune --model minilm_l6 --task messages
 bert_zoo finetune --model minilm_l6 --task sst2 --data_dir path/to/glue --seeds 3
@@ -6,8 +6,8 @@ bert_zoo finetune --model minilm_l6 --task table --train_file train.csv --held_o
 bert_zoo finetune --model minilm_l6 --task tagging --train_file train.txt --test_file test.txt
 bert_zoo finetune --model bert_base --task questions --train_file squad.json --held_out 3
 
-The recipe is --recipe, or the one that was published for such a model and task; each of its settings
-has a flag, which goes before it. Started again with the same options, a run that was stopped goes on.
+By default the recipe is the one published for the model and task; --recipe names another. Flags override
+its settings. To resume a stopped run, repeat the command.
 """
 
 from collections.abc import Mapping
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 
 PROGRAM = Program(
     __doc__,
-    on_interrupt="Stopped. Run the same command to go on after the epoch of the last checkpoint, or from "
-    "the start where there is none yet, as if nothing had been.",
+    on_interrupt="Stopped. Run the same command to resume after the epoch of the last checkpoint, or from "
+    "the start if there is no checkpoint yet. The results are the same as without the stop.",
 )
-_MODEL = PROGRAM.string("model", "minilm_l6", "A name of bert_zoo.list_models(), or a directory.")
-_TASK = PROGRAM.string("task", "messages", f"What to train on: {TASK_NAMES}.")
-_OUTPUT_DIR = PROGRAM.string("output_dir", None, "Run directory, by default runs/<model>-<task>.")
-_RECIPE = PROGRAM.string("recipe", None, "A name that --list_recipes prints.")
-_LIST = PROGRAM.bool("list_recipes", False, "Print all recipes and end.")
+_MODEL = PROGRAM.string("model", "minilm_l6", "A name from `bert_zoo list`, or a directory.")
+_TASK = PROGRAM.string("task", "messages", f"Task to train on: {TASK_NAMES}.")
+_OUTPUT_DIR = PROGRAM.string("output_dir", None, "Run directory, by default runs/MODEL-TASK.")
+_RECIPE = PROGRAM.string("recipe", None, "A name from `bert_zoo finetune --list_recipes`.")
+_LIST = PROGRAM.bool("list_recipes", False, "Print all recipes and exit.")
 _MODEL_PARALLEL = PROGRAM.integer(
     "model_parallel",
     1,
-    "Devices that share one copy of the model; with KERAS_BACKEND=jax.",
+    "Number of devices that share one copy of the model; needs KERAS_BACKEND=jax.",
     lower_bound=1,
 )
 _CORES = PROGRAM.integer(
     "cores",
     None,
-    "Cores of a CPU that share the rows of each batch, instead of each operation; see use_cores().",
+    "Split each batch across this many CPU cores; by default they share each operation. See use_cores().",
     lower_bound=1,
 )
 PROGRAM.define_runs()
@@ -56,7 +56,7 @@ PROGRAM.define_strategy()
 PROGRAM.groups = {
     "Main flags": _MAIN,
     "Data": [name for name in _DATA if name not in _MAIN],
-    "Settings of the recipe, in place of its own": [n for n in _SETTINGS if n not in _MAIN],
+    "Recipe settings": [name for name in _SETTINGS if name not in _MAIN],
 }
 
 
@@ -74,7 +74,7 @@ def main(arguments: list[str]) -> None:
     task = make_task(**data)
     recipe = recipe_for(_MODEL.value, task, _RECIPE.value, PROGRAM.given(Recipe))
     if is_on_tpu(strategy) and not recipe.fixed_shapes:
-        print("TPUs compile anew for every shape: fixed_shapes=True.")
+        print("Using fixed_shapes=True, because a TPU compiles each new shape of batch.")
         recipe = recipe.replace(fixed_shapes=True)
     output = Path(_OUTPUT_DIR.value or f"runs/{Path(_MODEL.value).name}-{task.name}")
     for remark in task.remarks():
@@ -97,7 +97,15 @@ def train(
     output: Path,
     **options: Any,
 ) -> None:
-    """Trains with each seed the model of a name, and shows what came out; `options` are those of `finetune`."""
+    """Fine-tunes a model for each seed and prints the results.
+
+    Args:
+        models: seed -> the model's name, as `load` takes it.
+        task: the benchmark.
+        recipe: the settings.
+        output: the run directory; with several seeds each has a subdirectory.
+        **options: as for `finetuning.finetune`.
+    """
     from bert_zoo.cli import finetuning
     from bert_zoo.models.replicas import is_chief
 
@@ -113,19 +121,19 @@ def train(
     model = finetuning.kept_model(directory)
     print("\n" + task.show(model, task.data(task.measured[0]), runs[-1]["kept"]))
     print(f"\nThe run is in {output}, with a report: {directory / 'report.html'}")
-    print(f"Ask it: {command('predict')} --run {directory} {task.question}")
+    print(f"Try it: {command('predict')} --run {directory} {task.question}")
 
 
 def recipe_for(
     name: str, task: "Benchmark", recipe: str | None, given: Mapping[str, Any]
 ) -> Recipe:
-    """The named recipe, or the one that is published for a model, with other settings; says which it is.
+    """Returns the named or the published recipe with changed settings, and prints which one it is.
 
     Args:
-        name: of the model, as `load` takes it.
-        task: the data.
+        name: the model's name, as `load` takes it.
+        task: the benchmark.
         recipe: a preset's name; None for the published one.
-        given: settings in place of its own.
+        given: settings that override the recipe's.
     """
     from bert_zoo.loading.directories import open_checkpoint
     from bert_zoo.training.presets import default_preset, preset
@@ -137,11 +145,11 @@ def recipe_for(
         chosen = default_preset(
             opened.family.name, opened.config, task.kind, task.published_as or task.name
         )
-    # A recipe is of a family, whose small models may read less than its large ones.
+    # A recipe belongs to a family, whose small models may read shorter texts than its large ones.
     longest = opened.config.longest_input
     too_long = {"max_length": longest} if chosen.recipe.max_length > longest else {}
     changes = too_long | dict(given)
-    if "epochs" in changes and chosen.recipe.least_updates:  # this many, and no more
+    if "epochs" in changes and chosen.recipe.least_updates:  # exactly this many epochs
         changes = {"least_updates": 0} | changes
     if "batch_size" in changes and chosen.recipe.least_batch_size:
         changes = {"least_batch_size": None} | changes
@@ -151,21 +159,21 @@ def recipe_for(
 
 
 def list_recipes() -> None:
-    """Prints every preset: its name, tasks, what differs from BERT's recipe, its source."""
+    """Prints every preset: name, tasks, differences from BERT's recipe, and source."""
     from bert_zoo.training.presets import PRESETS
 
     usual = Recipe()
     for chosen in PRESETS.values():
         settings = {f.name: getattr(chosen.recipe, f.name) for f in fields(Recipe)}
         own = ", ".join(f"{n}={v}" for n, v in settings.items() if v != getattr(usual, n))
-        print(f"{chosen.name}  ({', '.join(chosen.tasks)})\n  {own or 'BERT’s own'}")
+        print(f"{chosen.name}  ({', '.join(chosen.tasks)})\n  {own or 'BERT’s settings'}")
         if chosen.grid:
             print(f"  chosen from {', '.join(f'{n} {v}' for n, v in chosen.grid.items())}")
         print(f"  {chosen.source}" + (f"\n  {chosen.note}" if chosen.note else ""))
 
 
 def print_summary(task: "Benchmark", runs: list[dict[str, Any]], output: Path) -> None:
-    """Prints the metrics of the kept epochs over seeds; writes them where there are several."""
+    """Prints the kept epoch's metrics over all seeds, and writes them if there are several seeds."""
     from bert_zoo.cli import finetuning
 
     summary = finetuning.summarize(runs)
@@ -173,7 +181,7 @@ def print_summary(task: "Benchmark", runs: list[dict[str, Any]], output: Path) -
         finetuning.write_json(output / finetuning.METRICS, summary)
     print(f"\n{task.name}, {task.measured[0]} split, {len(runs)} run{'s'[: len(runs) > 1]}:")
     for name, values in summary.items():
-        # What a test set calls the best epoch is no result.
+        # An epoch chosen on a test set is not a valid result.
         if isinstance(values, dict) and name.startswith(("last", task.keeps)):
             spread = f" ± {values['sd']:.4f}" if len(runs) > 1 else ""
             which, metric = name.split(" ", maxsplit=1)

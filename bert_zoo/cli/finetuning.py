@@ -1,4 +1,4 @@
-"""Fine-tuning a checkpoint on a task's data: from its name to a run directory."""
+"""Fine-tunes a checkpoint on a task's data and writes a run directory."""
 
 import contextlib
 import importlib.util
@@ -53,13 +53,15 @@ SAVED_MODEL = "saved_model"
 
 
 class Measure(keras.callbacks.Callback):
-    """Measures after each epoch, keeps the best or last weights, and stops where nothing improves.
+    """Measures after each epoch, keeps the best or last weights, and can stop early.
 
     Args:
-        directory: of the run; the kept model is `model`.
-        patience: epochs without a better metric after which training stops; None for never.
-        checkpoint_seconds: from one checkpoint to the next, at the least.
-        writes: whether this process keeps models and prints; of several workers one does.
+        task: the benchmark.
+        recipe: the settings.
+        directory: the run directory; the kept model is saved in its folder `model`.
+        patience: number of epochs without a better metric after which training stops; None for never.
+        checkpoint_seconds: minimum seconds between checkpoints.
+        writes: whether this process saves models and prints. Only one of several workers does.
     """
 
     def __init__(
@@ -75,8 +77,8 @@ class Measure(keras.callbacks.Callback):
         super().__init__()
         if task.keeps == "last" and patience is not None:
             raise ValueError(
-                f"{task.name} is measured on a test split, which must not choose weights. Leave "
-                "patience out, or measure on a development split (dev_file or held_out)."
+                f"patience is {patience}, but {task.name} is measured on a test split, which must not choose "
+                "weights. Leave patience out, or measure on a development split (dev_file or held_out)."
             )
         self.task = task
         self.recipe = recipe
@@ -88,10 +90,10 @@ class Measure(keras.callbacks.Callback):
         self.metrics: list[dict[str, float]] = []
         self.losses: list[float] = []
         self.kept: Measurement | None = None
-        self.product: ZooModel | None = None  # what the last epoch's weights make
+        self.product: ZooModel | None = None  # the measured model of the last epoch
 
     def go_on(self) -> int:
-        """Takes the metrics of a training that was stopped; gives its epochs, 0 where there is none."""
+        """Restores the metrics of a stopped training. Returns its number of epochs; 0 if there is none."""
         notes = notes_of(self.directory / CHECKPOINT)
         if notes:
             progress = json.loads(notes[PROGRESS])
@@ -101,7 +103,7 @@ class Measure(keras.callbacks.Callback):
 
     @property
     def stopped(self) -> bool:
-        """Whether the metric has not risen for as long as patience lasts."""
+        """Whether the metric has not improved for `patience` epochs."""
         if self.patience is None or not self.metrics:
             return False
         return len(self.metrics) - self.best_epoch >= self.patience
@@ -112,7 +114,7 @@ class Measure(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         measurement, metrics = self.measured()
         self.losses.append(logs["loss"])
-        # Callbacks after this one (TensorBoard) see the metrics too.
+        # Later callbacks (TensorBoard) read the metrics from the logs.
         logs.update({f"val_{name}": value for name, value in metrics.items()})
         self.metrics.append(metrics)
         if self.kept_epoch == epoch:
@@ -129,8 +131,8 @@ class Measure(keras.callbacks.Callback):
         if self.kept_epoch == epoch:
             bert_zoo.save(self.product, self.directory / MODEL)
         if self.stopped:
-            print(f"Stopping: no better metric since epoch {self.best_epoch}.")
-        # Each takes as long as some updates, and epochs on small data have but a few tens.
+            print(f"Stopping early: no improvement since epoch {self.best_epoch}.")
+        # A checkpoint costs as much time as several updates, and epochs of small data have only a few tens.
         if time.monotonic() - self._saved >= self.checkpoint_seconds:
             progress = json.dumps({"losses": self.losses, "figures": self.metrics})
             write_checkpoint(
@@ -139,7 +141,7 @@ class Measure(keras.callbacks.Callback):
             self._saved = time.monotonic()
 
     def measured(self) -> tuple[Measurement, dict[str, float]]:
-        """The measurement of the split that chooses, and the metrics of all splits."""
+        """Measures all splits. Returns the measurement of the first one and the metrics of all."""
         measurements = {}
         self.product = self.task.product(self.model)
         for split in self.task.measured:
@@ -154,20 +156,20 @@ class Measure(keras.callbacks.Callback):
 
     @property
     def best_epoch(self) -> int:
-        """From 1: of equal metrics the earlier epoch is the best; NaN is the worst metric."""
+        """The best epoch, from 1. Of equal metrics the earlier wins; NaN is the worst metric."""
         scores = [next(iter(metrics.values())) for metrics in self.metrics]
         ranked = [-math.inf if math.isnan(score) else score for score in scores]
         return ranked.index(max(ranked)) + 1
 
     @property
     def kept_epoch(self) -> int:
-        """From 0, as Keras counts."""
+        """The kept epoch, from 0 as in Keras."""
         epoch = self.best_epoch if self.task.keeps == "best" else len(self.metrics)
         return epoch - 1
 
 
 class StopAfter(keras.callbacks.Callback):
-    """Ends training in the midst of an epoch, after so many updates."""
+    """Ends training after a number of updates, even within an epoch."""
 
     def __init__(self, updates: int):
         super().__init__()
@@ -194,35 +196,33 @@ def finetune(
 ) -> dict[str, Any]:
     """Fine-tunes a checkpoint and writes a run directory.
 
-    A training that was stopped goes on after the epoch of its last checkpoint, with the losses that it
-    would have had, when the same settings are given for its directory again; of a finished one, the
-    metrics are given.
+    Called again with the same settings and directory, it resumes a stopped training after the epoch of the
+    last checkpoint, with the same losses as without the stop. For a finished run it only returns the metrics.
 
-    The directory holds `config.json`, `metrics.json`, the model that was kept (`model`, a bert_zoo
-    directory with a card), a report (`report.html`), the learning curve (`tensorboard`, and
-    `learning_curve.png` where matplotlib is installed), and the kept model as a SavedModel
-    (`saved_model`).
+    The directory holds `config.json`, `metrics.json`, the kept model (`model`, a bert_zoo directory with a
+    card), a report (`report.html`), the learning curve (`tensorboard`, and `learning_curve.png` if
+    matplotlib is installed), and the kept model as a SavedModel (`saved_model`).
 
     Args:
-        name: what `load` takes.
-        task: the data.
-        recipe: how to train.
-        directory: made if it does not exist.
-        seed: of randomly initialised weights, order and dropout.
+        name: the model, as `load` takes it.
+        task: the benchmark.
+        recipe: the settings.
+        directory: the run directory, created if missing.
+        seed: seed of randomly initialised weights, order and dropout.
         export: whether to write the SavedModel.
         patience, checkpoint_seconds: as for `Measure`.
-        data: the arguments of `make_task`, by which `bert_zoo evaluate` finds the data again.
-        strategy: what `bert_zoo.training.strategy` gives; the recipe's batches are shared by its
-            replicas. Of several workers one, the chief, writes the directory.
-        lesson: what a teacher says of the data, to learn from that in place of their labels.
+        data: the arguments of `make_task`, from which `bert_zoo evaluate` finds the data again.
+        strategy: a strategy from `bert_zoo.training.strategy`. Its replicas share the recipe's batches; of
+            several workers only the chief writes the directory.
+        lesson: a teacher's predictions, to learn from instead of the labels.
 
     Returns:
-        What `metrics.json` holds: the metrics of the best and of the last epoch, of every epoch,
-        the training loss, updates and seconds (of this call).
+        The content of `metrics.json`: the metrics of the best, the last and every epoch, the training loss,
+        the number of updates, and the seconds of this call.
 
     Raises:
-        ValueError: the directory holds a run, finished or stopped, of other settings or data.
-        TrainingDiverged: the loss is infinite or no number.
+        ValueError: the directory holds a run with other settings or data.
+        TrainingDiverged: the loss is infinite or NaN.
     """
     keras.utils.set_random_seed(seed)
     task.check_settings(recipe)
@@ -274,11 +274,11 @@ def finetune(
     batches = learned.batches(model, recipe, seed)
     epochs = recipe.epochs_of(batches.order.per_epoch)
     updates = recipe.updates_of(batches.order.per_epoch)
-    more = [f"{recipe.batch_size} rows an update"] if recipe.batch_size < told.batch_size else []
+    more = [f"{recipe.batch_size} rows per update"] if recipe.batch_size < told.batch_size else []
     more += [f"{epochs} epochs"] if epochs > recipe.epochs else []
     if more:
         print(
-            f"{' and '.join(more)}, for no fewer than {recipe.least_updates} updates (--least_updates)."
+            f"Using {' and '.join(more)} to reach at least {recipe.least_updates} updates (--least_updates)."
         )
     with strategy.scope():
         optimizer = optimizer_for(recipe, updates)
@@ -286,7 +286,7 @@ def finetune(
         compile_for_task(model, optimizer, loss=learned.loss(recipe), steps_per_execution=steps)
         batches.order.epoch = restore(model, directory / CHECKPOINT)
     if epochs_before:
-        print(f"Going on after epoch {epochs_before} with the training in {directory}.")
+        print(f"Resuming after epoch {epochs_before} of the training in {directory}.")
 
     callbacks = [measure, StopAtDivergence()]
     if recipe.total_steps is not None:
@@ -322,22 +322,22 @@ def finetune(
         results, f"{name} on {task.name} ({task.measured[0]})", directory / "learning_curve.png"
     )
     if measure.kept is None:
-        # Its epoch was before the training was stopped.
+        # The kept epoch came before the stop.
         measure.product = bert_zoo.load(directory / MODEL)
         measure.kept = task.measure(measured, task.predict(measure.product, measured, recipe))
     record = run_record(name, task, recipe, model, measure, results, seed, lesson)
     write_report(record, directory)
     if export and keras.backend.backend() != "tensorflow":
         print(
-            "No SavedModel is written, which takes Keras on TensorFlow"
+            "No SavedModel was written, because that needs Keras on TensorFlow"
             + ("" if has_tensorflow else ' (pip install "bert_zoo[tensorflow]")')
-            + f": KERAS_BACKEND=tensorflow {command('export')} --model {directory / MODEL} "
+            + f". To write it: KERAS_BACKEND=tensorflow {command('export')} --model {directory / MODEL} "
             + f"--output {directory / SAVED_MODEL}{' --pairs' if task.reads_pairs else ''}"
         )
     elif export:
         kept = bert_zoo.load(directory / MODEL)
         bert_zoo.export(kept, directory / SAVED_MODEL, pairs=task.reads_pairs)
-    # After all else, since a run that has them is finished.
+    # Written last, because metrics mark a finished run.
     write_json(directory / METRICS, results)
     if (directory / CHECKPOINT).is_dir():
         shutil.rmtree(directory / CHECKPOINT)
@@ -387,30 +387,29 @@ def run_record(
 
 
 def card_of(name: str) -> Card:
-    """The card of a checkpoint, or of that which a run began with, as `load` takes its name; an empty one
-    where it is not registered."""
+    """Returns the card of a checkpoint, or of the checkpoint that a run started from; empty if unknown."""
     if name.startswith("hf://"):
         return Card()
     if not Path(name).exists():
         return bert_zoo.describe(name)
     for folder in (Path(name), Path(name).parent):
         config = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
-        # Those of Hugging Face's models have the same name and no recipe.
-        # That of a distillation on text says in words what its student is made of.
+        # Hugging Face's config.json has no recipe. For a distillation on text, the student is described
+        # in words, so the teacher counts.
         base = config.get("teacher", config.get("model"))
         if "recipe" in config and base != name:
-            with contextlib.suppress(ValueError):  # named from another folder, or gone
+            with contextlib.suppress(ValueError):  # a path relative to another folder, or deleted
                 return card_of(base)
     return Card()
 
 
 def device_bucket() -> int:
-    """What lengths of batches are best padded to a multiple of.
+    """Returns the best multiple to pad the lengths of batches to.
 
-    A CPU takes as long for each token of any length: one thread trains minilm_l6 on 32 rows of 13, 14,
-    15 and 16 tokens in 458, 499, 530 and 542 ms a step. Short texts, of 14 tokens and less in SST-2 and
-    CoLA, would otherwise be padded by a quarter. The tensor cores of GPUs want multiples of 8. JAX
-    compiles a step for each length.
+    On a CPU, time grows with every token: one thread trains minilm_l6 on 32 rows of 13, 14, 15 and 16
+    tokens in 458, 499, 530 and 542 ms a step. Larger multiples would pad short texts (14 tokens or fewer in
+    SST-2 and CoLA) by a quarter. The tensor cores of GPUs need multiples of 8. JAX compiles a step for each
+    length.
     """
     if keras.backend.backend() == "jax":
         return 32
@@ -420,10 +419,10 @@ def device_bucket() -> int:
 
 
 def tensorboard(directory: Path) -> list[keras.callbacks.Callback]:
-    """The callback that writes curves for TensorBoard, where it and TensorFlow are installed."""
+    """Returns the TensorBoard callback, if TensorBoard and TensorFlow are installed."""
     if not (has_tensorflow and importlib.util.find_spec("tensorboard")):
         missing = "tensorboard" if has_tensorflow else "TensorFlow, whose writer Keras uses,"
-        log.warning("No TensorBoard files are written: %s is not installed.", missing)
+        log.warning("Not writing TensorBoard files: %s is not installed.", missing)
         return []
     return [keras.callbacks.TensorBoard(directory)]
 
@@ -431,14 +430,18 @@ def tensorboard(directory: Path) -> list[keras.callbacks.Callback]:
 def draw(
     path: Path, size: tuple[float, float], plot: Callable[..., None], columns: int = 1
 ) -> None:
-    """Draws a PNG of a size in inches; where matplotlib is not installed, one log line says so.
+    """Draws a PNG, or logs that matplotlib is not installed.
 
-    `plot` takes `columns` axes, one for each chart beside the other, and plots on them.
+    Args:
+        path: the file.
+        size: width and height in inches.
+        plot: draws on `columns` axes, which it takes as arguments.
+        columns: number of charts side by side.
     """
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        log.warning("%s is not drawn: matplotlib is not installed.", path.name)
+        log.warning("Not drawing %s: matplotlib is not installed.", path.name)
         return
     figure = Figure(figsize=size, layout="constrained")
     charts = figure.subplots(1, columns, squeeze=False)[0]
@@ -450,7 +453,7 @@ def draw(
 
 
 def draw_learning_curve(results: Mapping[str, Any], title: str, path: Path) -> None:
-    """Draws loss and metrics by epoch."""
+    """Draws loss and metrics against epochs."""
     epochs, measured = range(1, len(results["loss"]) + 1), results["epochs"]
 
     def plot(loss_axes, metric_axes):
@@ -466,7 +469,7 @@ def draw_learning_curve(results: Mapping[str, Any], title: str, path: Path) -> N
 
 
 def summarize(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Mean and sample standard deviation over seeds, of the last epoch and of the best one."""
+    """Returns mean and sample standard deviation over seeds, for the last and the best epoch."""
     summary: dict[str, Any] = {"seeds": len(runs)}
     for which in ("last", "best"):
         for name in runs[0][which]:
@@ -481,14 +484,16 @@ def summarize(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def kept_model(directory: Path) -> ZooModel:
-    """The model of a run directory.
+    """Loads the model of a run directory.
 
     Raises:
-        FileNotFoundError: it holds none; where it holds runs of several seeds, names them.
+        FileNotFoundError: it holds no model. The message names subdirectories that do.
     """
     path = directory / MODEL
     if not path.is_dir():
         runs = sorted(str(d.parent.relative_to(directory)) for d in directory.glob(f"**/{MODEL}"))
-        hint = f" It has {', '.join(runs)}: name one of them." if runs else ""
-        raise FileNotFoundError(f"{directory} holds no model.{hint}")
+        hint = (
+            f"Choose one of its runs: {', '.join(runs)}." if runs else "Check the path of the run."
+        )
+        raise FileNotFoundError(f"{directory} holds no model. {hint}")
     return bert_zoo.load(path)

@@ -1,4 +1,4 @@
-"""The half of `bert_zoo distill` that learns from plain text."""
+"""`bert_zoo distill` on plain text."""
 
 from pathlib import Path
 from typing import Any
@@ -8,19 +8,19 @@ from bert_zoo.distillation.presets import TEXT_PRESETS
 from bert_zoo.presets import Recipe
 from bert_zoo.pretraining.corpus import FORMS
 
-# Flags of it alone, beside `text`.
+# Flags only for distillation on text, in addition to `text`.
 FLAGS = (
     *("objective", "steps", "minutes", "length", "heads", "layer_map", "teacher_layer"),
     *("relation_heads", "form", "general_text"),
 )
-# Those of them that one objective has and another not.
+# Flags that only some objectives have.
 OPTIONS = sorted({name for preset in TEXT_PRESETS.values() for name in preset.options})
-# Of the program's flags, some that a text has no use for.
+# Flags that have no meaning on plain text.
 OF_TASKS = (
     *("unlabelled", "temperature", "hard_weight", "match", "augment", "recipe", "task"),
     *("train_file", "dev_file", "test_file", "seeds", "patience"),
 )
-# In place of a share that is not given.
+# Default fraction of held-out documents.
 HELD_OUT = 0.05
 
 
@@ -31,46 +31,48 @@ def define_flags(program: Program) -> None:
         "form",
         None,
         FORMS,
-        "What a line of the text is; by default what its first lines speak for.",
+        "What a line of the text holds; by default its first lines decide.",
     )
-    program.list("general_text", None, "Text of other kinds to measure on too.")
+    program.list("general_text", None, "Other text to measure on as well.")
     program.enum(
-        "objective", "relations", list(TEXT_PRESETS), f"What is learned from a text. {about}."
+        "objective", "relations", list(TEXT_PRESETS), f"What the student learns from text. {about}."
     )
     program.list(
         "layer_map",
         None,
-        "Of layers: for each of the student's layers the teacher's, from 1; by default at equal distances.",
+        "For objective layers: the teacher's layer for each student layer, counted from 1; by default evenly spaced.",
     )
     program.integer(
-        "teacher_layer", None, "Of relations: the teacher's layer, from 1; by default the last."
+        "teacher_layer",
+        None,
+        "For objective relations: the teacher's layer, counted from 1; by default the last.",
     )
     program.integer(
         "relation_heads",
         None,
-        "Of relations: parts that vectors are divided in; by default 48, or the largest smaller number that "
+        "For objective relations: number of parts of each vector. By default 48, or the largest smaller number that "
         "divides both widths.",
     )
-    program.integer("heads", None, "Of a student that is made: its attention heads.", lower_bound=1)
-    program.integer("steps", None, "Updates of the whole training.", lower_bound=1)
-    program.float("minutes", None, "A budget of time, in place of steps.", lower_bound=0)
-    program.integer("length", None, "Tokens of a row.", lower_bound=8)
+    program.integer("heads", None, "With --layers: the student's attention heads.", lower_bound=1)
+    program.integer("steps", None, "Number of updates.", lower_bound=1)
+    program.float("minutes", None, "Training time, instead of steps.", lower_bound=0)
+    program.integer("length", None, "Tokens per row.", lower_bound=8)
 
 
 def distill_on_text(
     program: Program, layers: int | tuple[int, ...] | None, directory: Path
 ) -> None:
-    """Trains the student of the program's flags on text, and says where it is.
+    """Trains the student on text, as the program's flags say.
 
     Args:
-        program: `bert_zoo distill`, its flags parsed.
-        layers: of a student that is made, as `student_of` takes them.
-        directory: of the run.
+        program: `bert_zoo distill`, with parsed flags.
+        layers: teacher layers of a new student, as for `student_of`.
+        directory: the run directory.
     """
     flags = program.flags
     _check_flags(program)
     if (flags.steps is None) == (flags.minutes is None):
-        raise ValueError("Say how long to train: --steps 1000, or --minutes 30.")
+        raise ValueError("Set the length of training with one of --steps and --minutes.")
     strategy = program.strategy()
     from bert_zoo.cli.pretrain import write_report
     from bert_zoo.distillation import distill_on_text
@@ -78,7 +80,7 @@ def distill_on_text(
 
     changes: dict[str, Any] = program.given(Recipe)
     if "batch_size" in changes:
-        # The papers' batches are made of many; others are computed at once, unless it is said otherwise.
+        # The papers' large batches are accumulated. Another batch size is computed at once by default.
         changes = {"gradient_accumulation_steps": 1} | changes
     changes |= {
         setting: flags[flag].value
@@ -118,7 +120,7 @@ def distill_on_text(
 
 
 def _check_flags(program: Program) -> None:
-    """Raises ValueError for flags that say nothing of a training on text."""
+    """Raises ValueError for flags that have no meaning with --text."""
     from bert_zoo.cli.pretrain import SETTINGS
 
     given = [name for name in OF_TASKS if not program.flags[name].using_default_value]
@@ -126,6 +128,6 @@ def _check_flags(program: Program) -> None:
     if given:
         names = ", ".join(f"--{name}" for name in given)
         raise ValueError(
-            f"{names} is not read with --text. Leave it out; --steps or --minutes say how long the student "
-            "learns, and --length how many tokens a row has."
+            f"With --text, {names} has no effect. Leave it out; --steps or --minutes set the length of training, "
+            "--length the tokens per row."
         )

@@ -1,4 +1,4 @@
-"""What `bert_zoo evaluate` does with a recurrent language model."""
+"""`bert_zoo evaluate` for recurrent language models."""
 
 import dataclasses
 from pathlib import Path
@@ -8,23 +8,25 @@ from bert_zoo.cli.program import Program
 
 
 def define_flags(program: Program) -> list[str]:
-    """Defines the flags of a language model's evaluation; returns their names."""
+    """Defines the flags for evaluating a language model and returns their names."""
     before = {*program.flags}
-    program.string("model", None, "A recurrent language model: a name, or a directory.")
-    program.string(
-        "text_file", None, "The text that it is to predict, a file as it was trained on."
+    program.string("model", None, "A recurrent language model, by name or directory.")
+    program.string("text_file", None, "The text to predict, in the form of the training text.")
+    program.float("last", 1.0, "Fraction of the file to read, from its end.")
+    program.integer("segment_length", 128, "Tokens per row and step.", lower_bound=1)
+    program.list("mem_len", None, "Memory lengths in tokens; by default the model's own.")
+    program.integer(
+        "clamp_len", None, "Largest distance between tokens; by default the model's own."
     )
-    program.float("last", 1.0, "The part at the file's end that is read.")
-    program.integer("segment_length", 128, "Tokens of a row in a step.", lower_bound=1)
-    program.list("mem_len", None, "Memories; the model's own if not set.")
-    program.integer("clamp_len", None, "The model's own if not set.")
-    program.bool("same_length", None, "The model's own if not set.")
-    program.integer("batch_size", 10, "Rows of a step.", lower_bound=1)
+    program.bool(
+        "same_length", None, "Whether all tokens see equally many others; by default as the model."
+    )
+    program.integer("batch_size", 10, "Rows per step.", lower_bound=1)
     return [name for name in program.flags if name not in before]
 
 
 def evaluate(flags: Any, directory: Path | None) -> None:
-    """Prints, and writes to the directory, how well the model of the flags predicts their text."""
+    """Prints how well the model predicts the text, and writes it to the directory if there is one."""
     import bert_zoo
     from bert_zoo.presets import Reading
     from bert_zoo.pretraining.evaluation import evaluate as evaluated
@@ -40,7 +42,7 @@ def evaluate(flags: Any, directory: Path | None) -> None:
     reading = Reading(
         segment_length=flags.segment_length,
         batch_size=flags.batch_size,
-        # Of a family whose state is no memory of tokens, none is read.
+        # A family whose state does not remember tokens has no memory length.
         mem_len=getattr(config, "mem_len", 0),
         clamp_len=getattr(config, "clamp_len", -1) if flags.clamp_len is None else flags.clamp_len,
         same_length=getattr(config, "same_length", False)
@@ -49,12 +51,12 @@ def evaluate(flags: Any, directory: Path | None) -> None:
     )
     print(
         f"{len(ids):,} {tokenizer.unit}s in segments of {reading.segment_length}, clamp_len "
-        f"{reading.clamp_len}, same_length {reading.same_length} (off without memory)\n"
+        f"{reading.clamp_len}, same_length {reading.same_length} (only with memory)\n"
         f"{'memory':>8}{'perplexity':>14}{'bits':>10}{'seconds':>10}"
     )
     results: dict[str, Any] = {}
     for mem_len in map(int, flags.mem_len or [reading.mem_len]):
-        # Without a memory, the same number of keys for all would be one: the token itself.
+        # Without memory, same_length would leave each token only itself as a key.
         read = dataclasses.replace(
             reading, mem_len=mem_len, same_length=reading.same_length and mem_len > 0
         )
@@ -67,4 +69,4 @@ def evaluate(flags: Any, directory: Path | None) -> None:
     if directory:
         directory.mkdir(parents=True, exist_ok=True)
         write_json(directory / "evaluation.json", results)
-        print(f"\nWritten to {directory}.")
+        print(f"\nWrote the results to {directory}.")

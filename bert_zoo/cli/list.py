@@ -1,4 +1,4 @@
-"""Lists the models that `load` takes by name.
+"""Lists the names of all models.
 
 bert_zoo list
 bert_zoo list "albert*" "*_nano"
@@ -11,7 +11,7 @@ from bert_zoo.registry import list_models
 
 PROGRAM = Program(__doc__, takes_arguments=True)
 _PROVIDES = PROGRAM.string(
-    "provides", None, "Those whose released files have the head of this task, such as masked_lm."
+    "provides", None, "Only models released with this task's head, for example masked_lm."
 )
 
 
@@ -19,9 +19,9 @@ def main(patterns: list[str]) -> None:
     for pattern in patterns or ["*"]:
         names = list_models(pattern, provides=_PROVIDES.value)
         if not names:
-            among = f" among those that provide {_PROVIDES.value}" if _PROVIDES.value else ""
+            among = f" among models that provide {_PROVIDES.value}" if _PROVIDES.value else ""
             raise ValueError(
-                f"No name matches {pattern!r}{among}.{nearest(pattern, list_models())} Patterns are "
-                'globs, such as "albert*".'
+                f"No model matches {pattern!r}{among}.{nearest(pattern, list_models())} Names may "
+                'have wildcards, as in "albert*".'
             )
         print("\n".join(names))

@@ -1,4 +1,4 @@
-"""Answers from a run directory of `bert_zoo finetune`.
+"""Predicts with a model that `bert_zoo finetune` trained.
 
 bert_zoo predict --run runs/minilm_l6-messages "Where is my parcel?"
 echo "Where is my parcel?" | bert_zoo predict --run runs/minilm_l6-messages
@@ -8,10 +8,11 @@ bert_zoo predict --run runs/minilm_l6-squad --context passage.txt "Who wrote it?
 bert_zoo predict --run runs/bert_nano "The capital of France is [MASK]."
 bert_zoo predict --run runs/minilm_l6-pairs "a query" "one document" "another one"
 
-A file of texts (CSV, TSV, JSON, JSON Lines, Parquet) to a file of predictions (CSV, TSV, JSON
-Lines), of any length; of questions, --text names their column and --text_pair their contexts':
+To predict a whole table (CSV, TSV, JSON, JSON Lines, Parquet) and write a table (CSV, TSV, JSON Lines):
 
 bert_zoo predict --run runs/tickets --file tickets.csv --text message --output predictions.csv
+
+For questions, --text names the column of questions and --text_pair the column of contexts.
 """
 
 import sys
@@ -21,20 +22,20 @@ from typing import Any
 from bert_zoo.cli.benchmarks import DataOptions
 from bert_zoo.cli.program import Program
 
-# How a table is written.
+# The format of a table.
 TABLE_FIELDS = ("text", "text_pair", "delimiter", "format", "header", "encoding")
 
 PROGRAM = Program(__doc__, required=("run",), takes_arguments=True)
 _RUN = PROGRAM.string("run", None, "The run directory.")
 _SECOND = PROGRAM.string("second", None, "The second text of every pair, for tasks on pairs.")
-_CONTEXT = PROGRAM.string("context", None, "File with the text that holds the answers.")
-_FILE = PROGRAM.string("file", None, "A table of texts, in place of arguments.")
-_OUTPUT = PROGRAM.string("output", None, "The file that its predictions are written to.")
-_ALL_SCORES = PROGRAM.bool("all_scores", False, "Whether it has the probability of every class.")
-_BATCH_SIZE = PROGRAM.integer("batch_size", 32, "Texts of the file that are read together.")
+_CONTEXT = PROGRAM.string("context", None, "File of the text to search for answers.")
+_FILE = PROGRAM.string("file", None, "A table of texts, instead of arguments.")
+_OUTPUT = PROGRAM.string("output", None, "The file for its predictions: .csv, .tsv or .jsonl.")
+_ALL_SCORES = PROGRAM.bool("all_scores", False, "Also write the probability of every class.")
+_BATCH_SIZE = PROGRAM.integer("batch_size", 32, "Texts per step.")
 PROGRAM.groups = {
     "Main flags": ("run", "second", "context"),
-    "Files of texts": (
+    "Tables": (
         *("file", "output", "all_scores", "batch_size"),
         *PROGRAM.define_fields(DataOptions, TABLE_FIELDS),
     ),
@@ -44,16 +45,18 @@ PROGRAM.groups = {
 def main(arguments: list[str]) -> None:
     if (_FILE.value is None) != (_OUTPUT.value is None):
         raise ValueError(
-            "--file and --output go together: a table of texts, and one of predictions."
+            "Give --file, a table of texts, and --output, a file for predictions, together."
         )
     if _FILE.value is not None and arguments:
-        raise ValueError(f"Give texts as arguments or a --file, not both; got {arguments[:3]}.")
+        raise ValueError(
+            f"Give texts as arguments or as a --file, not both; the arguments are {arguments[:3]}."
+        )
     texts = arguments
     if _FILE.value is None and not texts:
         texts = [line.rstrip("\n") for line in sys.stdin]
         if not texts:
             raise ValueError(
-                "Give texts as arguments, or one a line on standard input, or a --file."
+                "Give texts as arguments, one per line on standard input, or as a table with --file."
             )
     from bert_zoo.cli import finetuning
     from bert_zoo.loading.directories import kept_metrics
@@ -81,11 +84,11 @@ def predict_table(model: Any, metrics: dict[str, float]) -> None:
         no_answer_threshold=metrics.get(THRESHOLD),
         batch_size=_BATCH_SIZE.value,
     )
-    print(f"Wrote {written:,} rows to {_OUTPUT.value}")
+    print(f"Wrote {written:,} rows to {_OUTPUT.value}.")
 
 
 def answer(model: Any, texts: list[str], metrics: dict[str, float]) -> Any:
-    """What a model says of texts, to print."""
+    """Returns a model's predictions for texts, to print."""
     from bert_zoo import tasks
     from bert_zoo.cli.prediction_files import pair_scores
 
@@ -113,31 +116,31 @@ def answer(model: Any, texts: list[str], metrics: dict[str, float]) -> Any:
             return "\n".join(model.generate(texts))
         case tasks.CausalLM():
             return "\n\n".join(model.generate(text) for text in texts)
-    raise ValueError(f"The run is of task {model.task!r}, which answers no texts.")
+    raise ValueError(
+        f"The run's task is {model.task!r}, which `bert_zoo predict` does not support. Use bert_zoo.load in Python."
+    )
 
 
 def chosen(model: Any, prompt: str, *choices: str) -> str:
     if len(choices) < 2:
-        raise ValueError("Give the prompt and two choices or more.")
+        raise ValueError("Give a prompt and at least two choices.")
     return choices[model.predict(([prompt], [choices]), verbose=0)[0].argmax()]
 
 
 def ranked(model: Any, query: str, *documents: str) -> Any:
-    """The documents that answer a query, or are most like it, best first."""
+    """Ranks documents for a query, best first."""
     from bert_zoo.cli.prediction_files import pair_scores
     from bert_zoo.runtime.rankings import ranking
 
     if not documents:
-        raise ValueError(
-            "Give the query and the documents to compare, or a second text with --second."
-        )
+        raise ValueError("Give a query and the documents to rank, or a second text with --second.")
     scores = pair_scores(model, [query] * len(documents), documents)
     return ranking(documents, scores, "linear", top_k=None)
 
 
 def answers(model: Any, questions: list[str], metrics: dict[str, float]) -> Any:
     if _CONTEXT.value is None:
-        raise ValueError("Name the file that holds the answers with --context.")
+        raise ValueError("Name the file to search for answers with --context.")
     from bert_zoo.cli.benchmarks.questions import THRESHOLD
 
     context = Path(_CONTEXT.value).read_text(encoding="utf-8")

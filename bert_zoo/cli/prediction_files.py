@@ -1,4 +1,4 @@
-"""`bert_zoo predict --file`: a table of texts to a table of predictions, a part of it at a time."""
+"""`bert_zoo predict --file`: predictions for a table of texts, one part at a time."""
 
 import csv
 import json
@@ -32,28 +32,28 @@ def predict_file(
     no_answer_threshold: float | None = None,
     batch_size: int = 32,
 ) -> int:
-    """Writes what a model says of the rows of a table.
+    """Writes a model's predictions for the rows of a table.
 
-    The file appears when all of it is written. Memory does not grow with the number of rows.
+    The file appears once it is complete. Memory does not grow with the number of rows.
 
     Args:
-        model: of a task with a verb for texts.
-        rows: the text of each row, or the two of a pair; of questions, the question and its context.
-        output: the file: CSV, TSV or JSON Lines, by its suffix.
-        all_scores: whether every class has a column with its probability.
+        model: a model whose task predicts from texts.
+        rows: one text per row, or two for a pair; for questions, the question and its context.
+        output: the file. Its suffix decides the format: CSV, TSV or JSON Lines.
+        all_scores: whether to write a column with the probability of each class.
         no_answer_threshold: as for `answer`.
-        batch_size: texts a step.
+        batch_size: texts per step.
 
     Returns:
-        How many rows were written.
+        The number of rows written.
 
     Raises:
-        ValueError: a file of this suffix is not written, or the task has no such verb.
+        ValueError: the suffix is unknown, or the task does not predict from such rows.
     """
     output = Path(output)
     if output.suffix.lower() not in WRITERS:
         raise ValueError(
-            f"output is {str(output)!r}; its suffix says how it is written: {', '.join(WRITERS)}."
+            f"output is {str(output)!r}, but the format is chosen by its suffix. Use one of {', '.join(WRITERS)}."
         )
     write, written, rows = WRITERS[output.suffix.lower()], 0, iter(rows)
     with (
@@ -86,7 +86,7 @@ def _answers(
     no_answer_threshold: float | None,
     batch_size: int,
 ) -> Iterator[Record]:
-    """What the model's verb says of each row, with names of columns."""
+    """Yields the prediction for each row: column -> value."""
     texts = columns if len(columns) > 1 else columns[0]
     match model:
         case tasks.MultiLabelClassifier():
@@ -113,13 +113,16 @@ def _answers(
             for score in pair_scores(model, *columns, batch_size):
                 yield {"score": float(score)}
         case _:
-            raise ValueError(f"A model of task {model.task!r} gives no table of answers.")
+            which = "pairs of texts" if len(columns) > 1 else "single texts"
+            raise ValueError(
+                f"A model of task {model.task!r} cannot predict a table of {which}. Check --text_pair."
+            )
 
 
 def pair_scores(
     model: ZooModel, first: Sequence[str], second: Sequence[str], batch_size: int = 32
 ) -> np.ndarray:
-    """The cosine of each row's two texts, or a reranker's score of a query and a document, [N]."""
+    """Returns the cosine of each row's two texts, or a reranker's score of query and document, [N]."""
     first, second = list(first), list(second)
     if isinstance(model, tasks.SentenceEmbedder):
         return row_cosines(*(model.embed(texts, batch_size) for texts in (first, second)))
@@ -128,11 +131,11 @@ def pair_scores(
 
 
 def _scores(row: Any, all_scores: bool) -> Record:
-    """A column for each class, whose name cannot be that of another column."""
+    """Returns a column per class, with a prefix that keeps it apart from other columns."""
     return {f"score_{label}": score for label, score in row.scores.items()} if all_scores else {}
 
 
-# --- Files: each function writes some records; all of a file have the same columns ---
+# --- Writers of records; all records of a file have the same columns ---
 
 
 def _separated(file: TextIO, records: list[Record], delimiter: str) -> None:
@@ -143,7 +146,7 @@ def _separated(file: TextIO, records: list[Record], delimiter: str) -> None:
 
 
 def _cell(value: Any) -> Any:
-    """A value of a table without lists."""
+    """Formats a value for CSV and TSV."""
     if isinstance(value, float):
         return f"{value:.6f}"
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Pretrains: goes on from a checkpoint with text of your own, or begins from nothing.
+"""Pretrains a model on your own text, from a checkpoint or from scratch.
 
 bert_zoo pretrain --model minilm_l6 --text "my/*.txt" --minutes 30
 bert_zoo pretrain --model roberta_base --text corpus.jsonl --steps 2000 --general_text wiki.txt
@@ -7,10 +7,10 @@ bert_zoo pretrain --recipe transformer_xl --size nano --text "my/*.txt" --steps 
 bert_zoo pretrain --recipe characters_nano --text text.txt
 bert_zoo pretrain --recipe xlm --size nano --text train.en.gz,train.de.gz --languages en,de --steps 5000
 
-Going on, tokens are hidden as the checkpoint's family has it; from nothing, by the settings of its
-paper. Language models predict each token from those before it. A part of the text is set aside, and
-shows before and after how well tokens are predicted. Started again with the same options, a run that was stopped goes on as if nothing had been.
-docs/pretraining.md says how to get the most of it.
+From a checkpoint, tokens are masked as in its family; from scratch, with the settings of its paper.
+Language models predict each token from the ones before it. Part of the text is held out to measure how
+well tokens are predicted before and after. To resume a stopped run, repeat the command.
+docs/pretraining.md explains how to get good results.
 """
 
 import math
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from bert_zoo.text import WordLevelTokenizer
 
 CURVE = "learning_curve.png"
-# Models that read more tokens are there for long rows.
+# Models that read more tokens are meant for long rows.
 LONG_ROW = 512
 PRESETS = {
     name: family.pretraining_preset
@@ -56,15 +56,15 @@ PRESETS = {
     if family.pretraining_preset is not None
 }
 OWN_ROWS = [rows for preset in PRESETS.values() for rows in preset.own_rows]
-# Of a text in several languages.
+# Rows of text in several languages.
 MULTILINGUAL = [rows.name for rows in OWN_ROWS if rows.multilingual]
-# Family -> size -> preset, of language models.
+# Language models: family -> size -> preset.
 STREAM_PRESETS = {
     name: {preset.size: preset for preset in family.language_model_presets if preset.size}
     for name, family in registry().families.items()
     if family.language_model_presets
 }
-# Name -> preset, of language models that are no size of a family's.
+# Language models that are not a size of a family: name -> preset.
 NAMED_PRESETS = {
     preset.name: preset
     for family in registry().families.values()
@@ -74,78 +74,90 @@ NAMED_PRESETS = {
 PROGRAM = Program(
     __doc__,
     required=("text",),
-    on_interrupt="Stopped. Run the same command to go on after the last checkpoint, as if nothing "
-    "had been.",
+    on_interrupt="Stopped. Run the same command to resume after the last checkpoint. The results are the "
+    "same as without the stop.",
 )
-_MODEL = PROGRAM.string("model", None, "A name of bert_zoo.list_models(), or a directory.")
+_MODEL = PROGRAM.string("model", None, "Checkpoint to train further, by name or directory.")
 _RECIPE = PROGRAM.enum(
     "recipe",
     None,
     [*PRESETS, *STREAM_PRESETS, *NAMED_PRESETS],
-    "Begin from nothing, as this family did, or with this preset of a language model.",
+    "Train from scratch, with this family's recipe or this preset of a language model.",
 )
-_SIZE = PROGRAM.enum("size", "nano", PRETRAINING_SIZES, "Of a model that begins from nothing.")
+_SIZE = PROGRAM.enum("size", "nano", PRETRAINING_SIZES, "Size of a model trained from scratch.")
 _TEXT = PROGRAM.list("text", None, "Files, folders or patterns; or tfds: and a data set's name.")
 _FORM = PROGRAM.enum(
     "form",
     None,
     [*FORMS, STREAM, MASKED_ROWS],
-    "What a line of the text is; by default what its first lines speak for. With stream a language model "
-    "of words, characters or bytes reads whole files from end to end; masked_rows are the files that "
-    "create_pretraining_data wrote.",
+    "What a line of the text holds; by default its first lines decide. With stream, a language model of "
+    "words, characters or bytes reads whole files from start to end. masked_rows are files written by "
+    "create_pretraining_data.",
 )
-_ENCODING = PROGRAM.string("encoding", None, "Of the text, such as latin-1; UTF-8 if not set.")
-_GENERAL = PROGRAM.list("general_text", None, "Text of other kinds, to see what is forgotten.")
+_ENCODING = PROGRAM.string(
+    "encoding", None, "Encoding of the text, such as latin-1; by default UTF-8."
+)
+_GENERAL = PROGRAM.list(
+    "general_text", None, "Other text, to measure what the model forgets; not trained on."
+)
 _HELD_OUT = PROGRAM.float(
-    "held_out", 0.05, "Share of the documents to measure on.", lower_bound=0, upper_bound=0.9
+    "held_out", 0.05, "Fraction of documents to measure on.", lower_bound=0, upper_bound=0.9
 )
-_STEPS = PROGRAM.integer("steps", None, "Updates of the whole training.", lower_bound=1)
+_STEPS = PROGRAM.integer("steps", None, "Number of updates.", lower_bound=1)
 _MINUTES = PROGRAM.float(
-    "minutes", None, "A budget of time, in place of steps: the rate falls to 0 at its end."
+    "minutes", None, "Training time, instead of steps; the learning rate reaches 0 at its end."
 )
 _OBJECTIVE = PROGRAM.string(
-    "objective", None, "How tokens are hidden: a key of bert_zoo.tasks.objectives.OBJECTIVES."
+    "objective", None, "How tokens are masked: a key of bert_zoo.tasks.objectives.OBJECTIVES."
 )
 _ROWS = PROGRAM.enum(
     "rows",
     None,
     [*ROWS, *(rows.name for rows in OWN_ROWS)],
-    "What a row is; by default as the family has it.",
+    "Kind of row; by default the family's.",
 )
 _LANGUAGES = PROGRAM.list(
     "languages",
     None,
-    "Of a text with a file for each, whose lines say the same: their names, in the files' order. Rows are "
-    "of one language and of translations by default; --rows languages is without translations.",
+    "Languages of a text with one file per language and line-by-line translations, in the order of the files. By "
+    "default some rows hold one language and some a translation pair; --rows languages leaves out the pairs.",
 )
 _LENGTH = PROGRAM.integer(
     "length",
     None,
-    "Tokens of a row (of a language model: of a segment) in all of the training.",
+    "Tokens per row (for a language model: per segment) throughout the training.",
     lower_bound=8,
 )
 _VOCABULARY = PROGRAM.string(
-    "vocabulary", None, "From nothing: a directory with a vocabulary; else one is made of the text."
+    "vocabulary",
+    None,
+    "A vocabulary's directory, for training from scratch; by default built from the text.",
 )
-_OUTPUT_DIR = PROGRAM.string("output_dir", None, "Run directory, by default runs/pretrain-<name>.")
-_SEED = PROGRAM.integer("seed", 0, "Of initial weights, rows, masks and dropout.", lower_bound=0)
+_OUTPUT_DIR = PROGRAM.string("output_dir", None, "Run directory, by default runs/pretrain-NAME.")
+_SEED = PROGRAM.integer(
+    "seed", 0, "Seed of initial weights, rows, masks and dropout.", lower_bound=0
+)
 _CHECKPOINT_MINUTES = PROGRAM.float(
-    "checkpoint_minutes", 5.0, "From one checkpoint to the next.", lower_bound=0
+    "checkpoint_minutes", 5.0, "Minutes between checkpoints.", lower_bound=0
 )
-# Of the fields of a recipe, those that pretraining reads.
+# Fields of a recipe that pretraining reads.
 SETTINGS = (
     *("batch_size", "gradient_accumulation_steps", "optimizer", "learning_rate", "schedule"),
     *("warmup_proportion", "weight_decay", "clip_norm", "steps_per_execution", "dtype"),
 )
 PROGRAM.define_fields(Recipe, SETTINGS)
 _MEMORY = PROGRAM.integer(
-    "mem_len", None, "Of a language model from nothing: tokens remembered from before a segment."
+    "mem_len", None, "Memory in tokens: how many before a segment the model remembers."
 )
 _CUTOFFS = PROGRAM.list(
-    "cutoffs", None, "Of one: where the adaptive softmax's clusters begin; empty for none."
+    "cutoffs",
+    None,
+    "Token ids at which the clusters of the adaptive softmax begin; empty for none.",
 )
-_DIV_VAL = PROGRAM.integer("div_val", None, "Of one: by what each cluster's vectors are smaller.")
-# Of these, and of the flags above, those that language models have too.
+_DIV_VAL = PROGRAM.integer(
+    "div_val", None, "Factor by which vectors get smaller from one cluster to the next."
+)
+# Settings and flags above that language models also have.
 _STREAM_SETTINGS = ("batch_size", "learning_rate", "clip_norm")
 _OF_STREAMS = (*_STREAM_SETTINGS, "steps_per_execution", "dtype")
 _NOT_OF_STREAMS = (
@@ -160,18 +172,18 @@ PROGRAM.groups = {
         *("model", "recipe", "size", "text", "general_text", "held_out", "steps", "minutes"),
         *("length", "vocabulary", "output_dir"),
     ),
-    "Of a language model that begins from nothing": ("mem_len", "cutoffs", "div_val"),
-    "Settings of the recipe, in place of its own": SETTINGS,
+    "Language models from scratch": ("mem_len", "cutoffs", "div_val"),
+    "Recipe settings": SETTINGS,
 }
 
 
 def main(arguments: list[str]) -> None:
     if (_MODEL.value is None) == (_RECIPE.value is None):
         raise ValueError(
-            "Give --model to go on from a checkpoint, or --recipe to begin from nothing."
+            "Give either --model, to train a checkpoint further, or --recipe, to train from scratch."
         )
     if _STEPS.value is not None and _MINUTES.value is not None:
-        raise ValueError("--steps and --minutes both say when training ends. Leave one out.")
+        raise ValueError("--steps and --minutes both set the length of training. Leave one out.")
     _check_languages()
     strategy = PROGRAM.strategy()
     from bert_zoo.models.replicas import is_chief
@@ -195,7 +207,7 @@ def main(arguments: list[str]) -> None:
     is_stream = reads_streams()
     if reading["form"] == (MASKED_ROWS if is_stream else STREAM):
         raise ValueError(
-            f"--form {reading['form']} is for models of {'masked tokens' if is_stream else 'the next token'}. "
+            f"--form {reading['form']} is for models that predict {'masked tokens' if is_stream else 'the next token'}. "
             "Leave it out."
         )
     if is_stream:
@@ -233,7 +245,7 @@ def main(arguments: list[str]) -> None:
         }
         print(f"\n{sentence['text']}  ({sentence['word']})")
         print(f"  before: {found['before']}\n  after:  {found['after']}")
-    # None is measured where each call of the program trained one step.
+    # Speed is not measured if each call of the program trained a single step.
     speed = results["tokens_per_second"]
     shown = f", {speed:,.0f} tokens a second" if speed else ""
     print(f"\n{results['steps']:,} steps, {results['tokens']:,} tokens{shown}.")
@@ -241,9 +253,9 @@ def main(arguments: list[str]) -> None:
     if is_stream:
         model = f"{directory / 'model'}"
         if settings.recipe.bidirectional:
-            print(f'Use it: bert_zoo.load("{model}").embed_words(["Words between blanks ."])')
+            print(f'Use it: bert_zoo.load("{model}").embed_words(["Words between spaces ."])')
         elif settings.recipe.unit == ROW_ADAPTATION.unit:
-            print(f'Try it: bert_zoo.load("{model}").generate("A beginning", sampler="top_p")')
+            print(f'Try it: bert_zoo.load("{model}").generate("Once upon", sampler="top_p")')
         else:
             print(f"Measure it: {command('evaluate')} --model {model} --text_file other.txt")
     else:
@@ -279,12 +291,12 @@ def write_report(run: "FinishedRun") -> None:
 
 
 def _check_languages() -> None:
-    """Raises ValueError for flags that do not go with a text in several languages, or need one."""
+    """Raises ValueError for flags that clash with --languages or need it."""
     if not _LANGUAGES.value:
         if _ROWS.value in MULTILINGUAL:
             raise ValueError(
-                f"Rows of {_ROWS.value} are of a text in several languages. Say which the files of --text "
-                "are of: --languages en,de."
+                f"--rows {_ROWS.value} needs text in several languages. Name the languages of the files in --text, "
+                "for example --languages en,de."
             )
         return
     unread = {"general_text": _GENERAL.value, "form": _FORM.value, "encoding": _ENCODING.value}
@@ -292,11 +304,11 @@ def _check_languages() -> None:
     if _ROWS.value not in (None, *MULTILINGUAL):
         given.append(f"--rows {_ROWS.value}")
     if given:
-        raise ValueError(f"{', '.join(given)} does not go with --languages. Leave one out.")
+        raise ValueError(f"{', '.join(given)} cannot be used with --languages. Leave one out.")
 
 
 def reads_streams() -> bool:
-    """Whether the model predicts each token from those before it, or in both directions."""
+    """Whether the model is a language model, in one direction or both."""
     if _RECIPE.value:
         return _RECIPE.value in {**STREAM_PRESETS, **NAMED_PRESETS}
     from bert_zoo.loading.directories import open_checkpoint
@@ -307,12 +319,12 @@ def reads_streams() -> bool:
 
 
 def reads_both_directions(family: "Family") -> bool:
-    """Whether models of a family are trained as language models of both directions."""
+    """Whether models of a family are trained as bidirectional language models."""
     return any(preset.bidirectional for preset in family.language_model_presets)
 
 
 def settings_to_go_on() -> "Settings":
-    """Those of `ADAPTATION`, with rows as the checkpoint's family has them, and flags."""
+    """Returns the settings of `ADAPTATION` with the flags and the kind of rows of the checkpoint's family."""
     from bert_zoo.loading.directories import open_checkpoint
     from bert_zoo.loading.load import missing_parts
     from bert_zoo.models import MaskedLM, Pretraining
@@ -327,33 +339,33 @@ def settings_to_go_on() -> "Settings":
     length = min(_LENGTH.value or ADAPTATION.max_length, longest)
     if _LENGTH.value is None and LONG_ROW < longest < UNLIMITED:
         print(
-            f"Rows have {length} tokens, and the model reads {longest:,}. --length {longest} trains on "
-            "longer ones; a batch takes more memory then (--batch_size, --gradient_accumulation_steps)."
+            f"Training on rows of {length} tokens, although the model reads {longest:,}. For longer rows add --length "
+            f"{longest}; to save memory then, see --batch_size and --gradient_accumulation_steps."
         )
     settings = _with_flags(ADAPTATION, rows, ((length, 1.0),), "")
-    # The head of a generator beside the model is no new one.
+    # A generator's head is not a new one.
     tasks = [task for task in (MaskedLM.task, Pretraining.task) if task in opened.family.heads]
     if tasks and all(missing_parts(_MODEL.value, task) for task in tasks):
-        print("Its new head for masked tokens begins with how often each occurs in the text.")
+        print("The new masked-token head starts from the frequency of each token in the text.")
         settings = replace(settings, starts_from_frequencies=True)
     return settings
 
 
 def _check_length() -> None:
     if _STEPS.value is None and _MINUTES.value is None:
-        raise ValueError("Say how long to train: --minutes 30, or --steps 1000.")
+        raise ValueError("Set the length of training, for example --minutes 30 or --steps 1000.")
 
 
 def settings_from_nothing() -> tuple["Settings", dict[str, Any]]:
-    """Those of the recipe's preset, with flags; and the model's configuration."""
+    """Returns the settings of the recipe's preset with the flags, and the model's configuration."""
     preset, size = PRESETS[_RECIPE.value].of_size(_SIZE.value)
     config = dict(size.config)
     if _LANGUAGES.value:
         fields = registry().families[_RECIPE.value].config_class.__dataclass_fields__
         if "num_languages" not in fields:
             raise ValueError(
-                f"Models of {_RECIPE.value} tell no languages apart. Leave --languages out, and their "
-                "files are one text; or choose another recipe."
+                f"Models of {_RECIPE.value} have no language embeddings. Leave --languages out to read the files "
+                "as one text, or choose another recipe, such as xlm."
             )
         config["num_languages"] = len(_LANGUAGES.value)
     phases = ((_LENGTH.value, 1.0),) if _LENGTH.value else preset.phases
@@ -369,7 +381,7 @@ def _with_flags(
     from bert_zoo.pretraining.masked import Settings
 
     if recipe.warmup_steps is not None:
-        # In a training of another length, the same part of it warms up.
+        # Keep the fraction of warmup in a training of another length.
         share = recipe.warmup_steps / recipe.total_steps
         recipe = recipe.replace(warmup_steps=None, warmup_proportion=share)
     changes = PROGRAM.given(Recipe)
@@ -389,7 +401,7 @@ def _with_flags(
 def model_maker(
     config: dict[str, Any], corpus: Corpus | None, directory: Path, dtype: str
 ) -> Callable[[], "ObjectiveModel"]:
-    """What makes a model of a vocabulary that is given, or made of the text and kept with the run."""
+    """Returns a function that makes the model, for a given vocabulary or one built from the text."""
     from bert_zoo.pretraining.models import new_model
     from bert_zoo.pretraining.run import VOCABULARY
     from bert_zoo.text import preprocessor_from_dir
@@ -402,7 +414,7 @@ def model_maker(
 
         if corpus is None:
             raise ValueError(
-                f"Rows of --form {_FORM.value} were made with a vocabulary: name it, --vocabulary DIRECTORY."
+                f"Rows of --form {_FORM.value} were made with a vocabulary. Name its directory with --vocabulary."
             )
         size = {**family.defaults, **config}["vocab_size"]
         partial = path.with_name(f"{path.name}.partial")
@@ -415,7 +427,7 @@ def model_maker(
             languages=_LANGUAGES.value or (),
         )
         partial.rename(path)
-        print(f"A vocabulary of {len(tokens):,} tokens is made of the text: {path}.")
+        print(f"Built a vocabulary of {len(tokens):,} tokens from the text: {path}.")
 
     def make_model():
         longest = family.config_class(**{**family.defaults, **config}).longest_input
@@ -431,7 +443,7 @@ def model_maker(
 def stream_to_go_on(
     corpus: Corpus | None, directory: Path
 ) -> tuple["StreamSettings", Callable[[], "CausalLM | BidirectionalLM"]]:
-    """The settings of `STREAM_ADAPTATION`, or of what stands for it, with flags, and what loads the model."""
+    """Returns the settings of a checkpoint's adaptation preset with the flags, and a function that loads it."""
     import bert_zoo
     from bert_zoo.loading.directories import open_checkpoint
     from bert_zoo.models import CausalLM
@@ -454,8 +466,8 @@ def stream_to_go_on(
     settings = _stream_settings(replace(ROW_ADAPTATION, segment_length=positions))
     if settings.recipe.segment_length > positions:
         raise ValueError(
-            f"--length={settings.recipe.segment_length} is more than the {positions} positions of this "
-            "model. Ask for fewer."
+            f"--length is {settings.recipe.segment_length}, but the model has only {positions} positions. Choose at "
+            "most that many."
         )
     return settings, make_model
 
@@ -463,7 +475,7 @@ def stream_to_go_on(
 def new_stream(
     corpus: Corpus | None, directory: Path
 ) -> tuple["StreamSettings", Callable[[], "CausalLM | BidirectionalLM"]]:
-    """Those of the recipe's preset, with flags; and what makes a model of the text's tokens."""
+    """Returns the settings of the recipe's preset with the flags, and a function that makes the model."""
     from bert_zoo.pretraining.models import fitted, new_language_model
     from bert_zoo.text import preprocessor_from_dir
 
@@ -471,15 +483,17 @@ def new_stream(
     if preset is None:
         sizes = STREAM_PRESETS[_RECIPE.value]
         if _SIZE.value not in sizes:
-            raise ValueError(f"--size is {_SIZE.value}; it is one of {', '.join(sizes)}.")
+            raise ValueError(
+                f"--size is {_SIZE.value}, but {_RECIPE.value} comes in {', '.join(sizes)}. Choose one of these."
+            )
         preset = sizes[_SIZE.value]
     fields = registry().families[preset.family].config_class.__dataclass_fields__
     given = {flag.name: flag.value for flag in (_MEMORY, _CUTOFFS, _DIV_VAL)}
     given = {name: value for name, value in given.items() if value is not None}
     if unread := given.keys() - fields.keys():
         raise ValueError(
-            f"Models of {preset.family} have no {', '.join(sorted(unread))}. Leave "
-            f"{', '.join(f'--{name}' for name in sorted(unread))} out."
+            f"Models of {preset.family} do not use {', '.join(f'--{name}' for name in sorted(unread))}. Leave "
+            "that out."
         )
     if "cutoffs" in given:
         given["cutoffs"] = tuple(int(cutoff) for cutoff in given["cutoffs"] if cutoff)
@@ -501,7 +515,7 @@ def new_stream(
 def bidirectional_stream(
     preset: LanguageModelPreset, vocabulary: Path, make_encoder: Callable[[], "Encoder"]
 ) -> tuple["StreamSettings", Callable[[], "BidirectionalLM"]]:
-    """The preset's settings with flags, and what puts a new softmax of the text's words on an encoder."""
+    """Returns the preset's settings with the flags, and a function that adds a softmax over the text's words."""
     from bert_zoo.pretraining.bidirectional import bidirectional_lm
 
     settings = _stream_settings(preset)
@@ -509,7 +523,7 @@ def bidirectional_stream(
 
 
 def words_of_text(preset: LanguageModelPreset, corpus: Corpus | None, directory: Path) -> Path:
-    """The directory of the vocabulary that is given, or made of the text and kept with the run."""
+    """Returns the directory of the given vocabulary, or of one built from the text and kept with the run."""
     from bert_zoo.pretraining.run import VOCABULARY
 
     path = Path(_VOCABULARY.value or directory / VOCABULARY)
@@ -520,8 +534,8 @@ def words_of_text(preset: LanguageModelPreset, corpus: Corpus | None, directory:
         partial.rename(path)
         known = sum(counts[token] for token in tokenizer.vocabulary) / counts.total()
         print(
-            f"A vocabulary of {tokenizer.vocab_size:,} of the text's {len(counts):,} {preset.unit}s is made, "
-            f"which are {known:.1%} of it: {path}."
+            f"Built a vocabulary of {tokenizer.vocab_size:,} of the text's {len(counts):,} distinct {preset.unit}s. "
+            f"It covers {known:.1%} of the text: {path}."
         )
     return path
 
@@ -529,7 +543,7 @@ def words_of_text(preset: LanguageModelPreset, corpus: Corpus | None, directory:
 def counted_tokenizer(
     preset: LanguageModelPreset, corpus: Corpus | None
 ) -> tuple["WordLevelTokenizer", Counter[str]]:
-    """A tokenizer of the text's most frequent tokens, and how often it has each."""
+    """Returns a tokenizer of the text's most frequent tokens, and the count of each token."""
     from bert_zoo.cli.build_vocabulary import counted_tokenizer
     from bert_zoo.pretraining.bidirectional import BOUNDARY, UNKNOWN
     from bert_zoo.pretraining.corpus import files_of
@@ -548,7 +562,7 @@ def counted_tokenizer(
         )
     counts = Counter(word for document in corpus for line in document for word in line.split())
     if preset.bidirectional:
-        # Words that are not predicted are read, too.
+        # The encoder also reads words that it does not predict.
         tokens = select_tokens(counts, special=(BOUNDARY, UNKNOWN))
     else:
         tokens = select_tokens(counts, max_size=preset.vocab_size)
@@ -560,8 +574,7 @@ def _stream_settings(preset: LanguageModelPreset) -> "StreamSettings":
 
     if unread := [name for name in _NOT_OF_STREAMS if PROGRAM.flags[name].value is not None]:
         raise ValueError(
-            f"A language model's training has no {', '.join(unread)}. Leave "
-            f"{', '.join(f'--{name}' for name in unread)} out."
+            f"Language models are trained without {', '.join(f'--{name}' for name in unread)}. Leave that out."
         )
     given = {name: PROGRAM.flags[name].value for name in _STREAM_SETTINGS}
     changes = {name: value for name, value in given.items() if value is not None}

@@ -1,6 +1,6 @@
-"""What the programs share: their flags and help, and what they print on errors and Ctrl-C.
+"""Shared parts of the programs: flags, help, and messages on errors and Ctrl-C.
 
-Imports nothing that takes long, so that help and Ctrl-C are answered at once.
+It imports nothing slow, so that help appears at once and Ctrl-C works from the start.
 """
 
 import contextlib
@@ -32,18 +32,18 @@ LONGEST_MESSAGE = 300
 
 
 class Program:
-    """A program: its flags, which are its own and not absl's global ones, and its help.
+    """A program with its help and its own flags, separate from absl's global ones.
 
-    `string`, `integer`, `float`, `bool`, `enum`, `list` and `multi_string` define a flag as absl's
-    functions of these names do.
+    `string`, `integer`, `float`, `bool`, `enum`, `list` and `multi_string` define flags like absl's
+    `DEFINE_*` functions.
 
     Args:
-        about: its description, for --help.
-        required: the flags that must be given.
-        takes_arguments: whether it takes arguments beside flags.
-        groups: title -> names of flags; the flags that are in none come last. Where there are any, --help
-            shows the first group alone, and --helpfull all.
-        on_interrupt: what is printed when Ctrl-C ends it.
+        about: description for --help.
+        required: names of required flags.
+        takes_arguments: whether it takes positional arguments.
+        groups: title -> names of flags. Flags outside all groups come last. With groups, --help shows only
+            the first one, and --helpfull shows all.
+        on_interrupt: message on Ctrl-C.
     """
 
     def __init__(
@@ -70,16 +70,16 @@ class Program:
         self.multi_string = partial(flags.DEFINE_multi_string, flag_values=self.flags)
 
     def run(self, main: Callable[[list[str]], None], arguments: Sequence[str]) -> None:
-        """Parses the flags and calls `main` with the other arguments; or prints the help.
+        """Parses the flags and calls `main` with the positional arguments, or prints the help.
 
         Raises:
-            ValueError: a flag is unknown, is missing or has a wrong value.
+            ValueError: a flag is unknown, missing or has a wrong value.
         """
         if {*HELP, *FULL_HELP} & set(arguments):
             print(self.help(full=not HELP & set(arguments)))
             return
-        # The package's messages as they are, before absl's flags begin a log of another form. TensorFlow's
-        # remarks, such as on how it writes a SavedModel, would bury what a program prints.
+        # Print the package's log messages without a prefix; set this before absl installs its own format.
+        # TensorFlow's remarks, for example about writing a SavedModel, would bury the program's output.
         logging.basicConfig(format="%(message)s", level=logging.WARNING)
         absl.logging.set_verbosity(absl.logging.WARNING)
         self.flags.unparse_flags()
@@ -89,7 +89,7 @@ class Program:
             what = str(error).strip().removesuffix(" ?").rstrip(".")
             raise ValueError(f"{what}. --help lists the flags.") from None
         if rest and not self.takes_arguments:
-            raise ValueError(f"Unknown arguments {rest}; options begin with --.")
+            raise ValueError(f"Unknown arguments {rest}. Flags begin with --; --help lists them.")
         if missing := [f"--{name}" for name in self.required if self.flags[name].value is None]:
             raise ValueError(f"Give {' and '.join(missing)}. --help lists the flags.")
         try:
@@ -97,39 +97,39 @@ class Program:
         except KeyboardInterrupt:
             raise KeyboardInterrupt(self.on_interrupt) from None
 
-    # --- Flags that several programs have ---
+    # --- Flags of several programs ---
 
     def define_strategy(self) -> None:
-        """Defines --strategy, of a program that runs on several devices."""
+        """Defines --strategy, for a program that can run on several devices."""
         self.string(
             "strategy",
             "one",
-            "Devices to run on: one, cpu:N, mirrored, multi_worker, tpu, tpu:NAME or auto. They share "
-            "a batch, so that batch_size stays that of all together.",
+            "Devices to run on: one, cpu:N, mirrored, multi_worker, tpu, tpu:NAME or auto. batch_size "
+            "counts the rows of all devices together.",
         )
 
     def define_runs(self) -> None:
-        """Defines the flags of a program whose training goes on after a stop, once for each of some seeds."""
-        self.integer("seeds", 1, "Runs, each with a seed of its own.", lower_bound=1)
-        self.integer("first_seed", 0, "The first of these seeds.", lower_bound=0)
+        """Defines the flags of resumable training runs, one for each seed."""
+        self.integer("seeds", 1, "Number of runs, one per seed.", lower_bound=1)
+        self.integer("first_seed", 0, "Seed of the first run.", lower_bound=0)
         self.integer(
-            "patience", None, "Epochs without a better metric after which to stop.", lower_bound=1
+            "patience", None, "Stop after this many epochs without a better metric.", lower_bound=1
         )
         self.float(
             "checkpoint_minutes",
             1.0,
-            "From one checkpoint to the next, at the least; those of a task are written after an epoch.",
+            "Minimum minutes between checkpoints. Fine-tuning writes them only after an epoch.",
             lower_bound=0,
         )
         self.bool("export", True, "Whether to write the kept model as a SavedModel.")
 
     @property
     def seeds(self) -> range:
-        """Those of the runs that `define_runs` has flags for."""
+        """The seeds chosen by the flags of `define_runs`."""
         return range(self.flags.first_seed, self.flags.first_seed + self.flags.seeds)
 
     def run_options(self) -> dict[str, Any]:
-        """What the flags of `define_runs` say of each run, as `finetuning.finetune` takes it."""
+        """The other flags of `define_runs`, as arguments of `finetuning.finetune`."""
         return {
             "export": self.flags.export,
             "patience": self.flags.patience,
@@ -137,16 +137,16 @@ class Program:
         }
 
     def strategy(self, model_parallel: int = 1) -> Any:
-        """What --strategy names; to be called before anything runs on the devices that it divides."""
+        """Returns the strategy of --strategy. Call it before anything runs on the devices."""
         from bert_zoo.training import strategy
 
         return strategy(self.flags.strategy, model_parallel=model_parallel)
 
     def define_fields(self, options: type, names: Sequence[str] | None = None) -> list[str]:
-        """Defines a flag for each `setting` of a dataclass, or of `names`; one that is not set is None.
+        """Defines a flag for each `setting` of a dataclass, or only for `names`. Unset flags are None.
 
         Returns:
-            Their names.
+            The names of the flags.
         """
         define = {int: self.integer, float: self.float, bool: self.bool, tuple: self.list}
         hints = get_type_hints(options)
@@ -157,7 +157,7 @@ class Program:
         return names
 
     def given(self, options: type) -> dict[str, Any]:
-        """The fields of a dataclass whose flags are set, by name."""
+        """Returns the fields of a dataclass whose flags are set: name -> value."""
         hints, given = get_type_hints(options), {}
         for field in fields(options):
             if field.name not in self.flags:
@@ -172,7 +172,7 @@ class Program:
     # --- Help ---
 
     def help(self, *, full: bool = False) -> str:
-        """The description and the flags: of a program with groups the first group, in short, or all."""
+        """Returns the description and flags: all of them, or a short form of the first group."""
         grouped = {name for names in self.groups.values() for name in names}
         rest = [name for name in self.flags if name not in grouped]
         sections = [*self.groups.items(), ("Other flags" if self.groups else "Flags", rest)]
@@ -188,20 +188,20 @@ class Program:
             others = "; ".join(f"{title} ({len(names)})" for title, names in sections[1:])
             lines += [
                 "",
-                textwrap.fill(f"--helpfull says more of these. It also has: {others}.", width),
+                textwrap.fill(f"--helpfull explains these in full, and also: {others}.", width),
             ]
         return "\n".join(lines)
 
 
 def _plain_type(hint: Any) -> type:
-    """The type of a value that may be None; tuple for tuples."""
+    """Returns the type of a value that may be None; tuple for tuples."""
     if isinstance(hint, types.UnionType):
         hint = next(option for option in get_args(hint) if option is not type(None))
     return get_origin(hint) or hint
 
 
 def _flag_help(flag: flags.Flag, width: int, in_short: bool) -> str:
-    """A flag, and what it means; in short, no more than the first clause."""
+    """Returns a flag's help; `in_short`, only its first clause."""
     text, kind = flag.help or "", flag.flag_type()
     if kind == "bool":
         name = f"--[no]{flag.name}" if flag.default is not False else f"--{flag.name}"
@@ -225,7 +225,7 @@ def _flag_help(flag: flags.Flag, width: int, in_short: bool) -> str:
 
 
 def command(verb: str) -> str:
-    """How to start another program, in the way that this one was started."""
+    """Returns the command for another program, in the form this one was started with."""
     script = Path(sys.argv[0])
     is_module = script.name == "__main__.py" and script.parent.name == PACKAGE.name
     return f"{'python -m ' if is_module else ''}bert_zoo {verb}"
@@ -233,15 +233,15 @@ def command(verb: str) -> str:
 
 @contextlib.contextmanager
 def plain_errors(name: str) -> Iterator[None]:
-    """Ends the process on Ctrl-C and on errors that say what to do, with a line that begins with `name`.
+    """Ends the process on Ctrl-C, and on the package's own errors with one line that begins with `name`.
 
-    Nothing is said where the output is read no further, as by `head`.
+    Prints nothing if the reader closed the output, as `head` does.
     """
     try:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        # Python flushes it once more at the end.
+        # Python flushes stdout again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except KeyboardInterrupt as stop:
@@ -256,18 +256,18 @@ def plain_errors(name: str) -> Iterator[None]:
 
 
 def message_of(error: Exception) -> str | None:
-    """What to tell the user of an error; None where it is a fault of the program."""
-    # TensorFlow has an error of its own for it.
+    """Returns the message for the user, or None for a bug, which keeps its traceback."""
+    # TensorFlow raises its own error for a full disk.
     if getattr(error, "errno", None) == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error):
         what = str(error).split("\n")[0][:LONGEST_MESSAGE]
-        return f"The disk is full ({what}). Free some space, then run the same command again."
+        return f"The disk is full ({what}). Free some space, then run the command again."
     if isinstance(error, OSError) and error.errno and error.filename:
         return f"{error.strerror}: {error.filename}"
     return str(error) if _is_raised_here(error.__traceback__) else None
 
 
 def _is_raised_here(trace: types.TracebackType | None) -> bool:
-    """Whether a statement of bert_zoo raised an error, which then says what to do; others are faults."""
+    """Whether bert_zoo raised the error itself, with a message for users. All others are bugs."""
     frames = traceback.extract_tb(trace)
     if not frames:
         return False

@@ -1,4 +1,4 @@
-"""Leaves out what TensorFlow writes while it starts, which would stand around a program's own lines."""
+"""Hides the lines that TensorFlow prints at start-up."""
 
 import contextlib
 import importlib.abc
@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import ModuleType
 
-# The variable that says what TensorFlow logs, and its values for all and for what ends a process alone.
+# TensorFlow's variable for its log level, and its values for everything and for fatal errors only.
 LEVEL, ALL, FATAL_ALONE = "TF_CPP_MIN_LOG_LEVEL", "0", "3"
-# Each has a log of its own, which begins when it is imported.
+# Each has its own log, which starts at import.
 NOISY = ("tensorflow", "tensorflow_text")
-# What these logs write before they read that variable, in TensorFlow 2.21 and before, as absl writes it
-# ("I0000 00:00:1795716794.033167    9959 port.cc:153] ...") or as TensorFlow does. Of errors, those that
-# say no more than that there is no GPU, or that every import beside one has (tensorflow/tensorflow#62075).
+# Lines that these logs print before they read the variable (TensorFlow 2.21 and earlier), in absl's format
+# ("I0000 00:00:1795716794.033167    9959 port.cc:153] ...") or TensorFlow's. The only errors among them report
+# a missing GPU, or occur at every import with a GPU (tensorflow/tensorflow#62075).
 START_UP = re.compile(
     rb"WARNING: All log messages before absl::InitializeLog"
     rb"|[IW]\d{4} [\d:.]+ +\d+ \S+:\d+\]"
@@ -28,13 +28,13 @@ START_UP = re.compile(
 
 
 def start_tensorflow_quietly() -> None:
-    """Has TensorFlow, wherever it is first imported, log nothing; or what TF_CPP_MIN_LOG_LEVEL says, if set."""
+    """Silences TensorFlow's log from its first import on, unless TF_CPP_MIN_LOG_LEVEL is set."""
     if os.environ.setdefault(LEVEL, FATAL_ALONE) != ALL:
         sys.meta_path.insert(0, _QuietImports())
 
 
 class _QuietImports(importlib.abc.MetaPathFinder):
-    """Finds the modules that write while they are imported."""
+    """Finds modules that print while they are imported."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -54,11 +54,11 @@ def _execute(execute: Callable[[ModuleType], None], module: ModuleType) -> None:
 
 @contextlib.contextmanager
 def without_start_up_lines() -> Iterator[None]:
-    """Leaves the lines of `START_UP` out of what is written to file descriptor 2; all others are passed on.
+    """Filters the lines of `START_UP` out of file descriptor 2.
 
-    A process of its own passes them on, so that what a library writes before it aborts is seen too.
+    A separate process passes on all other lines, even those that a library writes just before it aborts.
     """
-    # In a group of its own: Ctrl-C is not its to answer.
+    # In its own process group, so that Ctrl-C does not reach it.
     passing_on = subprocess.Popen(
         [sys.executable, "-IS", __file__], stdin=subprocess.PIPE, process_group=0
     )

@@ -1,4 +1,4 @@
-"""`bert_zoo embed --output`: texts to a .npy file of their vectors, a part of them at a time."""
+"""`bert_zoo embed --output`: writes vectors of texts to a .npy file, one part at a time."""
 
 import hashlib
 import json
@@ -14,8 +14,8 @@ from tqdm import tqdm
 from bert_zoo.data import files, tables
 from bert_zoo.weights.files import naming_full_disk
 
-# Texts that are embedded together. A file that goes on does so after a whole number of such parts, so that
-# its vectors are, to the bit, those of a run that was not stopped.
+# Texts that are embedded together. A stopped run resumes after a whole number of such parts, so its vectors
+# equal those of an uninterrupted run to the bit.
 TEXTS_AT_ONCE = 1024
 
 
@@ -23,13 +23,13 @@ def texts_of(path: str | Path, column: str | None = None, **how: Any) -> Iterato
     """Yields the texts of a file: its lines, or a column of a table.
 
     Args:
-        path: the file; ".gz" at the end of its name says that it is packed. It is a table where the
-            suffix before, or an option, says so.
-        column: of a table; "text" by default.
-        **how: how a table is written, as for `read_table`: format, delimiter, header, encoding.
+        path: the file, compressed with gzip if its name ends in ".gz". The suffix before that, or an
+            option, makes it a table.
+        column: the table's text column; by default "text".
+        **how: options of `read_table`: format, delimiter, header, encoding.
 
     Raises:
-        ValueError: an option for tables is given for a file that is none.
+        ValueError: an option for tables is given for another file.
     """
     path = Path(path)
     name = path.with_suffix("") if files.is_gzip(path) else path
@@ -37,8 +37,8 @@ def texts_of(path: str | Path, column: str | None = None, **how: Any) -> Iterato
     if by_suffix is None and not {"format", "delimiter"} & set(how):
         if column is not None or "header" in how:
             raise ValueError(
-                f"{path} is read line by line, as its name says nothing of a table, and column and header are "
-                f"for tables. Say with format which one it is: {list(tables.FORMATS)}."
+                f"{path} does not have a table's suffix, so it is read line by line, but column and header are for "
+                f"tables. If it is a table, set format to one of {list(tables.FORMATS)}."
             )
         return (text for _, text in files.lines(path, how.get("encoding")))
     if files.is_gzip(path) and "delimiter" not in how:
@@ -54,20 +54,20 @@ def write_vectors(
     total: int | None = None,
     made_from: Mapping[str, Any] | None = None,
 ) -> tuple[int, int]:
-    """Writes the vectors of texts to a .npy file, which appears when it is whole.
+    """Writes the vectors of texts to a .npy file, which appears once it is complete.
 
     Memory does not grow with the number of texts.
 
     Args:
         embed: texts -> float32 [texts, size].
-        texts: one or more.
+        texts: at least one text.
         output: the file.
-        total: how many texts there are, where that is known.
-        made_from: what the vectors depend on. A run that was stopped is gone on with by the next one that
-            is made from the same; without it, every run begins anew.
+        total: number of texts, if known.
+        made_from: everything the vectors depend on. A stopped run resumes if this is unchanged; with None,
+            every run starts anew.
 
     Returns:
-        The shape of what was written.
+        The shape of the written array, (texts, size).
     """
     tag = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]
     partial = output.with_name(f".{output.name}.{tag}.partial")
@@ -78,7 +78,7 @@ def write_vectors(
     with naming_full_disk(output), partial.open("r+b" if partial.exists() else "w+b") as file:
         done, size = _position(file)
         if done:
-            print(f"Going on after {done:,} texts, whose vectors are in {partial}.")
+            print(f"Resuming after {done:,} texts, whose vectors are in {partial}.")
         skipped = sum(1 for _ in islice(texts, done))
         with tqdm(total=total, initial=skipped, unit=" texts", disable=None) as progress:
             while some := list(islice(texts, TEXTS_AT_ONCE)):
@@ -97,21 +97,21 @@ def write_vectors(
 
 
 def _write_header(file: BinaryIO, rows: int, size: int) -> None:
-    """Writes the header, which NumPy makes as long for any number of rows."""
+    """Writes the header. NumPy gives it the same length for any number of rows."""
     file.seek(0)
     header = {"descr": "<f4", "fortran_order": False, "shape": (rows, size)}
     np.lib.format.write_array_header_1_0(file, header)
 
 
 def _position(file: BinaryIO) -> tuple[int, int]:
-    """How many texts a file has the vectors of, in whole parts, and their size; then writes behind these."""
+    """Returns the number of complete vectors, in whole parts, and their size; positions the file after them."""
     length = file.seek(0, os.SEEK_END)
     file.seek(0)
     try:
         np.lib.format.read_magic(file)
         (_, size), *_ = np.lib.format.read_array_header_1_0(file)
     except ValueError:
-        # It was stopped before the first vectors.
+        # The run stopped before the first vectors.
         file.truncate(0)
         return 0, 0
     begin, row = file.tell(), 4 * size

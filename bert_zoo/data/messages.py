@@ -1,6 +1,6 @@
-"""The data set in the package: messages to an online shop, labelled with eight intents.
+"""The data set that ships with the package: messages to an online shop's inbox, in eight intents.
 
-`messages/README.md` describes the intents and the licence.
+What each intent means, and the licence, stand in `messages/README.md` beside the files.
 """
 
 from importlib import resources
@@ -25,10 +25,10 @@ def load(split: str) -> tuple[list[str], list[int]]:
     """Reads one split of the messages.
 
     Args:
-        split: "train" (600 messages, 75 per intent) or "test" (120 messages, 15 per intent).
+        split: "train" (600 messages, 75 an intent) or "test" (120 messages, 15 an intent).
 
     Returns:
-        The messages [N], and the index of each one's intent in `LABELS` [N].
+        The messages, and for each of them the position of its intent in `LABELS`.
 
     Raises:
         ValueError: the split does not exist.

@@ -306,7 +306,7 @@ class HeadRelations:
             )
             for best in self.best_heads()
         ]
-        header = ("label", "words", "accuracy", "head", "offset accuracy", "offset", "direction")
+        header = ("label", "words", "accuracy", "head", "offset's", "offset", "direction")
         return table([header, *rows], ">")
 
 

@@ -1,4 +1,4 @@
-"""Tasks, one module or package each: model, loss and metrics, verb, and what is served."""
+"""Tasks, one module or package each, with model, loss, metrics, prediction methods and served outputs."""
 
 from bert_zoo.error_text import nearest
 from bert_zoo.models.encoder import Encoder
@@ -39,7 +39,7 @@ TASKS = {
     )
 }
 
-# What other libraries and the field call them.
+# Names in other libraries and in the literature.
 _OTHER_WORDS = {
     "feature_extraction": Encoder,
     "backbone": Encoder,
@@ -77,10 +77,10 @@ _OTHER_WORDS = {
 
 
 def no_such_task(name: str) -> str:
-    """The message for a task that there is not, with the name that is meant where that can be told."""
+    """Returns the message for an unknown task, with a suggestion if there is one."""
     spelled = str(name).strip().lower().replace("-", "_").replace(" ", "_")
     if spelled in _OTHER_WORDS:
-        meant = f" It is called {_OTHER_WORDS[spelled].task!r} here."
+        meant = f" Did you mean {_OTHER_WORDS[spelled].task!r}?"
     else:
         meant = nearest(spelled, TASKS)
     return f"There is no task {name!r}.{meant} The tasks are {', '.join(TASKS)}."

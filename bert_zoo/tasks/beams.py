@@ -1,4 +1,4 @@
-"""Beam search that sets texts aside when they end, so that those which go on stay as many as they were."""
+"""Beam search that stores finished texts separately, so that the number of open beams stays constant."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -6,25 +6,25 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
-# Below every score; two of them are still finite.
+# Below every score; the sum of two is still finite.
 LOWEST = -1e9
 
 
 @dataclass(frozen=True)
 class BeamSearch:
-    """Chooses whole texts by their scores; called as a sampler of keras_hub is.
+    """Chooses whole texts by their scores. Call it like a sampler of keras_hub.
 
-    A text's score is the sum of its tokens' log-probabilities, divided by its number of new tokens to the
-    power of `length_penalty`. A step keeps the likeliest texts that go on. Of those that end, the best ones
-    stand aside; a row is done when all of these are better than the likeliest that goes on would be if it
-    ended here.
+    A text's score is the sum of its tokens' log-probabilities, divided by the number of new tokens to the power
+    `length_penalty`. Each step keeps the best open texts, and separately the best finished ones. A row is done
+    when all kept finished texts score better than the best open text would if it ended now.
 
-    Chooses what transformers' `generate` does with `num_beams`, the same `length_penalty` and
+    The result is that of transformers' `generate` with `num_beams`, the same `length_penalty` and
     `early_stopping=False`.
 
     Args:
-        beams: how many texts go on, and how many that have ended are kept.
-        length_penalty: 0 prefers short texts, as each token costs; larger numbers prefer longer ones.
+        beams: number of open texts, and of finished texts to keep.
+        length_penalty: 0 prefers short texts, because each token lowers the score; larger values prefer longer
+            texts.
     """
 
     beams: int = 5
@@ -55,13 +55,13 @@ class BeamSearch:
             rows = ops.arange(ops.shape(found)[0], dtype=found.dtype)
             parents = found // size + rows[:, None] * beams
             longer = ops.take(texts, parents, axis=0)
-            # A text that ends here repeats its last token, as rows do that end before others.
+            # A text that ends here repeats its last token, like rows that end before others.
             longer = ops.where(places >= index, tokens[..., None], longer)
             is_end = ops.any(tokens[..., None] == ops.array(stops, tokens.dtype), axis=-1)
             is_end = ops.logical_or(is_end, index + 1 == length)
 
             divisor = ops.cast(index + 1 - first, "float32") ** self.length_penalty
-            # The others are here so that enough go on.
+            # The other candidates ensure that enough texts stay open.
             is_best = ops.arange(totals.shape[-1]) < beams
             is_new = ops.logical_and(ops.logical_and(is_end, is_best), is_open[:, None])
             new_scores = ops.where(is_new, totals / divisor, LOWEST)
@@ -86,7 +86,7 @@ class BeamSearch:
         scores = ops.where(ops.arange(beams) == 0, 0.0, none)
         state = (texts, keras.tree.map_structure(for_beams, cache), ops.cast(index, "int32"))
         state = (*state, scores, ended, none, ops.ones_like(prompt[:, 0], "bool"))
-        # Its loop, which knows what JAX needs of a model's variables.
+        # GreedySampler's loop handles a model's variables on JAX.
         loop = GreedySampler().run_loop
         steps = ops.cast(length, "int32") - first
         *_, ended, _, _ = loop(goes_on, step, model, state, maximum_iterations=steps)

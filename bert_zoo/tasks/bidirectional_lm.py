@@ -1,4 +1,4 @@
-"""Language models of both directions, between the steps of `fit` and `evaluate`: how ELMo is pretrained."""
+"""Bidirectional language models with a memory across steps, for pretraining ELMo."""
 
 import math
 from typing import Any
@@ -14,18 +14,18 @@ from bert_zoo.tasks.streams import StatefulModel
 
 
 class SampledSoftmax(keras.layers.Layer):
-    """Log-probabilities of words; in training with a sum over words that are drawn, in place of all.
+    """A softmax over words that is trained on sampled words instead of all.
 
-    Words are numbered by falling frequency. Word k is drawn with the probability
-    log((k + 2) / (k + 1)) / log(size + 1), several times if it comes so, and counts as much less as it is drawn
-    more often on average: the sum's expectation is that over all words.
+    Words are numbered by falling frequency. Word k is drawn with probability
+    log((k + 2) / (k + 1)) / log(size + 1), with replacement, and is weighted by the inverse of its expected
+    count, so that the expectation of the sum is the sum over all words.
 
     Args:
         size: number of words.
-        num_samples: words that are drawn in each call; 0 trains the whole softmax.
+        num_samples: words drawn in each call; 0 trains the whole softmax.
 
-    Source: Jean et al. 2015 (arXiv:1412.2007), section 3. allenai/bilm-tf bilm/training.py draws no word twice,
-    and corrects the label as if it were drawn, too.
+    Source: Jean et al. 2015 (arXiv:1412.2007), section 3. Unlike here, allenai/bilm-tf bilm/training.py draws
+    without replacement, and also corrects the label as if it were drawn.
     """
 
     def __init__(self, size: int, *, num_samples: int, **kwargs):
@@ -43,7 +43,7 @@ class SampledSoftmax(keras.layers.Layer):
         self.built = True
 
     def call(self, x, labels, training=None):
-        """[tokens, width] and int [tokens] to the labels' log-probabilities, float32 [tokens]."""
+        """Returns the labels' log-probabilities, float32 [tokens], for x [tokens, width] and labels int [tokens]."""
         if not (training and self.num_samples):
             logits = self._logits(x, self.kernel, self.bias)
             of_label = ops.take_along_axis(logits, labels[:, None], axis=1)
@@ -53,7 +53,7 @@ class SampledSoftmax(keras.layers.Layer):
         drawn = self._drawn()
         logits = self._logits(x, ops.take(self.kernel, drawn, axis=0), ops.take(self.bias, drawn))
         logits -= ops.log(self._expected(drawn))
-        # A label does not compete with itself.
+        # A label must not compete with itself.
         logits = ops.where(ops.equal(labels[:, None], drawn[None]), -math.inf, logits)
         return of_label - ops.logsumexp(ops.concatenate([of_label[:, None], logits], 1), axis=1)
 
@@ -66,27 +66,27 @@ class SampledSoftmax(keras.layers.Layer):
         return ops.clip(drawn, 0, self.size - 1)
 
     def _expected(self, words):
-        """How often words are drawn on average."""
+        """Returns how often words are drawn on average."""
         k = ops.cast(words, "float32")
         return self.num_samples * ops.log((k + 2) / (k + 1)) / math.log(self.size + 1)
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class BidirectionalLM(StatefulModel):
-    """An encoder of two directions that know nothing of each other, and one softmax for both.
+    """An encoder with two independent directions, and one softmax for both.
 
-    Data are datasets of dicts as `bert_zoo.pretraining.bidirectional.BidirectionalBatches` makes them:
-    `char_ids` int [batch, 2, words, characters], what each direction reads, in the order in which it reads;
-    `labels` int [batch, 2, words], the words that come next, -100 where none does; and `starts_stream` int
-    [batch]. Both report `perplexity` and `bits` over both directions, and the losses of each. Those of `fit` are
-    beside the words that are drawn, and lower than those of `evaluate`.
+    Data are datasets of dicts from `bert_zoo.pretraining.bidirectional.BidirectionalBatches`: `char_ids`, int
+    [batch, 2, words, characters], the words in each direction's reading order; `labels`, int [batch, 2, words],
+    the next words, -100 for none; and `starts_stream`, int [batch]. `fit` and `evaluate` report `perplexity` and
+    `bits` over both directions, and the loss of each. In `fit` they are computed with sampled words only, so
+    they are lower than in `evaluate`.
 
     Args:
-        encoder: what is trained.
-        batch_size, evaluation_batch_size: as of `StatefulModel`.
-        num_words: how many words the softmax has.
-        num_samples: as of `SampledSoftmax`.
-        words: the preprocessor by whose numbers of words texts are read, no part of the configuration.
+        encoder: the encoder to train.
+        batch_size, evaluation_batch_size: as for `StatefulModel`.
+        num_words: number of words in the softmax.
+        num_samples: as for `SampledSoftmax`.
+        words: the preprocessor that numbers words; not part of the configuration.
 
     Source: Peters et al. 2018 (arXiv:1802.05365), section 3.1.
     """
@@ -139,7 +139,7 @@ class BidirectionalLM(StatefulModel):
         return ops.where(ops.equal(labels, IGNORED_LABEL), 0.0, found), {"memory": memory}
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        """Mean negative log-probability of the labels of both directions, in nats."""
+        """Returns the mean negative log-probability of both directions' labels, in nats."""
         total, count = total_and_count(y_pred, x["labels"])
         return -total / ops.maximum(over_replicas(count, "SUM"), 1.0)
 

@@ -1,4 +1,4 @@
-"""Classification: one label for a text."""
+"""Classification: one label per text."""
 
 from typing import Any
 
@@ -104,7 +104,8 @@ class Classifier(SentenceModel, LabelledModel):
             batch_size: number of pairs of a text and a label per step.
 
         Returns:
-            A list of `Classification`, or of `MultiLabelClassification`, that prints as a table.
+            A list of `Classification`, or of `MultiLabelClassification` with `multi_label`, which prints as a
+            table.
 
         Raises:
             ValueError: the model has no class "entailment", or an argument is invalid.

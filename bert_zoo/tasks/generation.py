@@ -1,4 +1,4 @@
-"""Texts a token at a time: a model steps, keras_hub's samplers choose."""
+"""Token-by-token generation with keras_hub's samplers."""
 
 import codecs
 import contextlib
@@ -14,31 +14,31 @@ from bert_zoo.models.inputs import as_array, as_ids, check_range, check_rank
 from bert_zoo.runtime.printed import Rows
 from bert_zoo.tasks.samplers import as_sampler, drawing_from
 
-# A memory that grows with the text has a multiple of this number of slots: XLA and JAX compile for each.
+# A growing memory has a multiple of this number of slots, because XLA and JAX compile for each size.
 SLOTS = 64
-# The id of a position that no token was chosen for.
+# The id of a position without a chosen token.
 OPEN = -1
 
-# (model, tokens [batch], state) -> float32 log-probabilities [batch, vocabulary] of the next tokens, and the
-# next state, tensors [batch, ...] in any structure. Traceable, and of a module, as `on_model` takes it.
+# (model, tokens [batch], state) -> log-probabilities of the next tokens, float32 [batch, vocabulary], and the next
+# state, tensors [batch, ...] in any structure. It must be traceable and a module's function, as for `on_model`.
 Step = Callable[[Any, Any, Any], tuple[Any, Any]]
 
 
 def slots_for(tokens: int) -> int:
-    """The slots of a memory that grows up to a number of tokens."""
+    """Returns the number of slots of a memory for a number of tokens."""
     return -(-int(tokens) // SLOTS) * SLOTS
 
 
 class Generation:
-    """The options of `generate`, checked, and the tokens that they choose.
+    """Checks the options of `generate` and chooses tokens.
 
     Args:
         model: a `ZooModel`.
-        step: the model's.
-        max_new_tokens, sampler, beams, top_p, temperature, seed, stop, stream: as of `CausalLM.generate`.
+        step: the model's `Step`.
+        max_new_tokens, sampler, seed, stop, stream, **drawing: as for `CausalLM.generate`.
 
     Attributes:
-        stop_ids: the tokens that end a text.
+        stop_ids: ids of the tokens that end a text.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class Generation:
             )
         self._model, self._number, self._stream = model, max_new_tokens, stream
         is_named = sampler is None or isinstance(sampler, str)
-        # A stream's draws go on between those of other calls.
+        # A stream draws between other calls, so it needs its own sampler.
         sampler = as_sampler(sampler, seed=seed, own=stream, **drawing)
         if stream and "__call__" in vars(type(sampler)):
             raise ValueError(
-                f"{type(sampler).__name__} chooses whole texts, so there is nothing to stream before "
-                "its end. Pass stream=False, or another sampler."
+                f"{type(sampler).__name__} chooses whole texts, so it cannot stream tokens. Pass stream=False, or another "
+                "sampler."
             )
         self._drawing = drawing_from(seed, sampler) if is_named else contextlib.nullcontext()
         self.stop_ids = _stop_ids(model, stop)
@@ -77,13 +77,13 @@ class Generation:
         begins: Sequence[Callable[[], tuple[np.ndarray, Any]]],
         order: np.ndarray | slice = slice(None),
     ):
-        """What `generate` returns.
+        """Returns the result of `generate`.
 
         Args:
-            texts: that tokens are added to.
-            begins: for each batch of texts, gives the last token of each, int32 [batch], and the state before
-                it. A stream has one batch.
-            order: the numbers of the texts' rows among those of the batches.
+            texts: the texts to add tokens to.
+            begins: a function for each batch of texts, which returns the last token of each, int32 [batch],
+                and the state before it. A stream has one batch.
+            order: the row of each text in the concatenated batches.
         """
         if self._stream:
             (begin,) = begins
@@ -91,12 +91,12 @@ class Generation:
         with self._drawing:
             chosen = [self._chosen(*begin()) for begin in begins]
         longest = max(tokens.shape[1] for tokens in chosen)
-        # A batch that ends before others goes on as its rows do, with their stop tokens.
+        # A batch that ends early is filled with its rows' stop tokens.
         wide = [np.pad(t, [(0, 0), (0, longest - t.shape[1])], "edge") for t in chosen]
         return texts.whole(np.concatenate(wide)[order])
 
     def _chosen(self, last: np.ndarray, state) -> np.ndarray:
-        """Tokens int32 [batch, at most number]; a row that has ended repeats its stop token."""
+        """Returns tokens, int32 [batch, new tokens]; a row that has ended repeats its stop token."""
         # The sampler fills the positions after the last token.
         canvas = np.full((len(last), 1 + self._number), OPEN, "int32")
         canvas[:, 0] = last
@@ -108,7 +108,7 @@ class Generation:
         return chosen[:, : _lengths(chosen, self.stop_ids, with_stop=True).max()]
 
     def _columns(self, begin: Callable[[], tuple[np.ndarray, Any]]) -> Iterator[np.ndarray]:
-        """The columns of what `_chosen` returns, each as soon as it is there."""
+        """Yields the columns of `_chosen`'s result, each as soon as it is sampled."""
         tokens, state = begin()
         ended = np.zeros(len(tokens), bool)
         for _ in range(self._number):
@@ -120,28 +120,32 @@ class Generation:
                 return
 
 
-# --- What goes in and comes out ---
+# --- Inputs and outputs ---
 
 
 class GeneratedTexts(Rows):
-    """A list of texts that prints them numbered, with an empty line between them."""
+    """A list of texts, which prints numbered with an empty line between texts."""
 
     def __str__(self) -> str:
         return "\n\n".join(f"[{number}] {text}" for number, text in enumerate(self))
 
 
 def checked_ids(model, given: Mapping[str, Any], what: str) -> tuple[np.ndarray, np.ndarray]:
-    """Token ids and padding mask [batch, length] of a dict of them, for texts given as ids.
+    """Checks texts given as ids and returns token ids and padding mask, int32 [batch, length].
 
     Args:
-        given: from the user.
-        what: what messages call it.
+        model: the model.
+        given: the user's dict.
+        what: its name in messages.
+
+    Raises:
+        ValueError: names, shapes or ids are invalid, or a row has no token.
     """
     unknown = sorted(set(given) - {"token_ids", "padding_mask"})
     if unknown or "token_ids" not in given:
         raise ValueError(
-            f"A {what} of ids is a dict of token_ids [batch, length] and, for rows of different "
-            f"lengths, padding_mask; this one has {sorted(given)}."
+            f"A {what} of ids must be a dict of token_ids [batch, length] and, for rows of different lengths, "
+            f"padding_mask; this one has {sorted(given)}."
         )
     arrays = {
         name: ops.convert_to_numpy(as_ids(name, as_array(name, value)))
@@ -152,16 +156,15 @@ def checked_ids(model, given: Mapping[str, Any], what: str) -> tuple[np.ndarray,
     check_rank(token_ids, 2, "[batch, length]")
     if mask.shape != token_ids.shape:
         raise ValueError(
-            f"padding_mask has shape {mask.shape} and token_ids {token_ids.shape}; they "
-            "must be the same."
+            f"padding_mask has the shape {mask.shape}, but token_ids {token_ids.shape}. They must have the same shape."
         )
     for name, array in arrays.items():
         check_range(name, array, *model.id_limits()[name])
     for number, is_empty in enumerate(~(mask > 0).any(axis=1)):
         if is_empty:
             raise ValueError(
-                f"Row {number} of the {what} has no token: its padding_mask is 0 throughout. Give "
-                "it one to start from."
+                f"Row {number} of the {what} has no token, because its padding_mask is 0 everywhere. Give it at least "
+                "one token."
             )
     return token_ids, mask
 
@@ -170,7 +173,7 @@ class IdOutput:
     """Rows of ids with new tokens.
 
     Args:
-        shown: int32 [batch, length], what comes before these.
+        shown: the ids before the new tokens, int32 [batch, length].
     """
 
     def __init__(self, shown: np.ndarray):
@@ -186,13 +189,13 @@ class IdOutput:
 
 
 class TextOutput:
-    """Texts of tokens, without what stops them.
+    """Texts of tokens, without stop tokens.
 
     Args:
-        tokenizer: what the tokens are of.
+        tokenizer: the tokenizer.
         shown: the ids that each text begins with.
-        stop_ids: the tokens that end a text.
-        is_single: whether there is one text, which comes as it is and not in a list.
+        stop_ids: ids of the tokens that end a text.
+        is_single: whether to return a single text instead of a list.
     """
 
     def __init__(
@@ -208,7 +211,7 @@ class TextOutput:
         return self._as_asked(GeneratedTexts(text.decode("utf-8", "replace") for text in spelled))
 
     def pieces(self, columns: Iterable[np.ndarray]) -> Iterator[str | list[str]]:
-        # Tokens may be bytes, and several bytes make a character.
+        # Tokens may be bytes, and a character may have several.
         decoders = [codecs.getincrementaldecoder("utf-8")("replace") for _ in self._shown]
 
         def decoded(parts, final=False):
@@ -221,7 +224,7 @@ class TextOutput:
         for column in columns:
             ended |= np.isin(column, self._stop_ids)
             new = [token[end:] for token, end in zip(column[:, None], ended.tolist(), strict=True)]
-            # Whether a blank stands before a token is up to the token before it.
+            # The previous token decides whether a space precedes a token.
             longer = list(map(np.append, last, new))
             spelled = self._tokenizer.detokenized([*last, *longer])
             pairs = zip(spelled[: len(last)], spelled[len(last) :], strict=True)
@@ -236,7 +239,7 @@ class TextOutput:
 
 
 def _lengths(chosen: np.ndarray, stop_ids: Sequence[int], with_stop: bool = False) -> np.ndarray:
-    """How many of each row's tokens come before what stops it, int [batch]; or with that."""
+    """Returns the number of each row's tokens before its stop token, int [batch], optionally with it."""
     ends = np.isin(chosen, stop_ids)
     return np.where(ends.any(axis=1), ends.argmax(axis=1) + with_stop, chosen.shape[1])
 
@@ -251,14 +254,13 @@ def _stop_ids(model, stop: str | Sequence[int | str] | None) -> tuple[int, ...]:
             tokenizer = model.preprocessor.tokenizer
         except ImportError as error:
             raise ImportError(
-                f"Looking up the vocabulary's end token failed: {error}. Text needs TensorFlow; "
-                "with prompts of ids, pass stop=[id] or stop=None."
+                f"Looking up the vocabulary's end token failed: {error}. Text needs TensorFlow. With prompts of ids, "
+                "pass stop=[id] or stop=None."
             ) from error
         return (tokenizer.eos_id,) if hasattr(tokenizer, "eos_id") else ()
     if isinstance(stop, str) or not isinstance(stop, Sequence):
         raise TypeError(
-            f"stop is {stop!r}; it is 'eos', a list of tokens or of their ids, or None to go on for "
-            "max_new_tokens."
+            f"stop is {stop!r}; it must be 'eos', a list of tokens or ids, or None to generate max_new_tokens."
         )
     ids = tuple(
         model.preprocessor.tokenizer.token_to_id(token) if isinstance(token, str) else token
@@ -272,7 +274,7 @@ def _stop_ids(model, stop: str | Sequence[int | str] | None) -> tuple[int, ...]:
 
 
 def filled(model, canvas, is_given, state, *, step: Step, sampler, stop_ids):
-    """The canvas [batch, positions] with tokens of the sampler's choice where none is given."""
+    """Returns the canvas [batch, positions] with the sampler's tokens in all positions that were not given."""
 
     def next_log_probs(prompt, state, index):
         tokens = ops.take(prompt, index - 1, axis=1)
@@ -292,7 +294,7 @@ def filled(model, canvas, is_given, state, *, step: Step, sampler, stop_ids):
 
 
 def _next_tokens(model, log_probs, tokens, ended, *, sampler, stop_ids):
-    """The tokens [batch] after these, by their log-probabilities, and which rows have ended."""
+    """Returns the next tokens [batch], chosen by log-probabilities, and which rows have ended."""
     held = _held_where(ended, log_probs, tokens)
     tokens = sampler.get_next_token(sampler.compute_probabilities(held))
     tokens = ops.cast(tokens, "int32")
@@ -304,10 +306,10 @@ def _is_in(tokens, ids: Sequence[int]):
 
 
 def _held_where(ended, log_probs, tokens):
-    """Log-probabilities that let an ended row repeat its token for ever, at no cost to its score.
+    """Returns log-probabilities that make an ended row repeat its token without changing its score.
 
-    keras_hub 0.32's samplers go on with a row until all have ended; beams would be chosen by what
-    comes after their ends.
+    keras_hub 0.32's samplers continue a row until all have ended, so beams would otherwise be chosen by
+    tokens after their ends.
     """
     ids = ops.arange(ops.shape(log_probs)[-1])
     repeated = ops.where(ids[None, :] == tokens[:, None], 0.0, -np.inf)

@@ -1,4 +1,4 @@
-"""Multi-label classification: any number of labels for a text."""
+"""Multi-label classification: any number of labels per text."""
 
 import logging
 from collections.abc import Sequence
@@ -80,7 +80,7 @@ class MultiLabelClassifier(Classifier):
     @thresholds.setter
     def thresholds(self, value: Thresholds) -> None:
         self._thresholds = label_thresholds(value, self.labels)
-        # What the model is compiled with decides by them too, from the next trace on.
+        # Compiled metrics use them too; the functions are traced again.
         for metric in self._metrics_given():
             if isinstance(metric, LabelF1):
                 metric.thresholds = self._thresholds
@@ -107,7 +107,7 @@ class MultiLabelClassifier(Classifier):
         return multi_label_classified(text, logits, self.labels, self.thresholds, top_k)
 
     def _metrics_given(self) -> list[Any]:
-        """What `compile` was given, not yet made into objects where these are names."""
+        """The metrics given to `compile`, which may still be names."""
         return keras.tree.flatten(metrics_given(self))
 
     def compile(self, *args, **kwargs):

@@ -1,4 +1,4 @@
-"""Multiple choice: which of several texts goes with a prompt."""
+"""Multiple choice: the text that fits a prompt best."""
 
 from collections.abc import Mapping
 
@@ -75,7 +75,7 @@ class MultipleChoice(SentenceModel):
                 "choices for each, strings [batch, choices]."
             )
         choices = x[1]
-        if (columns := column_names(choices)) is not None:  # a loop over a table gives their names
+        if (columns := column_names(choices)) is not None:  # looping over tables yields names
             choices = zip(*(as_list(choices[name]) for name in columns), strict=True)
         choices = [text_batch(row, "choices") for row in choices]
         if len({len(row) for row in choices}) != 1:

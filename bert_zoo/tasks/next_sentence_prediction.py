@@ -16,7 +16,7 @@ class NextSentenceClassifier(Classifier):
     """
 
     task = "next_sentence_prediction"
-    use = None  # it is pretrained
+    use = None  # only used in pretraining
     problem_type = None
     fixed_labels = ("is_next", "not_next")
 

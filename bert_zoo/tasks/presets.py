@@ -1,8 +1,8 @@
-"""Settings of fine-tuning that were published for a task, whatever the family."""
+"""Fine-tuning recipes published for a task, for any family."""
 
 from bert_zoo.presets import ULMFIT, Preset, Recipe
 
-# What transformers' Trainer has where nothing is said.
+# Defaults of transformers' Trainer.
 TRAINER = Recipe(
     epochs=1,
     schedule="linear_after_warmup",
@@ -17,7 +17,7 @@ OF_TASKS = (
         ("embedding",),
         TRAINER.replace(batch_size=128, max_length=75),
         f"{DOCS}, sentence_transformer/training/nli/training_nli_v2.py",
-        note="Published for triplets of NLI; here for all pairs and triplets.",
+        note="Published for NLI triplets; used here for all pairs and triplets.",
     ),
     Preset(
         "embedding/scores",
@@ -31,14 +31,14 @@ OF_TASKS = (
         ("reranking",),
         TRAINER.replace(epochs=4, batch_size=64, max_length=256),
         f"{DOCS}, cross_encoder/training/sts/training_stsbenchmark.py",
-        note="Published for STS-B; here for all data of rerankers.",
+        note="Published for STS-B; used here for all rerankers.",
     ),
     Preset(
         "setfit",
         ("classification",),
         TRAINER.replace(batch_size=16, learning_rate=2e-5, max_length=256, contrastive_pairs=20),
         "Tunstall et al. 2022 (arXiv:2209.11055), section 4.1",
-        note="For 8 to 64 texts a class (--labels_per_class).",
+        note="For 8 to 64 texts per class (--labels_per_class).",
         is_default=False,
     ),
     Preset(
@@ -46,8 +46,8 @@ OF_TASKS = (
         ("classification", "multi_label_classification", "regression"),
         ULMFIT,
         "Howard and Ruder 2018 (arXiv:1801.06146), section 3.3",
-        note="The last of three stages, for any encoder; the rate is not the paper's 0.01, which is an LSTM's. Before "
-        "it, bert_zoo pretrain --model tunes the encoder to the task's texts.",
+        note="The last of three stages, for any encoder. The learning rate is our own; the paper's 0.01 is for an LSTM. "
+        "Before it, adapt the encoder to the task's texts with bert_zoo pretrain --model.",
         is_default=False,
     ),
     Preset(
@@ -60,7 +60,7 @@ OF_TASKS = (
             epochs=10, batch_size=32, learning_rate=1e-3, features="mix", head="bilstm"
         ),
         "Devlin et al. 2018 (arXiv:1810.04805), section 5.3; Peters et al. 2018 (arXiv:1802.05365), supplement",
-        note="Layers of a frozen encoder; the recipe where --features is given. Epochs are of this project.",
+        note="For layers of a frozen encoder; used if --features is given. The number of epochs is our own.",
         is_default=False,
     ),
 )

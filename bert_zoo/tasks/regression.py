@@ -1,4 +1,4 @@
-"""Regression: a number for a text."""
+"""Regression: one number per text."""
 
 from dataclasses import replace
 from typing import Any

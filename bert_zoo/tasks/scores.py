@@ -1,4 +1,4 @@
-"""How likely texts are, token by token."""
+"""Likelihoods of texts, token by token."""
 
 import math
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ HEADINGS = ("perplexity", "bits/character", "tokens", "text")
 
 @dataclass(frozen=True, eq=False)
 class TextScore(Row):
-    """How likely a text is.
+    """The likelihood of a text.
 
     Attributes:
         text: the text.
-        tokens: those that are scored, in their order.
-        log_probs: float32 [tokens], natural logarithms of their probabilities.
-        perplexity: exp of the mean negative log-probability of a token.
-        bits_per_character: the sum of the negative log-probabilities, in bits, over the characters
-            that are scored; over bytes where tokens are bytes.
+        tokens: the scored tokens, in order.
+        log_probs: natural logarithms of their probabilities, float32 [tokens].
+        perplexity: exp of the mean negative log-probability per token.
+        bits_per_character: sum of the negative log-probabilities in bits, divided by the number of scored
+            characters; for tokens that are bytes, by the number of bytes.
     """
 
     text: str
@@ -35,7 +35,7 @@ class TextScore(Row):
 
 
 class TextScores(Rows):
-    """A list of `TextScore` that prints as a table."""
+    """A list of `TextScore`, which prints as a table."""
 
     def __str__(self) -> str:
         return table([HEADINGS, *(row.cells() for row in self)], ">")
@@ -44,12 +44,13 @@ class TextScores(Rows):
 def text_score(
     tokenizer, text: str, ids: np.ndarray, log_probs: np.ndarray, characters: int
 ) -> TextScore:
-    """The score of a text.
+    """Returns the score of a text.
 
     Args:
-        tokenizer: what reads it.
-        ids, log_probs: of the tokens that are scored.
-        characters: how many they are.
+        tokenizer: the text's tokenizer.
+        text: the text.
+        ids, log_probs: ids and log-probabilities of the scored tokens, [tokens].
+        characters: number of scored characters.
     """
     nats = -float(log_probs.sum(dtype=np.float64))
     tokens = tuple(tokenizer.id_to_token(int(index)) for index in ids)

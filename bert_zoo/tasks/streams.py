@@ -1,4 +1,4 @@
-"""Models that remember, between the steps of `fit` and `evaluate`, what they have read."""
+"""Models with a memory that lasts from one step of `fit` and `evaluate` to the next."""
 
 from typing import Any
 
@@ -11,11 +11,14 @@ from bert_zoo.models.replicas import own_rows, rows_of_all, sharing_replicas
 
 
 class StreamMemory(keras.layers.Layer):
-    """The state of a batch of streams, as variables that no optimizer touches.
+    """The state of a batch of streams, in non-trainable variables.
 
-    Each replica holds the state of the whole batch and reads its own rows of it, so that files of it
-    are the same for any number of replicas. `initial` is the state of streams that begin, one row for
-    all of them.
+    Each replica holds the state of the whole batch and reads its own rows, so checkpoints do not depend on
+    the number of replicas.
+
+    Args:
+        initial: the state of a new stream, one row.
+        batch_size: number of streams.
     """
 
     def __init__(self, initial: dict[str, Any], batch_size: int, **kwargs):
@@ -33,11 +36,11 @@ class StreamMemory(keras.layers.Layer):
         self.built = True
 
     def read(self, starts_stream, initial: dict[str, Any]) -> dict[str, Any]:
-        """The state before the next segment; `initial` where `starts_stream`, int [batch], is 1."""
+        """Returns the state before the next segment: `initial` if `starts_stream`, int [batch], is 1."""
         goes_on = ops.equal(starts_stream, 0)
 
         def of_rows(variable, row):
-            # A value, because JAX takes no Keras variables here.
+            # `value`, because JAX does not accept Keras variables here.
             kept = own_rows(variable.value)
             return ops.where(ops.reshape(goes_on, (-1, *[1] * (len(row.shape) - 1))), kept, row)
 
@@ -45,7 +48,7 @@ class StreamMemory(keras.layers.Layer):
         return keras.tree.pack_sequence_as(initial, list(rows))
 
     def write(self, state: dict[str, Any]) -> None:
-        """Keeps what the model gave back."""
+        """Stores the state that the model returned."""
         for variable, value in zip(self.memory, keras.tree.flatten(state), strict=True):
             variable.assign(rows_of_all(value))
 
@@ -53,22 +56,22 @@ class StreamMemory(keras.layers.Layer):
 class StatefulModel(ZooModel):
     """A model with a recurrent encoder, for `fit`, `evaluate` and `predict` on streams.
 
-    Row r of each batch goes on where row r of the batch before ended, unless `starts_stream`, int [batch],
-    is 1. The memory is part of the model's weights, so that a checkpoint holds it. Training and
-    evaluation have memories of their own.
+    Row r of each batch continues row r of the previous batch, unless `starts_stream`, int [batch], is 1. The
+    memory is part of the model's weights, so checkpoints include it. Training and evaluation have separate
+    memories.
 
     Args:
-        model: what is trained, an attribute named as `held_as` says.
-        batch_size: rows of a batch in `fit`, on all replicas together.
-        evaluation_batch_size: rows of a batch in `evaluate` and `predict`; as in `fit` by default.
+        model: the model to train, kept in the attribute named by `held_as`.
+        batch_size: rows per batch in `fit`, on all replicas together.
+        evaluation_batch_size: rows per batch in `evaluate` and `predict`; by default as in `fit`.
 
     Raises:
-        ValueError: rows that do not divide among the replicas of the strategy (TensorFlow).
+        ValueError: the replicas of the strategy cannot share the rows evenly (TensorFlow).
     """
 
     outputs_per_token = True
     held_as: str
-    # What a batch has, and what makes one, for messages.
+    # Names of a batch's inputs, and the function that makes batches, for messages.
     reads: tuple[str, ...]
     source: str
 
@@ -85,8 +88,8 @@ class StatefulModel(ZooModel):
             check_batch_size(size)
             if size % sharing_replicas():
                 raise ValueError(
-                    f"A batch of {size} streams does not divide among {sharing_replicas()} replicas. "
-                    f"Give {type(self).__name__} batch sizes that do."
+                    f"A batch of {size} streams cannot be split evenly across {sharing_replicas()} replicas. Give "
+                    f"{type(self).__name__} a multiple of {sharing_replicas()}."
                 )
         kwargs.setdefault("dtype", model.dtype_policy)
         super().__init__(**kwargs)
@@ -101,7 +104,7 @@ class StatefulModel(ZooModel):
         return getattr(self, self.held_as)
 
     def initial_state(self) -> dict[str, Any]:
-        """What precedes a stream, one row."""
+        """Returns the state of a new stream, one row."""
         return encoder_of(self).initial_memory(1)
 
     def call(self, inputs, training=None):
@@ -114,29 +117,29 @@ class StatefulModel(ZooModel):
         return outputs
 
     def step(self, inputs, training) -> tuple[Any, dict[str, Any]]:
-        """The model's outputs for a batch with the state before it; and what holds the state after."""
+        """Returns the outputs for a batch and its previous state, and a dict with the new state."""
         raise NotImplementedError
 
     def _check(self, inputs, batch_size: int) -> None:
         missing = {*self.reads, "starts_stream"} - set(inputs)
         if missing:
             raise ValueError(
-                f"A {type(self).__name__} reads segments of streams, and {sorted(missing)} is "
-                f"missing. {self.source} makes them."
+                f"A {type(self).__name__} reads segments of streams, but {sorted(missing)} is missing. Make batches "
+                f"with {self.source}."
             )
         rows = inputs["starts_stream"].shape[0]
-        if rows is None:  # across workers, where TensorFlow divides a batch and forgets its size
+        if rows is None:  # across workers, TensorFlow splits a batch and loses its static size
             return
         rows *= sharing_replicas()
         if rows != batch_size:
             name = type(self).__name__
             raise ValueError(
-                f"The batch has {rows} rows and this memory {batch_size}. Make {name} with the "
-                f"batch sizes of your data: {name}(model, batch_size, evaluation_batch_size)."
+                f"The batch has {rows} rows, but the memory has {batch_size}. Create {name} with the batch sizes of "
+                f"your data: {name}(model, batch_size, evaluation_batch_size)."
             )
 
     def id_limits(self) -> dict[str, tuple[int, str]]:
-        starts = (2, "1 where a stream begins and 0 where it goes on")
+        starts = (2, "1 where a stream begins, 0 where it continues")
         return {**super().id_limits(), "starts_stream": starts}
 
     def get_config(self):

@@ -1,8 +1,8 @@
-"""Zero-shot classification by a model of natural language inference.
+"""Zero-shot classification with a model for natural language inference.
 
-A text is the premise, and each label makes a hypothesis ("This example is about politics."); how likely
-the one entails the other is the label's score. Source: Yin et al., "Benchmarking Zero-shot Text
-Classification", arXiv:1909.00161; probabilities as transformers' ZeroShotClassificationPipeline has them.
+The text is the premise, and each label is put into a hypothesis ("This example is about politics."). The
+probability of entailment is the label's score. Source: Yin et al., "Benchmarking Zero-shot Text
+Classification", arXiv:1909.00161. Probabilities are those of transformers' ZeroShotClassificationPipeline.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def zero_shot(
     labels = _checked_labels(labels)
     if not isinstance(hypothesis, str) or "{}" not in hypothesis:
         raise ValueError(
-            f"hypothesis is {shown(hypothesis)}; it is a sentence with {{}} where the label goes, such as "
+            f"hypothesis is {shown(hypothesis)}; it must be a sentence with {{}} in place of the label, such as "
             f"{HYPOTHESIS!r}."
         )
     entails, contradicts = _inference_classes(model)
@@ -40,7 +40,7 @@ def zero_shot(
     premises = [text for text in texts for _ in labels]
     hypotheses = [hypothesis.replace("{}", label) for label in labels] * len(texts)
     pairs = (premises, hypotheses)
-    # The hypothesis must be read whole.
+    # Never truncate the hypothesis.
     reader = model.preprocessor.with_options(truncation="only_first")
     with warning_of_cut_texts(model, pairs):
         logits = outputs_of_texts(model, _logits, pairs, batch_size, reader=reader)
@@ -68,29 +68,29 @@ def _checked_labels(labels: Sequence[str] | str) -> list[str]:
         labels = [label.strip() for label in labels.split(",")]
     labels = [*labels]
     if not labels or not all(isinstance(label, str) and label.strip() for label in labels):
-        raise ValueError(f"labels is {shown(labels)}; it is a list of names, none of them empty.")
+        raise ValueError(f"labels is {shown(labels)}; it must be a list of non-empty names.")
     if len(set(labels)) < len(labels):
-        raise ValueError(f"labels has a name twice: {quoted(labels)}.")
+        raise ValueError(f"labels has a duplicate name: {quoted(labels)}. Remove it.")
     return labels
 
 
 def _inference_classes(model) -> tuple[int, int]:
-    """The numbers of the classes of entailment and of what speaks against it."""
+    """Returns the ids of the classes of entailment and contradiction."""
     names = [name.casefold() for name in model.labels]
     entails = [i for i, name in enumerate(names) if name.startswith("entail")]
     others = [i for i in range(len(names)) if i not in entails]
     against = [i for i in others if names[i].startswith("contra")] or others
     if len(entails) != 1 or (len(against) != 1 and len(names) > 2):
         raise ValueError(
-            f"zero_shot() needs a model of natural language inference, with a class 'entailment' and one "
-            f"'contradiction'; the classes of this one are {quoted(model.labels)}. Load a model "
-            f"such as {', '.join(_inference_models())}, or fine-tune one on MNLI."
+            f"zero_shot() needs a model for natural language inference, with the classes 'entailment' and "
+            f"'contradiction', but this model has {quoted(model.labels)}. Load a model such as "
+            f"{', '.join(_inference_models())}, or fine-tune one on MNLI."
         )
     return entails[0], against[0]
 
 
 def _inference_models() -> list[str]:
-    """Registered checkpoints of inference."""
+    """Returns the registered checkpoints for natural language inference."""
     return [
         repr(checkpoint.full_name)
         for family in registry().families.values()

@@ -1,4 +1,4 @@
-"""The tasks that can be fine-tuned by name: where their data come from and how they are measured."""
+"""The tasks of `bert_zoo finetune --task`: where their data come from and how they are measured."""
 
 import importlib
 from collections.abc import Callable, Mapping
@@ -24,90 +24,90 @@ __all__ = ["BENCHMARKS", "TASK_NAMES", "DataOptions", "make_task"]
 
 @dataclass(frozen=True)
 class DataOptions:
-    """Where a task's data are, as far as the task asks."""
+    """Where a task's data are and how they are read. Each task reads only some of these options."""
 
-    data_dir: str | None = setting(None, "Folder with a benchmark's own files.")
-    train_file: str | None = setting(None, "A file of your own to train on.")
-    dev_file: str | None = setting(None, "A file to choose the best epoch's weights by.")
+    data_dir: str | None = setting(None, "Folder with a benchmark's original files.")
+    train_file: str | None = setting(None, "Your own file to train on.")
+    dev_file: str | None = setting(None, "A file to choose the best epoch on.")
     test_file: str | None = setting(
         None,
-        "A file for `bert_zoo evaluate --split test`; without another file, also measured after each "
-        "epoch, but it never chooses weights.",
+        "A file for `bert_zoo evaluate --split test`. Without dev_file or held_out, it is measured after each "
+        "epoch, but it never chooses the weights.",
     )
     held_out: float = setting(
         0,
-        "Rows (sentences, articles) of train_file to measure on, or below 1 their share; in place of a "
-        "dev_file, drawn at random, of each class its share.",
+        "Rows of train_file to measure on, or below 1 their fraction. They replace a dev_file and are drawn at "
+        "random, in proportion from each class. Tagging counts sentences, questions count articles.",
     )
     train_rows: int = setting(
         0,
-        "Rows (sentences, articles) of the training file to train on; 0 for all that are not measured. "
-        "Drawn at random, of each class its share.",
+        "Rows of train_file to train on; 0 for all that are not held out. They are counted like held_out and "
+        "drawn at random, in proportion from each class.",
     )
     labels_per_class: int = setting(
-        0, "Training rows of each class, drawn at random by split_seed; 0 for all.", least=0
+        0, "Training rows per class, drawn at random by split_seed; 0 for all.", least=0
     )
     split_seed: int = setting(
-        0, "Seed of held_out, train_rows and labels_per_class, whatever --seeds says."
+        0, "Seed for held_out, train_rows and labels_per_class, independent of --seeds."
     )
-    text: str = setting("text", "The table's column of texts; without header its number from 0.")
-    text_pair: str | None = setting(
-        None, "The table's column of second texts, for a task on pairs."
-    )
-    label: str = setting("label", "The table's column of labels.")
+    text: str = setting("text", "The table's text column; without a header, its number from 0.")
+    text_pair: str | None = setting(None, "The column of second texts, for tasks on text pairs.")
+    label: str = setting("label", "The table's label column.")
     label_delimiter: str | None = setting(
         None,
-        "What separates the labels of a text in that column, for any number of them (multi-label).",
+        "Separator between labels in the label column, if a text can have any number of them (multi-label).",
     )
     label_columns: tuple[str, ...] = setting(
         (),
-        "Columns in place of label, each named as a label that applies (1) to a text or not (0).",
+        "Label columns, instead of label: one per label, with 1 if the label applies and 0 if not.",
     )
     columns: tuple[str, ...] = setting(
         (),
-        "The table's columns of texts that are read apart, in place of those that the task names; for triplets any "
-        "number of columns of negatives, for reranking a query with its right document before others.",
+        "The text columns, instead of the task's default names. For triplets there can be several columns of "
+        "negatives; for reranking, the query and its right document come before the others.",
     )
     prompts: tuple[str, ...] = setting(
         (),
-        "The model's prompt for each of these columns, by name, as in query,passage; the last one counts for all "
-        "that follow.",
+        "The model's prompt for each of these columns, by name, as in query,passage; further columns use the last "
+        "one.",
     )
     skip_unlabelled: bool = setting(
-        False, "Whether rows without a label are left out; else an error."
+        False, "Whether to skip rows without a label instead of stopping with an error."
     )
-    header: bool = setting(True, "Whether a table's first line names its columns.")
-    delimiter: str | None = setting(None, 'Between fields, or "tab"; found in the file if not set.')
+    header: bool = setting(True, "Whether the table's first line holds column names.")
+    delimiter: str | None = setting(
+        None, 'Separator between fields, or "tab"; detected if not set.'
+    )
     format: str | None = setting(
-        None, "Of a table, by default as its suffix: csv, tsv, json, jsonl, parquet."
+        None, "Format of a table: csv, tsv, json, jsonl or parquet. By default its suffix decides."
     )
     encoding: str | None = setting(
-        None, "Of the files; by default their byte order mark's, or UTF-8."
+        None, "Encoding of the files. By default their byte order mark decides, else UTF-8."
     )
-    source_column: str = setting("source", "The column of what a model of text to text reads.")
-    target_column: str = setting("target", "The column of what it is to write.")
+    source_column: str = setting("source", "The column of input texts, for text to text.")
+    target_column: str = setting("target", "The column of output texts, for text to text.")
     text_metric: str = setting(
-        "exact_match", "What chooses the best epoch's weights: exact_match, bleu or rouge."
+        "exact_match", "Metric that chooses the best epoch: exact_match, bleu or rouge."
     )
     mixing_limit: int = setting(
-        2**19, "Of several tasks as text, the most rows that one counts with; the paper's K."
+        2**19, "Maximum number of rows that a task counts in a mixture of tasks; the paper's K."
     )
     mixing_temperature: float = setting(
         1.0,
-        "Of several tasks as text: their shares are those of their rows, to the power of 1 / temperature.",
+        "Temperature of a mixture of tasks, whose shares are their numbers of rows to the power 1 / temperature.",
     )
-    regression: bool = setting(False, "Whether a table's labels are scores, not classes.")
-    word_column: int = setting(0, "A tagging file's column of words, by number from 0.")
-    tag_column: int = setting(-1, "A tagging file's column of tags; -1 is the last one.")
+    regression: bool = setting(False, "Whether the table's labels are scores instead of classes.")
+    word_column: int = setting(0, "A tagging file's word column, by number from 0.")
+    tag_column: int = setting(-1, "A tagging file's tag column; -1 is the last one.")
     languages: tuple[str, ...] = setting(
-        ("en",), "Of XNLI's training data: en is MNLI itself, others its translations."
+        ("en",), "Languages of XNLI's training data; en is MNLI itself, others its translations."
     )
     data_sets: tuple[str, ...] = setting(
-        (), "MRQA's data sets by name, as in NewsQA,TriviaQA; all of a split if not set."
+        (), "MRQA's data sets by name, as in NewsQA,TriviaQA. By default all of a split."
     )
     beam_search: bool = setting(
         False,
-        "Whether an answer's end is found given its start, for the likeliest starts; of XLNet's head.",
+        "Whether to predict an answer's end from each of its likeliest starts, as XLNet's head does.",
     )
 
 
@@ -133,16 +133,16 @@ TABLE = tuple(f.name for f in fields(DataOptions) if f.name not in OF_OTHERS)
 
 @dataclass(frozen=True)
 class Entry:
-    """A benchmark: what makes it, without what takes long to import, and where its data are from.
+    """How to make a benchmark, without importing slow modules, and where its data come from.
 
     Attributes:
-        made_by: a module of this package and, in it, the class, or a function of `DataOptions`.
-        load: (options, split) -> data, of a class; None for a function.
-        source: a clause on where the data is from.
-        measured: as of `Benchmark`.
-        arguments: further ones of the class or function.
+        made_by: "module.name" in this package: a class, or a function of `DataOptions`.
+        load: (options, split) -> data, for a class; None for a function.
+        source: a phrase that says where the data come from.
+        measured: as for `Benchmark`.
+        arguments: further arguments of the class or function.
         reads: fields of `DataOptions` that it reads.
-        needs: those that must be given.
+        needs: required fields of `DataOptions`.
     """
 
     made_by: str
@@ -180,7 +180,7 @@ def _glue(name: str, data_set: glue.GlueDataSet) -> Entry:
 
 def _trec(options: DataOptions, split: str, *, fine: bool) -> LabelledTexts:
     train, path = (Path(options.data_dir) / f"trec_{name}.txt" for name in ("train", split))
-    # The test file lacks some of the fine classes.
+    # The test file does not have all fine classes.
     names = None if split == "train" else read_trec(train, fine=fine).label_names
     return read_trec(path, fine=fine, label_names=names)
 
@@ -220,7 +220,7 @@ def _conll(name: str, **more: Any) -> Entry:
     )
 
 
-# Without a development split, so that the last epoch's weights are kept.
+# TREC has no development split, so the last epoch's weights are kept.
 _TREC = {
     "source": "TREC's questions (Li and Roth 2002)",
     "measured": ("test",),
@@ -231,7 +231,7 @@ _OWN = {"needs": ("train_file",)}
 
 
 def _columns(maker: str, *more: str) -> Entry:
-    """A table of rows of several texts."""
+    """The entry of a table with several text columns."""
     return Entry(maker, reads=(*FILES, *LAYOUT, "columns", *more), **_OWN)
 
 
@@ -245,7 +245,7 @@ BENCHMARKS: Mapping[str, Entry] = {
     ),
     **{name: _glue(name, data_set) for name, data_set in glue.DATA_SETS.items()},
     **{
-        # GLUE has the same pairs of RTE in files of its own.
+        # GLUE has the same RTE pairs in its own files.
         "superglue_rte" if name in glue.DATA_SETS else name: _superglue(name, data_set)
         for name, data_set in superglue.DATA_SETS.items()
     },
@@ -300,11 +300,11 @@ BENCHMARKS: Mapping[str, Entry] = {
     ),
 }
 
-# What a benchmark is called that a model of text to text learns, after which comes the name of one or several.
+# Prefix of the names of one or more benchmarks that a text-to-text model learns.
 TEXT_PREFIX = "text:"
 
-# For people.
-TASK_NAMES = f"{', '.join(BENCHMARKS)}, or text:NAME,... as text"
+# For messages.
+TASK_NAMES = f"{', '.join(BENCHMARKS)}, or text:NAME for text to text"
 
 
 def _glue_as_text(name: str, data_set: glue.GlueDataSet) -> tuple[Entry, str, dict[str, Any]]:
@@ -330,7 +330,7 @@ def _superglue_as_text(name: str, kind: str = "AsText") -> tuple[Entry, str, dic
     return entry, kind, {}
 
 
-# Name -> what makes the benchmark, a class of `text_to_text`, and its arguments.
+# Name -> the benchmark's entry, the class of `text_to_text` that wraps it, and its arguments.
 TEXT_BENCHMARKS: Mapping[str, tuple[Entry, str, Mapping[str, Any]]] = {
     **{name: _glue_as_text(name, data_set) for name, data_set in glue.DATA_SETS.items()},
     **{
@@ -344,42 +344,44 @@ TEXT_BENCHMARKS: Mapping[str, tuple[Entry, str, Mapping[str, Any]]] = {
 
 
 def _entry(name: str) -> Entry:
-    """What makes a benchmark."""
+    """Returns the entry of a benchmark."""
     if not name.startswith(TEXT_PREFIX):
         _check_known("There is no task", name, BENCHMARKS)
         return BENCHMARKS[name]
     names = name.removeprefix(TEXT_PREFIX).split(",")
     for each in names:
-        _check_known("There is no task as text", each, TEXT_BENCHMARKS)
+        _check_known("There is no text-to-text task", each, TEXT_BENCHMARKS)
     forms = {each: TEXT_BENCHMARKS[each] for each in names}
     return Entry("text_to_text.as_text", reads=("data_dir", *MIXING), arguments={"forms": forms})
 
 
 def _check_known(problem: str, name: str, known: Mapping[str, Any]) -> None:
     if name not in known:
-        raise ValueError(f"{problem} {name!r}; choose one of {list(known)}.{nearest(name, known)}")
+        raise ValueError(f"{problem} {name!r}.{nearest(name, known)} Choose one of {list(known)}.")
 
 
 def make_task(name: str, **options: Any) -> "Benchmark":
-    """A benchmark by its name.
+    """Makes a benchmark.
 
     Args:
-        name: a key of `BENCHMARKS`; or "text:" and a key of `TEXT_BENCHMARKS`, or several with commas between
-            them, for a model that writes texts.
+        name: a key of `BENCHMARKS`; or, for a text-to-text model, "text:" and one or more keys of
+            `TEXT_BENCHMARKS`, separated by commas.
         **options: fields of `DataOptions`.
 
     Raises:
-        ValueError: there is no such task, it does not read one of the options, or needs another.
+        ValueError: the task is unknown, does not read an option, or needs another one.
     """
     row = _entry(name)
     given = DataOptions(**options)
     said = [f.name for f in fields(given) if getattr(given, f.name) != f.default]
     if unread := [option for option in said if option not in row.reads]:
         raise ValueError(
-            f"The task {name!r} does not read {unread}; it reads {list(row.reads)}. Leave them out."
+            f"The task {name!r} does not read {unread}. Leave them out; it reads {list(row.reads)}."
         )
     if missing := [option for option in row.needs if option not in said]:
-        raise ValueError(f"The task {name!r} needs {missing}.")
+        raise ValueError(
+            f"The task {name!r} needs {missing}. Add {' '.join(f'--{m}' for m in missing)}."
+        )
     task = row.make(name, given)
     if given.labels_per_class:
         task.data = cache(partial(_of_few_labels, task.data, given))
@@ -387,7 +389,7 @@ def make_task(name: str, **options: Any) -> "Benchmark":
 
 
 def _of_few_labels(read: Callable[[str], Any], options: DataOptions, split: str) -> Any:
-    """A split, of the training texts few."""
+    """Reads a split; of the training split, `labels_per_class` texts of each class."""
     from bert_zoo.cli.benchmarks.few_labels import few_of_each_class
 
     data = read(split)

@@ -1,4 +1,4 @@
-"""What a fine-tuning run trains on and is measured by, whatever the task."""
+"""The base class of benchmarks: the data, training batches and metrics of a fine-tuning run."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -22,46 +22,46 @@ from bert_zoo.training.presets import Recipe
 
 NUM_SHOWN = 6
 SHOWN_LENGTH = 100
-# Settings of recipes that only some tasks read.
+# Recipe settings that only some tasks read.
 OF_SOME_TASKS = ("loss", "symmetric", "matryoshka", "mini_batch_size", "contrastive_pairs")
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """What answering without reading would score, which a model must beat."""
+    """Scores of a constant answer, which a model must beat."""
 
-    answer: str  # a clause that says how, such as "always 'no'"
-    # Some of a `Measurement`'s metrics; metrics.json calls them so.
+    answer: str  # a phrase for the answer, such as "always 'no'"
+    # Some of a `Measurement`'s metrics. metrics.json uses this field name.
     figures: dict[str, float]
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What comes out when predictions are compared with the truth."""
+    """Predictions compared with the labels."""
 
-    metrics: dict[str, float]  # name -> value; the first one says which weights are best
-    # [truth, prediction] counts of classes; None for a task without.
+    metrics: dict[str, float]  # name -> value; the first one chooses the best weights
+    # [truth, prediction] counts of classes; None for a task without classes.
     confusion: np.ndarray | None = None
     table: Sequence[Mapping[str, Any]] = ()  # rows of metrics by class or type
-    hardest: Sequence[HardExample] = ()  # the examples that the model does worst on, worst first
+    hardest: Sequence[HardExample] = ()  # the examples with the highest loss, worst first
 
 
 class Benchmark(ABC):
-    """Labelled data for a task, with how they are trained on, measured and shown.
+    """Labelled data for a task, with methods to train on, measure and show them.
 
     Args:
-        name: for titles and files.
-        read: split name -> its data, which has a length; read once each.
-        measured: splits that are measured after every epoch; the first chooses the weights.
-        source: a clause on where the data is from, for the report.
+        name: name in titles and files.
+        read: split name -> its data, which have a length. Each split is read once.
+        measured: splits to measure after every epoch; the first one chooses the weights.
+        source: a phrase that says where the data come from, for the report.
 
     Attributes:
-        kind: what `load` takes as its task.
-        heads: parts of the model that are randomly initialised, as `load` names them in `init`.
-        question: arguments of the program predict, for an example.
-        settings: those of `OF_SOME_TASKS` that the task's training reads.
-        has_variants: whether training texts are strings, or pairs, whose words can be replaced by others.
-        published_as: what recipes call data like it; its name if empty.
+        kind: the task, as `load` takes it.
+        heads: the randomly initialised parts of the model, as in `load`'s `init`.
+        question: example arguments for `bert_zoo predict`.
+        settings: the settings of `OF_SOME_TASKS` that this task reads.
+        has_variants: whether words of the training texts can be replaced to augment them.
+        published_as: the name of such data in recipes; by default the benchmark's name.
     """
 
     kind: str
@@ -93,7 +93,7 @@ class Benchmark(ABC):
         return len(self.train)
 
     def fingerprint(self) -> str:
-        """A hash of the examples that are trained on and measured."""
+        """Returns a hash of the training and measured examples."""
         digest = hashlib.sha256()
         for split in ("train", *self.measured):
             data = self.data(split)
@@ -104,12 +104,12 @@ class Benchmark(ABC):
 
     @property
     def keeps(self) -> str:
-        """Which epoch's weights are kept: "best", or "last" where a test split would choose them."""
+        """Which epoch's weights are kept: "best", or "last" if only a test split is measured."""
         return "last" if is_test(self.measured[0]) else "best"
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        """The classes, or tags, in the order of their ids; empty where there are none."""
+        """The classes or tags in the order of their ids; empty if there are none."""
         return ()
 
     @property
@@ -118,119 +118,127 @@ class Benchmark(ABC):
         return False
 
     def remarks(self) -> Sequence[str]:
-        """Sentences on what in the data looks as if it were not meant, to be said before training."""
+        """Returns sentences on suspicious data, to print before training."""
         return ()
 
     def baseline(self, data: Any) -> Baseline | None:
-        """What the training data's commonest answer scores on a split; None where there is no such."""
+        """Scores the training data's most common answer on a split; None if there is no such answer."""
         return None
 
     def class_weights(self, recipe: Recipe) -> dict[int, float] | None:
-        """The weight of each class in the training loss, as a recipe asks; None for equal ones.
+        """Returns the weight of each class in the training loss; None for equal weights.
 
         Raises:
-            ValueError: the recipe asks for weights, and the task has no classes of rows.
+            ValueError: the recipe sets weights, but the task does not classify rows.
         """
         if recipe.class_weight is None:
             return None
         if self.kind != Classifier.task:
             raise ValueError(
-                f"class_weight is {recipe.class_weight!r}, and {self.name} is of the kind {self.kind!r}; "
-                "weights are for classification. Leave it out."
+                f"class_weight is {recipe.class_weight!r}, but it is only for classification, and {self.name} is "
+                f"{self.kind!r}. Leave it out."
             )
         return class_weights(recipe.class_weight, self.train.labels, self.label_names)
 
     def load_options(self) -> dict[str, Any]:
-        """Keyword arguments of `load` for a model of this task."""
+        """Returns keyword arguments of `load` for a model of this task."""
         labels = {"labels": self.label_names} if self.label_names else {}
         return {"task": self.kind, "init": self.heads, **labels}
 
     def check_settings(self, recipe: Recipe) -> None:
-        """Raises ValueError where a recipe has settings that are for other tasks."""
+        """Raises ValueError if a recipe has settings for other tasks."""
         given = [n for n in OF_SOME_TASKS if getattr(recipe, n) != getattr(Recipe, n)]
         if unread := [name for name in given if name not in self.settings]:
             raise ValueError(
-                f"The settings {unread} are not for the task {self.name!r}, a {self.kind.replace('_', ' ')}. Leave "
+                f"The settings {unread} do not apply to the task {self.name!r} ({self.kind.replace('_', ' ')}). Leave "
                 "them out."
             )
 
     def loss(self, recipe: Recipe) -> Any:
-        """The loss; None for the one of the model's task."""
+        """Returns the loss; None for the default loss of the model's task."""
         return None
 
     def product(self, model: ZooModel) -> ZooModel:
-        """The model that is measured and kept, from the one that is trained: as a rule, the same."""
+        """Returns the model to measure and keep, usually the trained model itself."""
         return model
 
     def prepare(self, model: ZooModel) -> None:
-        """Changes what a newly loaded model begins with, before it is trained."""
+        """Changes a newly loaded model before training starts."""
         return
 
-    # --- What a student learns from a teacher ---
+    # --- Distillation ---
 
     def taught_loss(self, **how: Any) -> Any:
-        """The loss of a student; `how` as `bert_zoo.distillation.losses.taught_loss` takes it."""
+        """Returns a student's loss; `how` as for `bert_zoo.distillation.losses.taught_loss`."""
         return taught_loss(TASKS[self.kind].taught_by, **how)
 
     def unlabelled_row(self, line: str) -> Any:
-        """A row without a label, from a line of a file; ValueError says what is wrong with it."""
+        """Parses a line of a file as an unlabelled row; raises ValueError for a malformed line."""
         return line
 
     def taught_texts(self, model: ZooModel, more: Sequence[Any]) -> Any:
-        """What a model reads of the training data, and after that of rows without labels."""
+        """Returns the model's input texts: the training data, then the unlabelled rows."""
         raise ValueError(
-            f"{self.name}, of the kind {self.kind!r}, is not distilled. Fine-tune the student on it instead."
+            f"Distillation does not support {self.name}, a task of kind {self.kind!r}. Fine-tune the student on it "
+            "instead."
         )
 
     def answered_rows(self, teacher: ZooModel, texts: Any, recipe: Recipe) -> Sequence[int] | None:
-        """How many rows of answers each of these texts has; None for one."""
+        """Returns the number of prediction rows of each text; None if each has one."""
         return None
 
     def teacher_says(
         self, teacher: ZooModel, texts: Any, batch_size: int, recipe: Recipe
     ) -> np.ndarray:
-        """What the teacher says of them, [rows, size]."""
+        """Returns the teacher's predictions, [rows, size]."""
         return teacher.answers_as_teacher(texts, batch_size)
 
     def taught_batches(
         self, answers: np.ndarray, more: Sequence[Any], model: ZooModel, recipe: Recipe, seed: int
     ) -> Batches:
-        """As `batches`, with targets of `taught_loss` in place of labels."""
+        """Like `batches`, with targets of `taught_loss` instead of labels."""
         raise NotImplementedError
 
     @abstractmethod
     def batches(self, model: ZooModel, recipe: Recipe, seed: int) -> Batches:
-        """Training data as the model's preprocessor reads them, in a new order every epoch."""
+        """Returns batches of preprocessed training data, in a new order every epoch."""
 
     @abstractmethod
     def predict(self, model: ZooModel, data: Any, recipe: Recipe) -> Any:
-        """What the model says of a split; labels are not read."""
+        """Returns the model's predictions for a split, without reading labels."""
 
     @abstractmethod
     def measure(self, data: Any, predictions: Any) -> Measurement:
-        """Compares what `predict` gave with a split's labels."""
+        """Compares the result of `predict` with a split's labels."""
 
     @abstractmethod
     def write_predictions(
         self, directory: Path, split: str, data: Any, predictions: Any, metrics: Mapping[str, float]
     ) -> list[Path]:
-        """Writes what `predict` gave for people and, where there is one, for the official scorer.
+        """Writes the result of `predict` as a readable file and for the official scorer, if there is one.
 
-        `metrics` are those of the run's kept epoch, a threshold among them where the task has one.
-        Gives the files.
+        Args:
+            directory: the directory to write to.
+            split: the split's name.
+            data: the split's data.
+            predictions: the result of `predict`.
+            metrics: metrics of the run's kept epoch, with a threshold if the task has one.
+
+        Returns:
+            The files.
         """
 
     def has_labels(self, data: Any) -> bool:
-        """Whether a split can be measured."""
+        """Whether a split has labels and so can be measured."""
         return data.labels is not None
 
     @abstractmethod
     def show(self, model: ZooModel, data: Any, metrics: Mapping[str, float]) -> str:
-        """A few predictions beside the truth, as lines to print; `metrics` as above."""
+        """Returns lines to print: a few predictions and the truth; `metrics` as for `write_predictions`."""
 
 
 def with_rows(texts: Any, more: Sequence[Any]) -> Any:
-    """Texts, or the two columns of pairs, and after them more rows."""
+    """Appends rows to texts, or to the two columns of text pairs."""
     if not isinstance(texts, tuple):
         return [*texts, *more]
     columns = zip(*more, strict=True) if more else [()] * len(texts)
@@ -238,31 +246,31 @@ def with_rows(texts: Any, more: Sequence[Any]) -> Any:
 
 
 def pair_of(line: str) -> tuple[str, str]:
-    """The two texts of a line, with a tab between them."""
+    """Splits a line at its tab into two texts."""
     first, *rest = line.split("\t")
     if len(rest) != 1:
         raise ValueError(
-            f"{shown(line)} has {len(rest)} tabs. A line is a pair of texts, with one tab between them."
+            f"{shown(line)} has {len(rest)} tabs. Write one pair of texts per line, separated by one tab."
         )
     return first, rest[0]
 
 
 def is_test(split: str) -> bool:
-    """Whether a split is one that data sets test with; some have several."""
+    """Whether a split is a test split; some data sets have several."""
     return split.startswith("test")
 
 
 def commonest(labels: Iterable[int]) -> int:
-    """The most frequent label; of several, the first."""
+    """Returns the most frequent label; if several are, the first."""
     return Counter(labels).most_common(1)[0][0]
 
 
 def one_line(text: str) -> str:
-    """A text as it is printed beside others: on one line, the rest of a long one left out."""
+    """Returns a text on one line, truncated if it is long."""
     line = " ".join(text.split())
     return line if len(line) <= SHOWN_LENGTH else f"{line[: SHOWN_LENGTH - 1]}…"
 
 
 def spread_rows(number: int) -> list[int]:
-    """Some row numbers, evenly spread, to show."""
+    """Returns a few evenly spread row numbers."""
     return list(range(0, number, max(1, number // NUM_SHOWN)))[:NUM_SHOWN]

@@ -25,12 +25,12 @@ LETTERS = "ABCDEFGHIJ"
 
 
 class ChoiceBenchmark(Benchmark):
-    """Which of several texts goes with a prompt; data are `ChoiceSplit`s.
+    """Choosing one of several texts for a prompt. The data are `ChoiceSplit`s.
 
     Args:
         *args, **kwargs: as `Benchmark`.
-        write_official: (a test split's data, logits [N, choices], directory) -> the file for the official
-            scorer; None where there is none.
+        write_official: (data of a test split, logits [N, choices], directory) -> the official scorer's file;
+            None if there is no such file.
     """
 
     kind = MultipleChoice.task

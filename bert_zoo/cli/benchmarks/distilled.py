@@ -1,4 +1,4 @@
-"""What a student learns from in place of a benchmark's labels: a teacher's answers, to more texts too."""
+"""Training data of a student: a teacher's predictions for a benchmark's texts and for unlabelled texts."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,17 +40,17 @@ class Teaching:
 
 @dataclass(frozen=True)
 class Lesson:
-    """A teacher's answers to the training texts of a benchmark, and to texts without labels.
+    """A teacher's predictions for a benchmark's training texts and for unlabelled texts.
 
     Attributes:
         task: the benchmark.
-        teacher: what its model is called.
-        answers: float32 [rows, size], of the training texts and after them of `more`.
-        more: rows without labels, as `Benchmark.unlabelled_row` makes them.
-        metrics: the teacher's, on the first measured split.
+        teacher: the teacher's name.
+        answers: the teacher's predictions, float32 [rows, size]: training texts first, then `more`.
+        more: unlabelled rows, as `Benchmark.unlabelled_row` returns them.
+        metrics: the teacher's metrics on the first measured split.
         teaching: how the student is compared with the teacher.
-        sources: where `more` are from -> how many.
-        makes_student: whether the student is made of the teacher, with its head.
+        sources: origin of rows in `more` -> their number.
+        makes_student: whether the student is made from the teacher and keeps its head.
     """
 
     task: Benchmark
@@ -67,8 +67,8 @@ class Lesson:
         return len(self.task.train) + len(self.more)
 
     def about(self) -> dict[str, Any]:
-        """What `config.json` says of it."""
-        # Of texts in files, which these are says the hash.
+        """Returns the lesson's entry in `config.json`."""
+        # The hash identifies the texts.
         digest = hashlib.sha256(repr([*self.more]).encode("utf-8", "surrogatepass"))
         answers = hashlib.sha256(np.ascontiguousarray(self.answers)).hexdigest()
         return {
@@ -84,7 +84,7 @@ class Lesson:
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """The parts that are randomly initialised: none of a student that is made of its teacher."""
+        """The randomly initialised parts; none for a student made from its teacher."""
         return () if self.makes_student else self.task.heads
 
     def load_options(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class Lesson:
         return self.task.taught_batches(self.answers, self.more, model, recipe, seed)
 
     def record(self, kept: Mapping[str, float]) -> dict[str, Any]:
-        """What a report says of it, by name.
+        """Returns the lesson's rows in a report: name -> value.
 
         Args:
             kept: the student's metrics.
@@ -111,10 +111,10 @@ class Lesson:
             "teacher": self.teacher,
             f"teacher's {name.replace('_', ' ')}": score,
         }
-        # Of losses and correlations below 0 there is no share.
+        # A score of 0 or below has no ratio.
         if score > 0:
-            rows["retained share"] = f"{kept[name] / score:.1%}"
-        rows |= {f"texts without labels: {source}": n for source, n in self.sources.items()}
+            rows["retained"] = f"{kept[name] / score:.1%}"
+        rows |= {f"unlabelled texts: {source}": n for source, n in self.sources.items()}
         loss, *_ = keras.tree.flatten(self.task.taught_loss(**asdict(self.teaching)))
         settings = ("kind", "match", "temperature", "hard_weight")
         return rows | {k: getattr(loss, k) for k in settings if hasattr(loss, k)}
@@ -131,25 +131,25 @@ def learn_from(
     recipe: Recipe,
     makes_student: bool = False,
 ) -> Lesson:
-    """Has a teacher answer all texts once, and measures it; both are kept in a directory.
+    """Predicts all texts once with a teacher and measures it. Keeps both results in a directory.
 
     Args:
-        teacher: trained on the task.
-        name: of the teacher.
+        teacher: a model trained on the task.
+        name: the teacher's name.
         task: the benchmark.
-        directory: for its answers and metrics.
-        more: where they are from -> rows without labels.
-        teaching: how the student is compared with it.
-        recipe: of the student, which says how many rows are predicted at a time.
-        makes_student: as of `Lesson`.
+        directory: the directory for predictions and metrics.
+        more: origin -> unlabelled rows.
+        teaching: how the student is compared with the teacher.
+        recipe: the student's recipe; it sets the rows per prediction step.
+        makes_student: as for `Lesson`.
 
     Raises:
-        ValueError: the teacher has other classes than the task; or as `teacher_answers`.
+        ValueError: teacher and task have different classes, or `teacher_answers` fails.
     """
-    task.taught_loss(**asdict(teaching))  # says at once what does not fit
+    task.taught_loss(**asdict(teaching))  # raises early for settings that do not fit
     if recipe.class_weight is not None or recipe.contrastive_pairs:
         raise ValueError(
-            "class_weight and contrastive_pairs are for labels, and a student learns from its teacher's answers. "
+            "class_weight and contrastive_pairs need labels, but a student learns from its teacher's predictions. "
             "Leave them out."
         )
     order = columns_of(teacher, task)
@@ -179,18 +179,18 @@ def learn_from(
 
 
 def columns_of(teacher: ZooModel, task: Benchmark) -> list[int] | None:
-    """The columns of a teacher's answers in the order of the task's classes; None where they are the same.
+    """Returns the teacher's columns in the order of the task's classes; None if the order is the same.
 
     Raises:
-        ValueError: the classes are others.
+        ValueError: the classes differ.
     """
     names, known = [*map(str, task.label_names)], [*map(str, teacher.labels)]
     if names == known or not names:
         return None
     if sorted(names) != sorted(known):
         raise ValueError(
-            f"The teacher's classes are {quoted(known)}, and those of {task.name} {quoted(names)}. Choose a teacher "
-            "that was fine-tuned on these data, or the data that it was fine-tuned on."
+            f"The teacher's classes are {quoted(known)}, but {task.name} has the classes {quoted(names)}. Choose a "
+            "teacher that was fine-tuned on these data, or the data that it was fine-tuned on."
         )
     return [known.index(name) for name in names]
 
@@ -198,11 +198,11 @@ def columns_of(teacher: ZooModel, task: Benchmark) -> list[int] | None:
 def unlabelled(
     task: Benchmark, patterns: Sequence[str], encoding: str | None = None
 ) -> dict[str, list[Any]]:
-    """Pattern -> the rows without labels of the files that it names; each different line counts once.
+    """Returns pattern -> unlabelled rows of the matching files, without duplicate lines.
 
     Raises:
-        ValueError: a line that is no row of the task; names file and line.
-        FileNotFoundError: a pattern names no file.
+        ValueError: a line is not a row of the task; the message names file and line.
+        FileNotFoundError: a pattern matches no file.
     """
     seen: set[str] = set()
 
@@ -223,22 +223,22 @@ def unlabelled(
 def varied(
     task: Benchmark, model: str, number: int, directory: Path, seed: int
 ) -> dict[str, list[Any]]:
-    """What they are -> variants of the training texts as rows without labels, kept in a directory.
+    """Returns a description -> variants of the training texts as unlabelled rows, kept in a directory.
 
     Args:
         task: the benchmark.
-        model: the name of one that predicts masked tokens, which proposes words.
-        number: variants that are drawn of each text.
-        directory: for the file of variants.
-        seed: of what is drawn.
+        model: the name of a masked language model that proposes words.
+        number: number of variants drawn for each text.
+        directory: the directory for the file of variants.
+        seed: seed of the draw.
 
     Raises:
-        ValueError: the task's texts have no variants, or the directory holds those of other texts or settings.
+        ValueError: the task's texts cannot be varied, or the directory holds variants of other texts or settings.
     """
     if not task.has_variants:
         raise ValueError(
-            f"{task.name}, of the kind {task.kind!r}, has labels for parts of texts, or texts that belong together, "
-            "which variants would lose. Leave augment out."
+            f"augment does not support {task.name}, a task of kind {task.kind!r}: variants would lose its labels for "
+            "parts of texts or its groups of texts. Leave augment out."
         )
     source, path = f"variants by {model}", directory / VARIANTS
     made_from = {
@@ -258,7 +258,7 @@ def varied(
     rows = [tuple(row) if isinstance(row, list) else row for row in written.pop("rows")]
     if written != made_from:
         raise ValueError(
-            f"{path} holds variants of other texts, or drawn in another way: {written}. Name another directory "
-            "(--output_dir), or delete it."
+            f"{path} holds variants of other texts or with other settings: {written}. Name another directory "
+            "(--output_dir), or delete the file."
         )
     return {source: rows}

@@ -1,4 +1,4 @@
-"""Sentence vectors: texts that find their partners, and pairs with scores."""
+"""Benchmarks of sentence vectors: retrieval, and similarity of text pairs."""
 
 import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,28 +32,28 @@ from bert_zoo.tasks.embedding.losses import (
     MultipleNegativesRanking,
 )
 
-# Metric -> the ranks at which it is taken.
+# Metric -> cutoff ranks.
 CUTOFFS = {"ndcg": (10,), "mrr": (10,), "accuracy": (1,), "recall": (10, 100)}
 NUM_FOUND = 100
-# What a recipe calls losses of scores -> the loss.
+# A recipe's `loss` -> the loss for pairs with scores.
 LOSSES = {None: CoSENT, "cosine_regression": CosineRegression}
 
 
 class VectorBenchmark(Benchmark):
-    """Rows of texts that are read apart.
+    """Rows of texts that are embedded separately.
 
     Args:
-        *args, **kwargs: as `Benchmark`; training data are `TextColumns`.
-        prompts: of each column, the name of a prompt of the model's; by default, what the model has for
+        *args, **kwargs: as for `Benchmark`; training data are `TextColumns`.
+        prompts: the name of one of the model's prompts for each column. By default the model's prompts for
             queries and documents, or its default prompt.
-        remarks: on the data, see `Benchmark.remarks`.
+        remarks: returns the sentences of `Benchmark.remarks`.
     """
 
     kind = SentenceEmbedder.task
     heads = ()
     settings = ("matryoshka", "mini_batch_size")
     question = '"a query" "one document" "another one"'
-    # Names of prompts for each column, of which the first that a model has is taken.
+    # Names of prompts for each column. The first one that the model has is used.
     roles: tuple[tuple[str, ...], ...] = ()
 
     def __init__(
@@ -71,7 +71,7 @@ class VectorBenchmark(Benchmark):
         return tuple(self._remarks())
 
     def prompt(self, model: ZooModel, column: int) -> str | None:
-        """The name of a column's prompt; of those past the last one, the last one's."""
+        """Returns the name of a column's prompt. Further columns use the last prompt."""
         if self.prompts:
             return self.prompts[min(column, len(self.prompts) - 1)]
         role = self.roles[min(column, len(self.roles) - 1)] if self.roles else ()
@@ -86,7 +86,7 @@ class VectorBenchmark(Benchmark):
             columns,
             self.train.labels,
             model.preprocessor,
-            # Of texts of like length, those of other rows would be easier or harder to tell apart.
+            # Grouping by length would change how hard the texts of other rows are to tell apart.
             replace(recipe.batching(seed), group_by_length=False),
             distinct=self.loss(recipe).in_batch_negatives,
         )
@@ -94,7 +94,7 @@ class VectorBenchmark(Benchmark):
     def taught_texts(self, model, more):
         prompts = model.encoder.prompts
         columns = (*self.train.columns, more)
-        # Rows without a column are read as the first.
+        # Unlabelled rows belong to no column and get the first column's prompt.
         names = [self.prompt(model, i % len(self.train.columns)) for i in range(len(columns))]
         texts = (
             prompts.text(name) + text
@@ -112,7 +112,7 @@ class VectorBenchmark(Benchmark):
         return text_batches(texts, vectors, model.preprocessor, recipe.batching(seed))
 
     def vectors(self, model: ZooModel, texts: Sequence[str], column: int, recipe: Recipe):
-        """float32 [texts, size], each after the prompt of its column."""
+        """Embeds texts after their column's prompt, float32 [texts, size]."""
         return model.embed(texts, recipe.predicted_rows, self.prompt(model, column))
 
     def has_labels(self, data):
@@ -120,12 +120,12 @@ class VectorBenchmark(Benchmark):
 
 
 def nested(loss: keras.losses.Loss, recipe: Recipe) -> keras.losses.Loss:
-    """The loss, over the first dimensions too that a recipe names."""
+    """Returns the loss, also over the shorter vectors that a recipe names."""
     return Matryoshka(loss, recipe.matryoshka) if recipe.matryoshka else loss
 
 
 class RetrievalBenchmark(VectorBenchmark):
-    """Texts that find the ones that belong to them, among all of a split; splits are `Retrieval` too."""
+    """Retrieval: queries find their documents among all of a split. Splits may also be `Retrieval`s."""
 
     settings = ("symmetric", *VectorBenchmark.settings)
     roles = (QUERY, DOCUMENT)
@@ -134,7 +134,7 @@ class RetrievalBenchmark(VectorBenchmark):
         return nested(MultipleNegativesRanking(symmetric=recipe.symmetric), recipe)
 
     def predict(self, model, data, recipe):
-        """The `Hits` of each query among the documents in the order of their ids, by the model's similarity."""
+        """Returns each query's `Hits` among the documents, sorted by id, with the model's similarity."""
         judged = as_retrieval(data)
         queries = self.vectors(model, [*judged.queries.values()], 0, recipe)
         texts = [judged.corpus[id] for id in sorted(judged.corpus)]
@@ -154,7 +154,7 @@ class RetrievalBenchmark(VectorBenchmark):
         return Measurement(retrieval_metrics(judged.relevant, found, CUTOFFS), hardest=hardest)
 
     def write_predictions(self, directory, split, data, predictions, metrics):
-        """Of each query the rank of its first right document, and the nearest one; and a run of trec_eval."""
+        """Writes a table with each query's nearest document and first relevant rank, and a trec_eval run."""
         judged, path = as_retrieval(data), directory / f"{self.name}-{split}.tsv"
         found = found_documents(judged, predictions)
         rows = (
@@ -192,9 +192,9 @@ class RetrievalBenchmark(VectorBenchmark):
 
 
 def as_retrieval(data: TextColumns | Retrieval) -> Retrieval:
-    """Anchors as queries, each different text of the other columns as a document.
+    """Turns anchors into queries, and each distinct text of the other columns into a document.
 
-    Relevant for an anchor are the positives, column 1, of all of its rows.
+    An anchor's relevant documents are the positives (column 1) of all its rows.
     """
     if isinstance(data, Retrieval):
         return data
@@ -211,25 +211,25 @@ def as_retrieval(data: TextColumns | Retrieval) -> Retrieval:
 
 
 def found_documents(judged: Retrieval, hits: Hits) -> dict[str, list[str]]:
-    """Query id -> the ids of the documents found, nearest first."""
+    """Returns query id -> ids of the found documents, nearest first."""
     ids = sorted(judged.corpus)
     rows = zip(judged.queries, hits.indices.tolist(), strict=True)
     return {query: [ids[i] for i in found] for query, found in rows}
 
 
 def first_right(relevant: Mapping[str, int], found: Sequence[str]) -> int:
-    """The rank, from 1, of the first relevant document; 0 where none was found."""
+    """Returns the rank, from 1, of the first relevant document; 0 if none was found."""
     return next((rank for rank, id in enumerate(found, start=1) if relevant.get(id)), 0)
 
 
 def one_right(judged: Retrieval, query: str) -> str:
-    """The text of a relevant document."""
+    """Returns the text of the most relevant document."""
     grades = judged.relevant[query]
     return judged.corpus[max(grades, key=grades.get)]
 
 
 class SimilarityBenchmark(VectorBenchmark):
-    """Pairs of texts with scores of how alike they are."""
+    """Pairs of texts with similarity scores."""
 
     published_as = "scores"
     settings = ("loss", *VectorBenchmark.settings)
@@ -273,7 +273,7 @@ class SimilarityBenchmark(VectorBenchmark):
 
 
 def row_cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """The cosine of each row's two vectors, [N]."""
+    """Returns the cosine of each row's two vectors, [N]."""
     return np.einsum("ij,ij->i", directions(first), directions(second))
 
 
@@ -288,11 +288,11 @@ def write_tsv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) 
 
 
 def column_files(options, columns: Sequence[str], label: str | None = None) -> dict[str, Any]:
-    """As `own_files`, of rows of texts.
+    """Like `own_files`, for rows of texts.
 
     Args:
         options: `DataOptions`.
-        columns: those that are read where the user names none.
+        columns: default column names.
         label: the column of numbers; None for none.
     """
     how = {name: getattr(options, name) for name in LAYOUT}
@@ -302,8 +302,8 @@ def column_files(options, columns: Sequence[str], label: str | None = None) -> d
         data = read_columns(path, columns, label, **how)
         if train is not None and len(train.columns) != len(data.columns):
             raise ValueError(
-                f"{path} has rows of {len(data.columns)} texts, and {options.train_file} of "
-                f"{len(train.columns)}. Name the same columns in both."
+                f"{path} has rows of {len(data.columns)} texts, but {options.train_file} has rows of "
+                f"{len(train.columns)}. Use the same columns in both."
             )
         return data
 
@@ -330,7 +330,7 @@ def scores_benchmark(options) -> SimilarityBenchmark:
 
 
 def beir_benchmark(options) -> RetrievalBenchmark:
-    """A folder in BEIR's layout: its training judgements as pairs, those of dev or test to measure."""
+    """Returns a benchmark from a folder in BEIR's layout. It trains on train and measures on dev or test."""
     directory = Path(options.data_dir)
     has_dev = (directory / "qrels" / "dev.tsv").is_file()
 

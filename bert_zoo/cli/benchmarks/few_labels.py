@@ -1,4 +1,4 @@
-"""Classes from few labels: SetFit's way of training, and the draw of so many labels a class.
+"""Classification from few labels: SetFit's training, and drawing a number of labels per class.
 
 Source: Tunstall et al. 2022, "Efficient Few-Shot Learning Without Prompts" (arXiv:2209.11055).
 """
@@ -16,19 +16,19 @@ from bert_zoo.error_text import quoted
 from bert_zoo.tasks import Classifier, SentenceEmbedder
 from bert_zoo.tasks.embedding.losses import CosineRegression
 
-MAX_ITERATIONS = 1000  # of the logistic regression; it takes a few tens
+MAX_ITERATIONS = 1000  # of the logistic regression, which needs a few tens
 
 
 class SetFitBenchmark(TextBenchmark):
-    """A classification whose encoder learns from pairs of texts which are of one class, and which are not.
+    """Classification with an encoder that learns which pairs of texts belong to the same class.
 
-    Its classifier is then a logistic regression on the vectors of the training texts.
+    The classifier is then a logistic regression on the vectors of the training texts.
 
     Args:
-        task: the data.
+        task: the benchmark.
 
     Raises:
-        ValueError: they are pairs of texts, or have no text of some class to train on.
+        ValueError: the task has pairs of texts, or a class has no training text.
     """
 
     def __init__(self, task: TextBenchmark):
@@ -44,14 +44,14 @@ class SetFitBenchmark(TextBenchmark):
         )
         if task.reads_pairs:
             raise ValueError(
-                f"{self.name} is of pairs of texts, and the recipe's vectors are of single ones. Choose another "
-                "recipe."
+                f"{self.name} has pairs of texts, but a recipe with contrastive_pairs embeds single texts. Choose "
+                "another recipe."
             )
         present = set(self.train.labels)
         if missing := [name for i, name in enumerate(self.label_names) if i not in present]:
             raise ValueError(
-                f"No training text of {self.name} has one of the labels {quoted(missing)}, and the logistic "
-                "regression needs some of each."
+                f"{self.name} has no training texts with the labels {quoted(missing)}, but the logistic regression "
+                "needs some for each. Add some, or remove these labels."
             )
 
     def load_options(self):
@@ -60,8 +60,8 @@ class SetFitBenchmark(TextBenchmark):
     def class_weights(self, recipe):
         if recipe.class_weight is not None or recipe.head_initializer_range is not None:
             raise ValueError(
-                "class_weight and head_initializer_range are for classifiers that are trained by updates, and here "
-                "a logistic regression follows them. Leave them out."
+                "class_weight and head_initializer_range have no effect with contrastive_pairs, whose classifier is a "
+                "logistic regression. Leave them out."
             )
         return None
 
@@ -81,7 +81,7 @@ class SetFitBenchmark(TextBenchmark):
         )
 
     def product(self, model):
-        """A classifier of the sentence vectors."""
+        """Returns a classifier on the sentence vectors."""
         classifier = Classifier(model.encoder, labels=self.label_names, reads_vectors=True)
         texts, labels = self.train.texts, self.train.labels
         vectors = model.encoder.embed(texts, self.batch_rows, prompt="")
@@ -95,12 +95,12 @@ class SetFitBenchmark(TextBenchmark):
 def contrastive_pairs(
     labels: Sequence[int], number: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of texts, of each text `number` with one of its class and as many with one of another.
+    """Draws pairs: each text with `number` texts of its class and `number` texts of other classes.
 
     Args:
         labels: class ids [N].
         number: SetFit's R.
-        seed: of what is drawn.
+        seed: seed of the draw.
 
     Returns:
         Row numbers, int [2 * number * N] each.
@@ -111,7 +111,7 @@ def contrastive_pairs(
     first, second = [], []
     for row, label in zip(rows, labels, strict=True):
         others = rows[(labels == label) & (rows != row)]
-        # A class of one text has no other pair than with itself.
+        # The only text of a class is paired with itself.
         first.append(np.full(2 * number, row))
         second.append(rng.choice(others if len(others) else [row], number))
         second.append(rng.choice(rows[labels != label], number))
@@ -121,7 +121,10 @@ def contrastive_pairs(
 def logistic_regression(
     vectors: np.ndarray, labels: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Kernel [size, classes] and bias [classes] of scikit-learn's, with its own regularisation.
+    """Fits scikit-learn's logistic regression with its default regularisation.
+
+    Returns:
+        Kernel [size, classes] and bias [classes].
 
     Raises:
         ImportError: scikit-learn is not installed.
@@ -130,32 +133,32 @@ def logistic_regression(
         from sklearn.linear_model import LogisticRegression
     except ImportError as error:
         raise ImportError(
-            "The recipe ends in scikit-learn's logistic regression: pip install scikit-learn."
+            "A recipe with contrastive_pairs needs scikit-learn's logistic regression: pip install scikit-learn."
         ) from error
     found = LogisticRegression(max_iter=MAX_ITERATIONS).fit(vectors.astype(np.float64), labels)
     kernel, bias = found.coef_.T, found.intercept_
     if len(bias) == 1:
-        # Of two classes, the logit of the second.
+        # For two classes, scikit-learn returns the logit of the second only.
         kernel, bias = (np.concatenate([-part / 2, part / 2], axis=-1) for part in (kernel, bias))
     return kernel, bias
 
 
 def few_of_each_class(data: LabelledTexts, number: int, seed: int) -> LabelledTexts:
-    """So many texts of each class, drawn at random.
+    """Draws `number` texts of each class at random.
 
     Raises:
-        ValueError: a class has fewer, or a text may have several.
+        ValueError: a class has fewer texts, or texts can have several classes.
     """
     rng = np.random.default_rng(seed)
     labels = np.asarray(data.labels)
     if labels.ndim != 1 or not data.label_names:
-        raise ValueError("labels_per_class is for texts with one class each. Leave it out.")
+        raise ValueError("labels_per_class needs texts with exactly one class. Leave it out.")
     rows: list[Any] = []
     for i, name in enumerate(data.label_names):
         of_class = np.flatnonzero(labels == i)
         if len(of_class) < number:
             raise ValueError(
-                f"labels_per_class is {number}, and {len(of_class)} training texts have the label {name!r}. Ask for "
+                f"labels_per_class is {number}, but only {len(of_class)} training texts have the label {name!r}. Choose "
                 "fewer."
             )
         rows += rng.choice(of_class, number, replace=False).tolist()

@@ -1,4 +1,4 @@
-"""Splits from files of the user's own."""
+"""Splits read from the user's own files."""
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import cache
@@ -14,28 +14,30 @@ def own_files(
     take: Callable[[Any, Sequence[int]], Any],
     groups: Callable[[Any], Sequence[Hashable]] = lambda split: [None] * len(split),
 ) -> dict[str, Any]:
-    """What makes a `Benchmark` of files: its name, source, measured splits, and how they are read.
+    """Returns the arguments of a `Benchmark` on files: name, source, measured splits and reader.
 
     Args:
-        options: `DataOptions`. What is measured is its `dev_file`; without one, `held_out` rows of the
-            training file; without these, its `test_file`.
-        read: (path, the training split or None for itself) -> a split.
-        take: (a split, row numbers) -> these rows of it.
-        groups: a split -> what each of its rows is, such as its class; see `spread_order`.
+        options: `DataOptions`. Measures on `dev_file`, else on `held_out` rows of the training file, else on
+            `test_file`.
+        read: (path, the training split, or None for the training file itself) -> a split.
+        take: (a split, row numbers) -> these rows of the split.
+        groups: a split -> the group of each row, for example its class; see `spread_order`.
 
     Raises:
         ValueError: there is nothing to measure on, or no rows are left to train on.
     """
     said = [name for name in ("dev_file", "held_out") if getattr(options, name)]
     if len(said) > 1:
-        raise ValueError(f"{' and '.join(said)} both say what is measured; give one of them.")
+        raise ValueError(f"{' and '.join(said)} both choose what to measure on. Leave one out.")
     if not said and not options.test_file:
         raise ValueError(
-            "There is nothing to measure on. Name a dev_file or a test_file, or hold back some of "
-            "the training file's rows with held_out."
+            "There is nothing to measure on. Give a dev_file or a test_file, or keep back some rows of "
+            "train_file with held_out, for example held_out=0.1."
         )
     if options.train_rows < 0:
-        raise ValueError(f"train_rows is {options.train_rows}; it is a number of rows, 0 for all.")
+        raise ValueError(
+            f"train_rows is {options.train_rows}; it must be a number of rows, or 0 for all."
+        )
     is_cut = bool(options.held_out or options.train_rows)
 
     @cache
@@ -50,8 +52,8 @@ def own_files(
         wanted = options.train_rows or len(left)
         if wanted > len(left):
             raise ValueError(
-                f"train_rows is {wanted}, and {options.train_file} has {len(left)} rows to train on. Ask "
-                "for fewer, or leave it out for all."
+                f"train_rows is {wanted}, but {options.train_file} has only {len(left)} rows to train on. Choose "
+                "fewer, or leave it out for all."
             )
         return {"validation": sorted(order[:number].tolist()), "train": sorted(left[:wanted])}
 
@@ -63,7 +65,7 @@ def own_files(
         path = {"validation": options.dev_file, "test": options.test_file}.get(split)
         if path is None:
             raise ValueError(
-                f"There is no file for the split {split!r}; give its dev_file or test_file."
+                f"There is no file for the split {split!r}. Give it as dev_file or test_file."
             )
         return read(path, train_file())
 
@@ -77,15 +79,15 @@ def own_files(
 
 
 def spread_order(groups: Sequence[Hashable], seed: int) -> np.ndarray:
-    """A random order in which every stretch has, of each group, about the share that the whole has.
+    """Returns a random order in which every stretch holds about the same fraction of each group.
 
     Args:
-        groups: [N], what each row is; all the same for rows that are only shuffled.
-        seed: of the order.
+        groups: [N], the group of each row. Equal groups give a plain shuffle.
+        seed: seed of the order.
 
     Returns:
-        Row numbers, int [N]. A group of few rows has them evenly apart, so that a first stretch that is
-        too short for one of them has none.
+        Row numbers, int [N]. Rows of a small group are evenly spaced, so a short first stretch may have none
+        of them.
     """
     rng = np.random.default_rng(seed)
     numbers = {group: i for i, group in enumerate(dict.fromkeys(groups))}
@@ -99,15 +101,15 @@ def spread_order(groups: Sequence[Hashable], seed: int) -> np.ndarray:
 
 
 def _number_held_out(options, count: int) -> int:
-    """How many of a file's rows are measured."""
+    """Returns the number of held-out rows of a file."""
     name, held_out = options.train_file, options.held_out
     if held_out < 0 or (held_out >= 1 and held_out % 1):
         raise ValueError(
-            f"held_out is {held_out}; it is a number of rows, or below 1 the share of all rows."
+            f"held_out is {held_out}; it must be a number of rows, or a fraction of them below 1."
         )
     number = int(held_out) if held_out >= 1 else max(1, round(held_out * count))
     if number >= count:
         raise ValueError(
-            f"{name} has {count} rows, of which held_out takes {number}: nothing is left to train on."
+            f"held_out takes {number} of the {count} rows of {name}, so none is left to train on. Choose fewer."
         )
     return number

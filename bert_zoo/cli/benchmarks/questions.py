@@ -1,4 +1,4 @@
-"""Questions answered by spans of their contexts: SQuAD, MRQA and files of their forms."""
+"""Extractive question answering: SQuAD, MRQA and files in their formats."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -39,23 +39,23 @@ from bert_zoo.tasks.question_answering.answering import (
 )
 from bert_zoo.text.windows import question_windows
 
-# The metric with which a run says how sure of no answer a model must be.
+# The metric that holds the threshold above which the answer is "no answer".
 THRESHOLD = "best_f1_thresh"
 NO_ANSWER = "(no answer)"
-# A teacher's logit of padding, of which nothing is left in a softmax.
+# A teacher's logit of padding, which a softmax turns into 0.
 PADDED = -1e4
 
 
 class QuestionBenchmark(Benchmark):
-    """Answers to questions; data are `SquadSplit`s.
+    """Answers to questions. The data are `SquadSplit`s.
+
+    If questions may have no answer (SQuAD 2.0), the threshold between the best span and no answer is the one
+    with the best F1 on the measured split.
 
     Args:
-        beam_search: as of `DataOptions`.
-        allows_no_answer: whether questions may have none; by default as the training data say.
-        others: as `Benchmark`.
-
-    Where questions may have no answer (SQuAD 2.0), the best span is weighed against none, with the
-    threshold that is best on the measured split.
+        beam_search: as in `DataOptions`.
+        allows_no_answer: whether questions may have no answer. By default the training data decide.
+        others: as for `Benchmark`.
     """
 
     kind = QuestionAnswerer.task
@@ -90,8 +90,8 @@ class QuestionBenchmark(Benchmark):
     def taught_loss(self, *, match=None, **others):
         if self.kind != QuestionAnswerer.task or match == "squared_error":
             raise ValueError(
-                f"Answers are distilled by cross_entropy of where they begin and end, without beam search; match is "
-                f"{match!r} and the task {self.kind!r}."
+                "Question answering is distilled with the cross_entropy of start and end, without beam search, but "
+                f"match is {match!r} and the task {self.kind!r}. Leave match and beam_search out."
             )
         return {name: super(QuestionBenchmark, self).taught_loss(**others) for name in LOGITS}
 
@@ -103,7 +103,7 @@ class QuestionBenchmark(Benchmark):
         return with_rows(([e.question for e in examples], [e.context for e in examples]), more)
 
     def answered_rows(self, teacher, texts, recipe):
-        """Tokens of each question's windows."""
+        """Returns the number of tokens in each question's windows."""
         windows = question_windows(teacher.preprocessor, **_taught_windows(recipe))
         table = window_table(windows, *texts)
         self._taught_ids = np.array(table.tokens["token_ids"].values)
@@ -121,8 +121,8 @@ class QuestionBenchmark(Benchmark):
         table, batch = labelled_windows(windows, *texts, spans, ids)
         if not np.array_equal(np.array(table.tokens["token_ids"].values), self._taught_ids):
             raise ValueError(
-                "Student and teacher read the questions as different tokens, and answers are compared token by "
-                "token. Choose a student with the teacher's vocabulary, or make one of the teacher with --layers."
+                "Student and teacher split the questions into different tokens, but answers are compared token by "
+                "token. Choose a student with the teacher's vocabulary, or make one from the teacher with --layers."
             )
         taught = table.beside(dict(zip(LOGITS, answers.T, strict=True)), PADDED)
         known = np.where(table.rows["example"] < len(examples), LABELLED, TAUGHT)[:, None]
@@ -139,7 +139,7 @@ class QuestionBenchmark(Benchmark):
         return Batches.of(RowOrder(table.padded_lengths, recipe.batching(seed)), taught_batch)
 
     def predict(self, model, data, recipe):
-        """[N] `AnswerSelection`s, in the order of the questions."""
+        """Returns [N] `AnswerSelection`s in the order of the questions."""
         return answer_questions(
             model,
             [example.question for example in data.examples],
@@ -167,18 +167,18 @@ class QuestionBenchmark(Benchmark):
         return Measurement(metrics, hardest=self._hardest(data, predictions, threshold))
 
     def baseline(self, data):
-        """Answering nothing, where that is allowed."""
+        """Scores always predicting no answer, if that is allowed."""
         if not self.allows_no_answer:
             return None
         references = _references(data)
         metrics = squad_v2(references, dict.fromkeys(references, ""))
         best = {f"best_{name}": metrics[name] for name in ("f1", "exact")}
-        return Baseline("answering nothing", best | _without_totals(metrics))
+        return Baseline("always no answer", best | _without_totals(metrics))
 
     def _hardest(
         self, data: SquadSplit, predictions: list[AnswerSelection], threshold: float | None
     ) -> list[HardExample]:
-        """The questions that the model is surest of and wrong about."""
+        """Returns the wrong answers with the highest probability."""
         rows, losses = [], []
         for example, selection in zip(data.examples, predictions, strict=True):
             answer = selection.best.text if threshold is None else selection.answer(threshold)
@@ -211,7 +211,7 @@ class QuestionBenchmark(Benchmark):
 
 
 def _by_data_set(data: SquadSplit, answers: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The scores of each data set, where a split holds several."""
+    """Returns the scores of each data set, if a split holds several."""
     names = dict.fromkeys(example.data_set for example in data.examples)
     rows = []
     for name in names if len(names) > 1 else ():
@@ -242,12 +242,12 @@ def _window_options(recipe) -> dict[str, int | None]:
 
 
 def _taught_windows(recipe) -> dict[str, int | None]:
-    """Windows of teacher and student alike."""
+    """Returns the options of the windows that teacher and student share."""
     return {**_window_options(recipe), "sequence_length": recipe.max_length}
 
 
 def questions_benchmark(options) -> QuestionBenchmark:
-    """Files of SQuAD's form, or as JSON Lines of MRQA's, by `DataOptions`; `held_out` counts articles."""
+    """Returns a benchmark of files in SQuAD's format, or MRQA's for JSON Lines; `held_out` counts articles."""
 
     def read(path: str, train: SquadSplit | None) -> SquadSplit:
         return read_mrqa(path) if ".jsonl" in Path(path).suffixes else read_squad(path)

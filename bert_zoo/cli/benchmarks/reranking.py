@@ -1,4 +1,4 @@
-"""Rerankers: pairs of a query and a document with labels, and lists of documents with a right one."""
+"""Benchmarks of rerankers: labelled query-document pairs, and lists of documents with a right one."""
 
 from dataclasses import dataclass
 from itertools import chain
@@ -32,11 +32,11 @@ CUTOFFS = {"ndcg": (10,), "mrr": (10,), "accuracy": (1,)}
 
 @dataclass(frozen=True)
 class Judgements:
-    """What a reranker says of documents.
+    """A reranker's predictions for documents.
 
     Attributes:
         logits: float [N] or [N, documents].
-        activation: what makes scores of them, as of the model.
+        activation: the model's activation, which turns logits into scores.
     """
 
     logits: np.ndarray
@@ -48,7 +48,7 @@ class Judgements:
 
 
 class PairBenchmark(Benchmark):
-    """Queries with a document each, and how well it answers: 0 or 1, or a number between them."""
+    """Query-document pairs with a relevance from 0 to 1."""
 
     kind = Reranker.task
     has_variants = True
@@ -78,14 +78,14 @@ class PairBenchmark(Benchmark):
         return text_batches(texts, targets, model.preprocessor, recipe.batching(seed))
 
     def predict(self, model, data, recipe):
-        """Of the documents, [N]."""
+        """Returns `Judgements` of the documents, [N]."""
         rows = recipe.predicted_rows
         logits = model.predict(data.columns, batch_size=rows, verbose=0)[:, 0]
         return Judgements(logits, model.score_activation)
 
     def measure(self, data, predictions):
         labels, logits = np.asarray(data.labels), predictions.logits
-        # Average precision is of documents that answer or do not; grades have an order.
+        # Average precision needs binary relevance; grades are compared by their order.
         are_grades = bool(set(data.labels) - {0, 1})
         scores = (spearman, pearson) if are_grades else (average_precision, accuracy)
         losses = binary_cross_entropies(labels[:, None], logits[:, None])
@@ -114,9 +114,9 @@ class PairBenchmark(Benchmark):
 
 
 class ListBenchmark(PairBenchmark):
-    """Queries with several documents, of which the first answers; perhaps with a teacher's margins.
+    """Queries with several documents, the first of which is right, and optionally a teacher's margins.
 
-    A margin is the score of the first document less that of the second.
+    A margin is the first document's score minus the second document's.
     """
 
     has_variants = False
@@ -129,13 +129,14 @@ class ListBenchmark(PairBenchmark):
     def taught_loss(self, *, match=None, **others):
         if match not in (None, "squared_error"):
             raise ValueError(
-                f"match is {match!r}; of lists of documents the margins are compared, by squared_error."
+                f"match is {match!r}, but lists of documents are distilled with the squared_error of margins. Leave it "
+                "out."
             )
         return MarginMSE()
 
     def unlabelled_row(self, line):
         raise ValueError(
-            "Lists of documents have no labels anyway. Add them to the training file, and leave unlabelled out."
+            "Lists of documents need no labels. Add them to the training file, and leave unlabelled out."
         )
 
     def taught_texts(self, model, more):
@@ -151,7 +152,7 @@ class ListBenchmark(PairBenchmark):
         return True
 
     def predict(self, model, data, recipe):
-        """Of the documents, [N, documents]."""
+        """Returns `Judgements` of the documents, [N, documents]."""
         queries, *documents = data.columns
         rows = recipe.predicted_rows
         logits = [model.predict((queries, d), batch_size=rows, verbose=0) for d in documents]
@@ -159,7 +160,7 @@ class ListBenchmark(PairBenchmark):
 
     def measure(self, data, predictions):
         (queries, *documents), logits = data.columns, predictions.logits
-        # Of equal scores the lesser id comes first, so that the right document's is the greatest.
+        # Equal scores are sorted by id. "right" is the largest id, so ties count as wrong.
         ids = ["right", *map(str, range(1, len(documents)))]
         relevant = {str(i): ["right"] for i in range(len(data))}
         found = {str(i): dict(zip(ids, row, strict=True)) for i, row in enumerate(logits.tolist())}
@@ -197,10 +198,10 @@ def accuracy(labels: np.ndarray, logits: np.ndarray) -> float:
 
 
 def average_precision(labels: np.ndarray, scores: np.ndarray) -> float:
-    """The mean, over documents that answer, of the precision among those with no lower score."""
+    """Returns the mean, over relevant documents, of the precision at their score."""
     order = np.argsort(-scores, kind="stable")
     hits, scores = labels[order] > 0.5, scores[order]
-    # Equal scores are taken together, as scikit-learn's average_precision_score does.
+    # Equal scores are taken together, as in scikit-learn's average_precision_score.
     last = np.append(np.flatnonzero(np.diff(scores)), len(scores) - 1)
     right = np.cumsum(hits)[last]
     gained = np.diff(right, prepend=0)
@@ -208,7 +209,7 @@ def average_precision(labels: np.ndarray, scores: np.ndarray) -> float:
 
 
 def reranking_benchmark(options) -> PairBenchmark:
-    """Pairs with labels, where two columns are named; lists of more, with margins where there is such a column.
+    """Returns a benchmark of labelled pairs for two columns; for more, of lists, with margins if there is a label.
 
     Raises:
         ValueError: labels of pairs are not between 0 and 1.
@@ -224,8 +225,8 @@ def reranking_benchmark(options) -> PairBenchmark:
         data = read(split)
         if not all(0 <= label <= 1 for label in data.labels):
             raise ValueError(
-                f"The labels of {files['source']} go from {min(data.labels):g} to {max(data.labels):g}, and a "
-                "reranker's are probabilities. Divide them by the highest that there may be."
+                f"The labels of {files['source']} range from {min(data.labels):g} to {max(data.labels):g}, but a "
+                "reranker needs labels from 0 to 1. Divide them by the highest possible label."
             )
         return data
 
@@ -238,6 +239,6 @@ def has_column(options, name: str) -> bool:
     try:
         next(Table(options.train_file, **how).rows((name,)))
     except ValueError:
-        # Where the file cannot be read at all, reading its texts says so.
+        # If the file cannot be read at all, reading its texts raises an error.
         return False
     return True

@@ -1,4 +1,4 @@
-"""Words with tags: chunks, entities, parts of speech."""
+"""Benchmarks of tagged words: chunks, entities, parts of speech."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -34,9 +34,9 @@ log = logging.getLogger("bert_zoo")
 
 
 class TaggingBenchmark(Benchmark):
-    """A tag for every word; arguments as `Benchmark`, data are `TaggedSplit`s.
+    """A tag for every word. Arguments as for `Benchmark`; data are `TaggedSplit`s.
 
-    Tags of a scheme of spans (IOB1, IOB2, IOBES) are scored by spans, others by words.
+    Tags in a span scheme (IOB1, IOB2, IOBES) are scored by spans, other tags by words.
     """
 
     kind = TokenClassifier.task
@@ -46,7 +46,7 @@ class TaggingBenchmark(Benchmark):
         return self.train.label_names
 
     def _answers(self, predictions: Iterable[np.ndarray]) -> list[list[str]]:
-        """The likeliest tags, from what `predict` gave."""
+        """Returns the most probable tags, from the result of `predict`."""
         return _tags((rows.argmax(axis=-1) for rows in predictions), self.label_names)
 
     def remarks(self):
@@ -56,9 +56,9 @@ class TaggingBenchmark(Benchmark):
             return ()
         scheme, s, w = first_break(tags)
         return (
-            f"The tags look like {scheme}, and sentence {s + 1:,} breaks it: {shown(train.words[s][w])} has "
-            f"the tag {shown(tags[s][w])}. They are scored word by word, without F1 of spans, unless this "
-            "is corrected.",
+            f"The tags look like {scheme}, but sentence {s + 1:,} breaks that scheme: {shown(train.words[s][w])} has "
+            f"the tag {shown(tags[s][w])}. Until this is corrected, tags are scored word by word, without the F1 of "
+            "spans.",
         )
 
     def batches(self, model, recipe, seed):
@@ -80,16 +80,16 @@ class TaggingBenchmark(Benchmark):
         return tagged_batches(words, model.preprocessor, recipe.batching(seed), targets)
 
     def predict(self, model, data, recipe):
-        """For each sentence, the probabilities of every tag for every word, [words, tags]."""
+        """Returns the probabilities of tags for each sentence, [words, tags]."""
         return word_probabilities(model, data.words, recipe.predicted_rows)
 
     def measure(self, data, predictions):
-        # Tags that the training data lack come after the others and are never predicted.
+        # Tags missing from the training data come last and are never predicted.
         names = data.label_names
         truths, answers = _tags(data.labels, names), self._answers(predictions)
         losses = list(map(_losses, predictions, data.labels))
         loss = {"loss": float(np.concatenate(losses).mean())}
-        # By the mean over their words.
+        # By the mean loss of their words.
         hardest = hardest_examples(
             [" ".join(words) for words in data.words],
             *([" ".join(tags) for tags in rows] for rows in (truths, answers)),
@@ -121,7 +121,7 @@ class TaggingBenchmark(Benchmark):
         return Baseline(f"always {self.label_names[answer]!r}", metrics)
 
     def write_predictions(self, directory, split, data, predictions, metrics):
-        """A word, its tag where there is one, and the predicted one on each line, as conlleval reads."""
+        """Writes conlleval's format: each line has a word, its tag if known, and the predicted tag."""
         path = directory / f"{self.name}-{split}.txt"
         columns = [data.words, self._answers(predictions)]
         if data.labels is not None:
@@ -138,12 +138,12 @@ class TaggingBenchmark(Benchmark):
 
 
 def _tags(sentences: Iterable[Iterable[int]], names: Sequence[str]) -> list[list[str]]:
-    """The names of tags, by their ids [sentences][words]."""
+    """Returns the names of tag ids [sentences][words]."""
     return [[names[id] for id in sentence] for sentence in sentences]
 
 
 def _losses(probabilities: np.ndarray, labels: Sequence[int]) -> np.ndarray:
-    """The cross-entropy of each word's tag in nats, [words]; a tag that is never predicted has TINY."""
+    """Returns the cross-entropy of each word's tag in nats, [words]. An unknown tag has probability TINY."""
     labels = np.asarray(labels)
     known = labels < probabilities.shape[1]
     predicted = probabilities[np.arange(len(labels)), np.where(known, labels, 0)]
@@ -151,7 +151,7 @@ def _losses(probabilities: np.ndarray, labels: Sequence[int]) -> np.ndarray:
 
 
 def tagging_benchmark(options) -> TaggingBenchmark:
-    """Tagged words of the user's own, or CoNLL's, in columns, by `DataOptions`."""
+    """Returns a benchmark of the user's own tagged words, in columns as in CoNLL's files."""
 
     def read(path: str, train: TaggedSplit | None) -> TaggedSplit:
         split = read_tagging(
@@ -167,8 +167,8 @@ def tagging_benchmark(options) -> TaggingBenchmark:
             first = len(train.label_names)
             number = sum(id >= first for row in split.labels for id in row)
             log.warning(
-                "%s has the tags %s, which the training file does not have: %s of its words. They "
-                "count as missed.",
+                "%s has the tags %s, which the training file does not have. The %s words with these tags "
+                "count as errors.",
                 path,
                 quoted(unseen),
                 f"{number:,}",

@@ -1,4 +1,4 @@
-"""Tasks as text: GLUE, SuperGLUE and SQuAD in T5's words, mixtures of them, tables of sources and targets.
+"""Text-to-text tasks: GLUE, SuperGLUE and SQuAD in T5's format, mixtures of them, and the user's own tables.
 
 Source: Raffel et al. 2020 (arXiv:1910.10683), sections 2.4 and 3.5.2, appendix D; t5/data/preprocessors.py.
 """
@@ -37,10 +37,10 @@ from bert_zoo.metrics.texts import TextMetric, text_metric
 from bert_zoo.tasks import TextToText
 from bert_zoo.weights.files import write_json
 
-# A score of similarity where the text is no number, as in the original.
+# Similarity score for a text that is not a number, as in the original.
 NO_SCORE = -1.0
 PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
-# Before a noun, where two are compared.
+# Words to ignore before nouns that are compared.
 DETERMINERS = frozenset(
     "a an few her his each every many much my our some that the their these this those which whose your".split()
 )
@@ -51,9 +51,9 @@ class TextPairs:
     """Sources with their targets.
 
     Attributes:
-        sources: [N].
-        targets: [N], the texts that are right, each of which is trained; None where they are not known.
-        data: what they were made of.
+        sources: input texts, [N].
+        targets: right output texts, [N] tuples, all of which are trained; None if unknown.
+        data: the original data.
     """
 
     sources: list[str]
@@ -65,19 +65,19 @@ class TextPairs:
 
     @cached_property
     def trained(self) -> tuple[list[str], list[str]]:
-        """A source and a target for each update to learn from."""
+        """Training pairs: sources, and one target for each."""
         rows = zip(self.sources, self.targets, strict=True)
         pairs = [(source, target) for source, targets in rows for target in targets]
         return [source for source, _ in pairs], [target for _, target in pairs]
 
 
 class TextToTextBenchmark(Benchmark):
-    """Targets of sources; data are `TextPairs`, and what is predicted are the texts that a model writes."""
+    """Generation of a target text for each source. The data are `TextPairs`."""
 
     kind = TextToText.task
     heads = ()
-    question = '"some text, as the sources are"'
-    # The only targets that there are; empty where they may be any text.
+    question = '"some text, like the sources"'
+    # All possible targets; empty for free text.
     words: Sequence[str] = ()
 
     @property
@@ -91,7 +91,7 @@ class TextToTextBenchmark(Benchmark):
         return text_to_text_batches(*self.train.trained, model, recipe.batching(seed))
 
     def predict(self, model, data, recipe):
-        """The targets, [N] strings, as long as the longest that is trained."""
+        """Generates targets, [N] strings, at most as long as the longest training target."""
         known = list(dict.fromkeys(self.words or self.train.trained[1]))
         longest = int(text_table(known, model.preprocessor).lengths.max())
         return list(
@@ -99,7 +99,7 @@ class TextToTextBenchmark(Benchmark):
         )
 
     def hardest(self, data: TextPairs, texts: Sequence[str]) -> list:
-        """Texts that are wrong; what they have fewest words in common with their targets."""
+        """Returns the wrong texts, those with the fewest words in common with their targets first."""
         rows = [
             (source, " / ".join(right), text, 1 - max(token_f1(text, each) for each in right))
             for source, right, text in zip(data.sources, data.targets, texts, strict=True)
@@ -117,7 +117,7 @@ class TextToTextBenchmark(Benchmark):
     def show(self, model, data, metrics):
         rows = spread_rows(len(data))
         texts = model.generate([data.sources[row] for row in rows])
-        lines = ["Some texts that it writes:"]
+        lines = ["Some generated texts:"]
         for row, text in zip(rows, texts, strict=True):
             right = data.targets[row]
             wrong = "" if text in right else f"   (true: {one_line(' / '.join(right))})"
@@ -130,12 +130,12 @@ class TextToTextBenchmark(Benchmark):
 
 @dataclass(frozen=True)
 class Judged:
-    """What texts come to.
+    """Generated texts in the form that the task's metrics take.
 
     Attributes:
-        data: of the task.
-        predictions: as its metrics take them.
-        is_answer: whether a text is an answer at all, bool [N].
+        data: the task's data.
+        predictions: predictions for the task's metrics.
+        is_answer: whether each text is a valid answer, bool [N].
     """
 
     data: Any
@@ -144,23 +144,24 @@ class Judged:
 
 
 class AsText(TextToTextBenchmark):
-    """Another benchmark as text: the names of its classes are what a model writes.
+    """Another benchmark as text to text: the model generates the names of classes.
 
-    Any other text counts as a wrong class; on a test split, whose classes are not known, as the first one.
+    Any other text counts as a wrong class. On a test split without labels it counts as the first class.
 
     Args:
-        task: the benchmark, with its metrics and what it writes for official scorers.
-        source: what a model reads, by the names of features; None where the data's texts are that already.
-        features: their names.
+        task: the benchmark, with its metrics and official scorer's files.
+        source: template of the input text, with names of features; None if the data's texts already are input
+            texts.
+        features: names of the features.
 
     Attributes:
-        unfit: the metric that is the share of texts that are no answer at all.
+        unfit: the name of the metric that counts the fraction of invalid answers.
     """
 
     unfit = "no_label"
 
     def __init__(self, task: Benchmark, source: str | None = None, features: Sequence[str] = ()):
-        source_of = f"{task.source}, as text"
+        source_of = f"{task.source}, as text to text"
         super().__init__(task.name, self._read, measured=task.measured, source=source_of)
         self.task = task
         self._source, self._features = source, features
@@ -171,7 +172,7 @@ class AsText(TextToTextBenchmark):
         return TextPairs(list(self.sources(data)), targets, data)
 
     def sources(self, data: Any) -> Iterable[str]:
-        """What a model reads of each row."""
+        """Returns the input text of each row."""
         if self._source is None:
             return data.texts
         columns = data.texts if isinstance(data.texts, tuple) else (data.texts,)
@@ -179,7 +180,7 @@ class AsText(TextToTextBenchmark):
         return (self._source.format_map(dict(features)) for features in named)
 
     def targets(self, data: Any) -> Iterable[tuple[str, ...]]:
-        """The right texts of each row."""
+        """Returns the right output texts of each row."""
         return ((self.words[label],) for label in data.labels)
 
     @property
@@ -193,12 +194,12 @@ class AsText(TextToTextBenchmark):
         return Judged(data.data, np.eye(number)[np.where(ids < 0, wrong, ids)], ids >= 0)
 
     def label_of(self, data: Any, row: int, text: str) -> int:
-        """The class that a text is; -1 for none."""
+        """Returns the class id of a text; -1 if it names no class."""
         text = text.strip()
         return self.words.index(text) if text in self.words else -1
 
     def scores(self, judged: Judged) -> dict[str, float]:
-        """The official metrics."""
+        """Returns the official metrics."""
         return self.task.scores(judged.data, judged.predictions)
 
     def baseline(self, data):
@@ -214,13 +215,13 @@ class AsText(TextToTextBenchmark):
         return [*paths, *self.official_files(directory, split, self.judged(data, predictions))]
 
     def official_files(self, directory: Path, split: str, judged: Judged) -> Iterator[Path]:
-        """Writes what the official scorer reads."""
+        """Writes the official scorer's file."""
         if self.task.write_official is not None and is_test(split):
             yield self.task.official_file(split, judged.data, judged.predictions, directory)
 
 
 class ScoresAsText(AsText):
-    """Scores from 0 to 5 (STS-B), trained as the nearest multiple of 0.2; a text that is none counts as -1."""
+    """Scores from 0 to 5 (STS-B), trained as the nearest multiple of 0.2. A text that is no number counts as -1."""
 
     words = tuple(f"{fifths / 5:.1f}" for fifths in range(26))
     unfit = "no_number"
@@ -235,9 +236,9 @@ class ScoresAsText(AsText):
 
 
 class NounsAsText(AsText):
-    """What a pronoun stands for (WSC), trained on the nouns that it does stand for.
+    """The noun that a pronoun refers to (WSC), trained only on right nouns.
 
-    A text is taken for the noun if one has all words of the other, but for case and determiners.
+    A text matches the noun if one contains all words of the other, ignoring case and determiners.
     """
 
     words = ()
@@ -256,7 +257,7 @@ class NounsAsText(AsText):
 
 
 class EntitiesAsText(AsText):
-    """The entity that fills a query's gap (ReCoRD); of several that are right, each is trained."""
+    """The entity that fills a query's gap (ReCoRD). If several are right, each is trained."""
 
     words = ()
     unfit = "not_in_source"
@@ -274,7 +275,7 @@ class EntitiesAsText(AsText):
 
 
 class AnswersAsText(AsText):
-    """Answers to questions (SQuAD); punctuation has blanks around it, which answers are measured without."""
+    """Answers to questions (SQuAD). Punctuation is surrounded by spaces, which are removed before measuring."""
 
     words = ()
     unfit = "not_in_source"
@@ -316,7 +317,7 @@ def _spaced(text: str) -> str:
 
 
 def _spelled(text: str, context: str) -> str:
-    """A text as it stands in a context, which may have other blanks."""
+    """Returns a text as the context spells it, which may have other spaces."""
     found = re.search(r"\s*".join(map(re.escape, "".join(text.split()))), context)
     return found[0] if found else text.strip()
 
@@ -335,11 +336,11 @@ class Parts:
 
 
 class Mixture(Benchmark):
-    """Several tasks that one model learns; the mean of their first metrics chooses the weights.
+    """Several tasks for one model. The mean of their first metrics chooses the weights.
 
     Args:
-        tasks: with different names.
-        limit, temperature: as of `mixed_rows`.
+        tasks: tasks with different names.
+        limit, temperature: as for `mixed_rows`.
     """
 
     kind = TextToText.task
@@ -362,7 +363,7 @@ class Mixture(Benchmark):
 
     @property
     def num_train(self):
-        """Rows of an epoch."""
+        """Rows per epoch."""
         return sum(self._mixed(self._sizes))
 
     def fingerprint(self):
@@ -379,7 +380,7 @@ class Mixture(Benchmark):
         return text_to_text_batches(sources, targets, model, recipe.batching(seed), order)
 
     def predict(self, model, data, recipe):
-        """The texts of each task, [tasks][N]."""
+        """Returns the generated texts of each task, [tasks][N]."""
         return [task.predict(model, part, recipe) for task, _, part in data.parts]
 
     def measure(self, data, predictions):
@@ -396,14 +397,14 @@ class Mixture(Benchmark):
         if None in found:
             return None
         return Baseline(
-            "each task's commonest answer", self._named(data, [each.figures for each in found])
+            "each task's most common answer", self._named(data, [each.figures for each in found])
         )
 
     def _named(self, data: Parts, figures: Sequence[dict[str, float]]) -> dict[str, float]:
-        """The mean of each task's first metric, and all metrics by task."""
+        """Returns the mean of the tasks' first metrics, and all metrics by task."""
         named = {"average": fmean(next(iter(each.values())) for each in figures)}
         for (task, split, _), each in zip(data.parts, figures, strict=True):
-            # Only MNLI has several.
+            # Only MNLI has several splits.
             where = task.name if len(task.measured) == 1 else f"{task.name} {split}"
             named |= {f"{where} {name}": value for name, value in each.items()}
         return named
@@ -427,11 +428,11 @@ KINDS = {
 
 
 def as_text(options, forms: Mapping[str, tuple[Any, str, Mapping[str, Any]]]) -> Benchmark:
-    """A benchmark as text, or a mixture of several.
+    """Returns a benchmark as text to text, or a mixture of several.
 
     Args:
         options: `DataOptions`.
-        forms: as `TEXT_BENCHMARKS`.
+        forms: entries of `TEXT_BENCHMARKS`.
     """
     tasks = [
         KINDS[kind](entry.make(name, options), **arguments)
@@ -442,15 +443,15 @@ def as_text(options, forms: Mapping[str, tuple[Any, str, Mapping[str, Any]]]) ->
     return Mixture(tasks, options.mixing_limit, options.mixing_temperature)
 
 
-# --- A table of the user's own ---
+# --- The user's own table ---
 
 
 class TableBenchmark(TextToTextBenchmark):
-    """Sources and targets of a table.
+    """Sources and targets from a table.
 
     Args:
-        metric: of texts and targets.
-        remarks: on the data.
+        metric: (texts, targets) -> metrics.
+        remarks: returns the sentences of `Benchmark.remarks`.
     """
 
     def __init__(self, *args, metric: TextMetric, remarks: Callable[[], Iterable[str]], **kwargs):
@@ -461,7 +462,7 @@ class TableBenchmark(TextToTextBenchmark):
         return tuple(self._remarks())
 
     def predict(self, model, data, recipe):
-        """The texts [N], and loss and accuracy of each token after the right ones before it."""
+        """Returns the generated texts [N], and the loss and token accuracy with teacher forcing."""
         batches = text_to_text_batches(*data.trained, model, recipe.batching(seed=0))
         steps = batches.steps_per_epoch
         taught = model.evaluate(batches.dataset, steps=steps, verbose=0, return_dict=True)
@@ -483,7 +484,7 @@ class TableBenchmark(TextToTextBenchmark):
 
 
 def table_benchmark(options) -> TableBenchmark:
-    """Sources and targets of the user's own, by `DataOptions`."""
+    """Returns a benchmark of the user's own sources and targets."""
     columns = (options.source_column, options.target_column)
     layout = {
         name: getattr(options, name) for name in ("header", "delimiter", "format", "encoding")

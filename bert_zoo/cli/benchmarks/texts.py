@@ -1,4 +1,4 @@
-"""Labelled texts and pairs of texts: GLUE, TREC, tables, the messages that ship with bert_zoo."""
+"""Labelled texts and pairs of texts: GLUE, TREC, tables, and the messages included in bert_zoo."""
 
 import csv
 import json
@@ -46,15 +46,15 @@ Metric = Callable[[Sequence[float], np.ndarray], dict[str, float]]
 
 
 class TextBenchmark(Benchmark):
-    """Classes of texts or of pairs of texts.
+    """Classification of texts or pairs of texts.
 
     Args:
-        *args, **kwargs: as `Benchmark`; data are `LabelledTexts` or have its attributes.
+        *args, **kwargs: as for `Benchmark`; data are `LabelledTexts` or have its attributes.
         metric: (labels, class ids or scores [N]) -> metrics.
-        label_names: of the classes, empty for scores; those of the training data by default.
-        write_official: (test split, class ids or scores [N], directory) -> the file for the official
-            scorer; None where there is none.
-        remarks: on the data, see `Benchmark.remarks`.
+        label_names: names of the classes; empty for scores. By default those of the training data.
+        write_official: (test split, class ids or scores [N], directory) -> the official scorer's file; None
+            if there is no such file.
+        remarks: returns the sentences of `Benchmark.remarks`.
     """
 
     kind = Classifier.task
@@ -104,16 +104,16 @@ class TextBenchmark(Benchmark):
         return text_batches(texts, targets, model.preprocessor, recipe.batching(seed))
 
     def hard_targets(self) -> np.ndarray:
-        """The training labels as a loss compares them with outputs, [N, size]."""
+        """Returns the training labels in the form of the model's outputs, [N, size]."""
         return np.eye(len(self.label_names))[self.train.labels]
 
     def targets(self, data: LabelledTexts) -> Sequence[float] | np.ndarray:
-        """Labels as the loss reads them."""
+        """Returns labels in the form that the loss takes."""
         return data.labels
 
     def predict(self, model, data, recipe):
         """Logits [N, classes]."""
-        # Texts of like length together need little padding.
+        # Batches of similar length need little padding.
         order = np.argsort([len(row) for row in as_rows(data.texts)], kind="stable")
         texts = take(data.texts, order)
         found = model.predict(texts, batch_size=recipe.predicted_rows, verbose=0)
@@ -122,11 +122,11 @@ class TextBenchmark(Benchmark):
         return outputs
 
     def answers(self, predictions: Any) -> np.ndarray:
-        """What predictions come down to: class ids, or scores, [N]."""
+        """Returns the predicted class ids, or scores, [N]."""
         return predictions.argmax(axis=-1)
 
     def scores(self, data: LabelledTexts, predictions: Any) -> dict[str, float]:
-        """The metrics of what `predict` gave for a split with labels."""
+        """Returns the metrics of `predict`'s result for a split with labels."""
         return self.metric(data.labels, self.answers(predictions))
 
     def baseline(self, data):
@@ -147,7 +147,7 @@ class TextBenchmark(Benchmark):
         )
 
     def write_predictions(self, directory, split, data, predictions, metrics):
-        """Texts, labels where there are any, answers, and the probability of each class, by row."""
+        """Writes a row for each text: the text, its label if known, the prediction and all probabilities."""
         path = directory / f"{self.name}-{split}.tsv"
         texts = data.texts if isinstance(data.texts, tuple) else (data.texts,)
         columns = dict(zip(("text", "text_pair"), texts, strict=False))
@@ -165,15 +165,15 @@ class TextBenchmark(Benchmark):
     def official_file(
         self, split: str, data: LabelledTexts, predictions: Any, directory: Path
     ) -> Path:
-        """Writes what the official scorer reads."""
+        """Writes the official scorer's file."""
         return self.write_official(split, self.answers(predictions), directory)
 
     def label_cell(self, label: Any) -> str:
-        """A row's label as it stands beside the answer."""
+        """Formats a row's label for the file of predictions."""
         return self.label_names[label]
 
     def answer_rows(self, predictions: Any) -> Iterator[list[str]]:
-        """An answer, and the probability of each class, of each row of the file of predictions."""
+        """Yields the prediction and class probabilities for each row of the file of predictions."""
         for answer, row in zip(self.answers(predictions), softmax(predictions), strict=True):
             yield [self.label_names[answer], *(f"{share:.6f}" for share in row)]
 
@@ -184,7 +184,7 @@ class TextBenchmark(Benchmark):
         return "\n".join(self.lines(model, chosen, labels))
 
     def lines(self, model, texts: Texts, labels: Sequence[Any]) -> Iterator[str]:
-        """Some texts with answer and truth, to print, after a heading."""
+        """Yields a heading and lines to print: some texts with prediction and truth."""
         yield "Some predictions (label, probability, text):"
         width = max(map(len, self.label_names))
         for answer, text, label in zip(model.classify(texts), as_rows(texts), labels, strict=True):
@@ -194,9 +194,9 @@ class TextBenchmark(Benchmark):
 
 
 class GroupedBenchmark(TextBenchmark):
-    """Texts whose scores depend on more than their labels, such as on which of them belong together.
+    """Texts whose metrics depend on more than the labels, for example on groups of texts.
 
-    `metric` takes (data, logits [N, classes]), `write_official` (data, logits, directory).
+    `metric` takes (data, logits [N, classes]), `write_official` takes (data, logits, directory).
     """
 
     def scores(self, data, predictions):
@@ -207,7 +207,7 @@ class GroupedBenchmark(TextBenchmark):
 
 
 class CandidateBenchmark(GroupedBenchmark):
-    """Texts of which one of each group is chosen, the likeliest to be of the last class."""
+    """Groups of candidate texts. The one with the highest probability of the last class is chosen."""
 
     def baseline(self, data):
         undecided = np.zeros((len(data), len(self.label_names)))
@@ -215,7 +215,7 @@ class CandidateBenchmark(GroupedBenchmark):
 
 
 class ScoreBenchmark(TextBenchmark):
-    """Scores of texts or of pairs of texts."""
+    """Regression: scores of texts or pairs of texts."""
 
     kind = Regressor.task
     settings = ()
@@ -225,7 +225,7 @@ class ScoreBenchmark(TextBenchmark):
         return ()
 
     def load_options(self):
-        # What the number is called, where the data say it.
+        # The name of the score, if the data have one.
         named = {"labels": self._label_names} if self._label_names else {}
         return {**super().load_options(), **named}
 
@@ -269,9 +269,9 @@ class ScoreBenchmark(TextBenchmark):
 
 
 class MultiLabelBenchmark(TextBenchmark):
-    """Any number of classes of texts or of pairs of texts; labels are tuples of class ids.
+    """Multi-label classification of texts or pairs of texts. Labels are tuples of class ids.
 
-    `metric` and `write_official` take whether a text has each class, bool [N, classes].
+    `metric` and `write_official` take bool arrays [N, classes]: whether each text has each class.
     """
 
     kind = MultiLabelClassifier.task
@@ -287,16 +287,16 @@ class MultiLabelBenchmark(TextBenchmark):
         return self.targets(self.train)
 
     def predict(self, model, data, recipe):
-        """Logits [N, classes], and the model's thresholds [classes]."""
+        """Returns logits [N, classes] and the model's thresholds [classes]."""
         return super().predict(model, data, recipe), model.thresholds
 
     def answers(self, predictions):
-        """Whether a text has each class, bool [N, classes]."""
+        """Returns whether each text is predicted to have each class, bool [N, classes]."""
         logits, thresholds = predictions
         return sigmoid(logits) > np.asarray(thresholds)
 
     def _present(self, labels: Sequence[tuple[int, ...]]) -> np.ndarray:
-        """Whether rows have each class, bool [N, classes]."""
+        """Returns whether each row has each class, bool [N, classes]."""
         present = np.zeros((len(labels), len(self.label_names)), bool)
         for row, ids in enumerate(labels):
             present[row, list(ids)] = True
@@ -339,36 +339,36 @@ class MultiLabelBenchmark(TextBenchmark):
 
 
 def as_rows(texts: Texts) -> list[str]:
-    """Texts as people read them: the two of a pair side by side."""
+    """Returns texts to print, with the two texts of a pair side by side."""
     if not isinstance(texts, tuple):
         return texts
     return [f"{first} | {second}" for first, second in zip(*texts, strict=True)]
 
 
 def take(texts: Texts, rows: Iterable[int]) -> Texts:
-    """Some rows of texts, or of both sides of pairs."""
+    """Returns some rows of texts, or of both sides of pairs."""
     if isinstance(texts, tuple):
         return tuple(take(column, rows) for column in texts)
     return [texts[i] for i in rows]
 
 
 def squared_error(labels: Sequence[float], answers: np.ndarray) -> dict[str, float]:
-    """Negative, so that more is better, as for every metric that chooses."""
+    """Negative mean squared error, because a higher metric must be better."""
     return {"negative mean squared error": -float(np.mean((np.asarray(labels) - answers) ** 2))}
 
 
 def table_benchmark(options) -> TextBenchmark:
-    """Labelled texts of the user's own, in a table.
+    """Returns the benchmark of the user's own labelled texts in a table.
 
     Args:
-        options: `DataOptions`: files, columns, how the file is written, and what labels are.
+        options: `DataOptions`: files, columns, file format, and kind of labels.
 
     Raises:
-        ValueError: all rows of the training file have the same label, beside what `read_table` refuses.
+        ValueError: all rows of the training file have the same label, or `read_table` fails.
     """
     if bool(options.label_delimiter) + bool(options.label_columns) + options.regression > 1:
         raise ValueError(
-            "label_delimiter, label_columns and regression all say what labels are; give one of them."
+            "label_delimiter, label_columns and regression exclude each other. Give only one of them."
         )
     is_multi_label = bool(options.label_delimiter or options.label_columns)
 
@@ -395,8 +395,8 @@ def table_benchmark(options) -> TextBenchmark:
         data = whole(path)
         if train is None and len(data.label_names) == 1 and not is_multi_label:
             raise ValueError(
-                f"{path}: all {len(data):,} rows have the label {shown(data.label_names[0])}, and a "
-                f"classifier needs two. Is {options.label!r} the column of the labels?"
+                f"{path}: all {len(data):,} rows have the label {shown(data.label_names[0])}, but a classifier needs at "
+                f"least two labels. Is {options.label!r} the label column?"
             )
         return data
 
@@ -414,8 +414,7 @@ def table_benchmark(options) -> TextBenchmark:
         measured = set(chain(*task.data(split).classes)) if task.label_names else set()
         if names := [n for i, n in enumerate(task.label_names) if i not in measured]:
             yield (
-                f"No {split} row has one of the labels {quoted(names)}, so nothing is measured "
-                "of them."
+                f"The {split} split has no row with the labels {quoted(names)}, so they are not measured."
             )
 
     own = own_files(options, read, rows_of, groups) | {"remarks": all_remarks}

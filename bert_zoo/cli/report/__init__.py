@@ -1,4 +1,4 @@
-"""What a run leaves for people: a page of its results and a model card.
+"""Reports of runs: an HTML page of results and a model card.
 
 Nothing here imports TensorFlow or Keras.
 """
@@ -14,7 +14,7 @@ __all__ = ["HardExample", "PretrainingRecord", "RunRecord", "write_report"]
 
 
 def write_report(run: RunRecord | PretrainingRecord, directory: Path) -> None:
-    """Writes the page of a run (`report.html`), and the card of its model (`model/README.md`)."""
+    """Writes a run's page (`report.html`) and its model's card (`model/README.md`)."""
     template = "pretrained" if isinstance(run, PretrainingRecord) else "finetuned"
     write(f"{template}.html", directory / "report.html", run=run)
     write(f"{template}.md", directory / "model" / "README.md", run=run)

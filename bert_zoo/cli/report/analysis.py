@@ -1,4 +1,4 @@
-"""Where a model goes wrong: confusions, metrics by label, and the examples with the highest loss."""
+"""Error analysis: confusions, metrics by label, and the examples with the highest loss."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,36 +7,35 @@ from typing import Any, NamedTuple
 import numpy as np
 
 NUM_HARDEST = 20
-# The least probability that a loss is computed from.
+# Lower bound of probabilities in a loss.
 TINY = 1e-12
 
 
 @dataclass(frozen=True)
 class HardExample:
-    """An example that the model does badly on."""
+    """An example with a high loss."""
 
-    text: str  # what the model read; of a tagging, words with blanks between them
-    # The label, score or answer it should have given; the tags, with blanks between them.
-    truth: str
-    prediction: str  # what it gave instead
-    loss: float  # how bad that is; within a run the highest is the worst
-    by_word: bool = False  # whether truth and prediction are tags, one for each word of the text
+    text: str  # the input text; for tagging, words separated by spaces
+    truth: str  # the true label, score or answer; for tagging, tags separated by spaces
+    prediction: str  # the predicted one
+    loss: float  # the highest in a run is the worst
+    by_word: bool = False  # whether truth and prediction hold a tag for each word of the text
 
     @property
     def tags(self) -> list[tuple[str, str, str]]:
-        """Words with their true and their predicted tags; empty where these do not fit."""
+        """Words with true and predicted tags; empty if there is not one tag per word."""
         rows = [field.split() for field in (self.text, self.truth, self.prediction)]
         fits = self.by_word and len({len(row) for row in rows}) == 1
         return list(zip(*rows, strict=True)) if fits else []
 
     @property
     def wrong(self) -> int:
-        """How many tags are wrong."""
+        """Number of wrong tags."""
         return sum(truth != prediction for _, truth, prediction in self.tags)
 
 
 class Confusion(NamedTuple):
-    """One label that is taken for another: how often, and in which share of the examples that have it."""
+    """A label predicted instead of another: the count, and its fraction of the examples with the true label."""
 
     truth: str
     prediction: str
@@ -45,7 +44,7 @@ class Confusion(NamedTuple):
 
 
 def used_labels(counts: np.ndarray, names: Sequence[str]) -> tuple[list[str], np.ndarray]:
-    """The labels that occur or are predicted, and their counts [truth, prediction]."""
+    """Returns the labels that occur or are predicted, and their counts [truth, prediction]."""
     counts = np.asarray(counts, dtype=np.int64)
     used = np.flatnonzero(counts.sum(axis=0) + counts.sum(axis=1))
     return [str(names[i]) for i in used], counts[np.ix_(used, used)]
@@ -54,16 +53,16 @@ def used_labels(counts: np.ndarray, names: Sequence[str]) -> tuple[list[str], np
 def confusion_matrix(
     labels: Sequence[int], predictions: Sequence[int], num_labels: int
 ) -> np.ndarray:
-    """Counts [truth, prediction] of class ids [N], without positions that do not count (-100)."""
+    """Returns counts [truth, prediction] of class ids [N]."""
     pairs = np.asarray(labels, np.int64) * num_labels + np.asarray(predictions, np.int64)
     return np.bincount(pairs, minlength=num_labels**2).reshape(num_labels, num_labels)
 
 
 def per_label_table(confusion: np.ndarray, labels: Sequence[str]) -> list[dict[str, Any]]:
-    """A row for each label: `label`, `precision`, `recall`, `f1` and `support`, its number of examples.
+    """Returns a row for each label: `label`, `precision`, `recall`, `f1` and `support` (number of examples).
 
-    A label that is never predicted has the precision 0, one that never occurs the recall 0, as
-    scikit-learn's `classification_report` prints them. `confusion` has counts [truth, prediction].
+    As in scikit-learn's `classification_report`, a label that is never predicted has precision 0, and one
+    that never occurs has recall 0. `confusion` has counts [truth, prediction].
     """
     return _scores(labels, confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0))
 
@@ -71,7 +70,7 @@ def per_label_table(confusion: np.ndarray, labels: Sequence[str]) -> list[dict[s
 def label_set_table(
     present: np.ndarray, predicted: np.ndarray, labels: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """As `per_label_table`, where examples have and are given any number of labels, bool [N, labels]."""
+    """Like `per_label_table`, for true and predicted sets of labels, bool [N, labels]."""
     right = (present & predicted).sum(axis=0)
     return _scores(labels, right, present.sum(axis=0), predicted.sum(axis=0))
 
@@ -79,7 +78,7 @@ def label_set_table(
 def _scores(
     labels: Sequence[str], right: np.ndarray, support: np.ndarray, predicted: np.ndarray
 ) -> list[dict[str, Any]]:
-    """Rows of a table by label, from the numbers of examples rightly predicted, true, predicted."""
+    """Returns rows of a table by label, from counts of right predictions, true labels and predictions."""
     return [
         {
             "label": label,
@@ -97,7 +96,7 @@ def _share(part: float, whole: float) -> float:
 
 
 def most_confused(confusion: np.ndarray, labels: Sequence[str], k: int) -> list[Confusion]:
-    """The k pairs of labels that are confused most often; fewer where no more are."""
+    """Returns the k most frequent confusions, or fewer if there are fewer."""
     wrong = np.array(confusion)
     np.fill_diagonal(wrong, 0)
     support = np.sum(confusion, axis=1)
@@ -117,7 +116,7 @@ def hardest_examples(
     *,
     by_word: bool = False,
 ) -> list[HardExample]:
-    """The examples with the highest loss, these first; one that is not a number precedes all others."""
+    """Returns the examples with the highest loss, worst first. NaN counts as the worst."""
     order = np.argsort(-np.nan_to_num(losses, nan=np.inf), kind="stable")[:NUM_HARDEST]
     return [
         HardExample(texts[i], truths[i], predictions[i], float(losses[i]), by_word) for i in order
@@ -125,21 +124,21 @@ def hardest_examples(
 
 
 def named_set(present: Sequence[bool], label_names: Sequence[str]) -> str:
-    """An example's labels for people."""
+    """Returns an example's labels as text."""
     names = [name for name, is_present in zip(label_names, present, strict=True) if is_present]
     return ", ".join(names) or "(no label)"
 
 
 def binary_cross_entropies(present: np.ndarray, logits: np.ndarray) -> np.ndarray:
-    """The mean over each example's labels in nats, [N]; `present` and `logits` are [N, labels]."""
+    """Returns the mean loss over each example's labels, in nats [N]; `present` and `logits` are [N, labels]."""
     logits = np.asarray(logits, np.float64)
     return (np.logaddexp(0, logits) - present * logits).mean(axis=1)
 
 
 def cross_entropies(labels: Sequence[int], logits: np.ndarray) -> np.ndarray:
-    """In nats, [N], of class ids [N] and logits [N, classes]."""
+    """Returns cross-entropies in nats [N], for class ids [N] and logits [N, classes]."""
     logits = np.asarray(logits, np.float64)
-    # Less the highest, so that no exponential overflows.
+    # Subtract the highest, so that no exponential overflows.
     highest = logits.max(axis=1)
     log_sums = highest + np.log(np.exp(logits - highest[:, None]).sum(axis=1))
     return log_sums - logits[np.arange(len(logits)), np.asarray(labels)]

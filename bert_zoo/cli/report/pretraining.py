@@ -88,12 +88,12 @@ class PretrainingRecord:
         told, seconds = self.config["recipe"], self.config["seconds"]
         recipe = {name: told[name] for name in SETTINGS if name in told}
         if seconds:
-            recipe = {"budget of time": duration(seconds)} | recipe
+            recipe = {"time budget": duration(seconds)} | recipe
             recipe.pop("total_steps", None)
         return recipe
 
     def front_matter(self) -> str:
-        """The head of its card."""
+        """Returns the YAML head of its card."""
         results = [(n.removesuffix(" loss"), "loss", v) for n, v in self.main_losses.items()]
         origin = self.teacher or self.name
         base = [] if self.base is None else [origin, *self.base.get("sources", ())]

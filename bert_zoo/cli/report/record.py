@@ -16,7 +16,7 @@ from bert_zoo.registry import Card
 if TYPE_CHECKING:
     from bert_zoo.models.task_model import Use
 
-# The metric that is the loss on the measured split.
+# The name of the loss on the measured split.
 LOSS = "loss"
 # A metric -> its name on Hugging Face's hub. Other metrics appear only in the text of the card.
 HUB_METRICS = {
@@ -33,7 +33,7 @@ NONCOMMERCIAL = re.compile(r"\bNC\b|non-?commercial|not for commercial", re.IGNO
 class RunRecord:
     """A fine-tuning run: its data, its settings and its results."""
 
-    model: str  # the checkpoint that the run started from: a name, or a directory
+    model: str  # name or directory of the checkpoint that was fine-tuned
     task: str  # name of the benchmark, such as "sst2"
     kind: str  # what `load` calls the task
     use: "Use"  # what a model of this task is for
@@ -42,11 +42,11 @@ class RunRecord:
     num_measured: int
     measured_on: str  # "validation" or "test", or another split's name
     seed: int
-    recipe: Mapping[str, Any]  # how the model was trained: setting -> value
+    recipe: Mapping[str, Any]  # setting -> value
     versions: Mapping[str, str]
     # The metrics after each epoch, under the same names. The first one decides which epoch is best.
     epochs: Sequence[Mapping[str, float]]
-    losses: Sequence[float]  # the mean training loss of each epoch
+    losses: Sequence[float]  # mean training loss of each epoch
     kept_epoch: int  # the epoch whose weights are kept, counted from 1
     steps: int
     seconds: float  # of training, including measurements between epochs
@@ -55,7 +55,7 @@ class RunRecord:
     confusion: np.ndarray | None
     # Metrics by label or by type: rows of column -> value. The first column has the name.
     table: Sequence[Mapping[str, Any]]
-    hardest: Sequence[HardExample]  # the worst first
+    hardest: Sequence[HardExample]  # worst first
     parameters: int
     trainable_parameters: int
     # The card from `bert_zoo.describe`; empty if `model` is not a registered name.
@@ -73,7 +73,7 @@ class RunRecord:
         return {name: self.epochs[self.kept_epoch - 1][name] for name in self.epochs[0]}
 
     def by_epoch(self, name: str) -> list[float]:
-        """A metric after each epoch."""
+        """Returns a metric after each epoch."""
         return [metrics[name] for metrics in self.epochs]
 
     @property
@@ -83,7 +83,7 @@ class RunRecord:
 
     @property
     def columns(self) -> list[str]:
-        """The columns of `table`; a row may lack some, such as spans without a score."""
+        """The columns of `table`. A row may lack some, for example spans without a score."""
         return list(dict.fromkeys(name for row in self.table for name in row))
 
     def named(self, name: str) -> str:
@@ -117,7 +117,7 @@ class RunRecord:
         )
 
     def front_matter(self) -> str:
-        """The head of its card."""
+        """Returns the YAML head of its card."""
         results = [
             (self.task, HUB_METRICS[name], value)
             for name, value in self.kept.items()

@@ -19,31 +19,31 @@ MARKDOWN = re.compile(r"([\\`*\[\]|#])")
 
 
 def write(template: str, path: str | PathLike, **values: Any) -> None:
-    """Writes a file: a template of this package with values for its names."""
+    """Fills a template of this package with values and writes it to a file."""
     text = ENVIRONMENT.get_template(template).render(values)
-    # What UTF-8 cannot say, such as half of a surrogate pair, becomes a numeric reference.
+    # Characters that UTF-8 cannot encode, such as lone surrogates, become numeric references.
     Path(path).write_text(text, encoding="utf-8", errors="xmlcharrefreplace", newline="\n")
 
 
 def linked(text: str) -> Markup:
-    """A text in which arXiv numbers are links, for a page."""
+    """Turns arXiv numbers in a text into links, for a page."""
     return Markup(ARXIV.sub(r'<a href="https://arxiv.org/abs/\1">\g<0></a>', str(escape(text))))
 
 
 def plain(value: str) -> str:
-    """A text as one line that Markdown shows as it is."""
+    """Returns a text as one line, escaped for Markdown."""
     line = " ".join(value.split())
     line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return MARKDOWN.sub(r"\\\1", line)
 
 
 def plain_linked(text: str) -> str:
-    """A text in which arXiv numbers are links, for a card."""
+    """Turns arXiv numbers in a text into links, for a card."""
     return ARXIV.sub(r"[\g<0>](https://arxiv.org/abs/\1)", plain(text))
 
 
 def row(*cells: Any) -> str:
-    """A row of a card's table."""
+    """Returns a row of a card's table."""
     return f"| {' | '.join(plain(number(cell)) for cell in cells)} |"
 
 

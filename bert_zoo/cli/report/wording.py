@@ -1,4 +1,4 @@
-"""Settings and times as people read them, for pages and cards alike."""
+"""Settings and durations in words, for pages and cards."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ MINUTE, HOUR = 60, 3600
 
 
 def setting(value: Any) -> str:
-    """The value of a setting of the recipe."""
+    """Formats the value of a setting."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -20,17 +20,17 @@ def setting(value: Any) -> str:
 
 
 def settings(values: Mapping[str, Any]) -> dict[str, str]:
-    """Names and values of settings."""
+    """Formats names and values of settings."""
     return {words(name): setting(value) for name, value in values.items()}
 
 
 def words(name: str) -> str:
-    """The name of a field or a metric as words."""
+    """Returns the name of a field or metric in words."""
     return name.replace("_", " ")
 
 
 def duration(seconds: float) -> str:
-    """A time in the two largest units that matter."""
+    """Formats a duration in its one or two largest units."""
     if seconds < MINUTE:
         return f"{seconds:.1f} s"
     whole = round(seconds)

@@ -211,8 +211,8 @@ class CausalLM(TaskModel):
         """Mean negative log-probability of the labels in nats; labels are inputs, see `call`."""
         if y is not None or sample_weight is not None or "labels" not in x:
             raise ValueError(
-                "A language model's labels are inputs: pass texts, or dicts with token_ids and "
-                "labels, without y and sample_weight."
+                "A language model's labels are inputs. Pass texts, or dicts with token_ids and labels, without y and "
+                "sample_weight."
             )
         total, count = total_and_count(y_pred["log_probs"], x["labels"])
         # Replicas' losses are summed: Keras only divides losses that it computes itself.

@@ -1,4 +1,4 @@
-"""Text that goes on from a prompt: the model reads and steps, keras_hub's samplers choose."""
+"""Text generation from a prompt with keras_hub's samplers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,20 +10,18 @@ from bert_zoo.models.direct import tokenized
 from bert_zoo.models.graphs import on_model
 from bert_zoo.tasks.generation import Generation, IdOutput, TextOutput, checked_ids, slots_for
 
-# Tokens of a prompt that are read at once.
+# Tokens of a prompt read at once.
 PIECE = 128
 
 
 def read_prompts(model, rows: Sequence[np.ndarray], new_tokens: int = 0) -> dict[str, Any]:
-    """The state after token ids of any length each, in pieces of `PIECE` tokens.
+    """Reads token ids in pieces of `PIECE` tokens and returns the state after them.
 
-    A state that grows with the text has room for `new_tokens` more.
+    A state that grows with the text has room for `new_tokens` more. It has the form of `initial_memory`.
 
-    The state of a text is what `initial_memory` returns.
-
-    Rows of different lengths are padded on the right, where no query sees, and each row's memory
-    ends with its own last token: every row has the state that it has alone. (Padding on the left
-    would push zeros that a text starts from, which count as a past, out of their positions.)
+    Rows of different lengths are padded on the right, which no query sees, and each row's memory ends with its
+    own last token, so a row's state does not depend on other rows. (Padding on the left would shift the zeros
+    that a text starts from, which count as a past.)
     """
     lengths = np.array([len(row) for row in rows])
     state = model.initial_memory(len(rows), tokens=slots_for(lengths.max() + new_tokens))
@@ -37,13 +35,13 @@ def read_prompts(model, rows: Sequence[np.ndarray], new_tokens: int = 0) -> dict
 
 
 def _read_piece(model, token_ids, lengths, state):
-    """The state after the first `lengths` [batch] of token_ids [batch, length]."""
-    # Not the model's call, which runs the softmax.
+    """Returns the state after the first `lengths` [batch] of token_ids [batch, length]."""
+    # The model's call would also run the softmax.
     return model.encoder.backbone.state_after(token_ids, lengths, state)
 
 
 def _step(model, token_ids, state):
-    """From tokens [batch] to float32 log-probabilities [batch, vocabulary] of the next ones."""
+    """Maps tokens [batch] to log-probabilities of the next ones, float32 [batch, vocabulary], and the new state."""
     outputs = model({"token_ids": token_ids[:, None], **state}, training=False)
     return outputs["log_probs"][:, 0], {name: outputs[name] for name in state}
 
@@ -52,8 +50,8 @@ def generate(model, prompt, *, max_new_tokens, **options):
     """See `CausalLM.generate`."""
     if any(0 in entry.shape for entry in keras.tree.flatten(model.initial_memory(1, tokens=1))):
         raise ValueError(
-            "This model's mem_len is 0, so every token would be chosen by the one before it alone. "
-            "Load it with a memory, for example load(..., mem_len=512)."
+            "This model's mem_len is 0, so every token would depend only on the previous one. Load it with a memory, for "
+            "example load(..., mem_len=512)."
         )
     generation = Generation(model, _step, max_new_tokens=max_new_tokens, **options)
     kind = IdPrompts if isinstance(prompt, Mapping) else TextPrompts
@@ -62,8 +60,8 @@ def generate(model, prompt, *, max_new_tokens, **options):
     # The last token is not read.
     if longest + max_new_tokens - 1 > model.longest_input:
         raise ValueError(
-            f"The longest prompt has {longest} tokens, and with max_new_tokens={max_new_tokens} its text "
-            f"would be longer than the {model.longest_input} positions of this model. Ask for at most "
+            f"The longest prompt has {longest} tokens. With max_new_tokens={max_new_tokens}, its text would exceed the "
+            f"{model.longest_input} positions of this model. Choose at most "
             f"{max(model.longest_input - longest + 1, 0)} new tokens, or shorten the prompt."
         )
 
@@ -75,10 +73,10 @@ def generate(model, prompt, *, max_new_tokens, **options):
 
 
 class IdPrompts(IdOutput):
-    """Prompts as ids; ids come out.
+    """Prompts and results as ids.
 
     Attributes:
-        rows: the ids that the model reads, an array for each prompt.
+        rows: the ids that the model reads, one array per prompt.
     """
 
     def __init__(self, model, prompt: Mapping[str, Any], stop_ids: Sequence[int]):
@@ -88,9 +86,9 @@ class IdPrompts(IdOutput):
 
 
 class TextPrompts(TextOutput):
-    """Prompts as texts; texts come out, which begin with the prompts as the model reads them.
+    """Prompts and results as texts. Results begin with the prompts as the model reads them.
 
-    Attributes: as `IdPrompts`.
+    Attributes: as for `IdPrompts`.
     """
 
     def __init__(self, model, prompt: str | Sequence[str], stop_ids: Sequence[int]):
@@ -101,7 +99,7 @@ class TextPrompts(TextOutput):
         if not texts.shape[0]:
             raise ValueError("There is no prompt: the list is empty. Pass [''] for an empty one.")
         tokens = zip(strings(texts), tokenized(model, texts), strict=True)
-        # A prompt's last line stays open where the tokenizer ends every line.
+        # If the tokenizer ends every line, the prompt's last line stays open.
         closes = tokenizer.eos_at in ("line_ends", "line_starts_and_ends")
         shown = [
             row[:-1] if closes and not text.endswith(("\n", "\r")) else row for text, row in tokens
@@ -111,10 +109,10 @@ class TextPrompts(TextOutput):
 
 
 def _start(tokenizer) -> np.ndarray:
-    """What an empty prompt goes on from."""
+    """Returns the ids that an empty prompt continues from."""
     if not hasattr(tokenizer, "eos_id"):
         raise ValueError(
-            "The prompt is empty, and this vocabulary has no end token to start a text from. "
-            "Pass a prompt of at least one token."
+            "The prompt is empty, but this vocabulary has no end token to start a text from. Pass a prompt of at least "
+            "one token."
         )
     return np.array([tokenizer.eos_id], "int32")

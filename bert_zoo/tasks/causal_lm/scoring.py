@@ -1,4 +1,4 @@
-"""How likely texts are to a language model, token by token."""
+"""Likelihoods of texts under a language model, token by token."""
 
 import numpy as np
 from keras import ops
@@ -10,10 +10,10 @@ from bert_zoo.tasks.scores import TextScores, text_score
 
 
 def label_log_probs(model, token_ids: np.ndarray, labels: np.ndarray, length: int) -> np.ndarray:
-    """Log-probabilities of the labels, float32 [batch, tokens], in segments of `length` tokens.
+    """Returns the labels' log-probabilities, float32 [batch, tokens], in segments of `length` tokens.
 
-    Rows may be padded on the right: no token sees what comes after it. Those that are longer than the
-    model has positions are read in windows that overlap by half.
+    Rows may be padded on the right, because tokens do not see what follows. Rows longer than the model's
+    positions are read in windows that overlap by half.
     """
     tokens, window = token_ids.shape[1], model.longest_input
     if tokens <= window:
@@ -38,7 +38,7 @@ def _of_window(model, token_ids: np.ndarray, labels: np.ndarray, length: int) ->
 
 
 def _multiple(number: int, of: int) -> int:
-    """The number, rounded up to a multiple of another."""
+    """Rounds a number up to a multiple of another."""
     return -(-number // of) * of
 
 
@@ -56,12 +56,12 @@ def score(model, texts, batch_size: int, segment_length: int) -> TextScores:
     texts = strings(texts)
     if not texts:
         raise ValueError("There are no texts: the list is empty.")
-    # Nothing is cut off: segments are for length.
+    # Segments handle long texts, so nothing is truncated.
     reader = model.preprocessor.with_options(
         sequence_length=UNLIMITED, padding="longest", report_truncation=False
     )
     tokenizer = model.preprocessor.tokenizer
-    # Texts of like lengths together, so that little of a batch is padding.
+    # Group texts of similar length to avoid padding.
     order = np.argsort([len(text) for text in texts], kind="stable")
     scores = {}
     for start in range(0, len(texts), batch_size):
@@ -71,8 +71,8 @@ def score(model, texts, batch_size: int, segment_length: int) -> TextScores:
         are_scored = labels != IGNORED_LABEL
         for number in numbers[~are_scored.any(axis=1)]:
             raise ValueError(
-                f"texts[{number}] is {texts[number]!r}, which has no token to score: without an end "
-                "token in the vocabulary the first one is only read. Leave it out, or make it longer."
+                f"texts[{number}] is {texts[number]!r}, which has no token to score. Without an end token in the "
+                "vocabulary, the first token is not scored. Leave the text out, or make it longer."
             )
         found = label_log_probs(model, token_ids, labels, segment_length)
         for number, is_scored, ids, values in zip(numbers, are_scored, labels, found, strict=True):
@@ -83,10 +83,10 @@ def score(model, texts, batch_size: int, segment_length: int) -> TextScores:
 
 
 def _num_characters(tokenizer, text: str, ids: np.ndarray) -> int:
-    """How many characters are scored, or bytes where tokens are bytes."""
+    """Returns the number of scored characters; of bytes, if tokens are bytes."""
     if tokenizer.unit not in ("word", "subword"):
         return len(ids)
-    # Without an end token to start from, the first token is not scored.
+    # Without an end token, the first token is not scored.
     if not hasattr(tokenizer, "eos_id"):
         return len(tokenizer.detokenized([ids])[0].decode("utf-8", "replace"))
     return len(text)

@@ -1,4 +1,4 @@
-"""Sentence embedding: a vector for a text."""
+"""Sentence embedding: one vector per text."""
 
 import functools
 import logging
@@ -44,8 +44,8 @@ from bert_zoo.tasks.embedding.losses import (
 
 log = logging.getLogger("bert_zoo")
 
-# Groups of rows of like length, each padded to its longest. A step of MiniLM on 64 questions of SQuAD and their
-# paragraphs takes 0.63 times as long in 3 as in one; in 5, as in 3.
+# Number of groups of rows of similar length, each padded to its longest. A step of MiniLM on 64 questions of SQuAD
+# and their paragraphs takes 0.63 times as long with 3 groups as with one; 5 are no faster than 3.
 LENGTH_GROUPS = 3
 
 
@@ -76,9 +76,7 @@ class SentenceEmbedder(TaskModel):
     )
     pools_windows = True
     reads_columns = True
-    if_untrained = (
-        "was not trained to make sentence vectors: texts of like meaning may have unlike vectors"
-    )
+    if_untrained = "was not trained for sentence vectors: texts with similar meanings may have different vectors"
     interface = Interface(("embedding",))
 
     def __init__(self, encoder, pair_classes: int | Sequence[str] = 0, **kwargs):
@@ -199,6 +197,14 @@ class SentenceEmbedder(TaskModel):
             prompts: for each column a text to put before its texts, or the name of one of the model's
                 prompts; by default the model's default prompt.
             mini_batch_size: sets the attribute of that name.
+            *args, **kwargs: as in Keras.
+
+        Returns:
+            Keras's `History`.
+
+        Raises:
+            TypeError: `x` is not texts, dicts of ids or a dataset, or `prompts` is a string.
+            ValueError: no loss fits the data, or an option does not fit.
         """
         if mini_batch_size is not None:
             self.mini_batch_size = mini_batch_size
@@ -220,7 +226,7 @@ class SentenceEmbedder(TaskModel):
     @contextmanager
     def _prompting(self, prompts: Sequence[str | None] | None):
         if isinstance(prompts, str):
-            raise TypeError(f"prompts is {prompts!r}; give a list, with one for each column.")
+            raise TypeError(f"prompts is {prompts!r}; it must be a list with one for each column.")
         self._column_prompts = None if prompts is None else tuple(prompts)
         try:
             yield
@@ -230,7 +236,7 @@ class SentenceEmbedder(TaskModel):
     def training_arguments(self, x, y=None, sample_weight=None, **options):
         if x is None or isinstance(x, Iterator):
             raise TypeError(
-                f"x is {type(x).__name__}; pass texts, dicts of ids, or a tf.data.Dataset of batches of them."
+                f"x is {type(x).__name__}. Pass texts, dicts of ids, or a tf.data.Dataset of batches of them."
             )
         columns, labels, _ = split_element(x, y, sample_weight)
         are_pairs = are_columns(columns)
@@ -286,7 +292,7 @@ class SentenceEmbedder(TaskModel):
         self._loss_fitted = chosen
         if type(chosen) is type(self.loss.chosen):
             return
-        log.info("Training and measuring by %s.", type(chosen).__name__)
+        log.info("The data choose the loss %s.", type(chosen).__name__)
         self.loss.chosen = chosen
         self.train_function = self.test_function = None
 

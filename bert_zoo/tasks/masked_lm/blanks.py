@@ -1,4 +1,4 @@
-"""Texts with one token hidden each, in batches: how likely tokens are in its place."""
+"""Log-probabilities of tokens at a masked position, in batches of texts."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -16,13 +16,13 @@ from bert_zoo.text.reading import Tokens
 
 
 class Blank(NamedTuple):
-    """A text with one token to predict."""
+    """A text with one masked token to predict."""
 
     token_ids: np.ndarray  # int32 [tokens], without special tokens, with the mask at `position`
-    position: int  # of the token to predict
+    position: int  # position of the token to predict
 
     def window(self, size: int) -> Self:
-        """The `size` tokens around the one to predict, or all where there are no more."""
+        """Returns at most `size` tokens around the one to predict."""
         start = max(0, min(self.position - size // 2, len(self.token_ids) - size))
         return type(self)(self.token_ids[start : start + size], self.position - start)
 
@@ -30,19 +30,19 @@ class Blank(NamedTuple):
 def log_probs_at(
     model, blanks: Iterable[Blank], wanted: Iterable[Sequence[int]], batch_size: int, total: int
 ) -> Iterator[np.ndarray]:
-    """Log-probabilities of tokens at the positions of blanks, batch by batch.
+    """Yields log-probabilities of tokens at the positions of blanks, batch by batch.
 
-    Of a text that is longer than the model reads, the window around its blank is read.
+    For texts longer than the model's limit, a window around the blank is read.
 
     Args:
-        model: one with the objective of masked tokens.
-        blanks: at best in the order of their lengths, so that little of a batch is padding.
-        wanted: ids of the tokens asked for, as many for each blank.
-        batch_size: blanks at a time.
-        total: the number of blanks, for the progress bar.
+        model: a model trained on masked tokens.
+        blanks: texts with a blank; sort them by length to avoid padding.
+        wanted: ids of the requested tokens, the same number for each blank.
+        batch_size: blanks per step.
+        total: number of blanks, for the progress bar.
 
     Yields:
-        float32 [batch, tokens asked for].
+        float32 [batch, requested tokens].
     """
     preprocessor = model.preprocessor
     size = preprocessor.sequence_length - preprocessor.packer.layout.specials(1)
@@ -72,7 +72,7 @@ def _read_and_predict(model, *tensors, preprocessor):
 
 
 def _read(model, ids, is_blank, lengths, wanted, *, preprocessor):
-    """Rows of texts, with `is_blank` int32 [batch, length], 1 at the blank, and `wanted`."""
+    """Returns model inputs with `is_blank`, int32 [batch, length], 1 at the blank, and `wanted`."""
     preprocessor = for_this_device(preprocessor)
     if has_tensorflow:
         import tensorflow as tf
@@ -85,7 +85,7 @@ def _read(model, ids, is_blank, lengths, wanted, *, preprocessor):
 
 
 def _predict(model, inputs):
-    """Log-probabilities of the tokens wanted, float32 [batch, tokens asked for]."""
+    """Returns log-probabilities of the requested tokens, float32 [batch, requested tokens]."""
     inputs = dict(inputs)
     is_blank, wanted = inputs.pop("is_blank"), inputs.pop("wanted")
     inputs["mask_positions"] = ops.cast(ops.argmax(is_blank, axis=1), "int32")[:, None]

@@ -1,4 +1,4 @@
-"""What may stand in the place of a mask, from raw text to something that prints well."""
+"""`fill_mask`: candidates for masks in raw texts."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Candidate(Row):
-    """A token in the place of a mask.
+    """A candidate token for a mask.
 
     Attributes:
-        token: as it reads, without the vocabulary's marks for the beginning or inside of a word.
+        token: the token's text, without the vocabulary's marks for the start or inside of a word.
         token_id: its id.
-        score: its probability, among all tokens of the vocabulary.
-        text: the text with it; other masks stay.
-        start: where it stands in `text`, in characters.
+        score: its probability over the whole vocabulary.
+        text: the text with this token; other masks stay.
+        start: its position in `text`, in characters.
     """
 
     token: str
@@ -45,7 +45,7 @@ class Candidate(Row):
 
 
 class FilledMasks(Rows):
-    """For each mask of a text a list of `Candidate`, likeliest first; prints as tables."""
+    """A list of `Candidate`, most probable first, for each mask of a text. Prints as tables."""
 
     def __str__(self) -> str:
         tables = [table(candidate.cells() for candidate in candidates) for candidates in self]
@@ -62,14 +62,14 @@ def fill_mask(model, text: str, targets: str | Sequence[str] | None, top_k: int)
     wanted = [_target_ids(spelling, gap, targets) for gap in gaps]
     if targets is None and not 1 <= top_k <= tokenizer.vocab_size:
         raise ValueError(
-            f"top_k is {top_k}; it must lie between 1 and the size of the vocabulary, "
+            f"top_k is {top_k}; it must be between 1 and the size of the vocabulary, "
             f"{tokenizer.vocab_size}."
         )
     probabilities = _mask_probabilities(model, spelling.read(text), len(gaps))
     filled = FilledMasks()
     for gap, row, ids in zip(gaps, probabilities, wanted, strict=True):
         if ids is None:
-            # A model's table can be larger than its vocabulary.
+            # The model's token table may be larger than the vocabulary.
             scores = row[: tokenizer.vocab_size]
             ids = np.flatnonzero(scores >= np.partition(scores, -top_k)[-top_k])
         ids = np.array(ids)
@@ -79,13 +79,13 @@ def fill_mask(model, text: str, targets: str | Sequence[str] | None, top_k: int)
 
 
 def _mask_probabilities(model, token_ids: np.ndarray, masks: int) -> np.ndarray:
-    """float32 [masks, vocabulary] of a text's tokens, in which there are so many masks."""
+    """Returns probabilities at a text's masks, float32 [masks, vocabulary]."""
     preprocessor = model.preprocessor
     most = preprocessor.sequence_length - preprocessor.packer.layout.specials(1)
     if len(token_ids) > most:
         raise ValueError(
-            f"The text has {len(token_ids)} tokens and this model reads {most} beside its special "
-            "ones. Shorten the text around the mask."
+            f"The text has {len(token_ids)} tokens, but this model reads only {most} besides special tokens. Shorten "
+            "the text around the mask."
         )
     if keras.backend.backend() == "tensorflow":
         found = in_graph(model, _at_masks, token_ids, preprocessor=preprocessor)
@@ -93,17 +93,19 @@ def _mask_probabilities(model, token_ids: np.ndarray, masks: int) -> np.ndarray:
         inputs = in_graph(model, _masked_inputs, token_ids, preprocessor=preprocessor)
         found = on_model(model, _probabilities, keras.tree.map_structure(np.asarray, inputs))
     if len(found) != masks:
-        raise ValueError(f"The text has {masks} masks and its tokens {len(found)}.")
+        raise ValueError(
+            f"The text has {masks} masks, but its tokens have {len(found)}. Check the spelling of the masks."
+        )
     return ops.convert_to_numpy(found)
 
 
 def _at_masks(model, token_ids, *, preprocessor):
-    """From the ids of a text, int32 [tokens], to probabilities [masks, vocabulary]."""
+    """Maps a text's ids, int32 [tokens], to probabilities [masks, vocabulary]."""
     return _probabilities(model, _masked_inputs(model, token_ids, preprocessor=preprocessor))
 
 
 def _masked_inputs(model, token_ids, *, preprocessor):
-    """A row of the ids of a text, with the positions of its masks."""
+    """Returns model inputs for a text's ids, with the positions of its masks."""
     preprocessor = for_this_device(preprocessor)
     if not has_tensorflow:
         inputs = preprocessor.pack([Tokens(token_ids, np.array([len(token_ids)]))])
@@ -123,7 +125,7 @@ def _probabilities(model, inputs):
 
 
 class Gap(NamedTuple):
-    """A mask's place: what stands before and after it in the text."""
+    """A mask's context: the text before and after it."""
 
     before: str
     after: str
@@ -131,19 +133,17 @@ class Gap(NamedTuple):
 
 def _gaps(text: str, mask: str) -> list[Gap]:
     if not isinstance(text, str):
-        raise TypeError(
-            f"fill_mask takes one text, a string; got {text!r} ({type(text).__name__})."
-        )
+        raise TypeError(f"fill_mask takes a single text; got {text!r} ({type(text).__name__}).")
     if mask not in text:
         raise ValueError(
-            f"The text {text!r} has no mask. Write {mask} where a token is to be filled in."
+            f"The text {text!r} has no mask. Write {mask} in place of the token to predict."
         )
     parts = text.split(mask)
     return [Gap(mask.join(parts[:i]), mask.join(parts[i:])) for i in range(1, len(parts))]
 
 
 class Spelling:
-    """How the vocabulary of a model's tokenizer writes tokens, and how they join to a text."""
+    """Spells tokens of a model's vocabulary and joins them to a text."""
 
     def __init__(self, model):
         tokenizer = model.preprocessor.tokenizer
@@ -154,11 +154,11 @@ class Spelling:
         return tokenized(self.model, text_rows(self.model, texts))
 
     def read(self, text: str) -> np.ndarray:
-        """The ids of a text with masks, int32 [tokens]."""
+        """Returns the ids of a text with masks, int32 [tokens]."""
         (ids,) = self._ids([text])
         if self.tokenizer.mask_id in ids:
             return ids
-        # ALBERT's original reads "[MASK]" in a text as text.
+        # ALBERT's original tokenizer treats "[MASK]" in a text as plain text.
         first, *others = self._ids(text.split(self.mask))
         joined = [*first, *(i for part in others for i in (self.tokenizer.mask_id, *part))]
         return np.array(joined, np.int32)
@@ -173,7 +173,7 @@ class Spelling:
         return found
 
     def _before(self, before: str, piece: Piece) -> str:
-        """The text before a mask, ending as it does before this token."""
+        """Returns the text before a mask, adjusted to this token."""
         takes_space = self.tokenizer.mask_takes_space
         if piece.joins_before is None:
             # Such tokens begin words, also where the mask touches the one before.
@@ -198,7 +198,7 @@ class Spelling:
 
 
 def _after(after: str, piece: Piece) -> str:
-    """The text after a mask, beginning as it does after this token."""
+    """Returns the text after a mask, adjusted to this token."""
     if piece.joins_after is None:
         return after
     if piece.joins_after:
@@ -213,16 +213,15 @@ def _target_ids(
         return None
     targets = [targets] if isinstance(targets, str) else list(targets)
     if not targets or not all(isinstance(target, str) and target for target in targets):
-        raise ValueError(f"targets is {targets!r}; it must be a word or several, strings.")
+        raise ValueError(f"targets is {targets!r}; it must be a word or a list of words.")
     found = []
     for target in targets:
         token_id = spelling.id_in(gap, target)
         if isinstance(token_id, list):
             pieces = [spelling.tokenizer.id_to_token(piece) for piece in token_id]
             raise ValueError(
-                f"The target {target!r} is not one token of this model's vocabulary; its pieces are "
-                f"{pieces}. A mask stands for one token: choose another word, or write a mask for "
-                "each piece."
+                f"The target {target!r} is not a single token of this model's vocabulary; its pieces are {pieces}. A "
+                "mask replaces one token: choose another word, or write a mask for each piece."
             )
         found.append(token_id)
     return [*dict.fromkeys(found)]

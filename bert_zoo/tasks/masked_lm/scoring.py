@@ -1,4 +1,4 @@
-"""Pseudo-log-likelihood: how likely a model finds each token of a text, given all others."""
+"""Pseudo-log-likelihood: the probability of each token of a text, given all others."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -23,8 +23,8 @@ def score(model, texts: Any, batch_size: int, within_word: str) -> TextScores:
         raise ValueError(f"within_word is {within_word!r}; choose one of {WITHIN_WORD}.")
     if within_word == LEFT_TO_RIGHT and model.encoder.backbone.has_second_stream:
         raise ValueError(
-            f"within_word={LEFT_TO_RIGHT!r} puts masks in the place of further tokens, which this model "
-            "was not trained to read: it predicts in a second stream. Leave within_word out."
+            f"within_word={LEFT_TO_RIGHT!r} masks further tokens, but this model was not trained to read masks, because "
+            "it predicts in a second stream. Leave within_word out."
         )
     texts = strings(texts)
     if not texts:
@@ -50,7 +50,7 @@ def score(model, texts: Any, batch_size: int, within_word: str) -> TextScores:
 
 
 def _blanks(token_ids: np.ndarray, mask_id: int, word_starts: np.ndarray | None) -> Iterator[Blank]:
-    """A text with each of its tokens hidden in turn; with `word_starts` the rest of its word too."""
+    """Yields a text with each token masked in turn; with `word_starts`, also the rest of its word."""
     size = len(token_ids)
     ends = np.arange(1, size + 1)
     if word_starts is not None:

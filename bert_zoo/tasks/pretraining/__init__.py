@@ -1,4 +1,4 @@
-"""Pretraining: all objectives of a family at once."""
+"""Pretraining models with all objectives of a family."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -125,7 +125,7 @@ class Pretraining(FillsMasks):
         return super().compute_metrics(x, y, y_pred, sample_weight)
 
     def _with_sampled_labels(self, x, y, y_pred) -> tuple[Any, dict[str, Any]]:
-        """Labels and outputs, with labels for the tokens that were sampled."""
+        """Returns labels and outputs, with labels for the sampled tokens."""
         if not self.samples_within(x):
             return y, y_pred
         # While Keras only infers shapes, nothing is sampled.

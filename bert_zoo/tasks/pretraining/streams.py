@@ -1,4 +1,4 @@
-"""Pretraining on streams, with a memory from batch to batch."""
+"""Pretraining on streams, with a memory across batches."""
 
 from typing import Any
 
@@ -11,16 +11,17 @@ from bert_zoo.tasks.streams import StatefulModel
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class StatefulObjectives(StatefulModel):
-    """Hidden tokens that are predicted with the memory of what stands before their row, as XLNet's.
+    """Prediction of masked tokens with a memory of the text before each row, as in XLNet.
 
-    Data are (inputs, labels) of rows that go on from batch to batch (`Scheme.in_order`), with `starts_stream`.
+    Data are (inputs, labels) of rows that continue from batch to batch (`Scheme.in_order`), with
+    `starts_stream`.
 
     Args:
-        model: a `MaskedLM` or `Pretraining` whose encoder has a memory; it holds all that is trained.
-        batch_size, evaluation_batch_size: as of `StatefulModel`.
+        model: a `MaskedLM` or `Pretraining` model whose encoder has a memory. It holds all trained weights.
+        batch_size, evaluation_batch_size: as for `StatefulModel`.
 
     Raises:
-        ValueError: an encoder without a memory.
+        ValueError: the encoder has no memory.
 
     Source: zihangdai/xlnet function_builder.py, two_stream_loss.
     """

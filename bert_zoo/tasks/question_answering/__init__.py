@@ -1,4 +1,4 @@
-"""Question answering: the span of a context that answers a question."""
+"""Extractive question answering: the span of a context that answers a question."""
 
 from collections.abc import Mapping
 
@@ -54,7 +54,7 @@ class QuestionAnswerer(TaskModel):
     output_activation = "softmax"
     truncation = "only_second"
     global_tokens = FIRST_TEXT_IS_GLOBAL
-    # The mean of both, as run_squad.py.
+    # The mean of both, as in run_squad.py.
     default_loss_weights = dict.fromkeys(LOGITS, 0.5)
     # The columns of windows that it reads besides ids, from `bert_zoo.text.windows.TOKEN_COLUMNS`.
     columns_read: tuple[str, ...] = ()

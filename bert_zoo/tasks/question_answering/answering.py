@@ -1,4 +1,4 @@
-"""Answers from texts: windows over the context, the model on each, the best spans of all."""
+"""Answers from texts: runs the model on windows of the context and chooses the best spans."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -17,7 +17,7 @@ from bert_zoo.runtime.answers import SpanAnswer, SpanAnswers, span_answer
 from bert_zoo.text.numpy_windows import usual_batch_size
 
 LOGITS = ("start_logits", "end_logits")
-# As google-research/bert, run_squad.py.
+# As in google-research/bert, run_squad.py.
 N_BEST = 20
 MAX_ANSWER_LENGTH = 30
 
@@ -43,7 +43,7 @@ def answer(
 
 
 def _broadcast(question, context) -> tuple[list[str], list[str]]:
-    """Questions and contexts as lists; a single string goes with all of the other."""
+    """Returns questions and contexts as lists; repeats a single string for all of the other."""
     from bert_zoo.text.batches import strings
 
     questions, contexts = strings(question, "question"), strings(context, "context")
@@ -67,16 +67,16 @@ def answer_questions(
     verbose: int = 0,
     **window_options,
 ) -> list[AnswerSelection]:
-    """The best answers to each question, from windows that together show all of its context.
+    """Returns the best answers to each question, from windows that cover its whole context.
 
     Args:
         model: a `QuestionAnswerer`.
         questions, contexts: [N] texts; question i is about context i.
-        ids: [N], by which errors call the questions; their numbers by default.
-        batch_size: windows a step; see `QuestionAnswerer.answer`.
+        ids: [N] names of the questions in errors; by default their numbers.
+        batch_size: windows per step; see `QuestionAnswerer.answer`.
         n_best, max_answer_length, allow_no_answer: as for `bert_zoo.metrics.squad.select_answers`.
         verbose: 1 shows a progress bar.
-        **window_options: of `bert_zoo.text.windows.question_windows`.
+        **window_options: options of `bert_zoo.text.windows.question_windows`.
 
     Returns:
         [N] selections, in the order of the questions.
@@ -96,14 +96,14 @@ def answer_questions(
     for id, context in zip(ids, contexts, strict=True):
         if not context.strip():
             raise ValueError(
-                f"The context of question {id!r} is {context!r}, and an answer is a part of its "
-                "context. Leave the question out, or give it a text to be answered from."
+                f"The context of question {id!r} is {context!r}, but an answer is part of its context. Leave the "
+                "question out, or give it a text with the answer."
             )
     if not questions:
         return []
 
     windows, example = [], []
-    if not verbose:  # a bar needs steps
+    if not verbose:  # a progress bar needs steps
         reading = {
             "preprocessor": model.preprocessor,
             "window_options": tuple(sorted(window_options.items())),
@@ -128,13 +128,15 @@ def answer_questions(
 
 
 def answered_batches(model, x, answers, sample_weight, *, batch_size: int, shuffle: bool):
-    """Questions with answers, as `QuestionAnswerer.fit` takes them, as batches of windows to train on.
+    """Returns batches of training windows for questions with answers, as in `QuestionAnswerer.fit`.
 
     Args:
+        model: a `QuestionAnswerer`.
         x: (questions, contexts).
-        answers: for each question, as `bert_zoo.data.squad.answers_of` takes them.
-        sample_weight: for each question, or None.
-        batch_size, shuffle: of windows.
+        answers: the answers of each question, as for `bert_zoo.data.squad.answers_of`.
+        sample_weight: the weight of each question, or None.
+        batch_size: windows per batch.
+        shuffle: whether to shuffle windows.
 
     Returns:
         A tf.data.Dataset; without TensorFlow a `RowBatches`.
@@ -148,12 +150,11 @@ def answered_batches(model, x, answers, sample_weight, *, batch_size: int, shuff
 
     if not isinstance(x, tuple) or len(x) != 2:
         raise TypeError(
-            f"Answers belong to x = (questions, contexts), a tuple of two batches of texts; got "
-            f"{type(x).__name__}."
+            f"Answers need x = (questions, contexts), a tuple of two lists of texts; got {type(x).__name__}."
         )
     if isinstance(answers, Mapping | str):
         raise TypeError(
-            f"Answers are a list with one for each question, such as (text, start); got {answers!r:.80}."
+            f"Answers must be a list with one for each question, such as (text, start); got {answers!r:.80}."
         )
     questions, contexts = strings(x[0], "questions"), strings(x[1], "contexts")
     answers = list(answers)
@@ -190,18 +191,17 @@ def _check_numbers(questions: Sequence[str], **columns: Sequence | None) -> None
     for name, column in columns.items():
         if column is not None and len(column) != len(questions):
             raise ValueError(
-                f"There are {len(questions)} questions and {len(column)} {name}; there must be as "
-                "many of each."
+                f"There are {len(questions)} questions, but {len(column)} {name}. Pass the same number of both."
             )
 
 
 def _of_one_batch(
     model, questions: Sequence[str], contexts: Sequence[str], batch_size: int, **reading
 ) -> tuple[list[Window], Sequence[int]]:
-    """The windows of questions and the number of each one's question, if they are a single batch.
+    """Returns windows and the number of each one's question, if all windows fit into one batch.
 
-    One call of TensorFlow, which saves a few milliseconds beside a table. Empty where there are more
-    windows, and on other backends.
+    This is a single TensorFlow call, a few milliseconds faster than a table. Returns empty lists if there are
+    more windows, and on other backends.
     """
     if keras.backend.backend() != "tensorflow" or len(questions) > batch_size:
         return [], []
@@ -213,7 +213,7 @@ def _of_one_batch(
 
 
 def _window_outputs(model, questions, contexts, *, batch_size: int, preprocessor, window_options):
-    """Windows, and what the model gives for them, float32; for more than a batch, nothing."""
+    """Returns windows and the model's float32 outputs for them; no outputs for more than one batch."""
     import tensorflow as tf
 
     from bert_zoo.text.windows import model_inputs, question_windows
@@ -227,7 +227,7 @@ def _window_outputs(model, questions, contexts, *, batch_size: int, preprocessor
 
 
 def _outputs(model, inputs):
-    """What the model gives, float32."""
+    """Returns the model's outputs as float32."""
     outputs = model(inputs, training=False)
     return {name: ops.cast(outputs[name], "float32") for name in model.interface.outputs}
 
@@ -235,12 +235,12 @@ def _outputs(model, inputs):
 def _of_table(
     model, windows, questions: Sequence[str], contexts: Sequence[str], batch_size: int, verbose: int
 ) -> tuple[list[Window], Sequence[int]]:
-    """As `_of_one_batch`, for any number of windows."""
+    """Like `_of_one_batch`, for any number of windows."""
     from bert_zoo.data.questions import window_table
     from bert_zoo.text.windows import model_inputs
 
     table = window_table(windows, questions, contexts)
-    # The longest come first: if memory does not do, it shows at once.
+    # The longest come first, so that a lack of memory shows at once.
     order = np.argsort(-table.lengths, kind="stable")
     found = [None] * len(order)
     size = min(batch_size, len(order))
@@ -261,7 +261,7 @@ def _of_table(
 def logits_of_tokens(
     model, questions: Sequence[str], contexts: Sequence[str], batch_size: int, **window_options
 ) -> np.ndarray:
-    """Start and end logits of all tokens of all windows, one question after another, [tokens, 2]."""
+    """Returns start and end logits of all tokens in all windows, in the order of questions, [tokens, 2]."""
     from bert_zoo.text.windows import question_windows
 
     read = question_windows(for_this_device(model.preprocessor), **window_options)
@@ -272,7 +272,7 @@ def logits_of_tokens(
 def _batches_of_table(
     table, order: np.ndarray, batch_size: int
 ) -> Iterator[tuple[np.ndarray, dict]]:
-    """Numbers of rows, and the rows, padded."""
+    """Yields numbers of rows and the padded rows."""
     if not has_tensorflow:
         for numbers in np.split(order, range(batch_size, len(order), batch_size)):
             yield numbers, table.padded(numbers)
@@ -291,7 +291,7 @@ def _batches_of_table(
 
 
 def _windows(model, rows: dict[str, np.ndarray], outputs: dict[str, np.ndarray]) -> list[Window]:
-    """Rows as `select_answers` takes them, without padding."""
+    """Returns rows without padding, in the form of `select_answers`."""
     offsets = np.stack([rows["starts"], rows["ends"]], axis=-1)
     no_answer = model.preprocessor.packer.layout.cls_position
     windows = []

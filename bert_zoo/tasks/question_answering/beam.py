@@ -14,7 +14,7 @@ from bert_zoo.tasks.question_answering.beam_span import BeamSpanHead
 from bert_zoo.weights.table import LAST_TOKEN
 
 NO_ANSWER, STARTS = "no_answer_logits", "start_positions"
-# As zihangdai/xlnet, run_squad.py (start_n_top).
+# As in zihangdai/xlnet, run_squad.py (start_n_top).
 NUM_STARTS = 5
 
 
@@ -37,8 +37,8 @@ class BeamQuestionAnswerer(QuestionAnswerer):
     add `start_positions` to the inputs and pass labels [batch]: `start_logits` (the same positions),
     `end_logits`, and `no_answer_logits` (1 for no answer).
 
-    Source: Yang et al. 2019 (arXiv:1906.08237); zihangdai/xlnet function_builder.py, get_qa_outputs,
-    and run_squad.py, where five ends of each start are weighed and all of them here.
+    Source: Yang et al. 2019 (arXiv:1906.08237); zihangdai/xlnet function_builder.py, get_qa_outputs, and
+    run_squad.py. The latter considers five ends for each start; here all ends are considered.
     """
 
     task = "beam_question_answering"

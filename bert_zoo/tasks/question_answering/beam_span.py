@@ -1,4 +1,4 @@
-"""The head that finds where an answer ends given where it starts."""
+"""The head that predicts an answer's end given its start."""
 
 import keras
 from keras import ops
@@ -6,21 +6,22 @@ from keras import ops
 from bert_zoo.layers.common import at_positions, dense, float_kernel, norm
 from bert_zoo.layers.dropout import Dropout
 
-# Of what no answer may start or end at.
+# Logit of tokens at which no answer may start or end.
 MASKED = -1e30
 
 
 class BeamSpanHead(keras.layers.Layer):
-    """Where an answer starts, where it ends given each of some starts, and whether there is one.
+    """Predicts an answer's start, its end for each of several starts, and whether there is an answer.
 
     Source: Yang et al. 2019 (XLNet, arXiv:1906.08237); zihangdai/xlnet function_builder.py,
     get_qa_outputs.
 
     Args:
-        hidden_size: of the encoder and of the layers below ends and answerability.
-        num_starts: the likeliest starts whose ends are looked for, where none are given.
-        dropout: rate before the logit of no answer.
-        epsilon: of the layer norm.
+        hidden_size: hidden size of the encoder and of the layers before the outputs.
+        num_starts: number of most probable starts for which ends are predicted, if no starts are given.
+        dropout: dropout rate before the logit of no answer.
+        epsilon: epsilon of the layer norm.
+        initializer_range: standard deviation of initial weights.
     """
 
     def __init__(
@@ -54,25 +55,24 @@ class BeamSpanHead(keras.layers.Layer):
         self.built = True
 
     def call(self, x, allowed, summary, starts=None, training=None):
-        """Finds spans.
+        """Predicts spans.
 
         Args:
-            x: [batch, length, hidden].
-            allowed: bool [batch, length], where an answer may start and end.
-            summary: [batch, hidden], the token that stands for the text, and for no answer.
-            starts: int [batch, starts], where answers start; the likeliest starts by default.
+            x: token vectors [batch, length, hidden].
+            allowed: where an answer may start and end, bool [batch, length].
+            summary: vector of the token that summarises the text and means no answer, [batch, hidden].
+            starts: starts of answers, int [batch, starts]; by default the most probable ones.
 
         Returns:
-            float32 log-probabilities of starts [batch, length], and of ends [batch, length, starts]
-            given each of `starts`; int [batch, starts], these; and float32 [batch, 1], the log-odds
-            that there is no answer.
+            Log-probabilities of starts, float32 [batch, length], and of ends given each start, [batch,
+            length, starts]; the starts, int [batch, starts]; and the log-odds of no answer, float32 [batch, 1].
         """
         start_logits = self._log_probabilities(self.start(x), allowed)
         if starts is None:
-            # Not top_k, which a row with fewer tokens has not.
+            # top_k would fail for rows with fewer tokens.
             starts = ops.argsort(-start_logits, axis=1)[:, : self.num_starts]
         starts = ops.cast(starts, "int32")
-        # The layer over [token; start], by its two halves: tokens are the same for all starts.
+        # The layer over [token; start] in two halves, because the half of tokens is the same for all starts.
         kernel = float_kernel(self.end_transform, 2 * x.shape[-1])
         of_token, of_start = ops.split(ops.cast(kernel, x.dtype), 2)
         tokens = ops.expand_dims(ops.matmul(x, of_token), 2)

@@ -1,6 +1,6 @@
-"""Question answering as a SavedModel serves it: `select_answers`, in the graph.
+"""`select_answers` in the TensorFlow graph, for question answering in SavedModels.
 
-Equal to bert_zoo.metrics.squad, whose functions say what is chosen and why.
+Equal to bert_zoo.metrics.squad, whose functions document the choices.
 """
 
 import sys
@@ -10,9 +10,9 @@ import tensorflow as tf
 
 Tensors = dict[str, tf.Tensor]
 
-# What str.strip takes off.
+# Characters that str.strip removes.
 WHITE_SPACE = [code for code in range(sys.maxunicode + 1) if chr(code).isspace()]
-# Spans a candidate that are looked at before more are: some have the text of a better one.
+# Spans per candidate to look at first, because some have the same text as a better one.
 SPANS_A_CANDIDATE = 4
 
 ANSWER_SPECS = {
@@ -32,20 +32,20 @@ def best_answers(
     max_answer_length: int,
     no_answer: int = 0,
 ) -> Tensors:
-    """The best span of each question's context and what no answer scores against it.
+    """Returns the best span of each question's context and the score of no answer against it.
 
     Args:
-        contexts: string [batch], of valid UTF-8.
-        rows: those of QuestionWindows for them, and `start_logits` and `end_logits` [rows, width]; or
-            `end_logits` [rows, width, starts] given `start_positions` [rows, starts], and
-            `no_answer_logits` [rows, 1].
+        contexts: string [batch], valid UTF-8.
+        rows: the rows of `question_windows` with `start_logits` and `end_logits` [rows, width]; or with
+            `end_logits` [rows, width, starts] for `start_positions` [rows, starts], and `no_answer_logits`
+            [rows, 1].
         n_best, max_answer_length: as for `bert_zoo.metrics.squad.select_answers`.
-        no_answer: the column that stands for no answer, 0 or -1.
+        no_answer: the column that means no answer, 0 or -1.
 
     Returns:
-        dict of [batch]: `answer`, string; `start` and `end`, int32, its characters in the context;
-        `score`, its probability among the candidates, no answer being one, and `no_answer_score`,
-        float32. For a context without text "", -1, -1, 0 and infinity.
+        dict of [batch]: `answer`, string; `start` and `end`, int32, in characters of the context; `score`,
+        float32, the probability among the candidates, which include no answer; and `no_answer_score`, float32.
+        For an empty context "", -1, -1, 0 and infinity.
     """
 
     def of_question(arguments: tuple[tf.Tensor, tf.Tensor]) -> Tensors:
@@ -59,10 +59,10 @@ def best_answers(
 
 
 class _Spans(NamedTuple):
-    """Spans that an answer may be.
+    """Candidate spans of an answer.
 
     Attributes:
-        starts, ends: int32 [spans], their characters in the context.
+        starts, ends: int32 [spans], in characters of the context.
         scores: float64 [spans].
     """
 
@@ -78,7 +78,7 @@ def _best_answer(
     context: tf.Tensor, windows: Tensors, n_best: int, max_answer_length: int, column: int
 ) -> Tensors:
     """`best_answers` of one question, scalars."""
-    # In the precision of select_answers, or close scores would change places.
+    # In the precision of select_answers; otherwise close scores could swap ranks.
     windows |= {name: tf.cast(windows[name], tf.float64) for name in ("start_logits", "end_logits")}
     text = _Text(context)
     spans = _best_spans(text, _all_spans(text, windows, max_answer_length), n_best)
@@ -91,7 +91,7 @@ def _best_answer(
             of_windows = windows["start_logits"][:, column] + windows["end_logits"][:, column]
             no_answer = tf.reduce_min(of_windows)
         start, end = spans.starts[0], spans.ends[0]
-        # Which of select_answers' candidates a span is; no answer is always one, and the best span.
+        # A span's rank among select_answers' candidates, which always include no answer and the best span.
         rank = tf.range(tf.size(spans.scores)) + tf.cast(no_answer > spans.scores, tf.int32)
         is_candidate = (rank < n_best) | (tf.range(tf.size(rank)) == 0)
         scores = tf.concat([tf.boolean_mask(spans.scores, is_candidate), no_answer[None]], 0)
@@ -111,7 +111,7 @@ def _best_answer(
 
 
 class _Text:
-    """A text that spans are cut from, without white space at their ends.
+    """A text from which spans are cut, without white space at their ends.
 
     Args:
         text: string [].
@@ -120,7 +120,7 @@ class _Text:
     def __init__(self, text: tf.Tensor):
         self._codes = tf.strings.unicode_decode(text, "UTF-8")
         is_ink = ~tf.reduce_any(self._codes[:, None] == tf.constant(WHITE_SPACE), axis=1)
-        # The positions of all characters that are not white space, and how many are before each position.
+        # Positions of all characters other than white space, and their number before each position.
         self._ink = tf.where(is_ink)[:, 0]
         self._ink_before = tf.concat([[0], tf.cumsum(tf.cast(is_ink, tf.int32))], 0)
 
@@ -133,14 +133,14 @@ class _Text:
         return tf.cast(first, tf.int32), tf.cast(last + 1, tf.int32)
 
     def cut(self, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
-        """The texts of spans, string [spans]."""
-        # From characters, as many as the spans have: strings are only cut from copies of all of it.
+        """Returns the texts of spans, string [spans]."""
+        # Encodes only the characters of spans; cutting strings would copy the whole text for each.
         positions = tf.ragged.range(starts, ends)
         return tf.strings.unicode_encode(tf.gather(self._codes, positions), "UTF-8")
 
 
 def _all_spans(text: _Text, windows: Tensors, max_answer_length: int) -> _Spans:
-    """All spans with a text, in the order of windows, starts and lengths."""
+    """Returns all spans with text, in the order of windows, starts and lengths."""
     in_context = windows["context_mask"] == 1
     shape = tf.shape(in_context)
     can_start = _can_start(windows)
@@ -157,8 +157,7 @@ def _all_spans(text: _Text, windows: Tensors, max_answer_length: int) -> _Spans:
         end_logits = tf.transpose(end_logits, [0, 2, 1])
 
     def at_last(values: tf.Tensor) -> tf.Tensor:
-        """Of [windows, width], or [windows, starts, width], values at the last tokens of spans [windows,
-        starts, lengths]."""
+        """Gathers values [windows, width], or [windows, starts, width], at the last tokens of spans."""
         axes = values.shape.rank - 1
         padded = tf.pad(values, [*([0, 0],) * axes, [0, max_answer_length]])
         return tf.gather(padded, last, axis=axes, batch_dims=axes)
@@ -176,7 +175,7 @@ def _all_spans(text: _Text, windows: Tensors, max_answer_length: int) -> _Spans:
 
 
 def _can_start(windows: Tensors) -> tf.Tensor:
-    """Bool [windows, width], tokens that a window shows with more context than all others."""
+    """Returns the tokens that a window shows with more context than all others, bool [windows, width]."""
     in_context = windows["context_mask"] == 1
     counts = tf.reduce_sum(windows["context_mask"], axis=1, keepdims=True)
     left = tf.cumsum(windows["context_mask"], axis=1, exclusive=True)
@@ -194,7 +193,7 @@ def _can_start(windows: Tensors) -> tf.Tensor:
 
 
 def _best_spans(text: _Text, spans: _Spans, n_best: int) -> _Spans:
-    """The `n_best` best spans with different texts, best first."""
+    """Returns the `n_best` best spans with different texts, best first."""
     ranked = spans.gather(tf.argsort(spans.scores, direction="DESCENDING", stable=True))
     total = tf.size(ranked.scores)
 

@@ -1,4 +1,4 @@
-"""Reranking: how well a document answers a query, by a cross-encoder that reads both together."""
+"""Reranking: a cross-encoder reads query and document together and scores how well they match."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class Reranker(SentenceModel):
         "scores how well a document answers a query",
         'model.rank("A query.", ["A document.", "Another one."])',
     )
-    problem_type = "regression"  # as transformers takes a head of one logit
+    problem_type = "regression"  # transformers' type for a head with one logit
     num_outputs = 1
     pools_windows = False
     reads_columns = True
@@ -47,7 +47,7 @@ class Reranker(SentenceModel):
     def __init__(self, encoder, score_activation: str = "sigmoid", **kwargs):
         if score_activation not in SCORE_ACTIVATIONS:
             raise ValueError(
-                f"score_activation is {score_activation!r}; it is one of {[*SCORE_ACTIVATIONS]}."
+                f"score_activation is {score_activation!r}; it must be one of {[*SCORE_ACTIVATIONS]}."
             )
         self.score_activation = score_activation
         super().__init__(encoder, **kwargs)
@@ -81,7 +81,7 @@ class Reranker(SentenceModel):
 
         | data | default loss |
         |---|---|
-        | `(queries, documents)`, labels of 0 and 1, or scores between them | binary cross-entropy |
+        | `(queries, documents)`, labels 0 and 1, or scores in between | binary cross-entropy |
         | `(queries, positives, negatives, ...)` | `ListwiseSoftmax` |
         | the same with a teacher's scores [batch, documents] or margins [batch, documents - 1] | `MarginMSE` |
 

@@ -1,4 +1,4 @@
-"""Models that read one text and write another."""
+"""Text-to-text models, which read one text and generate another."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from bert_zoo.models.labels import LabelRange, label_arrays
 from bert_zoo.models.losses import token_loss
 from bert_zoo.models.task_model import TaskModel, Use
 
-# What the decoder reads.
+# Inputs of the decoder.
 TOKENS, MASK, DOCUMENTS = "decoder_token_ids", "decoder_padding_mask", "decoder_document_ids"
 PREFIX = "decoder_"
 
@@ -82,7 +82,7 @@ class TextToText(TaskModel):
         )
 
     def _target(self, inputs) -> dict[str, Any]:
-        """The decoder's inputs as int32 tensors, checked."""
+        """Checks the decoder's inputs and returns them as int32 tensors."""
         if TOKENS not in inputs:
             raise ValueError(
                 f"{TOKENS} is missing: the target's tokens shifted to the right, after the id of padding. To use "
@@ -91,8 +91,8 @@ class TextToText(TaskModel):
             )
         if ("document_ids" in inputs) != (DOCUMENTS in inputs):
             raise ValueError(
-                f"document_ids and {DOCUMENTS} go together: pass both for rows of several sources and targets, "
-                "or neither."
+                f"document_ids and {DOCUMENTS} go together: pass both, for rows with several sources and targets, or "
+                "neither."
             )
         limits = self.id_limits()
         target = {n: as_ids(n, value) for n, value in inputs.items() if n.startswith(PREFIX)}
@@ -104,8 +104,8 @@ class TextToText(TaskModel):
         for name, value in target.items():
             if tuple(value.shape) != tuple(target[TOKENS].shape):
                 raise ValueError(
-                    f"{name} has shape {tuple(value.shape)} and {TOKENS} {tuple(target[TOKENS].shape)}; "
-                    "they must be the same."
+                    f"{name} has the shape {tuple(value.shape)}, but {TOKENS} {tuple(target[TOKENS].shape)}. They must "
+                    "have the same shape."
                 )
             check_range(name, value, *limits[name])
         return target

@@ -1,4 +1,4 @@
-"""Targets a token at a time: the encoder reads a source once, the decoder steps, keras_hub's samplers choose."""
+"""Generation of targets with keras_hub's samplers: sources are encoded once, then the decoder runs step by step."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,16 +22,16 @@ from bert_zoo.tasks.generation import (
     slots_for,
 )
 
-# The most that a SavedModel writes.
+# Maximum tokens that a SavedModel generates.
 SERVED_TOKENS = 256
 
 
 @dataclass(frozen=True)
 class DecoderStep:
-    """A `bert_zoo.tasks.generation.Step` from the tokens of targets to those that follow.
+    """A `bert_zoo.tasks.generation.Step` for the decoder.
 
     Attributes:
-        never: ids that are not chosen.
+        never: ids that must not be chosen.
     """
 
     never: tuple[int, ...]
@@ -53,9 +53,9 @@ class DecoderStep:
 
 
 def _read_sources(model, inputs, *, slots: int):
-    """The state before a target's first token, from the inputs of the encoder.
+    """Returns the state before a target's first token, from the encoder's inputs.
 
-    `start`, the tokens in memory, is the same for all rows, and has one entry for each, as all states.
+    `start`, the number of tokens in memory, is the same for all rows, but like all states has one entry per row.
     """
     encoded = model.encoder(inputs, training=False)["sequence_output"]
     rows = ops.shape(encoded)[0]
@@ -97,11 +97,11 @@ def generate(
 
     if stream:
         pieces = generation.outputs(read, [partial(begin, np.arange(number))])
-        next(pieces)  # of what comes before the new tokens, which is nothing
+        next(pieces)  # the first piece, the text before the new tokens, is empty
         return pieces
     order = np.arange(number)
     if number > batch_size:
-        # Sources of like lengths together, so that little of a batch is padding.
+        # Group sources of similar length to avoid padding.
         order = np.argsort(read.lengths, kind="stable")
     batches = np.split(order, range(batch_size, number, batch_size))
     begins = [partial(begin, rows) for rows in batches]
@@ -110,7 +110,7 @@ def generate(
 
 
 def served_targets(model, texts, preprocessor):
-    """The targets, string [batch], that greedy search finds for texts; in the graph of a SavedModel."""
+    """Returns targets, string [batch], from greedy search; in the graph of a SavedModel."""
     import tensorflow as tf
     from keras_hub.samplers import GreedySampler
 
@@ -131,10 +131,10 @@ def served_targets(model, texts, preprocessor):
 
 
 class IdSources(IdOutput):
-    """Sources as ids; ids come out.
+    """Sources and results as ids.
 
     Attributes:
-        lengths: int [sources], by which sources are sorted.
+        lengths: lengths to sort sources by, int [sources].
     """
 
     def __init__(self, model, sources: Mapping[str, Any], stop_ids):
@@ -144,14 +144,14 @@ class IdSources(IdOutput):
         self.lengths = np.sum(mask, axis=1)
 
     def inputs(self, rows: np.ndarray) -> dict[str, Any]:
-        """What the encoder reads of some rows, without columns of padding at their ends."""
+        """Returns the encoder's inputs for some rows, without columns of padding at the end."""
         inputs = {name: ids[rows] for name, ids in self._inputs.items()}
         end = np.flatnonzero(inputs["padding_mask"].any(axis=0))[-1] + 1
         return {name: ids[:, :end] for name, ids in inputs.items()}
 
 
 class TextSources(TextOutput):
-    """Sources as texts; texts come out. Attributes: as `IdSources`."""
+    """Sources and results as texts. Attributes: as for `IdSources`."""
 
     def __init__(self, model, sources, stop_ids):
         from bert_zoo.text.batches import strings
@@ -165,7 +165,7 @@ class TextSources(TextOutput):
         super().__init__(model.preprocessor.tokenizer, shown, stop_ids, isinstance(sources, str))
 
     def inputs(self, rows: np.ndarray) -> dict[str, Any]:
-        """What the encoder reads of some texts."""
+        """Returns the encoder's inputs for some texts."""
         from bert_zoo.text.batches import text_batch
 
         model, texts = self._model, text_batch([self._texts[row] for row in rows])
@@ -174,7 +174,7 @@ class TextSources(TextOutput):
 
 
 def _never_chosen(model, sentinels: bool) -> tuple[int, ...]:
-    """Padding, ids that the table has beyond the vocabulary, and sentinels unless they are asked for."""
+    """Returns padding, ids beyond the vocabulary and, unless allowed, sentinels."""
     if not model.encoder.has_preprocessor:
         return ()
     tokenizer = model.preprocessor.tokenizer

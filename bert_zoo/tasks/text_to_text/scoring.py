@@ -1,4 +1,4 @@
-"""How likely targets are, token by token."""
+"""Likelihoods of targets, token by token."""
 
 import numpy as np
 from keras import ops
@@ -10,7 +10,7 @@ from bert_zoo.tasks.scores import TextScores, text_score
 
 
 def label_log_probs(model, inputs, labels):
-    """Log-probabilities of the labels, float32 [batch, target length]; no numbers of note where there are none."""
+    """Returns the labels' log-probabilities, float32 [batch, target length]; without meaning for label -100."""
     logits = ops.cast(model(inputs, training=False), "float32")
     wanted = ops.maximum(labels, 0)[..., None]
     return ops.take_along_axis(logits, wanted, axis=-1)[..., 0] - ops.logsumexp(logits, axis=-1)
@@ -24,16 +24,16 @@ def score(model, sources, targets, batch_size: int) -> TextScores:
     sources, targets = strings(sources, "sources"), strings(targets, "targets")
     if not sources or len(sources) != len(targets):
         raise ValueError(
-            f"There are {len(sources)} sources and {len(targets)} targets; there must be a target for each "
-            "source, and one at least."
+            f"There are {len(sources)} sources and {len(targets)} targets. Pass one target for each source, and at least "
+            "one."
         )
-    # Nothing is cut off.
+    # Nothing is truncated.
     reader = model.preprocessor.with_options(
         sequence_length=UNLIMITED, padding="longest", report_truncation=False
     )
     tokenizer = reader.tokenizer
     has_bytes = tokenizer.unit not in ("word", "subword")
-    # Pairs of like lengths together, so that little of a batch is padding.
+    # Group pairs of similar length to avoid padding.
     lengths = [len(source) + len(target) for source, target in zip(sources, targets, strict=True)]
     order = np.argsort(lengths, kind="stable")
     scores = {}

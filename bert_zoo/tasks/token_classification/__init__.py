@@ -1,4 +1,4 @@
-"""Token classification: a label for each word."""
+"""Token classification: one label per word."""
 
 import keras
 import numpy as np
@@ -84,7 +84,7 @@ class TokenClassifier(LabelledModel):
     ):
         """Finds the likeliest label of each word, and the spans that labels such as "B-LOC" mark.
 
-        Texts that are too long for the model are read in parts, cut between words.
+        Texts that are too long for the model are read in parts, split between words.
 
         Args:
             texts: a text or several, split at white space and around punctuation (each mark is a word);
@@ -96,7 +96,10 @@ class TokenClassifier(LabelledModel):
                 probabilities, "max" the piece with the highest probability.
 
         Returns:
-            A list of `Tagging(text, words, spans)` that prints texts with their spans marked,
-            "[Berlin]LOC 0.99", or tables of words where there are no spans to read.
+            A list of `Tagging(text, words, spans)`. It prints texts with marked spans, "[Berlin]LOC 0.99", or
+            tables of words if there are no spans.
+
+        Raises:
+            ValueError: the batch size or strategy is invalid.
         """
         return tagging.tag(self, texts, aggregate, batch_size, aggregation_strategy)

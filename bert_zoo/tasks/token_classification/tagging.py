@@ -1,4 +1,4 @@
-"""Tags for words: from raw texts, or lists of words, to labels and the spans that they mark."""
+"""Tags for words: from texts or lists of words to labels and spans."""
 
 from dataclasses import replace
 
@@ -44,16 +44,16 @@ def tag(model, texts, aggregate: bool, batch_size: int, strategy: str = FIRST_PI
 def word_probabilities(
     model, words, batch_size: int = 32, strategy: str = FIRST_PIECE
 ) -> list[np.ndarray]:
-    """The probabilities of every label for every word: for each sentence float32 [words, labels].
+    """Returns the label probabilities of every word, float32 [words, labels] for each sentence.
 
-    A sentence that is too long for the model is read in several rows, cut between words, so that no
-    word goes without.
+    A sentence that is too long for the model is read in several rows, split between words, so every word gets
+    a label.
 
     Args:
         model: a `TokenClassifier`.
-        words: sentences, as `bert_zoo.text.words.word_batch` takes them.
-        batch_size: rows a step.
-        strategy: how they are made of those of the word's pieces, see
+        words: sentences, as for `bert_zoo.text.words.word_batch`.
+        batch_size: rows per step.
+        strategy: how to combine the probabilities of a word's pieces, see
             `bert_zoo.runtime.taggings.word_probabilities`.
     """
     from bert_zoo.text.words import word_batch
@@ -77,9 +77,9 @@ def _logits(model, inputs):
 
 
 def _sentence_probabilities(model, words, *, preprocessor, budget: int, strategy: str):
-    """Whether each sentence fits into a row; if so, the probabilities of all words, [words, labels].
+    """Returns whether each sentence fits into a row and, if so, the probabilities of all words [words, labels].
 
-    One call of TensorFlow, where rows cut from sentences take two and their pieces as arrays.
+    This is a single TensorFlow call. Sentences in several rows need two, with their pieces as arrays.
     """
     import tensorflow as tf
 
@@ -92,7 +92,7 @@ def _sentence_probabilities(model, words, *, preprocessor, budget: int, strategy
 
 
 def _probabilities(model, pieces, preprocessor, strategy: str):
-    """Probabilities of the words [batch, (words), (pieces)] of rows, float32 [words, labels]."""
+    """Returns probabilities, float32 [words, labels], of words with pieces [batch, (words), (pieces)]."""
     import tensorflow as tf
 
     from bert_zoo.text.words import pack_pieces
@@ -119,21 +119,23 @@ def _probabilities(model, pieces, preprocessor, strategy: str):
 
 
 def label_rows(model, texts, y):
-    """Labels of words in memory, checked, as a ragged tensor of ids, int64 [batch, (words)]; without TensorFlow
-    as an array of arrays.
+    """Checks labels of words in memory and returns their ids.
 
     Args:
         model: a `TokenClassifier`.
-        texts: what its `as_text_rows` returned.
-        y: for each sentence its labels, names or ids, -100 where none is to be learned. A sequence of
-            sequences, or of strings of names with blanks between; an array, a column or a ragged tensor.
+        texts: the result of its `as_text_rows`.
+        y: the labels of each sentence, names or ids, -100 to ignore a word: a sequence of sequences, or of
+            strings of names separated by spaces; an array, a column or a ragged tensor.
+
+    Returns:
+        A ragged tensor, int64 [batch, (words)]; without TensorFlow an array of arrays.
     """
     from bert_zoo.text.words import word_batch
 
     if isinstance(texts, tuple):
         raise ValueError(
-            "Labels of words go with single texts; x is a pair of texts. Pass a list of sentences, "
-            "each a list of words, or dicts of ids with a label for each token."
+            "Labels of words need single texts, but x is a pair of texts. Pass a list of sentences, each a list of "
+            "words, or dicts of ids with a label for each token."
         )
     words = word_batch(texts)
     if column_names(y) is not None:
@@ -141,7 +143,9 @@ def label_rows(model, texts, y):
     rows = [*(y.numpy() if hasattr(y, "numpy") else as_list(y))]
     lengths = words.row_lengths().numpy() if has_tensorflow else [*map(len, words)]
     if len(rows) != len(lengths):
-        raise ValueError(f"y has {len(rows)} rows and x has {len(lengths)}; they must agree.")
+        raise ValueError(
+            f"y has {len(rows)} rows, but x has {len(lengths)}. Pass a list of labels for each sentence."
+        )
     of_sentence = replace(model.label_ranges(texts)[""], axes=("words",))
     found = []
     for i, (row, length) in enumerate(zip(rows, lengths, strict=True)):
@@ -149,14 +153,13 @@ def label_rows(model, texts, y):
             row = row.split()
         if not hasattr(row, "__len__"):
             raise TypeError(
-                f"y[{i}] is {shown(row)}; it must be a list of labels, one for each word, or a string "
-                "of their names with blanks between."
+                f"y[{i}] is {shown(row)}; it must be a list of labels, one per word, or a string of their names "
+                "separated by spaces."
             )
         if len(row) != length:
             raise ValueError(
-                f"Row {i} has {length} words and {len(row)} labels; give each word one label, "
-                f"{IGNORED_LABEL} where none is to be learned. Its first words: "
-                f"{_first_words(words[i])}."
+                f"Row {i} has {length} words, but {len(row)} labels. Give each word one label, or {IGNORED_LABEL} to "
+                f"ignore it. Its first words: {_first_words(words[i])}."
             )
         found.append(of_sentence.numbers(np.array([*row], object), f"y[{i}]"))
     if has_tensorflow:
@@ -172,13 +175,13 @@ def _first_words(words, number: int = 5) -> list[str]:
 
 
 def labelled_words_to_inputs(model, texts, labels, preprocessor):
-    """A batch of words and their labels to the input dict and labels of tokens; traceable."""
+    """Turns a batch of words and labels into model inputs and labels of tokens; traceable."""
     from bert_zoo.text.batches import split_at_white_space
     from bert_zoo.text.words import pack_words, token_labels, word_batch
 
     words = word_batch(texts)
     packed = pack_words(words, preprocessor)
-    if labels.dtype == "string":  # of a tf.data
+    if labels.dtype == "string":  # from tf.data
         import tensorflow as tf
 
         if labels.shape.rank == 1:
