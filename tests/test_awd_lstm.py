@@ -220,7 +220,7 @@ def test_a_file_whose_decoder_is_not_the_table_is_refused(tmp_path):
     )
     shutil.copy(torch_file, tmp_path)
     (tmp_path / "itos_wt103.pkl").write_bytes(pickle.dumps(["xxunk", 3]))
-    with pytest.raises(WeightsError, match="no list of words"):
+    with pytest.raises(WeightsError, match="instead of a list of words"):
         bert_zoo.load(tmp_path, task="causal_lm")
     (tmp_path / "itos_wt103.pkl").write_bytes(pickle.dumps(print))
     with pytest.raises(WeightsError, match="not allowed"):

@@ -1,4 +1,4 @@
-"""The families of this package, listed by hand; a test holds the list against the files."""
+"""The families of this package, listed by hand. A test compares the list with the files."""
 
 from bert_zoo.families import camembert, multilingual_minilm, xlm_roberta
 from bert_zoo.families.albert import family as albert
@@ -26,7 +26,7 @@ from bert_zoo.families.xlm import family as xlm
 from bert_zoo.families.xlnet import family as xlnet
 
 FAMILIES = (
-    # The first one, which stands where none is named.
+    # The first one is the default.
     bert.FAMILY,
     multilingual_minilm.FAMILY,
     roberta.FAMILY,

@@ -1,4 +1,4 @@
-"""The sizes and choices that define an ALBERT, and how configuration files say them."""
+"""ALBERT's configuration, and how configuration files store it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 
 @dataclass(frozen=True, kw_only=True)
 class AlbertConfig(EncoderConfig):
-    """Everything that fixes an ALBERT: layers share their blocks (Lan et al. 2019, section 3.1)."""
+    """The configuration of an ALBERT, whose layers share blocks (Lan et al. 2019, section 3.1)."""
 
-    # Groups of blocks that layers share; 0 means that every layer has weights of its own.
+    # Groups of blocks that layers share; 0: every layer has its own weights.
     num_hidden_groups: int = 0
-    inner_group_num: int = 1  # blocks a group; a layer runs through all of its group's
+    inner_group_num: int = 1  # blocks per group; a layer runs all blocks of its group
 
     def __post_init__(self):
         super().__post_init__()
@@ -34,8 +34,8 @@ class AlbertConfig(EncoderConfig):
         runs = self.num_layers * self.inner_group_num if not problems else 0
         if runs > MOST_LAYERS and self.num_hidden_groups:
             problems.append(
-                f"inner_group_num is {shown(self.inner_group_num)}, and {self.num_layers} layers of so "
-                f"many blocks run {shown(runs)} blocks; there may be {MOST_LAYERS:,}."
+                f"inner_group_num is {shown(self.inner_group_num)}, so {self.num_layers} layers run "
+                f"{shown(runs)} blocks; at most {MOST_LAYERS:,} are allowed."
             )
         if problems:
             raise ConfigError("This encoder cannot be built: " + " ".join(problems))
@@ -62,7 +62,7 @@ ROWS = [
         "classifier_dropout", "classifier_dropout_prob", optional=True, written="head_dropout"
     ),
 ]
-# Of structures that Google tried and never released.
+# Structures that Google tried and never released.
 UNRELEASED = {
     "net_structure_type": (0,),
     "gap_size": (0,),
@@ -70,7 +70,7 @@ UNRELEASED = {
     "down_scale_factor": (1,),
     "layers_to_keep": ([],),
 }
-# AlbertConfig's, where a file says nothing; its dropouts are xxlarge's.
+# AlbertConfig's defaults for keys that a file lacks; the dropout rates are xxlarge's.
 DEFAULTS = {
     "embedding_size": 128,
     "num_hidden_groups": 1,
@@ -92,17 +92,17 @@ TF1_CODEC = ConfigCodec(
     config_class=AlbertConfig,
 )
 
-# Layers of the released models by their width.
+# Width of a released model -> its layers.
 RELEASED_LAYERS = {768: 12, 1024: 24, 2048: 24, 4096: 12}
 
 
 def sizes_of(shapes: Mapping[str, Any]) -> dict[str, int]:
-    """The sizes that the shapes of Model Garden's variables tell, and the number of layers by them."""
+    """Reads the sizes off the shapes of Model Garden's variables, and the number of layers off the width."""
     sizes = model_garden.sizes_of(shapes)
     width = sizes["hidden_size"]
     if width not in RELEASED_LAYERS:
         raise ConfigError(
-            "The layers of an ALBERT share their variables, which do not tell how many layers there "
-            f"are, and none that was released is {width} wide. Put its albert_config.json there."
+            "The variables of an ALBERT do not show the number of layers, because layers share them, and no "
+            f"released ALBERT has the width {width}. Put its albert_config.json into the directory."
         )
     return {**sizes, "num_layers": RELEASED_LAYERS[width]}

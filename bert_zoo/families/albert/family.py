@@ -1,4 +1,4 @@
-"""ALBERT (Lan et al. 2019, arXiv:1909.11942): factorized embeddings, layers that share weights."""
+"""ALBERT (Lan et al. 2019, arXiv:1909.11942): BERT with factorized embeddings and shared layers."""
 
 from typing import Any
 
@@ -46,13 +46,13 @@ SCHEME = Scheme(
         "compose": False,
     },
     splits_number_commas=True,
-    # Google's code means to take that space away, but compares a str with bytes, which never are equal.
+    # Google's code tries to remove that space, but compares a str with bytes, which are never equal.
     split_digits_begin_words=True,
 )
 
 
 def read_vocabulary(files: VocabularyFiles, options: dict[str, Any]) -> TokenizerParts:
-    """A SentencePiece model, or BERT's vocabulary, which the Chinese checkpoints have."""
+    """Reads a SentencePiece model, or BERT's vocabulary for the Chinese checkpoints."""
     if files.has("vocab.txt"):
         return read_wordpiece(files, {n: v for n, v in options.items() if n != "scheme"})
     return read_sentencepiece(files, options)

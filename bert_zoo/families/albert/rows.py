@@ -9,7 +9,7 @@ from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.weights.table import DENSE, NORM, OUTPUT, Row
 
 QKV = ("query", "key", "value")
-# Kind, our path, and the names in both formats, all below a block.
+# Kind, our path, names in both formats; all relative to a block.
 BLOCK = (
     (
         DENSE,
@@ -26,7 +26,7 @@ BLOCK = (
 
 
 def block_rows(config: AlbertConfig) -> Iterator[Row]:
-    """Rows of the blocks that layers share, which other formats number by group and in it."""
+    """Rows of the shared blocks. Other formats number them by group and within it."""
     for number in range(config.num_blocks):
         group, inner = divmod(number, config.inner_group_num)
         hf_block = f"encoder.albert_layer_groups.{group}.albert_layers.{inner}."

@@ -1,4 +1,4 @@
-"""The sizes and rates that define an AWD-LSTM."""
+"""AWD-LSTM's configuration."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,34 +9,34 @@ from bert_zoo.error_text import shown
 
 @dataclass(frozen=True, kw_only=True)
 class AwdLstmConfig(PlainSoftmax, Config):
-    """Everything that fixes an AWD-LSTM's parameters, arithmetic and regularisation (Merity et al. 2017).
+    """The configuration of an AWD-LSTM and its regularisation (Merity et al. 2017).
 
-    The default rates are those that fast.ai fine-tunes a language model with.
+    The default rates are fast.ai's for fine-tuning a language model.
     """
 
     on_card: ClassVar[tuple[str, ...]] = ("num_layers", "hidden_size", "lstm_size", "vocab_size")
-    # The backbone drops its own outputs, with one mask for all tokens of a row.
+    # The backbone applies dropout to its outputs itself, with one mask for all tokens of a row.
     output_dropout: ClassVar[float] = 0.0
 
     vocab_size: int  # rows of the token table
     hidden_size: int = 400  # width of the token table and of the last LSTM
-    lstm_size: int = 1152  # width of the others
+    lstm_size: int = 1152  # width of the other LSTMs
     num_layers: int = 3  # LSTMs
-    word_dropout: float = 0.02  # of rows of the token table, one mask for a whole call
-    input_dropout: float = 0.25  # on what the first LSTM reads, one mask for all tokens of a row
-    hidden_dropout: float = 0.15  # the same between LSTMs
-    last_dropout: float = 0.1  # the same on the last LSTM's outputs
-    recurrent_dropout: float = 0.2  # of recurrent weights, one mask for a whole call
-    head_dropout: float = 0.4  # before a fine-tuning head
-    # What the loss adds in training: this times the mean square of the outputs, after dropout ("AR"), and of
-    # what changes from one output to the next, before dropout ("TAR").
+    word_dropout: float = 0.02  # rate on rows of the token table; one mask per call
+    input_dropout: float = 0.25  # rate on the first LSTM's inputs; one mask for all tokens of a row
+    hidden_dropout: float = 0.15  # rate between LSTMs, with such a mask
+    last_dropout: float = 0.1  # rate on the last LSTM's outputs, with such a mask
+    recurrent_dropout: float = 0.2  # rate on recurrent weights; one mask per call
+    head_dropout: float = 0.4  # rate before a fine-tuning head
+    # Factors of two terms of the training loss: the mean square of the outputs after dropout ("AR"), and of the
+    # change from one output to the next before dropout ("TAR").
     activation_penalty: float = 2.0
     change_penalty: float = 1.0
-    # Tokens that gradients run back through; 0 for all of a row.
+    # Tokens that gradients flow back through; 0: the whole row.
     backward_tokens: int = 0
     initializer_range: float = 0.05  # standard deviation of a randomly initialised token table
     tie_word_embeddings: bool = True  # whether predictions project onto the token table
-    softmax_bias: bool = True  # whether they have a bias; fast.ai's had none before version 1
+    softmax_bias: bool = True  # whether predictions have a bias; not in fast.ai before version 1
 
     def __post_init__(self):
         problems = self.problems_with(

@@ -52,7 +52,7 @@ def backbone(config: AwdLstmConfig, dtype):
 
 
 def hidden_layer(config: AwdLstmConfig) -> dict:
-    """fast.ai's head without its batch norms: a hidden layer of 50, and dropout before both layers."""
+    """Options of fast.ai's head without batch norms: a hidden layer of 50 units, dropout before both layers."""
     return {
         "transform": "relu",
         "transform_size": 50,

@@ -1,4 +1,4 @@
-"""How fast.ai's files spell an AWD-LSTM: a .pth of tensors, which tell the sizes; the words are in a pickle."""
+"""fast.ai's files of AWD-LSTMs: a .pth of tensors, which show the sizes, and a pickle with the words."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from bert_zoo.weights.formats.tf1 import shapes_in, sizes_in
 from bert_zoo.weights.table import EMBED, Copy, Head, Row, Stored, raw
 from bert_zoo.weights.tensor_source import TensorSource
 
-# Below the encoder's root, which files of the encoder alone do not have.
+# Prefix of the encoder, which files of the encoder alone lack.
 TABLE, RECURRENT = "encoder.weight", "rnns.0.weight_hh_l0_raw"
 ROOT, DECODER = "0.", "1.decoder"
 SIZES = {"vocab_size": (TABLE, 0), "hidden_size": (TABLE, 1), "lstm_size": (RECURRENT, 1)}
 
 
 def sizes_of_shapes(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
-    """Our fields, by the tensors of a file, which has no configuration beside it."""
+    """Reads our fields off a file's tensors, since there is no configuration file."""
     below = {key.removeprefix(ROOT): shape for key, shape in shapes.items()}
     sizes = {name: below[key][axis] for name, (key, axis) in SIZES.items()}
     sizes["num_layers"] = sizes_in(below, {}, r"rnns\.(\d+)\.")["num_layers"]
@@ -32,13 +32,13 @@ def sizes_of_shapes(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class FastAI(Torch):
-    """Files of fast.ai's library, versions 1 and 2, and of its program before them.
+    """Files of fast.ai's library, versions 1 and 2, and of the earlier program.
 
-    Beside the recurrent weights there is a copy of them to which the last step of training has applied its
-    mask; it stays unread.
+    They also hold a copy of the recurrent weights with the last training step's dropout mask applied, which is
+    not read.
     """
 
-    # Of the program before version 1.
+    # The program before version 1.
     renames: ClassVar[tuple[tuple[str, str], ...]] = (
         (r"\.module\.weight_hh_l0_raw$", ".weight_hh_l0_raw"),
         (r"encoder_with_dropout\.embed\.", "encoder_dp.emb."),
@@ -81,7 +81,7 @@ def lstm_rows(config: AwdLstmConfig) -> Iterator[Row]:
 
 
 def table_copies(config: AwdLstmConfig) -> tuple[Copy, ...]:
-    """The table is stored three times."""
+    """The token table is stored three times."""
     table = f"{{root}}{TABLE}"
     tied = (Copy(f"{DECODER}.weight", of=table),) if config.tie_word_embeddings else ()
     return (Copy("{root}encoder_dp.emb.weight", of=table), *tied)

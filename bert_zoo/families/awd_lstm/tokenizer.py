@@ -1,4 +1,4 @@
-"""fast.ai's way to read text, as far as a graph can follow it."""
+"""fast.ai's tokenizer, as far as it can be followed in a graph."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from bert_zoo.text.cleaner import TextCleaner
 from bert_zoo.text.word_level import WordLevelTokenizer
 from bert_zoo.text.word_level_files import first_known
 
-# What texts on the web have in place of characters, and how WikiText writes numbers and compounds.
+# HTML's escapes, and WikiText's spelling of numbers and compounds -> what they mean.
 _REPAIRS = (
     ("#39;|quot;", "'"),
     ("amp;", "&"),
@@ -23,35 +23,34 @@ _REPAIRS = (
     (r"\.\.\.", " …"),
     (r"([/#\\])", r" \1 "),
 )
-# Where words end, beside white space, in lower case.
+# Boundaries between words other than white space, for lower-cased text.
 _CUTS = (
     (r"([\"“”()\[\]{}<>,;:!?…«»=+*~|])", r" \1 "),
-    # Not within numbers, as 10,000 and 7:30 have them.
+    # Not within numbers such as 10,000 and 7:30.
     (r"(\d) ([,:]) (\d)", r"\1\2\3"),
     (r"(\w)n['’]t\b", r"\1 n't"),
     (r"['’](s|m|d|ll|re|ve)\b", r" '\1"),
     (r"(^|\s)(['‘’])", r"\1\2 "),
     (r"([^\s.])(['’])(\s|$)", r"\1 \2\3"),
-    # A text's or sentence's last full stop, and not that of an abbreviation with others in it.
+    # The last full stop of a text or sentence, but not in an abbreviation that contains others.
     (r"([^\s.]{2})(\.)(\s*(?:\n|$)|\s+(?:xx|t_up)|\s+['\")\]])", r"\1 \2\3"),
     ("'( )(s|m|d|ll|re|ve) ", r"'\2 "),
 )
-# Names of fast.ai's tokens, of the library's versions 1 and 2, and of the program before them.
+# fast.ai's special tokens: the library's, versions 1 and 2, and the earlier program's.
 _UNKNOWN, _PADDING = ("xxunk", "_unk_", "<unk>"), ("xxpad", "_pad_", "<pad>")
 _BEGIN, _CAPITALS, _CAPITAL = ("xxbos", "xbos"), ("xxup", "t_up"), ("xxmaj",)
 
 
 class FastAITokenizer(WordLevelTokenizer):
-    """Words in lower case, with marks before those that had capitals and at the beginning of a text.
+    """Splits texts into lower-case words, with marks at the start of a text and before words that had capitals.
 
-    fast.ai's library finds words by spaCy, which no graph holds: punctuation, contractions and full stops are
-    split off by rules here, and words that spaCy knows as exceptions are not ("cannot", "a.m."). Characters and words
-    that are repeated (xxrep, xxwrep) are not marked, and HTML's escapes are read as the library's list has them, not
-    all of them.
+    fast.ai's library uses spaCy, which cannot run in a graph. Here rules split off punctuation, contractions and full
+    stops; spaCy's exceptions ("cannot", "a.m.") are not split. Repeated characters and words are not marked (xxrep,
+    xxwrep), and only the HTML escapes of the library's list are replaced.
 
     Args:
-        vocabulary: tokens in the order of their ids, as `read_words` gives them.
-        backwards: whether ids go from a text's last token to its first, as a model that reads so takes them.
+        vocabulary: tokens in the order of their ids, as `read_words` returns them.
+        backwards: whether ids go from a text's last token to its first, for models that read backwards.
 
     Source: fastai/fastai fastai/text/core.py; fastai courses/dl2/imdb_scripts, create_toks.py and fastai/text.py.
     """

@@ -1,4 +1,4 @@
-"""Vocabularies of AWD-LSTMs: fast.ai's, which are pickled lists of words, and those that are made here."""
+"""Vocabularies of AWD-LSTMs: fast.ai's pickled lists of words, and this package's vocab.txt."""
 
 import json
 import mmap
@@ -12,12 +12,12 @@ from bert_zoo.text.word_level_files import read_word_level
 from bert_zoo.weights.files import WeightsError, refuse_lfs_pointer
 from bert_zoo.weights.restricted_pickle import read_pickle
 
-# fast.ai's token of a line end is the character itself, which a file of lines cannot hold.
+# Replaces fast.ai's token for a line end, the character itself, which a file of lines cannot hold.
 NEWLINE = "xxnl"
 CLASS = "FastAITokenizer"
 _ADVICE = (
-    "bert_zoo reads a list of words from it and nothing else. Where you trust the file, load it with "
-    "Python and write the words to vocab.txt, one on each line."
+    "bert_zoo reads only a list of words from it. If you trust the file, load it with Python and write "
+    "the words to vocab.txt, one per line."
 )
 
 
@@ -42,9 +42,9 @@ def read_vocabulary(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokeni
             )
         (path,) = found
         tokens = read_words(path)
-        # fast.ai has the same words for both directions.
+        # fast.ai uses the same words for both directions.
         backwards = any("bwd" in name for name in files.names() if name.endswith(".pth"))
-        # As the tokenizer writes them, so that they are saved where it cannot be made.
+        # Spelled as the tokenizer writes them, so that they can be saved without making one.
         files.contents["vocab.txt"] = "".join(f"{word}\n" for word in tokens).encode()
         config = {"tokenizer_class": CLASS, "backwards": backwards}
         files.contents["tokenizer_config.json"] = json.dumps(config).encode()
@@ -53,10 +53,9 @@ def read_vocabulary(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokeni
 
 
 def read_words(path: Path) -> list[str]:
-    """The words of a pickled list, in the order of their ids, without running the pickle.
+    """Reads the words of a pickled list, in the order of their ids, without running the pickle.
 
-    Words with white space, which are runs of blanks and line ends, are spelled as escapes, and the line end
-    alone as `NEWLINE`.
+    Words of white space are spelled with escapes, and a single line end as `NEWLINE`.
 
     Raises:
         WeightsError: the file is damaged, or holds anything else.
@@ -67,8 +66,8 @@ def read_words(path: Path) -> list[str]:
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as stream:
         words = read_pickle(stream, str(path), {}, advice=_ADVICE)
     if type(words) is not list or not words or {*map(type, words)} != {str}:
-        raise WeightsError(f"{path} holds {shown(words, 60)}, and no list of words. {_ADVICE}")
-    # Where a word is padding that makes their number a multiple of 8, it stands there several times.
+        raise WeightsError(f"{path} holds {shown(words, 60)} instead of a list of words. {_ADVICE}")
+    # A padding word, which makes their number a multiple of 8, occurs several times.
     tokens = [NEWLINE if word == "\n" else "".join(map(_escaped, word)) for word in words]
     seen: set[str] = set()
     for index, token in enumerate(tokens):

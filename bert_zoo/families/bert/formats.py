@@ -22,14 +22,14 @@ HF_ROWS = [
     ConfigRow("tie_word_embeddings", optional=True),
     ConfigRow("pad_id", "pad_token_id", optional=True),
 ]
-# Keys of configurations converted from Google's multilingual and Chinese files, never read.
+# Unused keys in configurations converted from Google's multilingual and Chinese files.
 POOLER_KEYS = frozenset(
     """
     directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers
     pooler_size_per_head pooler_type
     """.split()
 )
-# And of TinyBERT's, of whose settings of distillation no weight depends on any.
+# TinyBERT's settings of distillation, which no weight depends on.
 TINYBERT_KEYS = frozenset("cell emb_size pre_trained structure training".split())
 HF_CODEC = ConfigCodec(
     rows=[*ROWS, *HF_ROWS, ConfigRow("classifier_dropout", optional=True)],
@@ -47,7 +47,7 @@ TF1_CODEC = ConfigCodec(
 
 
 def hf_classes(prefix: str) -> dict[str, str]:
-    """The Hugging Face classes of a family whose names begin with `prefix`, by task."""
+    """Hugging Face's classes of a family by task; their names begin with `prefix`."""
     return {
         "encoder": f"{prefix}Model",
         "masked_lm": f"{prefix}ForMaskedLM",
@@ -66,12 +66,12 @@ MODEL_GARDEN_HEAD = {
 
 
 class Untyped(HuggingFace):
-    """A config.json older than the key `model_type` is BERT's too."""
+    """Also reads a config.json from before the key `model_type` existed."""
 
     def is_of_family(self, values: JsonObject) -> bool:
         if "model_type" in values or self.tokenizer_class:
             return super().is_of_family(values)
-        # A configuration that names a class of Keras is another program's.
+        # A configuration that names a Keras class comes from another program.
         return "class_name" not in values
 
 
@@ -84,7 +84,7 @@ HF = Untyped(
         "pretraining": "BertForPreTraining",
         "next_sentence_prediction": "BertForNextSentencePrediction",
     },
-    # The first version has one for all layers, the second, that of the hub, one for each
-    # (huawei-noah/Pretrained-Language-Model, TinyBERT/transformer/modeling.py, and #124 there).
+    # Version 1 has one for all layers; version 2, on the hub, has one for each layer
+    # (huawei-noah/Pretrained-Language-Model, TinyBERT/transformer/modeling.py, and its issue #124).
     unread={r"^fit_dense(s\.\d+)?\.": "head that TinyBERT was distilled with"},
 )

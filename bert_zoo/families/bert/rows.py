@@ -1,4 +1,4 @@
-"""BERT's weight rows and heads, and what other families' begin with."""
+"""BERT's weight rows and heads, and helpers for other families'."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -29,7 +29,7 @@ ENCODER_ROWS = (
 def renamed(
     rows: Sequence[Row], fmt: str, names: Mapping[str, str | tuple[str, ...]], lacks: str = ""
 ) -> tuple[Row, ...]:
-    """Rows with other names in a format, by our path; without those whose path `lacks` names."""
+    """Returns rows with new names in one format, by our path, without the rows whose path is in `lacks`."""
     return tuple(
         row.named(**{fmt: names[row.ours]}) if row.ours in names else row
         for row in rows
@@ -38,7 +38,7 @@ def renamed(
 
 
 def projection_row(hf: str) -> Row:
-    """From tables to the blocks, where their widths differ."""
+    """The row of the projection between tables and blocks of different widths."""
     return Row(
         DENSE,
         "embeddings/projection",
@@ -54,7 +54,7 @@ def untied(config: EncoderConfig) -> bool:
 def projecting_head(
     transform: str, norm: str, decoder: str, activation: str | None = None, **bias: str
 ) -> Head:
-    """A masked-language-model head whose decoder has a name, and a bias, whether tied or not.
+    """A masked-language-model head with a named decoder and a bias, tied or not.
 
     Args:
         transform, norm, decoder: Hugging Face's names.
@@ -82,8 +82,8 @@ def masked_lm_rows(scope: str, *, dense: str, norm: str) -> tuple[Row, ...]:
     """The rows of a masked-language-model head.
 
     Args:
-        scope: what Hugging Face's names of the head begin with.
-        dense, norm: how the names of its transform go on.
+        scope: prefix of the head's names in Hugging Face's files.
+        dense, norm: the rest of its transform's names.
     """
     tf1 = "cls/predictions/"
     return (
@@ -102,7 +102,7 @@ def masked_lm_rows(scope: str, *, dense: str, norm: str) -> tuple[Row, ...]:
 
 
 def masked_lm_copies(scope: str) -> dict[str, Callable[[EncoderConfig], tuple[Copy, ...]]]:
-    """transformers ties both the table and the bias, or neither: untied, it reads the decoder's."""
+    """transformers ties both the table and the bias, or neither; if untied, it reads the decoder's."""
     bias, decoder = f"{scope}.bias", f"{scope}.decoder"
 
     def copies(config: EncoderConfig) -> tuple[Copy, ...]:
@@ -121,11 +121,11 @@ SPAN = Row(OUTPUT, "span/dense", hf="qa_outputs", tf1="cls/squad/")
 
 
 def beam_span_head(before: str = "", **options) -> Head:
-    """The head of answers whose ends are found given their starts.
+    """The head that predicts an answer's end given its start.
 
     Args:
-        before: what its names begin with in Hugging Face's files.
-        **options: further ones of `Head`.
+        before: prefix of its names in Hugging Face's files.
+        **options: other arguments of `Head`.
     """
     rows = (
         Row(DENSE, "span/start", hf=f"{before}start_logits.dense"),
@@ -139,7 +139,7 @@ def beam_span_head(before: str = "", **options) -> Head:
 
 
 def without_dropout(config: EncoderConfig) -> dict[str, Any]:
-    """Options of a head's output, see `Head`; so do the following."""
+    """Options of a head's output (see `Head`), as are those below."""
     return {"dropout": 0.0}
 
 
@@ -164,9 +164,9 @@ def with_layer(
     }
 
 
-# Tasks whose heads differ in what their logits mean alone.
+# Tasks whose heads differ only in the meaning of their logits.
 SENTENCE_TASKS = ("classification", "multi_label_classification", "regression", "reranking")
-# The heads of fine-tuning, whose names are the same in most families.
+# Heads for fine-tuning, with the same names in most families.
 TASK_HEADS = {
     **dict.fromkeys((*SENTENCE_TASKS, "multiple_choice"), Head((CLASSIFIER,), pooler=True)),
     "token_classification": Head((CLASSIFIER,)),

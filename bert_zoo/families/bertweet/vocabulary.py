@@ -1,4 +1,4 @@
-"""Vocabularies of BERTweet's BPE in files; without TensorFlow."""
+"""Reads BERTweet's vocabularies, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def _tokenizer(**arguments):
 
 
 def read_tweet_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
-    """Reads vocab.txt and bpe.codes, each with a count in its last column, and the settings beside them.
+    """Reads vocab.txt and bpe.codes, each with a count in its last column, and the settings.
 
     Args:
-        files: of the directory.
+        files: the directory's files.
         overrides: keyword arguments of TweetBpeTokenizer that overrule the files.
 
     Raises:

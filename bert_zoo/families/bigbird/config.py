@@ -1,4 +1,4 @@
-"""The sizes and choices that define a BigBird, and how configuration files say them."""
+"""BigBird's configuration, and how configuration files store it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,31 +13,30 @@ from bert_zoo.weights.formats.tf1 import sizes_in
 
 SPARSE = "block_sparse"
 ATTENTION_TYPES = (SPARSE, "original_full")
-# Whose random blocks: those that the released models were trained with, or block 0 in the place of each,
-# which is what transformers computes with outside of training.
+# The random blocks of the released models, or block 0 in place of each, as in transformers' evaluation mode.
 DRAWN, BLOCK_0 = "original", "hf_evaluation"
 RANDOM_BLOCKS = (DRAWN, BLOCK_0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BigBirdConfig(EncoderConfig):
-    """Everything that fixes a BigBird's parameters and arithmetic.
+    """The configuration of a BigBird.
 
-    `hidden_dropout` comes before the norm of the embeddings; `attention_dropout` acts where all tokens
-    see all others alone.
+    `hidden_dropout` acts before the norm of the embeddings. `attention_dropout` acts only in rows with full
+    attention.
     """
 
     attention_type: str = SPARSE  # one of `ATTENTION_TYPES`
-    block_size: int = 64  # tokens a block
-    num_random_blocks: int = 3  # that each block sees
+    block_size: int = 64  # tokens per block
+    num_random_blocks: int = 3  # random blocks that each block attends to
     random_blocks: str = DRAWN  # one of `RANDOM_BLOCKS`
     use_bias: bool = True  # whether queries, keys and values have biases
     rescale_embeddings: bool = (
         False  # whether tokens' vectors are multiplied by the root of their width
     )
-    # Of the layer before a classifier's logits; None: as `activation`. With "tanh" it is the pooler.
+    # Of the layer before a classifier's logits; None: the same as `activation`. With "tanh", the layer is the pooler.
     classifier_activation: str | None = None
-    sep_id: int = 66  # the id of what stands after a question
+    sep_id: int = 66  # id of the separator, which ends a question
 
     def __post_init__(self):
         super().__post_init__()
@@ -59,7 +58,7 @@ class BigBirdConfig(EncoderConfig):
 
     @property
     def most_seen_by_all(self) -> int:
-        """The most tokens of rows in which all of them see all others."""
+        """The largest number of tokens in a row with full attention."""
         is_sparse = self.attention_type == SPARSE
         fewest = fewest_blocks(self.num_random_blocks)
         return (fewest - 1) * self.block_size if is_sparse else self.longest_input
@@ -87,7 +86,7 @@ HF_CODEC = replace(
     config_class=BigBirdConfig,
 )
 
-# Google's classifier reads the pooler; see `rows.py`.
+# Google's classifier reads the pooler (see `rows.py`).
 TF1_DEFAULTS = DEFAULTS | {"classifier_activation": "tanh"}
 TABLES, FIRST_LAYER = "bert/embeddings/", "bert/encoder/layer_0/"
 TF1_SIZES = {
@@ -97,12 +96,12 @@ TF1_SIZES = {
     "num_segments": (f"{TABLES}token_type_embeddings", 0),
     "intermediate_size": (f"{FIRST_LAYER}intermediate/dense/kernel", 1),
 }
-# What no other program's checkpoints have.
+# A tensor that only Google's BigBird checkpoints have.
 TF1_SIGN = "bert/encoder/LayerNorm/gamma"
 
 
 def sizes_of(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
-    """What the shapes of Google's tensors tell of a model; nothing where they are another program's."""
+    """Reads the sizes off the shapes of Google's tensors; returns {} for another program's."""
     if TF1_SIGN not in shapes:
         return {}
     sizes = sizes_in(shapes, TF1_SIZES, layer="bert/encoder/layer_([^/]*)")
@@ -118,7 +117,7 @@ TF1_CODEC = ConfigCodec(
     config_class=BigBirdConfig,
     prepare=sizes_of,
 )
-# The settings of a run, which Google's programs write beside its checkpoints.
+# The settings of a run, which Google's programs save with its checkpoints.
 FLAGS_CODEC = ConfigCodec(
     rows=[
         *bert_formats.TF1_CODEC.rows,

@@ -1,4 +1,4 @@
-"""BigBird (Zaheer et al. 2020, arXiv:2007.14062): blocks that see a few blocks, 4,096 tokens."""
+"""BigBird (Zaheer et al. 2020, arXiv:2007.14062): BERT with block-sparse attention for 4,096 tokens."""
 
 from bert_zoo.families.bert import backbone as bert_backbone
 from bert_zoo.families.bigbird.checkpoints import CHECKPOINTS
@@ -14,7 +14,7 @@ from bert_zoo.text.vocabulary import special_tokens
 
 
 def backbone(config: BigBirdConfig, dtype):
-    """BERT's layers, with sparse attention and with dropout before the norm of the embeddings."""
+    """BERT's layers with sparse attention, and dropout before the norm of the embeddings."""
     from bert_zoo.families.bigbird.sparse_attention import (
         SparseAttention,
         SparseBackbone,

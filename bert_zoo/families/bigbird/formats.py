@@ -17,7 +17,7 @@ from bert_zoo.families.bigbird.config import (
 from bert_zoo.weights.formats import TF1, HuggingFace
 
 HF_CLASSES = {**bert_formats.hf_classes("BigBird"), "pretraining": "BigBirdForPreTraining"}
-# Names of what the first checkpoints hold with an axis for heads, before or after the hidden one.
+# Tensors that the first checkpoints store with an axis for heads, after or before the hidden axis.
 HEADS_LAST, HEADS_FIRST = (
     r"/self/(query|key|value)/(kernel|bias)$",
     r"/attention/output/dense/kernel$",
@@ -37,14 +37,14 @@ class Original(TF1):
 
 
 def evaluated_with(config: BigBirdConfig) -> str:
-    """The random blocks of transformers outside of training, where there are any."""
+    """The random blocks that transformers uses in evaluation mode, if the model has any."""
     has_any = config.attention_type == SPARSE and config.num_random_blocks
     return BLOCK_0 if has_any else config.random_blocks
 
 
 @dataclass(frozen=True, kw_only=True)
 class BigBirdHuggingFace(HuggingFace):
-    """Directories of transformers, whose classifiers have the encoder's activation alone."""
+    """Directories of transformers, where classifiers always have the encoder's activation."""
 
     def supports_in_head(self, task):
         return {"classifier_activation": None} if task in SENTENCE_TASKS else {}
@@ -59,7 +59,7 @@ FORMATS = {
         supports={"random_blocks": evaluated_with},
         sizes={"num_segments": r"embeddings\.token_type_embeddings\.weight$"},
     ),
-    # By the settings of a run, where its program has left them, else by the shapes.
+    # Configured by the saved settings of a run if there are any, else by the shapes.
     "tf1_run": Original(codec=FLAGS_CODEC, config_file="*.config", root=None),
     "tf1": Original(codec=TF1_CODEC, config_file="*.index", root="bert/"),
 }

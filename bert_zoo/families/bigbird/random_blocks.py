@@ -1,7 +1,7 @@
-"""Which blocks BigBird's blocks see at random: tables that are a part of the released models.
+"""Tables of the random blocks that BigBird's blocks attend to, which are part of the released models.
 
-The original draws them from NumPy's legacy generator, whose numbers NumPy promises never to change, with
-the number of the layer as the seed. Source: google-research/bigbird bigbird/core/attention.py,
+The original draws them from NumPy's legacy generator, which NumPy promises never to change, with the layer's
+number as the seed. Source: google-research/bigbird bigbird/core/attention.py,
 generate_rand_attn_list.
 """
 
@@ -9,13 +9,12 @@ import functools
 
 import numpy as np
 
-# Tokens of the rows that the paper's runs had. Their tables are drawn for the longest, from blocks
-# within the shortest.
+# Row lengths of the paper's runs, in tokens. Their tables are drawn for the longest, from the blocks of the shortest.
 PAPER_LENGTHS = (1024, 2048, 3072, 4096)
 
 
 def fewest_blocks(number: int) -> int:
-    """Blocks of the shortest rows that see `number` blocks at random; in others all see all."""
+    """Blocks of the shortest rows with `number` random blocks; shorter rows have full attention."""
     return 2 * number + 6
 
 
@@ -23,14 +22,14 @@ def fewest_blocks(number: int) -> int:
 def random_blocks(
     layer: int, num_heads: int, block_size: int, number: int, blocks: int
 ) -> np.ndarray:
-    """What the blocks of a row see beside the first, the last and their neighbours.
+    """Returns the random blocks of a layer.
 
     Args:
         layer: number of the layer.
-        num_heads: heads, each of which has a table.
-        block_size: tokens a block.
-        number: random blocks that each block sees.
-        blocks: of the row; at least `fewest_blocks(number)`.
+        num_heads: number of heads; each has its own table.
+        block_size: tokens per block.
+        number: random blocks that each block attends to.
+        blocks: blocks of the row, at least `fewest_blocks(number)`.
 
     Returns:
         Numbers of blocks, int32 [num_heads, blocks - 2, number]; the first and the last block have none.
@@ -41,16 +40,16 @@ def random_blocks(
 
 
 def is_of_paper(block_size: int, number: int, blocks: int) -> bool:
-    """Whether rows of so many blocks have the tables of the paper's runs.
+    """Whether rows of this length use the tables of the paper's runs.
 
-    Of larger blocks, the shortest of those rows has too few to draw from.
+    With larger blocks, the shortest of those rows has too few blocks to draw from.
     """
     return blocks * block_size in PAPER_LENGTHS and number <= PAPER_LENGTHS[0] // block_size - 4
 
 
 @functools.cache
 def paper_blocks(layer: int, num_heads: int, block_size: int, number: int) -> np.ndarray:
-    """The tables of the paper's runs, [num_heads, blocks of 4,096 tokens - 2, number]."""
+    """The tables of the paper's runs: [num_heads, blocks of 4,096 tokens - 2, number]."""
     generator = np.random.RandomState(layer)
     blocks, last = PAPER_LENGTHS[-1] // block_size, PAPER_LENGTHS[0] // block_size - 1
     middle = np.arange(1, blocks - 1)
@@ -73,9 +72,9 @@ def paper_blocks(layer: int, num_heads: int, block_size: int, number: int) -> np
 
 @functools.cache
 def first_blocks(layer: int, num_heads: int, number: int, blocks: int) -> np.ndarray:
-    """The tables of rows of other lengths, all from their first `2 * number + 5` blocks.
+    """The tables for other row lengths, drawn from the first `2 * number + 5` blocks.
 
-    Those of longer rows begin with those of shorter ones.
+    The table of a longer row begins with that of a shorter one.
     """
     generator = np.random.RandomState(layer)
     candidates = 2 * number + 5

@@ -31,7 +31,7 @@ ENCODER_ROWS = (
     Row(KERNEL, "stack/layer_{i}/attention/qkv", hf=QKV, when=lacks_biases),
     Row(DENSE, "stack/layer_{i}/attention/output", hf=OUTPUT, when=has_biases),
     Row(KERNEL, "stack/layer_{i}/attention/output", hf=OUTPUT, when=lacks_biases),
-    # Google's models without the biases of queries have none here either.
+    # Google's models without query biases have no bias here either.
     Row(BIAS, "stack/layer_{i}/attention/output", hf=f"{OUTPUT}.bias", tf1=(), when=lacks_biases),
     Row(DENSE, "pooler/dense", hf="pooler", tf1="pooler/dense", when=lambda config: config.pooler),
 )
@@ -39,7 +39,7 @@ ENCODER_ROWS = (
 
 # --- Heads ---------------------------------------------------------------------------------------
 
-# Google's program writes the transform of the masked tokens' head at the root.
+# Google's program stores the transform of the masked-token head at the root.
 MASKED_LM_ROWS = bert_rows.renamed(
     bert_rows.MASKED_LM_ROWS,
     "tf1",
@@ -48,7 +48,7 @@ MASKED_LM_ROWS = bert_rows.renamed(
 
 
 def dense_layer(config: BigBirdConfig, **options):
-    """What stands before a classifier's logits: a dense layer, of Google's models that of the pooler."""
+    """The dense layer before a classifier's logits; in Google's models it is the pooler."""
     from bert_zoo.families.bigbird.sparse_attention import DenseLayer
 
     is_pooler = config.classifier_activation is not None
@@ -61,7 +61,7 @@ def dense_layer(config: BigBirdConfig, **options):
 
 
 def answer_block(config: BigBirdConfig, **options):
-    """What stands before the logits of answers."""
+    """The block before the logits of answers."""
     from bert_zoo.families.bigbird.sparse_attention import FeedForwardBlock
 
     return FeedForwardBlock(
@@ -75,7 +75,7 @@ def answer_block(config: BigBirdConfig, **options):
 
 
 def in_question(config: BigBirdConfig, inputs: Mapping[str, Any]):
-    """The tokens up to the first separator, but for the first of the row, bool [batch, length]."""
+    """Marks the tokens up to the first separator, except the row's first token: bool [batch, length]."""
     from keras import ops
 
     is_separator = ops.cast(ops.equal(inputs["token_ids"], config.sep_id), "int32")
@@ -85,8 +85,8 @@ def in_question(config: BigBirdConfig, inputs: Mapping[str, Any]):
     return ops.logical_and(has_question, is_text)
 
 
-# Hugging Face's head reads the first token, and Google's the pooler, which is the same layer with another
-# activation: fine-tuning of Google's files begins with their pooler's weights.
+# Hugging Face's head has its own layer over the first token. Google's head reads the pooler, the same layer with
+# another activation, so fine-tuning Google's files starts from the pooler's weights.
 CLASSIFICATION = Head(
     (
         Row(DENSE, "prediction_head/dense", hf="classifier.dense", tf1="bert/pooler/dense"),

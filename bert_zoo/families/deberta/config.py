@@ -1,4 +1,4 @@
-"""The sizes and choices that define a DeBERTa, and how configuration files say them."""
+"""DeBERTa's configuration, and how configuration files store it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,36 +12,36 @@ from bert_zoo.weights.formats.hf import ACTIVATIONS
 
 DEFAULTS = {"num_segments": 0, "pooler": False, "layer_norm_epsilon": 1e-7}
 HEAD_ACTIVATIONS = {**ACTIVATIONS, "tanh": "tanh"}
-# How a configuration spells the terms of attention that read distances -> those terms.
+# A configuration's name for the position terms of attention -> those terms.
 POSITION_TERMS = {"c2p|p2c": ("c2p", "p2c"), "c2p": ("c2p",), "p2c": ("p2c",), "": ()}
 MASK_DECODERS = ("enhanced", "direct", "legacy")
 
 
-# Distances that may have numbers of their rows, of which buckets leave few and no parameter tells.
+# Largest distance allowed: a table holds the bucket of each distance, and no parameter count limits it.
 MOST_DISTANCES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class DebertaConfig(EncoderConfig):
-    """What fixes a DeBERTa of any version; the first has the defaults."""
+    """The configuration of a DeBERTa of any version. The defaults are version 1's."""
 
-    max_distance: int = -1  # longer distances count as this one; -1 stands for `max_positions`
-    position_buckets: int = -1  # rows of distances in each direction; -1 stands for one a distance
+    max_distance: int = -1  # longer distances count as this one; -1: `max_positions`
+    position_buckets: int = -1  # buckets of distances in each direction; -1: one per distance
     norm_positions: bool = False  # whether the table of distances has a layer norm
-    shares_projections: bool = False  # whether tokens and distances are projected by one layer
+    shares_projections: bool = False  # whether one layer projects both tokens and distances
     key_bias: bool = False  # whether keys have a bias
-    conv_size: int = 0  # tokens that a convolution after the first block sees; 0 for none
+    conv_size: int = 0  # width of the convolution after the first block; 0: no convolution
     conv_activation: str = "gelu"
-    pooler_dropout: float = 0.0  # before the layer over the first token that classifiers have
+    pooler_dropout: float = 0.0  # rate before a classifier's layer over the first token
     pooler_activation: str = "gelu"
-    # Of the generator that `pretraining` trains beside a discriminator (version 3); 0: half of that's.
+    # Layers of the generator in `pretraining` (version 3); 0: half of the discriminator's.
     generator_layers: int = 0
     relative_attention: bool = True  # whether there is a table of distances
-    # The terms of attention that read it, a key of `POSITION_TERMS`.
+    # The terms of attention that read that table: a key of `POSITION_TERMS`.
     position_attention: str = "c2p|p2c"
     position_biased_input: bool = False  # whether embeddings add a table of absolute positions
-    # What predicts masked tokens: "enhanced", the last block once more, given absolute positions (He et
-    # al. 2020, section 3.2); or transformers' heads on the last hidden states, "direct" and "legacy".
+    # The masked-token head: "enhanced" runs the last block again with absolute positions (He et al. 2020,
+    # section 3.2); "direct" and "legacy" are transformers' heads on the last hidden states.
     mask_decoder: str = "enhanced"
 
     def __post_init__(self):
@@ -104,12 +104,12 @@ class DebertaConfig(EncoderConfig):
 
     @property
     def generator(self) -> "DebertaConfig":
-        """The generator's (microsoft/DeBERTa experiments/language_model/rtd_*.json)."""
+        """The generator's configuration (microsoft/DeBERTa experiments/language_model/rtd_*.json)."""
         return self.replace(num_layers=self.generator_layers or max(1, self.num_layers // 2))
 
 
 def as_said(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A config.json's content with what leaving a key out means, and without sizes said twice."""
+    """Completes a config.json with the meaning of missing keys, and removes repeated sizes."""
     values = {"relative_attention": False, "position_biased_input": True, **values}
     terms = values.get("pos_att_type") or ()
     if isinstance(terms, str):
@@ -132,9 +132,9 @@ def as_said(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_written(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What rows write, as transformers spells it."""
+    """Spells the written values as transformers does."""
     terms = POSITION_TERMS[values["pos_att_type"]]
-    # In the order of the released files, and null for none.
+    # In the order of the released files; null for no term.
     changed = {"pos_att_type": [*reversed(terms)] or None, "legacy": values["legacy"] == "legacy"}
     return {**values, **changed}
 

@@ -1,4 +1,4 @@
-"""DeBERTa (He et al. 2020, arXiv:2006.03654): attention by content and by distance apart."""
+"""DeBERTa (He et al. 2020, arXiv:2006.03654): disentangled attention by content and by distance."""
 
 from bert_zoo.families.bert import formats as bert_formats
 from bert_zoo.families.deberta.checkpoints import CHECKPOINTS
@@ -97,7 +97,7 @@ FAMILY = Family(
             classes={
                 task: name
                 for task, name in bert_formats.hf_classes("Deberta").items()
-                if task != "multiple_choice"  # for which transformers has no class
+                if task != "multiple_choice"  # transformers has no class for it
             },
         ),
         "microsoft": original(HF_CODEC),

@@ -12,12 +12,12 @@ from bert_zoo.weights.formats.codec import ConfigCodec
 
 
 def original(codec: ConfigCodec, **options: Any) -> Original:
-    """The format of Microsoft's directories, by the codec of Hugging Face's."""
+    """The format of Microsoft's directories, made from Hugging Face's codec."""
     return Original(
         codec=replace(
             codec,
             rows=[row for row in codec.rows if row.field != "position_biased_input"],
-            # Its own decoder of masks takes positions that the embeddings have added for others.
+            # Its mask decoder adds the positions that other models add in the embeddings.
             fixed={**codec.fixed, "position_biased_input": (False,)},
             prepare=lambda values: as_said(with_hugging_faces_keys(values)),
         ),
@@ -26,10 +26,10 @@ def original(codec: ConfigCodec, **options: Any) -> Original:
 
 
 def decoder_of_masks(keys: Collection[str], config: DebertaConfig) -> dict[str, Any]:
-    """What the names of tensors tell of the head for masked tokens.
+    """Finds the kind of the masked-token head from the names of tensors.
 
-    Microsoft's and transformers' of `legacy: false` have the same names, but Microsoft's has a table of
-    positions that is not the embeddings', and is in files whose configuration says nothing of it.
+    Microsoft's head and transformers' with `legacy: false` have the same names. Microsoft's has its own table of
+    positions, which its configuration does not mention.
     """
 
     def has(name: str) -> bool:
@@ -43,12 +43,12 @@ def decoder_of_masks(keys: Collection[str], config: DebertaConfig) -> dict[str, 
 
 
 class Ported(HuggingFace):
-    """Directories whose configuration does not say which head for masked tokens they have."""
+    """Directories whose configuration does not name their masked-token head."""
 
     def told(self, source, config, unsaid) -> dict[str, Any]:
         return decoder_of_masks(source, config)
 
     def supports_in_head(self, task: str) -> Mapping[str, Any]:
-        # Not "enhanced": its class of that name leaves the decoder out.
+        # Not "enhanced": transformers' class for it omits the decoder.
         decoder = lambda config: "legacy" if is_legacy(config) else "direct"  # noqa: E731
         return {"mask_decoder": decoder} if task == "masked_lm" else {}

@@ -1,7 +1,7 @@
-"""What Microsoft's program keeps of a DeBERTa: model_config.json and bpe_encoder.bin (microsoft/DeBERTa).
+"""Files of Microsoft's program for DeBERTa: model_config.json and bpe_encoder.bin (microsoft/DeBERTa).
 
-Its weights have Hugging Face's names. Fine-tuned by today's program, those of the first version have the
-names of the second, as it takes their fused projections apart and gives keys a bias.
+The weights have Hugging Face's names. If today's program fine-tuned a model of version 1, they have version 2's,
+because it splits the fused projections and adds a bias to keys.
 """
 
 from collections.abc import Mapping
@@ -18,21 +18,21 @@ from bert_zoo.weights.formats import HuggingFace
 PROJECTIONS_APART = "projections_apart"
 BPE_ENCODER = "bpe_encoder.bin"
 _ADVICE = (
-    "bert_zoo reads only the tables of Microsoft's vocabulary from this file. vocab.json and merges.txt of "
-    "the model's Hugging Face repository can stand in its place."
+    "bert_zoo reads only the tables of Microsoft's vocabulary from this file. You can use vocab.json and "
+    "merges.txt of the model's Hugging Face repository instead."
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Original(HuggingFace):
-    """A model_config.json beside tensors of Hugging Face's names, which tell the version."""
+    """A model_config.json with tensors of Hugging Face's names, which show the version."""
 
     name: ClassVar[str] = "microsoft"
     family_key: ClassVar[str] = ""
 
     config_file: str = "model_config.json"
     root: str | None = None
-    # Whether queries, keys and values have a projection each, as since the second version.
+    # Whether queries, keys and values have separate projections, as since version 2.
     projections_apart: bool = False
 
     @classmethod
@@ -47,7 +47,7 @@ class Original(HuggingFace):
 
 
 def with_hugging_faces_keys(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A model_config.json without what tells the version, and with the pooler's settings as ours."""
+    """A model_config.json without the keys that depend on the version, and with the pooler's settings renamed."""
     told = {key: v for key, v in values.items() if key not in (PROJECTIONS_APART, "model_type")}
     pooling = told.pop("pooling", None)
     if not isinstance(pooling, Mapping):
@@ -57,7 +57,7 @@ def with_hugging_faces_keys(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_bpe_encoder(files: VocabularyFiles) -> tuple[list[str], list[tuple[str, ...]]]:
-    """The tokens in the order of their ids, and the merges.
+    """Reads the tokens in the order of their ids, and the merges.
 
     Raises:
         WeightsError: the file is damaged, or holds anything else.

@@ -46,7 +46,7 @@ SHARED_ROWS = (
 
 
 def reads(term: str, own: bool = False) -> Callable[[DebertaConfig], bool]:
-    """Whether attention has a term of positions; with `own`, and projections of it."""
+    """Whether attention has a position term; with `own`, whether it also has its own projection."""
     return lambda config: (
         term in config.position_attention and not (own and config.shares_projections)
     )
@@ -54,7 +54,7 @@ def reads(term: str, own: bool = False) -> Callable[[DebertaConfig], bool]:
 
 @dataclass(frozen=True)
 class PartOfHeads(Stored):
-    """Of each head the rows of its query, key and value stand below each other."""
+    """A stored kernel with the rows of query, key and value interleaved head by head."""
 
     number: int = 0  # 0, 1 or 2
 
@@ -74,7 +74,7 @@ class PartOfHeads(Stored):
 
 
 def part_of_heads(number: int):
-    """A kernel whose rows stand among those of the other two, head by head."""
+    """The kernel of query (0), key (1) or value (2) in such an interleaved tensor."""
     return {"kernel": {"pytorch": PartOfHeads(".weight", transposed=True, number=number)}}
 
 

@@ -1,6 +1,6 @@
 """DeBERTa 2 and 3 (He et al. 2021, arXiv:2111.09543): buckets of distances, shared projections.
 
-Version 3 is trained as a discriminator of replaced tokens, beside a generator.
+Version 3 is trained with a generator, as a discriminator of replaced tokens.
 """
 
 from dataclasses import replace
@@ -42,7 +42,7 @@ SCHEME = Scheme(
 
 
 def read_vocabulary(files: VocabularyFiles, options: dict[str, Any]) -> TokenizerParts:
-    """A SentencePiece model, or the vocabulary of a first version that Microsoft's program fine-tuned."""
+    """Reads a SentencePiece model, or the vocabulary of a version 1 that Microsoft's program fine-tuned."""
     is_firsts = files.has(BPE_ENCODER) or files.has("vocab.json")
     if is_firsts and not files.has(SCHEME.model_file):
         firsts = {name: value for name, value in options.items() if name != "scheme"}
@@ -60,7 +60,7 @@ FAMILY = replace(
             codec=HF_CODEC,
             root="deberta.",
             classes=bert_formats.hf_classes("DebertaV2"),
-            # Differences from the generator's tables, which the tables beside them have taken in.
+            # Differences from the generator's tables, already added to the tables in the same file.
             ignorable=(r"embeddings\.(word|position)_embeddings\._weight$",),
         ),
         "microsoft": deberta_formats.original(HF_CODEC, projections_apart=True),

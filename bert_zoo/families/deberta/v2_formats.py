@@ -1,4 +1,4 @@
-"""How DeBERTa 2's and 3's checkpoints are stored."""
+"""How checkpoints of DeBERTa 2 and 3 are stored."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +20,7 @@ DEFAULTS = {
     "shares_projections": True,
     "key_bias": True,
 }
-# What transformers computes with where a file says nothing.
+# transformers' defaults for keys that a file lacks.
 UNSAID = {"position_buckets": -1, "norm_positions": False, "shares_projections": False}
 HF_CODEC = replace(
     FIRST_CODEC,
@@ -43,13 +43,13 @@ KERAS_HUB_BLOCK = keras_hub.block_names(
 
 
 class Ported(deberta_formats.Ported):
-    """Version 3 has a discriminator and, in a file beside it, the generator."""
+    """Version 3 has a discriminator and, in a second file, the generator."""
 
     def file_beside(self, encoder: str) -> str | None:
         return "pytorch_model.generator.bin" if encoder == "generator" else None
 
     def is_untrained(self, task: str, source: TensorSource) -> bool:
-        # Discriminators have the tensors of a head that their training does not use.
+        # Discriminators hold the tensors of a head that their training does not use.
         return task == "masked_lm" and any(key.startswith("mask_predictions.") for key in source)
 
 

@@ -1,4 +1,4 @@
-"""DeBERTa 2's and 3's weight rows."""
+"""Weight rows of DeBERTa 2 and 3."""
 
 from bert_zoo.families.deberta import rows as deberta_rows
 from bert_zoo.families.deberta.config import DebertaConfig

@@ -1,4 +1,4 @@
-"""What DeBERTa reads its vocabulary from."""
+"""Reads DeBERTa 1's vocabulary."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from bert_zoo.text.format import TokenizerParts
 from bert_zoo.text.layout import Layout
 from bert_zoo.text.vocabulary import special_tokens
 
-# Pattern of the characters that are words by themselves: marks and signs, but no part of another character.
+# Characters that are words by themselves: punctuation and symbols, but not U+FFFD, which is a part of a character.
 ALONE = "[^\\w\ufffd]|_"
 SPECIAL_TOKENS = special_tokens("[UNK]", "[PAD]", "[CLS]", "[SEP]", "[MASK]")
 LAYOUT = Layout(segments=False)
@@ -20,6 +20,6 @@ SEGMENTED = Layout()
 
 
 def read_vocabulary(files: VocabularyFiles, options: dict[str, Any]) -> TokenizerParts:
-    """RoBERTa's way to read bytes, from Hugging Face's files or Microsoft's one."""
+    """Reads RoBERTa's byte-level BPE from Hugging Face's files or Microsoft's single file."""
     has_own = files.has(BPE_ENCODER) and not files.has("vocab.json")
     return read_byte_bpe(files, options, read=read_bpe_encoder if has_own else None)

@@ -1,4 +1,4 @@
-"""DistilBERT (Sanh et al. 2019, arXiv:1910.01108): BERT in half the layers, no segments, no pooler."""
+"""DistilBERT (Sanh et al. 2019, arXiv:1910.01108): BERT with half the layers, without segments or pooler."""
 
 from functools import partial
 
@@ -36,7 +36,7 @@ HF_CODEC = ConfigCodec(
         ConfigRow("tie_word_embeddings", optional=True),
         ConfigRow("pad_id", "pad_token_id", optional=True),
     ],
-    # Sinusoids are how a table began: what the file holds is what is read.
+    # Sinusoids were only the initial values; the table is read from the file.
     ignored=frozenset({"sinusoidal_pos_embds", "tie_weights_"}),
     defaults=DEFAULTS,
 )
@@ -54,7 +54,7 @@ ENCODER_ROWS = bert_rows.renamed(
     bert_rows.ENCODER_ROWS, "hf", HF_NAMES, lacks="embeddings/segment_embedding pooler/dense"
 )
 MASKED_LM = bert_rows.projecting_head("vocab_transform", "vocab_layer_norm", "vocab_projector")
-# A layer with ReLU in the pooler's place, and no dropout before it.
+# A layer with ReLU in place of the pooler, without dropout before it.
 SENTENCE = Head(
     (Row(DENSE, "classifier/transform", hf="pre_classifier"), bert_rows.CLASSIFIER),
     output=partial(bert_rows.with_layer, activation="relu", dropout_first=0.0),

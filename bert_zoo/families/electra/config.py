@@ -1,4 +1,4 @@
-"""The sizes and choices that define an ELECTRA, and how Hugging Face's config.json says them."""
+"""ELECTRA's configuration, and how Hugging Face's config.json stores it."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,11 +11,11 @@ from bert_zoo.weights.formats.tf1 import HEAD_SIZE, sizes_in
 
 @dataclass(frozen=True, kw_only=True)
 class ElectraConfig(EncoderConfig):
-    """What fixes an ELECTRA."""
+    """The configuration of an ELECTRA."""
 
-    # Width of the generator that `pretraining` trains beside a discriminator; 0: a quarter of that's.
+    # Width of the generator in `pretraining`; 0: a quarter of the discriminator's.
     generator_hidden_size: int = 0
-    summary_dropout: float = 0.1  # after the layer of multiple choice in the pooler's place
+    summary_dropout: float = 0.1  # rate after multiple choice's layer in place of the pooler
 
     def __post_init__(self):
         super().__post_init__()
@@ -25,7 +25,7 @@ class ElectraConfig(EncoderConfig):
 
     @property
     def generator(self) -> "ElectraConfig":
-        """The generator's (the original's run_pretraining.py, get_generator_config)."""
+        """The generator's configuration (the original's run_pretraining.py, get_generator_config)."""
         hidden_size = self.generator_hidden_size or round(self.hidden_size / 4)
         return self.replace(
             hidden_size=hidden_size,

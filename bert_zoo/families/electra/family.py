@@ -1,4 +1,4 @@
-"""ELECTRA (Clark et al. 2020, arXiv:2003.10555): a discriminator of replaced tokens, and its generator."""
+"""ELECTRA (Clark et al. 2020, arXiv:2003.10555): a discriminator of replaced tokens with a generator."""
 
 from bert_zoo.families.bert import backbone as bert_backbone
 from bert_zoo.families.bert import family as bert
@@ -57,7 +57,7 @@ FAMILY = Family(
                 **keras_hub.ENCODER,
                 "embeddings/projection": "layers/dense",
             },
-            # Its place among the dense layers depends on whether there is a projection.
+            # Its number among the dense layers depends on whether there is a projection.
             unread={r"^layers/dense(_1)?/": "pooler"},
         ),
         **model_garden.formats(

@@ -7,7 +7,7 @@ from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.families.electra.config import ElectraConfig
 from bert_zoo.weights.table import DENSE, Copy, Row, SecondEncoder
 
-# Tables and their norm are the discriminator's, and the generator's too.
+# The generator shares the discriminator's tables and their norm.
 SHARED = tuple(
     row.named(tf1=f"/electra/{row.names['hf'][0].replace('.', '/')}")
     for row in bert_rows.ENCODER_ROWS
@@ -27,7 +27,7 @@ MASKED_LM = bert_rows.projecting_head(
 
 
 def tables_copies(config: ElectraConfig) -> tuple[Copy, ...]:
-    """The directory of a generator repeats the tables."""
+    """The directory of a generator holds copies of the tables."""
     keys = (
         row.names["hf"][0] + form["pytorch"].suffix for row in SHARED for form in row.kind.values()
     )

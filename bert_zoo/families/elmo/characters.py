@@ -1,7 +1,7 @@
-"""Words as the ids of their characters, in NumPy and in TensorFlow's graph.
+"""Words as ids of their characters, in NumPy and in TensorFlow's graph.
 
-A word is a row of ids: its begin, its bytes in UTF-8, its end, and padding. Source: allenai/bilm-tf
-bilm/data.py, UnicodeCharsVocabulary; ids are one more than there, and 0 is a word that is not there.
+A word is a row of ids: its begin, its UTF-8 bytes, its end, and padding. A row of 0 is a missing word, so ids
+are one more than in the source, allenai/bilm-tf bilm/data.py, UnicodeCharsVocabulary.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import numpy as np
 
 from bert_zoo.graph import tf
 
-# The marks of sentences, which are words of one character, and of words.
+# Marks of sentences (words of one character) and of words.
 BEGIN, END, WORD_BEGIN, WORD_END, PAD = 257, 258, 259, 260, 261
-# As words of a text they are the marks of sentences.
+# These words of a text are read as the marks of sentences.
 SENTENCE_MARKS = {"<S>": BEGIN, "</S>": END}
 
 
 def boundary_ids(mark: int, size: int) -> np.ndarray:
-    """The row of a mark of sentences, int32 [size]."""
+    """The row of a sentence mark, int32 [size]."""
     return np.array([WORD_BEGIN, mark, WORD_END, *[PAD] * (size - 3)], np.int32)
 
 
 def ids_of_words(words: Sequence[str], size: int) -> np.ndarray:
-    """The rows of words, int32 [words, size]; longer ones are cut, within a character if need be."""
+    """The rows of words, int32 [words, size]. Longer words are cut, even within a character."""
     ids = np.full((len(words), size), PAD, np.int32)
     for row, word in zip(ids, words, strict=True):
         if word in SENTENCE_MARKS:
@@ -38,7 +38,7 @@ def ids_of_words(words: Sequence[str], size: int) -> np.ndarray:
 
 
 def ids_in_graph(words: Any, size: int) -> Any:
-    """`ids_of_words` of a string tensor [words]."""
+    """`ids_of_words` for a string tensor [words]."""
     data = tf.cast(tf.io.decode_raw(words, tf.uint8, fixed_length=size - 2), tf.int32)
     length = tf.minimum(tf.strings.length(words), size - 2)[:, None]
     place = tf.range(size)[None]

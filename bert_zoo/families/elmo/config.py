@@ -1,4 +1,4 @@
-"""What fixes an ELMo's parameters and arithmetic, and how options.json spells it."""
+"""ELMo's configuration, and how options.json stores it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from bert_zoo.error_text import shown
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 
 CNN_ACTIVATIONS = ("relu", "tanh")
-# Width and number of each group of filters, of all released models.
+# Width and number of the filters in each group; the same in all released models.
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ElmoConfig(Config):
-    """Sizes and choices of a bidirectional language model (Peters et al. 2018)."""
+    """The configuration of a bidirectional language model (Peters et al. 2018)."""
 
     on_card: ClassVar[tuple[str, ...]] = (
         *("num_layers", "hidden_size", "cell_size", "projection_size", "filters", "num_highways"),
@@ -24,27 +24,27 @@ class ElmoConfig(Config):
 
     cell_size: int  # width of the LSTMs' cells
     projection_size: int  # width of a token vector and of one direction's outputs
-    num_layers: int = 2  # LSTMs of each direction
+    num_layers: int = 2  # LSTMs per direction
     vocab_size: int = 793471  # words of the language model's softmax
-    # Rows of the table: bytes, marks of words and sentences, padding; 0 for none, where words are read by
-    # their numbers.
+    # Rows of the character table: bytes, marks of words and sentences, padding. 0: no characters; the model reads
+    # word ids.
     num_characters: int = 261
     character_size: int = 16  # width of that table
-    max_characters: int = 50  # ids of a word, its marks among them
+    max_characters: int = 50  # ids per word, including its marks
     filters: tuple[tuple[int, int], ...] = FILTERS  # (width, number) of the convolutions
     num_highways: int = 1  # highway layers over the convolutions' outputs
-    cnn_activation: str = "relu"  # of the convolutions
-    cell_clip: float = 3.0  # bound on cells; 0 for none
-    projection_clip: float = 3.0  # bound on projected outputs; 0 for none
+    cnn_activation: str = "relu"  # activation of the convolutions
+    cell_clip: float = 3.0  # bound on cells; 0: no bound
+    projection_clip: float = 3.0  # bound on projected outputs; 0: no bound
     skip_connections: bool = (
         True  # whether an LSTM's inputs are added to its outputs, from the second on
     )
-    hidden_dropout: float = 0.1  # rate on inputs of LSTMs and on outputs of the last one
+    hidden_dropout: float = 0.1  # rate on inputs of LSTMs and outputs of the last one
     classifier_dropout: float = 0.5  # rate before a head
     initializer_range: float = 0.02  # standard deviation of a randomly initialised head
 
     def __post_init__(self):
-        if isinstance(self.filters, list | tuple):  # lists, where they come from JSON
+        if isinstance(self.filters, list | tuple):  # JSON has lists
             pairs = (tuple(f) if isinstance(f, list) else f for f in self.filters)
             object.__setattr__(self, "filters", tuple(pairs))
         problems = self.problems_with(
@@ -86,7 +86,7 @@ class ElmoConfig(Config):
 
     @property
     def hidden_size(self) -> int:
-        """Width of an output: both directions side by side."""
+        """Width of an output: both directions concatenated."""
         return 2 * self.projection_size
 
     @property
@@ -95,12 +95,12 @@ class ElmoConfig(Config):
 
     @property
     def projects_characters(self) -> bool:
-        """Whether a projection leads from the filters to the token vector."""
+        """Whether the filters' outputs are projected to the token vector."""
         return self.num_filters != self.projection_size
 
     @property
     def projects_cells(self) -> bool:
-        """Whether a projection leads from the cells to the outputs, which alone are clipped there."""
+        """Whether cells are projected to outputs; only projected outputs are clipped."""
         return self.cell_size != self.projection_size
 
     @property
@@ -111,15 +111,15 @@ class ElmoConfig(Config):
 
 LSTM_KEYS = ("use_skip_connections", "projection_dim", "cell_clip", "proj_clip", "dim", "n_layers")
 CNN_KEYS = ("activation", "filters", "n_highway", "max_characters_per_token")
-# Of training alone; the number of characters is one more where a model is used than where it is trained,
-# so that the table tells it.
+# Keys for training only. n_characters is one larger in use than in training, so it is read off the table
+# instead.
 UNREAD = frozenset(
     """
     all_clip_norm_val batch_size bidirectional n_batches_per_epoch n_characters n_epochs n_filters n_gpus
     n_negative_samples_batch n_train_tokens sample_softmax share_embedding_softmax unroll_steps
     """.split()
 )
-# What stands for char_cnn in files of models that read the numbers of words.
+# Values in place of char_cnn for models that read word ids.
 NO_CHARACTERS = {
     "rows": 0,
     "activation": "relu",
@@ -130,22 +130,22 @@ NO_CHARACTERS = {
 
 
 def flattened(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of options.json without its sections.
+    """Returns the keys of options.json without its sections.
 
     Raises:
-        ConfigError: a section that is no object.
+        ConfigError: a section is not an object.
     """
     sections = [values.get("lstm"), values.get("char_cnn", NO_CHARACTERS)]
     sections.append((sections[1] or {}).get("embedding") if _is_object(sections[1]) else None)
     if not all(map(_is_object, sections)):
         raise ConfigError(
             "lstm, char_cnn and embedding in char_cnn must be objects of options.json; they are "
-            f"{shown(sections)}. Files of models that read the numbers of words leave char_cnn out."
+            f"{shown(sections)}. Files of models that read word ids omit char_cnn."
         )
     lstm, cnn, embedding = sections
     flat = {key: value for key, value in values.items() if key not in ("lstm", "char_cnn")}
     flat |= {key: value for key, value in cnn.items() if key != "embedding"} | lstm
-    flat |= {name: flat.get(name) or 0.0 for name in ("cell_clip", "proj_clip")}  # null is none
+    flat |= {name: flat.get(name) or 0.0 for name in ("cell_clip", "proj_clip")}  # null: no bound
     return flat | {f"character_{key}": value for key, value in embedding.items()}
 
 
@@ -156,7 +156,7 @@ def _is_object(value: Any) -> bool:
 def in_sections(values: dict[str, Any]) -> dict[str, Any]:
     """The inverse of `flattened`."""
     cnn, rows = {key: values.pop(key) for key in CNN_KEYS}, values.pop("rows")
-    # As programs that use a model ask for it, with the masked word's.
+    # Programs that use a model expect one more, for the masked word.
     cnn |= {"embedding": {"dim": values.pop("character_dim")}, "n_characters": 262}
     lstm = {key: values.pop(key) for key in LSTM_KEYS}
     lstm |= {k: lstm[k] or None for k in ("cell_clip", "proj_clip")}
@@ -181,7 +181,7 @@ CODEC = ConfigCodec(
         ConfigRow("hidden_dropout", "dropout", optional=True),
     ],
     ignored=UNREAD,
-    # What bilm-tf does where a file says nothing.
+    # bilm-tf's defaults for keys that a file lacks.
     defaults={"num_highways": 0, "skip_connections": False},
     config_class=ElmoConfig,
     prepare=flattened,

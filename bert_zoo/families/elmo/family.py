@@ -1,4 +1,4 @@
-"""ELMo (Peters et al. 2018, arXiv:1802.05365): LSTMs in both directions over words of characters."""
+"""ELMo (Peters et al. 2018, arXiv:1802.05365): LSTMs in both directions over character-based words."""
 
 from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.families.elmo import formats
@@ -33,7 +33,7 @@ def embeddings(config: ElmoConfig, **options):
 
 
 def backbone(config: ElmoConfig, dtype):
-    """Vectors of words, and a stack of LSTMs in both directions."""
+    """Word vectors and a stack of LSTMs in both directions."""
     from bert_zoo.families.elmo.backbone import ElmoBackbone
     from bert_zoo.families.elmo.layers import BidirectionalLSTM, BidirectionalStack
 

@@ -1,4 +1,4 @@
-"""How ELMo's checkpoints are stored: options.json beside HDF5 or beside bilm-tf's own checkpoint."""
+"""How ELMo's checkpoints are stored: options.json with HDF5 or with bilm-tf's own checkpoint."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from bert_zoo.weights.table import Row, Stored, raw
 
 @dataclass(frozen=True, kw_only=True)
 class AllenNLP(Format):
-    """Directories that bilm-tf writes for use and allennlp reads."""
+    """Directories that bilm-tf exports and allennlp reads."""
 
     name: ClassVar[str] = "allennlp"
     layout: ClassVar[str] = "tensorflow"
@@ -26,7 +26,7 @@ class AllenNLP(Format):
         return "lstm" in values
 
     def names(self, row: Row) -> tuple[str, ...]:
-        # Of heads, which no file has.
+        # For heads, which no file has.
         return row.names.get(self.name) or row.names.get("hf", ())
 
     def description(self, values: JsonObject, directory: Path) -> Description:
@@ -34,7 +34,7 @@ class AllenNLP(Format):
 
 
 class Original(TF1):
-    """Checkpoints of bilm-tf's training, which hold the softmax and the optimizer's slots too."""
+    """Checkpoints of bilm-tf's training, which also hold the softmax and the optimizer's slots."""
 
     # A single LSTM has no wrapper around it.
     renames: ClassVar[tuple[tuple[str, str], ...]] = (
@@ -43,7 +43,7 @@ class Original(TF1):
 
 
 def same(kind: Mapping, ours: str, name: str | tuple[str, ...], **options: Any) -> Row:
-    """A row of what both formats call the same."""
+    """A row with the same name in both formats."""
     return Row(kind, ours, allennlp=name, tf1=name, **options)
 
 

@@ -1,4 +1,4 @@
-"""Texts as words of characters: a tokenizer, and what makes rows of its words, in the graph and in NumPy."""
+"""ELMo's tokenizer, packers and preprocessors, in the graph and in NumPy: words as characters."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from bert_zoo.text.tokenizer import Tokenizer
 from bert_zoo.text.vocabulary import Vocabulary
 
 MARKS = {BEGIN: "<S>", END: "</S>", WORD_BEGIN: "<W>", WORD_END: "</W>", PAD: "<pad>"}
-# What each id of a character stands for.
+# The text of each character id.
 NAMES = ("<none>", *(f"<0x{byte:02X}>" for byte in range(256)), *MARKS.values())
 
 
 class CharacterTokenizer(Tokenizer):
-    """Splits texts at white space, where Python's `str.split` does, into words of characters.
+    """Splits texts at white space, like Python's `str.split`, and words into characters.
 
-    Calling it gives int32 [batch, (words), characters]: a word's begin, its bytes, its end, and padding.
-    Words that stand in a text as <S> and </S> are the marks of sentences.
+    A call returns int32 [batch, (words), characters]: a word's begin, its UTF-8 bytes, its end, and padding.
+    The words <S> and </S> in a text become the marks of sentences.
 
     Args:
-        max_characters: ids of a word; longer ones are cut, within a character if need be.
+        max_characters: ids per word. Longer words are cut, even within a character.
     """
 
     unit = "word"
@@ -64,7 +64,7 @@ class CharacterTokenizer(Tokenizer):
         words = self._words(texts)
         codes = tf.strings.unicode_decode(texts, "UTF-8")
         is_inside = codes.with_values(~is_white_space(codes.values))
-        # With white space around each text, a word begins, or ends, where that changes.
+        # With white space around each text, words begin and end where characters change to or from white space.
         edges = tf.pad(is_inside.to_tensor(False), [[0, 0], [1, 1]])
         starts = tf.where(edges[:, 1:] & ~edges[:, :-1])[:, 1]
         ends = tf.where(~edges[:, 1:] & edges[:, :-1])[:, 1]
@@ -80,12 +80,12 @@ class CharacterTokenizer(Tokenizer):
         return ids, starts, ends
 
     def pieces_of_words(self, words: tf.Tensor) -> tf.RaggedTensor:
-        """Words [n] as they are, white space in them too: int32 [n, (1), characters]."""
+        """Words [n] without splitting at white space: int32 [n, (1), characters]."""
         ids = ids_in_graph(as_utf8(words), self.max_characters)
         return tf.RaggedTensor.from_uniform_row_length(ids, 1)
 
     def ids_of_words(self, words: Sequence[str]) -> np.ndarray:
-        """Words as they are, outside of a graph: int32 [words, characters]."""
+        """Words without splitting, outside a graph: int32 [words, characters]."""
         return ids_of_words(words, self.max_characters)
 
     def _files(self) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class CharacterTokenizer(Tokenizer):
 
 
 class _Reader:
-    """What `bert_zoo.text.reading.Reader` is for other tokenizers."""
+    """The counterpart of `bert_zoo.text.reading.Reader` for this tokenizer."""
 
     def __init__(self, size: int):
         self.size = size
@@ -115,7 +115,7 @@ def _checked(layout: Any, segments: Any) -> list[Any]:
 
 
 class WordPacker(Packer):
-    """Puts words of characters into rows: int32 [batch, words, characters], 0 for padding."""
+    """Packs words into rows: int32 [batch, words, characters], padded with 0."""
 
     def checked(self, segments: Any) -> list[tf.RaggedTensor]:
         return [

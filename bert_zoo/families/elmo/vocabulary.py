@@ -1,4 +1,4 @@
-"""How ELMo's models read texts, as the family's page says it; without TensorFlow."""
+"""Makes ELMo's tokenizers from files, without TensorFlow."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.text.format import TokenizerParts, rows_of_language_models
 from bert_zoo.text.word_level_files import read_word_level
 
-# What a vocabulary of numbers begins with.
+# The first words of a vocabulary for models that read word ids.
 SPECIAL_WORDS = ("<S>", "</S>", "<UNK>")
 
 
@@ -19,14 +19,13 @@ def _tokenizer(**arguments):
 
 
 def read_words(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
-    """A tokenizer of words into characters, which needs files for a size of words other than 50 alone.
+    """Makes a tokenizer into characters, which needs files only for a word size other than 50.
 
-    Of models that read the numbers of words, one with their vocabulary: vocab.txt, or the one file with "vocab" in
-    its name.
+    For models that read word ids it has their vocabulary: vocab.txt, or the only file with "vocab" in its name.
     """
     config = files.json("tokenizer_config.json")
     size = config.take("max_characters", int)
-    # Vocabularies of a softmax, which may be here too, write it otherwise.
+    # The directory may also have the softmax's vocabulary, which spells it differently.
     by_number = config.get("unknown_token") == SPECIAL_WORDS[-1]
     for path in files.directory.glob("*options.json"):
         by_number = "char_cnn" not in files.json(path.name)
@@ -42,7 +41,7 @@ def _read_numbers(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokenize
         found = [*files.directory.glob("*vocab*.txt")]
         if len(found) != 1:
             raise FileNotFoundError(
-                f"{files.directory} should hold vocab.txt, the words in the order of their numbers, a word a line; it "
+                f"{files.directory} should hold vocab.txt, the words in the order of their ids, one per line; it "
                 f"holds {files.names()}."
             )
         files.contents["vocab.txt"] = found[0].read_bytes()
@@ -56,7 +55,7 @@ def _read_numbers(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokenize
 
 
 def preprocessor(tokenizer, **options):
-    """What makes rows of words: in TensorFlow's graph, or in NumPy where that is missing."""
+    """The preprocessor, in TensorFlow's graph, or in NumPy if TensorFlow is not installed."""
     from bert_zoo.families.elmo import tokenizer as kinds
     from bert_zoo.graph import has_tensorflow
 
