@@ -501,5 +501,5 @@ def test_streams_go_on_in_both_directions(tmp_path_factory):
         np.testing.assert_array_equal(values, rows[name][some], err_msg=name)
     with pytest.raises(ValueError, match="make it even"):
         StreamedPairs(24, batch_size=5)
-    with pytest.raises(ValueError, match=r"Lower batch_size, or bring more text"):
+    with pytest.raises(ValueError, match=r"Lower batch_size or use more text"):
         EpochPlan(written, StreamedPairs(512, batch_size=16), 0, 0)

@@ -1,4 +1,4 @@
-"""What a GPT's configuration has beside BERT's."""
+"""GPT's configuration: BERT's with further fields."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,9 +8,9 @@ from bert_zoo.config import EncoderConfig, PlainSoftmax
 
 @dataclass(frozen=True, kw_only=True)
 class CausalConfig(PlainSoftmax, EncoderConfig):
-    """Everything that fixes a decoder's parameters and arithmetic.
+    """The configuration of a GPT.
 
-    Its language model projects onto the vocabulary as one cluster of `AdaptiveSoftmax` without bias.
+    Its language model projects onto the vocabulary with one cluster of `AdaptiveSoftmax`, without bias.
     """
 
     num_segments: int = 0

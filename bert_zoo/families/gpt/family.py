@@ -1,4 +1,4 @@
-"""GPT (Radford et al. 2018): BERT's blocks whose tokens attend to those before them."""
+"""GPT (Radford et al. 2018): BERT's blocks with causal attention."""
 
 from bert_zoo.families.bert import backbone as bert_backbone
 from bert_zoo.families.gpt import formats
@@ -16,7 +16,7 @@ from bert_zoo.weights.table import EMBED, Head, Row
 
 
 def backbone(config: CausalConfig, dtype, pre_norm: bool = False):
-    """Embeddings without a norm and a stack of causal blocks; with norms before them, one behind."""
+    """Embeddings without a norm and a stack of causal blocks; with `pre_norm`, a final norm."""
     from bert_zoo.families.gpt.backbone import CausalBackbone
     from bert_zoo.families.gpt.layers import CausalAttention, CausalStack
     from bert_zoo.layers import Embeddings, PostNormBlock, PreNormBlock
@@ -55,7 +55,7 @@ def backbone(config: CausalConfig, dtype, pre_norm: bool = False):
 
 DEFAULTS = {"max_positions": 512, "pad_id": None}
 HF_CODEC = ConfigCodec(
-    # Its "gelu" is the approximation, whatever others mean by the word.
+    # In this file "gelu" means the tanh approximation.
     rows=[
         *formats.ROWS,
         ConfigRow("activation", "afn", {**ACTIVATIONS, "gelu": "gelu_tanh"}, optional=True),
@@ -71,7 +71,7 @@ ENCODER_ROWS = (
     Row(EMBED, "embeddings/position_embedding", hf="positions_embed"),
     *formats.BLOCK_ROWS,
 )
-# A text's tokens alone, or those of both texts of a pair, as transformers has them.
+# No special tokens, as in transformers; the texts of a pair are concatenated.
 LAYOUT = Layout(single="A", pair="A B", segments=False)
 
 FAMILY = Family(

@@ -1,4 +1,4 @@
-"""What GPT and GPT-2 have in common in files: rows, configuration keys, heads."""
+"""What the files of GPT and GPT-2 share: rows, configuration keys, heads."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,9 +9,9 @@ from bert_zoo.weights.formats.codec import ConfigRow
 from bert_zoo.weights.table import EMBED, LAST_REAL_TOKEN, OUTPUT, Copy, Head, Kind, Row, Stored
 
 
-# Conv1D's kernels are [in, out] in all programs; the original's have an axis for a window of one token.
+# Conv1D's kernels are [in, out] in all programs; the original's have a first axis for a window of one token.
 def conv1d(rows: Callable[[Any], int], columns: Callable[[Any], int]) -> Kind:
-    """The kind of a dense layer whose sizes the configuration tells."""
+    """The kind of a dense layer with sizes from the configuration."""
     with_window = Stored("/w", shape=lambda config: (1, rows(config), columns(config)))
     return {
         "kernel": {"pytorch": Stored(".weight"), "tensorflow": with_window},
@@ -50,13 +50,13 @@ BLOCK_ROWS = (
 
 
 def with_inner_size(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration that says how wide the feed-forward layer is, where it need not."""
+    """Adds the default width of the feed-forward layer to a configuration without one."""
     told = {key: value for key, value in values.items() if value is not None}
     return {"n_inner": 4 * told["n_embd"]} | told if "n_embd" in told else told
 
 
 def without_inner_size(values: dict[str, Any]) -> dict[str, Any]:
-    """The same without it, where it is what files mean that do not say it."""
+    """Removes that width where it is the default."""
     is_usual = values["n_inner"] == 4 * values["n_embd"]
     return {key: value for key, value in values.items() if key != "n_inner" or not is_usual}
 
@@ -79,7 +79,7 @@ ROWS = [
     ConfigRow("tie_word_embeddings", optional=True),
     ConfigRow("pad_id", "pad_token_id", optional=True),
 ]
-# Of a head for multiple choice that no released file has; n_ctx is n_positions again.
+# Keys of a multiple-choice head that no released file has. n_ctx repeats n_positions.
 IGNORED = frozenset(
     """
     n_ctx n_special predict_special_tokens summary_activation summary_first_dropout
@@ -89,7 +89,7 @@ IGNORED = frozenset(
 
 
 def table_copies(table: str) -> dict[str, Callable[[CausalConfig], tuple[Copy, ...]]]:
-    """Files may hold the tied table under the head's name too."""
+    """Files may also hold the tied table under the head's name."""
     copy = Copy("lm_head.weight", of=f"{{root}}{table}.weight")
     return {"hf": lambda config: () if bert_rows.untied(config) else (copy,)}
 

@@ -1,4 +1,4 @@
-"""GPT-2 (Radford et al. 2019): GPT with norms before its layers, and bytes for characters."""
+"""GPT-2 (Radford et al. 2019): GPT with pre-norm layers and byte-level BPE."""
 
 from dataclasses import replace
 from typing import Any
@@ -35,7 +35,7 @@ HF_CODEC = replace(
         ConfigRow("activation", "activation_function", ACTIVATIONS, optional=True),
         ConfigRow("classifier_dropout", optional=True),
     ],
-    # The order of the same products, for float16.
+    # Changes only the order of products, for float16.
     ignored=formats.IGNORED | {"reorder_and_upcast_attn"},
     fixed={"scale_attn_weights": (True,), "scale_attn_by_inverse_layer_idx": (False,)},
     defaults=DEFAULTS,
@@ -56,7 +56,7 @@ END = "<|endoftext|>"
 
 
 def read_vocabulary(files: VocabularyFiles, options: dict[str, Any]) -> TokenizerParts:
-    """RoBERTa's way to read bytes, with one special token, which ends a text and fills rows up."""
+    """Reads RoBERTa's byte-level BPE, with one special token for the end of text and for padding."""
     named = special_tokens(END, END, None, None, None)
     return read_byte_bpe(files, options, eos_token=END, **named)
 
@@ -75,7 +75,7 @@ FAMILY = Family(
                 "token_classification": "GPT2ForTokenClassification",
                 "question_answering": "GPT2ForQuestionAnswering",
             },
-            # Which keys a query sees, as files of the first years hold it.
+            # The causal mask, which early files hold.
             ignorable=(r"(^|\.)attn\.(masked_)?bias$",),
         ),
         "tf1": TF1(codec=TF1_CODEC, config_file="hparams.json", root="model/"),
@@ -107,7 +107,7 @@ FAMILY = Family(
             (*preset.tasks, *WORDS, *ANSWERS),
             preset.recipe,
             preset.source,
-            note="The settings of GPT, since GPT-2's paper fine-tunes nothing.",
+            note="GPT's settings; GPT-2's paper has no fine-tuning.",
         )
         for preset in gpt_presets.PRESETS
     ],

@@ -1,4 +1,4 @@
-"""Vocabularies of BPE over characters in files; without TensorFlow."""
+"""Reads vocabularies of character-level BPE, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bert_zoo.text.byte_bpe_files import read_vocabulary_and_merges
 from bert_zoo.text.files import VocabularyFiles, read_named_tokens, refuse_others
 from bert_zoo.text.format import TokenizerParts
 
-# The roles that the tokenizer has.
+# The tokenizer's special tokens.
 ROLES = ("unknown_token", "padding_token")
 
 
@@ -20,15 +20,15 @@ def _tokenizer(**arguments):
 
 
 def read_char_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
-    """Reads Hugging Face's files, and the settings beside them.
+    """Reads Hugging Face's files and their settings.
 
     Args:
-        files: of the directory.
+        files: the directory's files.
         overrides: keyword arguments of CharBpeTokenizer that overrule the files.
 
     Raises:
         FileNotFoundError: there is no vocabulary, or a part of one.
-        ConfigError: a damaged file, or a setting that CharBpeTokenizer does not follow.
+        ConfigError: a damaged file, or a setting that CharBpeTokenizer does not support.
     """
     vocabulary, merges = read_vocabulary_and_merges(files, _model)
     named = read_named_tokens(files)
@@ -45,7 +45,7 @@ def read_char_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokenize
 
 
 def _model(serialized: JsonObject) -> JsonObject:
-    """Returns the model in a tokenizer.json; raises for what this tokenizer does not do."""
+    """Returns the model in a tokenizer.json; raises ConfigError for unsupported settings."""
     model, normalizer = serialized.section("model"), serialized.section("normalizer")
     wanted = [
         ("model.type", model.get("type", "BPE"), "BPE"),

@@ -1,4 +1,4 @@
-"""The sizes and choices that define a Longformer."""
+"""Longformer's configuration."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,23 +11,23 @@ from bert_zoo.families.albert.config import AlbertConfig
 
 @dataclass(frozen=True, kw_only=True)
 class LongformerConfig(AlbertConfig):
-    """Everything that fixes a Longformer's parameters and arithmetic.
+    """The configuration of a Longformer.
 
-    One that was made of an ALBERT has narrow tables, and layers that share their blocks.
+    One that was made from an ALBERT has narrow tables and layers that share blocks.
     """
 
-    # Tokens that a token sees beside itself, half of them on each side: of all layers, or of each one.
+    # Tokens that a token attends to besides itself, half on each side: for all layers, or one number per layer.
     attention_window: int | Sequence[int] = 512
-    sep_id: int = 2  # the id of separators, which tell a pair's texts apart
-    # The most tokens of a row that attend to all tokens, and all to them.
+    sep_id: int = 2  # id of the separators between the texts of a pair
+    # Largest number of global tokens in a row.
     max_global_tokens: int = 128
 
-    # Rows of more half windows than these are attended to block by block.
+    # Rows of more half windows than this are computed block by block.
     fewest_blocks: ClassVar[int] = 4
 
     def __post_init__(self):
         super().__post_init__()
-        # From JSON, a list; past the frozen dataclass.
+        # JSON has lists. The dataclass is frozen, so this sets the attribute directly.
         if isinstance(self.attention_window, Sequence) and not isinstance(
             self.attention_window, str
         ):
@@ -41,13 +41,13 @@ class LongformerConfig(AlbertConfig):
             for window in windows
         ):
             problems.append(
-                f"attention_window is {shown(self.attention_window)}; it must be an even number from 2 on, "
-                f"or one for each of the {self.num_layers} layers."
+                f"attention_window is {shown(self.attention_window)}; it must be an even number, at least 2, "
+                f"or one such number for each of the {self.num_layers} layers."
             )
         elif self.num_blocks < self.num_layers and len({*windows}) > 1:
             problems.append(
-                f"attention_window is {shown(self.attention_window)}, and layers share their blocks; give one "
-                "number for all."
+                f"attention_window is {shown(self.attention_window)}, but layers share their blocks; give one number "
+                "for all layers."
             )
         if problems:
             raise ConfigError("This encoder cannot be built: " + " ".join(problems))
@@ -65,9 +65,9 @@ class LongformerConfig(AlbertConfig):
 
     @property
     def reaches(self) -> tuple[int, ...]:
-        """The largest distance between tokens that see each other, of each layer."""
+        """The largest distance between tokens that attend to each other, for each layer."""
         return tuple(window // 2 for window in self.windows)
 
     def attends_in_blocks(self, length: int | None, reach: int) -> bool:
-        """Whether rows of so many tokens are cut into blocks; None for any number."""
+        """Whether rows of `length` tokens are computed in blocks; None stands for an unknown length."""
         return length is None or length > self.fewest_blocks * reach

@@ -1,4 +1,4 @@
-"""Longformer (Beltagy et al. 2020, arXiv:2004.05150): RoBERTa's encoder over windows, and global tokens."""
+"""Longformer (Beltagy et al. 2020, arXiv:2004.05150): RoBERTa with windowed attention and global tokens."""
 
 from bert_zoo.families.bert import backbone as bert_backbone
 from bert_zoo.families.bert import rows as bert_rows
@@ -21,7 +21,7 @@ from bert_zoo.weights.table import Head
 
 
 def backbone(config: LongformerConfig, dtype):
-    """RoBERTa's embeddings, and BERT's blocks with attention in windows of each layer's own width."""
+    """RoBERTa's embeddings and BERT's blocks with windowed attention; each layer has its own window."""
     from bert_zoo.families.longformer.attention import LongformerAttention, LongformerBackbone
     from bert_zoo.layers import Embeddings, Pooler, Stack
 

@@ -32,7 +32,7 @@ HF_CODEC = ConfigCodec(
 
 
 class LongformerFiles(HuggingFace):
-    """Directories of transformers, which has tables as wide as the blocks, and blocks for every layer."""
+    """Directories of transformers, which supports neither narrow tables nor shared blocks."""
 
     def encode(self, config: LongformerConfig, description: Description) -> dict[str, Any]:
         if config.table_width != config.hidden_size or config.num_blocks < config.num_layers:
@@ -53,11 +53,11 @@ HF = LongformerFiles(
 
 
 def with_whole_windows(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A config.json of the authors' program, which counts windows on one side, with Hugging Face's."""
+    """Converts a config.json of the authors' program, with one-sided windows, to Hugging Face's keys."""
     values = {key: value for key, value in values.items() if key != "model_type"}
     windows = values.get("attention_window")
     if isinstance(windows, list):
-        # What is no number, the configuration names.
+        # The configuration reports values that are not numbers.
         values["attention_window"] = [2 * w if isinstance(w, int) else w for w in windows]
     if set(values.get("attention_dilation") or ()) == {1}:
         del values["attention_dilation"]
@@ -65,12 +65,12 @@ def with_whole_windows(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Original(HuggingFace):
-    """Directories of the authors' program, whose model is a RoBERTa with another attention.
+    """Directories of the authors' program, where the model is a RoBERTa with another attention.
 
     Source: allenai/longformer longformer/longformer.py, LongformerConfig.
     """
 
-    goes_first = True  # for they may name no model type, or RoBERTa's
+    goes_first = True  # because the files may name no model type, or RoBERTa's
 
     def is_of_family(self, values: JsonObject) -> bool:
         return "attention_dilation" in values
@@ -82,7 +82,7 @@ ORIGINAL = Original(
         HF_CODEC,
         fixed={
             "position_embedding_type": ("absolute",),
-            # Two programs for the same windows; the others, "n2" and "sliding_chunks_no_overlap", have none.
+            # Two implementations of the same windows. "n2" and "sliding_chunks_no_overlap" compute something else.
             "attention_mode": ("tvm", "sliding_chunks"),
             "attention_dilation": (None,),
             "autoregressive": (False,),

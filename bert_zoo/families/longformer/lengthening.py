@@ -1,4 +1,4 @@
-"""Longformers made of shorter encoders, as the released ones were of RoBERTa.
+"""Makes Longformers from shorter encoders, as the released ones were made from RoBERTa.
 
 Source: Beltagy et al. 2020 (arXiv:2004.05150), section 5; allenai/longformer
 scripts/convert_model_to_long.ipynb.
@@ -20,13 +20,13 @@ from bert_zoo.text.format import TokenizerParts
 from bert_zoo.text.sentencepiece_files import read_sentencepiece
 from bert_zoo.text.wordpiece_files import read_wordpiece
 
-# Families of BERT's layers whose vocabularies are read here.
+# Families with BERT's layers and a vocabulary that `read_vocabulary` reads.
 LENGTHENED = ("bert", "roberta", "albert", "electra", "spanbert", "xlm_roberta")
 POSITIONS = "encoder/embeddings/position_embedding/embeddings"
 
 
 def read_vocabulary(files: VocabularyFiles, options: dict[str, Any]) -> TokenizerParts:
-    """RoBERTa's vocabulary, or that of the family which a model was made of."""
+    """Reads RoBERTa's vocabulary, or that of the family that a model was made from."""
     for page in (albert, xlm_roberta):
         scheme = page.SCHEME
         if files.has(scheme.model_file):
@@ -39,7 +39,7 @@ def read_vocabulary(files: VocabularyFiles, options: dict[str, Any]) -> Tokenize
 def lengthened_config(
     shorter: EncoderConfig, max_length: int, window: int, sep_id: int
 ) -> LongformerConfig:
-    """The configuration of a Longformer with the same layers; positions are RoBERTa's."""
+    """Returns the configuration of a Longformer with the same layers and RoBERTa's positions."""
     known = {field.name for field in fields(LongformerConfig)}
     same = {name: value for name, value in shorter.to_dict().items() if name in known}
     longer = {
@@ -57,10 +57,10 @@ def lengthened_weights(
     values: Mapping[str, np.ndarray],
     paths: Collection[str],
 ) -> dict[str, np.ndarray]:
-    """A Longformer's weights from those of a shorter model, by their paths in a task model."""
+    """Makes a Longformer's weights from a shorter model's, by their paths in a task model."""
     found = dict(values)
     table, first = values[POSITIONS], longer.position_offset
-    # No token has the rows before the first position.
+    # Rows before the first position are unused.
     before = np.resize(table[: shorter.position_offset], (first, table.shape[1]))
     after = table[shorter.position_offset :]
     found[POSITIONS] = np.concatenate(
@@ -74,7 +74,7 @@ def lengthened_weights(
             for name, value in zip(("query_global", "key_value_global"), parts, strict=True):
                 found[f"{block}/{name}/{part}"] = value
     if "classifier/transform/kernel" in paths:
-        # BERT's classifiers read the pooler, whose layer is a part of RoBERTa's.
+        # BERT's classifiers read the pooler; in RoBERTa's, that layer is part of the classifier.
         for part in ("kernel", "bias"):
             pooled = found.pop(f"encoder/pooler/dense/{part}", None)
             found.setdefault(f"classifier/transform/{part}", pooled)

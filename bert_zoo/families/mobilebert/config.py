@@ -1,4 +1,4 @@
-"""The sizes and choices that define a MobileBERT, and how the configuration files say them."""
+"""MobileBERT's configuration, and how configuration files store it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 
 @dataclass(frozen=True, kw_only=True)
 class MobileBertConfig(EncoderConfig):
-    """Everything that fixes a MobileBERT's parameters and arithmetic."""
+    """The configuration of a MobileBERT."""
 
     on_card: ClassVar[tuple[str, ...]] = (
         *(*EncoderConfig.on_card, "embedding_size", "bottleneck_size", "num_feed_forwards"),
     )
 
-    embedding_size: int = 128  # width of the table of tokens
+    embedding_size: int = 128  # width of the token table
     bottleneck_size: int = 128  # width inside a block; a multiple of `num_heads`
-    num_feed_forwards: int = 4  # feed-forward layers of a block
-    # Whether the pooler has a layer with tanh; without it, it is the first token.
+    num_feed_forwards: int = 4  # feed-forward layers per block
+    # Whether the pooler has a tanh layer; without it, the pooler returns the first token.
     classifier_activation: bool = True
 
     def __post_init__(self):
@@ -33,8 +33,8 @@ class MobileBertConfig(EncoderConfig):
         )
         if not 0 < self.embedding_size < self.hidden_size:
             problems.append(
-                f"embedding_size is {self.embedding_size}; it must lie between 0 and hidden_size "
-                f"{self.hidden_size}, of which the head for masked tokens has the rest."
+                f"embedding_size is {self.embedding_size}; it must be above 0 and below hidden_size "
+                f"{self.hidden_size}, because the masked-token head has a table for the difference."
             )
         if not problems and self.bottleneck_size % self.num_heads:
             problems.append(
@@ -43,8 +43,8 @@ class MobileBertConfig(EncoderConfig):
             )
         if not problems and self.num_layers * self.num_feed_forwards > MOST_LAYERS:
             problems.append(
-                f"num_feed_forwards is {self.num_feed_forwards} in each of {self.num_layers} layers; there "
-                f"may be {MOST_LAYERS:,} in all."
+                f"num_feed_forwards is {self.num_feed_forwards} in each of {self.num_layers} layers; at most "
+                f"{MOST_LAYERS:,} are allowed in all."
             )
         if problems:
             raise ConfigError("This encoder cannot be built: " + " ".join(problems))
@@ -57,7 +57,7 @@ ROWS = [
     ConfigRow("num_feed_forwards", "num_feedforward_networks", optional=True),
     ConfigRow("classifier_activation", optional=True),
 ]
-# Of the choices that Google's program has, those of the model that was released.
+# The released model's values of the options of Google's program.
 RELEASED = {
     "trigram_input": (True,),
     "use_bottleneck": (True,),
@@ -65,7 +65,7 @@ RELEASED = {
     "key_query_shared_bottleneck": (True,),
     "normalization_type": ("no_norm",),
 }
-# What a file of Google's program means where it says nothing.
+# Defaults of Google's program for keys that a file lacks.
 GOOGLE_DEFAULTS = {
     "trigram_input": False,
     "key_query_shared_bottleneck": False,
@@ -75,19 +75,19 @@ GOOGLE_DEFAULTS = {
 
 
 def with_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of a file of Google's program, complete; BERT's file is no such one."""
+    """Completes the content of a file of Google's program; raises ConfigError for BERT's file."""
     if "use_bottleneck" not in values:
         raise ConfigError("use_bottleneck is missing.")
     return {**GOOGLE_DEFAULTS, **values}
 
 
-# MobileBertConfig's of transformers.
+# Defaults of transformers' MobileBertConfig.
 DEFAULTS = {"activation": "relu", "hidden_dropout": 0.0}
 HF_CODEC = ConfigCodec(
     rows=[*ROWS, *bert_formats.HF_ROWS, ConfigRow("classifier_dropout", optional=True)],
     fixed=RELEASED,
     written={name: values[0] for name, values in RELEASED.items()},
-    ignored=frozenset({"true_hidden_size"}),  # `intra_bottleneck_size` again
+    ignored=frozenset({"true_hidden_size"}),  # repeats `intra_bottleneck_size`
     defaults=DEFAULTS,
     config_class=MobileBertConfig,
 )

@@ -13,7 +13,7 @@ from bert_zoo.weights.table import Head
 
 
 def backbone(config: MobileBertConfig, dtype):
-    """Embeddings of trigrams, blocks with bottlenecks, and a pooler with a layer or without."""
+    """Trigram embeddings, blocks with bottlenecks, and a pooler with or without a layer."""
     from bert_zoo.families.mobilebert.layers import (
         BottleneckAttention,
         BottleneckBlock,

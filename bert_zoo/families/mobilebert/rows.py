@@ -14,7 +14,7 @@ ATTENTION, BOTTLENECK = f"{LAYER}attention.", f"{LAYER}bottleneck."
 
 
 def row(kind: Kind, ours: str, *hf: str, **more) -> Row:
-    """A row by Hugging Face's names, from which Google's differ in norms and numbered layers."""
+    """Makes a row from Hugging Face's names. Google's differ in norms and numbered layers."""
 
     def google(name: str) -> str:
         name = name.replace("LayerNorm", "FakeLayerNorm").replace("layer.{i}", "layer_{i}")
@@ -24,7 +24,7 @@ def row(kind: Kind, ours: str, *hf: str, **more) -> Row:
 
 
 def feed_forward_rows(config: MobileBertConfig) -> Iterator[Row]:
-    """The last of a block has the names of BERT's."""
+    """Rows of the feed-forward layers; the last of a block has BERT's names."""
     for i in range(config.num_feed_forwards):
         theirs = f"{LAYER}ffn.{i}." if i < config.num_feed_forwards - 1 else LAYER
         ours = f"{OURS}feed_forward_{i}"
@@ -55,7 +55,7 @@ ENCODER_ROWS = (
         when=lambda config: config.pooler and config.classifier_activation,
     ),
 )
-# Hugging Face's is a dense layer that is never called, of [width, vocabulary].
+# Hugging Face's is a dense layer [width, vocabulary] that is never called.
 EXTRA: Kind = {
     "embeddings": {"pytorch": Stored(".weight", transposed=True), "tensorflow": Stored("")}
 }

@@ -1,4 +1,4 @@
-"""The sizes and choices that define a ModernBERT, and how Hugging Face's config.json says them."""
+"""ModernBERT's configuration, and how Hugging Face's config.json stores it."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,12 +21,12 @@ POOLINGS = ("mean", "cls")
 
 @dataclass(frozen=True, kw_only=True)
 class ModernBertConfig(EncoderConfig):
-    """Everything that fixes a ModernBERT's parameters and arithmetic.
+    """The configuration of a ModernBERT.
 
-    `hidden_dropout` is the rate on embeddings; `attention_dropout` also that on what attention adds.
+    `hidden_dropout` acts on embeddings, `attention_dropout` also on attention's outputs.
     """
 
-    # Layers 0, n, 2n, ... attend to all tokens, the others to those at most half of `local_attention` away.
+    # Layers 0, n, 2n, ... attend to all tokens; the others to tokens at most `local_attention` / 2 away.
     global_attention_every: int = 3
     local_attention: int = 128
     global_rope_theta: float = (
@@ -35,10 +35,10 @@ class ModernBertConfig(EncoderConfig):
     local_rope_theta: float = 10_000.0
     inner_dropout: float = 0.0  # rate within the feed-forward layer
     classifier_pooling: str = (
-        "cls"  # what heads over whole texts read: the first token, or the mean
+        "cls"  # pooling for heads over whole texts: the first token, or the mean
     )
 
-    # Rows of more blocks than these are attended to block by block, which is faster from there on
+    # Rows of more blocks than this are computed block by block, which is then faster
     # (docs/measured/long_texts.md).
     fewest_blocks: ClassVar[int] = 8
 
@@ -62,8 +62,8 @@ class ModernBertConfig(EncoderConfig):
             )
         if self.hidden_size // self.num_heads % 2:
             problems.append(
-                f"hidden_size {self.hidden_size} leaves {self.num_heads} heads an odd width, and rotary "
-                "positions turn pairs of numbers."
+                f"hidden_size {self.hidden_size} gives {self.num_heads} heads an odd width, but rotary "
+                "positions rotate pairs of numbers."
             )
         if problems:
             raise ConfigError("This encoder cannot be built: " + " ".join(problems))
@@ -77,7 +77,7 @@ class ModernBertConfig(EncoderConfig):
             # Only the first layer has no norm before its attention.
             if self.is_global(place) != self.is_global(layer) or (place == 0) != (layer == 0):
                 raise ConfigError(
-                    f"Layer {layer} would become layer {place} and compute something else there: layer 0 has a "
+                    f"Layer {layer} would become layer {place} and compute something else there: layer 0 has one "
                     f"norm less, and multiples of {self.global_attention_every} attend to all tokens. Choose layers "
                     "that keep this pattern, such as the first ones."
                 )
@@ -85,16 +85,16 @@ class ModernBertConfig(EncoderConfig):
 
     @property
     def output_range(self) -> float:
-        """Initial deviation of what adds to the residual stream (Warner et al. 2024, appendix A.2)."""
+        """Initial standard deviation of layers that add to the residual stream (Warner et al. 2024, appendix A.2)."""
         return self.initializer_range / math.sqrt(2 * self.num_layers)
 
     @property
     def reach(self) -> int:
-        """The largest distance between tokens that see each other in a local layer."""
+        """The largest distance between tokens that attend to each other in a local layer."""
         return self.local_attention // 2
 
     def attends_in_blocks(self, length: int) -> bool:
-        """Whether local layers cut rows of so many tokens into blocks; see `RotaryAttention`."""
+        """Whether local layers compute rows of `length` tokens in blocks; see `RotaryAttention`."""
         return length > self.fewest_blocks * self.reach
 
 
@@ -113,7 +113,7 @@ LAYER_TYPES = {"global": "full_attention", "local": "sliding_attention"}
 
 
 def settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A config.json with transformers 4's keys in the place of transformers 5's."""
+    """Converts a config.json from transformers 5's keys to transformers 4's."""
     values = dict(values)
     if values.get("local_rope_theta", 0) is None and "global_rope_theta" in values:
         values["local_rope_theta"] = values["global_rope_theta"]  # as transformers 4 reads it
@@ -164,7 +164,7 @@ HF_CODEC = ConfigCodec(
         "decoder_bias": (True,),
         "classifier_activation": ("gelu",),
     },
-    # Two of BERT's that nothing reads; how random weights begin; and how transformers computes.
+    # Two of BERT's keys that nothing reads, initialisation, and transformers' choices of implementation.
     ignored=frozenset(
         """
         position_embedding_type layer_norm_eps initializer_cutoff_factor cls_token_id

@@ -14,7 +14,7 @@ from bert_zoo.weights.formats import HuggingFace
 
 
 def backbone(config: ModernBertConfig, dtype):
-    """Pre-norm blocks without biases; every third one attends to all tokens, the others near by."""
+    """Pre-norm blocks without biases; every third one attends to all tokens, the others to a window."""
     from bert_zoo.families.modernbert.windowed_attention import (
         GLOBAL,
         LOCAL,

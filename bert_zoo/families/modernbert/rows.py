@@ -21,7 +21,7 @@ LAYER = "layers.{i}."
 
 
 def attention_norms(config: ModernBertConfig) -> Iterator[Row]:
-    """The first block reads embeddings, which are normed already."""
+    """Norms before attention. The first block has none, because embeddings are normed already."""
     for i in range(1, config.num_layers):
         yield Row(SCALE, f"stack/layer_{i}/attention_norm", hf=f"layers.{i}.attn_norm")
 
@@ -39,7 +39,7 @@ ENCODER_ROWS = (
 )
 
 
-# Every head begins with these.
+# The first rows of every head.
 PREDICTION_HEAD = (
     Row(KERNEL, "prediction_head/dense", hf="head.dense"),
     Row(SCALE, "prediction_head/norm", hf="head.norm"),
@@ -47,7 +47,7 @@ PREDICTION_HEAD = (
 
 
 def prediction_head(config: ModernBertConfig, **options):
-    """The layer that every head begins with."""
+    """Makes the first layer of every head."""
     from bert_zoo.families.modernbert.prediction import PredictionHead
 
     return PredictionHead(

@@ -1,4 +1,4 @@
-"""MPNet (Song et al. 2020, arXiv:2004.09297): RoBERTa's positions, BERT's words, a bias by distance."""
+"""MPNet (Song et al. 2020, arXiv:2004.09297): RoBERTa's positions, BERT's WordPiece, a bias by distance."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,7 +22,7 @@ from bert_zoo.weights.table import EMBED, Row
 
 
 def backbone(config: EncoderConfig, dtype):
-    """BERT's, with one bias by distance that every layer adds to its scores."""
+    """BERT's backbone with one bias by distance, which every layer adds to its attention scores."""
     from bert_zoo.layers.relative_bias import BiasedStack, RelativeBias
 
     bias = RelativeBias(
@@ -40,10 +40,10 @@ def backbone(config: EncoderConfig, dtype):
 DEFAULTS = {**roberta_formats.DEFAULTS, "num_segments": 0, "layer_norm_epsilon": 1e-5}
 HF_CODEC = replace(
     bert_formats.HF_CODEC,
-    # A size of the table alone: transformers computes with 32 whatever it says.
+    # Only the size of the table: transformers always computes with 32 buckets.
     fixed={"relative_attention_num_buckets": (32,)},
     written={"relative_attention_num_buckets": 32},
-    # MPNetConfig's own epsilon, which no released file leaves unsaid.
+    # MPNetConfig's default epsilon; all released files state one.
     defaults={**DEFAULTS, "layer_norm_epsilon": 1e-12},
 )
 FAIRSEQ_CODEC = replace(
@@ -58,7 +58,7 @@ FAIRSEQ_CODEC = replace(
     defaults={**roberta_formats.FAIRSEQ_CODEC.defaults, **DEFAULTS},
 )
 
-# Where its names are not BERT's.
+# Names that differ from BERT's.
 HF_NAMES = {
     "stack/layer_{i}/attention/qkv": tuple(f"{bert_rows.LAYER}attention.attn.{p}" for p in "qkv"),
     "stack/layer_{i}/attention/output": f"{bert_rows.LAYER}attention.attn.o",
@@ -79,7 +79,7 @@ SPECIAL_TOKENS = special_tokens("[UNK]", "<pad>", "<s>", "</s>", "<mask>")
 
 
 def read_vocabulary(files: VocabularyFiles, options: dict[str, Any]) -> TokenizerParts:
-    """BERT's WordPiece between fairseq's special tokens."""
+    """Reads BERT's WordPiece with fairseq's special tokens around it."""
     return read_wordpiece(files, options, dict_file=True, **SPECIAL_TOKENS)
 
 

@@ -1,4 +1,4 @@
-"""RoBERTa (Liu et al. 2019, arXiv:1907.11692): BERT's encoder, positions that count tokens alone."""
+"""RoBERTa (Liu et al. 2019, arXiv:1907.11692): BERT's encoder with positions that skip padding."""
 
 from dataclasses import replace
 

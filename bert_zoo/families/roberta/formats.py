@@ -9,9 +9,9 @@ from bert_zoo.weights.formats import Description, keras_hub
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.table import Row, Stored
 
-# What every file means without saying it: fairseq utils.py, make_positions.
+# Implied by every file: fairseq utils.py, make_positions.
 DEFAULTS = {"pad_id": 1, "positions_after_padding": True}
-# Of programs other than Hugging Face's, which has a table of one segment.
+# For programs other than Hugging Face's, which has a table with one segment.
 WITHOUT_SEGMENTS = {**DEFAULTS, "num_segments": 1, "layer_norm_epsilon": 1e-5, "pooler": False}
 FAIRSEQ_CODEC = ConfigCodec(
     rows=[
@@ -32,14 +32,14 @@ FAIRSEQ_CODEC = ConfigCodec(
         "pooler_activation_fn": ("tanh",),
         "encoder_normalize_before": (False,),
     },
-    # Everything else among fairseq's arguments belongs to the training.
+    # fairseq's other arguments are for training.
     ignored=None,
     defaults=WITHOUT_SEGMENTS,
 )
 
 
 class PositionsFromZero(keras_hub.KerasHub):
-    """KerasHub's positions count from 0, and ours from the row after that of padding."""
+    """KerasHub's positions start at 0, ours after the row of padding."""
 
     def stored(self, row: Row, variable: str) -> Stored:
         if row.ours == "embeddings/position_embedding":

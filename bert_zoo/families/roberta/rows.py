@@ -28,7 +28,7 @@ def fairseq_copies(config: EncoderConfig) -> tuple[Copy, ...]:
 
 
 MASKED_LM_ROWS = bert_rows.masked_lm_rows("lm_head", dense="dense", norm="layer_norm")
-# Its own layer over the first token takes the place of BERT's pooler.
+# A layer over the first token replaces BERT's pooler.
 CLASSIFIER_ROWS = (
     Row(DENSE, "classifier/transform", hf="classifier.dense", fairseq="classification_heads.dense"),
     Row(
@@ -41,12 +41,12 @@ CLASSIFIER_ROWS = (
 
 
 def first_position(config: EncoderConfig) -> int:
-    """The rows of a table before that of the first token."""
+    """The number of position rows before the first token's."""
     return config.pad_id + 1
 
 
 class WithoutPadding(Stored):
-    """A table of positions from that of the first token on; zeros stand in for the rows before."""
+    """A position table stored from the first token's row on; earlier rows are read as zeros."""
 
     def shape_of(self, part, config):
         return (part[0] - first_position(config), *part[1:])

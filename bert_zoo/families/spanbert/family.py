@@ -1,4 +1,4 @@
-"""SpanBERT (Joshi et al. 2020, arXiv:1907.10529): a cased BERT trained on spans, without pooler."""
+"""SpanBERT (Joshi et al. 2020, arXiv:1907.10529): a cased BERT without pooler, trained on spans."""
 
 from dataclasses import dataclass, replace
 
@@ -17,10 +17,10 @@ from bert_zoo.weights.tensor_source import TensorSource
 
 @dataclass(frozen=True, kw_only=True)
 class SpanBertConfig(EncoderConfig):
-    """What fixes a SpanBERT."""
+    """The configuration of a SpanBERT."""
 
-    # Tokens of a span that its boundaries predict (`--max-pair-targets` of the original trainer, whose
-    # default the paper's models have).
+    # Largest number of a span's tokens predicted from its boundaries: `--max-pair-targets` of the original trainer,
+    # with its default, which the paper's models use.
     span_targets: int = 15
 
     def __post_init__(self):
@@ -30,13 +30,13 @@ class SpanBertConfig(EncoderConfig):
 
 
 class SpanBertFiles(bert_formats.Untyped):
-    """Directories with BERT's config.json, told from BERT's by the head of span boundaries."""
+    """Directories with BERT's config.json; the span-boundary head distinguishes them from BERT's."""
 
     def claims(self, source: TensorSource) -> bool:
         return any(f"{SPANS}." in key for key in source)
 
 
-# The arguments of its pretraining program, which wrote the tensors under names of the hf format.
+# Arguments of the pretraining program, which wrote tensors with the names of the hf format.
 ARGUMENTS_CODEC = ConfigCodec(
     rows=[*bert_formats.ROWS, ConfigRow("activation", "hidden_act", {"gelu": "gelu"})],
     fixed={"task": ("span_bert",)},
@@ -61,7 +61,7 @@ FAMILY = replace(
             sizes={
                 "span_targets": r"(^|\.)cls\.pair_target_predictions\.position_embeddings\.weight$"
             },
-            # Only trainings without --no-nsp, which the paper does without, have it.
+            # Only trainings without --no-nsp have it; the paper's models used --no-nsp.
             unread={r"(^|\.)cls\.seq_relationship\.(weight|bias)$": "next-sentence head"},
         ),
         "fairseq": Fairseq(codec=ARGUMENTS_CODEC, root=None),
@@ -75,7 +75,7 @@ FAMILY = replace(
         ),
     },
     checkpoints=CHECKPOINTS,
-    # Its files do not say that the vocabulary is BERT's cased one.
+    # The files do not say that the vocabulary is BERT's cased one.
     text=replace(bert.FAMILY.text, options={"lowercase": False}),
     objectives=("masked_lm", "span_boundary"),
     pretraining="spans",

@@ -3,7 +3,7 @@
 from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.weights.table import BIAS, DENSE, EMBED, NORM, Copy, Row
 
-# The original kept the names of pytorch_pretrained_bert, below fairseq's `decoder.`.
+# The original has the names of pytorch_pretrained_bert under fairseq's prefix `decoder.`.
 SPANS = "cls.pair_target_predictions"
 SPAN_BOUNDARY_ROWS = (
     Row(EMBED, "span_boundary/target_position", hf=f"{SPANS}.position_embeddings"),

@@ -13,7 +13,7 @@ from bert_zoo.text.byte_bpe_files import read_byte_bpe
 from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.text.format import TextFormat, TokenizerParts
 
-ROWS = 384  # of the token table: three special tokens, bytes, and sentinels
+ROWS = 384  # rows of the token table: three special tokens, bytes, sentinels
 SENTINELS = [f"<extra_id_{i}>" for i in range(125)]
 ADDED_TOKENS = [
     *(
@@ -25,14 +25,14 @@ ADDED_TOKENS = [
 
 
 def bytes_as_tokens(files: VocabularyFiles) -> tuple[list[str], list[tuple[str, ...]]]:
-    """The vocabulary, whatever files there are: a byte's id is the byte + 3; and no merges."""
+    """Returns the vocabulary, which needs no file: a byte's id is the byte + 3, and there are no merges."""
     from bert_zoo.text.byte_bpe import ALPHABET
 
     return ["<pad>", "</s>", "<unk>", *sorted(ALPHABET, key=ALPHABET.get), *SENTINELS], []
 
 
 def read_bytes(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
-    """A tokenizer of bytes, which needs no file."""
+    """Makes a byte tokenizer, which needs no file."""
     absent = dict.fromkeys(("cls_token", "mask_token"))
     options = {"added_tokens": ADDED_TOKENS, **SPECIAL_TOKENS, **absent, **overrides}
     return read_byte_bpe(files, options, read=bytes_as_tokens)
@@ -48,7 +48,7 @@ FAMILY = replace(
     },
     text=TextFormat(read_bytes, layout=LAYOUT),
     checkpoints=BYT5,
-    # Its hidden spans stand behind the ids 258, 257 and so on, of bytes that no text has.
+    # Its sentinels are the ids 258, 257 and so on, of bytes that no UTF-8 text has.
     pretraining="",
     pretraining_preset=None,
 )

@@ -1,4 +1,4 @@
-"""The sizes and choices that define a T5, and how files say them."""
+"""T5's configuration, and how files store it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.hf import ACTIVATIONS
 from bert_zoo.weights.formats.tf1 import sizes_in
 
-# The bounds of buckets are computed one by one; all released models have 32, up to a distance of 128.
+# Limited because the bounds of buckets are computed one by one. Released models have 32, up to a distance of 128.
 MOST_BUCKETS, LONGEST_DISTANCE = 512, 65_536
 
 
 @dataclass(frozen=True, kw_only=True)
 class T5Config(EncoderConfig):
-    """Everything that fixes the parameters and arithmetic of an encoder and its decoder.
+    """The configuration of a T5's encoder and decoder.
 
-    `hidden_dropout` is the rate within feed-forward layers too.
+    `hidden_dropout` also acts within feed-forward layers.
     """
 
     on_card: ClassVar[tuple[str, ...]] = (*Config.on_card, "head_size", "decoder_layers")
@@ -31,14 +31,16 @@ class T5Config(EncoderConfig):
     head_size: int = (
         64  # width of a head ("d_kv"); `num_heads * head_size` need not be `hidden_size`
     )
-    num_decoder_layers: int = 0  # blocks of the decoder; 0: `num_layers`
-    num_buckets: int = 32  # of distances, in each stack
+    num_decoder_layers: int = 0  # blocks in the decoder; 0: `num_layers`
+    num_buckets: int = 32  # buckets of distances in each stack
     max_distance: int = 128  # distances from this on share a bucket
-    # Whether the activation is multiplied with a second product of the input (version 1.1).
+    # Whether feed-forward layers are gated: the activation is multiplied by a second projection (version 1.1).
     gated: bool = False
-    # Whether the decoder's last outputs are multiplied by `hidden_size` ** -0.5 (version 1.0).
+    # Whether the decoder's outputs are multiplied by `hidden_size` ** -0.5 before the logits (version 1.0).
     scale_logits: bool = True
-    initializer_factor: float = 1.0  # of the standard deviations of randomly initialised weights
+    initializer_factor: float = (
+        1.0  # multiplies the standard deviations of randomly initialised weights
+    )
 
     def __post_init__(self):
         super().__post_init__()
@@ -82,24 +84,26 @@ class T5Config(EncoderConfig):
 
 
 DEFAULTS = {"vocab_size": 32128, "classifier_dropout": 0.0}
-# Version 1.1, and what was made of it.
+# Version 1.1 and its descendants.
 GATED = {
     "gated": True,
     "activation": "gelu_tanh",
     "scale_logits": False,
     "tie_word_embeddings": False,
 }
-# The first name of an activation with a gate means its approximation in transformers' T5.
+# In transformers' T5, "gated-gelu" means the tanh approximation.
 GATED_ACTIVATIONS = {"gelu": "gelu_new"}
 
-ATTENTION_DROPOUT = "attention_dropout_rate"  # no key of a file, which has one rate for all
+ATTENTION_DROPOUT = (
+    "attention_dropout_rate"  # not a key of files, which have one rate for all dropout
+)
 
 
 def settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A config.json with one key for each of our fields.
+    """Converts a config.json to one key per field.
 
-    transformers 4 scales logits unless `tie_word_embeddings` is false. transformers 5 always writes that
-    key as true, and another one for the scale.
+    transformers 4 scales logits unless `tie_word_embeddings` is false. transformers 5 always writes true there, and
+    has a separate key for the scale.
     """
     values = dict(values)
     if "feed_forward_proj" in values:
@@ -147,7 +151,7 @@ HF_CODEC = ConfigCodec(
         ConfigRow("pad_id", "pad_token_id", optional=True),
     ],
     fixed={"is_encoder_decoder": (True, False)},
-    ignored=frozenset({"n_positions"}),  # positions have no table
+    ignored=frozenset({"n_positions"}),  # there is no position table
     written={"decoder_start_token_id": 0},
     defaults=DEFAULTS,
     config_class=T5Config,
@@ -168,7 +172,7 @@ TF1_SIZES = {
 
 
 def sizes_of_shapes(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
-    """Our fields, by the tensors of a checkpoint, which has no configuration file."""
+    """Reads our fields off the tensors of a checkpoint without a configuration file."""
     sizes = sizes_in(shapes, TF1_SIZES, r"encoder/block_(\d+)/")
     decoder = sizes_in(shapes, {}, r"decoder/block_(\d+)/")
     heads = max(1, shapes.get(f"{ATTENTION}/relative_attention_bias", (1,))[0])

@@ -1,4 +1,4 @@
-"""T5 (Raffel et al. 2020, arXiv:1910.10683): every task from text to text, by an encoder and a decoder."""
+"""T5 (Raffel et al. 2020, arXiv:1910.10683): every task as text to text, with an encoder and a decoder."""
 
 from functools import partial
 
@@ -14,7 +14,7 @@ from bert_zoo.weights.table import Head
 
 
 def parts(config: T5Config, dtype):
-    """What makes the layers of both stacks: attention, feed-forward, bias by distance, final norm."""
+    """Functions that make the layers of both stacks: attention, feed-forward, bias by distance, final norm."""
     from bert_zoo.families.t5.layers import Attention, RMSNorm
     from bert_zoo.layers import FeedForward
     from bert_zoo.layers.relative_bias import RelativeBias
@@ -64,7 +64,7 @@ def parts(config: T5Config, dtype):
 
 
 def backbone(config: T5Config, dtype):
-    """The encoder: pre-norm blocks, and one bias by distance that all add to their scores."""
+    """The encoder: pre-norm blocks and one bias by distance, which all add to their attention scores."""
     from bert_zoo.families.t5.layers import T5Backbone, rms_norm
     from bert_zoo.layers import PreNormBlock, TokenEmbeddings
     from bert_zoo.layers.relative_bias import BiasedStack
@@ -99,7 +99,7 @@ def backbone(config: T5Config, dtype):
 
 
 def decoder(config: T5Config, *, name: str, dtype):
-    """The decoder, and what makes logits of its outputs."""
+    """The decoder, including the projection to logits."""
     from bert_zoo.families.t5.layers import Decoder, DecoderBlock
 
     attention, feed_forward, bias, final_norm = parts(config, dtype)
@@ -123,7 +123,7 @@ def decoder(config: T5Config, *, name: str, dtype):
         hidden_size=config.hidden_size,
         tied=config.tie_word_embeddings,
         scale=config.hidden_size**-0.5 if config.scale_logits else 1.0,
-        # As in t5x, so that logits are as small as with a scaled tied table; transformers has 1.
+        # As in t5x, which keeps logits as small as with a scaled tied table; transformers has 1.
         initializer_range=config.initializer_factor * config.hidden_size**-0.5,
         dtype=dtype,
         name=name,

@@ -11,17 +11,17 @@ from bert_zoo.weights.formats import TF1, Description, HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec
 from bert_zoo.weights.tensor_source import TensorSource
 
-# Of version 1.0's files: the original once had one, and no program reads it (transformers#8518).
+# In files of version 1.0. The original once had this bias, but no program reads it (transformers#8518).
 CROSS_BIAS = r"EncDecAttention[./]relative_attention_bias"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Directory(HuggingFace):
-    """Hugging Face's directories, whose configuration does not tell whether the logits have a table."""
+    """Hugging Face's directories. Only the tensors show whether the logits have their own table."""
 
     def told(self, source: TensorSource, config: Config, unsaid: Collection[str]) -> dict[str, Any]:
         told = super().told(source, config, unsaid)
-        # transformers 5 writes of all models that they are tied.
+        # transformers 5 marks all models as tied.
         if not config.scale_logits and any(key.startswith("decoder.") for key in source):
             told["tie_word_embeddings"] = "lm_head.weight" not in source
         return told
@@ -33,7 +33,7 @@ class Directory(HuggingFace):
 
 
 def computed_activation(config: T5Config) -> str:
-    """What transformers makes of the name that is written."""
+    """The activation that transformers uses for the name that is written."""
     return "gelu_tanh" if config.gated and config.activation == "gelu" else config.activation
 
 
@@ -43,9 +43,9 @@ def hugging_face(
     """The format of a family's directories.
 
     Args:
-        model_type: of its config.json.
-        prefix: what the names of transformers' classes begin with.
-        options: further ones of the format.
+        model_type: `model_type` in its config.json.
+        prefix: prefix of transformers' class names.
+        options: other arguments of the format.
     """
     return Directory(
         model_type=model_type,
@@ -67,7 +67,7 @@ def hugging_face(
 class Original(TF1):
     """Checkpoints of google-research/text-to-text-transfer-transformer on Mesh TensorFlow."""
 
-    # Version 1.1 has another name for norms, in the stacks and above them.
+    # Version 1.1 has another name for norms, within the stacks and after them.
     renames: ClassVar[tuple[tuple[str, str], ...]] = (
         (r"^(encoder|decoder)/rms_norm/", r"\1/final_layer_norm/"),
         (r"/rms_norm/", "/layer_norm/"),
@@ -75,8 +75,11 @@ class Original(TF1):
 
     config_file: str = "*.index"
     codec: ConfigCodec = TF1_CODEC
-    ignorable: tuple[str, ...] = (r"_slot_(m|v|vc|vr)$", CROSS_BIAS)  # of Adafactor, and not read
-    rows: int = 0  # of the token table, where they tell the family from T5; 0 for any number
+    ignorable: tuple[str, ...] = (
+        r"_slot_(m|v|vc|vr)$",
+        CROSS_BIAS,
+    )  # Adafactor's slots, and a bias that is not read
+    rows: int = 0  # rows of the token table, if they distinguish the family from T5; 0: any number
 
     @property
     def goes_first(self) -> bool:

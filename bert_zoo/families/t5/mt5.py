@@ -1,4 +1,4 @@
-"""mT5 (Xue et al. 2021, arXiv:2010.11934): T5's version 1.1 in a hundred languages."""
+"""mT5 (Xue et al. 2021, arXiv:2010.11934): T5 1.1 in 101 languages."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,7 +11,7 @@ from bert_zoo.families.t5.config import GATED, HF_CODEC, settings
 
 
 def without_scale(values: Mapping[str, Any]) -> dict[str, Any]:
-    """As `settings`, of a class that scales no logits."""
+    """Like `settings`, for a class that does not scale logits."""
     return settings({"feed_forward_proj": "gated-gelu", **values, "scale_decoder_outputs": False})
 
 

@@ -6,7 +6,7 @@ from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.families.t5.config import T5Config
 from bert_zoo.weights.table import EMBED, KERNEL, MEAN, Copy, Head, Kind, Row, Stored
 
-# The original's kernels of attention have no names of their own; all are [in, out].
+# The original's attention kernels have no suffix in their names; all are [in, out].
 ATTENTION_KERNEL: Kind = {
     "kernel": {"pytorch": Stored(".weight", transposed=True), "tensorflow": Stored("")}
 }
@@ -22,11 +22,11 @@ SELF, CROSS, DENSE = "SelfAttention", "EncDecAttention", "DenseReluDense"
 
 
 def stack_rows(stack: str, ours: str, layers: int, config: T5Config) -> Iterator[Row]:
-    """The rows of the encoder's stack or the decoder's, in which a block has a sublayer more.
+    """The rows of the encoder's or the decoder's stack; decoder blocks have one sublayer more.
 
     Args:
-        stack: what files call it.
-        ours: what stands before our names of its blocks and bias.
+        stack: its name in files.
+        ours: prefix of our names of its blocks and bias.
         layers: the number of its blocks.
     """
     decodes = stack == "decoder"
@@ -82,7 +82,7 @@ ENCODER_ROWS = (
 
 
 def copies(config: T5Config) -> tuple[Copy, ...]:
-    """Files may hold the token table under the names of those who read it, too."""
+    """Files may also hold the token table under the names of the layers that read it."""
     readers = ["encoder.embed_tokens", "decoder.embed_tokens"]
     if config.tie_word_embeddings:
         readers.append("lm_head")
@@ -100,8 +100,8 @@ def mean(config: T5Config) -> str:
     return MEAN
 
 
-# transformers' own classifier reads the decoder; these read the encoder, whose tokens have no first one
-# that stands for all.
+# transformers' classifier reads the decoder. These heads read the encoder, which has no first token for the whole
+# text.
 ENCODER_HEADS = {
     **dict.fromkeys(
         (*bert_rows.SENTENCE_TASKS, "multiple_choice"), Head((bert_rows.CLASSIFIER,), summary=mean)

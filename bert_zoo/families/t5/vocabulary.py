@@ -1,4 +1,4 @@
-"""Vocabularies of T5 in files; without TensorFlow."""
+"""Reads T5's vocabularies, without TensorFlow."""
 
 from dataclasses import replace
 from typing import Any
@@ -23,17 +23,17 @@ SCHEME = Scheme(
     special_tokens=SPECIAL_TOKENS,
     begins_word="▁.*",
 )
-SENTINELS = 100  # where no file says how many there are
+SENTINELS = 100  # if no file states the number
 SENTINEL = "<extra_id_{}>"
 
 
 def read_vocabulary(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
-    """Reads a SentencePiece model, and puts sentinels after it: `<extra_id_0>` is the last token.
+    """Reads a SentencePiece model and appends sentinels: `<extra_id_0>` is the last token.
 
-    mT5's model has some of its own.
+    mT5's model includes sentinels.
 
     Args:
-        files: of the directory.
+        files: the directory's files.
         overrides: keyword arguments of SentencePieceTokenizer that overrule the files.
 
     Raises:
@@ -51,7 +51,7 @@ def read_vocabulary(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokeni
 
 
 def _has_sentinels(files: VocabularyFiles) -> bool:
-    """Whether the pieces of a directory's model have sentinels among them."""
+    """Whether a directory's model includes sentinels."""
     models = [path.name for path in files.directory.glob("*.model")] or [TOKENIZER_FILE]
     sentinel = f"▁{SENTINEL.format(0)}".encode()
     return any(files.has(name) and sentinel in files.content(name) for name in models)

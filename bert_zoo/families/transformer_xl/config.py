@@ -1,4 +1,4 @@
-"""The sizes and choices that define an encoder with segment recurrence."""
+"""Transformer-XL's configuration."""
 
 import itertools
 from dataclasses import dataclass
@@ -7,15 +7,15 @@ from typing import Any, ClassVar
 from bert_zoo.config import UNLIMITED, Config, ConfigError, is_integer
 from bert_zoo.error_text import shown
 
-# What `same_length` may mean, as keys that a query sees beside or with itself.
+# Values of `same_length_keys`: the number of keys that each query attends to.
 SAME_LENGTH_KEYS = ("mem_len", "mem_len+1")
 MEMORY_STARTS = ("zeros", "empty")
-# Tokens that a memory may hold; no parameter grows with them, so that no count of these would tell.
+# Largest memory allowed, in tokens. No parameter count limits it.
 MOST_REMEMBERED = 1 << 20
 
 
 def memory_problems(mem_len: Any) -> list[str]:
-    """What is wrong with the length of a memory, beyond what all sizes must be."""
+    """Checks the length of a memory, beyond the checks of all sizes; returns the problems."""
     if not is_integer(mem_len) or mem_len <= MOST_REMEMBERED:
         return []
     return [f"mem_len is {shown(mem_len)}; it must be at most {MOST_REMEMBERED:,}."]
@@ -23,9 +23,9 @@ def memory_problems(mem_len: Any) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentConfig(Config):
-    """Everything that fixes a Transformer-XL's parameters and arithmetic (Dai et al. 2019).
+    """The configuration of a Transformer-XL (Dai et al. 2019).
 
-    Names that the originals' programs and papers share are kept.
+    Fields keep the names that the original programs and papers share.
     """
 
     on_card: ClassVar[tuple[str, ...]] = (
@@ -33,44 +33,44 @@ class RecurrentConfig(Config):
         *("mem_len", "clamp_len", "same_length", "same_length_keys", "memory_start"),
     )
 
-    vocab_size: int  # tokens, ordered by falling frequency where there are `cutoffs`
+    vocab_size: int  # tokens; by falling frequency if there are `cutoffs`
     hidden_size: int  # width of the residual stream ("d_model")
     num_layers: int  # blocks
-    num_heads: int  # attention heads a block
+    num_heads: int  # attention heads per block
     head_size: int  # width of a head; `num_heads * head_size` need not be `hidden_size`
     intermediate_size: int  # width of the feed-forward layer ("d_inner")
     embedding_size: int = 0  # width of the first cluster's table ("d_embed"); 0: `hidden_size`
-    cutoffs: tuple[int, ...] = ()  # first ids of the clusters after the first; () a plain softmax
-    # Each cluster's table is this much narrower than the one before; with 1, all share one table.
+    cutoffs: tuple[int, ...] = ()  # first ids of the clusters after the first; (): plain softmax
+    # Each cluster's table is narrower than the one before by this factor; with 1, all share one table.
     div_val: int = 1
-    # For each cluster, whether it leaves through the projection by which its table comes in; () ties
-    # all but the first, as most programs do.
+    # For each cluster, whether its softmax uses its embedding's projection; () ties all but the first, as most
+    # programs do.
     tie_projs: tuple[bool, ...] = ()
-    # Whether a table that is `hidden_size` wide has a projection all the same (if `div_val` is not 1).
+    # Whether a table of width `hidden_size` also has a projection (if `div_val` is not 1).
     proj_same_dim: bool = True
     tie_word_embeddings: bool = True  # whether the softmax's tables are the embeddings'
-    untie_r: bool = False  # whether each layer has biases u and v of its own
-    pre_lnorm: bool = False  # whether layer norms stand before the sublayers
+    untie_r: bool = False  # whether each layer has its own biases u and v
+    pre_lnorm: bool = False  # whether layer norms come before sublayers
     mem_len: int = 0  # hidden states that a layer keeps of earlier segments
-    clamp_len: int = -1  # distances beyond this count as this; -1 for none
-    same_length: bool = False  # whether every query sees equally many keys, whatever its past
-    # How many those are: "mem_len+1" (the TensorFlow original, the query's own position among them) or
-    # "mem_len" (the PyTorch original and Hugging Face).
+    clamp_len: int = -1  # larger distances count as this one; -1: no limit
+    same_length: bool = False  # whether all queries attend to the same number of keys
+    # That number: "mem_len+1", including the query's own position (TensorFlow original), or "mem_len" (PyTorch
+    # original, Hugging Face).
     same_length_keys: str = "mem_len+1"
-    # What precedes a text: "zeros" are attended to like any memory (TensorFlow original, Hugging Face);
-    # "empty" is not there (PyTorch original).
+    # The memory before a text: "zeros" are attended to like any memory (TensorFlow original, Hugging Face);
+    # "empty" is no memory (PyTorch original).
     memory_start: str = "zeros"
-    activation: str = "relu"  # of the feed-forward layer
+    activation: str = "relu"  # activation of the feed-forward layer
     layer_norm_epsilon: float = 1e-12  # added to the variance
-    hidden_dropout: float = 0.1  # on embeddings, positions, sublayers' outputs and the last output
+    hidden_dropout: float = 0.1  # rate on embeddings, positions, sublayers' outputs, final output
     attention_dropout: float = 0.0  # rate on attention probabilities
     initializer_range: float = 0.02  # standard deviation of randomly initialised weights
-    projection_initializer_range: float = 0.01  # of projections between tables and `hidden_size`
+    projection_initializer_range: float = 0.01  # the same for tables' projections
 
     softmax_bias: ClassVar[bool] = True
 
     def __post_init__(self):
-        for name in ("cutoffs", "tie_projs"):  # lists, where they come from JSON
+        for name in ("cutoffs", "tie_projs"):  # JSON has lists
             if not isinstance(getattr(self, name), list | tuple):
                 raise ConfigError(
                     f"This encoder cannot be built: {name} is {shown(getattr(self, name))}; it must be "
@@ -135,25 +135,25 @@ class RecurrentConfig(Config):
 
     @property
     def cluster_bounds(self) -> tuple[int, ...]:
-        """First id of each cluster, and the size of the vocabulary."""
+        """First id of each cluster, then the size of the vocabulary."""
         return (0, *self.cutoffs, self.vocab_size)
 
     @property
     def cluster_sizes(self) -> tuple[int, ...]:
-        """Tokens of each cluster."""
+        """Number of tokens in each cluster."""
         bounds = self.cluster_bounds
         return tuple(end - start for start, end in itertools.pairwise(bounds))
 
     @property
     def table_sizes(self) -> tuple[int, ...]:
-        """Rows of each embedding table: one a cluster, or one for all of them."""
+        """Rows of each embedding table; one table per cluster, or one for all."""
         return (self.vocab_size,) if self.div_val == 1 else self.cluster_sizes
 
     @property
     def table_widths(self) -> tuple[int, ...]:
         """Width of each embedding table."""
         first = self.embedding_size or self.hidden_size
-        # Step by step: a large power of div_val would have more digits than memory holds.
+        # Step by step, because a large power of div_val would have more digits than memory holds.
         return tuple(
             itertools.accumulate(
                 self.table_sizes, lambda width, _: width // self.div_val, initial=first
@@ -162,7 +162,7 @@ class RecurrentConfig(Config):
 
     @property
     def is_projected(self) -> tuple[bool, ...]:
-        """For each table, whether a projection leads from its width to `hidden_size`."""
+        """For each table, whether it is projected to `hidden_size`."""
         always = self.div_val > 1 and self.proj_same_dim
         return tuple(always or width != self.hidden_size for width in self.table_widths)
 
@@ -171,16 +171,16 @@ class RecurrentConfig(Config):
         return 0 if self.div_val == 1 else cluster
 
     def has_own_projection(self, cluster: int) -> bool:
-        """Whether a cluster leaves through a projection that is not the embeddings'."""
+        """Whether a cluster's softmax has its own projection."""
         return self.is_projected[self.table_of(cluster)] and not self.shares_projection(cluster)
 
     def shares_projection(self, cluster: int) -> bool:
-        """Whether a cluster leaves through the projection of its embeddings."""
+        """Whether a cluster's softmax uses its embedding's projection."""
         return self.tie_projs[cluster] if self.tie_projs else cluster > 0
 
     @property
     def attention_span(self) -> int | None:
-        """Keys that a query sees at most, its own position among them; None for all that there are."""
+        """The most keys that a query attends to, including its own position; None: all."""
         if not self.same_length:
             return None
         return self.mem_len + (self.same_length_keys == "mem_len+1")

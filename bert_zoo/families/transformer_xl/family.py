@@ -13,7 +13,7 @@ from bert_zoo.weights.table import Head
 
 
 def block(i: int, attention, config, dtype, pre_lnorm: bool):
-    """Attention to a memory, and a feed-forward layer; XLNet's too."""
+    """A block with attention to a memory and a feed-forward layer; also XLNet's."""
     from bert_zoo.families.transformer_xl.stack import RecurrentBlock
     from bert_zoo.layers import FeedForward
 

@@ -1,4 +1,4 @@
-"""How the formats in circulation spell a Transformer-XL: configuration files and weight tables."""
+"""Formats of Transformer-XL: configuration files and weight tables."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -19,16 +19,16 @@ SIZES = [
 
 
 def with_tie_projs(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Hugging Face's older files, and the TF program's flags, say `proj_share_all_but_first`."""
+    """Converts `proj_share_all_but_first` of Hugging Face's older files and the TF program's flags."""
     values = dict(values)
     shared = values.pop("proj_share_all_but_first", True)
     cutoffs = values.get("cutoffs", WT103_CUTOFFS)
-    # What is no list is refused where the configuration is made.
+    # The configuration raises an error for other values.
     clusters = len(cutoffs) if isinstance(cutoffs, list | tuple) else 0
     return {"tie_projs": [False, *[shared] * clusters], **values}
 
 
-# TransfoXLConfig's, where a file says nothing: those of wt103.
+# TransfoXLConfig's defaults for keys that a file lacks: wt103's.
 HF_DEFAULTS = {
     "cutoffs": WT103_CUTOFFS,
     "div_val": 4,
@@ -54,7 +54,7 @@ HF_CODEC = ConfigCodec(
             for name in (
                 *("cutoffs", "div_val", "tie_projs", "tie_word_embeddings", "untie_r"),
                 *("pre_lnorm", "mem_len", "clamp_len", "same_length"),
-                # Not Hugging Face's, which has one choice of each; it passes over them.
+                # Not in Hugging Face's class, which has one choice for each and ignores them.
                 *("proj_same_dim", "same_length_keys", "memory_start"),
             )
         ),
@@ -79,7 +79,7 @@ class Stacked(Stored):
 
 
 class Reversed(Stored):
-    """Rows stand in reverse order."""
+    """Rows are stored in reverse order."""
 
     def to_ours(self, tensor, part, config):
         return tensor[::-1]
@@ -96,7 +96,7 @@ class ByCluster(Stored):
 
 
 def tf1_scope(config: RecurrentConfig, cluster: int) -> str:
-    """The TF program has a scope a cluster where tables differ, and none where there is one."""
+    """The TF program's scope of a cluster; empty if all clusters share one table."""
     return "" if config.div_val == 1 else f"cutoff_{cluster}/"
 
 
@@ -119,7 +119,7 @@ def embedding_rows(config: RecurrentConfig) -> Iterator[Row]:
 
 
 def bias_rows(config: RecurrentConfig) -> Iterator[Row]:
-    """The biases u and v: one pair, or one a layer, which the TF program keeps in one tensor."""
+    """The biases u and v: one pair, or one pair per layer, which the TF program stores in one tensor."""
     for variable, name in (("content_bias", "r_w_bias"), ("position_bias", "r_r_bias")):
         if config.untie_r:
             ours, hf = "stack/layer_{i}/attention", f"layers.{{i}}.dec_attn.{name}"
@@ -147,7 +147,7 @@ ENCODER_ROWS = (
 
 def softmax_rows(config: RecurrentConfig) -> Iterator[Row]:
     if config.cutoffs:
-        # The PyTorch original counts clusters from the end of the head's columns.
+        # The PyTorch original stores the head's cluster rows in reverse order.
         for ours, theirs in (("cluster_weight", "cluster_W"), ("cluster_bias", "cluster_b")):
             yield Row(
                 raw(ours, torch=Reversed("")),
@@ -190,7 +190,7 @@ def softmax_copies(config: RecurrentConfig) -> tuple[Copy, ...]:
 
 
 def hf_copies(config: RecurrentConfig) -> tuple[Copy, ...]:
-    """Hugging Face's layers hold the shared biases too."""
+    """Hugging Face's layers also hold the shared biases."""
     biases = (
         Copy(f"{{root}}layers.{layer}.dec_attn.{name}", of=f"{{root}}{name}")
         for layer in range(config.num_layers)
@@ -200,7 +200,7 @@ def hf_copies(config: RecurrentConfig) -> tuple[Copy, ...]:
 
 
 class WithFrequencies(HuggingFace):
-    """Hugging Face's class misses the frequencies of the sinusoids where a file does not have them."""
+    """Writes the sinusoids' frequencies too, because Hugging Face's class expects them in files."""
 
     def buffers(self, config: RecurrentConfig) -> dict[str, Any]:
         import numpy as np
@@ -210,7 +210,7 @@ class WithFrequencies(HuggingFace):
 
 
 def unless_said(values: Mapping[str, Any], unsaid: Collection[str]) -> dict[str, Any]:
-    """What a program computes with where a configuration file of another one says nothing."""
+    """A program's defaults for the fields that another program's configuration file lacks."""
     return {name: value for name, value in values.items() if name in unsaid}
 
 

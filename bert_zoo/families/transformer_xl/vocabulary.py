@@ -1,4 +1,4 @@
-"""Vocabularies that the programs of Transformer-XL pickled, read without running the pickle.
+"""Reads the pickled vocabularies of Transformer-XL's programs, without running the pickle.
 
 - The TensorFlow program's `cache.pkl`: its corpus, with a `Vocab` (tf/data_utils.py,
   tf/vocabulary.py of kimiyoung/transformer-xl). The released ones were written by Python 2.
@@ -39,7 +39,7 @@ from bert_zoo.weights.restricted_pickle import (
 _LOGGER = logging.getLogger(__name__)
 
 _ALLOWED = {
-    # The programs' own classes; data_utils.py is also the program that writes the file.
+    # The programs' own classes; data_utils.py also writes the file.
     **records("vocabulary.Vocab", "utils.vocabulary.Vocab"),
     **records("data_utils.Corpus", "__main__.Corpus"),
     "collections.OrderedDict": make_dict,
@@ -59,15 +59,15 @@ _ALLOWED = {
 }
 
 _ADVICE = (
-    "bert_zoo reads only the vocabularies of Transformer-XL from pickles. Where you trust the file, "
+    "bert_zoo reads only the vocabularies of Transformer-XL from pickles. If you trust the file, "
     "load it with the program that wrote it and write the tokens of its idx2sym to vocab.txt, one "
     "on each line."
 )
 
-# Beyond any token's length: the encoded WikiText-103 beside its vocabulary is a string of 0.8 GB.
+# Longer than any token. The encoded WikiText-103 in the same file is a string of 0.8 GB.
 _LONGEST_STRING = 1 << 16
 
-# The originals' files: Hugging Face's of two times, the TensorFlow program's and the PyTorch one's.
+# Hugging Face's older and newer file, the TensorFlow program's and the PyTorch program's.
 _FILES = ("vocab.pkl", "vocab.bin", "cache.pkl", "data/cache.pkl", "cache.pt")
 
 
@@ -84,42 +84,41 @@ def read_vocabulary(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokeni
     found = read_pickled_vocabulary(path)
     options = {"unknown_token": found.unknown_token, "eos_token": found.eos_token}
     options = with_assumed_options(found.tokens, path, options | overrides)
-    # The numbers of bytes are the same in lower case.
+    # Bytes are written as numbers, which have no case.
     lowercase = found.lowercase and options["unit"] != "byte"
     arguments = {"vocabulary": found.tokens, "lowercase": lowercase, **options}
     return TokenizerParts(word_level_tokenizer, arguments, path)
 
 
 class PickledVocabulary(NamedTuple):
-    """A word or character vocabulary of Transformer-XL; None for a special token that it lacks."""
+    """A word or character vocabulary of Transformer-XL. Special tokens that it lacks are None."""
 
     tokens: list[str]  # in the order of their ids
     lowercase: bool  # whether the program lower-cased the text
-    eos_token: str | None  # what it put at the end of every line
-    unknown_token: str | None  # what words became that are not in the vocabulary
+    eos_token: str | None  # the token at the end of every line
+    unknown_token: str | None  # the token for words outside the vocabulary
 
 
 def read_pickled_vocabulary(path: str | os.PathLike) -> PickledVocabulary:
     """Reads the vocabulary in a `cache.pkl`, `cache.pt`, `vocab.pkl` or `vocab.bin`.
 
-    transformers read the released file of Python 2, whose strings are UTF-8, as Latin-1, so that
-    about 10,000 tokens of its transfo-xl-wt103 are other than the words that the model was trained
-    on (huggingface/transformers issue 271). Where all tokens of a file are such, they are put
-    right, and this is logged.
+    transformers read the released file, whose Python 2 strings are UTF-8, as Latin-1. So about 10,000 tokens
+    of its transfo-xl-wt103 differ from the words that the model was trained on (huggingface/transformers
+    issue 271). If all tokens of a file can be decoded that way, they are corrected, and this is logged.
 
     Raises:
-        WeightsError: the file is damaged, holds no vocabulary or anything that is refused.
+        WeightsError: the file is damaged, has no vocabulary, or holds objects that are not allowed.
     """
     path = Path(path)
     refuse_lfs_pointer(path)
     if path.suffix not in _READERS:
         raise WeightsError(
-            f"{path} is not a pickled vocabulary that bert_zoo knows by its name; known endings are "
+            f"{path} has no ending that bert_zoo knows of pickled vocabularies; known endings are "
             f"{', '.join(_READERS)}."
         )
     table = _READERS[path.suffix](path)
     if type(table) is Record and "vocab" in table:
-        table = table["vocab"]  # of its corpus
+        table = table["vocab"]  # of the corpus
     if not isinstance(table, dict) or "idx2sym" not in table:
         raise WeightsError(f"{path} holds no vocabulary: nothing in it is called idx2sym.")
     tokens = _tokens(table, path)
@@ -169,7 +168,7 @@ def _tokens(table: dict[str | int, Any], path: Path) -> list[str]:
 
 
 def _undo_latin_1(tokens: list[str], path: Path) -> list[str]:
-    """The tokens, read as UTF-8 where all of them are UTF-8 that was read as Latin-1."""
+    """Decodes tokens as UTF-8 if all of them are UTF-8 that was read as Latin-1."""
     try:
         decoded = [token.encode("latin-1").decode("utf-8") for token in tokens]
     except UnicodeError:
@@ -177,7 +176,7 @@ def _undo_latin_1(tokens: list[str], path: Path) -> list[str]:
     changed = sum(new != old for new, old in zip(decoded, tokens, strict=True))
     if changed:
         _LOGGER.info(
-            "%s: %s of %s tokens were UTF-8 read as Latin-1 and have been put right.",
+            "%s: %s of %s tokens were UTF-8 read as Latin-1 and have been corrected.",
             *(path, f"{changed:,}", f"{len(tokens):,}"),
         )
     return decoded

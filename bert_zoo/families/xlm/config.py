@@ -1,4 +1,4 @@
-"""The sizes and choices that define an XLM, and how configuration files say them."""
+"""XLM's configuration, and how configuration files store it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,12 +10,12 @@ from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 
 @dataclass(frozen=True, kw_only=True)
 class XlmConfig(EncoderConfig):
-    """What fixes an XLM."""
+    """The configuration of an XLM."""
 
     intermediate_size: int = 0  # width of the feed-forward layer; 0: four times `hidden_size`
-    num_languages: int = 1  # of `language_ids`
-    language_embeddings: bool = True  # whether these are read, where there are several
-    # Standard deviation of randomly initialised tables; 0: one over the root of their width.
+    num_languages: int = 1  # languages that `language_ids` may name
+    language_embeddings: bool = True  # whether `language_ids` are read, if there are several
+    # Standard deviation of randomly initialised tables; 0: 1 / sqrt(width).
     embedding_initializer_range: float = 0.0
 
     def __post_init__(self):
@@ -43,7 +43,7 @@ FORMER_KEYS = {"n_words": "vocab_size", "pad_index": "pad_token_id"}
 
 
 def with_keys_of_today(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration file's content without the keys of transformers 2 and 3."""
+    """Converts a configuration file's content from the keys of transformers 2 and 3."""
     former = {new: values[old] for old, new in FORMER_KEYS.items() if old in values}
     return {**former, **{key: value for key, value in values.items() if key not in FORMER_KEYS}}
 
@@ -80,21 +80,21 @@ HF_CODEC = ConfigCodec(
         "summary_proj_to_labels": (True,),
         "summary_activation": (None,),
     },
-    # Ids that the tokenizer's files say, languages by name, heads that are not here, and the original
-    # program's vocabulary; sinusoids are how a table began, and what the file holds is what is read.
+    # Ids and names of languages, which the tokenizer's files have, missing heads, and the original program's
+    # vocabulary. Sinusoids were only a table's initial values; the table is read from the file.
     ignored=frozenset(
         """
         bos_index end_n_top eos_index id2lang lang2id lang_id mask_index mask_token_id max_vocab
         min_count same_enc_dec sinusoidal_embeddings start_n_top unk_index
         """.split()
     ),
-    # XLMConfig's own.
+    # XLMConfig's defaults.
     defaults={**DEFAULTS, "classifier_dropout": 0.1, "embedding_initializer_range": 2048**-0.5},
     config_class=XlmConfig,
     prepare=with_keys_of_today,
 )
 
-# The program's `params` have the keys of transformers' first years, and those of the training.
+# The program's `params` have the keys of early transformers, and those of the training.
 PROGRAM_CODEC = replace(
     HF_CODEC,
     fixed={**HF_CODEC.fixed, "use_memory": (False,)},

@@ -17,7 +17,7 @@ from bert_zoo.weights.table import EMBED, Head, Row
 
 
 def backbone(config: XlmConfig, dtype):
-    """BERT's, with languages; hidden states of padding are 0."""
+    """BERT's backbone with language embeddings; hidden states of padding are 0."""
     from bert_zoo.families.xlm.layers import LanguageBackbone, LanguageEmbeddings, PaddingBlock
     from bert_zoo.layers import Stack
 

@@ -1,7 +1,7 @@
-"""XLM's files as its authors' program writes them: a .pth with sizes and words, and merges beside it.
+"""Files of XLM's original program: a .pth with sizes and words, and merges.
 
-The .pth holds `model`, `params`, `dico_id2word` and what the training left; `codes_*` has fastBPE's
-merges. `vocab_*` repeats the words, and is not read.
+The .pth holds `model`, `params`, `dico_id2word` and the state of training; `codes_*` holds fastBPE's
+merges. `vocab_*` repeats the words and is not read.
 
 Source: facebookresearch/XLM xlm/trainer.py, save_checkpoint; xlm/data/dictionary.py.
 """
@@ -18,16 +18,18 @@ from bert_zoo.weights.restricted_pickle import UNREAD_ARRAYS
 PROGRAM_FILE = "*.pth"
 
 _ADVICE = (
-    "bert_zoo reads .pth files of XLM's program. Where it is another program's, put Hugging Face's "
+    "bert_zoo reads .pth files of XLM's program. If it is another program's, put Hugging Face's "
     "config.json of the model beside it."
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramFile(Torch):
-    """The program's .pth; the codec is given its `params`."""
+    """The program's .pth. The codec reads its `params`."""
 
-    renames: ClassVar[tuple[tuple[str, str], ...]] = ((r"^module\.", ""),)  # of several devices
+    renames: ClassVar[tuple[tuple[str, str], ...]] = (
+        (r"^module\.", ""),
+    )  # from training on several devices
 
     config_file: str = PROGRAM_FILE
 
@@ -37,7 +39,7 @@ class ProgramFile(Torch):
 
 
 def entries_of(path: Path) -> JsonObject:
-    """What a .pth holds; its tensors stay unread."""
+    """The entries of a .pth, without reading its tensors."""
     from bert_zoo.weights.torch_bin import read_object
 
     found = read_object(path, UNREAD_ARRAYS, _ADVICE)

@@ -29,7 +29,7 @@ def two_numbers(config: XlmConfig) -> dict[str, Any]:
     return {"dropout": 0.0, "dropout_first": config.head_dropout, **layer}
 
 
-# transformers' logits of a classifier of two classes, and a layer that makes one number of them.
+# transformers' logits of a classifier with two classes, and a layer that turns them into one number.
 CHOICE = Head(
     (
         Row(DENSE, "classifier/transform", hf="sequence_summary.summary"),

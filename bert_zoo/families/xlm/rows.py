@@ -1,4 +1,4 @@
-"""XLM's rows: of one language, and of translations."""
+"""XLM's rows of one language, and of translations."""
 
 from __future__ import annotations
 
@@ -25,18 +25,17 @@ from bert_zoo.text.layout import Layout
 
 @dataclass(frozen=True)
 class Translations(Scheme):
-    """Rows of one language, and rows of a sentence with its translation: XLM's.
+    """XLM's rows: sentences of one language, and sentences with their translation.
 
-    Every document of the text is a sentence in each of the languages, in their order. In a row of one
-    language sentences of documents in random order follow each other, a separator between them, up to the
-    full length. With `pairs`, there is beside those a row for each document, of two of its sentences in
-    different languages, drawn at random, each with special tokens of its own; positions start again with
-    the second. Pairs that are too long lose the end of the longer text.
+    A document of the text is one sentence in each language, in the order of `languages`. A row of one language is
+    filled with its sentences, from documents in random order, with separators between them. With `pairs`, each
+    document also gives a row with its sentence in two random languages. Each of the two has its own special tokens,
+    and positions restart with the second. The longer text of a pair that is too long is cut at its end.
 
     Attributes:
-        length: tokens of a row, special ones among them.
-        languages: the number that each language has in `language_ids`.
-        pairs: whether there are rows with translations.
+        length: tokens in a row, including special ones.
+        languages: the id of each language in `language_ids`.
+        pairs: whether to make rows of translations.
 
     Source: Lample and Conneau 2019 (arXiv:1901.07291), sections 3.3 and 3.5; facebookresearch/XLM
     xlm/trainer.py, generate_batch, and xlm/utils.py, concat_batches.
@@ -67,7 +66,7 @@ class Translations(Scheme):
         lengths = text.sentence_starts[sentences + 1] - starts
         starts, lengths = cut(starts, lengths, self.length - specials)
         before = np.concatenate([[0], np.cumsum(lengths + separators)])
-        # The last sentence's separator is its row's end.
+        # The last sentence's separator ends the row.
         most = self.length - specials + separators
         end = np.searchsorted(before, before[:-1] + most, side="right") - 1
         begins = np.zeros(len(starts), bool)

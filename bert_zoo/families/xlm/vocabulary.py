@@ -1,4 +1,4 @@
-"""XLM's vocabularies in files, Hugging Face's and the authors' program's; without TensorFlow."""
+"""Reads XLM's vocabularies from Hugging Face's and the authors' files, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from bert_zoo.text.added_tokens import AddedToken
 from bert_zoo.text.files import VocabularyFiles, read_named_tokens, tokens_by_id
 from bert_zoo.text.format import TokenizerParts
 
-MERGES_FILE = "codes*"  # of the program
+MERGES_FILE = "codes*"  # the authors' file
 NUM_SPECIAL = 14  # words before those of the corpus: <s>, </s>, <pad>, <unk>, <special0>, ...
-CONTINUED = "@@"  # ends what does not end a word
-# What transformers looks for in raw texts beside the tokens that files name.
+CONTINUED = "@@"  # ends a token that does not end a word
+# Special tokens that transformers finds in raw texts although no file names them.
 _IN_TEXTS = ("<s>", *(f"<special{number}>" for number in range(10)))
 
 
@@ -26,12 +26,12 @@ def _tokenizer(**arguments):
 
 
 def read_word_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
-    """Reads vocab.json and merges.txt, and the settings beside them.
+    """Reads vocab.json, merges.txt and the settings.
 
-    Languages are those of tokenizer_config.json's `lang2id`, or of config.json's.
+    Languages are those of `lang2id` in tokenizer_config.json or config.json.
 
     Args:
-        files: of the directory.
+        files: the directory's files.
         overrides: keyword arguments of WordBpeTokenizer that overrule the files.
 
     Raises:
@@ -44,7 +44,7 @@ def read_word_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokenize
     config = files.json("tokenizer_config.json")
     languages = config.section("lang2id")
     if not languages and files.has("config.json"):
-        # Not through `files`, which writes again what it has read.
+        # Not through `files`, which would save what it reads.
         languages = read_object(files.path("config.json")).section("lang2id")
     told = {
         name: config.take(name, kind) for name, kind in (("language", str), ("pretokenized", bool))
@@ -68,7 +68,7 @@ def read_word_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokenize
 
 
 def _first_token(files: VocabularyFiles) -> dict[str, str]:
-    """What stands before a text: in transformers not the class token, but the one of this name."""
+    """The token at the beginning of a text: in transformers bos_token, not cls_token."""
     found, name = {}, "bos_token"
     for source in (files.json("special_tokens_map.json"), files.json("tokenizer_config.json")):
         if isinstance(source.get(name), dict):
@@ -79,22 +79,21 @@ def _first_token(files: VocabularyFiles) -> dict[str, str]:
 
 
 def read_merges(lines: Iterable[str]) -> list[tuple[str, ...]]:
-    """The pairs of merges.txt, or of fastBPE's codes, which say how often each occurred, too."""
+    """Reads the pairs of merges.txt, or of fastBPE's codes, which also have counts."""
     pairs = (tuple(line.split()[:2]) for line in lines)
     return [pair for pair in pairs if len(pair) == 2]
 
 
 def found_in_texts(vocabulary: Collection[str]) -> list[dict[str, Any]]:
-    """The special tokens that are found in texts, though no file names them."""
+    """Settings of the special tokens that are found in texts although no file names them."""
     found = sorted({*_IN_TEXTS} & {*vocabulary})
     return [AddedToken(content, special=True).as_config() for content in found]
 
 
 def read_vocabulary(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
-    """Reads Hugging Face's files, or the program's.
+    """Reads Hugging Face's files, or the authors' program's.
 
-    Nothing in the latter tells whether texts were lower-cased: they were where no word has a capital
-    letter.
+    The latter do not say whether texts were lower-cased; they were if no word has a capital letter.
     """
     programs = sorted(files.directory.glob(PROGRAM_FILE))
     if files.has("vocab.json") or not programs:
@@ -110,11 +109,11 @@ def read_vocabulary(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokeni
     languages = dict(entries.section("params").section("lang2id").values_of(int))
     arguments = {
         "vocabulary": tokens,
-        # Not through `files`, which writes again what it has read.
+        # Not through `files`, which would save what it reads.
         "merges": read_merges(VocabularyFiles(files.directory).lines(merges[0])),
         "lowercase": all(token == token.lower() for token in tokens),
         "added_tokens": found_in_texts(tokens),
-        # Of one language, the model reads no number.
+        # A model of one language reads no language ids.
         **({"languages": languages} if len(languages) > 1 else {"language": next(iter(languages))}),
         **overrides,
     }
@@ -122,7 +121,7 @@ def read_vocabulary(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokeni
 
 
 def tokens_in(entries: JsonObject) -> list[str]:
-    """The words in the order of their ids, those of the corpus with "</w>" where they end a word."""
+    """The tokens in the order of their ids; those of the corpus that end a word have "</w>"."""
     words = entries.section("dico_id2word")
     if {*words} != {*range(len(words))}:
         raise ConfigError(f"{words.where} does not number its words from 0 to {len(words) - 1}.")

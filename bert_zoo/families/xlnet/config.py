@@ -1,4 +1,4 @@
-"""The sizes and choices that define an XLNet."""
+"""XLNet's configuration."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,13 +10,13 @@ from bert_zoo.families.transformer_xl.config import memory_problems
 
 @dataclass(frozen=True, kw_only=True)
 class XLNetConfig(Config):
-    """Everything that fixes an XLNet's parameters and arithmetic (Yang et al. 2019)."""
+    """The configuration of an XLNet (Yang et al. 2019)."""
 
     on_card: ClassVar[tuple[str, ...]] = (*Config.on_card, "mem_len")
-    # What precedes a text is not there, and segments are compared, whatever their numbers.
+    # There is no memory before a text. Segments are only compared, so any numbers are allowed.
     memory_start: ClassVar[str] = "empty"
     most_segments: ClassVar[int] = UNLIMITED
-    # Nothing but the encoder's own last dropout stands before a head over tokens.
+    # Before a head over tokens there is only the encoder's own final dropout.
     span_dropout: ClassVar[float] = 0.0
 
     vocab_size: int  # rows of the token table
@@ -25,18 +25,18 @@ class XLNetConfig(Config):
     num_heads: int = 12  # attention heads a block
     head_size: int = 0  # width of a head; 0: `hidden_size / num_heads`
     intermediate_size: int = 3072  # width of the feed-forward layer ("d_inner")
-    mem_len: int = 0  # hidden states that a layer keeps of earlier segments; 0 for no memory
-    reuse_len: int = 0  # tokens of a segment, its first ones, that are kept; 0 for all
-    clamp_len: int = -1  # distances beyond this count as this; -1 for none
+    mem_len: int = 0  # hidden states that a layer keeps of earlier segments; 0: no memory
+    reuse_len: int = 0  # first tokens of a segment that are kept; 0: all
+    clamp_len: int = -1  # larger distances count as this one; -1: no limit
     activation: str = (
-        "gelu"  # of the feed-forward layer; Google's programs mean "gelu_tanh" by "gelu"
+        "gelu"  # activation of the feed-forward layer; Google's "gelu" is "gelu_tanh" here
     )
     layer_norm_epsilon: float = 1e-12  # added to the variance
     hidden_dropout: float = (
-        0.1  # on embeddings, positions, within and after sublayers, on the output
+        0.1  # rate on embeddings, positions, within and after sublayers, on the output
     )
     attention_dropout: float = 0.1  # rate on attention probabilities
-    summary_dropout: float = 0.1  # after the layer that reads the last token for a whole text
+    summary_dropout: float = 0.1  # rate after the layer over the last token, for whole texts
     initializer_range: float = 0.02  # standard deviation of randomly initialised weights
     tie_word_embeddings: bool = True  # whether predictions project onto the token table
 

@@ -1,4 +1,4 @@
-"""XLNet (Yang et al. 2019, arXiv:1906.08237): a language model of all orders, in two streams."""
+"""XLNet (Yang et al. 2019, arXiv:1906.08237): a permutation language model with two-stream attention."""
 
 from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.families.transformer_xl import family as transformer_xl

@@ -1,4 +1,4 @@
-"""How the formats in circulation spell an XLNet: configuration files and weight tables."""
+"""Formats of XLNet: configuration files and weight tables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ SIZES = [
 
 
 def with_todays_keys(values: Mapping[str, Any]) -> dict[str, Any]:
-    """One rate stands for all dropout of Hugging Face's class; its first files say `n_token`."""
+    """Converts Hugging Face's keys: one rate for all dropout, and `n_token` in its first files."""
     values = dict(values)
     if "n_token" in values:
         values.setdefault("vocab_size", values.pop("n_token"))
@@ -46,7 +46,7 @@ MEMORY = ("mem_len", "reuse_len")
 
 
 def with_null_for_zero(values: dict[str, Any]) -> dict[str, Any]:
-    """Hugging Face's class says by null that nothing is remembered."""
+    """Writes null for no memory, as Hugging Face's class does."""
     return values | {name: values[name] or None for name in MEMORY}
 
 
@@ -71,7 +71,7 @@ HF_CODEC = ConfigCodec(
         "summary_activation": ("tanh",),
     },
     written={"attn_type": "bi", "untie_r": True},
-    # What is of one-sided attention, of programs, and of positions that there are no tables for.
+    # Keys of one-sided attention, of programs, and of position tables, which do not exist.
     ignored=frozenset(
         "same_length start_n_top end_n_top use_mems_eval use_mems_train pad_token_id init init_range "
         "init_std max_position_embeddings".split()
@@ -195,10 +195,10 @@ HF_CLASSES = bert_formats.hf_classes("XLNet") | {
 
 @dataclass(frozen=True, kw_only=True)
 class Original(TF1):
-    """Checkpoints of zihangdai/xlnet, fine-tuned ones among them (function_builder.py)."""
+    """Checkpoints of zihangdai/xlnet, including fine-tuned ones (function_builder.py)."""
 
     renames: ClassVar[tuple[tuple[str, str], ...]] = (
-        # A classifier's layer is called after its task, and that of RACE's choices after none.
+        # A classifier's layer has the task in its name; RACE's has not.
         (r"^model/(classification|regression)_[^/]+/logit/", "logits_proj/"),
         (r"^logits/dense/", "logits_proj/"),
     )

@@ -1,4 +1,4 @@
-"""XLNet's rows, which go on from batch to batch."""
+"""XLNet's rows, which continue from batch to batch."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from bert_zoo.text.layout import Layout
 
 @dataclass(frozen=True)
 class StreamedPairs(Scheme):
-    """Rows that go on where those of the batch before ended, for a model with a memory: XLNet's.
+    """XLNet's rows, which continue those of the batch before, for a model with a memory.
 
-    The text, one document after another, is cut into equal streams, one for each row of a batch;
-    with `both_directions` into half as many, each of which is also read from its end to its beginning
-    (`reads_backwards`). A row's first half is the stream's, and the next batch goes on after it. Then
-    come two texts: whole sentences that follow in the stream, and those after them, or in half of
-    the rows sentences from anywhere in it. They lose the end of the longer text where they are too long.
+    The concatenated documents are cut into equal streams, one for each row of a batch. With `both_directions`
+    there are half as many, and each is also read from its end to its beginning (`reads_backwards`). The first half
+    of a row comes from its stream, and the next batch continues after it. Two texts follow: whole sentences that
+    come next in the stream, then the sentences after them or, in half of the rows, sentences from anywhere in the
+    stream. If both are too long, the longer text is cut at its end.
 
     Attributes:
-        length: tokens of a row, special ones among them.
-        batch_size: rows of a batch.
+        length: tokens in a row, including special ones.
+        batch_size: rows in a batch.
         both_directions: whether half of the rows are read backwards.
 
     Source: Yang et al. 2019 (arXiv:1906.08237), sections 2.4 to 3.1; zihangdai/xlnet data_utils.py,
@@ -49,7 +49,7 @@ class StreamedPairs(Scheme):
 
     @property
     def reused(self) -> int:
-        """Tokens of a row after which the next batch goes on: what a memory keeps of it."""
+        """First tokens of a row that the memory keeps; the next batch continues after them."""
         return self.length // 2
 
     def plan(self, text: Text, rng: np.random.Generator) -> Iterator[Runs]:
@@ -59,7 +59,7 @@ class StreamedPairs(Scheme):
         if size < self.length or room < 2:
             raise ValueError(
                 f"The text has {tokens:,} tokens, and {streams} streams with rows of {self.length} tokens "
-                "take as many each, and rows room for two texts. Lower batch_size, or bring more text."
+                "need at least that many each, and rows need room for two texts. Lower batch_size or use more text."
             )
         begins = np.arange((size - self.length) // self.reused + 1) * self.reused
         starts = np.empty((len(begins), self.batch_size, 3), np.int64)
@@ -82,19 +82,19 @@ class StreamedPairs(Scheme):
 
     @staticmethod
     def _pairs(begins, bounds, size: int, room: int, rng) -> tuple[np.ndarray, ...]:
-        """The tokens of first texts, where second ones begin in the stream, and their tokens.
+        """Returns the lengths of first texts, the starts of second ones in the stream, and their lengths.
 
         Args:
-            begins: int64 [rows], where in the stream the first texts begin.
-            bounds: int64 [n], where sentences do, but for the stream's first.
-            size, room: tokens of the stream, and of both texts together.
-            rng: draws.
+            begins: int64 [rows], starts of the first texts in the stream.
+            bounds: int64 [n], starts of sentences, except the stream's first.
+            size, room: tokens in the stream, and tokens for both texts.
+            rng: random generator.
         """
         draws = rng.random((3, len(begins)))
         ends = np.append(bounds, size)
         low = np.searchsorted(bounds, begins, side="right")
         high = np.searchsorted(bounds, begins + room, side="left")
-        # The first text ends with one of the sentences that leave room, if any does.
+        # The first text ends at a random sentence end that leaves room for the second, if there is one.
         chosen = low + (draws[0] * (high - low)).astype(np.int64)
         is_alone = high <= low
         first_end = np.where(is_alone, ends[high], ends[chosen])
