@@ -178,7 +178,7 @@ def test_options_are_checked(tmp_path):
         (tmp_path / "options.json").write_text(json.dumps(options | changes))
 
     written(char_cnn=None)
-    with pytest.raises(ConfigError, match="leave char_cnn out"):
+    with pytest.raises(ConfigError, match="omit char_cnn"):
         bert_zoo.load(tmp_path)
     written(surprise=1)
     with pytest.raises(ConfigError, match="surprise"):
