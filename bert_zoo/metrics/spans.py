@@ -99,7 +99,7 @@ def span_report(
     """Scores predicted tags by the spans that they mark.
 
     Args:
-        references: tags of the words of each sentence, [sentences][words].
+        references: tags of the words of each sentence.
         predictions: the predicted tags, in the same form.
 
     Returns:

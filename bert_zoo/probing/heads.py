@@ -232,16 +232,26 @@ def divergences(maps: np.ndarray) -> np.ndarray:
 
 
 class BestHead(NamedTuple):
-    """The attention head that best predicts a relation, and the best fixed offset for comparison."""
+    """The attention head that best predicts a relation, and the best fixed offset for comparison.
 
-    label: str  # the relation
-    count: int  # words with this label
-    accuracy: float  # share of these words for which the attention head is right
+    Attributes:
+        label: the relation.
+        count: number of words with this label.
+        accuracy: share of these words for which the attention head is right.
+        layer, head: numbers of the layer and the head, from 0.
+        direction: "dependent to head" or "head to dependent": how attention is read (see `HeadRelations`).
+        offset: the best fixed distance from a word to its syntactic head.
+        offset_accuracy: share of the words for which this distance is right.
+    """
+
+    label: str
+    count: int
+    accuracy: float
     layer: int
     head: int
-    direction: str  # one of `DIRECTIONS`
-    offset: int  # the best fixed distance from a word to its syntactic head
-    offset_accuracy: float  # share of the words for which this distance is right
+    direction: str
+    offset: int
+    offset_accuracy: float
 
 
 @dataclass(frozen=True)
@@ -327,7 +337,7 @@ def head_relations(
     Args:
         model: an encoder, or a model that has one.
         treebank: sentences from `read_treebank`.
-        labels: label of each word, [sentences][words], to count by. By default its relation or, if the treebank
+        labels: for each sentence a label for each word, to count by. By default its relation or, if the treebank
             has none, its part of speech. Words without a head get the label "root".
         from_pieces: how to pool the attention from a word's pieces: "mean", as in the paper, or "first".
         batch_size: as in `head_patterns`.

@@ -51,10 +51,12 @@ class LayerVectors:
 
     @property
     def num_layers(self) -> int:
+        """Number of layers, including the output of the embeddings."""
         return len(self.sizes)
 
     @property
     def num_words(self) -> int:
+        """Number of words in all sentences."""
         return len(self.array)
 
     def layer(self, number: int, rows: Any = slice(None)) -> np.ndarray:

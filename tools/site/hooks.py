@@ -46,7 +46,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     cards = ROOT.glob("checkpoints/*/README.md")
     names = [*OUTSIDE, *(card.relative_to(ROOT).as_posix() for card in cards)]
     for name in names:
-        content = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
+        text = (ROOT / name).read_text(encoding="utf-8")
+        content = re.sub(r"\]\(((\.\./)*)docs/", r"](\1", text)
         files.append(File.generated(config, name, content=content))
     for figure in ROOT.glob("checkpoints/*/*.png"):
         name = figure.relative_to(ROOT).as_posix()
