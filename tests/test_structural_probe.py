@@ -149,7 +149,9 @@ def test_a_layer_that_holds_trees_is_found_and_its_trees_are_given(paths):
     assert probe.baseline[0] == pytest.approx(trees.attachment_score(chain))
     header, *_, last = str(probe).splitlines()
     assert header.split() == ["layer", "UUAS", "DSpr."]
-    assert last.startswith(f"Each word under the one before it: UUAS {probe.baseline[0]:.3f}, ")
+    assert last.startswith(
+        f"Linking each word to the one before it: UUAS {probe.baseline[0]:.3f}, "
+    )
 
 
 def test_depths_are_found_with_a_probe_of_a_lower_rank(paths):

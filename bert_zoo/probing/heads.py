@@ -316,7 +316,7 @@ class HeadRelations:
             )
             for best in self.best_heads()
         ]
-        header = ("label", "words", "accuracy", "head", "offset's", "offset", "direction")
+        header = ("label", "words", "accuracy", "head", "offset accuracy", "offset", "direction")
         return table([header, *rows], ">")
 
 

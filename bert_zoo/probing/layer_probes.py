@@ -40,8 +40,8 @@ class LayerProbes:
         curves = [self.score, self.control, self.selectivity]
         return (
             f"{table_by_layer([curve for curve in curves if curve is not None])}\n"
-            f"The most frequent label alone: {self.majority:.3f}. "
-            f"Trained on {self.num_train:,}, measured on {self.num_test:,}."
+            f"Always guessing the most frequent label: {self.majority:.3f}. "
+            f"Trained on {self.num_train:,} items, tested on {self.num_test:,}."
         )
 
 

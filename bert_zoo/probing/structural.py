@@ -167,7 +167,7 @@ class StructuralProbe:
         baseline = ", ".join(
             f"{curve.name} {value:.3f}" for curve, value in zip(curves, self.baseline, strict=True)
         )
-        return f"{table_by_layer(curves)}\nEach word under the one before it: {baseline}"
+        return f"{table_by_layer(curves)}\nLinking each word to the one before it: {baseline}"
 
 
 def structural_probe(

@@ -1,4 +1,4 @@
-"""The page of probing results, with sections of charts and tables, and the attention page."""
+"""The report of probes, with sections of charts and tables, and its page of attention maps."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,14 +15,14 @@ ATTENTION = "attention.html"
 
 @dataclass(frozen=True)
 class Section:
-    """A section of the page.
+    """A section of the report.
 
     Attributes:
         title: its heading.
-        text: one or two sentences on what was measured and how.
-        charts: heading -> chart of `bert_zoo.charts`. Empty charts are left out.
-        tables: caption -> rows of column -> value. The first row has all columns, and the first column
-            names the rows.
+        text: what was measured and how, in a few sentences.
+        charts: heading -> chart from `bert_zoo.charts`; empty charts are left out.
+        tables: caption -> rows of column -> value. The first row must have all columns; the first column
+            names the row.
     """
 
     title: str
@@ -39,15 +39,15 @@ def write_report(
     text: str = "",
     attention: AttentionViewer | None = None,
 ) -> None:
-    """Writes the page of probing results as one HTML file.
+    """Writes the report of probes, one HTML file.
 
     Args:
-        path: the file.
-        title: the page's title, such as the model's name.
-        sections: sections from top to bottom.
-        text: text below the title: what was probed.
-        attention: a viewer to write to `attention.html` next to the page and to link to. Heat maps can link
-            into it with `link="attention.html#layer={row}&head={column}"`.
+        path: path of the file.
+        title: title of the page, such as the model's name.
+        sections: the sections from top to bottom.
+        text: what was probed; shown below the title.
+        attention: written to `attention.html` in the same folder, and linked. Heat maps link their cells to it with
+            `link="attention.html#layer={row}&head={column}"`.
     """
     write(
         "probed.html",
