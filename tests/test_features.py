@@ -51,7 +51,7 @@ def test_a_mixture_weighs_layers_by_a_softmax():
     shares = np.exp(w) / np.exp(w).sum()
     expected = gamma * np.tensordot(shares, states, 1)
     np.testing.assert_allclose(mix([*states]), expected, atol=1e-6)
-    with pytest.raises(ValueError, match="mixes 3 layers and was given 2"):
+    with pytest.raises(ValueError, match="mixes 3 hidden states, but got 2"):
         mix([*states[:2]])
 
 
@@ -90,7 +90,7 @@ def test_the_layers_of_every_family_are_mixed_and_joined(case):
     if len({state.shape for state in states}) == 1:
         wanted["mix"] = np.mean(states, axis=0)
     else:
-        with pytest.raises(ValueError, match="Only layers of one width are mixed"):
+        with pytest.raises(ValueError, match="Only layers of the same width can be mixed"):
             load_case(case, "token_classification", features="mix")
     for features, read in wanted.items():
         model = load_case(case, "token_classification", features=features, init=())

@@ -1,8 +1,8 @@
 """Layers that the families are built from.
 
-In all of them, `initializer_range` is the standard deviation of randomly initialised weights.
-Inside a stack, tensors are [batch * length, features]: products in two dimensions let oneDNN fuse
-bias and GELU into the product on TensorFlow's CPU kernels, and cost nothing elsewhere.
+`initializer_range` is always the standard deviation of randomly initialised weights. Inside a stack,
+tensors are [batch * length, features]: with two-dimensional matrix products, TensorFlow's CPU kernels
+(oneDNN) can fuse bias and GELU into the product. Elsewhere this costs nothing.
 """
 
 from bert_zoo.layers.attention import SelfAttention
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 
-# Need what the layers do not: TensorFlow, and checkpoints.
+# These need TensorFlow and checkpoints, which the layers do not.
 _LAZY = {
     "Preprocessor": "bert_zoo.loading.text_layer",
     "SavedModelLayer": "bert_zoo.serving.saved_model_layer",

@@ -9,28 +9,28 @@ from bert_zoo.layers.common import at_positions, dense
 from bert_zoo.layers.dropout import Dropout
 from bert_zoo.layers.fused_attention import fused_context
 
-# Added to the scores of padding. Large enough to vanish in the softmax of float32 and bfloat16,
-# small enough that a row of padding alone stays finite; float16 overflows beyond 65504.
+# Added to the scores of padding: large enough to vanish in the softmax of float32 and bfloat16, and small
+# enough that a row of nothing but padding stays finite. float16 overflows beyond 65504.
 MASKED = {"float16": -6e4}
 MASKED_DEFAULT = -1e9
 
 
 def masked_score(dtype: str) -> float:
-    """What is added to the score of a key that must not be seen."""
+    """The number to add to the score of a key that must not be seen."""
     return MASKED.get(dtype, MASKED_DEFAULT)
 
 
 def attention_bias(padding_mask, dtype: str):
     """Turns a mask [batch, length], 1 for real tokens, into a bias [batch, 1, 1, length]."""
     bias = (1 - ops.cast(padding_mask, dtype)) * masked_score(dtype)
-    # Not None in an index, which LiteRT's converter refuses where batch and length are free.
+    # Not None in an index: LiteRT's converter refuses that if batch and length are free.
     return ops.expand_dims(bias, (1, 2))
 
 
 def bias_between_documents(document_ids, dtype: str, of_keys=None):
-    """A bias [batch, 1, length, keys] that keeps each token to its document; 0 is padding.
+    """A bias [batch, 1, length, keys] that limits each token to its document; 0 is padding.
 
-    `of_keys` are the documents of other keys than the tokens themselves.
+    `of_keys` are the documents of the keys, if keys are not the tokens themselves.
     """
     of_keys = document_ids if of_keys is None else of_keys
     apart = ops.not_equal(document_ids[:, :, None], of_keys[:, None, :])
@@ -46,16 +46,18 @@ def at_queries(scores, positions):
 
 
 class SelfAttention(keras.layers.Layer):
-    """Scaled dot-product attention with one fused query-key-value product.
+    """Multi-head scaled dot-product attention, with one fused query-key-value projection.
 
     Source: Vaswani et al. 2017, section 3.2; google-research/bert modeling.py, attention_layer.
 
     Args:
-        num_heads, hidden_size: heads, and the width of input and output.
+        num_heads: number of heads.
+        hidden_size: width of input and output.
         dropout: rate on the attention probabilities.
-        use_bias: whether the products have biases.
-        head_size: width of a head; by default the heads together are as wide as input and output.
-        output_range: as `initializer_range`, of the last product; the same by default.
+        initializer_range: standard deviation of randomly initialised weights.
+        output_range: the same for the output projection; by default `initializer_range`.
+        use_bias: whether the projections have biases.
+        head_size: width of a head; by default `hidden_size / num_heads`.
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class SelfAttention(keras.layers.Layer):
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def make_projections(self, **options):
-        """Makes the layers of queries, keys and values, with `options` of `dense`."""
+        """Creates the projections to queries, keys and values; `options` go to `dense`."""
         self.qkv = dense(3 * self.inner_size, "qkv", **options)
 
     def build(self, input_shape):
@@ -97,8 +99,8 @@ class SelfAttention(keras.layers.Layer):
         Args:
             x: [batch * length, hidden_size].
             bias: [batch, 1 or heads, 1 or length, length], added to the scores; see `attention_bias`.
-            positions: int [batch, number] or `FIRST`: the tokens of each row that alone attend; to all
-                of them. None for all.
+            positions: int [batch, number] or `FIRST`: only these tokens of each row attend (to all
+                tokens). None for all.
 
         Returns:
             The output [batch * length or number, hidden_size], and the probabilities [batch, heads,
@@ -111,7 +113,7 @@ class SelfAttention(keras.layers.Layer):
         return self.attend_at(query, key, value, bias, positions, training)
 
     def attend_at(self, query, key, value, bias, positions, training):
-        """What `call` returns, from heads [batch, length, heads, head_size] of all tokens."""
+        """The results of `call`, from all tokens' heads [batch, length, heads, head_size]."""
         if positions is not None:
             query = at_positions(query, positions)
             if bias.shape[2] != 1:
@@ -120,7 +122,7 @@ class SelfAttention(keras.layers.Layer):
         return self.output_dense(ops.reshape(context, (-1, self.inner_size))), probabilities
 
     def context_at(self, query, key, value, bias, training):
-        """As `weighted`, from heads [batch, queries, heads, head_size] and those of all tokens."""
+        """As `weighted`, from queries [batch, queries, heads, head_size] and all tokens' keys and values."""
         scale = 1 / math.sqrt(self.head_size)
         context = self.fused(query, key, value, bias, training, scale)
         query = ops.transpose(query, (0, 2, 1, 3)) * scale
@@ -129,32 +131,28 @@ class SelfAttention(keras.layers.Layer):
         return self.weighted(query, key, value, bias, training, context)
 
     def fused(self, query, key, value, bias, training, scale: float = 1.0):
-        """`fused_context` of these; None where probabilities are dropped, too, which no kernel does."""
+        """`fused_context` of these; also None if probabilities are dropped out, as no kernel does that."""
         if self.dropout.is_active(training):
             return None
         return fused_context(query, key, value, bias, scale)
 
     def attended(self, query, key, value, bias, training, context=None):
-        """What `call` returns.
-
-        Args:
-            query, key, value, bias, context: as of `weighted`.
-        """
+        """The results of `call`; arguments as in `weighted`."""
         context, probabilities = self.weighted(query, key, value, bias, training, context)
         return self.output_dense(ops.reshape(context, (-1, self.inner_size))), probabilities
 
     def weighted(self, query, key, value, bias, training, context=None):
         """The weighted values [batch, queries, heads, head_size], and the probabilities before dropout.
 
-        Of a kernel's context, the probabilities are computed beside it; where nobody reads them, the
-        compiler leaves them out.
+        If a kernel has computed the context, the probabilities are computed separately; the compiler
+        removes them if they are not used.
 
         Args:
             query: [batch, heads, queries, head_size], scaled.
             key: [batch, heads, head_size, keys].
             value: [batch, heads, keys, head_size].
             bias: [batch, 1 or heads, 1 or queries, keys], added to the scores.
-            context: what `fused` gave; None to compute it.
+            context: the result of `fused`; None to compute it here.
         """
         probabilities = ops.softmax(ops.matmul(query, key) + bias)
         if context is None:
@@ -164,9 +162,10 @@ class SelfAttention(keras.layers.Layer):
 
 
 def causal_bias(length, num_keys, span: int | None, dtype: str):
-    """What is added to scores [length, num_keys] so that queries, the last keys, see their past alone.
+    """A bias for scores [length, num_keys] with which queries see only themselves and earlier keys.
 
-    A query sees `span` keys at most, its own position among them; None stands for all.
+    Queries are at the positions of the last keys. A query sees at most `span` keys, including its own
+    position; None for all.
     """
     queries = ops.arange(num_keys - length, num_keys)[:, None]
     keys = ops.arange(num_keys)[None, :]
@@ -177,19 +176,19 @@ def causal_bias(length, num_keys, span: int | None, dtype: str):
 
 
 def shifted_to_keys(scores):
-    """From one column a distance to one column a key.
+    """Turns scores with a column per distance into scores with a column per key.
 
     Args:
-        scores: [..., length, columns], of queries that are the last of the keys; column c of every row
-            belongs to the distance keys - c.
+        scores: [..., length, columns], for queries at the positions of the last keys; column c of every
+            row belongs to the distance keys - c.
 
     Returns:
-        [..., length, columns - 1]; column j of row i holds the score of the distance from query i to
-        key j, where there was a column for it. Others hold other rows' numbers, which the caller masks
-        or cuts off.
+        [..., length, columns - 1]. Column j of row i has the score of the distance from query i to key j,
+        if there was a column for it. Other columns have numbers from other rows, which the caller must
+        mask or cut off.
     """
-    # Read row by row, the wanted matrix is the given one without its first `length` numbers: each
-    # row begins one distance later than the one above.
+    # Read row by row, the result is the input without its first `length` numbers: each row starts one
+    # distance later than the row above.
     *batch, length, columns = ops.shape(scores)
     flat = ops.reshape(scores, (*batch, length * columns))
     return ops.reshape(flat[..., length:], (*batch, length, columns - 1))

@@ -1,4 +1,4 @@
-"""Backbones: layers from a dict of inputs to the dict of what an encoder makes of them."""
+"""Backbones: layers that turn a dict of inputs into an encoder's dict of outputs."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -21,14 +21,14 @@ from bert_zoo.layers.heads.masked_lm import MaskedLMHead
 
 @dataclass(frozen=True)
 class Ids:
-    """An input of integers, int [batch, length] unless the backbone says otherwise.
+    """An integer input, by default int [batch, length].
 
     Attributes:
         limit: ids lie in [0, limit).
-        meaning: what the limit is, for messages.
-        required: whether every call must give it.
-        axes: what they are. "batch" and "length" are as long as the backbone's `main_input` says.
-        is_apart: whether a SavedModel takes it in a signature of its own, as it is seldom given.
+        meaning: what the limit is, for error messages.
+        required: whether every call needs it.
+        axes: names of the axes. "batch" and "length" must have the sizes of the `main_input`.
+        is_apart: rarely used inputs get a SavedModel signature of their own.
     """
 
     limit: int
@@ -38,7 +38,7 @@ class Ids:
     is_apart: bool = False
 
     def fits(self, shape: Sequence[int | None], of_tokens: Sequence[int | None]) -> bool:
-        """Whether a shape goes with batch and length of the main input, as far as both are known."""
+        """Whether a shape agrees with [batch, length] of the main input, where both are known."""
         wanted = dict(zip(("batch", "length"), of_tokens, strict=True))
         return len(shape) == len(self.axes) and all(
             wanted.get(axis) is None or size in (None, wanted[axis], 1)
@@ -47,22 +47,22 @@ class Ids:
 
 
 PADDING = "1 is a real token and 0 padding"
-# Which tokens attend to the whole row and are seen from everywhere in it, as tasks name them: its first
-# token, those of a pair's first text, those of its second one.
+# Tasks' choices of global tokens, which see the whole row and are seen by all of it: its first token, or
+# the tokens of a pair's first or second text.
 FIRST_IS_GLOBAL, FIRST_TEXT_IS_GLOBAL, SECOND_TEXT_IS_GLOBAL = "first", "first_text", "second_text"
 
 
 @dataclass(frozen=True)
 class Groups:
-    """The layers of a backbone, from its inputs up; together they hold all of its variables.
+    """The layers of a backbone from its inputs up, which together hold all its variables.
 
     An `Encoder` has them as attributes, by their names.
 
     Attributes:
-        embeddings: the lowest one.
-        stack: what holds the blocks, with `blocks`, `blocks_of_layers` and `rematerialize`.
-        top: what stands on the stack, as the pooler.
-        highest_level: that of the highest layer; see `levels_below_head`.
+        embeddings: the lowest layer.
+        stack: the layer that holds the blocks, with `blocks`, `blocks_of_layers` and `rematerialize`.
+        top: the layers above the stack, such as the pooler.
+        highest_level: level of the highest layer; see `levels_below_head`.
     """
 
     embeddings: keras.layers.Layer
@@ -75,13 +75,13 @@ class Groups:
         return (self.embeddings, self.stack, *self.top)
 
     def freeze(self, *, embeddings: bool, layers: int) -> None:
-        """As `bert_zoo.training.freeze`, which is what users call."""
+        """See `bert_zoo.training.freeze`, the function for users."""
         self.check_layers(layers, "freeze")
         below, above = self.blocks_around(layers)
         if below & above:
             raise ValueError(
-                f"The lowest {layers} layers cannot be frozen alone: layers above share weights with "
-                f"them. Freeze all {self.num_layers} layers, or none."
+                f"The lowest {layers} layers cannot be frozen alone, because layers above share their "
+                f"weights. Freeze all {self.num_layers} layers, or none."
             )
         if embeddings:
             self.embeddings.trainable = False
@@ -93,27 +93,29 @@ class Groups:
         return len(self.stack.blocks_of_layers)
 
     def check_layers(self, layers: int, verb: str) -> None:
-        """Raises ValueError where there are not so many layers to `verb`."""
+        """Raises ValueError if there are fewer layers to `verb`."""
         if isinstance(layers, bool) or not 0 <= layers <= self.num_layers:
-            raise ValueError(f"layers is {layers!r}; this encoder has {self.num_layers} to {verb}.")
+            raise ValueError(
+                f"layers is {layers!r}; this encoder has {self.num_layers} layers to {verb}."
+            )
 
     def blocks_around(self, layers: int) -> tuple[set[int], set[int]]:
-        """Numbers of the blocks that the lowest layers run through, and of those of all others."""
+        """Numbers of the blocks that the lowest layers use, and of the blocks that all others use."""
         of_layers = self.stack.blocks_of_layers
         below, above = of_layers[:layers], of_layers[layers:]
         return set(chain.from_iterable(below)), set(chain.from_iterable(above))
 
     def levels_below_head(self) -> dict[int, int]:
-        """Variables by id, and how many layers below the head each lies, for `layer_decay`.
+        """The number of layers between each variable (by id) and the head, for `layer_decay`.
 
-        Source: google-research/electra model/optimization.py, _get_layer_lrs. The head has level 0,
-        the layers from the highest 2, 3, ..., and the embeddings the next. A pooler, which ELECTRA
-        does not have, takes the free level 1. Layers that share their weights are one layer, so
-        that ALBERT's block has level 2 and its embeddings 3.
+        The head has level 0, the layers from the top 2, 3, ..., and the embeddings the next number. A
+        pooler, which ELECTRA does not have, takes the free level 1. Layers that share weights count as
+        one layer: ALBERT's block has level 2 and its embeddings 3.
+        Source: google-research/electra model/optimization.py, _get_layer_lrs.
         """
         lowest = self.highest_level + len(self.stack.blocks) - 1
         levels = {id(v): lowest + 1 for v in self.embeddings.variables}
-        # What blocks share is read by the lowest layer first.
+        # The lowest layer is the first to read what blocks share.
         levels |= {id(v): lowest for v in self.stack.variables}
         for number, block in enumerate(self.stack.blocks):
             levels |= {id(v): lowest - number for v in block.variables}
@@ -121,24 +123,24 @@ class Groups:
 
 
 class Backbone(keras.layers.Layer):
-    """What a family's page makes of a configuration, and an `Encoder` holds.
+    """Base class of the families' backbones, the layers inside an `Encoder`.
 
     Args:
-        config: sizes and choices.
+        config: the configuration.
         embeddings: the lowest layer.
-        stack: what holds the blocks; see `Groups`.
+        stack: the layer that holds the blocks; see `Groups`.
 
     Attributes:
-        state: names of inputs that a call returns for the next one. Those in `inputs` are ids, the
-            others lists of floating-point tensors.
-        state_is_optional: whether a call returns it only where it is given.
-        has_second_stream: whether tokens are predicted by a stream that does not see them; see
+        state: names of the inputs that a call returns for the next call. Those that are in `inputs`
+            are ids, the others lists of floating-point tensors.
+        state_is_optional: whether calls return the state only if they are given one.
+        has_second_stream: whether a second stream, which does not see the tokens, predicts them; see
             `inputs_for_targets`.
         decodes_masks: whether the head for masked tokens reads hidden states below the last; see
             `masked_states`.
-        has_global_tokens: whether most tokens see only a part of the row, and some all of it: `call`
-            then takes `global_tokens`, one of "first", "first_text" and "second_text", or None for no
-            such tokens. A mask of them among its inputs goes first.
+        has_global_tokens: whether most tokens see only part of the row, and global tokens see all of it.
+            `call` then takes `global_tokens`: "first", "first_text", "second_text" or None for none. A
+            mask of global tokens among the inputs takes precedence.
         adds_losses: whether its layers add to the loss in training.
         is_portable: whether LiteRT and ONNX have its operations.
     """
@@ -159,10 +161,7 @@ class Backbone(keras.layers.Layer):
 
     @property
     def inputs(self) -> Mapping[str, Ids]:
-        """The ids that it takes, by name, with their axes; those of `state` among them.
-
-        Here, tokens and what of them is padding.
-        """
+        """The ids that it takes by name, including those of `state`; here tokens and their padding mask."""
         return {
             "token_ids": Ids(self.config.vocab_size, "the size of the vocabulary", required=True),
             "padding_mask": Ids(2, PADDING),
@@ -170,41 +169,42 @@ class Backbone(keras.layers.Layer):
 
     @property
     def main_input(self) -> str:
-        """The name of the input that says how many rows there are, and how many tokens each has."""
+        """Name of the input that determines the numbers of rows and tokens."""
         return next(name for name, ids in self.inputs.items() if ids.required)
 
     @property
     def longest_input(self) -> int:
-        """The most tokens that a row may have."""
+        """Maximum number of tokens per row."""
         return self.config.longest_input
 
     @property
     def hidden_sizes(self) -> Sequence[int]:
-        """The width of each hidden state, the embeddings' first; of most families they are one."""
+        """The width of each hidden state, embeddings first; the same for all layers in most families."""
         return [self.config.hidden_size] * (self.groups().num_layers + 1)
 
     @property
     def token_table(self) -> Any:
-        """What a language-model head with tied weights projects onto."""
+        """The table [vocab_size, width] that language-model heads with tied weights project onto."""
         raise NotImplementedError
 
     def groups(self) -> Groups:
-        """Its layers, for what treats lower and higher ones differently."""
+        """Its layers from low to high, for freezing and layer-wise learning rates."""
         return Groups(self.embeddings, self.stack)
 
     def initial_state(self, batch_size: int, tokens: int | None = None) -> dict[str, Any]:
-        """The initial `state` of a batch of new rows; `batch_size` may be a tensor.
+        """Returns the initial `state` for a batch of new rows.
 
         Args:
-            tokens: how many will be read and written at most, where the state grows with them; by
-                default as many as the model has positions for.
+            batch_size: number of rows; may be a tensor.
+            tokens: maximum number of tokens that will be read and written, if the state's size depends
+                on it; by default the number of positions.
         """
         return {}
 
     def token_head(
         self, *, activation: str | None, head: type[MaskedLMHead] = MaskedLMHead, **options
     ) -> MaskedLMHead:
-        """The head for masked tokens, not built, of a class and with options of it."""
+        """The head for masked tokens, not yet built; `options` go to its class."""
         config = self.config
         return head(
             config.vocab_size,
@@ -216,41 +216,41 @@ class Backbone(keras.layers.Layer):
         )
 
     def masked_states(self, encoded, inputs, head, positions, training=None):
-        """What that head reads where `decodes_masks`, [batch, length or number, hidden].
+        """The hidden states that this head reads if `decodes_masks`, [batch, length or number, hidden].
 
         Args:
-            encoded: what a call gave, of every token.
-            inputs: that it was given.
-            head: what `token_head` made.
-            positions: int [batch, number], the tokens that are predicted; None for all.
+            encoded: outputs of a call for all tokens.
+            inputs: the inputs of that call.
+            head: the head from `token_head`.
+            positions: int [batch, number], the tokens to predict; None for all.
         """
         raise NotImplementedError
 
     def inputs_for_targets(self, inputs, positions) -> dict[str, Any]:
-        """What a call takes besides, so that a second stream predicts the tokens at positions.
+        """Additional inputs with which a second stream predicts the tokens at positions.
 
         Args:
-            inputs: as `call` takes them.
-            positions: int [batch, targets], ascending and then 0 for none.
+            inputs: the other inputs of `call`.
+            positions: int [batch, targets], ascending, then 0 for none.
         """
         raise NotImplementedError
 
     def untrained_copies(self, *, make: bool = False) -> Callable[[], None]:
-        """Freezes weights that pretraining has no use for; gives what is to be called after it.
+        """Freezes weights that pretraining does not use, and returns a function to call after it.
 
-        That copies those anew which are copies of others at the beginning, so that they are copies of
-        what those became, and unfreezes all. Most backbones have none.
+        That function unfreezes them. Those that were copies of other weights before pretraining become
+        copies of the pretrained weights. Most backbones have no such weights.
 
         Args:
-            make: whether all that pretraining leaves alone are to be copies, as in a new model.
+            make: whether to make copies of all of them, as in a new model.
         """
         return lambda: None
 
     def build(self, input_shape):
-        """Makes the variables, unless they are more than the machine's memory holds.
+        """Creates the variables.
 
         Raises:
-            ConfigError: they are.
+            ConfigError: they do not fit in the machine's memory.
         """
         groups = self.groups()
         with private.declaring():
@@ -261,37 +261,40 @@ class Backbone(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs, positions=None, training=None) -> dict[str, Any]:
-        """From what `inputs` and `state` name to what an `Encoder` returns, which says more.
+        """Turns a dict of `inputs` and `state` into the dict that `Encoder` describes.
 
-        `hidden_states` and `attentions` are always there, the state where there is one.
+        It always has `hidden_states` and `attentions`, and the state if the backbone has one.
+
+        Args:
+            inputs: dict of int tensors, and of the state.
+            positions: int [batch, number] or `FIRST`, the tokens that the last layer computes; None for all.
         """
         raise NotImplementedError
 
     def shown_attentions(self, attentions: Sequence, length) -> dict[str, list[Any]]:
         """The attentions of a call on rows of `length` as users see them.
 
-        Of most families they are `attentions` alone, [batch, heads, length, keys] of every layer.
+        In most families, only `attentions`: [batch, heads, length, keys] for each layer.
         """
         return {"attentions": list(attentions)}
 
 
 class TransformerBackbone(Backbone):
-    """Embeddings, a stack of blocks that attend to every token, and perhaps a pooler (BERT).
+    """Embeddings, a stack of blocks that attend to all tokens, and optionally a pooler (BERT).
 
-    Rows may hold several documents, one after the other, which `document_ids` number from 1 (0 is
-    padding): tokens attend to those of their own document alone, and positions start again with each.
-    So every document is encoded as if it stood alone. There is no `pooled_output` of such rows, whose
-    first token is of the first document alone.
+    A row may hold several documents, one after the other, numbered by `document_ids` from 1 (0 is
+    padding). Tokens attend only to their own document, and positions start again in each, so every
+    document is encoded as if it were alone. Such rows have no `pooled_output`.
 
     Args:
-        config: sizes and choices.
-        embeddings: a layer (token_ids, segment_ids, position_ids) -> [batch, length, hidden].
+        config: the configuration.
+        embeddings: a layer (token_ids, segment_ids, position_ids, document_ids) -> [batch, length, hidden].
         stack: a `Stack`.
         pooler: a layer [batch, length, hidden] -> [batch, hidden], or None.
-        final_norm: a layer over the last hidden state, or None.
+        final_norm: a layer applied to the last hidden state, or None.
     """
 
-    # What the embeddings are called with.
+    # The arguments of the embeddings.
     embedded_ids: tuple[str, ...] = ("token_ids", "segment_ids", "position_ids", "document_ids")
 
     def __init__(
@@ -353,7 +356,7 @@ class TransformerBackbone(Backbone):
         return outputs | {"attentions": attentions}
 
     def embedded(self, inputs, training):
-        """What the stack is given: embeddings [batch, length, hidden], and the bias of scores."""
+        """The stack's inputs: embeddings [batch, length, hidden], and the bias of attention scores."""
         document_ids, mask = inputs.get("document_ids"), inputs.get("padding_mask")
         embedded = self.embeddings(*map(inputs.get, self.embedded_ids), training=training)
         mask = ops.ones_like(inputs["token_ids"]) if mask is None else mask
@@ -365,13 +368,13 @@ class TransformerBackbone(Backbone):
     def _check_rows(self, document_ids, is_first: bool) -> None:
         if is_first and document_ids is not None:
             raise ValueError(
-                "This reads the first token of each row, and rows with document_ids hold several "
+                "Only the first token of each row is read here, but rows with document_ids hold several "
                 "documents. Give each document a row of its own, or leave document_ids out."
             )
 
 
 def fits(shape, wanted) -> bool:
-    """Whether a shape is the wanted one as far as both are known."""
+    """Whether a shape equals the wanted one where both are known."""
     return len(shape) == len(wanted) and all(
         None in (found, other) or found == other for found, other in zip(shape, wanted, strict=True)
     )

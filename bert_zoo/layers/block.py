@@ -10,17 +10,17 @@ from bert_zoo.layers.dropout import Dropout
 
 
 class Block(keras.layers.Layer):
-    """What a block consists of; subclasses say in which order.
+    """The parts of a block; subclasses define their order.
 
     Args:
         attention: a layer (x, ...) -> (output, probabilities).
         feed_forward: a layer x -> output.
-        epsilon: of both layer norms.
+        epsilon: number that both layer norms add to the variance.
         dropout: rate on both sublayers' outputs.
         norm_bias: whether the layer norms have biases.
-        norm_first: whether there is a norm of attention; the first of blocks that begin with theirs may
-            read embeddings that are normed already.
-        make_norm: makes a norm, as `bert_zoo.layers.common.norm` does.
+        norm_first: whether attention has a norm. The first block of a stack may go without, if it reads
+            embeddings that are normalised already.
+        make_norm: function that makes a norm, as `bert_zoo.layers.common.norm` does.
     """
 
     def __init__(
@@ -51,13 +51,30 @@ class Block(keras.layers.Layer):
 
 
 class PostNormBlock(Block):
-    """Attention and feed-forward, each followed by dropout, residual sum and layer norm.
+    """Attention and feed-forward layer, each followed by dropout, residual sum and layer norm.
 
-    Source: google-research/bert modeling.py, transformer_model. Arguments: as `Block`.
+    Source: google-research/bert modeling.py, transformer_model.
+
+    Args:
+        attention: a layer (x, bias) -> (output, probabilities), such as `SelfAttention`.
+        feed_forward: a layer x -> output, such as `FeedForward`.
+        epsilon: number that both layer norms add to the variance.
+        dropout: rate on both sublayers' outputs.
+        norm_bias, norm_first, make_norm: see `bert_zoo.layers.block.Block`.
     """
 
     def call(self, x, bias, positions=None, training=None, **options):
-        """As the attention's `call`, which may take and give more than `SelfAttention`'s."""
+        """Runs the block; arguments and results are those of the attention's `call`.
+
+        Args:
+            x: [batch * length, hidden_size].
+            bias, positions: as in `SelfAttention.call`.
+            **options: more arguments of the attention.
+
+        Returns:
+            The output [batch * length or number, hidden_size], the probabilities, and further results
+            of the attention.
+        """
         attended, *others = self.attention(
             x, bias, positions=positions, training=training, **options
         )
@@ -68,13 +85,14 @@ class PostNormBlock(Block):
 
 
 class PreNormBlock(Block):
-    """Layer norm, attention, dropout and residual sum; then the same around the feed-forward layer.
+    """Layer norm, attention, dropout and residual sum; then the same with the feed-forward layer.
 
-    Source: Radford et al. 2019, section 2.3; openai/gpt-2 src/model.py, block. Arguments: as `Block`.
+    Source: Radford et al. 2019, section 2.3; openai/gpt-2 src/model.py, block. Arguments as in
+    `PostNormBlock`.
     """
 
     def call(self, x, bias, positions=None, training=None, **options):
-        """As `PostNormBlock.call`."""
+        """Runs the block; arguments and results as in `PostNormBlock.call`."""
         normed = x if self.attention_norm is None else self.attention_norm(x)
         attended, *others = self.attention(
             normed, bias, positions=positions, training=training, **options
@@ -86,7 +104,7 @@ class PreNormBlock(Block):
 
 
 def residual(x, attended, positions):
-    """The tokens of x [batch * length, hidden] that have attended, of which there is [tokens, hidden]."""
+    """The tokens of x [batch * length, hidden] at `positions`, in the shape of `attended` [tokens, hidden]."""
     if positions is None:
         return x
     rows = in_rows(x, ops.shape(attended)[0] // number_of(positions))

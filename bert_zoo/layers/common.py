@@ -1,4 +1,4 @@
-"""What layers share: how weights begin, activations, dense layers, tables, norms."""
+"""Shared parts of layers: initialisers, activations, dense layers, tables, norms."""
 
 import functools
 from collections.abc import Callable
@@ -21,7 +21,7 @@ ACTIVATIONS: dict[str, Callable] = {
     "silu": ops.silu,
     "tanh": ops.tanh,
 }
-# The same functions, with gradients of their own.
+# The same functions, some with faster gradients.
 ACTIVATIONS_IN_TRAINING = ACTIVATIONS | {"gelu": gradients.gelu}
 
 
@@ -45,23 +45,23 @@ def table(rows: int, width: int, name: str, *, stddev: float, dtype):
 
 
 def float_table(layer: keras.layers.Embedding):
-    """The table of an embedding layer [rows, width], of a quantized one by its scales."""
+    """The table of an embedding layer [rows, width]; a quantized table is multiplied by its scales."""
     if layer.quantization_mode is None:
         return layer.embeddings
     return layer(ops.arange(layer.input_dim, dtype="int32"))
 
 
 def float_kernel(layer: keras.layers.Dense, inputs: int):
-    """The kernel of a dense layer [inputs, units], of a quantized one by its scales."""
+    """The kernel of a dense layer [inputs, units]; a quantized kernel is multiplied by its scales."""
     if layer.quantization_mode is None:
         return layer.kernel
-    # Rows of one 1 are quantized without a loss.
+    # One-hot rows are quantized without loss.
     kernel = layer(ops.eye(inputs, dtype=layer.compute_dtype))
     return kernel if layer.bias is None else kernel - ops.cast(layer.bias, kernel.dtype)
 
 
 class Activation(keras.layers.Layer):
-    """An activation function, with a faster gradient in training where there is one.
+    """An activation function, with a faster gradient in training if there is one.
 
     Args:
         function: a key of `ACTIVATIONS`.
@@ -77,7 +77,7 @@ class Activation(keras.layers.Layer):
 
 
 class LayerNorm(keras.layers.LayerNormalization):
-    """Keras's over features, in fewer passes over memory, and with a faster gradient in training."""
+    """Keras's layer norm with fewer passes over memory and a faster gradient in training."""
 
     def call(self, inputs, training=None):
         dtype = keras.backend.standardize_dtype(inputs.dtype)
@@ -99,7 +99,7 @@ def norm(name: str, *, epsilon: float, dtype, use_bias: bool = True):
 
 
 def at_positions(x, positions):
-    """What stands at positions of rows, [batch, number, ...].
+    """The entries of rows at positions, [batch, number, ...].
 
     Args:
         x: [batch, length, ...].
@@ -108,37 +108,37 @@ def at_positions(x, positions):
     if isinstance(positions, slice):
         return x[:, positions]
     batch, length, *rest = ops.shape(x)
-    # Not take_along_axis, which would spread positions over all features.
+    # Not take_along_axis, which would broadcast positions over all features.
     begins = ops.expand_dims(ops.arange(batch, dtype=positions.dtype) * length, 1)
     return ops.take(ops.reshape(x, (-1, *rest)), begins + positions, axis=0)
 
 
 def number_of(positions):
-    """How many positions of each row `at_positions` is given."""
+    """The number of positions per row; see `at_positions`."""
     return 1 if isinstance(positions, slice) else ops.shape(positions)[1]
 
 
 def in_rows(x, batch):
-    """[batch * length, ...] as [batch, length, ...]; only the batch size is known.
+    """[batch * length, ...] as [batch, length, ...], given only the batch size.
 
-    An empty batch does not tell the length, which is 1 then: in ONNX no shape leaves one open beside a 0.
+    For an empty batch the length is 1: ONNX cannot infer a size beside a 0.
     """
     length = at_least_one(ops.shape(x)[0] // at_least_one(batch))
     return ops.reshape(x, (-1, length, *x.shape[1:]))
 
 
 def at_least_one(size):
-    """A size of a tensor's axis, but for 0; a number where it is one, as JAX's shapes must be."""
+    """The size of a tensor's axis, but at least 1. Stays a Python number if it is one, as JAX needs."""
     return max(size, 1) if isinstance(size, int) else ops.maximum(size, 1)
 
 
 def neighbours(x, step: int, document_ids=None):
-    """What stands `step` tokens further in each token's document; 0 where nothing does.
+    """For each token, the entry `step` tokens further in its document; 0 if there is none.
 
     Args:
         x: [batch, length, ...].
-        step: below 0 for what stands before.
-        document_ids: int [batch, length], the documents of a row by number; None where each row is one.
+        step: negative for earlier tokens.
+        document_ids: int [batch, length], the number of each token's document; None if rows are documents.
     """
     found = _shifted(x, step)
     if document_ids is None:
@@ -148,7 +148,7 @@ def neighbours(x, step: int, document_ids=None):
 
 
 def _shifted(x, step: int):
-    """[batch, length, ...] with the entry `step` places further in each place, and 0 at the ends."""
+    """[batch, length, ...] shifted so that each place has the entry `step` places further; 0 at the ends."""
     rest = [(0, 0)] * (len(x.shape) - 2)
     if step < 0:
         return ops.pad(x, [(0, 0), (-step, 0), *rest])[:, :step]
@@ -156,7 +156,7 @@ def _shifted(x, step: int):
 
 
 def vocabulary_logits(x, token_table, bias=None):
-    """float32 logits [rows, vocabulary] of x [rows, width], by a table [vocabulary, width]."""
+    """float32 logits [rows, vocabulary]: x [rows, width] times a table [vocabulary, width]."""
     logits = ops.matmul(x, ops.transpose(ops.cast(token_table, x.dtype)))
     logits = ops.cast(logits, "float32")
     return logits if bias is None else logits + ops.cast(bias, "float32")

@@ -1,17 +1,17 @@
-"""Dropout that draws masks of its own on every replica."""
+"""Dropout that draws different masks on every replica."""
 
 import keras
 from keras import ops
 
-# How far apart the replicas' seeds lie: further than any training draws.
+# Distance between the replicas' seeds, larger than the number of draws of any training.
 STRIDE = 1 << 40
 
 
 class ReplicaSeeds(keras.random.SeedGenerator):
-    """Seeds that differ between TensorFlow's replicas, from a state that does not.
+    """Seeds that differ between TensorFlow's replicas, although their state is the same.
 
-    Keras 3.15 gives all replicas the same seeds (keras#20612), so that row r of every replica's part of
-    a batch loses the same units. On JAX a mask is drawn for the whole batch.
+    Keras 3.15 gives all replicas the same seeds (keras#20612), so row r of every replica's part of a batch
+    loses the same units. On JAX one mask is drawn for the whole batch.
     """
 
     def next(self, ordered: bool = True):
@@ -27,13 +27,13 @@ class ReplicaSeeds(keras.random.SeedGenerator):
 
 
 def _dropped(inputs, rate: float, seed):
-    """As `keras.random.dropout` on TensorFlow, from 16 random bits a unit.
+    """As `keras.random.dropout` on TensorFlow, with 16 random bits per unit.
 
-    Keras draws 32 for each, and in bfloat16 rounds them so far that of rate 0.1 it makes 0.102.
+    Keras draws 32, and rounds them so coarsely in bfloat16 that a rate of 0.1 becomes 0.102.
     """
     import tensorflow as tf
 
-    # Seeds are int64, which XLA cannot draw by; as Keras has them.
+    # As in Keras: seeds are int64, with which XLA cannot draw.
     seed = tf.cast(tf.math.floormod(seed, tf.int32.max - 1), tf.int32)
     number = tf.size(inputs)
     pairs = tf.random.stateless_uniform([(number + 1) // 2], seed, None, None, tf.int32)
@@ -46,8 +46,10 @@ def _dropped(inputs, rate: float, seed):
 class Dropout(keras.layers.Layer):
     """Sets a part of its input to zero in training and scales up the rest (Srivastava et al. 2014).
 
+    Unlike Keras's layer, it draws different masks on each of TensorFlow's replicas.
+
     Args:
-        rate: the part.
+        rate: fraction of the input that becomes zero, in [0, 1).
     """
 
     def __init__(self, rate: float, **kwargs):
@@ -58,7 +60,7 @@ class Dropout(keras.layers.Layer):
         self.built = True
 
     def is_active(self, training: bool | None) -> bool:
-        """Whether anything is set to zero."""
+        """Whether a call with this `training` sets anything to zero."""
         return bool(training and self.rate)
 
     def call(self, inputs, training=None):

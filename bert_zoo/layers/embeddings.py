@@ -13,36 +13,34 @@ from bert_zoo.layers.dropout import Dropout
 
 
 def check_length(token_ids, longest_input: int) -> None:
-    """ValueError for ids [batch, length] of more tokens than there are positions."""
+    """Raises ValueError if ids [batch, length] have more tokens than there are positions."""
     length = ops.shape(token_ids)[1]
     if isinstance(length, int) and length > longest_input:
         raise ValueError(
-            f"The input has {length} tokens a row and this model has {longest_input} "
-            "positions. Cut the text shorter, for instance with load(..., max_length="
-            f"{longest_input})."
+            f"The input has {length} tokens per row, but this model has {longest_input} positions. Cut the "
+            f"text, for instance with load(..., max_length={longest_input})."
         )
 
 
 class Embeddings(keras.layers.Layer):
-    """Sum of token, position and segment tables, normalised (BERT section 3, figure 2).
+    """Normalised sum of token, position and segment embeddings (BERT, section 3, figure 2).
 
-    Without segments the sum is of two tables.
-
-    With `embedding_size` below `hidden_size` the tables are narrow and a dense layer widens their
-    normalised sum (ALBERT section 3.1).
+    If `embedding_size` is below `hidden_size`, the tables are narrow and a dense layer widens their
+    normalised sum (ALBERT, section 3.1).
 
     Args:
-        vocab_size, max_positions, num_segments: rows of the three tables; no segments is 0.
-        position_offset: row of the first token in the position table; where it is not 0, only tokens
-            other than `pad_id` are counted, and padding has the row before (fairseq utils.py,
-            make_positions).
-        pad_id: the id of padding.
+        vocab_size: rows of the token table.
         hidden_size: width of the output.
         embedding_size: width of the tables.
-        token_size: width of the table of tokens, where it is another; `embedded_tokens` of a subclass
-            makes vectors as wide as the other tables of it.
-        epsilon: of the layer norm; None for no norm (GPT).
-        dropout: rate on the output.
+        token_size: width of the token table, if it differs; a subclass's `embedded_tokens` then makes
+            vectors as wide as the other tables.
+        max_positions, num_segments: rows of the other tables; 0 segments for no segment table.
+        position_offset: row of the first token in the position table. If it is not 0, only tokens other
+            than `pad_id` are counted, and padding has the row before (fairseq utils.py, make_positions).
+        pad_id: the id of padding.
+        epsilon: number that the layer norm adds to the variance; None for no norm (GPT).
+        dropout: rate on the normalised sum.
+        initializer_range: standard deviation of randomly initialised weights.
     """
 
     def __init__(
@@ -88,7 +86,7 @@ class Embeddings(keras.layers.Layer):
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def share_tables(self, other: "Embeddings") -> None:
-        """Takes another one's tables and norm in place of its own, which are not built yet."""
+        """Uses the tables and the norm of another layer instead of its own, which are not built yet."""
         for name in ("token_embedding", "position_embedding", "segment_embedding", "norm"):
             setattr(self, name, getattr(other, name))
 
@@ -117,15 +115,18 @@ class Embeddings(keras.layers.Layer):
 
         Args:
             token_ids: int [batch, length].
-            segment_ids: int [batch, length]; None stands for segment 0 everywhere.
-            position_ids: int [batch, length], rows of the position table; None stands for 0, 1, 2,
-                ..., or with a `position_offset` for the running count of tokens.
-            document_ids: int [batch, length], the documents of a row by number, each in one piece;
-                without `position_ids`, positions start again with each.
-            added: [batch, length, embedding_size], another summand.
+            segment_ids: int [batch, length]; None for segment 0 everywhere.
+            position_ids: int [batch, length], rows of the position table; None for 0, 1, 2, ..., or,
+                with a `position_offset`, for the running count of tokens.
+            document_ids: int [batch, length], the number of each token's document (documents must not
+                interleave). Without `position_ids`, positions start again in each document.
+            added: [batch, length, embedding_size], another summand; None for none.
 
         Returns:
             [batch, length, hidden_size].
+
+        Raises:
+            ValueError: rows have more tokens than there are positions.
         """
         check_length(token_ids, self.longest_input)
         length = ops.shape(token_ids)[1]
@@ -151,12 +152,12 @@ class Embeddings(keras.layers.Layer):
         return x if self.projection is None else self.projection(x)
 
     def normed(self, x, training):
-        """The sum [batch, length, embedding_size], normalised and then after dropout."""
+        """The sum [batch, length, embedding_size] after normalisation and dropout."""
         x = x if self.norm is None else self.norm(x)
         return self.dropout(x, training=training)
 
     def embedded_tokens(self, token_ids, document_ids):
-        """What tokens alone add to the sum, [batch, length, embedding_size]; arguments as of `call`."""
+        """The tokens' part of the sum, [batch, length, embedding_size]; arguments as in `call`."""
         return self.token_embedding(token_ids)
 
     def _positions_of_tokens(self, token_ids):
@@ -168,9 +169,9 @@ class Embeddings(keras.layers.Layer):
 
 
 class TokenTable(keras.layers.Embedding):
-    """A table of tokens, which may be another one's plus a difference.
+    """A token table that may be the sum of another table and a difference.
 
-    Then `embeddings` is the difference, which it learns, and the other table learns nothing through it.
+    Then `embeddings` is the difference; it is trained, and no gradient reaches the other table through it.
     Source: He et al. 2021 (DeBERTaV3, arXiv:2111.09543), section 3.2; microsoft/DeBERTa
     DeBERTa/apps/tasks/rtd_task.py, register_discriminator_fw_hook.
     """
@@ -178,12 +179,12 @@ class TokenTable(keras.layers.Embedding):
     base = None
 
     def share(self, base: "TokenTable") -> None:
-        """Has another table hold what this one does, and this one learn its difference from that."""
+        """Copies this table to another one, and from now on learns the difference from that."""
         whole = ops.convert_to_tensor(self.whole)
         base.build()
         base.embeddings.assign(whole)
         self.embeddings.assign(ops.zeros_like(whole))
-        # A function, as Keras would count the other layer among those of this one.
+        # A function, because Keras would track the other layer as part of this one.
         self.base = lambda: base.embeddings
 
     @property
@@ -193,18 +194,18 @@ class TokenTable(keras.layers.Embedding):
         return own if self.base is None else ops.stop_gradient(self.base()) + own
 
     def quantize(self, mode=None, type_check=True, **options):
-        # Keras quantizes no subclasses, as they may compute something else: with a base, this one does.
+        # Keras quantizes no subclasses, as they may compute something else; with a base, this one does.
         super().quantize(mode, type_check=self.base is not None, **options)
 
     def call(self, inputs):
         if self.base is None:
             return super().call(inputs)
-        # Rows are added, and not tables, of which a batch reads few rows.
+        # Adds rows and not whole tables, because a batch reads few rows.
         base, own = (ops.take(each, inputs, axis=0) for each in (self.base(), self.embeddings))
         return ops.cast(ops.stop_gradient(base) + own, self.compute_dtype)
 
     def stored_variables(self) -> "dict[int, StoredTable]":
-        """What files hold in the place of variables, by their ids: two whole tables."""
+        """What files store in place of variables, by the variables' ids: two whole tables."""
         if self.base is None:
             return {}
         difference, base = self.embeddings, self.base()
@@ -225,15 +226,15 @@ class TokenTable(keras.layers.Embedding):
 
 @dataclass(frozen=True)
 class StoredTable:
-    """A table as files hold it, in the place of a variable that holds a difference, or is one's base.
+    """A whole table as files store it, in place of a variable that holds a difference or its base.
 
-    The first is assigned before the second, which begins as the same table: without a table of its own
-    in a file it stays so, and the first stays what it is when the second gets one.
+    Assign the table of the difference first. This also sets the base, so both are equal if the file has no
+    table for the base. Assigning the base afterwards changes the difference, and not the first table.
 
     Attributes:
-        variable: what it stands for.
-        read: gives the whole table.
-        assign: takes one.
+        variable: the variable that it replaces.
+        read: function that returns the whole table.
+        assign: function that sets it.
     """
 
     variable: Any
@@ -257,15 +258,16 @@ class StoredTable:
 
 
 class TokenEmbeddings(keras.layers.Layer):
-    """A table of tokens; attention tells where they stand (DeBERTa, ModernBERT, T5).
+    """Token embeddings for models whose attention knows positions (DeBERTa, ModernBERT, T5).
 
     Args:
-        vocab_size, hidden_size: rows and width of the table.
-        max_positions, num_segments: rows of tables that are added to it; 0 for no such table.
-        epsilon: of the layer norm; None for no norm.
+        vocab_size, hidden_size: rows and width of the token table.
+        epsilon: number that the layer norm adds to the variance; None for no norm.
         dropout: rate on the output.
+        initializer_range: standard deviation of randomly initialised tables.
         norm_bias: whether the layer norm has a bias.
-        longest_input: the most tokens that a row may have; None for any number.
+        longest_input: maximum number of tokens per row; None for no limit.
+        max_positions, num_segments: rows of position and segment tables to add; 0 for no such table.
     """
 
     def __init__(
@@ -306,7 +308,7 @@ class TokenEmbeddings(keras.layers.Layer):
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def share_tables(self, other: "TokenEmbeddings") -> None:
-        """Takes over another one's table, of which the other keeps a difference; see `TokenTable`."""
+        """Takes over the table of another layer, which keeps a difference from it; see `TokenTable`."""
         other.token_embedding.share(self.token_embedding)
 
     def build(self, token_ids_shape):
@@ -320,9 +322,12 @@ class TokenEmbeddings(keras.layers.Layer):
     def call(
         self, token_ids, segment_ids=None, position_ids=None, document_ids=None, training=None
     ):
-        """int [batch, length] to [batch, length, hidden_size]; arguments as of `Embeddings.call`.
+        """Embeds int [batch, length] as [batch, length, hidden_size]; arguments as in `Embeddings.call`.
 
-        Without the table that they are rows of, ids of segments and positions are not read.
+        `segment_ids` and positions are ignored if there is no table for them.
+
+        Raises:
+            ValueError: rows have more than `longest_input` tokens.
         """
         if self.longest_input is not None:
             check_length(token_ids, self.longest_input)
@@ -340,7 +345,7 @@ class TokenEmbeddings(keras.layers.Layer):
 
 
 def token_positions(token_ids, position_ids, document_ids):
-    """int [batch or 1, length], where tokens stand: as is said, in their documents, or in their rows."""
+    """int [batch or 1, length], the positions of tokens: as given, in their documents, or in their rows."""
     if position_ids is not None:
         return position_ids
     if document_ids is not None:
@@ -349,7 +354,7 @@ def token_positions(token_ids, position_ids, document_ids):
 
 
 def positions_in_documents(document_ids):
-    """int [batch, length], from 0 on in each document of a row; `document_ids` as `Embeddings.call`."""
+    """int [batch, length], positions from 0 in each document of a row; see `Embeddings.call`."""
     place = ops.arange(ops.shape(document_ids)[1], dtype="int32")[None, :]
     return place - begin_of_documents(document_ids)
 

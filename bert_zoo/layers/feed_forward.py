@@ -10,17 +10,18 @@ from bert_zoo.layers.dropout import Dropout
 class FeedForward(keras.layers.Layer):
     """Two dense layers with an activation between them (Vaswani et al. 2017, section 3.3).
 
-    Where it is gated, the first one is twice as wide: one half goes through the activation and is
-    multiplied with the other (Shazeer 2020, arXiv:2002.05202).
+    With `gated`, the first layer is twice as wide: one half goes through the activation and is multiplied
+    by the other half (Shazeer 2020, arXiv:2002.05202).
 
     Args:
-        intermediate_size: width between the two.
+        intermediate_size: width between the two layers.
         hidden_size: width of input and output.
         activation: a name in `bert_zoo.config.ACTIVATIONS`.
+        initializer_range: standard deviation of randomly initialised weights.
         inner_dropout: rate after the activation.
-        gated: whether the activation's output is multiplied with another product of the input.
+        gated: whether the layer is gated.
         use_bias: whether the dense layers have biases.
-        output_range: as `initializer_range`, of the last product; the same by default.
+        output_range: as `initializer_range`, for the second layer; the same by default.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Functions of many cheap operations, for training: with gradients written out.
+"""Functions of many cheap operations with hand-written gradients, for training.
 
-The gradients that TensorFlow derives go through memory more often and keep more tensors. Inference does
-without: there TensorFlow's optimizer finds the plain formulas, and fuses them with products of matrices.
+The gradients that TensorFlow derives pass over memory more often and keep more tensors. Inference uses the
+plain formulas, which TensorFlow's optimizer recognises and fuses with matrix products.
 """
 
 import math
@@ -11,9 +11,9 @@ from keras import ops
 
 
 def gelu(x):
-    """x times the part of a normal distribution that lies below x (Hendrycks and Gimpel 2016).
+    """x times the standard normal distribution function of x (Hendrycks and Gimpel 2016).
 
-    Half precision is computed in float32, in which TensorFlow's erf is fast on a CPU.
+    Half precision is computed in float32, for which TensorFlow's erf is fast on a CPU.
     """
     dtype = keras.backend.standardize_dtype(x.dtype)
     precise = keras.backend.result_type(dtype, "float32")
@@ -24,7 +24,7 @@ def gelu(x):
         below = 0.5 + 0.5 * ops.erf(wide * math.sqrt(0.5))
 
         def gradient(upstream):
-            # Cast anew: in half precision, keeping both would take more memory.
+            # Cast again: in half precision, keeping both would take more memory.
             wide = ops.cast(x, precise)
             density = ops.exp(-0.5 * ops.square(wide)) * (1 / math.sqrt(2 * math.pi))
             return ops.cast(ops.cast(upstream, precise) * (below + wide * density), dtype)
@@ -35,7 +35,7 @@ def gelu(x):
 
 
 def standardize(x, epsilon: float):
-    """x with mean 0 and variance 1 over its last axis, and the scale that makes the variance so.
+    """x with mean 0 and variance 1 over its last axis, and the factor that scales the variance to 1.
 
     `epsilon` is added to the variance of x.
     """
@@ -46,7 +46,7 @@ def standardize(x, epsilon: float):
 
 
 def standardized(x, epsilon: float):
-    """What `standardize` makes of x."""
+    """The first result of `standardize`, with a faster gradient."""
 
     @ops.custom_gradient
     def function(x):

@@ -1,4 +1,4 @@
-"""The summary of a sequence that next-sentence prediction trains."""
+"""Poolers: one vector for a sequence, which next-sentence prediction trains."""
 
 import keras
 from keras import ops
@@ -7,10 +7,11 @@ from bert_zoo.layers.common import dense
 
 
 class Pooler(keras.layers.Layer):
-    """A tanh layer over the first token (google-research/bert modeling.py, "pooler").
+    """Dense layer with tanh on the first token (google-research/bert modeling.py, "pooler").
 
     Args:
         hidden_size: width of input and output.
+        initializer_range: standard deviation of randomly initialised weights.
     """
 
     def __init__(self, hidden_size: int, *, initializer_range: float, **kwargs):
@@ -31,7 +32,7 @@ class Pooler(keras.layers.Layer):
 
 
 class FirstToken(keras.layers.Layer):
-    """The first token as it is, in a pooler's place (google-research/mobilebert modeling.py)."""
+    """Returns the first token unchanged, in place of a pooler (google-research/mobilebert modeling.py)."""
 
     def call(self, sequence_output):
         """[batch, length, hidden_size] to [batch, hidden_size]."""

@@ -1,28 +1,28 @@
-"""Training a layer without storing what it computes: gradients compute it a second time."""
+"""Gradient checkpointing: a layer's intermediate results are recomputed for its gradient."""
 
 import keras
 from keras import ops
 
 
 def recomputed(layer: keras.layers.Layer, *args, **options: bool):
-    """The first output of a layer; what it takes to get there is not held until the gradient.
+    """The first output of a layer, whose intermediate results are recomputed for the gradient.
 
-    Same results and gradients as `layer(*args, **options)[0]`, with less memory and about a
-    third more time (Chen et al. 2016, arXiv:1604.06174). Only the layer's inputs are held.
+    Same results and gradients as `layer(*args, **options)[0]`, with less memory and about a third more
+    time (Chen et al. 2016, arXiv:1604.06174). Only the layer's inputs are kept.
 
     Args:
-        layer: built; returns a tuple.
+        layer: a built layer that returns a tuple.
         *args: tensors, variables, None, or sequences of these.
         **options: passed on, such as `training`.
     """
-    # `keras.remat` of Keras 3.15 runs the layer twice. Dropout would then draw twice, so that
-    # gradients would be those of other masks than the loss (TensorFlow), or its state would leave
-    # the function that it belongs to (JAX). So the function is made pure: states come in as they
-    # were before, and how far they have moved comes out, as floats, which both backends can bear.
+    # `keras.remat` of Keras 3.15 runs the layer twice. Dropout would then draw twice: on TensorFlow the
+    # gradient would use other masks than the loss, and on JAX the state would leak out of its function.
+    # So the function is pure: it takes the states before the call and returns how far they moved, as
+    # floats, which work on both backends.
     trainable, constant = layer.trainable_variables, layer.non_trainable_variables
     weights = {id(weight) for weight in layer.weights}
     seeds = [index for index, v in enumerate(constant) if id(v) not in weights]
-    # `value` alone is, on TensorFlow, a thing that changes with the variable.
+    # On TensorFlow, `value` alone would change with the variable.
     before = [ops.stop_gradient(variable.value) for variable in constant]
     leaves = [
         leaf.value if isinstance(leaf, keras.Variable) else leaf

@@ -1,4 +1,4 @@
-"""A learned bias by distance, added to the scores of attention."""
+"""A learned bias by distance that is added to attention scores."""
 
 import keras
 from keras import ops
@@ -8,14 +8,15 @@ from bert_zoo.layers.stack import Stack
 
 
 def far_buckets(num_buckets: int, max_distance: int) -> list[int]:
-    """The shortest distance of each bucket but the first that holds several distances.
+    """The shortest distance of each bucket after the first bucket that holds several distances.
 
-    Half of the buckets hold one distance each, 0, 1, 2, ...; the others grow by a factor up to
-    `max_distance`, and the last holds all that are longer. In integers: logarithms in floating point
-    may fall on either side of a bound.
+    Half of the buckets hold one distance each, 0, 1, 2, ... The others grow by a factor up to
+    `max_distance`; the last also holds all longer distances. Computed with integers, because floating-point
+    logarithms may fall on either side of a bound.
 
     Args:
-        num_buckets: of one direction.
+        num_buckets: number of buckets of one direction.
+        max_distance: distances from this on share a bucket.
     """
     single = num_buckets // 2
     wide = num_buckets - single
@@ -29,16 +30,17 @@ def far_buckets(num_buckets: int, max_distance: int) -> list[int]:
 
 
 class RelativeBias(keras.layers.Layer):
-    """One number a head for each bucket of distances between query and key.
+    """Attention bias by distance: one number per head and bucket of distances.
 
     Source: Raffel et al. 2020 (arXiv:1910.10683), section 2.1; Song et al. 2020 (MPNet,
     arXiv:2004.09297).
 
     Args:
-        num_heads: heads.
-        num_buckets: rows of the table; in both directions, the second half is for keys after the query.
+        num_heads: number of heads.
+        initializer_range: standard deviation of the randomly initialised table.
+        num_buckets: rows of the table. Unless causal, the second half is for keys after the query.
         max_distance: distances from this on share a bucket.
-        causal: whether queries see no keys after them, so that all buckets are for those before.
+        causal: whether queries see no later keys, so that all buckets are for earlier ones.
     """
 
     def __init__(
@@ -68,7 +70,7 @@ class RelativeBias(keras.layers.Layer):
         self.built = True
 
     def call(self, x):
-        """[batch, length, ...], whose numbers are not read, to [1, heads, length, length]."""
+        """The bias [1, heads, length, length] for x [batch, length, ...]; only the shape of x is read."""
         length = ops.shape(x)[1]
         by_offset = self.at(ops.arange(1 - length, length))
         keys = ops.arange(length)
@@ -87,10 +89,10 @@ class RelativeBias(keras.layers.Layer):
 
 
 class BiasedStack(Stack):
-    """A `Stack` whose blocks add one bias by distance to their scores.
+    """A `Stack` whose blocks all add the same bias by distance to their scores.
 
     Args:
-        blocks, hidden_size: as of `Stack`.
+        blocks, hidden_size: as in `Stack`.
         relative_bias: a `RelativeBias`.
     """
 

@@ -1,10 +1,10 @@
-"""Numbers that layers and losses share over the replicas of a strategy."""
+"""Numbers that layers and losses share between the replicas of a strategy."""
 
 import keras
 
 
 def over_replicas(count, how: str):
-    """The "SUM" or "MEAN" of a number that each replica has; without replicas, the number."""
+    """The "SUM" or "MEAN" of a number over all replicas; without replicas, the number itself."""
     if keras.backend.backend() != "tensorflow":
         return count
     import tensorflow as tf
@@ -16,7 +16,7 @@ def over_replicas(count, how: str):
 
 
 def num_replicas() -> int:
-    """The replicas of the strategy in whose scope this is called, or of Keras's distribution on JAX."""
+    """The number of replicas of the strategy in scope, or of Keras's distribution on JAX."""
     if keras.backend.backend() != "tensorflow":
         distribution = keras.distribution.distribution()
         return distribution.num_model_replicas if distribution else 1
@@ -26,8 +26,8 @@ def num_replicas() -> int:
 
 
 def sharing_replicas() -> int:
-    """The replicas among which a step's rows are divided before `call` sees them: TensorFlow's.
+    """The number of replicas that a step's rows are divided between before `call` (TensorFlow).
 
-    On JAX a step computes whole batches, wherever their rows lie.
+    On JAX `call` sees whole batches.
     """
     return num_replicas() if keras.backend.backend() == "tensorflow" else 1

@@ -1,4 +1,4 @@
-"""A trained mixture of an encoder's layers."""
+"""A trained weighted mean of an encoder's layers."""
 
 import keras
 from keras import ops
@@ -7,17 +7,17 @@ from bert_zoo.layers.dropout import Dropout
 
 
 class ScalarMix(keras.layers.Layer):
-    """gamma * sum_j softmax(w)_j h_j over hidden states h (Peters et al. 2018, arXiv:1802.05365, equation 1).
+    """Trained weighted mean of hidden states h: gamma * sum_j softmax(w)_j h_j.
 
-    At first w is 0, so that all layers count alike, and gamma 1. Of the original's options, layer
-    normalisation is left out: its mean is over the whole batch, so that what a text gives would depend
-    on the texts beside it.
+    At first all w are 0, so all layers have the same weight, and gamma is 1. The original's optional layer
+    normalisation is left out: it averages over the batch, so a text's result would depend on other texts.
+    Source: Peters et al. 2018 (arXiv:1802.05365), equation 1.
 
     Args:
-        num_layers: how many hidden states are mixed.
+        num_layers: number of hidden states to mix.
         dropout: rate on the mixture.
-        l2: what the sum of w squared is multiplied by and added to the loss, which pulls the weights
-            towards the mean of the layers (section 3.2 there).
+        l2: factor of the sum of w squared, which is added to the loss and pulls the weights towards
+            equal shares (section 3.2).
     """
 
     def __init__(self, num_layers: int, *, dropout: float = 0.0, l2: float = 0.0, **kwargs):
@@ -35,15 +35,15 @@ class ScalarMix(keras.layers.Layer):
         self.built = True
 
     def call(self, hidden_states, training=None):
-        """Hidden states, each [..., hidden], to one [..., hidden].
+        """Mixes hidden states, each [..., hidden], to one [..., hidden].
 
         Raises:
-            ValueError: they are not `num_layers`.
+            ValueError: their number is not `num_layers`.
         """
         if len(hidden_states) != self.num_layers:
             raise ValueError(
-                f"This mixes {self.num_layers} layers and was given {len(hidden_states)}: the embeddings' "
-                "output is one of an encoder's hidden states."
+                f"This layer mixes {self.num_layers} hidden states, but got {len(hidden_states)}. The output of an "
+                "encoder's embeddings counts as a hidden state, too."
             )
         shares = ops.softmax(self.scalars) * self.gamma
         mixed = sum(share * h for share, h in zip(ops.unstack(shares), hidden_states, strict=True))

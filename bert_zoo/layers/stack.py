@@ -1,4 +1,4 @@
-"""Blocks on top of each other."""
+"""Stacks of blocks."""
 
 from collections.abc import Sequence
 
@@ -10,17 +10,17 @@ from bert_zoo.layers.recomputation import recomputed
 
 
 class Stack(keras.layers.Layer):
-    """Runs layers one after the other; layers may share their blocks (ALBERT section 3.1).
+    """Runs layers one after the other. Layers may share their blocks (ALBERT, section 3.1).
 
     Args:
         blocks: layers (x, bias) -> (x, probabilities).
         hidden_size: width of x.
-        blocks_of_layers: for each layer, the numbers of the blocks that it runs through; one for each
-            block by default.
+        blocks_of_layers: for each layer, the numbers of the blocks that it runs; by default each layer
+            has one block of its own.
 
     Attributes:
-        rematerialize: whether training keeps the inputs of blocks alone; there are then no attention
-            probabilities.
+        rematerialize: whether training keeps only the inputs of blocks and recomputes the rest for the
+            gradient; there are then no attention probabilities.
     """
 
     def __init__(
@@ -49,15 +49,15 @@ class Stack(keras.layers.Layer):
 
         Args:
             x: [batch, length, hidden_size].
-            bias: [batch, 1, 1 or length, length]; what the blocks read beside x.
-            positions: int [batch, number] or `FIRST`: whose last hidden states are all that is wanted.
-                Nothing else depends on what the last block makes of other tokens, which is most of
-                its work.
+            bias: [batch, 1, 1 or length, length], added to the attention scores.
+            positions: int [batch, number] or `FIRST`: the last block computes only these tokens, which
+                saves most of its work. None for all.
 
         Returns:
-            Hidden states [batch, length, hidden_size], the input first, one more than layers; and
-            attention probabilities [batch, heads, length, length], one for each run of a block. With
-            `positions`, the last ones are [batch, number, hidden_size] and [batch, heads, number, length].
+            A list of hidden states [batch, length, hidden_size], the input first, one more than layers;
+            and a list of attention probabilities [batch, heads, length, length], one for each run of a
+            block. With `positions`, the last ones are [batch, number, hidden_size] and
+            [batch, heads, number, length].
         """
         length = ops.shape(x)[1]
         hidden_states, attentions = [x], []
@@ -81,7 +81,7 @@ class Stack(keras.layers.Layer):
         return hidden_states, attentions
 
     def run(self, block: keras.layers.Layer, *inputs, training, **options) -> tuple:
-        """A block's output and its attention probabilities, or its output alone."""
+        """A block's output and its attention probabilities, or only its output if it is recomputed."""
         if self.rematerialize and training:
             return (recomputed(block, *inputs, training=training, **options),)
         return block(*inputs, training=training, **options)

@@ -1,7 +1,7 @@
-"""What attention within windows shares: blocks of tokens, their neighbours and the bias of scores.
+"""Attention within windows: blocks of tokens, their neighbours and the bias of scores.
 
-Rows of tokens cut into blocks of half a window see all of their window in their own block and the two
-beside it, so that time and memory grow with the length and not with its square.
+Rows are cut into blocks of half a window. A token's window then lies in its own block and the two next to
+it, so time and memory grow linearly with the length.
 """
 
 import numpy as np
@@ -10,15 +10,15 @@ from keras import ops
 from bert_zoo.layers.attention import at_queries, masked_score
 from bert_zoo.layers.common import at_positions
 
-# Queries of longer rows attend to all tokens so many at a time: scores of 8,192 tokens with each other
-# are 3 GB of float32 for twelve heads.
+# In longer rows, this many queries at a time attend to all tokens: the scores between 8,192 tokens take
+# 3 GB in float32 with twelve heads.
 QUERIES_AT_ONCE = 1024
 
 
 def in_blocks(x, size: int, beside: bool = False):
-    """[batch, length, ...] to [batch, blocks, size, ...], filled up with zeros.
+    """Cuts [batch, length, ...] into blocks [batch, blocks, size, ...], padded with zeros.
 
-    With one more block of zeros at both ends, where what is `beside` those there are is read too.
+    With `beside` there is one more block of zeros at each end, for the neighbours of the outer blocks.
     """
     length = ops.shape(x)[1]
     # Not -length % size: tf2onnx 1.17 rounds quotients of integers towards zero.
@@ -30,13 +30,13 @@ def in_blocks(x, size: int, beside: bool = False):
 
 
 def with_neighbours(blocks, axis: int, first=None):
-    """Joins each of the blocks [batch, ..., blocks + 2, ...] on the third axis with its two neighbours.
+    """Joins each block [batch, ..., blocks + 2, ...] (third axis) with its two neighbours.
 
-    The result has two blocks fewer, those at the ends.
+    The result has two blocks fewer, as those at the ends are only neighbours.
 
     Args:
-        axis: that of what a block holds.
-        first: what stands before every block, the same for all of them: 1 on the third axis.
+        axis: the axis of a block's content.
+        first: content to put before every block; its third axis has size 1.
     """
     parts = [blocks[:, :, :-2], blocks[:, :, 1:-1], blocks[:, :, 2:]]
     if first is not None:
@@ -52,8 +52,8 @@ def attended_in_blocks(query, key, value, bias, dropout, first=None):
         query, key, value: heads [batch, length, heads, head_size], queries scaled.
         bias: [batch, 1, blocks, block, keys], added to the scores.
         dropout: a function of the probabilities.
-        first: keys and values [batch, number, heads, head_size] that every query reads besides, before
-            those of its blocks.
+        first: more keys and values [batch, number, heads, head_size] for every query, before those of
+            its blocks.
 
     Returns:
         The weighted values [batch, length, heads, head_size], and the probabilities [batch, heads, blocks,
@@ -76,12 +76,13 @@ def attended_in_blocks(query, key, value, bias, dropout, first=None):
 
 
 def window_bias(mask, document_ids, reach: int, dtype: str):
-    """A bias [batch, 1, length, length] that hides what is padding, of another document or too far.
+    """A bias [batch, 1, length, length] that hides padding, other documents and distant tokens.
 
     Args:
         mask: int [batch, length], 1 for real tokens.
-        document_ids: int [batch, length]; None for rows of one document each.
-        reach: the largest distance that is seen.
+        document_ids: int [batch, length]; None if each row is one document.
+        reach: the largest distance between tokens that see each other.
+        dtype: dtype of the bias.
     """
     places = ops.arange(ops.shape(mask)[1])
     offsets = ops.expand_dims(places, 0) - ops.expand_dims(places, 1)
@@ -93,7 +94,7 @@ def window_bias(mask, document_ids, reach: int, dtype: str):
 
 
 def window_bias_in_blocks(mask, document_ids, reach: int, dtype: str):
-    """The same for blocks of `reach` tokens and their neighbours, [batch, 1, blocks, reach, 3 * reach]."""
+    """As `window_bias`, for blocks of `reach` tokens: [batch, 1, blocks, reach, 3 * reach]."""
 
     def keys(ids):
         """[batch, blocks, 1, 3 * reach]."""
@@ -110,15 +111,15 @@ def window_bias_in_blocks(mask, document_ids, reach: int, dtype: str):
 
 
 def hidden_by(seen, dtype: str):
-    """A bias of the scores of all heads, from what is seen, bool [batch, ...]."""
+    """A bias for all heads, [batch, 1, ...], from a mask of what is seen, bool [batch, ...]."""
     # Not None in an index; see `attention_bias`.
     return ops.expand_dims((1 - ops.cast(seen, dtype)) * masked_score(dtype), 1)
 
 
 def out_of_blocks(probabilities, length, positions):
-    """Of probabilities [batch, heads, blocks, block, 3 * block], [batch, heads, queries, length].
+    """Turns probabilities [batch, heads, blocks, block, 3 * block] into [batch, heads, queries, length].
 
-    The queries are all, or those at `positions`, as of `at_positions`.
+    The queries are all tokens, or those at `positions` (see `at_positions`).
     """
     batch, heads, blocks = ops.shape(probabilities)[:3]
     size = probabilities.shape[-1] // 3
@@ -134,7 +135,7 @@ def out_of_blocks(probabilities, length, positions):
 
 
 def some_at_a_time(query, bias) -> list[tuple]:
-    """Queries [batch, length, heads, head_size] and their bias, in parts where they are very many."""
+    """Queries [batch, length, heads, head_size] and their bias; long rows in parts."""
     length = query.shape[1]
     if length is None or length <= QUERIES_AT_ONCE:
         return [(query, bias)]
@@ -143,5 +144,5 @@ def some_at_a_time(query, bias) -> list[tuple]:
 
 
 def joined(parts, axis: int):
-    """The parts, one after the other."""
+    """The parts joined along an axis."""
     return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=axis)

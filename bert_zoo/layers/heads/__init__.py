@@ -1,4 +1,4 @@
-"""What stands on top of an encoder; written once, for every family."""
+"""Heads: the layers on top of an encoder, shared by all families."""
 
 from bert_zoo.layers.heads.adaptive_softmax import AdaptiveSoftmax
 from bert_zoo.layers.heads.features import Features

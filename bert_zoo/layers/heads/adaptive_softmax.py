@@ -1,4 +1,4 @@
-"""Adaptive softmax: frequent tokens beside one another, rare ones in clusters after them."""
+"""Adaptive softmax, with a first cluster of frequent tokens and further clusters of rare ones."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -12,20 +12,20 @@ from bert_zoo.layers.common import float_table, initializer, table, vocabulary_l
 class AdaptiveSoftmax(keras.layers.Layer):
     """Log-probabilities over a vocabulary in clusters; with one cluster, a plain softmax.
 
-    log p(token) is that of the token among the first cluster's tokens and the other clusters, and
-    for a token of another cluster the sum of that cluster's and of the token's in it.
+    A first softmax is over the tokens of the first cluster and the other clusters. The log-probability of
+    a token in another cluster is the sum of the cluster's and of the token's within the cluster.
     Source: Grave et al. 2017 (arXiv:1609.04309); kimiyoung/transformer-xl tf/model.py,
     mask_adaptive_logsoftmax.
 
     Args:
         bounds: first token of each cluster, and the size of the vocabulary.
-        table_sizes, table_widths: of the tables that clusters are projected onto: one for each
-            cluster, or one for all.
-        projected: for each cluster, whether a projection of this layer's own leads to its table.
-        tied: whether the tables are those that `call` is given, or this layer's own.
+        table_sizes, table_widths: rows and widths of the tables that clusters are projected onto: one for
+            each cluster, or one for all.
+        projected: for each cluster, whether this layer has a projection to its table.
+        tied: whether `call` passes the tables; otherwise this layer has its own.
         hidden_size: width of the input.
         initializer_range: standard deviation of randomly initialised tables.
-        projection_initializer_range: that of projections.
+        projection_initializer_range: the same for projections.
         use_bias: whether tokens have biases; a plain softmax may have none.
     """
 
@@ -93,13 +93,14 @@ class AdaptiveSoftmax(keras.layers.Layer):
 
         Args:
             x: [batch, length, hidden_size].
-            tables: the embeddings' tables; not read where this layer has its own.
-            projections: for each cluster, the kernel [width, hidden_size] of the embeddings'
-                projection that it leaves through where it has none of its own; None for none.
+            tables: the embeddings' tables; ignored if this layer has its own.
+            projections: for each cluster the kernel [width, hidden_size] of the embeddings' projection,
+                used if this layer has none for the cluster; None for none.
             labels: int [batch, length], or None.
 
         Returns:
-            float32 log-probabilities: of the labels [batch, length], else [batch, length, vocabulary].
+            float32 log-probabilities of the labels [batch, length]; without labels, of all tokens
+            [batch, length, vocabulary].
         """
         length = ops.shape(x)[1]
         flat = ops.reshape(x, (-1, self.hidden_size))
@@ -112,10 +113,10 @@ class AdaptiveSoftmax(keras.layers.Layer):
         return ops.reshape(of_labels, (-1, length))
 
     def _clusters(self, tables, projections) -> list[tuple]:
-        """For each cluster (table [tokens, width], bias [tokens], projection or None)."""
+        """For each cluster: table [tokens, width], bias [tokens], projection or None."""
         biases = self.biases
         if len(tables) == 1 and len(self.bounds) > 2:
-            # Not slices: their gradients would each fill the whole table with zeros first.
+            # Not slices: each of their gradients would first fill the whole table with zeros.
             (tables,) = (ops.split(table, self.bounds[1:-1], axis=0) for table in tables)
             (biases,) = (ops.split(bias, self.bounds[1:-1], axis=0) for bias in biases)
         pairs = zip(self.projections, projections, strict=True)
@@ -123,7 +124,7 @@ class AdaptiveSoftmax(keras.layers.Layer):
         return list(zip(tables, biases, used, strict=True))
 
     def _logits(self, x, cluster, more=None):
-        """Scores [rows, tokens] in float32; with `more` = (weight, bias), those columns follow."""
+        """float32 scores [rows, tokens], followed by the columns of `more` = (weight, bias)."""
         table, bias, projection = cluster
         if projection is not None:
             x = ops.matmul(x, ops.transpose(ops.cast(projection, x.dtype)))
@@ -173,14 +174,14 @@ def _log_probs(logits, labels):
 
 
 def _over_all(tail, flat, labels, is_member, start: int):
-    """`tail` of the members' rows, 0 elsewhere; computed for every row, so that shapes are static."""
+    """`tail` of the members' rows and 0 elsewhere; computed for every row, so shapes are static."""
     return ops.where(is_member, tail(flat, ops.where(is_member, labels, start)), 0.0)
 
 
 def _gathered(tail, flat, labels, is_member, start: int):
-    """`_over_all`, computed for the members alone: a rare cluster costs no more than its tokens.
+    """As `_over_all`, but computed only for the members, which is cheap for rare clusters.
 
-    TensorFlow's XLA pads the members to all rows, so it is the same there.
+    TensorFlow's XLA pads the members to all rows, so it saves nothing there.
     """
     import tensorflow as tf
 
@@ -192,7 +193,7 @@ def _gathered(tail, flat, labels, is_member, start: int):
 def cluster_tables(
     sizes: Sequence[int], widths: Sequence[int], initializer_range: float, dtype
 ) -> list[keras.layers.Embedding]:
-    """Tables `table_0`, `table_1`, ... of these numbers of rows and columns."""
+    """Tables `table_0`, `table_1`, ... with these numbers of rows and columns."""
     return [
         table(rows, width, f"table_{number}", stddev=initializer_range, dtype=dtype)
         for number, (rows, width) in enumerate(zip(sizes, widths, strict=True))

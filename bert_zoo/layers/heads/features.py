@@ -1,4 +1,4 @@
-"""What stands between an encoder's hidden states and the logits of a `HeadSpec`."""
+"""The layers of a `HeadSpec` between an encoder's hidden states and the logits."""
 
 from collections.abc import Sequence
 
@@ -13,23 +13,26 @@ from bert_zoo.layers.scalar_mix import ScalarMix
 
 
 class Features(keras.layers.Layer):
-    """Chooses or mixes hidden states, and perhaps runs a BiLSTM over them.
+    """Selects or mixes hidden states, and optionally runs a BiLSTM over them.
 
-    Sources: Devlin et al. 2018 (arXiv:1810.04805), section 5.3, for layers and the BiLSTM of two layers, as
-    wide in each direction as the encoder; McCann et al. 2017 (arXiv:1708.00107), section 5, for pooling by
-    attention: weights are the softmax of a dense layer's scores. Without a BiLSTM, pooling is the mean, or
-    last token, maximum and mean side by side (Howard and Ruder 2018, arXiv:1801.06146, section 3.3).
+    The BiLSTM has two layers, each direction as wide as the encoder. With a BiLSTM, tokens are pooled by
+    attention, with weights from the softmax of a dense layer's scores. Otherwise pooling is the mean, or
+    last token, maximum and mean side by side.
+
+    Sources: Devlin et al. 2018 (arXiv:1810.04805), section 5.3 (layers, BiLSTM); McCann et al. 2017
+    (arXiv:1708.00107), section 5 (pooling by attention); Howard and Ruder 2018 (arXiv:1801.06146),
+    section 3.3 (three poolings side by side).
 
     Args:
-        spec: what is read and computed.
-        hidden_sizes: the width of each hidden state.
-        pools: whether tokens are pooled, for a head over whole texts.
+        spec: the head's settings.
+        hidden_sizes: width of each hidden state.
+        pools: whether to pool tokens, for a head over whole texts.
 
     Attributes:
-        width: of the outputs.
+        width: width of the outputs.
 
     Raises:
-        ValueError: layers are to be mixed whose widths differ.
+        ValueError: the layers to mix have different widths.
     """
 
     def __init__(
@@ -46,8 +49,8 @@ class Features(keras.layers.Layer):
         sizes = [hidden_sizes[number] for number in self.layers_read]
         if spec.mixes and len({*sizes}) > 1:
             raise ValueError(
-                f"features is {spec.features!r}, and the layers are {sizes} wide. Only layers of one width are mixed: "
-                "choose 'concat', or the number of a layer."
+                f"features is {spec.features!r}, but the layers have the widths {sizes}. Only layers of the same width "
+                "can be mixed. Choose 'concat' or the number of a layer."
             )
         self.input_width = sizes[0] if spec.mixes else sum(sizes)
         self.width, own = self.input_width, {"dtype": self.dtype_policy}
@@ -90,10 +93,11 @@ class Features(keras.layers.Layer):
         self.built = True
 
     def call(self, hidden_states, padding_mask=None, training=None):
-        """Hidden states, each [batch, length, hidden], to [batch, length, width]; pooled, to [batch, width].
+        """Features [batch, length, width], or [batch, width] if pooled.
 
         Args:
-            padding_mask: [batch, length], 1 for real tokens; None for all real.
+            hidden_states: each [batch, length, hidden].
+            padding_mask: [batch, length], 1 for real tokens; None if all are real.
         """
         read = [hidden_states[number] for number in self.layers_read]
         x = ops.concatenate(read, axis=-1) if self.mix is None else self.mix(read)
@@ -101,7 +105,7 @@ class Features(keras.layers.Layer):
         real = ops.cast(real, "bool")
         for forward, backward in self.lstms:
             x = self.dropout(x, training=training)
-            # What goes backwards ends at the first token.
+            # The backward outputs end with the first token.
             outputs = [forward(x, mask=real), ops.flip(backward(x, mask=real), axis=1)]
             x = ops.concatenate(outputs, axis=-1)
         if not self.pools:

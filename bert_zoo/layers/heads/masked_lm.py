@@ -14,18 +14,19 @@ from bert_zoo.layers.common import (
 
 
 class MaskedLMHead(keras.layers.Layer):
-    """Dense, activation, norm, and a projection onto the vocabulary with its own bias, or that alone.
+    """Dense layer, activation and norm, then a projection onto the vocabulary with a bias.
 
-    The projection reads the encoder's token table (tied), or a table of its own.
+    The projection uses the encoder's token table (tied) or a table of its own.
     Source: google-research/bert run_pretraining.py, get_masked_lm_output.
 
     Args:
-        vocab_size: logits.
-        width: of the transform and of what it is projected onto.
-        table_width: of a table of the head's own, where that is not all of it; `width` by default.
-        activation: as the encoder's; None where there is nothing before the projection.
-        epsilon: of the layer norm.
+        vocab_size: number of logits.
+        width: width of the dense layer and of the projection's input.
+        activation: the dense layer's activation; None for nothing but the projection.
+        epsilon: number that the layer norm adds to the variance.
         tied: whether the projection is the token table that `call` is given.
+        table_width: width of the head's own table, if that is only part of the projection; by default
+            `width`.
     """
 
     def __init__(
@@ -69,8 +70,8 @@ class MaskedLMHead(keras.layers.Layer):
 
         Args:
             sequence_output: [batch, length, hidden].
-            token_table: [vocab_size, width]; not read where the head is untied.
-            mask_positions: int [batch, predictions]; only these positions are projected.
+            token_table: [vocab_size, width]; ignored if the head is untied.
+            mask_positions: int [batch, predictions], the only positions to predict; None for all.
 
         Returns:
             float32 logits [batch, length or predictions, vocab_size].
@@ -85,7 +86,7 @@ class MaskedLMHead(keras.layers.Layer):
         return ops.reshape(vocabulary_logits(x, self.projection(token_table), self.bias), shape)
 
     def projection(self, token_table):
-        """What `call` projects onto, [vocab_size, width]."""
+        """The table that `call` projects onto, [vocab_size, width]."""
         return token_table if self.decoder is None else float_table(self.decoder)
 
     def compute_output_shape(self, input_shape):

@@ -7,18 +7,18 @@ from bert_zoo.layers.dropout import Dropout
 
 
 class OutputHead(keras.layers.Layer):
-    """Dropout and a dense layer to logits, in float32 whatever the policy computes in.
+    """Dropout and a dense layer to logits, always in float32.
 
     Source: google-research/bert run_classifier.py, create_model; with a transform, fairseq
     roberta/model.py, RobertaClassificationHead.
 
     Args:
-        units: logits.
+        units: number of logits.
         dropout: rate on the input.
         transform: activation of a dense layer before the logits; None for no such layer.
-        transform_size: its width.
-        dropout_first: rate before that layer, beside the dropout after it.
-        use_bias: whether the logits have one.
+        transform_size: width of that layer.
+        dropout_first: rate before that layer, in addition to the dropout after it.
+        use_bias: whether the logits have a bias.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class OutputHead(keras.layers.Layer):
                 transform_size, "transform", stddev=initializer_range, dtype=self.dtype_policy
             )
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
-        # A loss over bfloat16 logits loses the small differences that training is about.
+        # In bfloat16, logits would lose the small differences that training needs.
         self.dense = dense(
             units, "dense", stddev=initializer_range, dtype="float32", use_bias=use_bias
         )

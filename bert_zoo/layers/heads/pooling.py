@@ -1,4 +1,4 @@
-"""From token vectors to one vector a sentence."""
+"""Pooling of token vectors to sentence vectors."""
 
 from keras import ops
 
@@ -6,18 +6,18 @@ from bert_zoo.config import Pooling
 
 
 def _first(x, mask):
-    # Not by argmax, which Keras makes of an operation that LiteRT lacks.
+    # Not argmax, for which Keras uses an operation that LiteRT lacks.
     is_first = ops.cast(ops.equal(ops.cumsum(mask, axis=1), 1), x.dtype)
     return ops.sum(x * mask * is_first, axis=1)
 
 
 def _max(x, mask):
-    # The value for padding is what a row of padding alone shows; as `initial` it lets a batch be empty.
+    # A row of nothing but padding gets this value; as `initial` it allows empty batches.
     return ops.max(ops.where(mask > 0, x, -1e9), axis=1, initial=-1e9)
 
 
 def _mean(x, mask):
-    # sentence-transformers' floor keeps a row of padding alone at 0.
+    # sentence-transformers' lower bound: a row of nothing but padding stays 0.
     return ops.sum(x * mask, axis=1) / ops.maximum(ops.sum(mask, axis=1), 1e-9)
 
 
@@ -30,7 +30,7 @@ def _last(x, mask):
     return ops.sum(x * mask * ops.cast(is_last, x.dtype), axis=1)
 
 
-# Over tokens that count: ([batch, length, hidden], mask [batch, length, 1]) -> [batch, hidden].
+# Functions (x [batch, length, hidden], mask [batch, length, 1]) -> [batch, hidden].
 MODES = {
     "cls": _first,
     "max": _max,
@@ -40,7 +40,7 @@ MODES = {
 }
 
 
-# What a head reads side by side, where it reads more than a token or the mean.
+# The poolings that the head "concatenated" reads side by side.
 CONCATENATED_POOLING = Pooling(("lasttoken", "max", "mean"), normalize=False)
 
 
@@ -51,9 +51,9 @@ def pool(sequence_output, padding_mask, pooling: Pooling, prompt_mask=None):
 
     Args:
         sequence_output: the encoder's last hidden state.
-        padding_mask: [batch, length], 1 for real tokens; None stands for all real.
-        pooling: only its modes are read.
-        prompt_mask: [batch, length], 0 for tokens that are read and do not count; None for none.
+        padding_mask: [batch, length], 1 for real tokens; None if all are real.
+        pooling: the `Pooling` whose modes to use.
+        prompt_mask: [batch, length], 0 for real tokens that are not pooled; None for none.
     """
     # In float32 also under mixed precision: a mean over 512 bfloat16 numbers loses digits.
     x = ops.cast(sequence_output, "float32")
@@ -68,7 +68,7 @@ def pool(sequence_output, padding_mask, pooling: Pooling, prompt_mask=None):
 
     def pooled(mode: str):
         if mode == "weightedmean":
-            # A prompt that does not count leaves the others their weights.
+            # A prompt that is not pooled does not change the other tokens' weights.
             return _mean(x, mask * ops.cumsum(real, axis=1))
         return MODES[mode](x, mask)
 
@@ -77,10 +77,10 @@ def pool(sequence_output, padding_mask, pooling: Pooling, prompt_mask=None):
 
 
 def finished(vectors, pooling: Pooling):
-    """What is done with vectors [batch, size] last: scaled to length 1, then cut, as `pooling` says.
+    """Vectors [batch, size] normalised and then truncated, as `pooling` says.
 
     Raises:
-        ValueError: they are shorter than they are to be cut to.
+        ValueError: vectors are shorter than `truncate_dim`.
     """
     check_size(pooling, vectors.shape[-1])
     if pooling.normalize:
@@ -89,16 +89,16 @@ def finished(vectors, pooling: Pooling):
 
 
 def check_size(pooling: Pooling, size: int) -> None:
-    """Raises ValueError where vectors are shorter than they are to be cut to."""
+    """Raises ValueError if vectors of this size are shorter than `truncate_dim`."""
     if (pooling.truncate_dim or 0) > size:
         raise ValueError(
-            f"truncate_dim is {pooling.truncate_dim}, and the model's vectors have {size} numbers. "
-            "Pass fewer, or None for all."
+            f"truncate_dim is {pooling.truncate_dim}, but the model's vectors have {size} numbers. "
+            "Pass a smaller number, or None for all."
         )
 
 
 def normalized(x):
     """Vectors scaled to length 1."""
     squared = ops.sum(ops.square(x), axis=-1, keepdims=True)
-    # Below the root, of whose gradient at 0 a vector of zeros would make NaN.
+    # The bound is below the root, whose gradient at 0 would make NaN of a vector of zeros.
     return x / ops.sqrt(ops.maximum(squared, 1e-24))
