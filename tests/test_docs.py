@@ -75,6 +75,7 @@ WITH_EXAMPLES = [page for page in PAGES if any(examples(text_of(page)))]
 WITHOUT_TRAINING = [
     *("CONTRIBUTING.md", "docs/howto/embed.md", "docs/howto/measure_search.md"),
     *("docs/howto/publish.md", "docs/howto/search.md"),
+    *("docs/api/data.md", "docs/api/metrics.md"),
     *(
         page
         for page in WITH_EXAMPLES
@@ -85,6 +86,7 @@ WITHOUT_TRAINING = [
 QUICKSTART = "docs/quickstart.md"
 # Fewer rows would not do.
 AS_SAID = (
+    "docs/api/distillation.md",
     "docs/finetuning.md",
     "docs/howto/adapt.md",
     "docs/howto/make_it_small.md",

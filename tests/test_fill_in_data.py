@@ -81,7 +81,7 @@ def test_facts_are_put_into_the_template_of_their_relation_once(tmp_path):
         (
             ['{"obj_label": "x", "sub_label": "y"}'],
             {"P1": "[X] [Y]"},
-            r"relation 'facts' has no template; the templates are of \['P1'\]",
+            r"relation 'facts' has no template\. There are templates for \['P1'\]",
         ),
         (["{"], None, "line 1: this is not JSON"),
     ],

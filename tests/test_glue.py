@@ -101,7 +101,7 @@ def test_a_file_as_glue_distributes_it_is_read_exactly(tmp_path, task_split, end
         ("cola", [""], "train.tsv has no rows"),
         ("rte", [f"index|{PAIR}", "0|a|b"], "line 1: there is no column 'label'"),
         ("sst2", ["sentence|label", "fine|2"], "line 2: the label is '2', expected one of ['0', '1']"),
-        ("stsb", [f"{PAIR}|score", "a|b|5.1"], "line 2: the score is 5.1, not from 0 to 5"),
+        ("stsb", [f"{PAIR}|score", "a|b|5.1"], "line 2: the score is 5.1; it must be from 0 to 5"),
         ("stsb", [f"{PAIR}|score", "a|b|nan"], "line 2: the score is 'nan', expected a finite number"),
         ("mnli", [f"{PAIR}|gold_label", "a|b|-"], "line 2: the label is '-', expected one of ['entailment', 'neutral', "),
     ],
@@ -119,7 +119,7 @@ def test_a_bad_file_is_named_with_its_line(tmp_path, task, lines, message):
         ("sst2", "dev", ValueError, r"no split 'dev'; .*\['train', 'validation', 'test'\]"),
         ("mnli", "validation", ValueError, r"no split 'validation'; .*'validation_mismatched'"),
         ("ax", "train", ValueError, r"no split 'train'; choose one of \['test'\]"),
-        ("sst2", "train", FileNotFoundError, r"SST-2.train\.tsv\. data_dir must be the folder"),
+        ("sst2", "train", FileNotFoundError, r"SST-2.train\.tsv\. data_dir must contain"),
     ],
 )
 def test_unknown_names_list_the_known_ones(tmp_path, task, split, error, message):
@@ -241,12 +241,12 @@ def test_metrics_equal_scikit_learns_and_scipys(task, labels, predictions, expec
         ("sst2", [0, 1], [0], "There are 2 labels and 1 predictions"),
         ("sst2", [], [], "labels for sst2 have the shape (0,)"),
         ("sst2", [0, 1], [[0.1, 0.9], [0.8, 0.2]], "predictions for sst2 have the shape (2, 2)"),
-        ("sst2", [0, 1], [0.2, 0.9], "predictions for sst2 are of type float64, expected integer"),
-        ("sst2", [0, 1], [0, 2], "predictions for sst2 range from 0 to 2, expected class ids from 0"),
+        ("sst2", [0, 1], [0.2, 0.9], "predictions for sst2 have the type float64; they must be integers"),
+        ("sst2", [0, 1], [0, 2], "predictions for sst2 range from 0 to 2; class ids are from 0"),
         ("sst2", [-1, 1], [0, 1], "labels for sst2 range from -1 to 1"),
-        ("stsb", [1.0, 2.0], [1.0, float("nan")], "predictions for stsb hold values that are not finite"),
+        ("stsb", [1.0, 2.0], [1.0, float("nan")], "predictions for stsb contain values that are not finite"),
         ("snli", [0], [0], "GLUE has no task 'snli'"),
-        ("ax", [0], [0], "keeps the labels of ax, so there is nothing to score here; glue.write_submission"),
+        ("ax", [0], [0], "labels of ax are not public. Write the predictions for GLUE's server with glue.write_submission"),
     ],
 )  # fmt: skip
 def test_metrics_refuse_what_they_cannot_score(task, labels, predictions, message):
@@ -317,10 +317,10 @@ def test_predictions_are_written_as_the_server_wants(tmp_path, task_split):
         ("snli", "test", [0], "GLUE has no task 'snli'"),
         ("rte", "validation", [0], "no predictions for rte of 'validation'; choose one of ['test']"),
         ("mnli", "test", [0], "choose one of ['test_matched', 'test_mismatched']"),
-        ("wnli", "test", [0] * 145, "There are 145 predictions for wnli, split test, and GLUE has 146"),
-        ("wnli", "test", [0] * 145 + [2], "range from 0 to 2, expected class ids from 0 to 1"),
-        ("wnli", "test", [0.1] * 146, "expected integer class ids. Take the argmax"),
-        ("stsb", "test", [float("nan")] * 1379, "hold values that are not finite"),
+        ("wnli", "test", [0] * 145, "There are 145 predictions for wnli, split test, but GLUE has 146"),
+        ("wnli", "test", [0] * 145 + [2], "range from 0 to 2; class ids are from 0 to 1"),
+        ("wnli", "test", [0.1] * 146, "they must be integers. Take the argmax"),
+        ("stsb", "test", [float("nan")] * 1379, "contain values that are not finite"),
     ],
 )  # fmt: skip
 def test_predictions_that_the_server_would_refuse_are_an_error(

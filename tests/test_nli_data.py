@@ -49,7 +49,7 @@ def test_snli_is_read_without_undecided_pairs_and_says_so(name, tmp_path, caplog
         data = nli.load_snli("validation", tmp_path)
     assert data.texts == (["A man.", "One."], ["He sleeps.", "It."])
     assert data.labels == [1, 0] and data.label_names == nli.NLI_LABELS and data.skipped == 1
-    assert f"{Path(name).name}: 1 of 3 pairs have no label" in caplog.text
+    assert f"{Path(name).name}: left out 1 of 3 pairs" in caplog.text
 
 
 def test_xnli_is_measured_in_every_language_of_its_file(tmp_path):

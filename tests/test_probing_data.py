@@ -30,7 +30,7 @@ def test_spans_and_pairs_of_spans_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"span1": [2, 2]}, "the span is [2, 2], expected [first word, word after the last] of a text of 4"),
+        ({"span1": [2, 2]}, "the span is [2, 2], expected [first word, word after the last] in a text of 4"),
         ({"span1": [3, 5]}, "the span is [3, 5]"),
         ({"span2": [0, 1, 2]}, "the span is [0, 1, 2]"),
         ({"span2": "ab"}, "the span is 'ab'"),

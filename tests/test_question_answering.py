@@ -624,7 +624,7 @@ REFUSED = [
     ),
     (
         lambda: batches_of(example(7, TREE, "a tree", start=4), example(8, "a", None)),
-        r"'q7'.*at character 4 .*expected the answer 'a tree'",
+        r"'q7'.*at character 4 .*instead of the answer 'a tree'",
     ),
     (lambda: batches_of(example(7, TREE, "a tree", start=99)), r"'q7'.*at character 99 "),
     (
@@ -641,9 +641,12 @@ REFUSED = [
     (lambda: answered_by(QUESTION, CONTEXT, stride=-1), "stride is -1"),
     (
         lambda: fitted([("tree", 3), None]),
-        r"answers\[0\].*at character 3 .*expected the answer 'tree'.*at 4",
+        r"answers\[0\].*at character 3 .*instead of the answer 'tree'.*at 4",
     ),
-    (lambda: fitted([None, ("bird", 0)]), r"answers\[1\].*does not hold it; correct the answer"),
+    (
+        lambda: fitted([None, ("bird", 0)]),
+        r"answers\[1\].*does not contain it\. Correct the answer",
+    ),
     (
         lambda: fitted([None, {"text": ["a", "b"], "answer_start": [0]}]),
         r"answers\[1\].*2 texts.*1 starts",

@@ -218,7 +218,7 @@ def test_beirs_layout_is_read(beir):
         (["q1 d9 1"], r"test\.tsv, line 2: there is no document 'd9'"),
         (["q3 d1 1"], "there is no query 'q3'"),
         (["q1 d1 1", "q1 d1 0"], "line 3: document 'd1' is judged a second time for query 'q1'"),
-        (["q1 d1 high"], "the score is 'high', expected a whole number"),
+        (["q1 d1 high"], "the score is 'high'; it must be a whole number"),
     ],
 )
 def test_judgements_that_do_not_fit_name_their_line(beir, rows, message):

@@ -63,11 +63,11 @@ def test_answers_can_be_left_unread(tmp_path):
 @pytest.mark.parametrize(
     ("text", "start", "there", "advice"),
     [
-        ("Paris", 11, "'aris,'", "The context holds it at 10; correct answer_start, which counts characters"),
-        ("Paris", 31, "'n Par'", "The context holds it at 33"),
-        ("Paris", -29, "''", "The context holds it at 10"),
-        ("Paris", 99, "''", "The context holds it at 33"),
-        ("London", 10, "'Paris,'", f"The context, {len(CONTEXT)} characters long, does not hold it"),
+        ("Paris", 11, "'aris,'", "The context has it at 10. Correct answer_start, which counts characters"),
+        ("Paris", 31, "'n Par'", "The context has it at 33"),
+        ("Paris", -29, "''", "The context has it at 10"),
+        ("Paris", 99, "''", "The context has it at 33"),
+        ("London", 10, "'Paris,'", f"The context of {len(CONTEXT)} characters does not contain it"),
     ],
 )  # fmt: skip
 def test_an_answer_that_is_elsewhere_is_named_with_its_place(tmp_path, text, start, there, advice):
@@ -75,8 +75,8 @@ def test_an_answer_that_is_elsewhere_is_named_with_its_place(tmp_path, text, sta
     with pytest.raises(ValueError) as e:
         squad.read_squad(path)
     assert str(e.value).startswith(
-        f"{path}, article 1 ('Cafés'), paragraph 1, question 2 ('q2'): at character {start} of the "
-        f"context stands {there}, expected the answer {text!r}. {advice}"
+        f"{path}, article 1 ('Cafés'), paragraph 1, question 2 ('q2'): at character {start} "
+        f"the context has {there} instead of the answer {text!r}. {advice}"
     )
 
 
@@ -84,7 +84,7 @@ def test_an_answer_that_is_elsewhere_is_named_with_its_place(tmp_path, text, sta
     ("bad", "message"),
     [
         (question(answers=()), r"'q1'\): there is no answer\. Set is_impossible"),
-        (question(is_impossible=True), r"'q1'\): is_impossible is true and there are answers"),
+        (question(is_impossible=True), r"'q1'\): is_impossible is true, but there are answers"),
         (question(is_impossible="no"), "is_impossible is 'no'; it must be true or false"),
         (question(answers=[("", 3)]), "the text of an answer is empty"),
         (question(answers=[("Paris", "10")]), "answer_start is '10'; it must be a whole number"),

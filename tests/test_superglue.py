@@ -160,16 +160,16 @@ def test_wsc_is_marked_where_the_words_are_numbered(span, marked, tmp_path):
     ("task", "change", "message"),
     [
         ("boolq", {"passage": None}, "train.jsonl, line 1: passage is None; it must be a string"),
-        ("boolq", {"label": "yes"}, "line 1: the label is 'yes', expected one of ['False', 'True'] or"),
-        ("cb", {"label": "no"}, "line 1: the label is 'no', expected one of ['entailment', 'contrad"),
+        ("boolq", {"label": "yes"}, "line 1: the label is 'yes'; it must be one of ['False', 'True'] or"),
+        ("cb", {"label": "no"}, "line 1: the label is 'no'; it must be one of ['entailment', 'contrad"),
         ("rte", {"label": None}, "line 1: the label is None"),
         ("rte", {"idx": "1"}, "line 1: idx is '1'; it must be a whole number"),
-        ("copa", {"question": "why"}, "line 1: the question is 'why', expected one of ['cause', 'effect']"),
+        ("copa", {"question": "why"}, "line 1: the question is 'why'; it must be one of ['cause', 'effect']"),
         ("record", {"qas": [RECORD["qas"][0] | {"query": "No gap"}]}, "the query 'No gap' has no '@place"),
         ("record", {"qas": [RECORD["qas"][0] | {"answers": []}]}, "line 1: the label is None"),
         ("record", {"passage": {"text": "A.", "entities": []}}, "the passage has no entities"),
         ("multirc", {"passage": {"text": "A."}}, "line 1: 'questions' is missing"),
-        ("wsc", {"target": WSC["target"] | {"span2_index": 9}}, "span2 is 'he' from word 9, and the text has 9"),
+        ("wsc", {"target": WSC["target"] | {"span2_index": 9}}, "span2 is 'he' from word 9, but the text has 9"),
     ],
 )  # fmt: skip
 def test_a_bad_line_is_named(task, change, message, tmp_path):
@@ -183,7 +183,7 @@ def test_unknown_names_list_the_known_ones(tmp_path):
         load_superglue("sst2", "train", tmp_path)
     with pytest.raises(ValueError, match=r"axb has no split 'train'; .*\['test'\]"):
         load_superglue("axb", "train", tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"BoolQ.val\.jsonl\. data_dir must be the folder"):
+    with pytest.raises(FileNotFoundError, match=r"BoolQ.val\.jsonl\. data_dir must contain"):
         load_superglue("boolq", "validation", tmp_path)
 
 

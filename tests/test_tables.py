@@ -229,10 +229,10 @@ def test_parquet_is_read_as_its_csv(tmp_path):
     assert data.texts == TEXTS and data.label_names == ("a", "b")
     with pytest.raises(ValueError, match=r"no column 'Text'.*Did you mean 'text'.*--text"):
         tables.read_table(path, text="Text")
-    with pytest.raises(ValueError, match="encoding is not for files of"):
+    with pytest.raises(ValueError, match="encoding does not apply to"):
         tables.read_table(path, encoding="utf-8")
     path.write_bytes(path.read_bytes()[:-40])
-    with pytest.raises(ValueError, match="is not a whole Parquet file"):
+    with pytest.raises(ValueError, match="is not a complete Parquet file"):
         tables.read_table(path)
 
 
@@ -320,12 +320,12 @@ UTF16 = "text,label\na,b\n".encode("utf-16")
         ("a.csv", UTF16 + b"c", {}, ", line 3: this is not UTF-16"),
         ("a.csv", "text,label\n".encode("utf-16") + ("x" * 600_000).encode("utf-16-le"), {}, ", line 2: the line is longer"),
         # Options
-        ("a.txt", "text,label\na,b\n", {}, ": the suffix '.txt' does not say what format"),
-        ("a.csv", "", {"format": "xls"}, ": the format 'xls' is not known. Choose one of ['csv'"),
-        ("a.csv", "", {"format": "tsv", "delimiter": ";"}, ": delimiter is not for files of tsv"),
+        ("a.txt", "text,label\na,b\n", {}, ": the suffix '.txt' does not determine the file"),
+        ("a.csv", "", {"format": "xls"}, ": the format 'xls' is unknown. Choose one of ['csv'"),
+        ("a.csv", "", {"format": "tsv", "delimiter": ";"}, ": delimiter does not apply to tsv"),
         ("a.csv", "a,b\n", {"header": False}, ", line 1: the columns of a file without header are numbers, from 0 to 1; got ['text', 'label']"),
         ("a.csv", "a,b\n", {"header": False, "text": 2, "label": 0}, ", line 1: the columns of a file without header are numbers, from 0 to 1; got [2, 0]"),
-        ("a.jsonl", "{}", {"header": False}, ": header is not for files of jsonl"),
+        ("a.jsonl", "{}", {"header": False}, ": header does not apply to jsonl"),
     ],
 )  # fmt: skip
 def test_an_error_names_file_and_line(tmp_path, name, content, options, message):
@@ -337,7 +337,7 @@ def test_an_error_names_file_and_line(tmp_path, name, content, options, message)
     ("options", "error", "message"),
     [
         ({"encoding": "utf-9"}, ValueError, "'utf-9' is not an encoding"),
-        ({"delimiter": "comma"}, ValueError, "The delimiter is 'comma'; it is one character"),
+        ({"delimiter": "comma"}, ValueError, "The delimiter is 'comma'; it must be one character"),
         ({"label_names": ("a", "a")}, ValueError, "label_names must differ"),
         ({"path": "none.csv"}, FileNotFoundError, r"There is no file .*none\.csv"),
     ],

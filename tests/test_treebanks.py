@@ -47,7 +47,7 @@ def test_columns_of_word_tag_and_head_are_read_packed_or_not(tmp_path):
     ("text", "said"),
     [
         ("a\tDT\t2\nb\tNN\t1\n", "line 1: the sentence has 0 roots"),
-        ("r\tX\t0\n\na\tDT\t3\nb\tNN\t1\nc\tNN\t2\nd\tV\t0\n", "line 3: .* circle at word 1"),
+        ("r\tX\t0\n\na\tDT\t3\nb\tNN\t1\nc\tNN\t2\nd\tV\t0\n", "line 3: .* cycle at word 1"),
         ("a\tDT\t3\nb\tNN\t0\n", "the head of 'a' is '3'; expected .* 1 to 2"),
         ("a DT 0\n", "line 1: found 1 columns in 'a DT 0', expected 10"),
         ("a\tDT\t0\nb\tNN\n", "line 2: found 2 columns .* expected 3 as above"),

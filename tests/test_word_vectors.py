@@ -52,7 +52,7 @@ def test_some_words_or_the_first_lines_are_kept_and_a_word_once(tmp_path):
     words, vectors = read_word_vectors(path, words={"the", "cat"})
     assert words == ("the",)
     np.testing.assert_array_equal(vectors, VECTORS[:1])
-    with pytest.raises(ValueError, match="no vector of a word"):
+    with pytest.raises(ValueError, match="no vector for any"):
         read_word_vectors(path, words={"cat"})
 
 

@@ -1,1 +1,1 @@
-"""Data sets: GLUE (`glue`), the small labelled set that comes with the package (`messages`), and files of users."""
+"""Loaders for benchmarks such as GLUE (`glue`), for the data set in the package (`messages`), and for your files."""

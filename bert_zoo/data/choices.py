@@ -1,4 +1,4 @@
-"""Data of multiple choice: SWAG and RACE.
+"""Data for multiple choice: SWAG and RACE.
 
 Zellers et al., "SWAG: A Large-Scale Adversarial Dataset for Grounded Commonsense Inference", EMNLP
 2018; Lai et al., "RACE: Large-scale ReAding Comprehension Dataset From Examinations", EMNLP 2017.
@@ -20,12 +20,18 @@ from bert_zoo.json_files import member
 
 @dataclass(frozen=True)
 class ChoiceSplit:
-    """Prompts with choices, as multiple-choice models take them."""
+    """Prompts with choices, as multiple-choice models read them.
 
-    ids: list[str]  # [N], which row of the data set each is
-    prompts: list[str]  # strings [N]; the first text of each pair
-    choices: list[list[str]]  # strings [N][4]; the second texts
-    # The number of the right choice [N], from 0; None where the data set keeps them to itself.
+    Attributes:
+        ids: [N], identifies each row in the data set.
+        prompts: strings [N], the first text of each pair.
+        choices: strings [N][choices], the second texts.
+        labels: index of the right choice [N], from 0; None if it is not public.
+    """
+
+    ids: list[str]
+    prompts: list[str]
+    choices: list[list[str]]
     labels: list[int] | None
 
     def __len__(self) -> int:
@@ -33,7 +39,7 @@ class ChoiceSplit:
 
 
 def _choice_number(spelled: str, names: str, where: str) -> int:
-    """The position of a label in the names of the choices, one letter each."""
+    """Index of a label among the choices' names of one letter each."""
     if len(spelled) != 1 or spelled not in names:
         raise ValueError(
             f"{where}: the right choice is {shown(spelled)}, expected one of {list(names)}."
@@ -48,22 +54,21 @@ _SWAG_COLUMNS = ("sent1", "sent2", "ending0", "ending1", "ending2", "ending3")
 
 
 def load_swag(split: str, data_dir: str | Path) -> ChoiceSplit:
-    """Reads a split of SWAG: a sentence, and four ways in which the next one may go on.
+    """Reads a split of SWAG: a sentence, and four continuations to choose from.
 
-    The prompt is `sent1`; a choice is the beginning of the next sentence, `sent2`, and an ending with
-    a space between them (Devlin et al. 2018, section 4.4; swag_baselines of rowanz/swagaf).
+    The prompt is `sent1`. A choice is the beginning of the next sentence, `sent2`, joined to an ending by
+    a space (Devlin et al. 2018, section 4.4; swag_baselines of rowanz/swagaf).
 
     Args:
         split: "train", "validation" or "test".
         data_dir: the folder `data` of rowanz/swagaf, with train.csv, val.csv and test.csv.
 
     Returns:
-        The split, in the order of the file; `ids` are the numbers of the rows. The test split has no
-        labels.
+        The split, in the order of the file; `ids` are row numbers. The test split has no labels.
 
     Raises:
-        ValueError: the split is unknown, or a row does not fit the file's columns.
-        FileNotFoundError: `data_dir` has no such file.
+        ValueError: the split is unknown, or a row does not match the file's columns.
+        FileNotFoundError: `data_dir` does not contain the file.
     """
     files.check_known("SWAG has no split", split, SWAG_FILES)
     path = files.require_file(
@@ -85,26 +90,34 @@ def load_swag(split: str, data_dir: str | Path) -> ChoiceSplit:
 # --- RACE ---
 
 RACE_LEVELS = ("middle", "high")
-# Our name of each split -> the folder.
+# Our name of each split -> its folder.
 RACE_SPLITS: Mapping[str, str] = {"train": "train", "validation": "dev", "test": "test"}
 _LETTERS = "ABCD"
 
 
 @dataclass(frozen=True)
 class RaceSplit:
-    """Questions on passages with four options each."""
+    """Questions on passages with four options each.
 
-    ids: list[str]  # [N], the passage's id and the question's number in it, as "high1.txt/0"
-    passages: list[str]  # strings [N]; a passage stands here once for each of its questions
-    questions: list[str]  # strings [N], some with a blank "_" to fill
-    options: list[list[str]]  # strings [N][4]
-    labels: list[int]  # the number of the right option [N], from 0
+    Attributes:
+        ids: [N], the passage's id and the question's number in it, as "high1.txt/0".
+        passages: strings [N]; a passage is repeated for each of its questions.
+        questions: strings [N], some with a blank "_" to fill.
+        options: strings [N][4].
+        labels: index of the right option [N], from 0.
+    """
+
+    ids: list[str]
+    passages: list[str]
+    questions: list[str]
+    options: list[list[str]]
+    labels: list[int]
 
     def __len__(self) -> int:
         return len(self.questions)
 
     def as_choices(self) -> ChoiceSplit:
-        """Passages as prompts; each question, joined to its options, as choices."""
+        """Passages as prompts, and each question joined to its options as choices."""
         choices = [
             [fill_question(question, option) for option in options]
             for question, options in zip(self.questions, self.options, strict=True)
@@ -115,27 +128,28 @@ class RaceSplit:
 def fill_question(question: str, option: str) -> str:
     """Joins a question and an option into one text.
 
-    The option takes the place of every "_" of a question that has one, and follows the question
-    after a space otherwise. Source: google-research/albert race_utils.py, fairseq
-    examples/roberta/preprocess_RACE.py.
+    The option replaces every "_" in the question, or follows it after a space if there is none.
+    Source: google-research/albert race_utils.py; fairseq examples/roberta/preprocess_RACE.py.
     """
     return question.replace("_", option) if "_" in question else f"{question} {option}"
 
 
 def load_race(split: str, level: str, data_dir: str | Path) -> RaceSplit:
-    """Reads a split of RACE, texts exactly as they stand in its files.
+    """Reads a split of RACE without changing its texts.
 
     Args:
         split: "train", "validation" or "test".
         level: "middle" or "high" school, or "all": middle, then high.
-        data_dir: RACE's own folder, with dev/high/1.txt and so on; in each folder the numbered files
-            are read in the order of their numbers, and nothing else (ALBERT's all.txt holds the
-            same passages).
+        data_dir: RACE's folder, with dev/high/1.txt and so on. Only numbered files are read, in the order
+            of their numbers (ALBERT's all.txt contains the same passages).
+
+    Returns:
+        Questions, passages, options and the right option of each.
 
     Raises:
-        ValueError: the split or the level is unknown, or a passage is not as RACE's files are. Names
-            file and question.
-        FileNotFoundError: `data_dir` has no such files.
+        ValueError: the split or level is unknown, or a passage does not have RACE's form. Names file and
+            question.
+        FileNotFoundError: `data_dir` does not contain such files.
     """
     files.check_known("RACE has no split", split, RACE_SPLITS)
     files.check_known("RACE has no level", level, (*RACE_LEVELS, "all"))
@@ -152,8 +166,8 @@ def _passages(folder: Path) -> Iterator[tuple[object, Any]]:
     paths = [path for path in folder.glob("*.txt") if path.stem.isdecimal()]
     if not paths:
         raise FileNotFoundError(
-            f"There are no files such as {folder / '1.txt'}. data_dir must be RACE's own folder, "
-            "with train, dev and test in it."
+            f"There are no files such as {folder / '1.txt'}. data_dir must be RACE's folder, "
+            "which contains train, dev and test."
         )
     for path in sorted(paths, key=lambda path: int(path.stem)):
         yield path, files.read_json(path)

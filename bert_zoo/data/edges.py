@@ -1,4 +1,4 @@
-"""Spans of words, and pairs of spans, with labels: the JSON lines of edge probing.
+"""Labelled spans of words and pairs of spans: the JSON lines of edge probing.
 
 Tenney et al., "What do you learn from context? Probing for sentence structure in contextualized word
 representations", ICLR 2019 (arXiv:1905.06316), in the layout of jiant 1. Nothing here imports TensorFlow.
@@ -17,35 +17,43 @@ from bert_zoo.json_files import member
 
 @dataclass(frozen=True)
 class Edge:
-    """A span of words, or a pair of spans, with its labels."""
+    """A span of words, or a pair of spans, with its labels.
 
-    span1: tuple[int, int]  # words from the first up to and without the second number
-    span2: tuple[int, int] | None  # None for a label of one span
+    Attributes:
+        span1: first word and word after the last.
+        span2: the second span; None if there is only one.
+        labels: the labels.
+    """
+
+    span1: tuple[int, int]
+    span2: tuple[int, int] | None
     labels: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class EdgeSentence:
-    """A sentence and what is labelled in it."""
+    """A sentence with its labelled spans."""
 
     words: tuple[str, ...]
     edges: tuple[Edge, ...]
 
 
 def read_edges(path: str | Path) -> list[EdgeSentence]:
-    """Reads a file of edge probing: a JSON object a line, with `text` and `targets`.
+    """Reads a file for edge probing, with a JSON object with `text` and `targets` on each line.
 
-    The words of a text are what stands between its spaces. A target has `span1` and perhaps `span2`,
-    [first word, word after the last], and `label`, a string or a list of strings. Other members are
-    left unread.
+    Spaces separate the words of a text. A target has `span1` and optionally `span2`, each [first word, word
+    after the last], and `label`, a string or a list of strings. Other members are ignored.
 
     Args:
-        path: the file; packed where its name ends in ".gz".
+        path: the file, compressed by gzip if its name ends in ".gz".
+
+    Returns:
+        The sentences, in the order of the file.
 
     Raises:
-        ValueError: a member is missing or of another kind, or a span is empty or not within the text.
+        ValueError: a member is missing or has another type, or a span is empty or exceeds the text.
             Names file and line.
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
     """
     table = Table(path, format="jsonl")
     return [
@@ -77,7 +85,7 @@ def _span(span: Any, num_words: int, where: str) -> tuple[int, int]:
     are_whole = isinstance(span, Collection) and all(type(number) is int for number in span)
     if not are_whole or len(span) != 2 or not 0 <= span[0] < span[1] <= num_words:
         raise ValueError(
-            f"{where}: the span is {shown(span)}, expected [first word, word after the last] of a text "
+            f"{where}: the span is {shown(span)}, expected [first word, word after the last] in a text "
             f"of {num_words} words."
         )
     return span[0], span[1]

@@ -1,4 +1,4 @@
-"""What models are asked by minimal pairs of sentences and by texts with a blank: BLiMP, agreement, LAMA.
+"""Minimal pairs of sentences and texts with a blank, to probe models: BLiMP, agreement, LAMA.
 
 Nothing here imports TensorFlow.
 """
@@ -13,38 +13,50 @@ from bert_zoo.data.tables import Table
 from bert_zoo.error_text import shown
 from bert_zoo.json_files import JsonObject, as_object, parse_json
 
-# The blank of a text, whatever a model's own mask is written like.
+# The blank of a text, independent of the model's own mask token.
 BLANK = "[MASK]"
-# Of a template: the subject, and the object that is asked for.
+# Placeholders of a template: the subject, and the object to predict.
 SUBJECT, OBJECT = "[X]", "[Y]"
 
 
 @dataclass(frozen=True)
 class MinimalPair:
-    """Two sentences that differ in what makes one of them ungrammatical."""
+    """Two sentences whose difference makes one of them ungrammatical.
+
+    Attributes:
+        good: the grammatical sentence.
+        bad: the ungrammatical one.
+        groups: what the pair tests, from coarse to fine: phenomenon, paradigm.
+    """
 
     good: str
     bad: str
-    groups: tuple[str, ...] = ()  # what it tests, from the coarse to the fine: phenomenon, paradigm
+    groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Cloze:
-    """A text with a blank, and what belongs there; of several blanks the first one is asked for.
+    """A text with a blank, and the word that fills it; if there are several blanks, the first counts.
+
+    Attributes:
+        text: contains `BLANK`.
+        answer: the right word.
+        wrong: a wrong word, for a choice between two; or None.
+        groups: as for `MinimalPair`; for facts, the relation.
 
     Raises:
         ValueError: the text has no blank.
     """
 
-    text: str  # with `BLANK`
+    text: str
     answer: str
-    wrong: str | None = None  # what does not belong there, where one of two is to be chosen
-    groups: tuple[str, ...] = ()  # as of `MinimalPair`; of a fact its relation
+    wrong: str | None = None
+    groups: tuple[str, ...] = ()
 
     def __post_init__(self):
         if BLANK not in self.text:
             raise ValueError(
-                f"The text {shown(self.text)} has no blank. Write {BLANK} where a word is asked for."
+                f"The text {shown(self.text)} has no blank. Write {BLANK} where a word is missing."
             )
 
     def filled(self, word: str) -> str:
@@ -62,14 +74,17 @@ def read_minimal_pairs(
     """Reads minimal pairs, by default in the JSON lines of BLiMP (Warstadt et al. 2020, arXiv:1912.00582).
 
     Args:
-        path: a table; or a folder, of which all files that end in ".jsonl" are read.
+        path: a table, or a folder whose ".jsonl" files are read.
         good, bad: columns of the sentences.
-        groups: columns of what a pair tests, from the coarse to the fine.
-        **how: how the file is written, as for `read_table`: format, delimiter, header, encoding.
+        groups: columns of what a pair tests, from coarse to fine.
+        **how: the file's format, as for `read_table`: format, delimiter, header, encoding.
+
+    Returns:
+        The pairs, in the order of the rows.
 
     Raises:
-        ValueError: a column is missing, or holds no text. Names file and line.
-        FileNotFoundError: there is no such file.
+        ValueError: a column is missing or is not text. Names file and line.
+        FileNotFoundError: the file does not exist, or the folder has no such files.
     """
     columns = (good, bad, *groups)
     return [
@@ -89,22 +104,25 @@ def read_cloze(
     blank: str = BLANK,
     **how: Any,
 ) -> list[Cloze]:
-    """Reads a table of texts with a blank each.
+    """Reads a table of texts with a blank.
 
-    The agreement of subjects and verbs in Goldberg's file (2019, arXiv:1901.05287), by number of attractors:
+    For Goldberg's file of subject-verb agreement (2019, arXiv:1901.05287), grouped by number of attractors:
 
         read_cloze("lgd_dataset.tsv", text=2, answer=3, wrong=4, groups=[0], blank="***mask***", header=False)
 
     Args:
-        path: a table; or a folder, of which all files that end in ".jsonl" are read.
-        text, answer, wrong: columns, as the attributes of `Cloze`.
-        groups: columns of what a row tests, from the coarse to the fine.
-        blank: how the file writes the blank.
-        **how: how the file is written, as for `read_table`: format, delimiter, header, encoding.
+        path: a table, or a folder whose ".jsonl" files are read.
+        text, answer, wrong: columns for the attributes of `Cloze`.
+        groups: columns of what a row tests, from coarse to fine.
+        blank: the blank in the file.
+        **how: the file's format, as for `read_table`: format, delimiter, header, encoding.
+
+    Returns:
+        The texts, in the order of the rows, with "[MASK]" as blank.
 
     Raises:
-        ValueError: a column is missing or holds no text, or a text has no blank. Names file and line.
-        FileNotFoundError: there is no such file.
+        ValueError: a column is missing or is not text, or a text has no blank. Names file and line.
+        FileNotFoundError: the file does not exist, or the folder has no such files.
     """
     words = (answer,) if wrong is None else (answer, wrong)
     return [
@@ -124,19 +142,23 @@ def read_facts(
 ) -> list[Cloze]:
     """Reads facts in the JSON lines of LAMA (Petroni et al. 2019, arXiv:1909.01066).
 
-    Without templates a line has its text, `masked_sentences` (a list, whose strings are joined) or
-    `masked_sentence`. With them it has `sub_label`, and the text is its relation's template; of equal subjects
-    and objects one is kept. Both have `obj_label`. The relation is `predicate_id`, or else the file's name without
-    "_test".
+    Without templates, the text of a line is `masked_sentences` (a list of strings to join) or
+    `masked_sentence`. With templates, it is the template of the line's relation with `sub_label` as subject;
+    of equal facts only one is kept. The answer is `obj_label`. The relation is `predicate_id`, or else the
+    file's name without "_test".
 
     Args:
-        path: a file; or a folder, of which all files that end in ".jsonl" are read.
-        templates: relation -> text with "[X]" for the subject and "[Y]" for the object; or the file of LAMA
-            that has them (relations.jsonl).
+        path: a file, or a folder whose ".jsonl" files are read.
+        templates: relation -> text with "[X]" for the subject and "[Y]" for the object; or LAMA's file of
+            templates (relations.jsonl).
+
+    Returns:
+        Texts with "[MASK]" as blank and their answers, in the order of the lines.
 
     Raises:
-        ValueError: a line lacks something, a relation has no template, or a text no blank. Names file and line.
-        FileNotFoundError: there is no such file.
+        ValueError: a line lacks a member, a relation has no template, or a text has no blank. Names file and
+            line.
+        FileNotFoundError: the file does not exist, or the folder has no such files.
     """
     if templates is not None and not isinstance(templates, Mapping):
         templates = {
@@ -166,7 +188,8 @@ def _text(record: JsonObject, relation: str, templates: Mapping[str, str] | None
         return files.text_member(record, "masked_sentence", record.where)
     if relation not in templates:
         raise ValueError(
-            f"{record.where}: the relation {relation!r} has no template; the templates are of {sorted(templates)}."
+            f"{record.where}: the relation {relation!r} has no template. There are templates for "
+            f"{sorted(templates)}."
         )
     subject = files.text_member(record, "sub_label", record.where)
     return templates[relation].replace(SUBJECT, subject).replace(OBJECT, BLANK)
@@ -191,7 +214,7 @@ def _files(path: str | Path) -> list[Path]:
 def _rows(
     path: Path, columns: Sequence[str | int], how: Mapping[str, Any]
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The place of each row, for messages, and its texts."""
+    """Yields the place of each row, for messages, and its texts."""
     table = Table(path, **how)
     for line, cells in table.rows(columns):
         place = table.place(line)

@@ -1,10 +1,10 @@
-"""The nine GLUE tasks and the diagnostic set: what their files hold, their metrics and submissions.
+"""The nine GLUE tasks and the diagnostic set: files, metrics and submissions.
 
 GLUE: Wang et al., "GLUE: A Multi-Task Benchmark and Analysis Platform for Natural Language
 Understanding", ICLR 2019. Split names and label order are those of TensorFlow Datasets and of
 Hugging Face's `glue` data set.
 
-Nothing here imports TensorFlow, unless a task is read through `tensorflow_datasets`.
+Only downloads through `tensorflow_datasets` import TensorFlow.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,22 +23,22 @@ _FILES = {"train": "train.tsv", "validation": "dev.tsv", "test": "test.tsv"}
 
 @dataclass(frozen=True)
 class GlueDataSet:
-    """The data of a GLUE task: what its files and labels look like, and how it is scored."""
+    """Files, labels and metrics of a GLUE task."""
 
-    name: str  # the task's name in `load_glue`, and in TensorFlow Datasets as `glue/<name>`
-    directory: str  # the folder of its files in GLUE's distribution
-    text_columns: tuple[str, ...]  # of the TSV files, one or two
-    label_names: tuple[str, ...]  # the classes in the order of their ids; empty for a score
-    # The file of predictions that GLUE's server takes for each test split -> its number of rows.
+    name: str  # in `load_glue`, and in TensorFlow Datasets as `glue/<name>`
+    directory: str  # folder of its files in GLUE's distribution
+    text_columns: tuple[str, ...]  # one or two columns of the TSV files
+    label_names: tuple[str, ...]  # classes in the order of their ids; empty for a score
+    # Prediction file that GLUE's server takes for each test split -> its number of rows.
     submissions: Mapping[str, int]
     metrics: tuple[str, ...] = ("accuracy",)  # keys of `METRICS`; the first selects a model
-    # The label's column; test files lack it, and the diagnostic set has none.
+    # Column of the labels; test files and the diagnostic set lack it.
     label_column: str = "label"
-    spells_labels: bool = False  # whether files hold the names of the classes, not 0 and 1
-    # The names of the texts in TensorFlow Datasets; by default as the columns.
+    spells_labels: bool = False  # whether files contain names of classes instead of 0 and 1
+    # Names of the texts in TensorFlow Datasets; by default `text_columns`.
     text_features: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=lambda: _FILES)  # split -> file name
-    # Argument of `read_table` -> number of its column in train and validation files without header.
+    # Argument of `read_table` -> column number in train and validation files without header.
     headerless: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -48,22 +48,22 @@ class GlueDataSet:
 
     @property
     def file_labels(self) -> tuple[str, ...]:
-        """How the TSV files spell the classes."""
+        """Spelling of the classes in the TSV files."""
         return self.label_names if self.spells_labels else ("0", "1")[: len(self.label_names)]
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The names of the texts in TensorFlow Datasets."""
+        """Names of the texts in TensorFlow Datasets."""
         return self.text_features or self.text_columns
 
     @property
     def measured_splits(self) -> tuple[str, ...]:
-        """The splits, with labels, that a trained model is measured on: for MNLI two."""
+        """Labelled splits to measure a trained model on; MNLI has two."""
         return tuple(split for split in self.files if split.startswith("validation"))
 
     @property
     def test_splits(self) -> dict[str, tuple[str, int]]:
-        """Test split -> the file of predictions and its number of rows."""
+        """Test split -> prediction file and its number of rows."""
         splits = [split for split in self.files if split.startswith("test")]
         return dict(zip(splits, self.submissions.items(), strict=True))
 
@@ -78,7 +78,7 @@ class GlueSplit(LabelledTexts):
 
 _PAIR, _PREMISE = ("sentence1", "sentence2"), ("premise", "hypothesis")
 _ENTAILMENT = ("entailment", "not_entailment")
-# The classes of natural language inference, of MNLI and of what is measured with models of it.
+# Classes of natural language inference, for MNLI and the data sets that its models are measured on.
 NLI_LABELS = ("entailment", "neutral", "contradiction")
 _MNLI_FILES = {
     "train": "train.tsv",
@@ -116,7 +116,7 @@ DATA_SETS: Mapping[str, GlueDataSet] = {
         ),
         GlueDataSet("rte", "RTE", _PAIR, _ENTAILMENT, {"RTE.tsv": 3000}, spells_labels=True),
         GlueDataSet("wnli", "WNLI", _PAIR, _ENTAILMENT[::-1], {"WNLI.tsv": 146}),
-        # The diagnostic set, for models that are trained on MNLI; GLUE keeps its labels.
+        # The diagnostic set, for models trained on MNLI; its labels are not public.
         GlueDataSet(
             "ax", "diagnostic", _PAIR, NLI_LABELS, {"AX.tsv": 1104}, files={"test": "diagnostic.tsv"},
             metrics=(), spells_labels=True, text_features=_PREMISE,
@@ -124,8 +124,8 @@ DATA_SETS: Mapping[str, GlueDataSet] = {
     )
 }  # fmt: skip
 
-# What T5 reads (Raffel et al. 2020, arXiv:1910.10683, appendix D; t5/data/glue_utils.py): features by name in the
-# order of the alphabet; the diagnostic set reads as MNLI. It answers with the names of classes.
+# T5's input (Raffel et al. 2020, arXiv:1910.10683, appendix D; t5/data/glue_utils.py): features in alphabetical
+# order; the diagnostic set has MNLI's prefix. T5 answers with the names of classes.
 AS_TEXT: Mapping[str, str] = {
     row.name: " ".join([prefix, *(f"{name}: {{{name}}}" for name in sorted(row.features))])
     for row in DATA_SETS.values()
@@ -134,22 +134,22 @@ AS_TEXT: Mapping[str, str] = {
 
 
 def load_glue(task: str, split: str, data_dir: str | Path | None = None) -> GlueSplit:
-    """Reads one split of a GLUE task, texts exactly as they stand in GLUE's files.
+    """Reads one split of a GLUE task without changing its texts.
 
     Args:
-        task: a key of `DATA_SETS`.
+        task: a key of `DATA_SETS`, such as "rte".
         split: "train", "validation" or "test"; for MNLI "train", "validation_matched",
             "validation_mismatched", "test_matched" or "test_mismatched"; for the diagnostic set "test".
-        data_dir: the folder that holds GLUE's folders (CoLA, SST-2, ...) with their TSV files.
-            Without it the task is downloaded with `tensorflow_datasets`, which leaves out rows that
-            it finds broken.
+        data_dir: folder that contains GLUE's folders (CoLA, SST-2, ...) with their TSV files.
+            Without it, `tensorflow_datasets` downloads the task, without rows that it considers broken.
 
     Returns:
-        The split, in the order of GLUE's file and with a row for every line of it.
+        Texts and class ids (scores for STS-B), with a row for every line of GLUE's file, in order. Test
+        splits have no labels.
 
     Raises:
-        ValueError: the task or the split is unknown, or a row does not fit its file's columns.
-        FileNotFoundError: `data_dir` has no such file.
+        ValueError: the task or split is unknown, or a row does not match the file's columns.
+        FileNotFoundError: `data_dir` does not contain the file.
         RuntimeError: the download failed.
     """
     row = _find_data_set(task)
@@ -169,8 +169,8 @@ def metrics(task: str, labels: Sequence[float], predictions: Sequence[float]) ->
         predictions: class ids [N] (the argmax of the logits), or scores [N] for STS-B.
 
     Returns:
-        Metric name -> value, the one to select a model by first. A correlation or F1 that is not
-        defined, as when all predictions are equal, is 0.
+        Metric name -> value; the first one selects a model. Undefined correlations and F1 are 0, as when all
+        predictions are equal.
 
     Raises:
         ValueError: the task is unknown or has no public labels, the lengths differ or are 0, or a
@@ -179,8 +179,8 @@ def metrics(task: str, labels: Sequence[float], predictions: Sequence[float]) ->
     row = _find_data_set(task)
     if not row.metrics:
         raise ValueError(
-            f"GLUE keeps the labels of {task}, so there is nothing to score here; glue.write_submission "
-            "writes the predictions for its server."
+            f"The labels of {task} are not public. Write the predictions for GLUE's server with "
+            "glue.write_submission."
         )
     y_true = _checked(row, labels, "labels")
     y_pred = _checked(row, predictions, "predictions")
@@ -195,7 +195,7 @@ def metrics(task: str, labels: Sequence[float], predictions: Sequence[float]) ->
 def write_submission(
     task: str, split: str, predictions: Sequence[float], directory: str | Path
 ) -> Path:
-    """Writes the predictions for a test split as GLUE's server wants them.
+    """Writes the predictions for a test split in the format of GLUE's server.
 
     The server takes a zip of the files of all eleven test splits. Source of names and spelling:
     gluebenchmark.com/faq; nyu-mll/jiant-v1-legacy jiant/evaluate.py, GLUE_NAME_MAP and
@@ -204,16 +204,16 @@ def write_submission(
     Args:
         task: a key of `DATA_SETS`; "ax" is the diagnostic set.
         split: a test split of the task.
-        predictions: in the order of GLUE's file, class ids [N] (for "ax" those of an MNLI model), or
-            scores [N] for STS-B, which are cut to the scale from 0 to 5 and to three decimals.
-        directory: where the file goes; made if it does not exist.
+        predictions: in the order of GLUE's file: class ids [N] (for "ax" from an MNLI model), or scores [N]
+            for STS-B, which are clipped to 0 to 5 and rounded to three decimals.
+        directory: where to write; created if missing.
 
     Returns:
-        The file, such as directory/MNLI-mm.tsv: tab-separated columns `index` and `prediction`.
+        Path of the file, such as directory/MNLI-mm.tsv, with tab-separated columns `index` and `prediction`.
 
     Raises:
-        ValueError: the task is unknown, the split is not a test split, the number of predictions is
-            not that of the split, or a value cannot be a label of the task.
+        ValueError: the task is unknown, the split is not a test split or has another number of rows, or a
+            value cannot be a label of the task.
     """
     row = _find_data_set(task)
     files.check_known(f"GLUE's server takes no predictions for {task} of", split, row.test_splits)
@@ -221,8 +221,8 @@ def write_submission(
     values = _checked(row, predictions, "predictions")
     if len(values) != number:
         raise ValueError(
-            f"There are {len(values)} predictions for {task}, split {split}, and GLUE has "
-            f"{number} rows there; pass one prediction for each row, in GLUE's order."
+            f"There are {len(values)} predictions for {task}, split {split}, but GLUE has "
+            f"{number} rows there. Pass one prediction for each row, in GLUE's order."
         )
     if row.is_regression:
         spelled = [f"{score:.3f}" for score in np.clip(values, 0, 5)]
@@ -245,8 +245,8 @@ def _read(row: GlueDataSet, split: str, data_dir: Path) -> tuple[Any, list | Non
     file = row.files[split]
     path = files.require_file(
         data_dir / row.directory / file,
-        advice=f"data_dir must be the folder that holds GLUE's folder {row.directory} with {file} in it, as "
-        "GLUE distributes them; without data_dir the task is downloaded.",
+        advice=f"data_dir must contain GLUE's folder {row.directory} with {file}, as GLUE distributes them. "
+        "Without data_dir the task is downloaded.",
     )
     is_test = split.startswith("test")
     columns = dict(zip(("text", "text_pair"), row.text_columns, strict=False))
@@ -263,19 +263,21 @@ def _read(row: GlueDataSet, split: str, data_dir: Path) -> tuple[Any, list | Non
     if row.is_regression and not is_test:
         for line, score in zip(table.lines, table.labels, strict=True):
             if not 0 <= score <= 5:
-                raise ValueError(f"{path}, line {line}: the score is {score}, not from 0 to 5.")
+                raise ValueError(
+                    f"{path}, line {line}: the score is {score}; it must be from 0 to 5."
+                )
     return table.texts, table.labels
 
 
 def _downloaded(row: GlueDataSet, split: str) -> tuple[Any, list | None]:
-    """Texts and labels by tensorflow_datasets; labels are None where all of them are hidden."""
-    folder = f"the folder that holds GLUE's folder {row.directory}"
+    """Texts and labels from tensorflow_datasets; labels are None if all of them are hidden."""
+    folder = f"the folder that contains GLUE's folder {row.directory}"
     examples = files.download(f"glue/{row.name}", split, folder)
     examples.sort(key=lambda example: int(example["idx"]))
     texts = [files.decoded(example[feature] for example in examples) for feature in row.features]
     to_number = float if row.is_regression else int
     labels = [to_number(example["label"]) for example in examples]
-    # GLUE keeps the labels of its test splits; tensorflow_datasets writes -1 in their place.
+    # Test labels are not public; tensorflow_datasets has -1 instead.
     is_hidden = split.startswith("test") and set(labels) == {-1}
     return texts[0] if len(texts) == 1 else tuple(texts), None if is_hidden else labels
 
@@ -289,22 +291,22 @@ def _checked(row: GlueDataSet, values: Sequence[float], what: str) -> np.ndarray
     what = f"The {what} for {row.name}"
     if array.ndim != 1 or not array.size:
         raise ValueError(
-            f"{what} have the shape {array.shape}, expected [N] with N of at least 1. Take the argmax of "
+            f"{what} have the shape {array.shape}; it must be [N] with N of at least 1. Take the argmax of "
             "class logits, and squeeze scores."
         )
     if row.is_regression:
         array = array.astype(np.float64)
         if not np.isfinite(array).all():
-            raise ValueError(f"{what} hold values that are not finite.")
+            raise ValueError(f"{what} contain values that are not finite.")
         return array
     if not np.issubdtype(array.dtype, np.integer):
         raise ValueError(
-            f"{what} are of type {array.dtype}, expected integer class ids. Take the argmax of class logits."
+            f"{what} have the type {array.dtype}; they must be integers. Take the argmax of class logits."
         )
     last = len(row.label_names) - 1
     if array.min() < 0 or array.max() > last:
         raise ValueError(
-            f"{what} range from {array.min()} to {array.max()}, expected class ids from 0 to {last}."
+            f"{what} range from {array.min()} to {array.max()}; class ids are from 0 to {last}."
         )
     return array.astype(np.int64)
 

@@ -1,6 +1,6 @@
-"""The data set that ships with the package: messages to an online shop's inbox, in eight intents.
+"""The data set in the package: messages to an online shop, labelled with eight intents.
 
-What each intent means, and the licence, stand in `messages/README.md` beside the files.
+`messages/README.md` describes the intents and the licence.
 """
 
 from importlib import resources
@@ -25,10 +25,10 @@ def load(split: str) -> tuple[list[str], list[int]]:
     """Reads one split of the messages.
 
     Args:
-        split: "train" (600 messages, 75 an intent) or "test" (120 messages, 15 an intent).
+        split: "train" (600 messages, 75 per intent) or "test" (120 messages, 15 per intent).
 
     Returns:
-        The messages, and for each of them the position of its intent in `LABELS`.
+        The messages [N], and the index of each one's intent in `LABELS` [N].
 
     Raises:
         ValueError: the split does not exist.

@@ -1,4 +1,4 @@
-"""MRQA 2019: twelve data sets of questions in one form, answered by spans of contexts.
+"""MRQA 2019: twelve data sets of questions in one format, answered by spans of contexts.
 
 Fisch et al., "MRQA 2019 Shared Task: Evaluating Generalization in Reading Comprehension", 2019
 (arXiv:1910.09753); format and scores: mrqa/MRQA-Shared-Task-2019, README.md and mrqa_official_eval.py.
@@ -21,7 +21,7 @@ from bert_zoo.metrics.squad import exact_match
 
 log = logging.getLogger("bert_zoo")
 
-# Data set -> its file in the release, less ".jsonl.gz".
+# Data set -> its file in the release, without ".jsonl.gz".
 IN_DOMAIN: Mapping[str, str] = {
     "SQuAD": "SQuAD",
     "NewsQA": "NewsQA",
@@ -38,22 +38,27 @@ OUT_OF_DOMAIN: Mapping[str, str] = {
     "RelationExtraction": "RelationExtraction",
     "TextbookQA": "TextbookQA",
 }
-# Split -> the folder of its files, and the data sets that have it.
+# Split -> folder of its files, and the data sets that have it.
 SPLITS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "train": ("train", IN_DOMAIN),
     "validation": ("dev", IN_DOMAIN),
     "test": ("dev", OUT_OF_DOMAIN),
 }
-# Contexts have at most 800 tokens, which stand in their lines a second time with their places.
+# Contexts have at most 800 tokens, which their lines repeat with positions.
 MAX_LINE_BYTES = 1 << 24
 
 
 @dataclass(frozen=True)
 class MrqaExample(SquadExample):
-    """A question whose accepted answers need not stand in the context."""
+    """A question whose accepted answers need not occur in the context.
 
-    accepted: tuple[str, ...]  # what predictions are scored against
-    data_set: str = ""  # as its file calls itself
+    Attributes:
+        accepted: answers that predictions are scored against.
+        data_set: name in the file's header.
+    """
+
+    accepted: tuple[str, ...]
+    data_set: str = ""
 
     @property
     def references(self) -> tuple[str, ...]:
@@ -61,18 +66,21 @@ class MrqaExample(SquadExample):
 
 
 def load_mrqa(split: str, data_dir: str | Path, data_sets: Sequence[str] = ()) -> SquadSplit:
-    """Reads a split of some of MRQA's data sets, one after the other.
+    """Reads a split of MRQA's data sets, one after the other.
 
     Args:
-        split: "train" or "validation" of the six data sets of `IN_DOMAIN`; "test" for the six of
-            `OUT_OF_DOMAIN`, which models of the others are measured on.
-        data_dir: holds the release's folders `train` and `dev`, with SQuAD.jsonl.gz and so on; files may
-            have the names of the release (TriviaQA-web) or of its download scripts (TriviaQA).
-        data_sets: their names; all of the split by default.
+        split: "train" or "validation" for the six data sets of `IN_DOMAIN`; "test" for the six of
+            `OUT_OF_DOMAIN`, on which models trained on the others are measured.
+        data_dir: folder that contains the release's folders `train` and `dev`, with SQuAD.jsonl.gz and so
+            on; files may have the names of the release (TriviaQA-web) or of its scripts (TriviaQA).
+        data_sets: names of data sets; by default all of the split.
+
+    Returns:
+        The questions (`MrqaExample`) in the order of the files.
 
     Raises:
-        ValueError: the split or a data set is unknown, or a file is not as `read_mrqa` wants it.
-        FileNotFoundError: `data_dir` has no such file.
+        ValueError: the split or a data set is unknown, or as `read_mrqa`.
+        FileNotFoundError: `data_dir` does not contain a file.
     """
     files.check_known("MRQA has no split", split, SPLITS)
     folder, known = SPLITS[split]
@@ -81,27 +89,30 @@ def load_mrqa(split: str, data_dir: str | Path, data_sets: Sequence[str] = ()) -
         files.check_known(f"MRQA's split {split} has no data set", name, known)
         path = files.require_file(
             *(Path(data_dir) / folder / f"{file}.jsonl.gz" for file in (known[name], name)),
-            advice="data_dir must be the folder that holds MRQA's folders train and dev.",
+            advice="data_dir must be the folder that contains MRQA's folders train and dev.",
         )
         examples += read_mrqa(path).examples
     return SquadSplit("1.1", tuple(examples))
 
 
 def read_mrqa(path: str | Path) -> SquadSplit:
-    """Reads a file in MRQA's format: JSON Lines, a header and then contexts, packed or not.
+    """Reads a file in MRQA's format: JSON Lines with a header followed by contexts.
 
-    The context stays as it is, with its marks [TLE], [DOC] and [PAR] before titles, documents and
-    paragraphs, as in SpanBERT's program. Of the answers that were detected in the context, the first place of
-    the first one is trained; predictions are scored against `answers`. A warning counts the questions with
-    a span that holds something else than the answer detected there.
+    Contexts keep their marks [TLE], [DOC] and [PAR] for titles, documents and paragraphs, as in SpanBERT's
+    program. Training uses the first span of the first detected answer; predictions are scored against the
+    file's `answers` (`MrqaExample.accepted`). A warning counts questions with a span that contains something
+    other than its detected answer.
 
     Args:
-        path: the file; one whose name ends in ".gz" is unpacked.
+        path: the file, compressed by gzip if its name ends in ".gz".
+
+    Returns:
+        The questions (`MrqaExample`) in the order of the file.
 
     Raises:
-        ValueError: a line is not of that format, a span does not lie in its context, a question has no
-            answer or an id that occurred before. Names file, line and question.
-        FileNotFoundError: there is no such file.
+        ValueError: a line has another format, a span exceeds its context, or a question has no answer or
+            a repeated id. Names file, line and question.
+        FileNotFoundError: the file does not exist.
     """
     path = Path(path)
     examples: dict[str, SquadExample] = {}
@@ -126,7 +137,7 @@ def read_mrqa(path: str | Path) -> SquadSplit:
                 misplaced.append(id)
             examples[id] = MrqaExample(
                 id,
-                # Each context is an article of its own.
+                # Each context counts as an article.
                 title=f"{data_set}, line {line}",
                 question=text_member(question, "question", where),
                 context=context,
@@ -139,8 +150,8 @@ def read_mrqa(path: str | Path) -> SquadSplit:
         raise ValueError(f"{path} has no questions. Check that this is the right file.")
     if misplaced:
         log.warning(
-            "%s: of its %d questions, %d have spans that do not hold their detected answer: %s. The spans are "
-            "trained; they count characters (code points), up to the last one of the answer.",
+            "%s: of %d questions, %d have spans that differ from their detected answer: %s. Training uses the "
+            "spans. Check that they count characters (code points) and end with the answer's last one.",
             *(path, len(examples), len(misplaced), quoted(misplaced)),
         )
     return SquadSplit("1.1", tuple(examples.values()))
@@ -149,7 +160,7 @@ def read_mrqa(path: str | Path) -> SquadSplit:
 def _detected(
     question: Mapping[str, Any], context: str, where: str
 ) -> Iterator[tuple[Answer, str]]:
-    """Answers where the file's spans say, which end with the last character, and the texts that it gives them."""
+    """Yields the answer at each span, whose end is its last character, with the file's text for it."""
     answers = member(question, "detected_answers", list, where)
     found = [
         (span, text_member(answer, "text", where))
@@ -157,15 +168,15 @@ def _detected(
         for span in member(answer, "char_spans", list, where)
     ]
     if not found:
-        raise ValueError(f"{where}: no answer was detected in the context, and training needs one.")
+        raise ValueError(f"{where}: no answer was detected in the context, but training needs one.")
     for span, text in found:
         match span:
             case [int(start), int(end)] if 0 <= start <= end < len(context):
                 yield Answer(context[start : end + 1], start), text
             case _:
                 raise ValueError(
-                    f"{where}: the span {shown(span)} is not [first, last] among the context's "
-                    f"{len(context)} characters."
+                    f"{where}: the span {shown(span)} must be [first, last] character of the context, "
+                    f"which has {len(context)} characters."
                 )
 
 

@@ -1,10 +1,10 @@
-"""Natural language inference beside GLUE's: SNLI, and XNLI in fifteen languages.
+"""Natural language inference outside GLUE: SNLI, and XNLI in fifteen languages.
 
 Bowman et al., "A large annotated corpus for learning natural language inference", EMNLP 2015; Conneau et
 al., "XNLI: Evaluating Cross-lingual Sentence Representations", EMNLP 2018. Classes and their order are
-MNLI's, so that a model of one is measured on the others.
+MNLI's, so a model of one data set can be measured on the others.
 
-Nothing here imports TensorFlow, unless a split is read through `tensorflow_datasets`.
+Only downloads through `tensorflow_datasets` import TensorFlow.
 """
 
 import logging
@@ -22,21 +22,25 @@ from bert_zoo.metrics.labels import accuracy
 log = logging.getLogger("bert_zoo")
 
 LANGUAGES = tuple("ar bg de el en es fr hi ru sw th tr ur vi zh".split())
-# Our name of each split -> the files'.
+# Our name of each split -> its name in the files.
 SNLI_SPLITS: Mapping[str, str] = {"train": "train", "validation": "dev", "test": "test"}
 XNLI_SPLITS = SNLI_SPLITS
-# What SNLI's files have where its annotators did not agree; tensorflow_datasets has -1, the last one.
+# Label in SNLI's files if annotators did not agree; tensorflow_datasets has -1, the last one.
 _UNDECIDED = "-"
 _DOWNLOADED = (*NLI_LABELS, _UNDECIDED)
-# XNLI's translations of MNLI have a spelling of their own.
+# XNLI's translations of MNLI spell this class differently.
 _IDS = positions(NLI_LABELS) | {"contradictory": NLI_LABELS.index("contradiction")}
 
 
 @dataclass(frozen=True)
 class XnliSplit(LabelledTexts):
-    """Premises and hypotheses in several languages."""
+    """Premises and hypotheses in several languages.
 
-    languages: list[str] = field(default_factory=list)  # of each row [N]
+    Attributes:
+        languages: language code of each row [N].
+    """
+
+    languages: list[str] = field(default_factory=list)
 
 
 # The place of a pair, for messages; its language, premise, hypothesis and label.
@@ -44,17 +48,21 @@ _Pair = tuple[str, str, str, str, str]
 
 
 def load_snli(split: str, data_dir: str | Path | None = None) -> LabelledTexts:
-    """Reads a split of SNLI, without the pairs whose annotators did not agree, which the log counts.
+    """Reads a split of SNLI.
+
+    Pairs without an agreed label are left out and counted in the log.
 
     Args:
         split: "train", "validation" or "test".
-        data_dir: the folder `snli_1.0` with SNLI's own files, or the one that holds it:
-            snli_1.0_train.jsonl or .txt, and so on. Without it the split is downloaded with
-            `tensorflow_datasets`.
+        data_dir: SNLI's folder `snli_1.0`, or its parent. The folder contains snli_1.0_train.jsonl or .txt,
+            and so on. Without it, `tensorflow_datasets` downloads the split.
+
+    Returns:
+        Premises and hypotheses with class ids, and the number of pairs left out (`skipped`).
 
     Raises:
-        ValueError: the split is unknown, or a row does not fit the file. Names file and line.
-        FileNotFoundError: `data_dir` has no such file.
+        ValueError: the split is unknown, or a row does not match the file. Names file and line.
+        FileNotFoundError: `data_dir` does not contain the file.
         RuntimeError: the download failed.
     """
     files.check_known("SNLI has no split", split, SNLI_SPLITS)
@@ -74,19 +82,24 @@ def load_snli(split: str, data_dir: str | Path | None = None) -> LabelledTexts:
 def load_xnli(
     split: str, data_dir: str | Path | None = None, languages: Sequence[str] = ("en",)
 ) -> XnliSplit:
-    """Reads a split of XNLI: MNLI or its translations to train on, and pairs in all fifteen languages.
+    """Reads a split of XNLI.
+
+    The training split is MNLI or translations of it. The other splits have pairs in all fifteen languages.
 
     Args:
         split: "train", "validation" or "test".
-        data_dir: the folder that holds XNLI's own, XNLI-1.0 (xnli.dev.tsv, xnli.test.tsv) and XNLI-MT-1.0
-            (multinli/multinli.train.en.tsv, ...), or one with these files. Without it, splits are
-            downloaded with `tensorflow_datasets`, where the translations are XTREME's.
-        languages: of the training data, some of `LANGUAGES`, one after the other: "en" is MNLI itself.
-            The other splits have all languages.
+        data_dir: folder that contains XNLI-1.0 (xnli.dev.tsv, xnli.test.tsv) and XNLI-MT-1.0
+            (multinli/multinli.train.en.tsv, ...), or these files. Without it, `tensorflow_datasets` downloads
+            the split, with XTREME's translations for training.
+        languages: languages of the training split, from `LANGUAGES`, one after the other; "en" is MNLI
+            itself. The other splits ignore this.
+
+    Returns:
+        Premises and hypotheses with class ids and languages.
 
     Raises:
-        ValueError: the split or a language is unknown, or a row does not fit the file. Names file and line.
-        FileNotFoundError: `data_dir` has no such file.
+        ValueError: the split or a language is unknown, or a row does not match the file. Names file and line.
+        FileNotFoundError: `data_dir` does not contain the file.
         RuntimeError: the download failed.
     """
     files.check_known("XNLI has no split", split, XNLI_SPLITS)
@@ -102,7 +115,7 @@ def load_xnli(
 
 
 def accuracies(data: XnliSplit, logits: np.ndarray) -> dict[str, float]:
-    """The accuracy of logits [N, classes] in all languages together, and in each."""
+    """Accuracy of logits [N, classes], over all languages and for each."""
     labels, answers = np.asarray(data.labels), np.asarray(logits).argmax(-1)
     of_row = np.asarray(data.languages)
     by_language = {
@@ -113,17 +126,17 @@ def accuracies(data: XnliSplit, logits: np.ndarray) -> dict[str, float]:
 
 
 def _find(data_dir: str | Path, folder: str, *names: str) -> Path:
-    """The first of the files that there is, in a data set's own folder or in `data_dir` itself."""
+    """The first existing file, in the data set's own folder or in `data_dir` itself."""
     path = Path(data_dir)
     candidates = [parent / name for parent in (path / folder, path) for name in names]
     return files.require_file(
         *candidates,
-        advice=f"data_dir must be the folder that holds {folder}, as it is distributed.",
+        advice=f"data_dir must be the folder that contains {folder}, as it is distributed.",
     )
 
 
 def _rows(path: Path, *language: str) -> Iterator[_Pair]:
-    """The pairs of a file as NYU's and Stanford's are written, by the names of their columns."""
+    """The pairs of a file with the columns of NYU's and Stanford's files."""
     table = Table(path, format=None if path.suffix == ".jsonl" else "tsv")
     for line, row in table.rows(("sentence1", "sentence2", "gold_label", *language)):
         first, second, label, *told = row
@@ -163,7 +176,7 @@ def _split(pairs: Iterable[_Pair]) -> XnliSplit:
     ids = ids_of(labels, _IDS, places.__getitem__)
     if skipped:
         log.warning(
-            "%s: %s of %s pairs have no label, as their annotators did not agree, and are left out.",
+            "%s: left out %s of %s pairs, as their annotators agreed on no label.",
             places[0].partition(", line")[0],
             f"{skipped:,}",
             f"{skipped + len(ids):,}",

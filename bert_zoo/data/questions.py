@@ -1,4 +1,4 @@
-"""Questions on contexts as rows of token ids: kept in memory, batched to train on and to predict.
+"""Questions on contexts as rows of token ids, kept in memory and batched for training and prediction.
 
 Source of the labels: google-research/bert, run_squad.py.
 """
@@ -36,15 +36,14 @@ def window_table(
     answers: Sequence[tuple[int, int]] | None = None,
     columns: Sequence[str] = (),
 ) -> TokenTable:
-    """Tokenizes questions and contexts, on all cores, into rows that stay in memory.
+    """Tokenizes questions and contexts on all cores, into rows in memory.
 
     Args:
         windows: cuts the contexts.
-        questions, contexts: [N] texts.
-        answers: [N], the characters of the context at which each answer starts and ends, the end
-            exclusive; NO_ANSWER where there is none. With them, rows go without the TOKEN_COLUMNS that
-            only finding answers needs.
-        columns: those of them that are kept all the same.
+        questions, contexts: texts [N].
+        answers: [N], start and end (exclusive) of each answer in the context, in characters; NO_ANSWER for no
+            answer. With them, rows lack the TOKEN_COLUMNS that are only needed to find answers.
+        columns: TOKEN_COLUMNS to keep even then.
 
     Raises:
         ValueError: there are no questions.
@@ -60,7 +59,7 @@ def window_table(
         rows = windows(questions, contexts)
         if answers:
             positions = answer_positions(rows, *answers, windows.packer.layout.cls_position)
-            # Among a row's tokens, which other batches pad otherwise.
+            # Relative to the row's first token, as padding differs between batches.
             positions = [place - first_tokens(rows["padding_mask"]) for place in positions]
             left_out = {*TOKEN_COLUMNS} - {*columns}
             rows = {name: value for name, value in rows.items() if name not in left_out}
@@ -74,27 +73,27 @@ def window_table(
 def question_batches(
     split: SquadSplit, windows: QuestionWindows, batching: Batching, model=None
 ) -> Batches:
-    """Batches to train a question answerer on, of windows of about equal length.
+    """Makes batches of windows of similar length to train a question answerer.
 
-    Questions are tokenized at once, and the rows kept in memory and shuffled anew in every epoch. A
-    question is trained with the first of its answers; windows that do not show all of it, and those
-    of questions without answer, are trained to point at [CLS].
+    Questions are tokenized once; the rows stay in memory and are shuffled in every epoch. Training uses the
+    first answer of a question. Windows that do not show all of it, and windows of questions without an
+    answer, have the position of [CLS] as label.
 
     Args:
-        split: questions with answers, as of `load_squad` and `read_squad`.
+        split: questions with answers, from `load_squad`, `read_squad` or `read_mrqa`.
         windows: cuts the contexts; `question_windows(model.preprocessor, ...)`. With
-            padding="fixed" and `drop_remainder` all batches have one shape.
-        batching: its rows are windows.
-        model: the `QuestionAnswerer` to train, for one that is trained on more than positions.
+            padding="fixed" and `drop_remainder`, all batches have the same shape.
+        batching: a `bert_zoo.data.buckets.Batching`; its rows are windows.
+        model: the `QuestionAnswerer` to train, if it is trained on more than positions.
 
     Returns:
-        Batches of (inputs, labels): a model's inputs, int32 [batch, width], and `start_logits` and
-        `end_logits`, the positions of the answer's first and last token, int32 [batch]; as the model's
-        `as_trained` makes them.
+        `dataset` yields (inputs, labels): the model's inputs, int32 [batch, width], and `start_logits` and
+        `end_logits`, positions of the answer's first and last token, int32 [batch]; with `model`, as its
+        `as_trained` makes them. `order` holds the order of the rows.
 
     Raises:
-        ValueError: no questions, a question whose answers were not read, or an answer that does not
-            stand in its context where it says; names the question.
+        ValueError: there are no questions, answers of a question were not read, or an answer differs from
+            its context. Names the question.
     """
     examples = split.examples
     table, batch = labelled_windows(
@@ -116,16 +115,16 @@ def labelled_windows(
     ids: Sequence[Any],
     model=None,
 ) -> tuple[TokenTable, Callable[[Any], tuple[dict, dict]]]:
-    """Windows with the positions of answers, with a warning where none shows an answer.
+    """Windows with the positions of answers; warns about answers that no window shows.
 
     Args:
         windows, questions, contexts, answers: as for `window_table`.
-        ids: [N], by which the log calls the questions.
+        ids: [N], names of the questions in the log.
         model: as for `question_batches`.
 
     Returns:
-        The table; and a traceable function of row numbers, int64 [batch], to (inputs, labels) as
-        `question_batches` gives them.
+        The table, and a traceable function from row numbers, int64 [batch], to (inputs, labels) as in
+        `question_batches`.
     """
     columns = () if model is None else model.columns_read
     table = window_table(windows, questions, contexts, answers, columns)
@@ -149,10 +148,10 @@ def labelled_windows(
 
 
 def trained_answer(example: SquadExample) -> tuple[int, int]:
-    """Where the first answer starts and ends in the context."""
+    """Start and end of the first answer in the context, or `NO_ANSWER`."""
     if example.answers is None:
         raise ValueError(
-            f"The answers of question {example.id!r} were not read, and training needs them. Read "
+            f"The answers of question {example.id!r} were not read, but training needs them. Read "
             "the file with read_squad(path)."
         )
     if not example.answers:
@@ -173,9 +172,8 @@ def _report_lost_answers(
     ]
     if lost:
         log.warning(
-            "The answers of %d of the %d questions are in none of their windows as a whole, and are "
-            "trained as no answer: they are longer than a window has room for, stand across the "
-            "border of two (a smaller stride makes windows overlap more), or have no token. Their "
-            "questions: %s.",
+            "For %d of %d questions, no window shows the whole answer, so they are trained as having no "
+            "answer. The answer is longer than a window, crosses the border of two (a smaller stride "
+            "makes windows overlap more), or has no token. The questions: %s.",
             *(len(lost), len(ids), quoted(lost)),
         )

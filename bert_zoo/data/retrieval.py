@@ -18,11 +18,17 @@ _QRELS_COLUMNS = ("query-id", "corpus-id", "score")
 
 @dataclass(frozen=True)
 class Retrieval:
-    """Queries, the documents to find for them, and which are relevant."""
+    """Queries, documents, and the relevant documents of each query.
 
-    queries: dict[str, str]  # id -> text, of the split
-    corpus: dict[str, str]  # id -> title and text
-    relevant: dict[str, dict[str, int]]  # query id -> document id -> grade; 0 is not relevant
+    Attributes:
+        queries: id -> text, for the queries of the split.
+        corpus: id -> title and text.
+        relevant: query id -> document id -> grade, where 0 means not relevant.
+    """
+
+    queries: dict[str, str]
+    corpus: dict[str, str]
+    relevant: dict[str, dict[str, int]]
 
     def __len__(self) -> int:
         return len(self.queries)
@@ -32,17 +38,16 @@ def read_beir(directory: str | Path, split: str = "test") -> Retrieval:
     """Reads a folder in BEIR's layout.
 
     Args:
-        directory: has corpus.jsonl (`_id`, `title`, `text`) and queries.jsonl (`_id`, `text`), or these
-            packed as .gz, and qrels/SPLIT.tsv with the header `query-id corpus-id score`.
-        split: which judgements are read; queries without any are left out.
+        directory: contains corpus.jsonl (`_id`, `title`, `text`) and queries.jsonl (`_id`, `text`), or both as
+            .jsonl.gz, and qrels/SPLIT.tsv with the header `query-id corpus-id score`.
+        split: split of the judgements; queries without any are left out.
 
     Returns:
-        Its queries, documents and judgements. A document's title stands before its text, with a blank
-        between them.
+        Queries, documents and judgements. A document is its title, a space and its text.
 
     Raises:
-        ValueError: names file and line of what does not fit: an id that occurs twice, a judgement of a
-            query or document that is not there, a grade that is not a whole number.
+        ValueError: an id or judgement occurs twice, a judgement names an unknown query or document, or a
+            grade is not a whole number. Names file and line.
         FileNotFoundError: a file is missing.
     """
     directory = Path(directory)
@@ -62,7 +67,7 @@ def read_beir(directory: str | Path, split: str = "test") -> Retrieval:
                 raise ValueError(f"{where}: there is no {what} {shown(id)}.")
         grade = number(score)
         if not grade.is_integer():
-            raise ValueError(f"{where}: the score is {shown(score)}, expected a whole number.")
+            raise ValueError(f"{where}: the score is {shown(score)}; it must be a whole number.")
         grades = relevant.setdefault(query, {})
         if document in grades:
             raise ValueError(
@@ -74,7 +79,7 @@ def read_beir(directory: str | Path, split: str = "test") -> Retrieval:
 
 def _json_lines(directory: Path, name: str) -> Path:
     candidates = (directory / f"{name}.jsonl", directory / f"{name}.jsonl.gz")
-    return files.require_file(*candidates, advice="A folder in BEIR's layout has it.")
+    return files.require_file(*candidates, advice="A folder in BEIR's layout must have it.")
 
 
 def _texts(path: Path) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Sentences with one label each and the split they are in: the probing files of SentEval.
+"""Sentences with a label and a split: the probing files of SentEval.
 
 Conneau et al., "What you can cram into a single $&!#* vector: Probing sentence embeddings for linguistic
 properties", ACL 2018 (arXiv:1805.01070). Nothing here imports TensorFlow.
@@ -10,30 +10,43 @@ from pathlib import Path
 from bert_zoo.data.tables import Table
 from bert_zoo.error_text import quoted, shown
 
-# How the files write a split -> our name of it.
+# A split's name in the files -> our name of it.
 SPLITS = {"tr": "train", "va": "validation", "te": "test"}
 
 
 @dataclass(frozen=True)
 class LabelledSentences:
-    """Sentences in the order of their file."""
+    """Sentences in the order of their file.
 
-    words: list[list[str]]  # strings [N][words]
-    labels: list[str]  # [N]
-    splits: list[str]  # "train", "validation" or "test" [N]
+    Attributes:
+        words: strings [N][words].
+        labels: strings [N].
+        splits: "train", "validation" or "test" [N].
+    """
+
+    words: list[list[str]]
+    labels: list[str]
+    splits: list[str]
 
     def __len__(self) -> int:
         return len(self.words)
 
 
 def read_senteval(path: str | Path) -> LabelledSentences:
-    """Reads a probing file of SentEval, such as past_present.txt: split, label and text, with tabs between.
+    """Reads a probing file of SentEval, such as past_present.txt.
 
-    The words of a text, which the files have tokenized, are what stands between its spaces.
+    Each line has a split ("tr", "va" or "te"), a label and a tokenized text, separated by tabs. Spaces
+    separate the words.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The sentences, in the order of the file.
 
     Raises:
-        ValueError: a line has another number of columns, another split, or no words. Names file and line.
-        FileNotFoundError: there is no such file.
+        ValueError: a line has another number of columns, an unknown split, or no words. Names file and line.
+        FileNotFoundError: the file does not exist.
     """
     table = Table(path, format="tsv", header=False)
     words, labels, splits = [], [], []

@@ -3,7 +3,7 @@
 Rajpurkar et al., "SQuAD: 100,000+ Questions for Machine Comprehension of Text", EMNLP 2016, and
 "Know What You Don't Know: Unanswerable Questions for SQuAD", ACL 2018.
 
-Nothing here imports TensorFlow, unless a split is read through `tensorflow_datasets`.
+Only downloads through `tensorflow_datasets` import TensorFlow.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sized
@@ -26,10 +26,15 @@ FILES: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer as it stands in the context."""
+    """An answer in its context.
+
+    Attributes:
+        text: the answer.
+        start: index of its first character in the context, in code points (Python's characters).
+    """
 
     text: str
-    start: int  # where it starts in the context, in code points (Python's characters)
+    start: int
 
     @property
     def end(self) -> int:
@@ -39,33 +44,44 @@ class Answer:
 
 @dataclass(frozen=True)
 class SquadExample:
-    """A question on a passage."""
+    """A question on a passage.
 
-    id: str  # of the question; predictions are filed under it
-    title: str  # the article's; "" where the file has none
+    Attributes:
+        id: id of the question, and of its prediction.
+        title: title of the article, or "".
+        question: the question.
+        context: the passage.
+        answers: one answer from each annotator, with repetitions; empty if the passage does not answer the
+            question. None if answers were not read.
+        is_impossible: whether the passage does not answer the question; None if answers were not read.
+    """
+
+    id: str
+    title: str
     question: str
-    context: str  # the passage
-    # One from each person asked, so that equal answers may repeat; empty for a question that the
-    # passage does not answer. None where answers were not read.
+    context: str
     answers: tuple[Answer, ...] | None
-    # Whether the passage does not answer the question. None where answers were not read.
     is_impossible: bool | None
 
-    data_set = ""  # where a split holds several
+    data_set = ""  # for splits of several data sets
 
     @property
     def references(self) -> tuple[str, ...]:
-        """The texts that predictions are scored against."""
+        """Texts that predictions are scored against."""
         return tuple(answer.text for answer in self.answers)
 
 
 @dataclass(frozen=True)
 class SquadSplit:
-    """A file of questions."""
+    """The questions of a file.
 
-    # "2.0" where the file says of its questions whether they can be answered, else "1.1".
+    Attributes:
+        version: "2.0" if the file has `is_impossible` for its questions, else "1.1".
+        examples: the questions, in the order of the file.
+    """
+
     version: str
-    examples: tuple[SquadExample, ...]  # the questions, in the order of the file
+    examples: tuple[SquadExample, ...]
 
     def __len__(self) -> int:
         return len(self.examples)
@@ -77,13 +93,15 @@ def load_squad(version: str, split: str, data_dir: str | Path | None = None) -> 
     Args:
         version: "1.1" or "2.0".
         split: "train" or "validation" (the official dev set).
-        data_dir: the folder that holds the official files (train-v1.1.json, dev-v2.0.json, ...).
-            Without it the split is downloaded with `tensorflow_datasets`, which keeps the texts and
-            offsets and loses the order: questions come in the order of a hash of their ids.
+        data_dir: folder that contains the official files (train-v1.1.json, dev-v2.0.json, ...). Without it,
+            `tensorflow_datasets` downloads the split; questions are then ordered by a hash of their ids.
+
+    Returns:
+        The questions with their contexts and answers.
 
     Raises:
         ValueError: the version or split is unknown, or as `read_squad`.
-        FileNotFoundError: `data_dir` has no such file.
+        FileNotFoundError: `data_dir` does not contain the file.
         RuntimeError: the download failed.
     """
     files.check_known("SQuAD has no version", version, FILES)
@@ -91,14 +109,14 @@ def load_squad(version: str, split: str, data_dir: str | Path | None = None) -> 
     file = FILES[version][split]
     if data_dir is None:
         name = f"squad/v{version}"
-        examples = files.download(name, split, f"the folder that holds {file}")
+        examples = files.download(name, split, f"the folder that contains {file}")
         return _split(
             _downloaded(f"{name} of tensorflow_datasets", example) for example in examples
         )
     path = files.require_file(
         Path(data_dir) / file,
-        advice=f"data_dir must be the folder that holds {file}; read a file of another name with "
-        "read_squad(path); without data_dir the split is downloaded.",
+        advice=f"data_dir must be the folder that contains {file}. Read a file of another name with "
+        "read_squad(path). Without data_dir the split is downloaded.",
     )
     return read_squad(path)
 
@@ -106,18 +124,20 @@ def load_squad(version: str, split: str, data_dir: str | Path | None = None) -> 
 def read_squad(path: str | Path, *, with_answers: bool = True) -> SquadSplit:
     """Reads a file in the format of SQuAD 1.1 or 2.0.
 
-    `plausible_answers`, which SQuAD 2.0 gives for questions that cannot be answered, are left out:
-    they are wrong answers.
+    The `plausible_answers` of SQuAD 2.0 are wrong answers to unanswerable questions and are ignored.
 
     Args:
         path: the JSON file.
-        with_answers: whether answers are read; False for questions that are yet to be answered.
+        with_answers: whether to read answers; False for questions that have none yet.
+
+    Returns:
+        The questions, in the order of the file.
 
     Raises:
-        ValueError: the file is not of that format; an answer does not stand in its context where
-            the file says; a question has answers and is impossible, or neither; an id occurs twice.
-            Names file, article and question.
-        FileNotFoundError: there is no such file.
+        ValueError: the file has another format; an answer is not in its context at `answer_start`; a
+            question has answers and is impossible, or neither; an id occurs twice. Names file, article
+            and question.
+        FileNotFoundError: the file does not exist.
     """
     path = Path(path)
     split = _split(_questions(path), with_answers)
@@ -126,8 +146,7 @@ def read_squad(path: str | Path, *, with_answers: bool = True) -> SquadSplit:
     return split
 
 
-# Its place, for messages, the article's title, the context, and a question as the official files
-# have it.
+# Place for messages, title of the article, context, and the question as in the official files.
 _Question = tuple[str, str, str, Mapping[str, Any]]
 
 
@@ -136,7 +155,7 @@ def _questions(path: Path) -> Iterator[_Question]:
     for a, article in enumerate(member(files.read_json(path), "data", list, path), start=1):
         in_article = f"{path}, article {a}"
         paragraphs = member(article, "paragraphs", list, in_article)
-        # Files in SQuAD's format without titles are common; tensorflow_datasets has "" there, too.
+        # Files in SQuAD's format often lack titles; tensorflow_datasets has "" then, too.
         title = text_member(article, "title", in_article) if "title" in article else ""
         for p, paragraph in enumerate(paragraphs, start=1):
             where = f"{in_article} ({shown(title)}), paragraph {p}"
@@ -146,7 +165,7 @@ def _questions(path: Path) -> Iterator[_Question]:
 
 
 def _downloaded(source: str, example: Mapping[str, Any]) -> _Question:
-    """A question of tensorflow_datasets, as in the official files."""
+    """Converts a question of tensorflow_datasets to the form of the official files."""
     texts, starts = example["answers"]["text"], example["answers"]["answer_start"]
     answers = zip(files.decoded(texts), map(int, starts), strict=True)
     names = ("title", "id", "context", "question")
@@ -166,8 +185,8 @@ def _split(questions: Iterable[_Question], with_answers: bool = True) -> SquadSp
         place = f"{place} ({shown(id)})"
         if id in examples:
             raise ValueError(
-                f"{place}: this id has occurred before. Predictions are filed under ids; give each "
-                "question its own."
+                f"{place}: this id has occurred before. Predictions are stored by id, so each question "
+                "needs its own."
             )
         text = text_member(question, "question", place)
         told = _told(place, context, question) if with_answers else (None, None)
@@ -183,13 +202,13 @@ def _told(place: str, context: str, question: Mapping[str, Any]) -> tuple[tuple[
     is_impossible = "is_impossible" in question and member(question, "is_impossible", bool, place)
     if is_impossible and answers:
         raise ValueError(
-            f"{place}: is_impossible is true and there are answers. Empty its answers (other people "
-            "keep wrong but likely ones as plausible_answers), or set is_impossible to false."
+            f"{place}: is_impossible is true, but there are answers. Remove the answers (wrong but likely ones "
+            "can be plausible_answers), or set is_impossible to false."
         )
     if not is_impossible and not answers:
         raise ValueError(
-            f"{place}: there is no answer. Set is_impossible to true if the context has none; read "
-            "questions that are yet to be answered with read_squad(path, with_answers=False)."
+            f"{place}: there is no answer. Set is_impossible to true if the context has none. Read "
+            "questions without answers with read_squad(path, with_answers=False)."
         )
     return answers, is_impossible
 
@@ -200,7 +219,7 @@ def _answer(place: object, context: str, record: Any) -> Answer:
 
 
 def checked_answer(place: object, context: str, answer: Answer) -> Answer:
-    """The answer; raises ValueError where it does not stand in the context where it says."""
+    """Returns the answer; raises ValueError if the context differs from it at its start."""
     text, start = answer.text, answer.start
     if not text:
         raise ValueError(f"{place}: the text of an answer is empty. Remove this answer.")
@@ -209,36 +228,36 @@ def checked_answer(place: object, context: str, answer: Answer) -> Answer:
         return answer
     starts = [i for i in range(len(context)) if context.startswith(text, i)]
     advice = (
-        f"The context holds it at {min(starts, key=lambda i: abs(i - start))}; correct answer_start, "
-        "which counts characters (code points) and not bytes."
+        f"The context has it at {min(starts, key=lambda i: abs(i - start))}. Correct answer_start, "
+        "which counts characters (code points), not bytes."
         if starts
-        else f"The context, {len(context)} characters long, does not hold it; correct the answer or "
+        else f"The context of {len(context)} characters does not contain it. Correct the answer or "
         "the context."
     )
     raise ValueError(
-        f"{place}: at character {start} of the context stands {shown(there)}, expected the answer "
+        f"{place}: at character {start} the context has {shown(there)} instead of the answer "
         f"{shown(text)}. {advice}"
     )
 
 
 def answers_of(value: Any, context: str, place: object) -> tuple[Answer, ...]:
-    """A question's answers, in any form that people have them in, checked against the context.
+    """A question's answers in any common form, checked against the context.
 
     Args:
-        value: (text, start); SQuAD's {"text": ..., "answer_start": ...}, of one answer or with lists
-            of several; a list of these; None, "" or something else that is empty for no answer.
-            Starts count characters (code points).
+        value: (text, start); SQuAD's {"text": ..., "answer_start": ...}, for one answer or with lists
+            for several; a list of these; None, "" or another empty value for no answer. Starts count
+            characters (code points).
         context: the passage.
-        place: what errors call the value.
+        place: name of the value in errors.
 
     Raises:
-        TypeError, ValueError: another form, or an answer that does not stand there in the context.
+        TypeError, ValueError: another form, or an answer that is not at its start in the context.
     """
     return tuple(_answer(place, context, record) for record in _records(value, place))
 
 
 def _records(value: Any, place: object) -> list[dict[str, Any]]:
-    """Answers in the form of SQuAD's files, without those that stand for no answer."""
+    """Answers in the form of SQuAD's files; an empty list for no answer."""
     if value is None or (isinstance(value, Sized) and not len(value)):
         return []
     if isinstance(value, Mapping):
@@ -249,8 +268,8 @@ def _records(value: Any, place: object) -> list[dict[str, Any]]:
             return _records((texts, starts), place)
         if len(texts) != len(starts):
             raise ValueError(
-                f"{place}: there are {len(texts)} texts of answers and {len(starts)} starts. Give "
-                "each its own."
+                f"{place}: there are {len(texts)} texts of answers and {len(starts)} starts. Pass one start "
+                "for each text."
             )
         value = zip(texts, starts, strict=True)
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
@@ -262,6 +281,6 @@ def _records(value: Any, place: object) -> list[dict[str, Any]]:
             case parts if not any(isinstance(part, str | Integral) for part in parts):
                 return [record for part in parts for record in _records(part, place)]
     raise TypeError(
-        f"{place} is {shown(value)}. An answer is (text, start), where the text starts in the context "
-        'in characters; SQuAD\'s {"text": ..., "answer_start": ...}; or None, where there is none.'
+        f"{place} is {shown(value)}. An answer must be (text, start), with the start in characters of the "
+        'context; SQuAD\'s {"text": ..., "answer_start": ...}; or None for no answer.'
     )

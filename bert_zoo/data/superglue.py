@@ -1,12 +1,12 @@
-"""SuperGLUE's eight tasks and two diagnostic sets: what their files hold, metrics and submissions.
+"""SuperGLUE's eight tasks and two diagnostic sets: files, metrics and submissions.
 
 SuperGLUE: Wang et al., "SuperGLUE: A Stickier Benchmark for General-Purpose Language Understanding
-Systems", NeurIPS 2019 (arXiv:1905.00537). Texts are put together as its baselines do, metrics and
-submissions are those of its toolkit, nyu-mll/jiant-v1-legacy (jiant/tasks/qa.py, tasks.py, evaluate.py).
-Two tasks that the baselines read from vectors of marked words are texts here: WiC has its word before the
-first sentence, and WSC has * around the noun and # around the pronoun, as in T5 (arXiv:1910.10683).
+Systems", NeurIPS 2019 (arXiv:1905.00537). Texts are composed as in its baselines; metrics and submissions
+follow its toolkit, nyu-mll/jiant-v1-legacy (jiant/tasks/qa.py, tasks.py, evaluate.py). The baselines read
+WiC and WSC from vectors of marked words. Here both are texts: WiC has its word before the first sentence,
+and WSC has * around the noun and # around the pronoun, as in T5 (arXiv:1910.10683).
 
-Nothing here imports TensorFlow, unless a task is read through `tensorflow_datasets`.
+Only downloads through `tensorflow_datasets` import TensorFlow.
 """
 
 import json
@@ -39,14 +39,14 @@ Rows = Callable[[Record, str], Iterator[Record]]
 
 @dataclass(frozen=True)
 class SuperGlueSplit(LabelledTexts):
-    """One split of a task, in the order of its file; labels are None where SuperGLUE keeps them."""
+    """One split of a task, in the order of its file; labels are None if they are not public."""
 
     task: str = ""
-    # `idx` of each row [N]: one number; of MultiRC paragraph, question and answer; of ReCoRD passage,
-    # query and the entity's number among the sorted ones.
+    # `idx` of each row [N]: one number; for MultiRC paragraph, question and answer; for ReCoRD passage,
+    # query and the entity's number in sorted order.
     indices: list[tuple[int, ...]] = field(default_factory=list)
-    # Of ReCoRD, the entity in the query's gap [N], and the entities that are right there [N]; of WSC as text
-    # the noun [N].
+    # For ReCoRD, the entity in the query's gap [N], and the right entities for it [N]; for WSC as text, the
+    # noun [N].
     entities: list[str] = field(default_factory=list)
     right: list[tuple[str, ...]] = field(default_factory=list)
 
@@ -57,19 +57,19 @@ def load_superglue(
     """Reads one split of a SuperGLUE task.
 
     Args:
-        task: a key of `DATA_SETS`.
-        split: "train", "validation" or "test"; of the diagnostic sets "test".
-        data_dir: the folder that holds SuperGLUE's folders (BoolQ, CB, ...) with their .jsonl files.
-            Without it the task is downloaded with `tensorflow_datasets`, and stands in the order of `idx`.
-        as_text: whether rows are single texts in the form of `AS_TEXT`, one for each query of ReCoRD.
+        task: a key of `DATA_SETS`, such as "boolq".
+        split: "train", "validation" or "test"; for the diagnostic sets "test".
+        data_dir: folder that contains SuperGLUE's folders (BoolQ, CB, ...) with their .jsonl files.
+            Without it, `tensorflow_datasets` downloads the task; rows are then ordered by `idx`.
+        as_text: whether to return single texts as T5 reads them (`AS_TEXT`), with one row per query of ReCoRD.
 
     Returns:
-        Texts or pairs with labels, a row for each answer of MultiRC and each entity of ReCoRD; of COPA
+        Texts or pairs with labels, one row per answer of MultiRC and per entity of ReCoRD; for COPA
         prompts with two choices.
 
     Raises:
-        ValueError: the task or the split is unknown, or a line is not as SuperGLUE's. Names file and line.
-        FileNotFoundError: `data_dir` has no such file.
+        ValueError: the task or split is unknown, or a line does not have SuperGLUE's form. Names file and line.
+        FileNotFoundError: `data_dir` does not contain the file.
         RuntimeError: the download failed.
     """
     files.check_known("SuperGLUE has no task", task, DATA_SETS)
@@ -97,7 +97,7 @@ def load_superglue(
 
 
 class _Fields:
-    """The texts of a record, checked as they are asked for."""
+    """The texts of a record, checked on access."""
 
     def __init__(self, record: Record, place: str):
         self.record, self.place = record, place
@@ -109,16 +109,16 @@ class _Fields:
 def _label_ids(
     of_task: "SuperGlueTask", labels: Sequence[tuple[str, Any]], may_be_hidden: bool
 ) -> list[int] | None:
-    """The ids of labels, which stand beside their places; None where all are hidden."""
+    """Ids of (place, label) pairs; None if all labels are hidden."""
     if may_be_hidden and all(label in (None, -1) for _, label in labels):
         return None
     names = of_task.label_names
-    # Truth values and numbers are ids; classes with other names are spelled in the files.
+    # Booleans and numbers are ids; files spell the names of other classes.
     ids = {name: i for i, name in enumerate(names)} | {i: i for i in range(len(names))}
     for place, label in labels:
         if not isinstance(label, str | int) or label not in ids:
             raise ValueError(
-                f"{place}: the label is {shown(label)}, expected one of {list(names)} or its number."
+                f"{place}: the label is {shown(label)}; it must be one of {list(names)} or its number."
             )
     return [ids[label] for _, label in labels]
 
@@ -126,11 +126,11 @@ def _label_ids(
 def _read(
     of_task: "SuperGlueTask", split: str, data_dir: str | Path
 ) -> Iterator[tuple[str, Record]]:
-    """The records of a file with their places, in the form that tensorflow_datasets gives them."""
+    """The records of a file with their places, in tensorflow_datasets' form."""
     path = files.require_file(
         Path(data_dir) / of_task.directory / of_task.files[split],
-        advice=f"data_dir must be the folder that holds SuperGLUE's folder {of_task.directory}; without "
-        "data_dir the task is downloaded.",
+        advice=f"data_dir must contain SuperGLUE's folder {of_task.directory}. Without data_dir the task "
+        "is downloaded.",
     )
     number = 0
     for line, text in files.lines(path):
@@ -145,14 +145,14 @@ def _read(
 
 def _downloaded(of_task: "SuperGlueTask", split: str) -> Iterator[tuple[str, Record]]:
     name = f"super_glue/{of_task.name}"
-    folder = f"the folder that holds SuperGLUE's folder {of_task.directory}"
+    folder = f"the folder that contains SuperGLUE's folder {of_task.directory}"
     examples = [_plain(example) for example in files.download(name, split, folder)]
     examples.sort(key=lambda example: of_task.index_of(example, name))
     yield from ((f"{name}, {split}, idx {example['idx']}", example) for example in examples)
 
 
 def _plain(value: Any) -> Any:
-    """A value of tensorflow_datasets as JSON has it."""
+    """Converts a value of tensorflow_datasets to JSON's types."""
     match value:
         case Mapping():
             return {name: _plain(each) for name, each in value.items()}
@@ -167,7 +167,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-# --- From a line of a file to flat records, as tensorflow_datasets has them ---
+# --- From a line of a file to flat records in tensorflow_datasets' form ---
 
 
 def _as_it_is(record: Record, place: str) -> Iterator[Record]:
@@ -192,7 +192,7 @@ def _queries(record: Record, place: str) -> Iterator[Record]:
     passage = member(record, "passage", dict, place)
     text = files.text_member(passage, "text", place)
     spans = member(passage, "entities", list, place)
-    # `end` is the place of the last character.
+    # `end` is the position of the last character.
     ends = [[member(span, name, int, place) for name in ("start", "end")] for span in spans]
     entities = {text[start : end + 1] for start, end in ends}
     for query in member(record, "qas", list, place):
@@ -213,16 +213,16 @@ def _target(record: Record, place: str) -> Iterator[Record]:
     yield {**record, **member(record, "target", dict, place)}
 
 
-# --- From a flat record to the rows that a model reads ---
+# --- From a flat record to a model's rows ---
 
 
 def _gaps_filled(record: Record, place: str) -> Iterator[Record]:
-    """A row for each entity in the gap of a query."""
+    """Yields a row with each entity in the gap of a query."""
     query, answers = files.text_member(record, "query", place), tuple(record["answers"])
     if "@placeholder" not in query:
         raise ValueError(f"{place}: the query {shown(query)} has no '@placeholder'.")
     if not record["entities"]:
-        raise ValueError(f"{place}: the passage has no entities, so that no query can be answered.")
+        raise ValueError(f"{place}: the passage has no entities, so no query can be answered.")
     for number, entity in enumerate(record["entities"]):
         yield {
             "passage": record["passage"],
@@ -241,7 +241,9 @@ _ASKED = {"cause": "What was the cause of this?", "effect": "What happened as a 
 def _question_asked(record: Record, place: str) -> Iterator[Record]:
     kind = record.get("question")
     if kind not in _ASKED:
-        raise ValueError(f"{place}: the question is {shown(kind)}, expected one of {list(_ASKED)}.")
+        raise ValueError(
+            f"{place}: the question is {shown(kind)}; it must be one of {list(_ASKED)}."
+        )
     yield {**record, "asked": _ASKED[kind]}
 
 
@@ -251,7 +253,7 @@ def _without_markup(record: Record, place: str) -> Iterator[Record]:
 
 
 def _query_as_it_is(record: Record, place: str) -> Iterator[Record]:
-    """A query beside all entities, and the points of a news item as sentences of its passage."""
+    """A query with all entities; the highlights of the news article become sentences of the passage."""
     passage = re.sub(r"(?<=[.?!\"'])\n@highlight\n", " ", record["passage"])
     answers = tuple(record["answers"])
     yield {
@@ -272,7 +274,7 @@ def _pronoun_marked(record: Record, place: str) -> Iterator[Record]:
 
 
 def _spans_marked(record: Record, place: str) -> Iterator[Record]:
-    """The text with marks around the noun and the pronoun."""
+    """Marks the noun and the pronoun in the text."""
     text = files.text_member(record, "text", place)
     spans = [(*_span(record, text, name, place), mark) for name, mark in _MARKS.items()]
     for start, end, mark in sorted(spans, reverse=True):
@@ -281,9 +283,9 @@ def _spans_marked(record: Record, place: str) -> Iterator[Record]:
 
 
 def _span(record: Record, text: str, name: str, place: str) -> tuple[int, int]:
-    """Where a span stands, whose number counts words between blanks.
+    """Start and end of a span in characters; the file's index counts words separated by white space.
 
-    The file's spans are not always spelled as the text: case and blanks may differ, and some stand in parts.
+    Some spans differ from the text in case or white space, or cover only parts of its words.
     """
     span = files.text_member(record, f"{name}_text", place)
     parts = span.split()
@@ -291,7 +293,7 @@ def _span(record: Record, text: str, name: str, place: str) -> tuple[int, int]:
     words = list(re.finditer(r"\S+", text))
     if not (parts and 0 <= first <= len(words) - len(parts)):
         raise ValueError(
-            f"{place}: {name} is {shown(span)} from word {first}, and the text has {len(words)} words."
+            f"{place}: {name} is {shown(span)} from word {first}, but the text has {len(words)} words."
         )
     start, end = words[first].start(), words[first + len(parts) - 1].end()
     spelled = r"\s+".join(map(re.escape, parts))
@@ -299,18 +301,18 @@ def _span(record: Record, text: str, name: str, place: str) -> tuple[int, int]:
     return min(found, key=lambda at: abs(at[0] - start), default=(start, end))
 
 
-# --- Metrics: what a split and logits [N, classes] score, from 0 to 1 ---
+# --- Metrics of a split and logits [N, classes], from 0 to 1 ---
 
 
 def metrics(data: SuperGlueSplit, logits: np.ndarray) -> dict[str, float]:
-    """The official metrics of a split with labels.
+    """Scores logits with the official metrics of their task.
 
     Args:
-        data: as of `load_superglue`.
-        logits: [N, classes].
+        data: a split with labels, from `load_superglue`, of any task but COPA.
+        logits: [N, classes], in the order of `data`.
 
     Returns:
-        Metric name -> value from 0 to 1, the one to select a model by first.
+        Metric name -> value, at most 1; the first one selects a model.
     """
     return DATA_SETS[data.task].metric(data, np.asarray(logits))
 
@@ -324,14 +326,14 @@ def _macro_f1(data: SuperGlueSplit, logits: np.ndarray) -> dict[str, float]:
 
 
 def _f1_of_answers(data: SuperGlueSplit, logits: np.ndarray) -> dict[str, float]:
-    """F1 of true answers, and the share of questions all of whose answers are judged rightly."""
+    """F1 of true answers, and the share of questions with only right predictions."""
     labels, answers = np.asarray(data.labels), logits.argmax(-1)
     exact = [np.array_equal(labels[rows], answers[rows]) for rows in _groups(data)]
     return {"f1a": binary_f1(labels, answers), "exact_match": fmean(exact)}
 
 
 def _f1_of_entities(data: SuperGlueSplit, logits: np.ndarray) -> dict[str, float]:
-    """SQuAD's F1 and exact match of each query's likeliest entity with the best of the right ones."""
+    """SQuAD's F1 and exact match of each query's likeliest entity, against the best-matching right one."""
     chosen = [(data.entities[row], data.right[row]) for row in _chosen(data, logits)]
     scores = {"f1": token_f1, "exact_match": exact_match}
     return {
@@ -347,19 +349,19 @@ def _correlation(data: SuperGlueSplit, logits: np.ndarray) -> dict[str, float]:
 
 
 def _gender_parity(data: SuperGlueSplit, logits: np.ndarray) -> dict[str, float]:
-    """Accuracy, and the share of pairs, which stand next to each other, with equal answers."""
+    """Accuracy, and the share of pairs of adjacent rows with equal answers."""
     answers = logits.argmax(-1)
     return {**_accuracy(data, logits), "gender_parity": accuracy(answers[::2], answers[1::2])}
 
 
 def _groups(data: SuperGlueSplit) -> list[list[int]]:
-    """The rows of each question, or query."""
+    """The rows of each question or query."""
     rows = groupby(range(len(data)), key=lambda row: data.indices[row][:2])
     return [list(group) for _, group in rows]
 
 
 def _chosen(data: SuperGlueSplit, logits: np.ndarray) -> list[int]:
-    """The row of each query's likeliest entity; of equal ones the first."""
+    """The row of each query's likeliest entity; the first one if several are equal."""
     margins = logits[:, 1] - logits[:, 0]
     return [rows[int(margins[rows].argmax())] for rows in _groups(data)]
 
@@ -370,18 +372,19 @@ def _chosen(data: SuperGlueSplit, logits: np.ndarray) -> list[int]:
 def write_submission(
     task: str, data: SuperGlueSplit | ChoiceSplit, logits: np.ndarray, directory: str | Path
 ) -> Path:
-    """Writes the predictions for a test split as SuperGLUE's server wants them, in a zip with the others.
+    """Writes the predictions for a test split in the format of SuperGLUE's server.
 
+    The server takes a zip of the files of all tasks.
     Source of names and spelling: nyu-mll/jiant-v1-legacy jiant/evaluate.py, SUPERGLUE_NAME_MAP.
 
     Args:
         task: a key of `DATA_SETS`.
-        data: the split.
-        logits: [N, classes], or [N, choices] of COPA.
-        directory: where the file goes; made if it does not exist.
+        data: the split, from `load_superglue`.
+        logits: [N, classes], for COPA [N, choices], in the order of `data`.
+        directory: where to write; created if missing.
 
     Returns:
-        The file, such as directory/BoolQ.jsonl.
+        Path of the file, such as directory/BoolQ.jsonl.
     """
     of_task = DATA_SETS[task]
     path = Path(directory) / f"{of_task.directory}.jsonl"
@@ -423,27 +426,26 @@ def _by_query(
 
 @dataclass(frozen=True)
 class SuperGlueTask:
-    """What a task's files look like, how its texts are put together, scored and submitted."""
+    """Files, texts, metrics and submissions of a task."""
 
     name: str  # here, and in TensorFlow Datasets as `super_glue/<name>`
-    directory: str  # the folder of its files, and the name of its submission
-    texts: tuple[
-        str, ...
-    ]  # by the fields of a row; of multiple choice the prompt, then the choices
-    label_names: tuple[str, ...] = _BOOL  # the classes in the order of their ids
-    # How a submission spells the classes, where not by their names.
+    directory: str  # folder of its files, and name of its submission
+    # Templates over the fields of a row; for multiple choice the prompt, then the choices.
+    texts: tuple[str, ...]
+    label_names: tuple[str, ...] = _BOOL  # classes in the order of their ids
+    # Spelling of the classes in a submission, if it differs from their names.
     submitted: tuple[str | int, ...] = ()
     metric: Callable[[SuperGlueSplit, np.ndarray], dict[str, float]] = _accuracy
     flat: Rows = _as_it_is
     rows: Rows = _as_it_is
-    index: tuple[str, ...] = ()  # the parts of `idx`, where it is not a number
-    lines: Callable[..., Iterator[Record]] = _by_row  # of a submission
+    index: tuple[str, ...] = ()  # parts of `idx`, if it is not a number
+    lines: Callable[..., Iterator[Record]] = _by_row  # makes the lines of a submission
     files: Mapping[str, str] = field(default_factory=lambda: _FILES)  # split -> file name
     is_choice: bool = False
 
     @property
     def has_candidates(self) -> bool:
-        """Whether one row of each query is chosen."""
+        """Whether one row per query is chosen."""
         return self.lines is _by_query
 
     def index_of(self, record: Record, place: str) -> tuple[int, ...]:
@@ -453,7 +455,7 @@ class SuperGlueTask:
 
 
 def _diagnostic(name: str, directory: str, texts: tuple[str, ...], metric: Any) -> SuperGlueTask:
-    """A set for models that are trained on RTE."""
+    """A diagnostic set, for models trained on RTE."""
     return SuperGlueTask(
         name, directory, texts, _ENTAILMENT, metric=metric, files={"test": f"{directory}.jsonl"}
     )
@@ -493,9 +495,9 @@ def _as_text(name: str, source: str, **changes: Any) -> SuperGlueTask:
     return replace(DATA_SETS[name], texts=(source,), is_choice=False, **changes)
 
 
-# Raffel et al. 2020 (arXiv:1910.10683), appendix D, and t5/data/glue_utils.py: features by name in the order of
-# the alphabet, with few exceptions; the diagnostic sets read as RTE. The words of answers are `label_names`, of
-# ReCoRD an entity and of WSC the noun that the pronoun between * stands for.
+# T5's input (Raffel et al. 2020, arXiv:1910.10683, appendix D; t5/data/glue_utils.py): features mostly in
+# alphabetical order; the diagnostic sets have RTE's prefix. Answers are `label_names`, for ReCoRD an entity,
+# for WSC the noun that the pronoun between * refers to.
 AS_TEXT: Mapping[str, SuperGlueTask] = {
     row.name: row
     for row in (

@@ -1,8 +1,8 @@
 """Labelled texts in tables (CSV, TSV, JSON, JSON Lines, Parquet), and TREC's question files.
 
-CSV follows RFC 4180: a field in quotation marks may hold commas, line ends and doubled quotation
+CSV follows RFC 4180: a field in quotation marks may contain commas, line ends and doubled quotation
 marks. TSV follows IANA's text/tab-separated-values: a quotation mark is text, as in GLUE's files.
-JSON is an array of objects, or as JSON Lines one object a line.
+JSON is an array of objects; JSON Lines has one object per line.
 
 Nothing here imports TensorFlow.
 """
@@ -26,20 +26,26 @@ from bert_zoo.json_files import parse_json
 
 @dataclass(frozen=True)
 class LabelledTexts:
-    """Texts with labels, in the order of their file."""
+    """Texts with labels, in the order of their file.
 
-    texts: list[str] | tuple[list[str], list[str]]  # strings [N], or a pair of lists [N], [N]
-    # Class ids or scores [N], or tuples of class ids where a row may have any number of classes;
-    # None where none were asked for.
+    Attributes:
+        texts: strings [N], or a pair of lists [N], [N].
+        labels: class ids or scores [N], or tuples of class ids if a row may have any number of classes; None
+            if labels were not read.
+        label_names: classes in the order of their ids; empty for scores.
+        lines: first line of each row in the file [N]; empty if unknown.
+        skipped: number of rows left out, as they have no label.
+    """
+
+    texts: list[str] | tuple[list[str], list[str]]
     labels: list[int] | list[float] | list[tuple[int, ...]] | None
-    label_names: tuple[str, ...]  # the classes in the order of their ids; empty for scores
-    # Where each row begins in the file, [N]; empty where nothing is known of it.
+    label_names: tuple[str, ...]
     lines: Sequence[int] = field(default=(), compare=False, repr=False)
-    skipped: int = field(default=0, compare=False)  # rows that were left out, as they have no label
+    skipped: int = field(default=0, compare=False)
 
     @property
     def classes(self) -> list[tuple[int, ...]]:
-        """The class ids of each row; in most tables a row has one."""
+        """Class ids of each row, also for tables with one class per row."""
         return [ids if isinstance(ids, tuple) else (ids,) for ids in self.labels]
 
     def __len__(self) -> int:
@@ -63,39 +69,40 @@ def read_table(
     encoding: str | None = None,
     max_line_bytes: int = MAX_LINE_BYTES,
 ) -> LabelledTexts:
-    """Reads texts and labels from columns of a table; other columns are left unread.
+    """Reads texts and labels from columns of a table; other columns are ignored.
 
-    Labels are names of classes. Without `label_names` the names are collected from the file and
-    sorted, as whole numbers where all of them are, otherwise by code point. Read the training file
-    so, and other files of the task with its `label_names`; with them, a file that holds no name may
-    hold ids (0, 1, ...) instead.
+    Labels are names of classes. Without `label_names` they are collected from the file and sorted, as whole
+    numbers if all of them are, otherwise by code point. Read the training file this way, and the task's other
+    files with its `label_names`. Those files may then contain ids (0, 1, ...) instead of names.
 
     Args:
         path: the file.
-        text, text_pair: the columns of the texts, and of second texts for a task on pairs.
-        label: the column of labels; None for texts that have none.
-        label_delimiter: what separates the names of a row's labels. A row may have any number of
-            labels, even none; in JSON they may also be lists.
-        label_columns: instead of `label`, columns that have 1 where the label of that name applies and 0
-            where it does not.
-        label_names: the classes in the order of their ids.
-        regression: whether labels are scores: finite numbers.
-        skip_unlabelled: whether rows without a label are left out, and counted. Otherwise they are an
-            error, except in tables with several labels a row, where a row may have none.
-        format: a key of `FORMATS`; by default what the file's suffix says, or "csv" where a
-            delimiter is given. "parquet" needs `pip install 'bert_zoo[tables]'`.
-        delimiter: the character between the fields of a CSV file, or "tab"; by default the one of
-            `DELIMITERS` that the header tells.
-        header: False for a file whose first line is a row like the others; columns are then numbers,
-            from 0, or from -1 for the last.
-        encoding: of the file; by default what its byte order mark says, UTF-8 where it has none.
-        max_line_bytes: the longest line, and in CSV the longest row, that is accepted; in an array
-            of JSON nothing limits its objects.
+        text, text_pair: columns of the texts, and of second texts for a task on pairs.
+        label: column of the labels; None to read texts without labels.
+        label_delimiter: separator of the labels in a cell. A row may then have any number of labels, even
+            none; in JSON they may also be lists.
+        label_columns: instead of `label`, one column per label, with 1 if the label applies and 0 if not.
+        label_names: classes in the order of their ids.
+        regression: whether labels are scores, which must be finite numbers.
+        skip_unlabelled: whether to leave out and count rows without a label. Otherwise they are an error,
+            unless rows may have several labels.
+        format: a key of `FORMATS`; by default determined by the file's suffix, or "csv" with a
+            `delimiter`. "parquet" needs `pip install 'bert_zoo[tables]'`.
+        delimiter: character between the fields of a CSV file, or "tab"; by default the one of
+            `DELIMITERS` that fits the header.
+        header: False if the first line is already a row; columns are then numbers, from 0, or from -1 for
+            the last.
+        encoding: of the file; by default determined by its byte order mark, or UTF-8.
+        max_line_bytes: longest accepted line, and for CSV longest accepted row, in bytes; does not apply to
+            JSON arrays.
+
+    Returns:
+        Texts, labels and the names of the classes.
 
     Raises:
-        ValueError: a column that is not there, a row, label or line that does not fit, or no row.
-            Names file and line.
-        FileNotFoundError: there is no such file.
+        ValueError: a column is missing, a row, label or line is malformed, or there are no rows. Names file
+            and line.
+        FileNotFoundError: the file does not exist.
     """
     table = Table(
         path,
@@ -132,7 +139,9 @@ def read_table(
             except ValueError as error:
                 raise ValueError(f"{table.place(line)}: {error}") from error
     if not lines:
-        raise ValueError(f"{path}: none of its {skipped:,} rows has a label.")
+        raise ValueError(
+            f"{path}: none of its {skipped:,} rows has a label. Check the label column."
+        )
 
     labels, names = found if told else None, ()
     if label_columns:
@@ -140,7 +149,7 @@ def read_table(
     elif label is not None and label_delimiter:
         row_of = [row for row, some in enumerate(found) for _ in some]
         if not row_of and label_names is None:
-            raise ValueError(f"{path}: no row has a label. Is this the column of the labels?")
+            raise ValueError(f"{path}: no row has a label. Check the label column.")
         flat = [name for some in found for name in some]
         ids, names = class_ids(flat, label_names, lambda i: table.place(lines[row_of[i]]))
         of_rows = iter(ids)
@@ -154,11 +163,11 @@ def read_table(
 def text_rows(
     path: str | Path, text: str | int = "text", text_pair: str | int | None = None, **how: Any
 ) -> Iterator[tuple[str, ...]]:
-    """Yields the text, or the two texts, of each row of a table, reading as it goes.
+    """Yields the one or two texts of each row of a table while reading it.
 
     Args:
         path, text, text_pair: as for `read_table`.
-        **how: how the file is written, as for `read_table`: format, delimiter, header, encoding.
+        **how: the file's format, as for `read_table`: format, delimiter, header, encoding.
 
     Raises:
         ValueError, FileNotFoundError: as `read_table`.
@@ -185,14 +194,17 @@ def read_trec(
 
     Args:
         path: the file.
-        fine: whether the classes are the fine ones, as "HUM:ind", and not the six coarse ones. The
-            test file lacks some: read it with the `label_names` of the training file.
-        label_names: the classes in the order of their ids; by default collected and sorted.
-        encoding: of the file; the official ones are latin-1.
+        fine: whether to read the fine classes, such as "HUM:ind", instead of the six coarse ones. The test
+            file lacks some of them, so read it with the `label_names` of the training file.
+        label_names: classes in the order of their ids; by default collected and sorted.
+        encoding: of the file; the official files are latin-1.
+
+    Returns:
+        Questions with class ids, and the names of the classes.
 
     Raises:
         ValueError: a line has no such label, or the file is empty. Names file and line.
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
     """
     path = Path(path)
     texts, labels = [], []
@@ -215,27 +227,27 @@ def read_trec(
 # --- Labels ---
 
 
-# Spellings of whether a label applies, in lower case.
+# Spellings of true and false in label columns, in lower case.
 _MARKS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
 
-# The number of a row -> where it stands, for messages alone.
+# Number of a row -> its place, for messages.
 _Place = Callable[[int], str]
 
 
 def _marked(names: Sequence[str | int], *values: Any) -> tuple[int, ...]:
-    """The numbers of the columns that hold a 1."""
+    """Indices of the columns with a 1."""
     marks = [_MARKS.get(str(value).strip().lower()) for value in values]
     if None in marks:
         column = marks.index(None)
         raise ValueError(
-            f"the label {shown(names[column])} is {shown(values[column])}, expected 1 where it "
-            "applies and 0 where it does not."
+            f"the label {shown(names[column])} is {shown(values[column])}, expected 1 if it "
+            "applies and 0 if not."
         )
     return tuple(i for i, mark in enumerate(marks) if mark)
 
 
 def _label_list(delimiter: str, value: Any) -> list[str]:
-    """The names in a cell, perhaps none."""
+    """The names in a cell, possibly none."""
     if isinstance(value, str):
         return [name.strip() for name in value.split(delimiter) if name.strip()]
     if _is_missing(value):
@@ -244,7 +256,7 @@ def _label_list(delimiter: str, value: Any) -> list[str]:
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether a cell holds no label."""
+    """Whether a cell has no label."""
     if isinstance(value, str):
         return not value.strip()
     return value is None or value != value
@@ -270,13 +282,13 @@ def _score(value: Any) -> float:
 def _check_told(what: str, value: Any) -> None:
     if _is_missing(value):
         raise ValueError(
-            f"the {what} is missing ({shown(value)}). Correct the row; skip_unlabelled=True "
-            "(--skip_unlabelled) leaves such rows out, label=None reads texts without labels."
+            f"the {what} is missing ({shown(value)}). Correct the row, leave out such rows with "
+            "skip_unlabelled=True (--skip_unlabelled), or read only texts with label=None."
         )
 
 
 def number(value: Any) -> float:
-    """The number that a value is or spells; NaN if it is none."""
+    """A value as a number, or NaN."""
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):
@@ -286,7 +298,7 @@ def number(value: Any) -> float:
 def class_ids(
     spelled: Sequence[str], label_names: Sequence[str] | None, place: _Place
 ) -> tuple[list[int], tuple[str, ...]]:
-    """The ids of labels as they are spelled [N], and the names of the classes (see `read_table`)."""
+    """Ids of spelled labels [N], and the names of the classes (see `read_table`)."""
     names = _collected_names(spelled, place) if label_names is None else tuple(label_names)
     ids = positions(names)
     numbers = {str(i): i for i in range(len(names))}
@@ -297,7 +309,7 @@ def class_ids(
 
 
 def positions(names: Sequence[str]) -> dict[str, int]:
-    """The names of classes with their ids; raises ValueError where names occur twice."""
+    """Names of classes -> ids; raises ValueError if a name occurs twice."""
     ids = {name: i for i, name in enumerate(names)}
     if len(ids) != len(names):
         raise ValueError(f"label_names must differ from each other; got {quoted(names)}.")
@@ -307,7 +319,7 @@ def positions(names: Sequence[str]) -> dict[str, int]:
 def ids_of(
     spelled: Sequence[str], ids: Mapping[str, int], place: _Place, what: str = "label"
 ) -> list[int]:
-    """The ids of labels, or tags (`what`); raises ValueError that names the first unknown one."""
+    """Ids of labels or tags (`what`); raises ValueError that names the first unknown one."""
     try:
         return [ids[name] for name in spelled]
     except KeyError as error:
@@ -319,7 +331,7 @@ def ids_of(
 
 
 def _collected_names(spelled: Sequence[str], place: _Place) -> tuple[str, ...]:
-    """The names that occur, checked to be meant as such: no scores, nor two spellings of one."""
+    """The names that occur; raises ValueError if they are scores, or if two differ only in spelling."""
     first: dict[str, int] = {}
     for row, name in enumerate(spelled):
         first.setdefault(name, row)
@@ -337,7 +349,7 @@ def _collected_names(spelled: Sequence[str], place: _Place) -> tuple[str, ...]:
         if other != name:
             raise ValueError(
                 f"{place(row)}: the label {shown(name)} differs from {shown(other)} "
-                f"({place(first[other])}) in case or spaces alone. Correct one of them, or pass both in "
+                f"({place(first[other])}) only in case or spaces. Correct one of them, or pass both in "
                 "label_names if they are two classes."
             )
     are_whole = all(re.fullmatch("0|-?[1-9][0-9]{0,17}", name) for name in first)
@@ -354,7 +366,7 @@ class Table:
         path, format, delimiter, header, encoding, max_line_bytes: as for `read_table`.
 
     Raises:
-        ValueError: the format is unknown, or an option does not go with it.
+        ValueError: the format is unknown, or an option does not apply to it.
     """
 
     def __init__(
@@ -372,11 +384,11 @@ class Table:
         self.format = format or self._format_of_suffix()
         if self.format not in FORMATS:
             raise ValueError(
-                f"{path}: the format {format!r} is not known. Choose one of {list(FORMATS)}."
+                f"{path}: the format {format!r} is unknown. Choose one of {list(FORMATS)}."
             )
         if self.delimiter is not None and len(self.delimiter) != 1:
             raise ValueError(
-                f"The delimiter is {shown(delimiter)}; it is one character, such as ',', ';' or a tab."
+                f"The delimiter is {shown(delimiter)}; it must be one character, such as ',', ';' or a tab."
             )
         for option, is_refused in (
             ("delimiter", self.delimiter is not None and self.format != "csv"),
@@ -385,7 +397,7 @@ class Table:
         ):
             if is_refused:
                 raise ValueError(
-                    f"{path}: {option} is not for files of {self.format}. Leave it out."
+                    f"{path}: {option} does not apply to {self.format} files. Leave it out."
                 )
         self._options = () if self.format == "parquet" else (encoding, max_line_bytes)
 
@@ -395,8 +407,8 @@ class Table:
             return "csv"
         if by_suffix is None:
             raise ValueError(
-                f"{self.path}: the suffix {self.path.suffix!r} does not say what format the file has; "
-                f"name it with format=, one of {list(FORMATS)}."
+                f"{self.path}: the suffix {self.path.suffix!r} does not determine the file's format. "
+                f"Pass format=, one of {list(FORMATS)}."
             )
         return by_suffix
 
@@ -407,14 +419,14 @@ class Table:
     def rows(
         self, columns: Sequence[str | int], advice: str = ""
     ) -> Iterator[tuple[int, tuple[Any, ...]]]:
-        """Yields each row's number, from 1, and its values in the columns asked for.
+        """Yields each row's number, from 1, and its values in the given columns.
 
-        The number is that of the line on which the row begins, or for JSON arrays and Parquet that
-        of the row. Blank lines at the end of the file are left out.
+        The number counts rows for JSON arrays and Parquet; else it is the first line of the row. Blank
+        lines at the end of the file are ignored.
 
         Args:
-            columns: their names, or numbers where there is no header.
-            advice: what to do where one of them is not there, for the message.
+            columns: names, or numbers if there is no header.
+            advice: what to do if one is missing, for the message.
 
         Raises:
             ValueError, FileNotFoundError: as `read_table`.
@@ -456,8 +468,8 @@ class Table:
         return _csv_records(self.path, *self._options, delimiter)
 
     def _fit(self, columns: Sequence[str | int], delimiter: str) -> tuple[int, int]:
-        """How well a delimiter fits: with the right one the header has most of the columns asked for,
-        and then most columns; without a header, the first rows have the same number of fields."""
+        """Scores a delimiter. The right one gives the header most of the requested columns, then most
+        columns; without a header, it gives the first rows the same number of fields."""
         records = _csv_records(self.path, *self._options, delimiter)
         try:
             first = [
@@ -469,17 +481,17 @@ class Table:
             names = set().union(*first)
             return len(names & set(columns)), len(names)
         widths = set(map(len, first))
-        # Any delimiter that the file does not have finds one field a row.
+        # A delimiter that the file lacks gives one field per row.
         return int(len(widths) == 1 and widths != {1}), 0
 
     def _positions(
         self, columns: Sequence[str | int], first: Sequence[str], advice: str
     ) -> list[int]:
-        """The positions of columns in a row's fields."""
+        """Positions of columns among a row's fields."""
         where = self.place(1)
         if self.header:
             _check_different(where, first)
-            no_header = " If the file has no header (header=False, --noheader), give their numbers."
+            no_header = " If the file has no header, pass header=False (--noheader) and numbers."
             _check_has(columns, first, where, advice + no_header)
             return [first.index(name) for name in columns]
         try:
@@ -518,8 +530,8 @@ def _check_different(where: object, columns: Sequence[str]) -> None:
 def _csv_records(
     path: Path, encoding: str | None, max_bytes: int, delimiter: str
 ) -> Iterator[tuple[int, list[str] | None]]:
-    # The csv module's limit on fields holds for the whole process, so it is only ever raised. It
-    # stops a quotation mark that stays open from making one field of the rest of the file.
+    # The csv module's limit on fields is global, so only raise it. It keeps an unclosed quotation
+    # mark from turning the rest of the file into one field.
     csv.field_size_limit(max(csv.field_size_limit(), max_bytes))
     lines = files.lines(path, encoding, max_line_bytes=max_bytes, keep_ends=True)
     reader = csv.reader((text for _, text in lines), delimiter=delimiter, strict=True)
@@ -531,8 +543,8 @@ def _csv_records(
     except csv.Error as error:
         raise ValueError(
             f"{path}, line {line}: the row that begins here cannot be read ({error}). Correct its "
-            "quotation marks or line ends: a field in quotation marks doubles those that it holds. "
-            "Raise max_line_bytes for longer fields."
+            "quotation marks or line ends (double quotation marks inside a quoted field), or raise "
+            "max_line_bytes for longer fields."
         ) from error
 
 
@@ -568,13 +580,13 @@ def _json_records(
 
 
 def _parquet_records(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The rows of a Parquet file; a part of the file is in memory at a time."""
+    """Yields the rows of a Parquet file; only a part of the file is in memory."""
     try:
         import pyarrow
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
         raise ImportError(
-            f"{path}: reading it needs pyarrow: pip install 'bert_zoo[tables]'. Or save the table as CSV."
+            f"{path}: Parquet files need pyarrow: pip install 'bert_zoo[tables]'. Or save the table as CSV."
         ) from error
     files.require_file(path, advice="Check its name and folder.")
     try:
@@ -583,7 +595,7 @@ def _parquet_records(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
             yield from enumerate(records, start=1)
     except (OSError, pyarrow.ArrowException) as error:
         raise ValueError(
-            f"{path} is not a whole Parquet file ({error}). Write it again."
+            f"{path} is not a complete Parquet file ({error}). Write it again."
         ) from error
 
 
@@ -598,8 +610,8 @@ def _unique_members(where: object, pairs: Sequence[tuple[str, Any]]) -> dict[str
     return dict(pairs)
 
 
-# Name -> what gives the records of a file. Tabs with the quoting rules of CSV, as spreadsheets and pandas
-# write them, are "csv" with the delimiter "tab".
+# Name -> reader of a file's records. Files with tabs and CSV's quoting rules, as spreadsheets and pandas write
+# them, are "csv" with the delimiter "tab".
 FORMATS: Mapping[str, Callable[..., Iterator[tuple[int, Any]]]] = {
     "csv": _csv_records,
     "tsv": _tsv_records,
@@ -607,7 +619,7 @@ FORMATS: Mapping[str, Callable[..., Iterator[tuple[int, Any]]]] = {
     "json": _json_records,
     "parquet": _parquet_records,
 }
-# Formats whose records have names, and whose records are numbered by line.
+# Formats whose records have named values, and formats whose records are numbered by line.
 _NAMING = ("json", "jsonl", "parquet")
 _LINES = ("csv", "tsv", "jsonl")
 SUFFIXES: Mapping[str, str] = {
@@ -618,7 +630,7 @@ SUFFIXES: Mapping[str, str] = {
     ".ndjson": "jsonl",
     ".parquet": "parquet",
 }
-# Of CSV files, the usual one first: spreadsheets write semicolons where commas are in numbers.
+# Delimiters of CSV files, the usual one first. Spreadsheets use semicolons in locales with decimal commas.
 DELIMITERS = (",", ";", "\t", "|")
-# Rows by which the delimiter of a file is found.
+# Rows from which a file's delimiter is found.
 _FIRST_ROWS = 20

@@ -1,11 +1,11 @@
-"""Tagged words in columns, as in the shared tasks of CoNLL, and the schemes of their tags.
+"""Tagged words in columns, as in CoNLL's shared tasks, and tag schemes.
 
-A tag scheme writes spans of words as one tag a word: "O" outside spans, otherwise a prefix, "-" and
+A tag scheme writes spans of words as one tag per word: "O" outside spans, otherwise a prefix, "-" and
 the span's type. The schemes:
 
-- IOB2: B begins a span, I goes on.
-- IOB1: I is in a span; B begins one only where the word before ends another of the same type.
-- IOBES: B begins a span, I goes on, E ends it; S is a span of one word.
+- IOB2: B begins a span, I continues it.
+- IOB1: I is in a span; B begins a span only right after another one of the same type.
+- IOBES: B begins a span, I continues it, E ends it; S is a span of one word.
 
 Nothing here imports TensorFlow.
 """
@@ -26,13 +26,18 @@ OUTSIDE = "O"
 
 @dataclass(frozen=True)
 class TaggedSplit:
-    """Sentences of words with tags, in the order of their file."""
+    """Sentences of words with tags, in the order of their file.
 
-    words: list[list[str]]  # strings [N][words]
-    # Ids of their tags [N][words]; None where no tags were asked for.
+    Attributes:
+        words: strings [N][words].
+        labels: ids of the tags [N][words]; None if tags were not read.
+        label_names: tags in the order of their ids.
+        scheme: the key of `SCHEMES` that the tags follow; None if they follow none, like parts of speech.
+    """
+
+    words: list[list[str]]
     labels: list[list[int]] | None
-    label_names: tuple[str, ...]  # the tags in the order of their ids
-    # A key of `SCHEMES` that the tags follow; None where they follow none, as parts of speech do.
+    label_names: tuple[str, ...]
     scheme: str | None
 
     def __len__(self) -> int:
@@ -44,7 +49,7 @@ class TaggedSplit:
 
 @dataclass(frozen=True)
 class Span:
-    """Words of one type: those from `start` up to and without `end`."""
+    """A span of words from `start` to `end` (exclusive), with its type."""
 
     start: int
     end: int
@@ -58,8 +63,8 @@ SCHEMES: Mapping[str, str] = {"IOB2": "BI", "IOB1": "BI", "IOBES": "BIES"}
 def spans(tags: Sequence[str]) -> list[Span]:
     """The spans of a sentence's tags, in any of the schemes.
 
-    Tags that break every scheme are read as conlleval reads them: an I after another type, or after
-    no span, begins one.
+    Tags that break every scheme are read as in conlleval: an I after another type, or outside a span,
+    begins a span.
     """
     found: list[Span] = []
     start, before, type_before = 0, OUTSIDE, ""
@@ -75,7 +80,7 @@ def spans(tags: Sequence[str]) -> list[Span]:
 
 
 def span_tags(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
-    """The tags of a sentence of `length` words with these spans, in order of their starts."""
+    """Tags of a sentence of `length` words with these spans, which are ordered by start."""
     check_scheme(scheme)
     tags = [OUTSIDE] * length
     end_before, type_before = 0, None
@@ -94,20 +99,20 @@ def span_tags(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
 
 
 def convert_tags(tags: Sequence[str], scheme: str) -> list[str]:
-    """A sentence's tags in another of `SCHEMES`; raises ValueError for tags of none."""
+    """Converts a sentence's tags to another of `SCHEMES`; raises ValueError for tags of no scheme."""
     for tag in tags:
         if not is_span_tag(tag):
             raise ValueError(
-                f"{shown(tag)} is not a tag of a scheme; expected 'O', or B, I, E or S with '-' and a "
-                "type, as in 'B-PER'."
+                f"{shown(tag)} is not a tag of a scheme. Tags must be 'O', or B, I, E or S with '-' and a "
+                "type, such as 'B-PER'."
             )
     return span_tags(spans(tags), len(tags), scheme)
 
 
 def first_break(sentences: Collection[Sequence[str]]) -> tuple[str, int, int] | None:
-    """Where tags break the scheme that they follow the longest: the scheme, sentence and word.
+    """Where tags break the scheme that they follow longest: (scheme, sentence, word).
 
-    None where they follow one.
+    None if they follow one throughout.
     """
     breaks = {scheme: _first_break(sentences, scheme) for scheme in SCHEMES}
     if None in breaks.values():
@@ -117,12 +122,12 @@ def first_break(sentences: Collection[Sequence[str]]) -> tuple[str, int, int] | 
 
 
 def recognise_scheme(sentences: Collection[Sequence[str]]) -> str | None:
-    """The first of `SCHEMES` that all tags of all sentences follow; None if there is none."""
+    """The first of `SCHEMES` that all tags of all sentences follow, or None."""
     return next((name for name in SCHEMES if _first_break(sentences, name) is None), None)
 
 
 def _first_break(sentences: Collection[Sequence[str]], scheme: str) -> tuple[int, int] | None:
-    """The sentence and word of the first tag that is not as the scheme writes the spans."""
+    """Sentence and word of the first tag that differs from the scheme."""
     for s, tags in enumerate(sentences):
         right = span_tags(spans(tags), len(tags), scheme)
         for w, (tag, expected) in enumerate(zip(tags, right, strict=True)):
@@ -132,18 +137,18 @@ def _first_break(sentences: Collection[Sequence[str]], scheme: str) -> tuple[int
 
 
 def scheme_names(types: Iterable[str], scheme: str) -> tuple[str, ...]:
-    """The tags of a scheme for these types of spans: "O", then type by type."""
+    """Tags of a scheme for these types of spans: "O", then type by type."""
     check_scheme(scheme)
     return (OUTSIDE, *(f"{prefix}-{name}" for name in types for prefix in SCHEMES[scheme]))
 
 
 def check_scheme(scheme: str) -> None:
-    """Raises ValueError where there is no such scheme."""
+    """Raises ValueError for an unknown scheme."""
     files.check_known("There is no tag scheme", scheme, SCHEMES)
 
 
 def is_span_tag(tag: str) -> bool:
-    """Whether a tag is one of the schemes'."""
+    """Whether a tag belongs to one of the schemes."""
     return tag == OUTSIDE or tag.partition("-")[0] in ("B", "I", "E", "S")
 
 
@@ -163,27 +168,30 @@ def read_tagging(
 ) -> TaggedSplit:
     """Reads a file with a word and its tags on each line, and a blank line after each sentence.
 
-    Columns are cut at tabs where the file's first line of columns has one, otherwise at spaces.
-    Lines that begin with -DOCSTART- end a sentence and are left out.
+    Columns are separated by tabs if the first line has one, otherwise by spaces. Lines that begin with
+    -DOCSTART- end a sentence and are ignored.
 
-    Without `label_names` the tags are collected from the file: "O", then the others by type and, in
-    a type, by prefix (B, I, E, S); tags that follow no scheme by code point. Read the training file
-    so, and other files of the task with its `label_names`.
+    Without `label_names`, the tags are collected from the file and sorted: "O", then by type and by prefix
+    (B, I, E, S), or by code point if they follow no scheme. Read the training file this way, and the task's
+    other files with its `label_names`.
 
     Args:
-        path: the file.
-        word_column: the number of the words' column, from 0, or from -1 for the last.
-        tag_column: the number of the tags' column; None for words that have none.
-        scheme: a key of `SCHEMES` to convert the tags to; None leaves them as they stand.
-        label_names: the tags in the order of their ids (after the conversion).
-        allow_unseen: whether tags that are not among `label_names` get the ids after them, which a
-            model trained with `label_names` never predicts; otherwise they are an error.
+        path: the file, compressed by gzip if its name ends in ".gz".
+        word_column: index of the words' column, from 0, or from -1 for the last.
+        tag_column: index of the tags' column; None to read words only.
+        scheme: a key of `SCHEMES` to convert the tags to; None keeps them.
+        label_names: tags in the order of their ids (after the conversion).
+        allow_unseen: whether tags that `label_names` lacks get the following ids, which a model trained with
+            `label_names` never predicts; otherwise they are an error.
         encoding, max_line_bytes: as for `bert_zoo.data.tables.read_table`.
 
+    Returns:
+        Words and tag ids of each sentence, the names of the tags, and their scheme.
+
     Raises:
-        ValueError: a line has another number of columns, a tag is unknown or follows no scheme that
-            could be converted, there is no such column, or no word. Names file and line.
-        FileNotFoundError: there is no such file.
+        ValueError: a line has another number of columns, a tag is unknown or cannot be converted, a column
+            does not exist, or there are no words. Names file and line.
+        FileNotFoundError: the file does not exist.
     """
     path = Path(path)
     if scheme is not None:
@@ -195,7 +203,9 @@ def read_tagging(
     def column(number: int) -> list[list[str]]:
         width = len(rows[0][0][1])
         if not -width <= number < width:
-            raise ValueError(f"{path}: there is no column {number}; the file has {width} columns.")
+            raise ValueError(
+                f"{path}: there is no column {number}; the file has {width} columns, numbered from 0."
+            )
         return [[fields[number] for _, fields in sentence] for sentence in rows]
 
     if tag_column is None:
@@ -210,7 +220,7 @@ def read_tagging(
 def _sentences(
     path: Path, encoding: str | None, max_line_bytes: int
 ) -> list[list[tuple[int, list[str]]]]:
-    """Line number and fields of each word of each sentence."""
+    """Line number and fields of each word, sentence by sentence."""
     sentences: list[list[tuple[int, list[str]]]] = [[]]
     has_tabs = width = None
     for line_number, line in files.lines(path, encoding, max_line_bytes=max_line_bytes):
@@ -218,7 +228,7 @@ def _sentences(
             sentences.append([])
             continue
         has_tabs = "\t" in line if has_tabs is None else has_tabs
-        # Unicode's other spaces are part of a word.
+        # Other spaces of Unicode are parts of words.
         fields = line.split("\t") if has_tabs else re.findall("[^ \t]+", line)
         width = width or len(fields)
         if len(fields) != width:
@@ -243,16 +253,16 @@ def _tagged_split(
     place: Callable[[int], str],
     allow_unseen: bool = False,
 ) -> TaggedSplit:
-    """Gives tags [N][words] their ids, in the scheme asked for.
+    """Converts tags [N][words] to ids, in the requested scheme.
 
-    `place` says where a word stands, by its number among the words of all sentences.
+    `place` maps a word's index among the words of all sentences to its place in the file.
     """
     found = recognise_scheme(tags)
     if scheme is not None and found is None:
         likeliest, s, w = first_break(tags)
         raise ValueError(
             f"{place(sum(map(len, tags[:s])) + w)}: the tag {shown(tags[s][w])} breaks {likeliest}, and no "
-            f"other scheme fits the tags before it, so that they cannot be converted to {scheme}. "
+            f"other scheme fits the tags before it, so they cannot be converted to {scheme}. "
             "Correct it, choose another tag_column, or leave out scheme."
         )
     if scheme is not None and scheme != found:
@@ -279,11 +289,11 @@ def _collected_names(tags: Iterable[str], scheme: str | None) -> tuple[str, ...]
 
 @dataclass(frozen=True)
 class TaggedDataSet:
-    """The data of a shared task: what its files look like."""
+    """Files and types of a shared task."""
 
-    # Split -> names that its file goes by, the official one first.
+    # Split -> names of its file, the official one first.
     files: Mapping[str, tuple[str, ...]]
-    types: tuple[str, ...]  # of its spans
+    types: tuple[str, ...]  # types of spans
 
 
 DATA_SETS: Mapping[str, TaggedDataSet] = {
@@ -305,20 +315,23 @@ DATA_SETS: Mapping[str, TaggedDataSet] = {
 
 
 def load_conll(task: str, split: str, data_dir: str | Path, *, scheme: str = "IOB2") -> TaggedSplit:
-    """Reads a split of a shared task of CoNLL.
+    """Reads a split of one of CoNLL's shared tasks.
 
-    The official files of 2003 are in IOB1 and those that most people pass on in IOB2; either is
-    converted to `scheme`. `label_names` are those of the task in a fixed order.
+    The official files of 2003 are in IOB1, most copies in IOB2; both are converted to `scheme`. The order of
+    the task's `label_names` is fixed.
 
     Args:
-        task: a key of `DATA_SETS`.
-        split: one of the task's: "train", "test", and for CoNLL-2003 "validation".
-        data_dir: the folder of its files, eng.train or train.txt for instance.
+        task: "conll2000" (chunks) or "conll2003" (named entities).
+        split: "train", "test", and for CoNLL-2003 "validation".
+        data_dir: folder of the task's files, such as eng.train or train.txt.
         scheme: a key of `SCHEMES`.
 
+    Returns:
+        Words and tag ids of each sentence.
+
     Raises:
-        ValueError: the task, the split or the scheme is unknown, or as `read_tagging`.
-        FileNotFoundError: `data_dir` has no such file.
+        ValueError: the task, split or scheme is unknown, or as `read_tagging`.
+        FileNotFoundError: `data_dir` does not contain the file.
     """
     files.check_known("There is no tagging task", task, DATA_SETS)
     row = DATA_SETS[task]
@@ -326,7 +339,7 @@ def load_conll(task: str, split: str, data_dir: str | Path, *, scheme: str = "IO
     names = scheme_names(row.types, scheme)
     path = files.require_file(
         *(Path(data_dir) / name for name in row.files[split]),
-        advice=f"data_dir must be the folder that holds the files of {task}; read files of other names "
+        advice=f"data_dir must be the folder that contains the files of {task}. Read files with other names "
         "with read_tagging(path).",
     )
     return read_tagging(path, scheme=scheme, label_names=names)

@@ -1,4 +1,4 @@
-"""Sentences with dependency trees: CoNLL-U, and columns of word, part of speech and head.
+"""Sentences with dependency trees, from CoNLL-U or columns of word, part of speech and head.
 
 Nothing here imports TensorFlow.
 """
@@ -10,18 +10,25 @@ from pathlib import Path
 from bert_zoo.data import files
 from bert_zoo.error_text import shown
 
-# Columns of a file -> the numbers of word, part of speech, head and relation.
+# Number of columns -> indices of word, part of speech, head and relation.
 _COLUMNS = {10: (1, 3, 6, 7), 4: (0, 1, 2, 3), 3: (0, 1, 2, None)}
 
 
 @dataclass(frozen=True)
 class ParsedSentence:
-    """Words with their parts of speech and their dependency tree."""
+    """A sentence with its dependency tree.
+
+    Attributes:
+        words: [words].
+        tags: parts of speech [words].
+        heads: number of each word's head, from 1; 0 for the root [words].
+        relations: relation of each word to its head [words]; None if the file has none.
+    """
 
     words: tuple[str, ...]
-    tags: tuple[str, ...]  # parts of speech
-    heads: tuple[int, ...]  # the number of each word's head, from 1; 0 for the root
-    relations: tuple[str, ...] | None  # of each word to its head; None where the file has none
+    tags: tuple[str, ...]
+    heads: tuple[int, ...]
+    relations: tuple[str, ...] | None
 
     def __len__(self) -> int:
         return len(self.words)
@@ -30,18 +37,21 @@ class ParsedSentence:
 def read_treebank(path: str | Path, *, encoding: str | None = None) -> list[ParsedSentence]:
     """Reads a file with a word on each line and a blank line after each sentence.
 
-    Of CoNLL-U (10 columns) the universal part of speech is taken; lines of comments, multiword tokens ("1-2")
-    and empty nodes ("1.1") are passed over, as the tree is among the words. Other files have 3 or 4 columns
-    divided by tabs: word, part of speech, head and perhaps relation.
+    In CoNLL-U (10 columns), tags are the universal parts of speech. Comments, multiword tokens ("1-2") and
+    empty nodes ("1.1") are skipped, as the tree connects words. Other files have 3 or 4 columns separated by
+    tabs: word, part of speech, head and optionally relation.
 
     Args:
-        path: the file, packed by gzip if its name ends in ".gz".
-        encoding: of its text; see `bert_zoo.data.files.lines`.
+        path: the file, compressed by gzip if its name ends in ".gz".
+        encoding: of the file; see `bert_zoo.data.files.lines`.
+
+    Returns:
+        The sentences, in the order of the file.
 
     Raises:
-        ValueError: a line has another number of columns, or the heads of a sentence are no tree. Names file
-            and line.
-        FileNotFoundError: there is no such file.
+        ValueError: a line has another number of columns, or the heads of a sentence do not form a tree.
+            Names file and line.
+        FileNotFoundError: the file does not exist.
     """
     path = Path(path)
     sentences: list[ParsedSentence] = []
@@ -53,7 +63,7 @@ def read_treebank(path: str | Path, *, encoding: str | None = None) -> list[Pars
                 sentences.append(_sentence(rows, f"{path}, line {start}"))
             rows = []
             continue
-        # A word may be "#" too, with a tab behind it.
+        # A line that starts with "#" and a tab has the word "#".
         if line.startswith("#") and not line.startswith("#\t"):
             continue
         fields = line.split("\t")
@@ -62,7 +72,7 @@ def read_treebank(path: str | Path, *, encoding: str | None = None) -> list[Pars
             wanted = f"{width} as above" if width in _COLUMNS else "10 (CoNLL-U), 4 or 3"
             raise ValueError(
                 f"{path}, line {number}: found {len(fields)} columns in {shown(line)}, expected {wanted}, "
-                "divided by tabs."
+                "separated by tabs."
             )
         if width == 10 and not fields[0].isdigit():
             continue
@@ -95,13 +105,15 @@ def _sentence(rows: list[list[str]], place: str) -> ParsedSentence:
 
 
 def _check_tree(heads: tuple[int, ...], place: str) -> None:
-    """Raises ValueError where not every word leads to one root."""
+    """Raises ValueError unless every word leads to one root."""
     roots = heads.count(0)
     if roots != 1:
-        raise ValueError(f"{place}: the sentence has {roots} roots (head 0), expected one.")
+        raise ValueError(
+            f"{place}: the sentence has {roots} roots (head 0); it must have exactly one."
+        )
     for word in range(1, len(heads) + 1):
         at, steps = word, 0
         while at and steps <= len(heads):
             at, steps = heads[at - 1], steps + 1
         if at:
-            raise ValueError(f"{place}: the heads of the sentence go in a circle at word {word}.")
+            raise ValueError(f"{place}: the heads of the sentence form a cycle at word {word}.")

@@ -1,4 +1,4 @@
-"""Static vectors of words, as GloVe, word2vec and fastText write them."""
+"""Static word vectors in the formats of GloVe, word2vec and fastText."""
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -11,7 +11,12 @@ from bert_zoo.error_text import shown
 
 
 class StaticVectors(NamedTuple):
-    """Words in the file's order, and their vectors, float32 [words, size]."""
+    """Words and their vectors.
+
+    Attributes:
+        words: in the file's order.
+        vectors: float32 [words, size].
+    """
 
     words: tuple[str, ...]
     vectors: np.ndarray
@@ -20,25 +25,27 @@ class StaticVectors(NamedTuple):
 def read_word_vectors(
     path: str | Path, *, words: Collection[str] | None = None, limit: int | None = None
 ) -> StaticVectors:
-    """Reads a file of static vectors: a word and its numbers on each line.
+    """Reads a file of static word vectors: a word and its numbers on each line.
 
-    A first line of two whole numbers, how many words and how long their vectors are, is word2vec's and
-    fastText's header; GloVe's files have none. A file whose name ends in ".bin" is word2vec's binary form (float32,
-    little-endian). Of a word that occurs again, the first vector counts; GloVe's largest file has such
-    words, and words with blanks in them.
+    word2vec's and fastText's files start with a header, the numbers of words and dimensions; GloVe's have
+    none. A file whose name ends in ".bin" is word2vec's binary format (float32, little-endian). If a word is
+    repeated, its first vector counts. Words may contain spaces. GloVe's largest file has both.
 
     Args:
-        path: the file; a text that ends in ".gz" is unpacked while it is read.
-        words: those that are kept; None for all.
-        limit: how many lines are read, from the first, which in released files has the commonest word.
+        path: the file; a text file is decompressed if its name ends in ".gz".
+        words: words to keep; None for all.
+        limit: number of lines to read from the start, where released files have the most frequent words.
+
+    Returns:
+        The kept words and their vectors.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: a line has another number of values than the first, or one that is no number; or no
-            word is left.
+        ValueError: a line has another number of values than the first, or a value that is not a number; or
+            no word is kept.
+        FileNotFoundError: the file does not exist.
     """
     path = require_file(
-        Path(path), advice="Give the path of a file of vectors, such as glove.6B.100d.txt."
+        Path(path), advice="Pass the path of a file of vectors, such as glove.6B.100d.txt."
     )
     read = _binary(path) if path.suffix == ".bin" else _text(path)
     kept: dict[str, np.ndarray] = {}
@@ -48,7 +55,7 @@ def read_word_vectors(
         if word not in kept and (words is None or word in words):
             kept[word] = vector
     if not kept:
-        raise ValueError(f"{path} has no vector of a word that is asked for.")
+        raise ValueError(f"{path} has no vector for any of the requested words.")
     return StaticVectors(tuple(kept), np.stack([*kept.values()]))
 
 
@@ -66,7 +73,7 @@ def _text(path: Path) -> Iterator[tuple[str, np.ndarray]]:
             vector = ()
         if len(vector) != size or len(values) <= size:
             raise ValueError(
-                f"{path}, line {number}: expected a word and {size} numbers with single blanks between, got "
+                f"{path}, line {number}: expected a word and {size} numbers, separated by single spaces; got "
                 f"{shown(line)}."
             )
         yield " ".join(values[:-size]), vector
@@ -76,7 +83,9 @@ def _binary(path: Path) -> Iterator[tuple[str, np.ndarray]]:
     with path.open("rb") as file:
         header = file.readline(64).split()
         if len(header) != 2 or not all(value.isdigit() for value in header):
-            raise ValueError(f"{path} begins with {shown(header)}, and not with two whole numbers.")
+            raise ValueError(
+                f"{path} begins with {shown(header)} instead of two whole numbers. Is it word2vec's format?"
+            )
         count, size = map(int, header)
         for number in range(count):
             word = bytearray()
