@@ -135,9 +135,9 @@ def test_an_update_of_several_batches_has_the_rate_of_its_number():
 
 
 def test_adafactor_has_no_decay():
-    with pytest.raises(ValueError, match=r"weight_decay is 0\.01 and layer_decay None"):
+    with pytest.raises(ValueError, match=r"weight_decay is 0\.01, layer_decay is None"):
         Recipe(optimizer="adafactor")
-    with pytest.raises(ValueError, match=r"layer_decay 0\.8"):
+    with pytest.raises(ValueError, match=r"layer_decay is 0\.8"):
         Recipe(optimizer="adafactor", weight_decay=0.0, layer_decay=0.8)
 
 

@@ -166,7 +166,7 @@ def test_a_pass_that_was_stopped_goes_on_to_the_same_bytes(tmp_path, monkeypatch
 def test_answers_of_others_are_refused(tmp_path):
     teacher, path = load_task("classification"), tmp_path / "answers.npy"
     teacher_answers(teacher, TEXTS, path)
-    with pytest.raises(ValueError, match=r"of another model or for other texts\. Name"):
+    with pytest.raises(ValueError, match=r"of another model or for other texts\. Choose"):
         teacher_answers(teacher, TEXTS[1:], path)
     teacher.classifier.dense.bias.assign_add([1.0, 0.0, 0.0])
     with pytest.raises(ValueError, match=r"or delete .*answers\.npy and .*answers\.json"):

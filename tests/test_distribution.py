@@ -389,9 +389,9 @@ def test_what_jax_does_not_have_is_refused():
 import bert_zoo
 for name, options, message in (
     ("tpu", {}, "JAX finds no TPU: it runs on cpu"),
-    ("tpu:mine", {}, "reaches none by name, such as 'mine'"),
+    ("tpu:mine", {}, "cannot connect to 'mine'"),
     ("mirrored", {}, "JAX finds no GPU"),
-    ("cpu:1", {"model_parallel": 2}, "model_parallel is 2, which 1 devices cannot be divided by"),
+    ("cpu:1", {"model_parallel": 2}, "model_parallel is 2, but the number of devices is 1"),
     ("multi_worker", {}, "JAX finds no processes to train with"),
 ):
     try:
@@ -404,7 +404,7 @@ assert bert_zoo.training.strategy("auto").num_replicas_in_sync == 1
 try:
     bert_zoo.training.strategy("cpu:2")
 except RuntimeError as error:
-    assert "cpu:2 divides the processor, and JAX has used it already" in str(error), error
+    assert "cpu:2 divides the processor, but JAX is already using it" in str(error), error
 else:
     raise AssertionError("cpu:2")
 """
@@ -435,18 +435,18 @@ def test_the_tool_trains_on_jax(tmp_path):
 @pytest.mark.parametrize(
     ("name", "options", "error", "message"),
     [
-        ("gpu", {}, ValueError, "'gpu' is no strategy; there are auto, one, cpu:N, mirrored"),
-        ("cpu:0", {}, ValueError, "'cpu:0' is no strategy"),
-        ("mirrored:2", {}, ValueError, "'mirrored:2' is no strategy"),
+        ("gpu", {}, ValueError, "no strategy 'gpu'; choose auto, one, cpu:N, mirrored"),
+        ("cpu:0", {}, ValueError, "no strategy 'cpu:0'"),
+        ("mirrored:2", {}, ValueError, "no strategy 'mirrored:2'"),
         ("mirrored", {}, ValueError, "no GPU to mirror on"),
-        ("multi_worker", {}, ValueError, "TF_CONFIG, which says nothing"),
+        ("multi_worker", {}, ValueError, "TF_CONFIG names no workers"),
         ("cpu:7", {}, RuntimeError, "cpu:7 divides the processor"),
-        ("one", {"model_parallel": 2}, ValueError, "is 2: Keras divides models on JAX alone"),
+        ("one", {"model_parallel": 2}, ValueError, "is 2, but Keras divides models only on JAX"),
         (
             "one",
             {"model_parallel": 0},
             ValueError,
-            "model_parallel is 0; it is a number of devices",
+            "model_parallel is 0; it must be a number of devices",
         ),
     ],
 )

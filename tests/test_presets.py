@@ -340,7 +340,7 @@ def test_recipe_prepares_a_model_and_trains_it():
     model.fit(inputs, np.array([2, 1, 1, 0]), batch_size=recipe.micro_batch_size, verbose=0)
     assert int(model.optimizer.iterations) == 1
     assert model.encoder.stack.rematerialize
-    with pytest.raises(ValueError, match="LoRA freezes the encoder by itself"):
+    with pytest.raises(ValueError, match="LoRA freezes the encoder itself"):
         prepare(load_task("classification"), recipe.replace(freeze_layers=1))
 
 

@@ -169,7 +169,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_older_one(trained, tmp_p
 
 def test_a_checkpoint_of_another_model_is_refused(trained, tmp_path):
     resume.write_checkpoint(trained, tmp_path, 1)
-    with pytest.raises(WeightsError, match="not of this model and optimizer"):
+    with pytest.raises(WeightsError, match="belongs to another model or optimizer"):
         restore(stateful("hf_plain"), tmp_path)
     assert restore(stateful(), tmp_path / "nothing") == 0
 

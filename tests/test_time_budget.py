@@ -42,5 +42,5 @@ def test_the_rate_falls_to_nothing_at_the_end_of_the_budget_and_goes_on_after_a_
 
 
 def test_impossible_budgets_are_refused():
-    with pytest.raises(ValueError, match="seconds are 0"):
+    with pytest.raises(ValueError, match="seconds is 0"):
         TimeBudget(0.1, 0)

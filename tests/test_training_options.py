@@ -381,7 +381,7 @@ def test_reinitialized_layers_are_those_of_a_new_model_and_the_others_stay(case)
 def test_layers_that_share_weights_begin_anew_together_or_not_at_all(case):
     model = load_case(case)
     layers = encoder_of(model).config.num_layers
-    with pytest.raises(ValueError, match=f"layers below share .* Reinitialize all {layers} layers"):
+    with pytest.raises(ValueError, match=f"lower layers share .* Reinitialize all {layers} layers"):
         reinitialize(model, 1)
     before = variables_of(model)
     reinitialize(model, layers)
@@ -492,20 +492,29 @@ def with_lora():
 
 
 REFUSED = [
-    (lambda: bert_adamw(total_steps=10, warmup_proportion=10), r"warmup_proportion is 10;.*0 to 1"),
-    (lambda: WarmupThenConstant(1.0, 0, 0), "warmup_steps is 0 and total_steps 0;"),
-    (lambda: WarmupThenConstant(1.0, 10, 11), "warmup_steps is 11 and total_steps 10;"),
-    (lambda: bert_adamw(layer_decay=1.5), r"layer_decay is 1.5; it is a factor"),
-    (lambda: bert_adamw(layer_decay=0.8).build([]), r"layer_decay=0\.8 needs to know the layers"),
+    (
+        lambda: bert_adamw(total_steps=10, warmup_proportion=10),
+        r"warmup_proportion is 10;.*at least 0",
+    ),
+    (lambda: WarmupThenConstant(1.0, 0, 0), "warmup_steps is 0 and total_steps is 0;"),
+    (lambda: WarmupThenConstant(1.0, 10, 11), "warmup_steps is 11 and total_steps is 10;"),
+    (lambda: bert_adamw(layer_decay=1.5), r"layer_decay is 1.5; it must be above 0"),
+    (lambda: bert_adamw(layer_decay=0.8).build([]), r"layer_decay=0\.8 requires a model's layers"),
     (lambda: frozen(layers=99), r"layers is 99; this encoder has \d+ to freeze"),
     (lambda: reinitialize(load_task("classification"), -1), r"layers is -1; .* has \d+ to rein"),
     (lambda: reinitialize(load_task("classification"), True), "layers is True; this encoder"),
     (lambda: reinitialize(frozen_throughout(), 1), "have frozen weights, which would stay random"),
     (lambda: reinitialize(with_lora(), 1), "or leave LoRA out"),
-    (lambda: add_lora(load_task("classification"), rank=0), "rank is 0; it is a positive integer"),
-    (lambda: add_lora(load_task("classification"), targets="heads"), "targets is 'heads'; it is"),
-    (lambda: add_lora(with_lora()), "has LoRA already"),
-    (lambda: add_lora(frozen()), "LoRA freezes the encoder by itself"),
+    (
+        lambda: add_lora(load_task("classification"), rank=0),
+        "rank is 0; it must be a positive integer",
+    ),
+    (
+        lambda: add_lora(load_task("classification"), targets="heads"),
+        "targets is 'heads'; it must be",
+    ),
+    (lambda: add_lora(with_lora()), "already has LoRA"),
+    (lambda: add_lora(frozen()), "LoRA freezes the encoder itself"),
     (lambda: rematerialize(load_task("encoder", output_attentions=True)), "without output_att"),
 ]
 

@@ -1,4 +1,4 @@
-"""Optimizers, schedules, recipes, and stopping and resuming."""
+"""Optimizers, learning rate schedules, recipes, LoRA, freezing and resuming."""
 
 from bert_zoo.models.cores import use_cores
 from bert_zoo.models.losses import TokenCrossentropy

@@ -1,4 +1,4 @@
-"""A training that is over after so much time, however fast the machine is."""
+"""Training for a fixed time, however fast the machine is."""
 
 import time
 from collections.abc import Callable
@@ -7,22 +7,25 @@ import keras
 
 
 class TimeBudget(keras.callbacks.Callback):
-    """Lets the learning rate rise and fall with the share of a budget of time that is used, and ends.
+    """Ends `fit` after a budget of time, and sets the learning rate by the time used.
 
-    The rate rises from 0 during warmup and falls on the line to 0 at the end of the budget. The clock
-    runs from the beginning of `fit` to its end, so that what other callbacks do counts too. After a
-    stop, `used` of a checkpoint goes on; seconds after the checkpoint are given again.
+    The rate rises linearly from 0 during warmup, then falls linearly to 0 at the end of the budget.
+    The clock runs from the start of `fit` to its end, including other callbacks. To resume, pass the
+    property `used` as it was when the checkpoint was written; lost seconds are then available again.
 
     Args:
-        peak: the highest learning rate.
+        peak: the maximum learning rate.
         seconds: the budget.
-        warmup_proportion: part of it in which the rate rises.
-        used: seconds that were used before this `fit`.
-        until: the part of the budget at which this `fit` ends.
-        clock: seconds, from any beginning.
+        warmup_proportion: fraction of the budget in which the rate rises.
+        used: seconds used before this `fit`.
+        until: fraction of the budget at which this `fit` ends.
+        clock: returns seconds from any starting point.
 
-    Source: Geiping and Goldstein 2022 (arXiv:2212.14034), section 4.3, whose rate is tied to the budget
-    in the same way.
+    Raises:
+        ValueError: `seconds` is not positive, or `warmup_proportion` is outside [0, 1).
+
+    Source: Geiping and Goldstein 2022 (arXiv:2212.14034), section 4.3, which ties the rate to the
+    budget in the same way.
     """
 
     def __init__(
@@ -38,8 +41,8 @@ class TimeBudget(keras.callbacks.Callback):
         super().__init__()
         if seconds <= 0 or not 0 <= warmup_proportion < 1:
             raise ValueError(
-                f"seconds are {seconds} and warmup_proportion is {warmup_proportion}; there must be "
-                "some time, and warmup is a part of it, from 0 to below 1."
+                f"seconds is {seconds} and warmup_proportion is {warmup_proportion}; seconds must be above 0, "
+                "and warmup_proportion at least 0 and below 1."
             )
         self.peak = peak
         self.seconds = seconds
@@ -51,17 +54,17 @@ class TimeBudget(keras.callbacks.Callback):
 
     @property
     def used(self) -> float:
-        """Seconds of the budget that are used."""
+        """Seconds used so far."""
         running = 0.0 if self._start is None else self.clock() - self._start
         return self._before + running
 
     @property
     def share(self) -> float:
-        """The part of the budget that is used, at most 1."""
+        """Fraction of the budget used so far, at most 1."""
         return min(self.used / self.seconds, 1.0)
 
     def rate(self) -> float:
-        """The present learning rate."""
+        """Returns the current learning rate."""
         share, warmup = self.share, self.warmup_proportion
         if share < warmup:
             return self.peak * share / warmup

@@ -1,4 +1,4 @@
-"""How much each class counts in the training loss."""
+"""Weights of classes in the training loss."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,17 +11,16 @@ BALANCED = "balanced"
 def class_weights(
     setting: str | Mapping[str, float], labels: Sequence[int], label_names: Sequence[str]
 ) -> dict[int, float]:
-    """The weights that a recipe asks for, by class id.
+    """Returns the class weights of a recipe, by class id.
 
     Args:
-        setting: "balanced" for weights with which each class counts as much as any other and all rows
-            together as much as without; or weights by class, as a mapping or as "no=1,yes=5", 1 for a
-            class that is not named.
-        labels: class ids of the training rows [N].
+        setting: "balanced" gives every class the same total weight, and keeps the sum over all rows.
+            Or weights by class name, as a mapping or as "no=1,yes=5"; missing classes get 1.
+        labels: class ids of the training rows, [N].
         label_names: the classes in the order of their ids.
 
     Raises:
-        ValueError: the setting names no class, or gives it no positive number.
+        ValueError: a name is not a class, or a weight is not a positive number.
     """
     if setting == BALANCED:
         counts = Counter(labels)
@@ -37,7 +36,7 @@ def class_weights(
         given = {}
     if not given or not all(0 < weight < float("inf") for weight in given.values()):
         raise ValueError(
-            f"class_weight is {setting!r}; it is 'balanced', or positive numbers by class as in "
+            f"class_weight is {setting!r}; it must be 'balanced', or positive numbers by class, such as "
             "'no=1,yes=5' or {'no': 1, 'yes': 5}."
         )
     return dict(enumerate(class_weight_table(given, label_names).tolist()))

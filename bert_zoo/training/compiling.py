@@ -1,4 +1,4 @@
-"""Models compiled as their tasks are trained."""
+"""`compile_for_task`: compiles a model for its task."""
 
 from typing import Any
 
@@ -19,12 +19,13 @@ def compile_for_task(
     """Compiles a model with its task's loss and metrics.
 
     Args:
-        model: a task model; an encoder or embedder has no loss and stays as it is.
-        optimizer: BERT's AdamW at a constant 5e-5 by default, and a language model's Adam at 2.5e-4;
-            `bert_adamw(learning_rate, total_steps=...)` and `language_model_adam(...)` give the
-            whole recipes.
-        loss: in place of the task's; without the task's metrics, where it reads no labels of the task.
-        steps_per_execution: batches that the backend trains on before it answers.
+        model: a task model; an encoder without a loss stays as it is.
+        optimizer: a Keras optimizer, for example of `bert_adamw(learning_rate, total_steps=...)` or
+            `language_model_adam(...)`, which add a schedule. By default AdamW at a constant 5e-5; for
+            language models Adam at 2.5e-4, for heads on a frozen encoder Adam at 1e-3.
+        loss: replaces the task's loss. If it reads a teacher's outputs instead of labels, the task's
+            metrics are left out.
+        steps_per_execution: batches per call of the compiled training function.
     """
     if model.default_optimizer is None:
         return

@@ -1,4 +1,4 @@
-"""Training on several devices: one call, for TensorFlow's strategies and for Keras on JAX."""
+"""`strategy`: training on several devices, with TensorFlow's strategies or Keras on JAX."""
 
 import json
 import os
@@ -11,49 +11,51 @@ import keras
 from bert_zoo.layers.replicas import num_replicas
 
 NAME = re.compile(r"auto|one|cpu:[1-9]\d*|mirrored|multi_worker|tpu(:.*)?")
-# What Colab, Kaggle and Cloud TPU machines say where their TPU is.
+# Variables in which Colab, Kaggle and Cloud TPU machines name their TPU.
 TPU_VARIABLES = ("TPU_NAME", "COLAB_TPU_ADDR", "KAGGLE_TPU_NAME")
 
 
 def strategy(name: str = "auto", *, model_parallel: int = 1):
-    """Connects to devices and gives the strategy to build and compile a model under.
+    """Connects to devices and returns the strategy under which to load and compile a model.
 
         strategy = bert_zoo.training.strategy("tpu")
         with strategy.scope():
             model = bert_zoo.load("albert_base", task="classification", num_classes=2)
         model.fit(texts, labels, batch_size=256)
 
-    A batch is always that of all replicas together: `strategy.num_replicas_in_sync` of them share
-    256 rows here. bert_zoo's losses are means over the whole batch, gradients are summed before they
-    are clipped, and last batches count by their rows, so that any number of replicas trains as one
-    device does.
+    `batch_size` is the total over all replicas: here, `strategy.num_replicas_in_sync` devices share 256
+    rows. Losses are means over the whole batch, gradients are summed before clipping, and smaller last
+    batches count by their rows. So any number of replicas trains like a single device.
 
     Args:
-        name: "one", the device that the backend takes by itself; "cpu:4", four logical devices of this
-            machine's processor, to try things; "mirrored", all its GPUs; "multi_worker", the processes
-            that the environment names, for TensorFlow in TF_CONFIG, for JAX in
-            KERAS_DISTRIBUTION_JOB_ADDRESSES, _NUM_PROCESSES and _PROCESS_ID; "tpu", the TPU of this
-            machine or (TensorFlow) the one that its environment names, and "tpu:NAME" another;
-            "auto", the first of tpu, multi_worker and mirrored that there is, or else one.
-        model_parallel: devices that share one copy of the model's weights and optimizer; with Keras on
-            JAX alone.
+        name: the devices.
+            "one": the backend's default device.
+            "cpu:4": four logical devices on this machine's processor, for tests.
+            "mirrored": all GPUs of this machine.
+            "multi_worker": the processes that the environment names, for TensorFlow in TF_CONFIG, for
+            JAX in KERAS_DISTRIBUTION_JOB_ADDRESSES, _NUM_PROCESSES and _PROCESS_ID.
+            "tpu": this machine's TPU or, on TensorFlow, the one that the environment names.
+            "tpu:NAME": another TPU (TensorFlow only).
+            "auto": the first available one of tpu, multi_worker and mirrored, else one.
+        model_parallel: number of devices that share one copy of the weights and optimizer state; only
+            with Keras on JAX.
 
     Returns:
-        A tf.distribute.Strategy; on JAX, where Keras's distribution is set for the process, an
-        object with the same `scope` and `num_replicas_in_sync`.
+        A tf.distribute.Strategy. On JAX, Keras's distribution is set for the process, and the result
+        is an object with the same `scope` and `num_replicas_in_sync`.
 
     Raises:
-        ValueError: an unknown name; devices or settings that are not there.
-        RuntimeError: "cpu:N" after the backend has begun to compute.
+        ValueError: the name is unknown, or devices or settings are missing.
+        RuntimeError: "cpu:N" is requested after the backend has started computing.
     """
     if not NAME.fullmatch(name):
         raise ValueError(
-            f"{name!r} is no strategy; there are auto, one, cpu:N, mirrored, multi_worker, tpu, tpu:NAME."
+            f"There is no strategy {name!r}; choose auto, one, cpu:N, mirrored, multi_worker, tpu or tpu:NAME."
         )
     kind, _, address = name.partition(":")
     if model_parallel < 1:
         raise ValueError(
-            f"model_parallel is {model_parallel}; it is a number of devices, at least 1."
+            f"model_parallel is {model_parallel}; it must be a number of devices, at least 1."
         )
     if keras.backend.backend() == "jax":
         from bert_zoo.training import jax_distribution
@@ -61,14 +63,14 @@ def strategy(name: str = "auto", *, model_parallel: int = 1):
         return jax_distribution.make(kind, address, model_parallel)
     if model_parallel > 1:
         raise ValueError(
-            f"model_parallel is {model_parallel}: Keras divides models on JAX alone. Set the environment "
+            f"model_parallel is {model_parallel}, but Keras divides models only on JAX. Set the environment "
             "variable KERAS_BACKEND=jax."
         )
     return MAKERS[_at_hand() if kind == "auto" else kind](address)
 
 
 def present_strategy():
-    """What `strategy` gave, where it holds."""
+    """Returns the strategy of the current scope."""
     if keras.backend.backend() == "jax":
         from bert_zoo.training.jax_distribution import Devices
 
@@ -105,8 +107,8 @@ def _cpus(count: str):
             )
         except RuntimeError as error:
             raise RuntimeError(
-                f"cpu:{number} divides the processor, and TensorFlow has used it already. Ask for the "
-                "strategy before anything else: before models are loaded and tensors made."
+                f"cpu:{number} divides the processor, but TensorFlow is already using it. Call strategy() "
+                "first, before loading models or making tensors."
             ) from error
     return tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(number)])
 
@@ -117,7 +119,7 @@ def _mirrored(_: str):
     gpus = tf.config.list_logical_devices("GPU")
     if not gpus:
         raise ValueError(
-            "There is no GPU to mirror on. Leave the strategy out, or try things with cpu:2."
+            "There is no GPU to mirror on. Leave the strategy out, or use cpu:2 for tests."
         )
     return tf.distribute.MirroredStrategy([gpu.name for gpu in gpus])
 
@@ -127,9 +129,9 @@ def _multi_worker(_: str):
 
     if not _num_workers():
         raise ValueError(
-            "Several workers are named by the environment variable TF_CONFIG, which says nothing: "
-            '{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}, with '
-            "an index of its own in each process."
+            "The environment variable TF_CONFIG names no workers. Set it in each process, with the "
+            'process\'s own index: {"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", '
+            '"index": 0}}.'
         )
     return tf.distribute.MultiWorkerMirroredStrategy()
 
@@ -143,7 +145,7 @@ def _tpu(address: str):
     import tensorflow as tf
 
     try:
-        # An empty name finds the TPU that the environment names; "local" is that of a TPU machine.
+        # An empty name finds the TPU that the environment names; "local" is a TPU machine's own.
         named = address or any(os.environ.get(variable) for variable in TPU_VARIABLES)
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
             tpu=address if named else "local"
@@ -155,13 +157,12 @@ def _tpu(address: str):
         which = f" {address!r}" if address else ""
         raise ValueError(
             f"TensorFlow finds no TPU{which} ({type(error).__name__}: {error}). It needs a TPU runtime "
-            "with TensorFlow for TPUs (tensorflow-tpu); Colab's TPUs are reached through Keras's JAX "
-            "backend."
+            "with TensorFlow for TPUs (tensorflow-tpu). For Colab's TPUs, use Keras's JAX backend."
         ) from error
     return tf.distribute.TPUStrategy(resolver)
 
 
-# Each is given the part of a name after its colon.
+# Kind -> a function of the part of the name after its colon.
 MAKERS: dict[str, Callable[[str], Any]] = {
     "one": _one,
     "cpu": _cpus,

@@ -1,4 +1,4 @@
-"""Ending a training whose loss is no number."""
+"""Ends a training when its loss is not finite."""
 
 import math
 
@@ -7,14 +7,14 @@ from keras import ops
 
 
 class TrainingDiverged(ValueError):
-    """The loss became infinite or no number."""
+    """The loss became infinite or NaN."""
 
 
 class StopAtDivergence(keras.callbacks.Callback):
-    """Raises `TrainingDiverged` after the first batch whose loss is infinite or no number.
+    """Raises `TrainingDiverged` after the first batch whose loss is infinite or NaN.
 
-    What is kept of the run stays as it was after its last whole epoch. Keras's TerminateOnNaN ends
-    `fit` as if it had come to its end.
+    The run's files stay as they were after the last complete epoch. Keras's TerminateOnNaN, in
+    contrast, ends `fit` as if it were complete.
     """
 
     def __init__(self):
@@ -33,9 +33,9 @@ class StopAtDivergence(keras.callbacks.Callback):
 
 
 def diverged(model: keras.Model, loss: float, where: str) -> TrainingDiverged:
-    """The error of a loss that is infinite or no number."""
+    """Returns the error for a loss that is infinite or NaN."""
     rate = float(ops.convert_to_numpy(model.optimizer.learning_rate))
     return TrainingDiverged(
         f"The loss is {loss} {where}, at a learning rate of {rate:.3g}. Training stops here. Lower the "
-        "learning rate, or lengthen the warmup; if it happens at any rate, look at the data there."
+        "learning rate or lengthen the warmup; if that does not help, check the data of that batch."
     )

@@ -1,6 +1,6 @@
-"""Where the training of a randomly initialised head begins: with what is right on average.
+"""Starts randomly initialised heads with predictions that are right on average.
 
-Heads without a bias, such as GPT's, begin with zeros.
+Heads without a bias, such as GPT's, stay as they are.
 """
 
 from collections.abc import Sequence
@@ -16,20 +16,23 @@ from bert_zoo.tasks.regression import Regressor
 
 
 def start_from_frequencies(model: MultiLabelClassifier, labels: Any) -> None:
-    """Sets the head's biases so that probabilities begin as the frequencies of the labels.
+    """Sets the head's biases so that the initial probabilities are the labels' frequencies.
 
-    From biases of zero all logits of rare labels have to fall at first. The encoder falls with them,
-    and at the higher of BERT's learning rates no text differs from another afterwards.
+    With biases of zero, training first lowers all logits of rare labels. This also changes the encoder:
+    at BERT's higher learning rates its outputs for all texts become the same.
 
     Args:
-        model: whose head is randomly initialised: what it has learned would be lost.
-        labels: of the training texts, as `fit` takes them.
+        model: a model with a randomly initialised head; a trained head would lose its biases.
+        labels: the labels of the training texts, as for `fit`.
+
+    Raises:
+        ValueError: a label is unknown.
 
     Source: Lin et al. 2017, "Focal Loss for Dense Object Detection", section 3.3, which takes one
     frequency for all labels.
     """
     rows = LabelSets(model.labels).numbers(labels, "label")
-    # As if one more text had each label and one did not, so that no logit is infinite.
+    # Count one more text with each label and one without, so that no logit is infinite.
     frequencies = (rows.sum(axis=0) + 1) / (len(rows) + 2)
     _set_bias(model, np.log(frequencies / (1 - frequencies)))
 
@@ -37,11 +40,11 @@ def start_from_frequencies(model: MultiLabelClassifier, labels: Any) -> None:
 def start_from_mean(model: Regressor, scores: Sequence[float]) -> None:
     """Sets the head's bias to the mean of the scores.
 
-    From a bias of zero the first updates go into the mean, at BERT's learning rates most of an epoch.
+    With a bias of zero, training first learns the mean, for most of an epoch at BERT's learning rates.
 
     Args:
-        model: whose head is randomly initialised: what it has learned would be lost.
-        scores: of the training texts.
+        model: a model with a randomly initialised head; a trained head would lose its bias.
+        scores: the scores of the training texts.
 
     Source: measured by this project: docs/measured/finetuning.md, "Which settings are the default".
     """
@@ -49,20 +52,20 @@ def start_from_mean(model: Regressor, scores: Sequence[float]) -> None:
 
 
 def set_head_range(model: TaskModel, heads: Sequence[str], initializer_range: float) -> None:
-    """Scales randomly initialised heads, so that their weights have another standard deviation.
+    """Scales the kernels of randomly initialised heads to another standard deviation.
 
-    The loss reaches the encoder through these weights, and logits are as small as what the head reads.
-    minilm_l6's pooled outputs have a root mean square of 0.06: with BERT's 0.02 its logits differ by
-    hundredths, and tens of updates go by before it learns to tell texts apart.
+    Small kernels make small logits and small gradients for the encoder. For example, minilm_l6's pooled
+    outputs have a root mean square of 0.06. With BERT's range of 0.02, its logits differ by hundredths,
+    and it takes tens of updates until it distinguishes texts.
 
     Args:
-        model: whose heads are as they were drawn: what they have learned would change.
-        heads: names of the model's heads, such as "classifier".
-        initializer_range: the standard deviation before the tails of the distribution are cut off, as
-            the configuration's is.
+        model: a model with randomly initialised heads; trained heads would change.
+        heads: attributes of the model that hold its heads, such as "classifier".
+        initializer_range: standard deviation before the distribution is truncated, as in the
+            configuration.
 
     Raises:
-        ValueError: a head is more than a layer of logits after a transform.
+        ValueError: a head has several layers of logits.
 
     Source: measured by this project: docs/measured/finetuning.md, "Which settings are the default".
     """
@@ -71,8 +74,8 @@ def set_head_range(model: TaskModel, heads: Sequence[str], initializer_range: fl
         head = getattr(model, name)
         if not isinstance(head, OutputHead):
             raise ValueError(
-                f"head_initializer_range is {initializer_range!r}, and the task {model.task!r} has a "
-                "head of several layers of logits. Leave it out."
+                f"head_initializer_range is {initializer_range!r}, but the head of task {model.task!r} has "
+                "several layers of logits. Leave it out."
             )
         head.dense.kernel.assign(head.dense.kernel * factor)
 

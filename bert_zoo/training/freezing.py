@@ -1,18 +1,18 @@
-"""Training a part of a model, and training it in less memory."""
+"""Trains only a part of a model, or trains it in less memory."""
 
 from bert_zoo.models.base import ZooModel, encoder_of
 
 
 def freeze(model: ZooModel, *, embeddings: bool = True, layers: int = 0) -> None:
-    """Keeps the embeddings and the lowest layers as they are; call it before training starts.
+    """Freezes the embeddings and the lowest layers. Call it before training starts.
 
-    `model.summary()` counts what is left to train. A `.keras` file keeps it; `bert_zoo.save` and
-    `export` write all weights, and what `load` makes of them is trainable throughout.
+    `model.summary()` shows the number of trainable parameters. `.keras` files keep the setting;
+    `bert_zoo.save` and `export` do not, so that `load` makes a fully trainable model.
 
     Args:
         model: any model of the zoo.
-        embeddings: whether the embeddings are frozen.
-        layers: how many layers are, from the lowest.
+        embeddings: whether to freeze the embeddings.
+        layers: number of layers to freeze, from the lowest.
 
     Raises:
         ValueError: the encoder has fewer layers, or higher layers share weights with these.
@@ -22,21 +22,21 @@ def freeze(model: ZooModel, *, embeddings: bool = True, layers: int = 0) -> None
 
 
 def rematerialize(model: ZooModel) -> None:
-    """Trains in less memory and a fifth to a third more time (gradient checkpointing).
+    """Switches on gradient checkpointing: less memory for a fifth to a third more time.
 
-    Of each block its input alone is kept; the gradient computes the rest again. Losses and gradients
-    stay the same. A saved model does not remember it.
+    Only the input of each block is stored; the rest is recomputed for the gradients. Losses and
+    gradients stay the same. Saved models do not keep the setting.
 
     Args:
         model: any model of the zoo.
 
     Raises:
-        ValueError: the encoder returns attention probabilities, which would have to be kept.
+        ValueError: the encoder returns attention probabilities, which would have to be stored.
     """
     encoder = encoder_of(model)
     if encoder.output_attentions:
         raise ValueError(
-            "Rematerialization throws attention probabilities away, and this encoder returns them. "
+            "Rematerialization does not keep attention probabilities, but this encoder returns them. "
             "Load the model without output_attentions."
         )
     for stack in model.stacks:
@@ -45,5 +45,5 @@ def rematerialize(model: ZooModel) -> None:
 
 
 def forget_functions(model: ZooModel) -> None:
-    """Has Keras make its compiled functions anew: those of old know old layers."""
+    """Makes Keras trace its functions again, after layers have changed."""
     model.train_function = model.test_function = model.predict_function = None

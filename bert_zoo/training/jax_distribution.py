@@ -1,4 +1,4 @@
-"""Training on several devices with Keras on JAX: `bert_zoo.training.strategy` there."""
+"""Training on several devices with Keras on JAX, for `bert_zoo.training.strategy`."""
 
 import contextlib
 import os
@@ -9,10 +9,10 @@ from keras.distribution import DataParallel, DeviceMesh, LayoutMap, ModelParalle
 
 BATCH, MODEL = "batch", "model"
 
-# Where a model is divided (Shoeybi et al. 2019, arXiv:1909.08053, section 3): the first product of a
-# layer by its outputs and the second by its inputs, so that devices meet once for both; tables by their
-# columns, whose number divides where that of tokens does not. All families are made of the same layers,
-# and so these ends of paths are those of all. Other variables are everywhere.
+# How a model is divided (Shoeybi et al. 2019, arXiv:1909.08053, section 3). The first product of a layer
+# is divided by outputs and the second by inputs, so that devices synchronize once for both. Tables are
+# divided by columns, because the number of tokens often does not divide. All families use the same
+# layers, so these ends of paths cover all of them. Other variables are replicated.
 LAYOUTS: dict[str, tuple[str | None, ...]] = {
     r"(token_embedding|embeddings/table_\d+)/embeddings": (None, MODEL),
     r"attention/(qkv|query_key|(query|key|value|key_value)(_global)?|position.*)/kernel": (
@@ -24,7 +24,7 @@ LAYOUTS: dict[str, tuple[str | None, ...]] = {
     r"feed_forward(_\d+)?/intermediate/kernel": (None, MODEL),
     r"feed_forward(_\d+)?/intermediate/bias": (MODEL,),
     r"feed_forward(_\d+)?/output/kernel": (MODEL, None),
-    # Of LSTMs.
+    # LSTMs.
     r"layer_\d+/((forward|backward)/|recurrent_)?kernel": (None, MODEL),
     r"layer_\d+/(forward|backward)/projection": (MODEL, None),
 }
@@ -32,20 +32,20 @@ LAYOUTS: dict[str, tuple[str | None, ...]] = {
 
 @dataclass(frozen=True)
 class Devices:
-    """What `bert_zoo.training.strategy` gives on JAX, in the place of a tf.distribute.Strategy."""
+    """What `bert_zoo.training.strategy` returns on JAX, with the interface of a tf.distribute.Strategy."""
 
-    num_replicas_in_sync: int  # parts that a batch is divided into
+    num_replicas_in_sync: int  # number of parts that a batch is divided into
 
     def scope(self) -> contextlib.AbstractContextManager:
-        """Does nothing: Keras's distribution holds for the process, because `fit` asks for it."""
+        """Does nothing: Keras's distribution is set for the whole process."""
         return contextlib.nullcontext()
 
 
 class _WholeBatches:
-    """Mixin of a Keras distribution that leaves it to models to divide batches (`divided_rows`).
+    """Mixin for Keras distributions: models divide batches themselves (`divided_rows`).
 
-    Keras 3.15 lays every batch of an epoch out as the first one, which fails for a last one whose rows
-    do not divide. So batches arrive whole, and every process reads all of them: ids are small.
+    Keras 3.15 uses the first batch's layout for the whole epoch, which fails if the last batch does not
+    divide. So every process reads complete batches; ids are small.
     """
 
     def get_data_layout(self, data_shape):
@@ -57,7 +57,7 @@ class WholeBatchDataParallel(_WholeBatches, DataParallel):
 
 
 class WholeBatchModelParallel(_WholeBatches, ModelParallel):
-    """`keras.distribution.ModelParallel` likewise; a variable that does not divide is everywhere."""
+    """`keras.distribution.ModelParallel` for such batches; variables that do not divide are replicated."""
 
     def get_variable_layout(self, variable):
         layout = super().get_variable_layout(variable)
@@ -73,22 +73,22 @@ def make(kind: str, address: str, model_parallel: int) -> Devices:
     """Sets Keras's distribution for the process.
 
     Args:
-        kind, address: the name of a strategy, "cpu" and "4" of "cpu:4".
-        model_parallel: devices that share one copy of the model.
+        kind, address: the parts of a strategy's name: "cpu" and "4" for "cpu:4".
+        model_parallel: number of devices that share one copy of the model.
 
     Raises:
-        ValueError: devices that are not there, or cannot be divided so.
-        RuntimeError: "cpu:N" after JAX has begun to compute.
+        ValueError: devices are missing, or their number does not divide.
+        RuntimeError: "cpu:N" is requested after JAX has started computing.
     """
     _keep_tensorflow_off_accelerators()
     devices = _devices(kind, address)
     if len(devices) % model_parallel:
         raise ValueError(
-            f"model_parallel is {model_parallel}, which {len(devices)} devices cannot be divided by. "
-            "Choose a divisor of their number."
+            f"model_parallel is {model_parallel}, but the number of devices is {len(devices)}. Choose a divisor "
+            "of it."
         )
     replicas = len(devices) // model_parallel
-    # Every process reads whole batches.
+    # Every process reads complete batches.
     options = {"auto_shard_dataset": False}
     if len(devices) == 1:
         distribution = None
@@ -118,28 +118,28 @@ def _devices(kind: str, address: str) -> list[str]:
         return keras.distribution.list_devices()
     if address:
         raise ValueError(
-            f"JAX has the TPU of its own machine and reaches none by name, such as {address!r}. Run on "
-            "that machine with the strategy tpu."
+            f"JAX only uses its own machine's TPU, and cannot connect to {address!r}. Run on that machine "
+            "with the strategy tpu."
         )
     platform = {"mirrored": "gpu", "tpu": "tpu"}[kind]
     if jax.default_backend() != platform:
         raise ValueError(
             f"JAX finds no {platform.upper()}: it runs on {jax.default_backend()}. Leave the strategy "
-            "out, or try things with cpu:2."
+            "out, or use cpu:2 for tests."
         )
     return keras.distribution.list_devices()
 
 
 def _join_processes() -> None:
     try:
-        # Reads KERAS_DISTRIBUTION_JOB_ADDRESSES, _NUM_PROCESSES and _PROCESS_ID; without them JAX asks
-        # the machines of a TPU pod.
+        # Reads KERAS_DISTRIBUTION_JOB_ADDRESSES, _NUM_PROCESSES and _PROCESS_ID; without them JAX looks
+        # for a TPU pod.
         keras.distribution.initialize()
     except (ValueError, RuntimeError) as error:
         raise ValueError(
-            f"JAX finds no processes to train with ({error}). On machines that are no TPU pod, name "
-            "them in KERAS_DISTRIBUTION_JOB_ADDRESSES (host:port,host:port), their number in "
-            "KERAS_DISTRIBUTION_NUM_PROCESSES, and each one's in KERAS_DISTRIBUTION_PROCESS_ID."
+            f"JAX finds no processes to train with ({error}). Outside a TPU pod, set "
+            "KERAS_DISTRIBUTION_JOB_ADDRESSES (host:port,host:port), KERAS_DISTRIBUTION_NUM_PROCESSES and, "
+            "in each process, its own KERAS_DISTRIBUTION_PROCESS_ID."
         ) from error
 
 
@@ -151,15 +151,15 @@ def _cpus(number: int) -> list[str]:
     except RuntimeError as error:
         if len(keras.distribution.list_devices("cpu")) < number:
             raise RuntimeError(
-                f"cpu:{number} divides the processor, and JAX has used it already. Ask for the strategy "
-                "before anything else: before models are loaded and arrays made."
+                f"cpu:{number} divides the processor, but JAX is already using it. Call strategy() first, "
+                "before loading models or making arrays."
             ) from error
     return keras.distribution.list_devices("cpu")[:number]
 
 
 def _keep_tensorflow_off_accelerators() -> None:
-    """TensorFlow, which tokenizes here, would take the whole memory of JAX's GPUs."""
-    # A RuntimeError says that it has begun to compute: too late.
+    """Hides GPUs from TensorFlow, which only tokenizes here but would take all of their memory."""
+    # A RuntimeError means that TensorFlow has already started: too late.
     with contextlib.suppress(ImportError, RuntimeError):
         import tensorflow as tf
 

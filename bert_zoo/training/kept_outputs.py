@@ -1,4 +1,4 @@
-"""What a model gives for many texts, in a file: one pass in constant memory, which goes on after a stop."""
+"""Computes a model's outputs for many texts into a file, in constant memory; can be resumed."""
 
 import hashlib
 import os
@@ -15,7 +15,7 @@ from bert_zoo.models.data_adapters import rows_of
 from bert_zoo.training.runs import read_json
 from bert_zoo.weights.files import write_json
 
-# Batches from one note of how far the pass is to the next; texts of like length share a batch among them.
+# Batches between two notes of the progress; texts of similar length share a batch among them.
 NOTED_BATCHES = 32
 
 
@@ -31,27 +31,27 @@ def kept_outputs(
     dtype: str = "float32",
     title: str,
 ) -> np.ndarray:
-    """A model's outputs for texts, kept in a file.
+    """Computes a model's outputs for texts and keeps them in a file.
 
-    A pass that was stopped goes on where it was, to the same bytes; the outputs of a finished one are opened.
+    An interrupted pass resumes, with the same bytes as its result. A finished file is only opened.
 
     Args:
         model: a trained model.
         texts: [N], strings, lists of words, or a pair of lists of strings.
-        path: a NumPy file, `.npy`; beside it lies a `.json` that says how far it is and what it is made of.
+        path: a NumPy file, `.npy`. A `.json` with the same name records progress and inputs.
         compute: some of the texts -> float [their rows, size].
-        batch_size: texts a step.
+        batch_size: texts per step.
         counts: [N], rows of each text; one by default.
-        about: what the outputs depend on beside model and texts.
-        dtype: of the file.
-        title: of the progress bar.
+        about: what else the outputs depend on.
+        dtype: dtype of the file.
+        title: title of the progress bar.
 
     Returns:
-        [rows, size] of `dtype`, mapped into memory and read-only.
+        A read-only memory map, [rows, size].
 
     Raises:
-        ValueError: the file holds the outputs of another model or for other texts, or an output is not
-            finite in this type.
+        ValueError: the file contains outputs of another model or for other texts, or an output is not
+            finite in this dtype.
     """
     columns = texts if isinstance(texts, tuple) else (texts,)
     number = len(columns[0])
@@ -70,7 +70,7 @@ def kept_outputs(
         done = written.pop("texts_done", 0)
         if written != made_from:
             raise ValueError(
-                f"{path} holds the outputs of another model or for other texts. Name another directory, or "
+                f"{path} contains outputs of another model or for other texts. Choose another directory, or "
                 f"delete {path} and {notes}."
             )
     done = done if part.exists() else 0
@@ -95,32 +95,32 @@ def kept_outputs(
 
 
 def finite(outputs: Any, dtype: str, first: int, last: int) -> np.ndarray:
-    """The outputs for the texts from `first` up to `last` as `dtype`.
+    """Converts the outputs for the texts from `first` up to `last` to `dtype`.
 
     Raises:
-        ValueError: one is not a number, or is too large for the type.
+        ValueError: an output is not finite, or too large for the dtype.
     """
     with np.errstate(over="ignore"):
         found = np.asarray(outputs).astype(dtype)
     if not np.isfinite(found).all():
         raise ValueError(
-            f"The model's outputs for the texts {first} to {last - 1} are not all finite in {dtype}. Is it "
-            "trained, and does it read such texts?"
+            f"The model's outputs for the texts {first} to {last - 1} are not all finite in {dtype}. Check that "
+            "the model is trained, and for such texts."
         )
     return found
 
 
 def fingerprint_of(model: ZooModel) -> str:
-    """A hash of a model's weights and of how it reads text."""
+    """Returns a hash of a model's weights and of its preprocessor's settings."""
     digest = hashlib.sha256(repr(model.preprocessor.get_config()).encode())
-    # Without the states of dropout, which each loading draws anew.
+    # Without the states of dropout, which differ each time a model is loaded.
     for variable in model.weights:
         digest.update(np.ascontiguousarray(ops.convert_to_numpy(variable)).tobytes())
     return digest.hexdigest()
 
 
 def _hash(columns: Sequence[Sequence[Any]]) -> str:
-    """A hash of columns of texts."""
+    """Returns a hash of columns of texts."""
     digest = hashlib.sha256()
     for row in zip(*columns, strict=True):
         digest.update(repr(row).encode("utf-8", "surrogatepass"))

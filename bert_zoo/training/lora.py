@@ -1,4 +1,4 @@
-"""LoRA: training two thin matrices beside each frozen kernel (Hu et al. 2021, arXiv:2106.09685)."""
+"""LoRA: trains low-rank updates of frozen kernels (Hu et al. 2021, arXiv:2106.09685)."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -15,11 +15,11 @@ from bert_zoo.weights.bind import trained_layers, variables_of
 
 
 def _attention(block: keras.layers.Layer) -> list[keras.layers.Layer]:
-    """A block's attention, and that of a decoder's block to the encoder's text."""
+    """Returns a block's attention layers, with a decoder's cross-attention."""
     return [block.attention, *filter(None, [getattr(block, "cross_attention", None)])]
 
 
-# What gets the thin matrices -> the parts of a block.
+# Value of `targets` -> the parts of a block whose kernels get updates.
 TARGETS: dict[str, Callable[[keras.layers.Layer], list[keras.layers.Layer]]] = {
     "attention": _attention,
     "all": lambda block: [block],
@@ -29,44 +29,44 @@ TARGETS: dict[str, Callable[[keras.layers.Layer], list[keras.layers.Layer]]] = {
 def add_lora(
     model: ZooModel, rank: int = 8, alpha: float | None = None, targets: str = "attention"
 ) -> None:
-    """Freezes the encoder but its pooler, and a decoder, and trains low-rank updates of their kernels instead.
+    """Freezes the encoder (and decoder) and trains low-rank updates of its kernels; pooler and head train fully.
 
-    Uses Keras's own `Dense.enable_lora`: a kernel W becomes W + alpha / rank * A B, with A
-    [inputs, rank] random and B [rank, outputs] zero, so that outputs are the same at first. Query,
-    key and value are one kernel here and share A. What stands on the encoder's stack (pooler and
-    head) is trained in full.
+    Uses Keras's `Dense.enable_lora`: a kernel W becomes W + alpha / rank * A B, with A [inputs, rank]
+    random and B [rank, outputs] zero, so the outputs are the same at first. Query, key and value are
+    one kernel here and share A.
 
-    `bert_zoo.save` and `export` write W + alpha / rank * A B as W: what they write is an ordinary
-    model. So does Keras's `.keras`, without the optimizer's state, and in mixed precision with kernels
-    rounded to the type that is computed in; `bert_zoo.save` keeps float32. `bert_zoo.save(model,
-    directory, format="peft")` writes A and B themselves, as an adapter of peft, and `TrainingCheckpoint`
-    holds them, to go on from.
+    `bert_zoo.save` and `export` merge the updates into W and write an ordinary model. `.keras` files
+    merge them too, without the optimizer's state, and in mixed precision with kernels rounded to the
+    compute dtype; `bert_zoo.save` keeps float32. `bert_zoo.save(model, directory, format="peft")` writes
+    A and B as an adapter of peft, and `TrainingCheckpoint` keeps them for resuming.
 
     Args:
         model: any model of the zoo, before training starts.
-        rank: columns of A.
-        alpha: numerator of the scale; as `rank` by default.
-        targets: "attention" for the kernels of attention, "all" for those of feed-forward layers too.
+        rank: number of columns of A.
+        alpha: numerator of the scale; by default `rank`.
+        targets: "attention" for the kernels of attention, "all" for feed-forward layers too.
 
     Raises:
-        ValueError: the arguments, or the model has LoRA or frozen layers.
+        ValueError: an argument is invalid, or the model already has LoRA or frozen layers.
+
+    Source: Hu et al. 2021 (arXiv:2106.09685), section 4.
     """
     if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
-        raise ValueError(f"rank is {rank!r}; it is a positive integer, such as 8.")
+        raise ValueError(f"rank is {rank!r}; it must be a positive integer, such as 8.")
     if targets not in TARGETS:
-        raise ValueError(f"targets is {targets!r}; it is one of {list(TARGETS)}.")
+        raise ValueError(f"targets is {targets!r}; it must be one of {list(TARGETS)}.")
     encoder = encoder_of(model)
     if any(lora_layers(encoder)):
-        raise ValueError("This model has LoRA already. Load it anew to choose another rank.")
+        raise ValueError("This model already has LoRA. Load it again to choose another rank.")
     untrained = [path for path, is_trained in trained_layers(encoder).items() if not is_trained]
     if untrained:
         raise ValueError(
-            f"This model is frozen in part ({listing(untrained)}), and LoRA freezes the encoder by "
-            "itself. Use one of both."
+            f"A part of this model is frozen ({listing(untrained)}), but LoRA freezes the encoder itself. "
+            "Use only one of them."
         )
     for part in (encoder.backbone.groups().embeddings, *model.stacks):
         for variable in part.weights:
-            # Not `part.trainable = False`, which would hold for A and B too.
+            # `part.trainable = False` would freeze A and B too.
             variable.trainable = False
     for block in (block for stack in model.stacks for block in stack.blocks):
         layers = (layer for part in TARGETS[targets](block) for layer in all_layers(part))
@@ -77,12 +77,12 @@ def add_lora(
 
 
 def lora_layers(model: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
-    """The layers of a model that have LoRA."""
+    """Yields the layers of a model that have LoRA."""
     return (layer for layer in all_layers(model) if getattr(layer, "lora_enabled", False))
 
 
 def lora_products(model: ZooModel) -> dict[str, tuple[Any, Any, float]]:
-    """Path of a kernel with LoRA -> its variables A and B, and the scale of A B."""
+    """Maps the path of each kernel with LoRA to its variables A and B and their scale."""
     scales = {
         id(weight): layer.lora_alpha / layer.lora_rank
         for layer in lora_layers(model)
@@ -100,10 +100,10 @@ def lora_products(model: ZooModel) -> dict[str, tuple[Any, Any, float]]:
 
 
 def without_lora(model: ZooModel) -> ZooModel:
-    """The model itself where it has no LoRA, else a copy whose kernels have taken it in.
+    """Returns the model itself if it has no LoRA, else a copy with LoRA merged into its kernels.
 
     Args:
-        model: any model of the zoo; it stays as it is.
+        model: any model of the zoo; it does not change.
     """
     products = lora_products(model)
     if not products:
@@ -121,10 +121,10 @@ def without_lora(model: ZooModel) -> ZooModel:
 
 
 def trained_in_full(model: ZooModel) -> set[str]:
-    """Paths of the variables of what stands on the stack of a model with LoRA: its pooler and head.
+    """Returns the paths of the pooler's and head's variables in a model with LoRA.
 
     Raises:
-        ValueError: weights of the encoder besides them are trained too, in the embeddings or the stack.
+        ValueError: other weights of the embeddings or the stack are trained too.
     """
     embeddings = encoder_of(model).backbone.groups().embeddings
     variables = variables_of(model)
@@ -136,7 +136,7 @@ def trained_in_full(model: ZooModel) -> set[str]:
     ]
     if others:
         raise ValueError(
-            f"{listing(others)} is trained beside LoRA, which an adapter of peft does not hold. Save the "
+            f"{listing(others)} is trained in addition to LoRA, which an adapter of peft cannot hold. Save the "
             "whole model."
         )
     return {path for path, variable in variables.items() if id(variable) not in below}

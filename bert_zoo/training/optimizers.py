@@ -1,4 +1,4 @@
-"""The originals' optimizers and learning-rate schedules.
+"""The original programs' optimizers and learning rate schedules.
 
 Source: google-research/bert optimization.py, AdamWeightDecayOptimizer and create_optimizer;
 google-research/albert lamb_optimizer.py; kimiyoung/transformer-xl tf/train_gpu.py; tensorflow/mesh optimize.py.
@@ -13,32 +13,35 @@ from keras import ops
 
 from bert_zoo.private import merges_replicas
 
-# Matrices and tables decay; biases and norms do not. Embedding tables do, as in the original.
+# Biases and norms do not decay. Kernels and embedding tables do, as in the original.
 UNDECAYED = ("bias", "gamma", "beta")
 
 
 class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """Rises linearly from 0 during warmup; how it falls then, subclasses say.
+    """Base class of schedules that rise linearly from 0 during warmup.
 
     Args:
-        peak: the highest learning rate.
-        total_steps: the step at which the rate is at its lowest, and stays there.
-        warmup_steps: steps of warmup.
+        peak: the maximum learning rate.
+        total_steps: number of updates after which the rate stays at its minimum.
+        warmup_steps: number of warmup updates.
+
+    Raises:
+        ValueError: `total_steps` is below 1, or there are more warmup steps than steps.
     """
 
     def __init__(self, peak: float, total_steps: int, warmup_steps: int):
         super().__init__()
         if not 0 <= warmup_steps <= total_steps or total_steps < 1:
             raise ValueError(
-                f"warmup_steps is {warmup_steps} and total_steps {total_steps}; there must be at "
-                "least one step, and no more warmup than steps."
+                f"warmup_steps is {warmup_steps} and total_steps is {total_steps}; there must be at "
+                "least one step, and no more warmup steps than steps."
             )
         self.peak = peak
         self.total_steps = total_steps
         self.warmup_steps = warmup_steps
 
     def decayed(self, step):
-        """The part of the peak that is left at a step, a float32 tensor, after warmup."""
+        """Returns the fraction of the peak at a step after warmup, a float32 tensor."""
         raise NotImplementedError
 
     def __call__(self, step):
@@ -59,10 +62,17 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class WarmupLinearDecay(WarmupDecay):
-    """Falls on the line from the peak at step 0 to 0 at the last step.
+    """BERT's schedule: after warmup, falls on the line from the peak at step 0 to 0 at the last step.
 
-    The fall is not shifted by the warmup: right after it, the rate is peak * (1 - warmup / total),
-    so that the peak is reached only without warmup. Arguments: as `WarmupDecay`.
+    The warmup does not shift the line: right after it, the rate is peak * (1 - warmup / total), so the
+    peak itself is never reached with a warmup.
+
+    Args:
+        peak: the learning rate at which the line starts.
+        total_steps: number of updates of the whole training.
+        warmup_steps: number of updates in which the rate rises linearly from 0.
+
+    Source: google-research/bert optimization.py, create_optimizer.
     """
 
     def decayed(self, step):
@@ -71,10 +81,15 @@ class WarmupLinearDecay(WarmupDecay):
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class WarmupThenLinearDecay(WarmupDecay):
-    """Falls on the line from the peak at the end of warmup to 0 at the last step.
+    """Rises linearly to the peak at the end of warmup, and falls linearly to 0 at the last step.
+
+    Args:
+        peak: the maximum learning rate.
+        total_steps: number of updates of the whole training.
+        warmup_steps: number of updates in which the rate rises from 0.
 
     Source: fairseq optim/lr_scheduler/polynomial_decay_schedule.py with power 1; SpanBERT
-    code/pytorch_pretrained_bert/optimization.py, warmup_linear. Arguments: as `WarmupDecay`.
+    code/pytorch_pretrained_bert/optimization.py, warmup_linear.
     """
 
     def decayed(self, step):
@@ -84,7 +99,13 @@ class WarmupThenLinearDecay(WarmupDecay):
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class WarmupThenConstant(WarmupDecay):
-    """Stays at the peak after warmup. Arguments: as `WarmupDecay`."""
+    """Rises linearly to the peak during warmup, and stays there.
+
+    Args:
+        peak: the maximum learning rate.
+        total_steps: number of updates of the whole training.
+        warmup_steps: number of updates in which the rate rises from 0.
+    """
 
     def decayed(self, step):
         return ops.ones_like(step)
@@ -92,10 +113,14 @@ class WarmupThenConstant(WarmupDecay):
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class InverseSquareRootDecay(WarmupDecay):
-    """Stays at the peak during warmup, and then falls with the inverse square root of the step.
+    """T5's schedule: constant during warmup, then proportional to the inverse square root of the step.
 
-    With a peak of 0.01 and 10,000 steps of warmup, as T5 was trained, the rate is
-    1 / sqrt(max(step, 10,000)). Arguments: as `WarmupDecay`.
+    With T5's peak of 0.01 and 10,000 warmup steps, the rate is 1 / sqrt(max(step, 10,000)).
+
+    Args:
+        peak: the maximum learning rate.
+        total_steps: number of updates of the whole training; the rate does not depend on it.
+        warmup_steps: number of updates at the peak.
 
     Source: Raffel et al. 2020 (arXiv:1910.10683), section 3.1.2; tensorflow/mesh
     transformer/learning_rate_schedules.py, truncated_rsqrt.
@@ -108,13 +133,15 @@ class InverseSquareRootDecay(WarmupDecay):
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class WarmupCosineDecay(WarmupDecay):
-    """Falls after warmup on half a cosine to a part of the peak.
-
-    Source: kimiyoung/transformer-xl tf/train_gpu.py.
+    """Rises linearly to the peak during warmup, and falls on half a cosine to a fraction of the peak.
 
     Args:
-        peak, total_steps, warmup_steps: as `WarmupDecay`.
-        floor: the lowest rate, as a part of the peak.
+        peak: the maximum learning rate.
+        total_steps: number of updates of the whole training.
+        warmup_steps: number of updates in which the rate rises from 0.
+        floor: the final rate, as a fraction of the peak.
+
+    Source: kimiyoung/transformer-xl tf/train_gpu.py.
     """
 
     def __init__(self, peak: float, total_steps: int, warmup_steps: int, floor: float):
@@ -132,13 +159,15 @@ class WarmupCosineDecay(WarmupDecay):
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class SlantedTriangular(WarmupDecay):
-    """Rises on a line from a part of the peak to the peak, and falls on another, longer one back to that part.
-
-    Source: Howard and Ruder 2018 (arXiv:1801.06146), section 3.2, equation 3, where warmup is a tenth of all steps.
+    """ULMFiT's schedule: rises linearly from peak / ratio to the peak, and falls linearly back.
 
     Args:
-        peak, total_steps, warmup_steps: as `WarmupDecay`.
-        ratio: how often the lowest rate is in the peak.
+        peak: the maximum learning rate.
+        total_steps: number of updates of the whole training.
+        warmup_steps: number of updates in which the rate rises; a tenth of all in the paper.
+        ratio: the peak divided by the lowest rate.
+
+    Source: Howard and Ruder 2018 (arXiv:1801.06146), section 3.2, equation 3.
     """
 
     def __init__(self, peak: float, total_steps: int, warmup_steps: int, ratio: float = 32):
@@ -157,27 +186,29 @@ class SlantedTriangular(WarmupDecay):
 
 
 class WholeBatchOptimizer:
-    """What an optimizer of Keras 3.15 lacks to train on several replicas and accumulated gradients as on
-    one batch with all their rows; stands before it among a class's bases."""
+    """Mixin for optimizers of Keras 3.15: several replicas or accumulated batches train like one large batch.
+
+    List it before the optimizer among a class's bases.
+    """
 
     clips_sum_of_replicas = True
 
     def apply(self, grads, trainable_variables=None):
-        # Without any, Keras says so.
+        # Without any gradient, Keras raises an error.
         if keras.backend.backend() == "tensorflow" and any(g is not None for g in grads):
             if trainable_variables is not None:
-                # Of variables that the loss does not read, JAX has zeros: they decay, as all others do.
+                # JAX gives zeros for variables that the loss does not use, so they decay like all others.
                 pairs = zip(grads, trainable_variables, strict=True)
                 grads = [ops.zeros_like(v) if g is None else g for g, v in pairs]
             grads = self._of_whole_batch(grads)
         return super().apply(grads, trainable_variables)
 
     def _of_whole_batch(self, grads: list) -> list:
-        """TensorFlow's gradients with a table's slices, one a token, put together, over all replicas."""
+        """Sums TensorFlow's gradients over replicas, with the slices of tables made dense."""
         import tensorflow as tf
 
-        # Keras 3.15 would take the norm over slices, so that two uses of one token are clipped as if they
-        # were two rows. (Clipping sums over the rows that occurred instead of whole tables gained nothing.)
+        # Keras 3.15 would compute the norm over slices, which counts two uses of one token as two rows.
+        # (Summing only over the rows that occurred, instead of dense tables, was no faster.)
         grads = [g if g is None else tf.convert_to_tensor(g) for g in grads]
         if not tf.distribute.has_strategy():
             return grads
@@ -185,16 +216,16 @@ class WholeBatchOptimizer:
         return [gradient for gradient, _ in super()._all_reduce_sum_gradients(pairs)]
 
     def _all_reduce_sum_gradients(self, grads_and_vars):
-        # Keras 3.15 sums gradients over replicas here, after each replica has clipped its own: two
-        # replicas would train differently from one. `apply` has summed them already.
+        # Keras 3.15 sums gradients over replicas here, after each replica has clipped its own, so two
+        # replicas would train differently from one. `apply` has already summed them.
         return grads_and_vars
 
     def _backend_apply_gradients(self, grads, trainable_variables):
         if not (self.gradient_accumulation_steps and _merges_replicas()):
             super()._backend_apply_gradients(grads, trainable_variables)
             return
-        # Where replicas update variables together, they cannot meet within a branch, as Keras 3.15
-        # has them do in the steps that end an accumulation: they meet, and then branch.
+        # Replicas that update variables together cannot synchronize within a branch, as Keras 3.15 does
+        # in steps that end an accumulation. So synchronize first, and branch afterwards.
         sums = [
             self._accumulated_gradients[self._get_variable_index(variable)]
             for variable in trainable_variables
@@ -208,7 +239,7 @@ class WholeBatchOptimizer:
         _assign_on_replicas(sums, [ops.cast(goes_on, t.dtype) * t for t in totals])
 
     def _ends_accumulation(self):
-        """Whether the present batch is the last one of an update."""
+        """Whether the current batch is the last one of an update."""
         return (self._iterations + 1) % self.gradient_accumulation_steps == 0
 
     def _distributed_tf_update_step(self, *arguments):
@@ -219,8 +250,8 @@ class WholeBatchOptimizer:
             update()
 
     def _get_current_learning_rate(self):
-        # Where gradients are accumulated, Keras 3.15 asks schedules with the number of batches, so
-        # that they would be over after a part of the updates. `iterations` counts updates.
+        # When accumulating, Keras 3.15 passes the number of batches to schedules, which would end too
+        # early. `iterations` counts updates.
         if isinstance(self._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
             return self._learning_rate(self.iterations)
         return super()._get_current_learning_rate()
@@ -230,34 +261,40 @@ class WholeBatchOptimizer:
             return super()._clip_gradients(grads)
         import tensorflow as tf
 
-        # Keras 3.15 writes the squares of all gradients to memory to sum them.
+        # Keras 3.15 would write the squares of all gradients to memory.
         norm = tf.sqrt(2.0 * tf.add_n([tf.nn.l2_loss(tf.cast(g, "float32")) for g in grads]))
         return tf.clip_by_global_norm(grads, self.global_clipnorm, use_norm=norm)[0]
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class BertAdamW(WholeBatchOptimizer, keras.optimizers.AdamW):
-    """AdamW without bias correction, as BERT was trained and fine-tuned; biases and norms do not decay.
+    """AdamW as in BERT: without bias correction, and without weight decay of biases and norms.
 
-    With `gradient_accumulation_steps`, the mean of that many batches' gradients is taken and then
-    clipped, and weights decay and move once, at the learning rate of that update: schedules count
-    updates, not batches. So k batches train as one of k times the size does, where a loss is a mean
-    over as many labels in each.
+    With `gradient_accumulation_steps`, the mean of that many batches' gradients is clipped and applied
+    once, with one weight decay. Schedules count updates, not batches. So k batches train like one batch
+    of k times the size, if each batch has the same number of labels.
 
     Args:
-        bias_correction: True gives Keras's and fairseq's AdamW; Mosbach et al. 2020 (arXiv:2006.04884)
-            find that it steadies fine-tuning on small data sets. PyTorch's differs in one thing: it
-            adds epsilon after the second moment is corrected, not before.
-        layer_decay: what the learning rate is multiplied by from one layer to the one below (Clark et
-            al. 2020, arXiv:2003.10555), and with it the weight decay. The model that is compiled with
-            this optimizer says which variables lie where: see `ZooModel.levels_below_head`.
-        updates_per_group: after so many updates the variables of the next lower layer are trained too, from the
-            head alone at first down to the embeddings (gradual unfreezing; Howard and Ruder 2018,
-            arXiv:1801.06146, section 3.3). Before that they neither move nor decay, have no part in the norm that
-            is clipped, and moments of zero. By default all are trained from the start. The state of training
-            is that of `iterations` alone, so that it goes on from any checkpoint.
+        learning_rate: a number or a schedule.
+        bias_correction: True gives the AdamW of Keras and fairseq, which makes fine-tuning on small
+            data sets more stable (Mosbach et al. 2020, arXiv:2006.04884). PyTorch's only differs in
+            adding epsilon after the correction of the second moment, not before.
+        layer_decay: factor of the learning rate, and so of the weight decay, from each layer to the one
+            below (Clark et al. 2020, arXiv:2003.10555). Requires a model of bert_zoo, whose
+            `levels_below_head` finds the layers.
+        updates_per_group: gradual unfreezing (Howard and Ruder 2018, arXiv:1801.06146, section 3.3):
+            trains only the head at first, and one more layer after each such number of updates, the
+            embeddings last. Frozen variables neither move nor decay, do not count in the clipped norm,
+            and keep moments of zero. By default all are trained from the start. The state is
+            `iterations` alone, so training can resume from any checkpoint.
         decay_all: whether biases and norms decay too, as in fairseq.
-        **kwargs: as `keras.optimizers.AdamW`.
+        **kwargs: as for `keras.optimizers.AdamW`.
+
+    Raises:
+        ValueError: `updates_per_group` or `layer_decay` is outside its range; or, when training
+            starts, one of them is set and the model is not of bert_zoo.
+
+    Source: google-research/bert optimization.py, AdamWeightDecayOptimizer.
     """
 
     def __init__(
@@ -272,11 +309,11 @@ class BertAdamW(WholeBatchOptimizer, keras.optimizers.AdamW):
     ):
         if updates_per_group is not None and updates_per_group < 1:
             raise ValueError(
-                f"updates_per_group is {updates_per_group!r}; it is a number of updates, at least 1, or None."
+                f"updates_per_group is {updates_per_group!r}; it must be a number of updates, at least 1, or None."
             )
         if layer_decay is not None and not 0 < layer_decay <= 1:
             raise ValueError(
-                f"layer_decay is {layer_decay!r}; it is a factor above 0 and up to 1, such as 0.8."
+                f"layer_decay is {layer_decay!r}; it must be above 0 and at most 1, such as 0.8."
             )
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.bias_correction = bias_correction
@@ -285,16 +322,16 @@ class BertAdamW(WholeBatchOptimizer, keras.optimizers.AdamW):
         self.decay_all = decay_all
         self._find_levels: Callable[[], Mapping[int, int]] | None = None
         if not decay_all:
-            # Here and not by the caller, because Keras saves optimizers without their exclusions.
-            # TensorFlow's variables are called "bias:0" where Keras's are called "bias".
+            # In the constructor, because Keras saves optimizers without their exclusions.
+            # TensorFlow's variables are named "bias:0", Keras's "bias".
             self.exclude_from_weight_decay(var_names=[rf"(^|/){name}(:0)?$" for name in UNDECAYED])
 
     def use_levels(self, find_levels: Callable[[], Mapping[int, int]]) -> None:
-        """Takes from a model how far its variables lie below the head; `ZooModel.compile` calls this.
+        """Sets how far a model's variables are below its head; `ZooModel.compile` calls this.
 
         Args:
-            find_levels: gives id of a variable -> level, once variables are final: when training
-                starts. Variables that are not in it belong to the head.
+            find_levels: returns the level by id of a variable; called when training starts, as variables
+                are final then. Missing variables belong to the head.
         """
         self._find_levels = find_levels
 
@@ -307,20 +344,20 @@ class BertAdamW(WholeBatchOptimizer, keras.optimizers.AdamW):
         if by_layer:
             if self._find_levels is None:
                 raise ValueError(
-                    f"{by_layer[0]} needs to know the layers of a model. Compile a model of bert_zoo.load() with "
-                    "this optimizer: model.compile(optimizer=...)."
+                    f"{by_layer[0]} requires a model's layers. Compile a model of bert_zoo.load() with this "
+                    "optimizer: model.compile(optimizer=...)."
                 )
             found = self._find_levels()
             levels = tuple(found.get(id(v), 0) for v in variables)
         decay = 1.0 if self.layer_decay is None else self.layer_decay
         self._parts_of_rate = tuple(decay**level for level in levels)
-        # Levels that no variable has are no groups.
+        # Levels without variables are no groups.
         groups = sorted({0, *levels})
         self._groups = tuple(groups.index(level) for level in levels)
         super().build(variables)
 
     def _is_unfrozen(self, variable):
-        """1 where `updates_per_group` has come to a variable's group, else 0: a float32 scalar; None for always."""
+        """Returns a float32 scalar: 1 if a variable is unfrozen by now, else 0; None if it always is."""
         group = self._groups[self._get_variable_index(variable)]
         if self.updates_per_group is None or not group:
             return None
@@ -340,28 +377,28 @@ class BertAdamW(WholeBatchOptimizer, keras.optimizers.AdamW):
         pass
 
     def _backend_update_step(self, grads, trainable_variables, learning_rate):
-        # Here and not for each variable, because graphs are traced sooner the fewer operations they have.
+        # Once for all variables, because smaller graphs are traced faster.
         rates = learning_rate, self._corrected(learning_rate)
         super()._backend_update_step(grads, trainable_variables, rates)
 
     def _corrected(self, learning_rate):
-        """The rate by which uncorrected moments move a variable."""
+        """Returns the learning rate with the moments' bias correction folded in."""
         if not self.bias_correction:
             return learning_rate
         of_first, of_second = self._corrections()
         return learning_rate * ops.sqrt(of_second) / of_first
 
     def _corrections(self) -> list:
-        """What each moment is divided by, float32 scalars."""
+        """Returns the divisors of both moments, float32 scalars."""
         step = ops.cast(self.iterations + 1, "float32")
         return [1 - ops.power(beta, step) for beta in (self.beta_1, self.beta_2)]
 
     def update_step(self, gradient, variable, learning_rate):
-        """Moves a variable; `learning_rate` is the pair that `_backend_update_step` makes of it."""
+        """Updates a variable; `learning_rate` is the pair from `_backend_update_step`."""
         index = self._get_variable_index(variable)
         rate, corrected = (self._rate_of(variable, each) for each in learning_rate)
         if self.weight_decay and self._use_weight_decay(variable):
-            # Not assign_sub of a product, which would go through memory twice as often.
+            # assign_sub of a product would access memory twice as often.
             self.assign(variable, variable * (1 - rate * self.weight_decay))
         update = self._fused_adam if _is_on_one_device_of_tensorflow() else self._plain_adam
         moments = self._momentums[index], self._velocities[index]
@@ -380,16 +417,18 @@ class BertAdamW(WholeBatchOptimizer, keras.optimizers.AdamW):
         self.assign_sub(variable, rate * m / (ops.sqrt(v) + self.epsilon))
 
     def _fused_adam(self, variable, m, v, gradient, rate):
-        """The same in one pass over memory: with `_plain_adam` a training step takes 16 to 23 % more
-        processor time with bert_small (16 rows of 64 tokens, two cores) and 11 to 16 % more with
-        bert_base_uncased (8 rows)."""
+        """Does the same in one pass over memory.
+
+        With `_plain_adam` a training step takes 16 to 23 % more processor time with bert_small (16 rows of
+        64 tokens, two cores) and 11 to 16 % more with bert_base_uncased (8 rows).
+        """
         import tensorflow as tf
 
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=m.value.handle,
             v=v.value.handle,
-            # The rate is corrected already.
+            # The rate contains the correction.
             beta1_power=0.0,
             beta2_power=0.0,
             lr=rate,
@@ -411,12 +450,17 @@ class BertAdamW(WholeBatchOptimizer, keras.optimizers.AdamW):
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class BertLamb(BertAdamW):
-    """LAMB as ALBERT was trained: each variable moves by a part of its own norm, for large batches.
+    """LAMB as in ALBERT, for large batches: each step is a fraction of the variable's norm.
 
-    Biases and norms neither decay nor are scaled: they move as `BertAdamW` has it. For the others the
-    decay is a part of the update, whose norm becomes that of the variable before the learning rate; an
-    update or a variable of zeros is not scaled. `keras.optimizers.Lamb` corrects the moments, decays
-    outside of the update and scales every variable. Arguments: as `BertAdamW`; `decay_all` scales all too.
+    The update, which includes the weight decay, is scaled to the norm of the variable and multiplied by
+    the learning rate. Zero updates and zero variables are not scaled. Biases and norms are neither
+    decayed nor scaled; they move as in `BertAdamW`. `keras.optimizers.Lamb` differs: it corrects the
+    moments, decays outside the update and scales every variable.
+
+    Args:
+        learning_rate: a number or a schedule.
+        decay_all: whether biases and norms are decayed and scaled too.
+        **kwargs: as for `BertAdamW`.
 
     Source: You et al. 2019 (arXiv:1904.00962), algorithm 2, without bounds on the ratio;
     google-research/albert lamb_optimizer.py.
@@ -445,16 +489,16 @@ class BertLamb(BertAdamW):
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class Adafactor(WholeBatchOptimizer, keras.optimizers.Adafactor):
-    """Adafactor as T5 was trained: no first moment, and steps in proportion to each variable's size.
+    """Adafactor as in T5: no first moment, and steps proportional to each variable's root mean square.
 
-    The original differs in three things: it keeps factors of the second moment in place of all of it, where
-    Keras 3.15 keeps both; it factors only what has two sides of at least 128; and it does not bound the rate
-    by 1 / sqrt(step + 1). The last is no bound on the rate of `InverseSquareRootDecay` with T5's settings.
+    The original differs in three ways. It stores only factors of the second moment (Keras 3.15 also
+    stores the full one), it factors only variables with two axes of at least 128, and it does not limit
+    the rate to 1 / sqrt(step + 1). The limit has no effect with `InverseSquareRootDecay` and T5's settings.
 
     Args:
-        learning_rate: a schedule or a number, by which a variable's root mean square is multiplied.
-        relative_step: whether a constant rate falls too.
-        **kwargs: as `keras.optimizers.Adafactor`.
+        learning_rate: a number or a schedule, the step relative to a variable's root mean square.
+        relative_step: whether a constant rate falls over time.
+        **kwargs: as for `keras.optimizers.Adafactor`.
 
     Source: Shazeer and Stern 2018 (arXiv:1804.04235), algorithm 4; tensorflow/mesh optimize.py,
     AdafactorOptimizer.
@@ -466,14 +510,15 @@ class Adafactor(WholeBatchOptimizer, keras.optimizers.Adafactor):
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class AveragedSGD(WholeBatchOptimizer, keras.optimizers.SGD):
-    """SGD whose weights are averaged once held-out losses no longer fall (NT-ASGD).
+    """SGD that averages weights once held-out losses no longer fall (NT-ASGD).
 
-    Until then the averages are the weights. `fit` puts them in the model's place when it ends.
+    At its end, `fit` replaces the model's weights by the averages, if averaging has started.
 
     Args:
-        learning_rate: stays as it is.
-        patience: of `average_if_stalled`.
-        **kwargs: as `keras.optimizers.SGD`.
+        learning_rate: a constant rate.
+        patience: number of losses without improvement that `average_if_stalled` tolerates.
+        weight_decay: decoupled weight decay; None for none.
+        **kwargs: as for `keras.optimizers.SGD`.
 
     Source: Merity et al. 2017 (arXiv:1708.02182), algorithm 1; salesforce/awd-lstm-lm main.py.
     """
@@ -485,21 +530,25 @@ class AveragedSGD(WholeBatchOptimizer, keras.optimizers.SGD):
     def build(self, variables):
         if self.built:
             return
-        # The update from which on it averages; 0 for none yet.
+        # The update at which averaging started; 0 before.
         self.averages_from = self.add_variable(
             (), dtype=self._iterations.dtype, name="averages_from"
         )
         super().build(variables)
 
     def average_if_stalled(self, losses: Sequence[float]) -> None:
-        """Begins to average where the last loss is above the best of those before its `patience` predecessors."""
+        """Starts averaging if the last loss is above the minimum of those more than `patience` losses earlier.
+
+        Args:
+            losses: all losses measured so far on held-out data, in order.
+        """
         earlier = losses[: -self.patience - 1]
         if earlier and losses[-1] > min(earlier) and not ops.convert_to_numpy(self.averages_from):
-            # No tensor, whose memory JAX would share.
+            # An integer, because JAX would share a tensor's memory.
             self.averages_from.assign(int(ops.convert_to_numpy(self.iterations)))
 
     def _update_model_variables_moving_average(self, trainable_variables):
-        # Keras 3.15 has a constant share.
+        # Keras 3.15 uses a constant momentum.
         updates = ops.cast(self.iterations - self.averages_from + 1, "float32")
         share = ops.where(self.averages_from > 0, 1 / updates, 1.0)
         pairs = zip(trainable_variables, self._model_variables_moving_average, strict=True)
@@ -510,7 +559,7 @@ class AveragedSGD(WholeBatchOptimizer, keras.optimizers.SGD):
     def finalize_variable_values(self, var_list):
         super().finalize_variable_values(var_list)
         if keras.backend.backend() == "jax":
-            # Keras 3.15 leaves both in the same memory, which the next step on weights gives back.
+            # Keras 3.15 leaves both in the same memory, which the next step on the weights frees.
             for average in self._model_variables_moving_average:
                 average.assign(average + 0)
 
@@ -519,7 +568,7 @@ class AveragedSGD(WholeBatchOptimizer, keras.optimizers.SGD):
 
 
 def _is_on_one_device_of_tensorflow() -> bool:
-    """Whether TensorFlow runs, under no strategy, whose replicas its fused kernel cannot update."""
+    """Whether TensorFlow runs without a strategy; its fused kernel cannot update replicas."""
     if keras.backend.backend() != "tensorflow":
         return False
     import tensorflow as tf
@@ -532,7 +581,7 @@ def _merges_replicas() -> bool:
 
 
 def _assign_on_replicas(variables: list, values: list) -> None:
-    """Sets variables from within replicas, which hold the same values each."""
+    """Sets variables from within replicas, all of which hold the same values."""
     import tensorflow as tf
 
     def assign(strategy, values):
@@ -555,21 +604,24 @@ def bert_adamw(
     layer_decay: float | None = None,
     gradient_accumulation_steps: int | None = None,
 ) -> BertAdamW:
-    """BERT's recipe in one call: warmup, linear decay, weight decay off biases and norms, clipping.
+    """Makes BERT's optimizer: AdamW with warmup, linear decay, weight decay and clipping.
 
     Args:
         learning_rate: the peak.
-        total_steps: updates of the whole training (batches an epoch times epochs, through
+        total_steps: number of updates of the whole training (batches per epoch times epochs, divided by
             `gradient_accumulation_steps`); None keeps the learning rate constant.
-        warmup_proportion: part of `total_steps` that warms up.
-        weight_decay: decoupled, on everything but biases and layer norms.
-        clip_norm: bound on the global norm of the gradients.
+        warmup_proportion: fraction of `total_steps` in which the rate rises.
+        weight_decay: decoupled weight decay, except of biases and layer norms.
+        clip_norm: maximum global norm of the gradients.
         bias_correction, layer_decay: see `BertAdamW`.
-        gradient_accumulation_steps: batches an update; see `BertAdamW`.
+        gradient_accumulation_steps: batches per update; see `BertAdamW`.
+
+    Raises:
+        ValueError: `warmup_proportion` or `layer_decay` is outside its range.
     """
     if not 0 <= warmup_proportion < 1:
         raise ValueError(
-            f"warmup_proportion is {warmup_proportion!r}; it is a part of the steps, from 0 to 1."
+            f"warmup_proportion is {warmup_proportion!r}; it must be at least 0 and below 1."
         )
     schedule = learning_rate
     if total_steps is not None:
@@ -588,8 +640,9 @@ def bert_adamw(
 
 
 def feature_adam(learning_rate: float = 1e-3) -> BertAdamW:
-    """Adam as it trains heads on a frozen encoder (Peters et al. 2018, arXiv:1802.05365, supplement): a constant
-    rate, no weight decay.
+    """Makes the optimizer for heads on a frozen encoder: Adam with a constant rate, without weight decay.
+
+    Source: Peters et al. 2018 (arXiv:1802.05365), supplement.
     """
     return BertAdamW(
         learning_rate, bias_correction=True, weight_decay=0.0, epsilon=1e-8, global_clipnorm=1.0
@@ -604,16 +657,16 @@ def language_model_adam(
     floor: float = 0.004,
     clip_norm: float = 0.25,
 ) -> BertAdamW:
-    """Transformer-XL's recipe in one call: Adam, warmup, cosine decay, clipping, no weight decay.
-
-    Source: kimiyoung/transformer-xl tf/train_gpu.py.
+    """Makes Transformer-XL's optimizer: Adam with warmup, cosine decay and clipping, without weight decay.
 
     Args:
         learning_rate: the peak.
-        total_steps: steps of the whole training; None keeps the learning rate constant.
-        warmup_steps: steps that warm up.
-        floor: the last learning rate, as a part of the peak.
-        clip_norm: bound on the global norm of the gradients.
+        total_steps: number of updates of the whole training; None keeps the learning rate constant.
+        warmup_steps: number of updates in which the rate rises.
+        floor: the final learning rate, as a fraction of the peak.
+        clip_norm: maximum global norm of the gradients.
+
+    Source: kimiyoung/transformer-xl tf/train_gpu.py.
     """
     schedule = learning_rate
     if total_steps is not None:

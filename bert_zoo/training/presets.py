@@ -1,4 +1,4 @@
-"""Published settings of trainings by name, and what is made of them."""
+"""Published training settings by name, and the optimizers and models they describe."""
 
 import difflib
 from typing import Any
@@ -56,10 +56,13 @@ LANGUAGE_MODEL_PRESETS: dict[str, LanguageModelPreset] = {
 
 
 def preset(name: str) -> Preset:
-    """The preset of this name.
+    """Returns a preset by its name.
+
+    Args:
+        name: such as "roberta/rte"; `bert_zoo.training.presets.PRESETS` lists all.
 
     Raises:
-        ValueError: there is none; the message gives the nearest names.
+        ValueError: the name is unknown; the message suggests the nearest ones.
     """
     if name not in PRESETS:
         nearest = difflib.get_close_matches(name, PRESETS, n=3, cutoff=0)
@@ -71,50 +74,50 @@ def preset(name: str) -> Preset:
 
 
 def presets_for(family: str, task: str | None = None) -> list[Preset]:
-    """The presets of a family.
+    """Lists the presets of a family.
 
     Args:
-        family: such as "bert".
-        task: what `load` calls it; None for all.
+        family: its name, such as "bert".
+        task: keep only presets for this task, named as for `load`.
     """
     presets = registry().families[family].presets
     return [preset for preset in presets if task is None or task in preset.tasks]
 
 
 def default_preset(family: str, config: Config, task: str, benchmark: str = "") -> Preset:
-    """What to train a model with where nothing else is said.
+    """Chooses the preset that `bert_zoo finetune` uses by default.
 
     Args:
-        family: such as "bert".
-        config: of the encoder.
-        task: what `load` calls it.
-        benchmark: the name of the data, such as "rte". Where there is no preset for it, or none is
-            given, the preset for any data is taken that fits the model's size best.
+        family: its name, such as "bert".
+        config: configuration of the encoder.
+        task: the task, named as for `load`.
+        benchmark: the name of the data, such as "rte". Without a preset for it, the preset for any data
+            is chosen, if possible one for the model's size.
 
     Raises:
-        ValueError: there is no preset for models of this family and task.
+        ValueError: there is no preset for this family and task.
     """
     known = [*presets_for(family, task), *(p for p in OF_TASKS if task in p.tasks)]
     fitting = [p for p in known if p.fits(config) and p.is_default]
     benchmark = benchmark.lower().replace("-", "")
     found = [p for p in fitting if benchmark and p.benchmark == benchmark]
-    # A preset for one size comes after that for all.
+    # Presets for one size come after those for all.
     found = found or [p for p in fitting if not p.benchmark][-1:]
     if not found:
         raise ValueError(
-            f"There is no preset for task {task!r} of the family {family}. Make a Recipe of your own. "
-            f"Presets are {', '.join(PRESETS)}."
+            f"There is no preset for task {task!r} of the family {family}. Make your own Recipe, or choose one "
+            f"of {', '.join(PRESETS)}."
         )
     return found[0]
 
 
 def optimizer_for(recipe: Recipe, total_steps: int | None) -> BertAdamW | Adafactor:
-    """The optimizer of a recipe, with its schedule.
+    """Makes a recipe's optimizer, with its learning rate schedule.
 
     Args:
         recipe: the settings.
-        total_steps: updates of the whole training, as `recipe.updates_of` counts them; None for a rate
-            that is set from outside, as `TimeBudget` does.
+        total_steps: number of updates of the whole training, from `recipe.updates_of`. None makes an
+            optimizer with a constant rate, which callbacks such as `TimeBudget` can change.
     """
     rate = recipe.learning_rate
     if total_steps is not None:
@@ -142,7 +145,7 @@ def optimizer_for(recipe: Recipe, total_steps: int | None) -> BertAdamW | Adafac
 
 
 def prepare(model: ZooModel, recipe: Recipe) -> None:
-    """Freezes, adds LoRA, reinitializes, rematerializes and divides batches as a recipe says.
+    """Applies a recipe's settings for freezing, LoRA, reinitializing, rematerializing and mini-batches.
 
     Call it between `load` and compiling.
     """
@@ -158,7 +161,7 @@ def prepare(model: ZooModel, recipe: Recipe) -> None:
 
 
 def load_options(recipe: Recipe) -> dict[str, Any]:
-    """The arguments of `load` that a recipe says."""
+    """Returns a recipe's arguments for `load`."""
     return {
         "max_length": recipe.max_length,
         "dtype": recipe.dtype,

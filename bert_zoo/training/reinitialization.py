@@ -1,4 +1,4 @@
-"""Forgetting what the highest layers have learned, which is of the objective that trained them."""
+"""`reinitialize`: random weights for the highest layers, which are specific to pretraining."""
 
 from collections.abc import Iterable
 
@@ -10,20 +10,20 @@ from bert_zoo.models.encoder import Encoder
 
 
 def reinitialize(model: ZooModel, layers: int) -> None:
-    """Randomly initialises the highest layers, and what stands on them, as those of a new model are.
+    """Randomly initialises the encoder's highest layers.
 
-    The highest layers know most of the objective that they were pretrained with: the outputs of
-    ELECTRA's discriminator, for one, tell little more than whether a token was replaced. On small data
-    a fine-tuning is often better, and varies less, where it learns them anew.
+    The highest layers are specific to the pretraining objective. For example, the outputs of ELECTRA's
+    discriminator hardly tell more than whether a token was replaced. On small data, fine-tuning is often
+    better and varies less if it learns these layers from scratch.
 
     Args:
-        model: any model of the zoo; its heads stay as they are.
-        layers: how many layers, from the highest; the pooler and a last normalization go with them.
-            0 leaves all as it is.
+        model: any model of the zoo; its heads do not change.
+        layers: number of layers, from the highest. The pooler and a final normalization are
+            reinitialised with them. 0 changes nothing.
 
     Raises:
-        ValueError: the encoder has fewer layers, lower ones share weights with them, or they are
-            frozen, by `freeze` or by LoRA, and would never learn anything.
+        ValueError: the encoder has fewer layers, lower layers share their weights, or they are frozen
+            (by `freeze` or LoRA) and would stay random.
 
     Source: Zhang et al. 2021, "Revisiting Few-sample BERT Fine-tuning" (arXiv:2006.05987), section 5.
     """
@@ -35,13 +35,13 @@ def reinitialize(model: ZooModel, layers: int) -> None:
     below, above = groups.blocks_around(groups.num_layers - layers)
     if below & above:
         raise ValueError(
-            f"The highest {layers} layers cannot be reinitialized alone: layers below share weights "
-            f"with them. Reinitialize all {groups.num_layers} layers, or none."
+            f"The highest {layers} layers cannot be reinitialized alone, because lower layers share their "
+            f"weights. Reinitialize all {groups.num_layers} layers, or none."
         )
     weights = _weights(groups, above)
     if not all(weight.trainable for weight in weights):
         raise ValueError(
-            f"The highest {layers} layers are to be reinitialized and have frozen weights, which would "
+            f"The highest {layers} layers cannot be reinitialized: they have frozen weights, which would "
             "stay random. Freeze fewer layers, or leave LoRA out."
         )
     new = Encoder(encoder.config, encoder.family).backbone.groups()
@@ -50,6 +50,6 @@ def reinitialize(model: ZooModel, layers: int) -> None:
 
 
 def _weights(groups: Groups, blocks: Iterable[int]) -> list[keras.Variable]:
-    """Of these blocks and of what stands on the stack."""
+    """Returns the weights of these blocks and of the layers on top of the stack."""
     layers = (*(groups.stack.blocks[number] for number in blocks), *groups.top)
     return [weight for layer in layers for weight in layer.weights]

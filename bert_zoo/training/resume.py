@@ -1,4 +1,4 @@
-"""Stopping a training and going on later as if nothing had happened."""
+"""Interrupting a training, and resuming it with identical results."""
 
 import os
 import re
@@ -13,28 +13,30 @@ from bert_zoo.models.replicas import is_chief
 from bert_zoo.weights.files import WeightsError, remove_leftovers, sha256_of
 from bert_zoo.weights.safetensors_io import SafetensorsSource, write_safetensors
 
-# Step and SHA-256 are parts of the name, so that one rename makes a checkpoint valid, all together.
+# The name contains step and SHA-256, so that a single rename makes a checkpoint valid.
 NAME = "step-{:09d}-{}.safetensors"
 PATTERN = re.compile(r"step-(\d{9})-([0-9a-f]{64})\.safetensors")
 
 
 class TrainingCheckpoint(keras.callbacks.Callback):
-    """Writes all that the next step depends on: weights, optimizer, memory, states of dropout.
+    """Writes everything that the next step depends on: weights, optimizer, memory and dropout states.
 
-    Keras 3.15's own files of weights leave the states of random generators out, so that dropout
-    starts anew and losses differ from those of a training that was not stopped. Of several workers
-    one, the chief, writes.
+    Weight files of Keras 3.15 lack the states of random generators, so dropout restarts and losses
+    differ from an uninterrupted training. With several workers, only the chief writes.
 
     Args:
-        directory: where to write; the newest checkpoint alone is kept.
-        every: steps between two checkpoints.
-        first_step: steps that were trained before this `fit`.
+        directory: where to write; only the newest checkpoint is kept.
+        every: steps between two checkpoints; there is always one at the end of `fit`.
+        first_step: steps trained before this `fit`, as `restore` returns them.
+
+    Raises:
+        ValueError: `every` is below 1.
     """
 
     def __init__(self, directory: str | os.PathLike, every: int, first_step: int = 0):
         super().__init__()
         if every < 1:
-            raise ValueError(f"every is {every}; it is a positive number of steps.")
+            raise ValueError(f"every is {every}; it must be a positive number of steps.")
         self.directory = Path(directory)
         self.every = every
         self.step = first_step
@@ -49,7 +51,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             self.save()
 
     def save(self) -> None:
-        """Writes a checkpoint of the present step."""
+        """Writes a checkpoint of the current step."""
         if is_chief(getattr(self.model, "distribute_strategy", None)):
             write_checkpoint(self.model, self.directory, self.step)
 
@@ -57,15 +59,13 @@ class TrainingCheckpoint(keras.callbacks.Callback):
 def write_checkpoint(
     model: keras.Model, directory: Path, step: int, notes: Mapping[str, str] | None = None
 ) -> None:
-    """Writes all that the next step depends on, in place of the checkpoint before.
-
-    The older checkpoint goes when the new one is whole.
+    """Writes a checkpoint, and deletes the previous one once the new one is complete.
 
     Args:
-        model: compiled, with an optimizer that has been built.
-        directory: made if it does not exist.
-        step: what `restore` returns.
-        notes: what `notes_of` returns.
+        model: a compiled model whose optimizer is built.
+        directory: created if it does not exist.
+        step: what `restore` should return.
+        notes: what `notes_of` should return.
     """
     directory.mkdir(parents=True, exist_ok=True)
     remove_leftovers(directory)
@@ -80,16 +80,16 @@ def write_checkpoint(
 
 
 def notes_of(directory: str | os.PathLike) -> dict[str, str]:
-    """The notes of the newest checkpoint; none where there is none."""
+    """Returns the notes of the newest checkpoint, or {} without one."""
     _, source = _newest(Path(directory))
     return {} if source is None else source.metadata
 
 
 def _newest(directory: Path) -> tuple[int, SafetensorsSource | None]:
-    """Step and tensors of the newest checkpoint; 0 and None where there is none.
+    """Returns step and tensors of the newest checkpoint; 0 and None without one.
 
     Raises:
-        WeightsError: its bytes are not those that were written.
+        WeightsError: the file has changed since it was written.
     """
     found = {
         int(match[1]): (path, match[2])
@@ -103,30 +103,30 @@ def _newest(directory: Path) -> tuple[int, SafetensorsSource | None]:
     if sha256_of(path) != sha256:
         raise WeightsError(
             f"The checkpoint {path} has changed since it was written: its SHA-256 is no longer the "
-            "one in its name. Bring back a copy of it, or delete it to train from the start."
+            "one in its name. Restore a copy of it, or delete it to train from the start."
         )
     return step, SafetensorsSource(path)
 
 
 def restore(model: keras.Model, directory: str | os.PathLike) -> int:
-    """Puts a compiled model into the state of the newest checkpoint.
+    """Restores a compiled model to the state of the newest checkpoint.
 
     Args:
-        model: as it was when the checkpoint was written, compiled with the same optimizer.
-        directory: of a `TrainingCheckpoint`.
+        model: the same model, compiled with the same optimizer, as when the checkpoint was written.
+        directory: the directory of a `TrainingCheckpoint`.
 
     Returns:
-        The steps that were trained; 0 where there is no checkpoint, and the model stays as it is.
+        The number of steps trained. Without a checkpoint, 0, and the model does not change.
 
     Raises:
-        WeightsError: the checkpoint is of another model or optimizer, or its bytes have changed.
+        WeightsError: the checkpoint belongs to another model or optimizer, or the file has changed.
     """
     step, source = _newest(Path(directory))
     if source is None:
         return 0
-    # Its variables do not exist before the first step.
+    # The optimizer's variables do not exist before the first step.
     model.optimizer.build(model.trainable_variables)
-    # Names of an optimizer's variables begin with the model's, which has another number in each process.
+    # Names of an optimizer's variables begin with the model's, whose number differs between processes.
     stored = {_without_model(name): name for name in source}
     state = {_without_model(name): variable for name, variable in _state(model)}
     wrong = sorted(set(state) ^ set(stored)) or [
@@ -134,8 +134,8 @@ def restore(model: keras.Model, directory: str | os.PathLike) -> int:
     ]
     if wrong:
         raise WeightsError(
-            f"{source.location} is not of this model and optimizer: they differ in {wrong[:5]}. Go "
-            "on with the settings that the training began with, or name another directory."
+            f"{source.location} belongs to another model or optimizer: they differ in {wrong[:5]}. Resume "
+            "with the settings that the training started with, or choose another directory."
         )
     for name, variable in state.items():
         variable.assign(source[stored[name]])
@@ -152,6 +152,6 @@ def _state(model: keras.Model) -> Iterator[tuple[str, Any]]:
 
 
 def _without_model(name: str) -> str:
-    """The number and the last word of a name of `_state`: "00042 momentum"."""
+    """Returns the number and last word of a name from `_state`: "00042 momentum"."""
     number, _, variable = name.partition(" ")
     return f"{number} {variable.rpartition('_')[2]}"
