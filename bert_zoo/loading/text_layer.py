@@ -1,4 +1,4 @@
-"""Texts to ids as a layer of a Keras model."""
+"""`Preprocessor`: a Keras layer that turns texts into ids."""
 
 import os
 from pathlib import Path
@@ -20,31 +20,31 @@ OPTIONS_FILE = "preprocessor.json"
 class Preprocessor(keras.layers.Layer):
     """Turns texts into the ids that a model of the zoo reads, inside any Keras model.
 
-    Called with a string tensor [batch] or [batch, 1]; for pairs with a tuple or list of two. Returns a
-    dict of int32 [batch, length]: `token_ids`, `padding_mask`, and `segment_ids` where the model has
-    segments. An encoder of `bert_zoo.load` is called with that dict:
+    Call it with a string tensor [batch] or [batch, 1], or for pairs with a tuple or list of two. It
+    returns a dict of int32 [batch, length] for an encoder of `bert_zoo.load`: `token_ids`,
+    `padding_mask`, and `segment_ids` if the model has segments.
 
         text = keras.Input(shape=(), dtype="string")
         ids = bert_zoo.layers.Preprocessor("minilm_l6", max_length=64)(text)
         vectors = bert_zoo.load("minilm_l6", "embedding")(ids)
         model = keras.Model(text, keras.layers.Dense(2)(vectors))
 
-    The model is trained on raw strings: string tensors, tf.data of them, or NumPy arrays of
-    dtype=object. `.keras` files and SavedModels of it hold the vocabulary. Texts that are too long are
-    cut without a warning.
+    Such a model trains on raw strings: string tensors, tf.data, or NumPy arrays of dtype=object. Its
+    `.keras` files and SavedModels contain the vocabulary. Texts that are too long are cut without a
+    warning.
 
     Args:
-        model: a name or directory as `bert_zoo.load` takes it, whose vocabulary is read; or a model
-            of the zoo.
-        max_length: tokens that a text is cut to, special ones included; the model's own by default.
+        model: a name or directory as for `bert_zoo.load`, of which only the vocabulary is read; or a
+            model of the zoo.
+        max_length: maximum number of tokens of a text, with special tokens; by default the model's.
         padding: "longest" pads a batch to its longest row, rounded up to a bucket; "fixed" pads to
-            max_length. The model's own by default.
-        **kwargs: as `keras.layers.Layer`.
+            max_length; by default as the model.
+        **kwargs: as for `keras.layers.Layer`.
 
     Raises:
-        RuntimeError: Keras runs on another backend than TensorFlow, and so has no strings.
-        ValueError, FileNotFoundError: there is no such model, it has no vocabulary, or an option is
-            outside its range.
+        RuntimeError: Keras does not run on TensorFlow.
+        ValueError: the name is unknown, or an option is outside its range.
+        FileNotFoundError: the directory or its vocabulary is missing.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Preprocessor(keras.layers.Layer):
         self.built = True
 
     def _use(self, preprocessor) -> None:
-        # The report on truncation runs Python, which a SavedModel does not hold.
+        # The report on truncation runs Python, which a SavedModel cannot contain.
         self._preprocessor = preprocessor.with_options(report_truncation=False)
         self.options = self._preprocessor.get_config()
 
@@ -77,9 +77,8 @@ class Preprocessor(keras.layers.Layer):
         """The `bert_zoo.text.Preprocessor` that the layer runs."""
         if self._preprocessor is None:
             raise ValueError(
-                f"The layer {self.name!r} has no vocabulary: Keras made it from its configuration "
-                "alone (to_json, from_config). Make a new layer from the model's name, or load the "
-                ".keras file."
+                f"The layer {self.name!r} has no vocabulary, because Keras made it from its configuration "
+                "(to_json, from_config). Make a new layer from the model's name, or load the .keras file."
             )
         return self._preprocessor
 
@@ -88,7 +87,7 @@ class Preprocessor(keras.layers.Layer):
 
     def call(self, inputs):
         if self._preprocessor is None and runs_for_shapes():
-            # Keras builds a user's own model that it loads before it reads the vocabulary.
+            # When loading a user's own model, Keras builds it before it reads the vocabulary.
             specs = self.compute_output_spec(inputs)
             return {
                 name: keras.ops.zeros((spec.shape[0], spec.shape[1] or 2), spec.dtype)
@@ -110,7 +109,7 @@ class Preprocessor(keras.layers.Layer):
             for name in names
         }
 
-    # Keras calls these two while it writes and reads a .keras file, with a directory for assets.
+    # Keras calls these two when it writes and reads a .keras file, with a directory for assets.
 
     def save_assets(self, directory: str) -> None:
         self.preprocessor.save_vocabulary(directory)
@@ -140,7 +139,7 @@ class Preprocessor(keras.layers.Layer):
 def _check_backend() -> None:
     if keras.backend.backend() != "tensorflow":
         raise RuntimeError(
-            "Preprocessor needs Keras's TensorFlow backend, and this is "
+            "Preprocessor needs Keras's TensorFlow backend, but the backend is "
             f"{keras.backend.backend()}, which has no strings. Set the environment variable "
             "KERAS_BACKEND=tensorflow, or pass ids: model.preprocessor(texts)."
         )
@@ -149,7 +148,7 @@ def _check_backend() -> None:
 def _text_of(
     model: str | os.PathLike | ZooModel, max_length: int | None, padding: str | None
 ) -> tuple[str, Any]:
-    """The text format of a model's family, and a preprocessor with these options."""
+    """Returns the name of a model's family, and a preprocessor with these options."""
     if not isinstance(model, ZooModel):
         from bert_zoo.loading.directories import open_checkpoint
         from bert_zoo.loading.load import preprocessor_of
@@ -163,16 +162,14 @@ def _text_of(
         return opened.family.name, deferred.make()
     longest = model.longest_input
     if max_length is not None and not 3 <= max_length <= longest:
-        raise ValueError(
-            f"max_length is {max_length!r}; the model reads from 3 to {longest} tokens."
-        )
+        raise ValueError(f"max_length is {max_length!r}; the model reads from 3 to {longest} tokens.")
     given = {"sequence_length": max_length, "padding": padding}
     changes = {name: value for name, value in given.items() if value is not None}
     return encoder_of(model).family, model.preprocessor.with_options(**changes)
 
 
 def _as_batch(texts):
-    """Strings [batch] from those, or from [batch, 1]."""
+    """Returns strings [batch], from [batch] or [batch, 1]."""
     import tensorflow as tf
 
     return tf.squeeze(texts, axis=-1) if texts.shape.rank == 2 else texts

@@ -1,6 +1,6 @@
-"""SavedModels that take text: written by `bert_zoo.export`, reloaded by `SavedModelLayer`."""
+"""Exports: SavedModels, LiteRT and ONNX files, written by `bert_zoo.export`; and `SavedModelLayer`."""
 
-# Our name of an input -> the name that TF-Hub's transformer encoders give it.
+# Our name of an input -> its name in TF-Hub's transformer encoders.
 HUB_NAMES = {
     "token_ids": "input_word_ids",
     "padding_mask": "input_mask",

@@ -1,4 +1,4 @@
-"""What an export for LiteRT or ONNX Runtime says of texts, and its tokenizer in Rust."""
+"""Describes to LiteRT and ONNX exports how texts are read, and writes their tokenizer."""
 
 import logging
 from pathlib import Path
@@ -13,9 +13,9 @@ log = logging.getLogger("bert_zoo")
 
 
 def text_description(model: ZooModel, directory: Path, *, text: bool) -> dict[str, Any]:
-    """Writes `tokenizer.json`; gives `text`, what `bert_zoo.runtime` reads texts by.
+    """Writes `tokenizer.json`, and returns the key `text` of the description.
 
-    Where there is none, `text` is None and `text_missing` says why.
+    If texts cannot be read, `text` is None and `text_missing` gives the reason.
     """
     if not text:
         return {"text": None, "text_missing": ["it was exported with text=False."]}
@@ -23,18 +23,20 @@ def text_description(model: ZooModel, directory: Path, *, text: bool) -> dict[st
     content = with_rows(preprocessor)
     if content is None:
         reason = (
-            f"Hugging Face's library in Rust has nothing like {type(preprocessor.tokenizer).__name__}, "
-            "so ids have to be made by its vocabulary elsewhere."
+            f"Hugging Face's tokenizers library has no equivalent of {type(preprocessor.tokenizer).__name__}, "
+            "so ids must be made elsewhere."
         )
-        log.warning("The export takes ids alone: %s", reason)
+        log.warning("The export takes only ids: %s", reason)
         return {"text": None, "text_missing": [reason]}
     differences = [*preprocessor.tokenizer.rust_differences]
     if split_tokens := preprocessor.tokenizer.split_tokens:
         differences.append(
-            "Pieces of a digit and a comma stay whole; bert_zoo.runtime splits them by split_tokens."
+            "Pieces of a digit and a comma are not split; bert_zoo.runtime splits them by split_tokens."
         )
     if differences:
-        log.warning("Not all ids of %s are the model's: %s", TOKENIZER_FILE, " ".join(differences))
+        log.warning(
+            "Some ids of %s differ from the model's: %s", TOKENIZER_FILE, " ".join(differences)
+        )
     write_json(directory / TOKENIZER_FILE, content)
     tokenizer, packer = preprocessor.tokenizer, preprocessor.packer
     roles = {"pad": packer.pad_id, "unk": tokenizer.unk_id}
@@ -46,7 +48,7 @@ def text_description(model: ZooModel, directory: Path, *, text: bool) -> dict[st
         "truncation": packer.truncation,
         "bucket": packer.bucket,
         "ids": {role: int(index) for role, index in roles.items()},
-        # Words that are tokenized by themselves, for tags, have one before them; see `text.words`.
+        # Words that are tokenized separately, for tagging, have a space before them; see `text.words`.
         "blank_before_words": not options.get("add_prefix_space", True),
         "split_tokens": split_tokens,
         "vocabulary_size": model.id_limits()["token_ids"][0],

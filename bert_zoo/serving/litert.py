@@ -1,4 +1,4 @@
-"""LiteRT (TensorFlow Lite): one file with a model's signatures on ids."""
+"""Writes LiteRT (TensorFlow Lite) files with a model's signatures on ids."""
 
 import tempfile
 from collections.abc import Mapping
@@ -16,8 +16,8 @@ def write_litert(
 ) -> None:
     """Writes `model.tflite`, whose signatures share the weights.
 
-    Batch and length stay free. LiteRT resizes a signature when they change, and computes shapes then:
-    signatures of fixed length gained too little to have several.
+    Batch size and length are free: LiteRT resizes a signature when they change. Additional signatures
+    with fixed lengths were hardly faster.
     """
     module = tf.Module()
     module.held = [variable.value for variable in model.served_variables()]
@@ -26,8 +26,8 @@ def write_litert(
         tf.saved_model.save(module, saved, signatures=traced)
         converter = tf.lite.TFLiteConverter.from_saved_model(saved, signature_keys=list(traced))
         if quantize is not None:
-            # Weights in int8 with a scale for each output, inputs of products quantized as they come;
-            # or weights in float16, which the runtime widens once.
+            # int8 weights with a scale per output, and inputs of products quantized at run time; or
+            # float16 weights, which the runtime converts once.
             converter.optimizations = [tf.lite.Optimize.DEFAULT]
         if quantize == "float16":
             converter.target_spec.supported_types = [tf.float16]

@@ -1,4 +1,4 @@
-"""ONNX: a file for each of a model's signatures on ids."""
+"""Writes an ONNX file for each of a model's signatures on ids."""
 
 import json
 from collections.abc import Mapping
@@ -16,14 +16,14 @@ from bert_zoo.runtime.files import onnx_file
 from bert_zoo.serving.portable import IdFunction
 
 OPSET = 17
-# Smaller tensors stay as they are.
+# Smaller tensors are not quantized.
 _QUANTIZED_SIZE = 1024
 
 
 def write_onnx(
     model: ZooModel, functions: Mapping[str, IdFunction], directory: Path, quantize: str | None
 ) -> None:
-    """Writes `<signature>.onnx`, each with the weights that it reads."""
+    """Writes a `<signature>.onnx` for each function, with the weights that it reads."""
     for name, function in functions.items():
         write_graph(model, name, function, directory / onnx_file(name), quantize)
 
@@ -31,7 +31,7 @@ def write_onnx(
 def write_graph(
     model: ZooModel, name: str, function: IdFunction, path: Path, quantize: str | None
 ) -> None:
-    """Writes a function of a model, as a graph of this name."""
+    """Writes a model's function as a graph with this name."""
     import onnx
 
     graph = _converted(function)
@@ -59,16 +59,16 @@ def _converted(function: IdFunction):
 
 
 def _name_axes(graph, axes: Mapping[str, Mapping[int, str]]) -> None:
-    """Names the free axes of inputs and outputs; tf2onnx 1.17 numbers them, each apart from the others."""
+    """Names the free axes of inputs and outputs; tf2onnx 1.17 gives each one a different number."""
     for value in (*graph.graph.input, *graph.graph.output):
         for number, name in axes[value.name].items():
             value.type.tensor_type.shape.dim[number].dim_param = name
-    # Within the graph the same axes have numbers for names; ONNX infers these shapes where they are needed.
+    # Inside the graph the same axes still have the old names; ONNX infers these shapes when needed.
     del graph.graph.value_info[:]
 
 
 def _describe(graph, name: str, model: ZooModel) -> None:
-    """Says in the file what wrote it, what it is and what its outputs stand for."""
+    """Writes producer, purpose, licence and labels into the file's metadata."""
     from onnx import helper
 
     use = getattr(model, "use", None)
@@ -88,7 +88,7 @@ def _describe(graph, name: str, model: ZooModel) -> None:
 
 
 def _in_int8(graph, path: Path):
-    """Weights with a scale for each output; inputs of products are quantized as they come."""
+    """Quantizes weights with a scale per output; inputs of products are quantized at run time."""
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -97,7 +97,7 @@ def _in_int8(graph, path: Path):
 
 
 def _weights_in_float16(model) -> None:
-    """Keeps weights in float16, which the runtime widens once, when it loads them."""
+    """Stores weights in float16; the runtime converts them once, when it loads them."""
     from onnx import TensorProto, helper, numpy_helper
 
     graph = model.graph

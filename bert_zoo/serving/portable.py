@@ -1,4 +1,4 @@
-"""A model as functions of ids, for formats whose runtimes know neither TensorFlow nor text."""
+"""A model's functions on ids, for runtimes without TensorFlow and text."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,9 +20,9 @@ from bert_zoo.serving.servable import (
 
 
 class IdFunction(NamedTuple):
-    """A signature on ids: what it takes, what computes its outputs, and the names of axes.
+    """A signature on ids: its inputs, the function that computes its outputs, and the inputs' axes.
 
-    `axes` names the axes of each input; the names of fixed ones are not used.
+    `axes` names all axes of each input; the names of fixed axes are unused.
     """
 
     specs: tuple[tf.TensorSpec, ...]
@@ -30,7 +30,7 @@ class IdFunction(NamedTuple):
     axes: Mapping[str, Sequence[str]]
 
     def traced(self) -> tf.types.experimental.ConcreteFunction:
-        """As a graph that takes the inputs in the order of `specs`, under their names."""
+        """Returns a graph that takes the inputs by name, in the order of `specs`."""
         names = [spec.name for spec in self.specs]
 
         def run(*values):
@@ -39,15 +39,17 @@ class IdFunction(NamedTuple):
         return tf.function(run, autograph=False, input_signature=self.specs).get_concrete_function()
 
     def free_axes(self) -> dict[str, dict[int, str]]:
-        """The axes of any size of inputs and outputs, by number; one of an output that is as long as no
-        input's is named after the output."""
+        """Maps each input and output to its free axes: number -> name.
+
+        A free axis of an output that matches no input's axis is named after the output.
+        """
         names = dict.fromkeys(
             name
             for spec in self.specs
             for name, size in zip(self.axes[spec.name], spec.shape, strict=False)
             if size is None
         )
-        # Numbers that tell the axes apart in the shapes of what is computed of them.
+        # Different sizes, by which the axes are recognised in the outputs' shapes.
         sizes = dict(zip(names, (2, 11, 13, 17), strict=False))
         named = {spec.name: _free(spec, self.axes[spec.name]) for spec in self.specs}
         fixed = [
@@ -66,7 +68,7 @@ class IdFunction(NamedTuple):
         return named
 
     def description(self) -> dict[str, dict[str, Any]]:
-        """The inputs by name, each with its shape, null where it is free, and its type."""
+        """Returns each input's shape, with null for free axes, and dtype."""
         return {
             spec.name: {"shape": spec.shape.as_list(), "dtype": spec.dtype.name}
             for spec in self.specs
@@ -78,22 +80,22 @@ def _free(spec: tf.TensorSpec, names: Sequence[str]) -> dict[int, str]:
 
 
 def id_functions(model: ZooModel) -> dict[str, IdFunction]:
-    """The signatures on ids of `bert_zoo.export`, without its checks, which these formats cannot make.
+    """Returns the signatures on ids of `bert_zoo.export`, without its checks, which these formats lack.
 
-    `tokens`; one for each input of positions or of second ids; and the steps of a model with a memory,
-    which take `memory_0`, ..., `memory_mask` and give `new_memory_0`, ..., `new_memory_mask`, since
-    ONNX has one namespace for both. Outputs are those of the model: labels' names and probabilities are
-    the client's to make. A model from text to text takes the target's tokens too, of an axis of their
-    own. A language model takes no labels and gives the log-probabilities of all tokens:
-    neither converter has the op that picks labels' without computing those of rare ones.
+    There is `tokens`, one signature for each input of positions or second ids, and the steps of a model
+    with a memory. Steps take `memory_0`, ..., `memory_mask` and return `new_memory_0`, ...,
+    `new_memory_mask`, because ONNX has a single namespace. Outputs are the model's own; clients turn
+    them into labels and probabilities. A model from text to text also takes the target's tokens, which
+    have their own axis. A language model takes no labels and returns the log-probabilities of all
+    tokens, because neither converter supports the op that computes only the labels'.
     """
     interface, state = model.interface, state_specs(model)
-    # What always carries a state reads streams, and so does every step: there is no padding.
+    # Models that always carry a state read streams, without padding; so does every step.
     read = ("token_ids",) if model.always_gives_state else names_of_ids(model)
     labels = interface.labels if interface.needs_labels else ()
     ids = tuple(ids_spec(model, n) for n in (*read, *labels) if n in model.id_limits())
 
-    # What is read of every token has the axes of ids.
+    # Inputs with a value per token have the axes of ids.
     positions = model.positions_read.keys() - set(getattr(model, "columns_read", ()))
     of_ids = ("batch", "sequence") if model.ids_rank == 2 else ("batch", "choices", "sequence")
 
@@ -131,12 +133,12 @@ _HF_OUTPUTS = {
 
 
 def hugging_face_function(model: ZooModel) -> IdFunction:
-    """A model as the ONNX files of Hugging Face's programs have it: their names, and ids in int64.
+    """Returns a model's function with the names of Hugging Face's ONNX files, and ids in int64.
 
-    Sentence vectors are the client's to pool, of `last_hidden_state`.
+    Clients pool sentence vectors from `last_hidden_state`.
 
     Raises:
-        ValueError: those programs have no such model.
+        ValueError: Hugging Face's programs do not support the model.
     """
     encoder = encoder_of(model)
     family = registry().families[encoder.family]
@@ -146,9 +148,9 @@ def hugging_face_function(model: ZooModel) -> IdFunction:
     others = {*model.interface.outputs} - {*found.values(), "pooled_output"}
     if model.always_gives_state or model.interface.needs_labels or others:
         raise ValueError(
-            f"layout='hf' is for encoders and for heads that give {', '.join(_HF_OUTPUTS)}, which "
-            f"transformers.js and optimum run; a model of task {model.task!r} gives "
-            f"{', '.join(model.interface.outputs)}. Leave layout out, or export model.encoder."
+            f"layout='hf' supports encoders and heads with the outputs {', '.join(_HF_OUTPUTS)}, but a model "
+            f"of task {model.task!r} has {', '.join(model.interface.outputs)}. Leave layout out, or export "
+            "model.encoder."
         )
     of_ids = id_functions(model)["tokens"]
     by_name = {spec.name: spec for spec in of_ids.specs}
@@ -165,7 +167,7 @@ def hugging_face_function(model: ZooModel) -> IdFunction:
 
 
 def _outputs(model: ZooModel, inputs: Tensors, *, next_token: bool) -> Tensors:
-    """What a model gives, by name, in float32; with `next_token`, at the last token alone."""
+    """Returns a model's outputs by name, in float32; with `next_token`, only at the last token."""
     if encoder_of(model) is model:
         return as_served(model, model(inputs, training=False))
     if next_token:

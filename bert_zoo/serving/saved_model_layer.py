@@ -1,4 +1,4 @@
-"""A SavedModel as a layer of a Keras 3 model."""
+"""`SavedModelLayer`: a SavedModel as a layer of a Keras 3 model."""
 
 import contextlib
 import os
@@ -14,32 +14,32 @@ from bert_zoo.serving import HUB_NAMES
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class SavedModelLayer(keras.layers.Layer):
-    """Runs, and trains, a SavedModel that `bert_zoo.export` wrote, inside any Keras model.
+    """Runs and trains a SavedModel that `bert_zoo.export` wrote, inside any Keras model.
 
-    Called with a dict of int tensors [batch, length] under TF-Hub's names (`input_word_ids`,
-    `input_mask`, `input_type_ids`) or ours (`token_ids`, `padding_mask`, `segment_ids`); mask and
-    segments may be missing. A language model also wants `labels`, and a model with a memory takes
-    that too, under the names of its outputs (`memory_0`, ..., `memory_mask`). Called with a string
-    tensor [batch] or a list of strings, the layer applies its preprocessor first. Returns the
-    SavedModel's dict of outputs; see docs/export.md.
+    Call it with a dict of int tensors [batch, length], with TF-Hub's names (`input_word_ids`,
+    `input_mask`, `input_type_ids`) or ours (`token_ids`, `padding_mask`, `segment_ids`). Mask and
+    segments are optional. A language model also needs `labels`; a model with a memory also takes it,
+    under the names of its outputs (`memory_0`, ..., `memory_mask`). Called with a string tensor [batch]
+    or a list of strings, the layer applies its preprocessor first. It returns the SavedModel's dict of
+    outputs (docs/export.md).
 
-    The SavedModel's variables are the layer's own: `fit` changes them in place, and a `.keras` file
-    of the outer model holds their values. The graph stays in `directory`, which has to be there when
-    that file is loaded. Reading a graph from elsewhere is a risk that Keras wants confirmed:
+    The layer owns the SavedModel's variables: `fit` changes them in place, and a `.keras` file of the
+    outer model contains their values. The graph stays in `directory`, which must exist when that file
+    is loaded. Since a graph from elsewhere can be dangerous, Keras requires
     `keras.models.load_model(path, safe_mode=False)`.
 
-    Any other SavedModel with TF-Hub's interface for transformer encoders works too.
+    Other SavedModels with TF-Hub's interface for transformer encoders work too.
 
     Args:
-        directory: of the SavedModel.
-        trainable: whether training changes it. A frozen layer runs without dropout, as TF-Hub's
-            layer did.
-        **kwargs: as `keras.layers.Layer`.
+        directory: the SavedModel's directory.
+        trainable: whether training changes the variables. A frozen layer runs without dropout, like
+            TF-Hub's layer.
+        **kwargs: as for `keras.layers.Layer`.
 
     Raises:
-        RuntimeError: Keras runs on another backend than TensorFlow.
-        FileNotFoundError: there is no SavedModel.
-        ValueError: it does not have TF-Hub's interface.
+        RuntimeError: Keras does not run on TensorFlow.
+        FileNotFoundError: the directory contains no SavedModel.
+        ValueError: the SavedModel does not have TF-Hub's interface.
 
     Source: tensorflow.org/hub, "Reusable SavedModels"; tensorflow/hub#920.
     """
@@ -47,30 +47,30 @@ class SavedModelLayer(keras.layers.Layer):
     def __init__(self, directory: str | os.PathLike, trainable: bool = True, **kwargs):
         if keras.backend.backend() != "tensorflow":
             raise RuntimeError(
-                "SavedModelLayer needs Keras's TensorFlow backend, and this is "
+                "SavedModelLayer needs Keras's TensorFlow backend, but the backend is "
                 f"{keras.backend.backend()}. Set the environment variable KERAS_BACKEND=tensorflow."
             )
         super().__init__(**kwargs)
-        # XLA would compile anew for every length of a batch.
+        # XLA would compile again for every length of a batch.
         self.supports_jit = False
         self.directory = os.fspath(directory)
         self.saved_model = _load(self.directory)
         self.accepted_inputs = _accepted_inputs(self.saved_model)
-        # Keras tracks what it finds in an attribute's list.
+        # Keras tracks variables in a list that is an attribute.
         self.saved_weights = _keras_variables(self.saved_model)
-        # Not the constructor's argument: setting it freezes the variables that are there by now.
+        # Set here and not in the constructor of Layer, because it only freezes existing variables.
         self.trainable = trainable
         self.built = True
 
     @property
     def preprocessor(self):
-        """Turns string [batch], or a tuple of two, into the dict that the layer is called with.
+        """The SavedModel's preprocessor, which turns string [batch], or a tuple of two, into the layer's inputs.
 
-        Its `tokenize` and `bert_pack_inputs` do so in two steps. Works in tf.data.
+        Its `tokenize` and `bert_pack_inputs` do the same in two steps. It works in tf.data.
         """
         if not hasattr(self.saved_model, "preprocessor"):
             raise ValueError(
-                f"The SavedModel {self.directory} holds no preprocessor; it was exported with "
+                f"The SavedModel {self.directory} has no preprocessor, because it was exported with "
                 "text=False. Call the layer with a dict of ids."
             )
         return self.saved_model.preprocessor
@@ -91,12 +91,12 @@ class SavedModelLayer(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]):
-        # As Keras's TFSMLayer: a file must not bring in someone's graph unasked.
+        # Like Keras's TFSMLayer: a file must not load another graph without the user's consent.
         if is_loading_safely():
             raise ValueError(
-                f"This file asks for the SavedModel {config['directory']!r}, whose graph may do "
-                "anything that TensorFlow can, writing files included. If you trust it, pass "
-                "safe_mode=False to keras.models.load_model."
+                f"This file uses the SavedModel {config['directory']!r}, whose graph can do anything that "
+                "TensorFlow can, including writing files. If you trust it, pass safe_mode=False to "
+                "keras.models.load_model."
             )
         return cls(**config)
 
@@ -108,30 +108,30 @@ def _load(directory: str):
         raise FileNotFoundError(
             f"There is no SavedModel in {directory}. Write one with bert_zoo.export(model, directory)."
         )
-    # Importing it registers the tokenizers' ops. A SavedModel without text does well without them,
-    # and TensorFlow names the missing op of any other.
+    # The import registers the tokenizers' ops. A SavedModel without text does not need them, and for
+    # any other TensorFlow names the missing op.
     with contextlib.suppress(ImportError, tf.errors.OpError):
         import tensorflow_text  # noqa: F401
     saved_model = tf.saved_model.load(directory)
     if not callable(saved_model) or not hasattr(saved_model, "variables"):
         raise ValueError(
-            f"The SavedModel {directory} has signatures alone. This layer needs TF-Hub's reusable "
-            "interface, which bert_zoo.export writes; keras.layers.TFSMLayer runs signatures."
+            f"The SavedModel {directory} has only signatures. This layer needs TF-Hub's reusable "
+            "interface, which bert_zoo.export writes; for signatures, use keras.layers.TFSMLayer."
         )
     return saved_model
 
 
 def _keras_variables(saved_model) -> list[keras.Variable]:
-    """The SavedModel's weights as Keras variables that share their memory.
+    """Wraps the SavedModel's weights as Keras variables that share their memory.
 
-    States of random generators stay out: they are integers, and no weights.
+    States of random generators are left out; they are integers.
     """
     trainable = {id(variable) for variable in getattr(saved_model, "trainable_variables", ())}
     variables = []
     for variable in saved_model.variables:
         if not variable.dtype.is_floating:
             continue
-        # Keras's names have no slashes; optimizers tell biases from matrices by the last part.
+        # Keras's names have no slashes; optimizers recognise biases by the last part.
         *scopes, name = variable.name.removesuffix(":0").split("/")
         with contextlib.ExitStack() as stack:
             for scope in scopes:
@@ -139,32 +139,31 @@ def _keras_variables(saved_model) -> list[keras.Variable]:
             wrapped = keras.Variable(
                 variable, dtype=variable.dtype.name, trainable=id(variable) in trainable, name=name
             )
-        # Keras 3.15 keeps a tf.Variable that it is given, as its TFSMLayer relies on, but does not
-        # promise to. With a copy, training would change nothing.
+        # Keras 3.15 keeps a given tf.Variable, and its TFSMLayer relies on that, but it is not
+        # documented. With a copy, training would have no effect.
         if wrapped.value is not variable:
             raise RuntimeError(
                 f"Keras {keras.__version__} copied a variable instead of sharing it, so this layer "
-                "could not be trained. Please report it, and use an earlier Keras."
+                "cannot be trained. Please report it, and use an earlier Keras."
             )
         variables.append(wrapped)
     return variables
 
 
 def _accepted_inputs(saved_model) -> list[dict[str, Any]]:
-    """The dicts of inputs, name -> TensorSpec, that the SavedModel was traced for."""
+    """Returns the dicts of inputs, name -> TensorSpec, for which the SavedModel was traced."""
     signatures = [f.structured_input_signature for f in saved_model.__call__.concrete_functions]
     dicts = [args[0] for args, _ in signatures if args and isinstance(args[0], Mapping)]
-    # Each is there with and without training.
+    # Each occurs twice, with and without training.
     return list({tuple(sorted(specs)): dict(specs) for specs in dicts}.values())
 
 
 def _hub_inputs(inputs: Any, accepted: list[dict[str, Any]]) -> dict[str, Any]:
-    """One of the dicts that the SavedModel takes, from either set of names."""
+    """Converts inputs with either set of names to a dict that the SavedModel accepts."""
     if not isinstance(inputs, Mapping):
         raise TypeError(
-            f"SavedModelLayer is called with a dict of id tensors {list(HUB_NAMES.values())} or with "
-            f"a string tensor [batch]; got {type(inputs).__name__}. layer.preprocessor(texts) makes "
-            "the dict."
+            f"SavedModelLayer takes a dict of id tensors {list(HUB_NAMES.values())} or a string tensor "
+            f"[batch]; got {type(inputs).__name__}. layer.preprocessor(texts) makes the dict."
         )
     named = {HUB_NAMES.get(name, name): value for name, value in inputs.items()}
     word_ids, mask, type_ids = (HUB_NAMES[n] for n in ("token_ids", "padding_mask", "segment_ids"))
@@ -178,7 +177,6 @@ def _hub_inputs(inputs: Any, accepted: list[dict[str, Any]]) -> dict[str, Any]:
                     for name, spec in specs.items()
                 }
     raise ValueError(
-        f"This SavedModel takes {' or '.join(str(list(specs)) for specs in accepted)}, where "
-        f"{mask} and {type_ids} may be missing and {list(HUB_NAMES)} are names for the ids too; got "
-        f"{sorted(inputs)}."
+        f"This SavedModel takes {' or '.join(str(list(specs)) for specs in accepted)}; {mask} and "
+        f"{type_ids} are optional, and the ids may also be named {list(HUB_NAMES)}. Got {sorted(inputs)}."
     )

@@ -1,4 +1,4 @@
-"""A model as TensorFlow functions and variables, ready for tf.saved_model.save."""
+"""Turns a model into TensorFlow functions and variables for tf.saved_model.save."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -26,22 +26,21 @@ PAIR = (("text", 1), ("text_pair", 1))
 def make_servable(
     model: ZooModel, *, pairs: bool, text: bool
 ) -> tuple[tf.train.Checkpoint, dict[str, Any]]:
-    """The object that is saved, and its signatures; see `bert_zoo.export`.
+    """Returns the object to save, and its signatures; see `bert_zoo.export`.
 
     Raises:
-        ValueError: `pairs` of a model that does not read pairs.
+        ValueError: `pairs` is set, but the model does not read pairs.
     """
     interface = model.interface
     packs_pairs = text and _packs_pairs(model)
     reads_pairs = interface.pairs and packs_pairs
     if pairs and not reads_pairs:
         raise ValueError(
-            "pairs=True is for models that read one text or two, exported with text=True; this one "
-            f"is of task {model.task!r} and reads single texts, or is exported with text={text}. Leave "
-            "pairs out."
+            "pairs=True needs a model that reads one text or two, and text=True; this one has the task "
+            f"{model.task!r} and reads single texts, or is exported with text={text}. Leave pairs out."
         )
     state = state_specs(model)
-    # What carries a state reads streams, in which there is no padding.
+    # Models that always carry a state read streams, without padding.
     names = ("token_ids",) if model.always_gives_state else names_of_ids(model)
     ids = [ids_spec(model, name) for name in (*names, *interface.labels)]
     call = call_function(model, [ids_spec(model, name) for name in interface.labels], state)
@@ -72,9 +71,9 @@ def make_servable(
 
 
 def _packs_pairs(model: ZooModel) -> bool:
-    """Whether the model tells two texts apart, by segments or, as RoBERTa, by separators alone."""
+    """Whether the model reads two texts, separated by segments or, as RoBERTa, only by separators."""
     layout = model.preprocessor.packer.layout
-    # With labels among what it reads, it scores single texts.
+    # Models that read labels score single texts.
     if not layout.pair or model.interface.labels:
         return False
     num_segments, _ = model.id_limits().get("segment_ids", (0, ""))
@@ -82,7 +81,7 @@ def _packs_pairs(model: ZooModel) -> bool:
 
 
 def names_of_ids(model: ZooModel) -> tuple[str, ...]:
-    """What signatures take: ids and mask and, of models on tokens, segments, which some do not read."""
+    """Returns the signatures' inputs: ids, mask and, for models on tokens, segments even if unused."""
     main = encoder_of(model).backbone.main_input
     return tuple(HUB_NAMES) if main in HUB_NAMES else (main, "padding_mask")
 
@@ -92,8 +91,8 @@ def ids_spec(model: ZooModel, name: str, hub_name: str | None = None) -> tf.Tens
 
 
 def reusable_object(model: ZooModel, call) -> tf.train.Checkpoint:
-    """What TF-Hub's interface asks of every model."""
-    # A Checkpoint is an object that attributes can be hung on, and saves nothing of its own.
+    """Returns an object with the attributes that TF-Hub's interface requires of every model."""
+    # A Checkpoint accepts any attribute, and saves nothing of its own.
     servable = tf.train.Checkpoint()
     servable.__call__ = call
     served = model.served_variables()
@@ -104,7 +103,7 @@ def reusable_object(model: ZooModel, call) -> tf.train.Checkpoint:
 
 
 def call_function(model: ZooModel, labels: Sequence[tf.TensorSpec], state: Sequence[tf.TensorSpec]):
-    """TF-Hub's interface: (dict of inputs, training) -> dict of outputs; inputs of `state` may lack."""
+    """Returns TF-Hub's function, (dict of inputs, training) -> dict of outputs; `state` is optional."""
 
     @tf.function(autograph=False)
     def call(inputs, training=False):
@@ -124,7 +123,7 @@ def call_function(model: ZooModel, labels: Sequence[tf.TensorSpec], state: Seque
 
 
 def _run(model: ZooModel, ids: Tensors, training: bool) -> tuple[dict[str, Any], Tensors]:
-    """The outputs of the encoder, hidden states among them, and those of the head, by name."""
+    """Returns the outputs of the encoder, with hidden states, and those of the head, by name."""
     ids = model.check_in_graph(ids)
     encoder = encoder_of(model)
     read = ids if encoder is model else model.encoder_inputs(ids)
@@ -152,7 +151,7 @@ def by_name(model: ZooModel, outputs) -> Tensors:
 
 
 def _default(model: ZooModel, ids: Tensors, outputs: dict[str, Any]) -> tf.Tensor:
-    """One vector a row, as TF-Hub's interface asks for."""
+    """Returns one vector per row, which TF-Hub's interface requires."""
     for name in ("embedding", "pooled_output"):
         if name in outputs:
             return outputs[name]
@@ -162,7 +161,7 @@ def _default(model: ZooModel, ids: Tensors, outputs: dict[str, Any]) -> tf.Tenso
 
 
 def as_served(model: ZooModel, outputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Outputs as they leave the SavedModel: in float32, and a state by layers, `memory_0`, ..."""
+    """Converts outputs to float32, and splits a state into layers: `memory_0`, ..."""
 
     def as_float32(value: tf.Tensor) -> tf.Tensor:
         return tf.cast(value, tf.float32) if value.dtype.is_floating else value
@@ -187,23 +186,23 @@ def served_outputs(model: ZooModel, outputs: Tensors) -> Tensors:
 
 
 def under_hub_names(inputs: Tensors) -> Tensors:
-    """Ids under TF-Hub's names, all of which are there; other inputs keep theirs."""
+    """Renames ids to TF-Hub's names and adds missing ones; other inputs keep their names."""
     zeros = tf.zeros_like(tokens_of(inputs))
-    # Models on tokens without segments take zeros there, as TF-Hub's do.
+    # Models on tokens without segments take zeros, like TF-Hub's.
     segments = {"segment_ids": zeros} if "token_ids" in inputs else {}
     named = {**segments, "padding_mask": zeros + 1, **inputs}
     return {HUB_NAMES.get(name, name): value for name, value in named.items()}
 
 
 def _under_our_names(model: ZooModel, inputs: Tensors) -> dict[str, Any]:
-    """The model's inputs from those of the SavedModel, without ids that it does not read."""
+    """Converts the SavedModel's inputs to the model's, without ids that it does not read."""
     ids = {n: inputs[hub] for n, hub in HUB_NAMES.items() if n in model.id_limits()}
     others = {n: value for n, value in inputs.items() if n not in HUB_NAMES.values()}
     return ids | with_state(model, others)
 
 
 def with_state(model: ZooModel, inputs: Tensors) -> dict[str, Any]:
-    """A model's inputs from those by layers, `memory_0`, ..., as `as_served` made them."""
+    """Joins a state's layers, `memory_0`, ..., again; the inverse of `as_served`."""
     inputs = dict(inputs)
     for name in model.state:
         layers = []
@@ -230,7 +229,7 @@ def _initial_state_signature(model: ZooModel):
 
 
 def _step_signature(model: ZooModel, call, ids: Specs, state: Specs):
-    """The outputs for ids, and the new state where one is carried."""
+    """Makes the signature for ids, which also returns the new state if there is one."""
 
     def serve(inputs: Tensors) -> Tensors:
         outputs = call(under_hub_names(inputs), training=False)
@@ -240,7 +239,7 @@ def _step_signature(model: ZooModel, call, ids: Specs, state: Specs):
 
 
 def next_token_outputs(model: ZooModel, inputs: Tensors) -> Tensors:
-    """What is served of a language model at the last token, where alone the softmax runs."""
+    """Returns a language model's outputs at the last token; the softmax is computed only there."""
     encoded = model.encoder(inputs, training=False)
     last = {**encoded, "sequence_output": encoded["sequence_output"][:, -1:]}
     outputs = as_served(model, model.head_outputs(last, {}, training=False))
@@ -248,7 +247,7 @@ def next_token_outputs(model: ZooModel, inputs: Tensors) -> Tensors:
 
 
 def _next_token_signature(model: ZooModel, call, ids: Specs, state: Specs):
-    """Log-probabilities of every token after the segment, and the new state."""
+    """Makes the signature for the next token's log-probabilities and the new state."""
 
     def serve(inputs: Tensors) -> Tensors:
         outputs = next_token_outputs(model, model.check_in_graph(with_state(model, inputs)))
@@ -258,7 +257,7 @@ def _next_token_signature(model: ZooModel, call, ids: Specs, state: Specs):
 
 
 def _signature_with(model: ZooModel, further: tf.TensorSpec):
-    """Traced by itself, so that the vocabulary projection runs at given positions only."""
+    """Makes a signature with a further input, such as positions at which alone logits are computed."""
 
     def serve(ids: Tensors) -> Tensors:
         _, outputs = _run(model, _under_our_names(model, under_hub_names(ids)), training=False)
@@ -269,7 +268,7 @@ def _signature_with(model: ZooModel, further: tf.TensorSpec):
 
 
 def outputs_of_texts(model: ZooModel, call, preprocessor, texts: tuple[tf.Tensor, ...]) -> Tensors:
-    """What is served of texts, in the order of the interface or a pair, however many there are."""
+    """Returns the outputs for any number of texts, in the order of the interface, or pairs."""
     if model.reads_windows and len(texts) == 1:
         return _outputs_of_windows(model, texts[0], preprocessor)
 
@@ -283,7 +282,7 @@ def outputs_of_texts(model: ZooModel, call, preprocessor, texts: tuple[tf.Tensor
 
 
 def _outputs_of_windows(model: ZooModel, texts: tf.Tensor, preprocessor) -> Tensors:
-    """What is served of texts that are read in windows."""
+    """Returns the outputs for texts that are read in windows."""
     long_texts = model.encoder.long_texts
     rows, text = document_windows(preprocessor, long_texts.stride).rows(model.prompted(texts))
     outputs = in_chunks(model.window_outputs, model.check_in_graph(rows), by_length=True)
@@ -317,10 +316,9 @@ def _text_signature(model: ZooModel, call, preprocessor, inputs: tuple[tuple[str
 
 
 def _preprocessor_object(model: ZooModel, preprocessor, packs_pairs: bool) -> tf.train.Checkpoint:
-    """TF-Hub's preprocessor: callable, with the callables `tokenize` and, where texts are packed,
-    `bert_pack_inputs`.
+    """Returns TF-Hub's preprocessor: callable, with the callables `tokenize` and `bert_pack_inputs`.
 
-    It takes pairs where the model tells two texts apart.
+    It takes pairs if the model reads two texts. Without packing, `bert_pack_inputs` is missing.
     """
     texts = tf.TensorSpec([None], tf.string, name="texts")
 
@@ -347,7 +345,7 @@ def _preprocessor_object(model: ZooModel, preprocessor, packs_pairs: bool) -> tf
 
     served = tf.train.Checkpoint()
     served.__call__ = call
-    # Tables and SentencePiece models are saved only with an object that holds them.
+    # Tables and SentencePiece models are only saved as attributes of an object.
     served.resources = preprocessor.tokenizer
     for name, function in steps.items():
         subobject = tf.train.Checkpoint()
