@@ -36,8 +36,8 @@ COLUMNS = (
     "MNLI (dev accuracy)",
     "QNLI (dev accuracy)",
     "RTE (dev accuracy)",
-    "SQuAD 1.1 (dev EM)",
-    "SQuAD 2.0 (dev EM)",
+    "SQuAD 1.1 (dev exact match)",
+    "SQuAD 2.0 (dev exact match)",
 )
 SCORES = {
     "small": (57.0, 91.2, 88.0, 87.5, 89.0, 81.3, 88.4, 66.7, 75.8, 70.1),

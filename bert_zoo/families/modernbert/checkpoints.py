@@ -17,7 +17,7 @@ CHECKPOINTS = [
         licence="Apache-2.0",
         paper=PAPER,
         text=TextSpec(lowercase=None, max_length=8192),
-        scores=dict(zip(("GLUE (dev, average)", "BEIR (DPR, nDCG@10)"), scores, strict=True)),
+        scores=dict(zip(("GLUE (dev average)", "BEIR (DPR, nDCG@10)"), scores, strict=True)),
         note="For English and code. In two of three layers, each token attends to a window of 128 tokens.",
     )
     for size, config, params, scores in (

@@ -28,7 +28,7 @@ COLUMNS = (
 )
 
 SPANS_ONLY = "Pretrained only to fill in spans, so fine-tune it before use."
-DENSE = "T5's encoder without its decoder; a dense layer, not counted in the parameters, follows mean pooling."
+DENSE = "T5's encoder, mean pooling and a dense layer, which the parameters do not include."
 
 
 def sizes(hidden: int, layers: int, inner: int, heads: int, **more: Any) -> dict[str, Any]:
@@ -160,13 +160,13 @@ T5 = [
                 "sentence",
                 256,
                 "Sentence-T5: Scalable Sentence Encoders from Pre-trained Text-to-Text Models, arXiv:2108.08877",
-                f"A sentence encoder. {DENSE}",
+                f"A sentence encoder: {DENSE}",
             ),
             (
                 "gtr",
                 512,
                 "Large Dual Encoders Are Generalizable Retrievers, arXiv:2112.07899",
-                f"A sentence encoder for search. {DENSE}",
+                f"A sentence encoder for search: {DENSE}",
             ),
         )
         for size, params in (

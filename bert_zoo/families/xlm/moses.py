@@ -1,11 +1,11 @@
-"""Moses' normalisation and words in the graph, as the models of XLM read texts.
+"""Moses' normalisation and word splitting in the graph, for XLM's models.
 
-The steps, each over a whole batch: full-width punctuation becomes ASCII's, quotes and spaces are
-normalised, control characters go; then signs become words of their own, commas and apostrophes as the
-language has them, and a full stop where no abbreviation ends with it.
+Each step handles a whole batch. First full-width punctuation becomes ASCII, quotes and spaces are normalised,
+and control characters are removed. Then signs become separate words: commas and apostrophes by the rules of the
+language, and full stops unless they end an abbreviation.
 
-Words equal those of sacremoses 0.2.0 as transformers 5.23 calls it, but for texts that hold the letters
-DOTMULTI, by which sacremoses marks dots.
+Words equal those of sacremoses 0.2.0 as transformers 5.23 calls it, except in texts with the letters DOTMULTI,
+which sacremoses uses to mark dots.
 
 Source: Koehn et al. 2007; moses-smt/mosesdecoder scripts/tokenizer; hplt-project/sacremoses.
 """
@@ -24,13 +24,13 @@ from bert_zoo.text.offsets import is_white_space, lookup_table, picked
 from bert_zoo.text.tokenizer import import_tensorflow_text
 from bert_zoo.text.unicode_tables import re2_class
 
-# Language -> the library that finds its words for transformers.
+# Language -> the library that transformers uses to split its words.
 SEGMENTERS = {"ja": "Mykytea", "th": "pythainlp", "zh": "rjieba"}
-# A pattern of RE2 and what takes the place of a match; white space aside, one character that of one. Where that
-# is not so, bars stand around what changes, and there is a third part: the match, with bars around the same.
+# A pattern of RE2 and its replacement. White space aside, one character replaces one. Otherwise bars mark what
+# changes in the replacement, and a third part is the match with bars around the same.
 _Rule = tuple[str, str] | tuple[str, str, str]
 _MATCH = r"|\0|"
-# Full-width and typographic signs -> ASCII's.
+# Full-width and typographic signs -> ASCII.
 _SIGNS = {
     "[”“《》」「]": '"',
     "[，、]": ",",
@@ -50,11 +50,11 @@ _SIGNS = {
     "％": "%",
     **{chr(ord("０") + digit): str(digit) for digit in range(10)},
 }
-# What stands for one dot of several while words are found; the text has no private characters by then.
+# Replaces each of several dots while words are split. Private characters are already removed from the text.
 _DOT = "\ue000"
-# Stands for no prefix, for one that keeps its full stop, and for one that does so before numbers.
+# No abbreviation; one that keeps its full stop; one that keeps it before numbers.
 _NO_PREFIX, _ALWAYS, _BEFORE_NUMBERS = range(3)
-# Letters of Romanian -> ASCII's (rsennrich/wmt16-scripts preprocess).
+# Romanian letters -> ASCII (rsennrich/wmt16-scripts preprocess).
 _ROMANIAN = (
     *(("[ȘŞ]", "S"), ("[șş]", "s"), ("[ȚŢ]", "T"), ("[țţ]", "t")),
     *(("[ĂÂ]", "A"), ("[ăâ]", "a"), ("Î", "I"), ("î", "i")),
@@ -68,7 +68,7 @@ def _tables() -> dict[str, dict]:
 
 @functools.cache
 def _inside(name: str) -> str:
-    """A set of the tables as the inside of one of RE2's character classes."""
+    """A set from the tables, written as the inside of a character class of RE2."""
     pairs = (item.partition("-") for item in _tables()["tables"][name].split())
     return "".join(rf"\x{{{first}}}-\x{{{last or first}}}" for first, _, last in pairs)
 
@@ -78,7 +78,7 @@ def _white_space() -> str:
 
 
 def _normalizations(language: str) -> list[_Rule]:
-    """What is done to texts, in order."""
+    """The normalisations of texts, in order."""
     space, digit = _white_space(), f"([{_inside('digit')}])"
     nbsp = "\u00a0"
     found = [(rf"。[{space}]*", ". "), (rf"．[{space}]*", ". "), *_SIGNS.items()]
@@ -93,11 +93,11 @@ def _normalizations(language: str) -> list[_Rule]:
     found += [("[‘‚’]", "'"), ("''", '|"|', _MATCH)]
     for quote in (f"{nbsp}«{nbsp}", f"«{nbsp}", "«", f"{nbsp}»{nbsp}", f"{nbsp}»", "»"):
         found.append((quote, '"'))
-    # Spaces that do not break.
+    # Non-breaking spaces.
     found += [(f"{nbsp}%", "%"), (f"nº{nbsp}", "nº "), (f"{nbsp}:", ":"), (f"{nbsp}ºC", " ºC")]
     found += [(f"{nbsp}cm", " cm"), (rf"{nbsp}\?", "?"), (f"{nbsp}!", "!"), (f"{nbsp};", ";")]
     found += [(f",{nbsp}", ", "), (" +", " ")]
-    # Quotes beside commas and full stops.
+    # Quotes next to commas and full stops.
     if language == "en":
         found.append(('"([,.]+)', r'|\1"|', _MATCH))
     elif language in ("de", "es", "fr"):
@@ -111,7 +111,7 @@ def _normalizations(language: str) -> list[_Rule]:
 
 
 def _separations(language: str) -> list[tuple[str, str]]:
-    """What sets signs apart from words; white space is single by then."""
+    """The rules that split signs from words, for texts with single spaces."""
     hangul = _inside("hangul") if language == "ko" else ""
     alnum, alpha, number = _inside("alnum") + hangul, _inside("alpha"), _inside("number")
     found = [(rf"([^{alnum} .'`,\-])", r" \1 ")]
@@ -139,15 +139,15 @@ def _separations(language: str) -> list[tuple[str, str]]:
 
 
 class MosesWords(tf.Module):
-    """Finds the words of texts.
+    """Splits texts into words.
 
     Args:
-        language: two letters, or three. Languages without rules of their own are read as Moses reads
-            them: with English's abbreviations, apostrophes apart.
-        lowercase: whether words are lower-cased and lose their accents.
+        language: a code of two or three letters. As in Moses, languages without rules get English abbreviations
+            and split apostrophes.
+        lowercase: whether to lower-case words and remove their accents.
 
     Raises:
-        ValueError: a language whose words another library finds.
+        ValueError: the language needs another library.
     """
 
     def __init__(self, language: str, *, lowercase: bool):
@@ -174,13 +174,13 @@ class MosesWords(tf.Module):
             self._normalize = import_tensorflow_text().normalize_utf8
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Words, string [batch, (words)], of string [batch], UTF-8."""
+        """Splits UTF-8 texts, string [batch], into words, string [batch, (words)]."""
         return self._words(texts)[0]
 
     def with_spans(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """The words; and for each of their characters, where in its text begins and ends what it stands for.
+        """Returns the words, and for each of their characters the start and end of its source in the text.
 
-        The latter is int32 [characters, 2]; neither column ever falls within a text.
+        The latter is int32 [characters, 2]. Within a text, neither column decreases.
         """
         return self._words(texts, spans_of_characters(texts))
 
@@ -209,17 +209,17 @@ class MosesWords(tf.Module):
         return self._lower(texts)
 
     def _lengths_without_accents(self, texts: tf.Tensor) -> tf.Tensor:
-        """How many characters become of each one of texts, white space aside, int32 [characters]."""
+        """The number of characters that each character becomes, without white space: int32 [characters]."""
         words = tf.strings.unicode_split(tf.strings.regex_replace(texts, " ", ""), "UTF-8")
         characters, which = tf.unique(words.values)
         lengths = tf.strings.length(self._without_accents(characters), unit="UTF8_CHAR")
         return tf.gather(lengths, which)
 
     def _with_full_stops_apart(self, texts: tf.Tensor) -> tf.Tensor:
-        """Sets apart the full stop of words that are no abbreviations; single spaces stand between words."""
+        """Splits off the full stops of words that are not abbreviations, in texts with single spaces."""
         words = tf.strings.split(texts)
         word = words.values
-        # No word follows a text's last one.
+        # A text's last word has no next word.
         following = tf.concat([word[1:], [""]], 0)
         lasts = words.row_splits[1:] - 1
         lasts = tf.boolean_mask(lasts, words.row_lengths() > 0)[:, None]
@@ -239,10 +239,10 @@ class MosesWords(tf.Module):
 
 
 def spans_of_characters(texts: tf.Tensor) -> tf.Tensor:
-    """Where each character of texts [batch], UTF-8, begins and ends in its own: int32 [characters, 2].
+    """The start and end of each character in its UTF-8 text [batch]: int32 [characters, 2].
 
-    White space is left out here and in `spans_after`, so that a step which only changes white space, or
-    puts one character in the place of one, leaves the spans as they are.
+    White space is left out here and in `spans_after`. So a step that only changes white space, or replaces one
+    character by one, does not change the spans.
     """
     codes = tf.strings.unicode_decode(texts, "UTF-8")
     positions = tf.ragged.range(tf.cast(codes.row_lengths(), tf.int32)).values
@@ -251,19 +251,18 @@ def spans_of_characters(texts: tf.Tensor) -> tf.Tensor:
 
 
 def spans_after(spans: tf.Tensor, before: tf.Tensor, after: tf.Tensor) -> tf.Tensor:
-    """The spans of characters after a change of texts, from those before it.
+    """Updates the spans of characters after a change of texts.
 
-    A character that is new has the span of all that it and its neighbours replace; if that was white
-    space, what stands between the characters around it.
+    A new character gets the span of everything that it and its neighbours replace. If that was white space, it gets
+    the span between the characters around it.
 
     Args:
-        spans: int32 [characters, 2], of the characters before; each begins and ends no earlier than the
-            one before it.
-        before, after: string [batch], the same texts; in both, MARK stands before and after each thing that
-            changes. Elsewhere they are alike, white space aside.
+        spans: int32 [characters, 2], spans before the change. Neither column decreases.
+        before, after: string [batch], the texts before and after the change, with MARK around each changed part.
+            Apart from these parts and white space they are equal.
 
     Returns:
-        int32 [characters, 2], in the order in which the characters stand after the change.
+        int32 [characters, 2], in the order of the characters after the change.
     """
     old, new = (tf.strings.split(texts, MARK) for texts in (before, after))
     is_changed = is_marked(old)
@@ -275,7 +274,7 @@ def spans_after(spans: tf.Tensor, before: tf.Tensor, after: tf.Tensor) -> tf.Ten
     )
     first = tf.where(is_changed, begin, begin + place)
     last = tf.where(is_changed, begin + length - 1, first)
-    # Of what replaces white space, `first` is the character after it and `last` the one before.
+    # If white space was replaced, `first` is the character after it and `last` the one before.
     is_inserted = last < first
     starts, ends = spans[:, 0], spans[:, 1]
     return tf.stack(
