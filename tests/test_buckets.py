@@ -43,7 +43,9 @@ def test_batches_by_tokens_hold_no_more_than_that_and_are_full():
     sizes = [LENGTHS[batch].max() * len(batch) for batch in batches]
     assert max(sizes) <= 1000 and np.median(sizes) > 700
     assert max(map(len, batches)) > 2 * min(map(len, batches))
-    with pytest.raises(ValueError, match=f"A row has {LENGTHS.max()} tokens, more than the 100"):
+    with pytest.raises(
+        ValueError, match=f"A row has {LENGTHS.max()} tokens, but a batch at most 100"
+    ):
         order(tokens=100)
 
 
@@ -90,8 +92,8 @@ def test_without_remainder_all_batches_are_full_and_other_rows_are_left_out_each
 
 def test_impossible_batches_are_refused():
     for options, message in (
-        ({"batch_size": 0}, "at least one row"),
-        ({"tokens": 0}, "at least one token"),
+        ({"batch_size": 0}, "batch_size is 0; it must be at least 1"),
+        ({"tokens": 0}, "tokens is 0; it must be at least 1"),
         ({"tokens": 9, "drop_remainder": True}, "Leave one of them out"),
     ):
         with pytest.raises(ValueError, match=message):

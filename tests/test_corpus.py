@@ -98,7 +98,9 @@ def test_packed_files_are_unpacked_while_they_are_read(tmp_path):
     whole = path.read_bytes()
     for damaged in (whole[: len(whole) - 9], text.encode()):
         path.write_bytes(damaged)
-        with pytest.raises(ValueError, match=r"text.txt.gz, line [15]: the file is not whole gzip"):
+        with pytest.raises(
+            ValueError, match=r"text.txt.gz, line [15]: the file is not complete gzip"
+        ):
             read(path, encoding="latin-1")
 
 

@@ -291,7 +291,7 @@ def test_settings_and_labels_that_do_not_fit_are_refused(tmp_path):
         file = write_rows(tmp_path / "lists.jsonl", **listed, **more)
         found = make_task("reranking", **file, **columns).train.labels
         assert (found and len(found)) == labels
-    with pytest.raises(ValueError, match="line 2: the row has 4 texts, and the first one 3"):
+    with pytest.raises(ValueError, match="line 2: the row has 4 texts, but the first one 3"):
         len(make_task("triplets", **uneven).train)
 
 

@@ -652,7 +652,10 @@ REFUSED = [
         r"answers\[1\].*2 texts.*1 starts",
     ),
     (lambda: fitted([None, {"text": "a"}]), r"answers\[1\]: 'answer_start' is missing"),
-    (lambda: fitted([None, "a tree"]), r"answers\[1\] is 'a tree'. An answer is \(text, start\)"),
+    (
+        lambda: fitted([None, "a tree"]),
+        r"answers\[1\] is 'a tree'. An answer must be \(text, start\)",
+    ),
     (lambda: fitted([None]), "2 questions, but 1 answers"),
     (
         lambda: fitted({"text": ["a", "b"], "answer_start": [0, 1]}),
@@ -671,5 +674,5 @@ def test_answers_that_no_window_shows_are_said(caplog):
     context = " ".join(WORDS * 4)
     with caplog.at_level(logging.WARNING):
         batches_of(example(9, context, context[: len(context) // 2]), example(8, "a", None))
-    assert "1 of the 2 questions" in caplog.text and "'q9'" in caplog.text
+    assert "1 of 2 questions" in caplog.text and "'q9'" in caplog.text
     assert model_of().answer([], []) == []

@@ -115,7 +115,10 @@ def test_a_bad_question_is_named(tmp_path, bad, message):
         (b'{"data": [{"title": "a"}]}', "article 1: 'paragraphs' is missing"),
         (b'{"data":\n [,]}', r"line 2: this is not JSON \(Expecting value at character 3"),
         (b'{"data":\n\n "caf\xe9"}', "line 3: this is not UTF-8"),
-        (b'{"data": [{"paragraphs": [], "title": "\\ud800"}]}', "'title' holds a lone surrogate"),
+        (
+            b'{"data": [{"paragraphs": [], "title": "\\ud800"}]}',
+            "'title' contains a lone surrogate",
+        ),
     ],
 )
 def test_a_file_of_another_kind_is_named(tmp_path, content, message):

@@ -132,7 +132,7 @@ def test_the_layout_of_a_table_is_an_option(tmp_path):
         (["a", "b"], ["", " \n"], ["Of the 2 texts of a.jsonl, 2 are empty, the first on line 1."]),
         (["a", "a", "null", "null"], None, ["Of the 4 labels of a.jsonl, 2 are 'null', the first on line 3"]),
         ([*range(25)] * 2, None, ["25 different numbers", "--regression"]),
-        (["a", "a", "b"], None, ["Of the 2 classes of a.jsonl, 1 have one row alone: ['b']"]),
+        (["a", "a", "b"], None, ["Of the 2 classes of a.jsonl, 1 have only one row: ['b']"]),
         ([1, 2, 3, 4, 5] * 2, None, []),
         (["a", "b"] * 2, None, []),
     ],
@@ -140,7 +140,7 @@ def test_the_layout_of_a_table_is_an_option(tmp_path):
 def test_what_looks_as_if_it_was_not_meant_is_said(tmp_path, labels, texts, parts):
     path = tmp_path / "a.jsonl"
     said = list(remarks(path, read_table(table(path, labels, texts))))
-    rare = [sentence for sentence in said if "one row alone" in sentence]
+    rare = [sentence for sentence in said if "only one row" in sentence]
     if len(set(labels)) == len(labels):
         said = [sentence for sentence in said if sentence not in rare]
     assert len(said) == bool(parts)

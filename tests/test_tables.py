@@ -292,7 +292,7 @@ UTF16 = "text,label\na,b\n".encode("utf-16")
         # Texts
         ("a.jsonl", '{"text": 5, "label": 1}', {}, ", line 1: 'text' is 5, expected a string"),
         ("a.jsonl", '{"text": null, "label": 1}', {}, ", line 1: 'text' is None, expected a string"),
-        ("a.jsonl", '{"text": "\\udc00", "label": 1}', {}, ", line 1: 'text' holds a lone surrogate"),
+        ("a.jsonl", '{"text": "\\udc00", "label": 1}', {}, ", line 1: 'text' contains a lone surrogate"),
         # Labels
         ("a.csv", "text,label\na,pos\nb,psitive\n", {"label_names": ("pos", "positive")},
          ", line 3: the label is 'psitive', expected one of ['pos', 'positive']. Did you mean 'positive'?"),
@@ -313,7 +313,7 @@ UTF16 = "text,label\na,b\n".encode("utf-16")
         ("a.csv", "text,rude\na,1\n", BY_COLUMNS, ", line 1: there is no column 'threat'"),
         # Encodings
         ("a.csv", b"text,label\na,b\ncaf\xe9,b\n", {}, ", line 3: this is not UTF-8 ("),
-        ("a.csv", "text,label\na,b\n".encode("utf-16-le"), {}, ", line 1: much of it is zero bytes, as in"),
+        ("a.csv", "text,label\na,b\n".encode("utf-16-le"), {}, ", line 1: many bytes are zero, as in"),
         ("a.csv", UTF16, {"encoding": "utf-8"}, ", line 1: the file begins with the byte order mark of UTF-16"),
         ("a.csv", "text,label\n".encode("utf-8-sig"), {"encoding": "latin-1"}, ", line 1: the file begins with the byte order mark of UTF-8"),
         ("a.csv", UTF16 + b"\x00\xd8c\x00\n\x00", {}, ", line 3: this is not UTF-16"),
@@ -336,7 +336,7 @@ def test_an_error_names_file_and_line(tmp_path, name, content, options, message)
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"encoding": "utf-9"}, ValueError, "'utf-9' is not an encoding"),
+        ({"encoding": "utf-9"}, ValueError, "does not know the encoding 'utf-9'"),
         ({"delimiter": "comma"}, ValueError, "The delimiter is 'comma'; it must be one character"),
         ({"label_names": ("a", "a")}, ValueError, "label_names must differ"),
         ({"path": "none.csv"}, FileNotFoundError, r"There is no file .*none\.csv"),

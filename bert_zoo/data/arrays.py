@@ -1,4 +1,4 @@
-"""What makes batches of rows: TensorFlow's functions within a dataset's graph, NumPy's where there is none."""
+"""Functions that make batches of rows: TensorFlow's, for a dataset's graph, or NumPy's without TensorFlow."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -23,15 +23,15 @@ else:
 
 
 def integer_rows(rows: Sequence[Sequence[int]]) -> Any:
-    """Rows of any length as a ragged tensor int32 [rows, (values)]; as they are without TensorFlow."""
+    """Rows of any length as a ragged tensor int32 [rows, (values)]; unchanged without TensorFlow."""
     if not has_tensorflow:
         return rows
     return tf.ragged.constant(rows, tf.int32, ragged_rank=1, row_splits_dtype=tf.int64)
 
 
 def held(values: Any) -> Any:
-    """An array that batches are gathered from. A graph takes a tensor as it is, and would copy an array into itself,
-    where there is room for 2 GB."""
+    """An array to gather batches from. It is a tensor, as a graph would copy an array into itself and has room for
+    2 GB only."""
     if not has_tensorflow:
         return np.asarray(values)
     with tf.device("CPU:0"):

@@ -1,7 +1,7 @@
-"""Training batches of labelled texts, pairs of texts, rows of several, prompts with choices, and tagged words.
+"""Training batches of labelled texts, pairs, rows of several texts, prompts with choices, and tagged words.
 
-Texts are tokenized once; those that are too long are cut, with a warning. Each function gives
-`Batches` of (inputs, labels) for a model with this preprocessor.
+Texts are tokenized once; longer ones are cut, with a warning. Each function returns `Batches` of
+(inputs, labels) for a model with this preprocessor.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ Texts = Sequence[str] | tuple[Sequence[str], Sequence[str]]
 
 
 def text_table(texts: Texts, preprocessor: Preprocessor) -> TokenTable:
-    """Tokenizes texts, or pairs, as a model reads them; see `TokenTable`."""
+    """Tokenizes texts or pairs as model inputs; see `TokenTable`."""
     columns = texts if isinstance(texts, tuple) else (texts,)
 
     def packed(numbers, *columns):
@@ -36,13 +36,13 @@ def text_table(texts: Texts, preprocessor: Preprocessor) -> TokenTable:
 def text_batches(
     texts: Texts, labels: Sequence[float], preprocessor: Preprocessor, batching: Batching
 ) -> Batches:
-    """Batches to train a classifier or a regression on.
+    """Batches to train a classification or regression model.
 
     Args:
-        texts: [N] strings, or a pair of such.
-        labels: [N] numbers, or [N, classes].
+        texts: strings [N], or a pair of lists of strings.
+        labels: numbers [N], or [N, classes].
         preprocessor: of the model.
-        batching: its rows are texts, or pairs.
+        batching: its rows are texts or pairs.
 
     Returns:
         Batches of (inputs, int32 [batch, width] each, labels [batch] or [batch, classes]).
@@ -63,13 +63,13 @@ def text_to_text_batches(
     batching: Batching,
     order: Callable[[np.ndarray, Batching], RowOrder] = RowOrder,
 ) -> Batches:
-    """Batches to train a `TextToText` on.
+    """Batches to train a `TextToText` model.
 
     Args:
-        sources, targets: [N] strings each.
-        model: that learns, whose preprocessor reads both.
+        sources, targets: strings, [N] each.
+        model: the model to train, whose preprocessor reads both.
         batching: its rows are pairs.
-        order: what makes the order of pairs, of the tokens of each.
+        order: (tokens of each pair, batching) -> order of the pairs.
 
     Returns:
         Batches of (inputs, int32 [batch, width] each, labels [batch, target width]).
@@ -90,18 +90,18 @@ def column_batches(
     *,
     distinct: bool,
 ) -> Batches:
-    """Batches of rows of several texts that a model reads apart.
+    """Batches of rows of several texts that a model reads separately.
 
     Args:
-        columns: [N] strings each.
-        labels: [N] numbers; None for rows without.
+        columns: strings, [N] each.
+        labels: numbers [N], or None.
         preprocessor: of the model.
-        batching: its rows are those of the columns.
-        distinct: whether no text may stand twice in a batch.
+        batching: its rows are rows of the columns.
+        distinct: whether each text may occur only once in a batch.
 
     Returns:
-        Batches of (a tuple of inputs, int32 [batch, width] each, one for each column) and, where there are
-        any, labels float32 [batch].
+        Batches of a tuple of inputs, int32 [batch, width] each, one for each column; and labels, if any,
+        float32 [batch].
     """
     tables = [text_table(column, preprocessor) for column in columns]
     lengths = np.sum([table.padded_lengths for table in tables], axis=0)
@@ -122,15 +122,15 @@ def list_batches(
     preprocessor: Preprocessor,
     batching: Batching,
 ) -> Batches:
-    """Batches to train a reranker on, of queries with several documents.
+    """Batches of queries with several documents, to train a reranker.
 
     Args:
-        queries: [N] strings.
-        documents: columns of [N] strings, the right ones first.
+        queries: strings [N].
+        documents: columns of strings [N], the right documents first.
         labels, preprocessor, batching: as for `column_batches`.
 
     Returns:
-        As `column_batches`: inputs for each column of documents, pairs with the queries, of one width.
+        As `column_batches`: inputs of the same width for each column of documents, paired with the queries.
     """
     count, labels = len(documents), () if labels is None else (np.asarray(labels, np.float32),)
     table = text_table(([*queries] * count, [*chain.from_iterable(documents)]), preprocessor)
@@ -152,13 +152,13 @@ def choice_batches(
     preprocessor: Preprocessor,
     batching: Batching,
 ) -> Batches:
-    """Batches to train multiple choice on.
+    """Batches to train a multiple-choice model.
 
     Args:
-        prompts: [N] strings.
-        choices: [N][choices] strings, as many for each prompt.
-        labels: [N], the number of the right choice.
-        preprocessor, batching: as for `text_batches`; rows are prompts, with all of their choices.
+        prompts: strings [N].
+        choices: strings [N][choices], the same number for each prompt.
+        labels: index of the right choice [N].
+        preprocessor, batching: as for `text_batches`; rows are prompts with all their choices.
 
     Returns:
         Batches of (inputs, int32 [batch, choices, width] each, labels [batch]).
@@ -168,7 +168,7 @@ def choice_batches(
     """
     counts = sorted({len(some) for some in choices})
     if len(counts) != 1:
-        raise ValueError(f"Every prompt needs the same number of choices; some have {counts}.")
+        raise ValueError(f"Every prompt needs the same number of choices; there are {counts}.")
     (count,) = counts
     pairs = ([p for p in prompts for _ in range(count)], [c for some in choices for c in some])
     table = text_table(pairs, preprocessor)
@@ -190,29 +190,31 @@ def tagged_batches(
     batching: Batching,
     targets: np.ndarray | None = None,
 ) -> Batches:
-    """Batches to train a `TokenClassifier` on.
+    """Batches to train a `TokenClassifier`.
 
     Args:
         split: sentences with labels.
         preprocessor, batching: as for `text_batches`; rows are sentences.
-        targets: [words of all sentences, size], in place of labels.
+        targets: [words of all sentences, size], used instead of labels.
 
     Returns:
-        Batches of (inputs, labels), int32 [batch, width] each: a word's label stands on its first
-        piece, and -100 on other tokens. With targets, these stand in place of labels, float32 [batch,
-        width, size], and zeros on other tokens.
+        Batches of (inputs, labels), int32 [batch, width] each: a word's first piece has its label, other
+        tokens have -100. Targets replace the labels, float32 [batch, width, size], with zeros for other
+        tokens.
 
     Raises:
         ValueError: the split has no labels.
     """
     labels = split.labels
     if targets is not None:
-        # The numbers of words, from 1; the first row is that of other tokens.
+        # Words are numbered from 1; row 0 is for other tokens.
         ends = np.cumsum([*map(len, split.words)])
         labels = np.split(np.arange(1, ends[-1] + 1, dtype=np.int32), ends[:-1])
         targets = held(np.pad(targets, [(1, 0), (0, 0)]))
     if labels is None:
-        raise ValueError("The split has words without tags, so there is nothing to train on.")
+        raise ValueError(
+            "The split has words without tags. Read the file with its tag column to train."
+        )
     columns = word_batch(split.words), integer_rows(labels)
 
     def packed(numbers, words, labels):

@@ -1,7 +1,6 @@
-"""Which rows share a batch: rows of similar length, so that padding costs little.
+"""Puts rows of similar length into a batch, to save padding.
 
-TensorFlow is imported by what makes a dataset alone: recipes say how rows are put into batches on
-Keras's JAX backend too.
+Only functions that make a dataset import TensorFlow, as recipes also use `Batching` on Keras's JAX backend.
 """
 
 from __future__ import annotations
@@ -19,59 +18,64 @@ if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
-# Batches that are sorted together: enough for even lengths, few enough to stay random. A small data
-# set has at least this many windows, or the same rows would meet in every epoch.
+# Batches that are sorted together: enough for even lengths, few enough to stay random. Small data sets have
+# at least MIN_WINDOWS windows, or the same rows would share a batch in every epoch.
 WINDOW = 50
 MIN_WINDOWS = 4
 
 
 @dataclass(frozen=True)
 class Batching:
-    """How rows are put into batches.
+    """Settings for putting rows into batches.
+
+    Attributes:
+        batch_size: largest number of rows per batch; an epoch's last batch may be smaller.
+        tokens: largest number of padded tokens per batch, so that batches of long rows have fewer rows; None
+            for no limit.
+        group_by_length: whether rows of similar length share a batch.
+        drop_remainder: whether to leave out rows that do not fill a batch, other rows in each epoch.
+        seed: seed of the order; None draws one from NumPy.
 
     Raises:
-        ValueError: an option outside its range, or options that exclude each other.
+        ValueError: an option is outside its range, or options exclude each other.
     """
 
-    batch_size: int = 32  # rows a batch, at most; the last one of an epoch may be smaller
-    # Padded tokens a batch, at most, so that batches of long rows have fewer; None for any
-    # number.
+    batch_size: int = 32
     tokens: int | None = None
-    group_by_length: bool = True  # whether rows of similar length share a batch
-    # Whether the rows that fill no batch are left out, others in each epoch.
+    group_by_length: bool = True
     drop_remainder: bool = False
-    seed: int | None = None  # of the orders; None draws one from NumPy's
+    seed: int | None = None
 
     def __post_init__(self):
         if self.batch_size < 1:
-            raise ValueError(f"batch_size is {self.batch_size}; a batch has at least one row.")
+            raise ValueError(f"batch_size is {self.batch_size}; it must be at least 1.")
         if self.tokens is not None and self.tokens < 1:
-            raise ValueError(f"tokens is {self.tokens}; a batch has at least one token.")
+            raise ValueError(f"tokens is {self.tokens}; it must be at least 1.")
         if self.tokens is not None and self.drop_remainder:
             raise ValueError(
-                "drop_remainder is for batches of one size, and a number of tokens makes batches of "
+                "drop_remainder needs batches of one size, but a limit of tokens makes batches of "
                 "different sizes. Leave one of them out."
             )
 
 
 class RowOrder:
-    """The rows of every batch, epoch by epoch; what an epoch holds depends on its number alone.
+    """The rows of every batch, epoch by epoch. An epoch depends only on its number and the seed.
 
-    Grouped rows are shuffled, sorted by length within windows of up to 50 batches, and the batches
-    shuffled; as `group_by_length` of Hugging Face's Trainer.
+    With `group_by_length`, rows are shuffled and sorted by length within windows of up to 50 batches, and the
+    batches are shuffled, as `group_by_length` in Hugging Face's Trainer.
 
     Args:
-        lengths: [N], tokens of the rows, as padded alone.
-        batching: how rows are put into batches.
-        texts: int [N, columns], equal for equal texts, of rows of which no batch may hold a text twice; such
-            rows are not grouped by length. See `bert_zoo.data.distinct`.
+        lengths: [N], tokens of each row, padded on its own.
+        batching: settings for batches.
+        texts: int [N, columns], equal for equal texts. If given, no batch has a text twice, and rows are not
+            grouped by length. See `bert_zoo.data.distinct`.
 
     Attributes:
-        epoch: the number of the epoch that `dataset` gives next. It counts on by itself; a training
-            that goes on after a stop sets it.
+        epoch: number of the epoch that `dataset` yields next. It increases by itself; a resumed training
+            sets it.
 
     Raises:
-        ValueError: a row is longer than a batch may be.
+        ValueError: a row has more tokens than a batch may have, or `texts` and a limit of tokens are both set.
     """
 
     def __init__(self, lengths: Sequence[int], batching: Batching, texts: np.ndarray | None = None):
@@ -83,19 +87,19 @@ class RowOrder:
         longest = int(self.lengths.max(initial=0))
         if batching.tokens is not None and longest > batching.tokens:
             raise ValueError(
-                f"A row has {longest} tokens, more than the {batching.tokens} of a batch. Allow more "
+                f"A row has {longest} tokens, but a batch at most {batching.tokens}. Allow more "
                 "tokens, or shorten rows with max_length."
             )
         if texts is not None and batching.tokens is not None:
             raise ValueError(
-                "The other rows of a batch are what a text is compared with, so that batches need one size. "
+                "Texts are compared with the other rows of their batch, so batches need one size. "
                 "Leave tokens (tokens_per_batch) out; mini_batch_size saves memory."
             )
 
         self._planned = (0, 0, [])
 
     def batches(self, epoch: int) -> list[np.ndarray]:
-        """The row numbers of each batch of an epoch, int64 [batch]."""
+        """Row numbers of each batch of an epoch, int64 [batch]."""
         rng = np.random.default_rng([self._seed, epoch])
         if self.texts is not None:
             found = distinct_batches(self.texts, self.batching.batch_size, rng)
@@ -141,7 +145,7 @@ class RowOrder:
         yield rows[start:]
 
     def dataset(self) -> tf.data.Dataset:
-        """Row numbers, int64 [batch]; every pass over it is an epoch."""
+        """Dataset of row numbers, int64 [batch]; each pass is an epoch."""
         import tensorflow as tf
 
         def next_epoch() -> Iterator[np.ndarray]:
@@ -157,10 +161,10 @@ class RowOrder:
         return dataset
 
     def at(self, number: int) -> np.ndarray:
-        """The row numbers of a batch, int64 [batch]: one epoch goes on where the one before ends.
+        """Row numbers of a batch, int64 [batch]; epochs follow each other.
 
         Args:
-            number: of the batch; 0 is `per_epoch` batches for each epoch before `epoch` on from the first.
+            number: number of the batch, counted from the start of `epoch`.
         """
         number += self.epoch * self.per_epoch
         epoch, start, found = self._planned
@@ -174,32 +178,36 @@ class RowOrder:
 
     @cached_property
     def per_epoch(self) -> int:
-        """Batches of the first epoch; of others too, unless batches are made by tokens or of different texts."""
+        """Batches in the first epoch. Other epochs may differ with a limit of tokens or with `texts`."""
         return len(self.batches(0))
 
 
 class Batches(NamedTuple):
-    """Training data, and the order that it comes in."""
+    """Training data and the order of its rows.
 
-    # Of (inputs, labels), or (inputs,): a dataset in a new order in every pass; without TensorFlow one
-    # epoch after another, without end.
+    Attributes:
+        dataset: yields (inputs, labels) or (inputs,), in a new order in every pass; without TensorFlow, an
+            endless sequence of epochs.
+        order: order of the rows.
+    """
+
     dataset: tf.data.Dataset | keras.utils.PyDataset
-    order: RowOrder  # of its rows
+    order: RowOrder
 
     @property
     def steps_per_epoch(self) -> int | None:
-        """What `fit` has to be told of data without end; None where a pass is an epoch."""
+        """Argument of `fit` for endless data; None if a pass is an epoch."""
         return self.order.per_epoch if hasattr(self.dataset, "num_batches") else None
 
     @classmethod
     def of(cls, order: RowOrder, gather: Callable[[Any], tuple[Any, ...]]) -> Batches:
-        """Batches from a traceable function of row numbers, int64 [batch], to inputs and labels."""
+        """Makes batches with a traceable function from row numbers, int64 [batch], to inputs and labels."""
         from bert_zoo.graph import has_tensorflow, tf
 
         if not has_tensorflow:
             from bert_zoo.data.by_number import BatchesByNumber
 
-            # Epochs of a PyDataset with an end have as many batches each as the first, and ours may differ.
+            # A finite PyDataset has the same number of batches in every epoch; ours may differ.
             return cls(BatchesByNumber(lambda number: gather(order.at(number))), order)
         gather = tf.autograph.experimental.do_not_convert(gather)
         dataset = order.dataset().map(gather, num_parallel_calls=tf.data.AUTOTUNE)
@@ -207,14 +215,14 @@ class Batches(NamedTuple):
 
 
 def without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """The dataset without autotuning: as fast, and a pass ends when its last element is read.
+    """Turns autotuning off: as fast, and a pass ends as soon as its last element is read.
 
-    Where tf.data tunes itself, a thread wakes 0.01, 0.03, 0.07, ... 10.2, 20.5 s after a pass began, and
-    at last every minute. When the pass ends, more often than not, that thread misses that it was
-    cancelled: the notice comes before the flag that it looks at is set (TensorFlow 2.21,
-    CancellationManager::StartCancel against Model::OptimizeLoop in core/framework/model.cc). So the
-    end waits for the next time it wakes: a pass of 7 s takes 10, one of 11 s takes 20. Without the
-    tuner, AUTOTUNE means as many calls at once as there are threads, and buffers grow by need.
+    tf.data's tuner is a thread that wakes 0.01, 0.03, 0.07, ... 10.2, 20.5 s after the start of a pass, and
+    later every minute. At the end of a pass it usually misses its cancellation, as the notification comes
+    before the flag is set that it checks (TensorFlow 2.21, CancellationManager::StartCancel against
+    Model::OptimizeLoop in core/framework/model.cc). The pass then ends only when the thread wakes again: one
+    of 7 s takes 10, one of 11 s takes 20. Without the tuner, AUTOTUNE means as many parallel calls as
+    threads, and buffers grow as needed.
     """
     import tensorflow as tf
 

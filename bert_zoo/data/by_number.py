@@ -1,4 +1,4 @@
-"""Batches by number for Keras, where there is no TensorFlow."""
+"""Batches by number, for Keras without TensorFlow."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,14 +7,14 @@ import keras
 
 
 class BatchesByNumber(keras.utils.PyDataset):
-    """Batches by number, which Keras asks for one after another, in the thread that trains.
+    """Batches by number, which Keras reads in order, in the training thread.
 
-    Of several workers Keras 3.15 drops or repeats the batches that were made ahead when it builds the model.
-    On an accelerator batches are made while the device computes all the same, as JAX does not wait for it.
+    With several workers, Keras 3.15 drops or repeats batches that were prepared before it builds the model.
+    On an accelerator, batches are still made while the device computes, as JAX runs asynchronously.
 
     Args:
-        at: the number of a batch, from 0 -> the batch, of NumPy arrays.
-        num_batches: how many there are; None for batches without end, which `fit` divides into epochs of
+        at: number of a batch, from 0 -> the batch, of NumPy arrays.
+        num_batches: number of batches; None for an endless sequence, which `fit` divides into epochs of
             `steps_per_epoch`.
     """
 

@@ -1,4 +1,4 @@
-"""Rows of several texts, perhaps with a number: pairs, triplets, scores, lists of documents.
+"""Rows of several texts, optionally with a number: pairs, triplets, scores, lists of documents.
 
 Nothing here imports TensorFlow.
 """
@@ -21,8 +21,8 @@ class TextColumns:
     """Texts by column, in the order of their file."""
 
     columns: tuple[list[str], ...]  # strings, [N] each
-    labels: list[float] | None = None  # [N]; None where rows have none
-    # Where each row begins in the file, [N]; empty where nothing is known of it.
+    labels: list[float] | None = None  # [N], or None
+    # First line of each row in the file, [N]; empty if unknown.
     lines: Sequence[int] = field(default=(), compare=False, repr=False)
 
     def __len__(self) -> int:
@@ -43,21 +43,22 @@ def read_columns(
     advice: str = _ADVICE,
     **how: Any,
 ) -> TextColumns:
-    """Reads columns of texts of a table, and perhaps one of numbers.
+    """Reads columns of texts from a table, and optionally a column of numbers.
 
-    A list of texts in one cell, of JSON or Parquet, stands for a column each; every row needs as many.
+    In JSON and Parquet, a cell may be a list of texts, which counts as several columns. Every row needs the
+    same number of texts.
 
     Args:
         path: the file.
-        columns: names of the columns of texts; without header their numbers.
-        label: of the column of numbers; None for none.
-        advice: what is said of a column that is not there.
-        **how: how the file is written, as for `read_table`: format, delimiter, header, encoding.
+        columns: names of the columns of texts; numbers if there is no header.
+        label: column of numbers, or None.
+        advice: what to do about a missing column, for the message.
+        **how: the file's format, as for `read_table`: format, delimiter, header, encoding.
 
     Raises:
-        ValueError: a column is not there, a cell holds no text or number, or rows have other numbers of
-            texts than the first one. Names file and line.
-        FileNotFoundError: there is no such file.
+        ValueError: a column is missing, a cell is not a text or number, or rows differ in their number of
+            texts. Names file and line.
+        FileNotFoundError: the file does not exist.
     """
     table = Table(path, **how)
     asked = (*columns, *(() if label is None else (label,)))
@@ -69,8 +70,8 @@ def read_columns(
         row = list(_texts(cells[: len(columns)], columns, place))
         if rows and len(row) != len(rows[0]):
             raise ValueError(
-                f"{place}: the row has {len(row)} texts, and the first one {len(rows[0])}. Give every row as "
-                "many."
+                f"{place}: the row has {len(row)} texts, but the first one {len(rows[0])}. Every row needs the "
+                "same number."
             )
         rows.append(row)
         lines.append(line)
@@ -92,7 +93,7 @@ def _texts(cells: Sequence[Any], names: Sequence[str | int], place: str) -> Iter
 
 
 def remarks(path: Path, data: TextColumns) -> Iterator[str]:
-    """Sentences on a file's rows from which nothing is learned; see `bert_zoo.data.remarks`."""
+    """Yields sentences about rows that training cannot learn from; see `bert_zoo.data.remarks`."""
     rows = list(zip(*data.columns, strict=True))
     kinds = {
         "have an empty text": [not all(text.strip() for text in row) for row in rows],

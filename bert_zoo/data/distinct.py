@@ -1,4 +1,4 @@
-"""Batches in which no text stands twice, so that none is a negative of itself."""
+"""Batches without repeated texts, so that no text is a negative for itself."""
 
 import logging
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ log = logging.getLogger("bert_zoo")
 
 
 def text_numbers(columns: Sequence[Sequence[str | bytes]]) -> np.ndarray:
-    """Numbers of texts, equal for equal ones of any column: int64 [rows, columns]."""
+    """Numbers texts, equal texts of all columns alike: int64 [rows, columns]."""
     texts = np.concatenate([np.asarray(column, object) for column in columns])
     numbers: dict[str | bytes, int] = {}
     found = [numbers.setdefault(text, len(numbers)) for text in texts]
@@ -19,18 +19,18 @@ def text_numbers(columns: Sequence[Sequence[str | bytes]]) -> np.ndarray:
 def distinct_batches(
     numbers: np.ndarray, batch_size: int, rng: np.random.Generator
 ) -> list[np.ndarray]:
-    """All rows in a random order, in batches in which no text stands twice, over all columns.
+    """Puts all rows in random order into batches in which no text occurs in two rows, over all columns.
 
-    A row goes to the first batch that has room and comes after those with its texts, in time that grows
-    with the number of rows alone. Later batches may be smaller. Within a row a text may be repeated.
+    A row goes to the first batch with room after those that contain its texts. The time is linear in the
+    number of rows. Later batches may be smaller. Within a row, a text may be repeated.
 
     Args:
         numbers: int [rows, columns], equal for equal texts; see `text_numbers`.
-        batch_size: rows of a batch.
-        rng: that the order is drawn from.
+        batch_size: rows per batch.
+        rng: draws the order.
 
     Returns:
-        The numbers of the rows of each batch, int64 [batch].
+        Row numbers of each batch, int64 [batch].
     """
     rows = numbers.tolist()
     batches: list[list[int]] = []
@@ -50,7 +50,7 @@ def distinct_batches(
 
 
 def _first_with_room(with_room: list[int], batch: int) -> int:
-    """The first batch from this one on that is not full; shortens the way there for later calls."""
+    """The first batch, from this one on, that is not full; shortens the path for later calls."""
     way = []
     while batch < len(with_room) and with_room[batch] != batch:
         way.append(batch)
@@ -61,14 +61,14 @@ def _first_with_room(with_room: list[int], batch: int) -> int:
 
 
 def say_of_frequent_texts(numbers: np.ndarray, batch_size: int) -> None:
-    """Warns where a text is so frequent that batches without repeated texts must be small."""
+    """Warns if a text is so frequent that batches without repeated texts must be small."""
     of_row = np.sort(numbers, axis=1)
     is_repeated = np.pad(of_row[:, 1:] == of_row[:, :-1], ((0, 0), (1, 0)))
     most = np.bincount(of_row[~is_repeated]).max()
     if most > 2 * -(-len(numbers) // batch_size):
         log.warning(
-            "The same text stands in %d of %d rows. As no batch has a text twice, there are %d batches at "
-            "least, of %.1f rows on average where batch_size is %d. Leave out rows with such a text; if it "
-            "stands for a missing one, leave its column out.",
+            "The same text occurs in %d of %d rows. As no batch has a text twice, there are at least %d batches, "
+            "with %.1f rows on average instead of %d (batch_size). Leave out rows with such a text; if it "
+            "marks a missing text, leave its column out.",
             *(most, len(numbers), most, len(numbers) / most, batch_size),
         )

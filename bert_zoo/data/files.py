@@ -1,6 +1,6 @@
-"""What the readers of labelled data share: files read with errors that name the place in them.
+"""Shared by the readers of labelled data: reads files with errors that name the place in the file.
 
-Nothing here imports TensorFlow, unless `download` is called.
+Only downloads import TensorFlow.
 """
 
 import codecs
@@ -17,14 +17,16 @@ from typing import Any, BinaryIO
 from bert_zoo.error_text import shown
 from bert_zoo.json_files import member, parse_json
 
-# The longest line that is read unless a caller says otherwise. A text of this size has a quarter of
-# a million tokens: what is longer is a missing line end or another kind of file.
+# Default limit of a line. A text of this size has a quarter of a million tokens; anything longer has a
+# missing line end or is another kind of file.
 MAX_LINE_BYTES = 1 << 20
 
-# What gzip raises for a file that is damaged, cut short or something else.
+# Errors of gzip for files that are damaged, incomplete or not gzip.
 _NOT_GZIP = (gzip.BadGzipFile, EOFError, zlib.error)
-_NAME_ENCODING = "Name the file's own encoding, for example encoding='{0}' (--encoding {0}), or convert it to UTF-8."
-# The longer marks before those that begin them; what follows a mark has that one byte order.
+_NAME_ENCODING = (
+    "Pass the file's encoding, for example encoding='{0}' (--encoding {0}), or convert it to UTF-8."
+)
+# Longer marks come before marks that are their prefix.
 _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF32_LE: "utf-32-le",
@@ -32,12 +34,12 @@ _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
-# Codecs that need a byte order mark -> what reads a file without one.
+# Codecs that need a byte order mark -> codec for a file without one.
 _WITHOUT_MARK = {"utf-16": "utf-16-le", "utf-32": "utf-32-le"}
 
 
 def require_file(*candidates: Path, advice: str) -> Path:
-    """The first of the paths that exists; raises FileNotFoundError with the advice if none does."""
+    """The first path that exists; raises FileNotFoundError with the advice if there is none."""
     for path in candidates:
         if path.is_file():
             return path
@@ -53,18 +55,18 @@ def lines(
 ) -> Iterator[tuple[int, str]]:
     """Yields line number (from 1) and text of each line.
 
-    Texts hold characters that Python counts as line ends (U+0085, U+2028), so lines are cut at "\\n"
-    alone. A byte order mark is no part of the first line.
+    Lines end only at "\\n", since texts contain other characters that Python counts as line ends (U+0085,
+    U+2028). A byte order mark is not part of the first line.
 
     Args:
-        path: the file; one whose name ends in ".gz" is unpacked while it is read.
-        encoding: of the text; by default what its byte order mark says, UTF-8 where it has none.
-        max_line_bytes: where a longer line is refused; not much more than this is held in memory.
+        path: the file, compressed by gzip if its name ends in ".gz".
+        encoding: of the text; by default determined by its byte order mark, or UTF-8.
+        max_line_bytes: longest accepted line in bytes, which also limits memory.
         keep_ends: whether lines keep their line end, "\\n" or "\\r\\n".
 
     Raises:
-        ValueError: names file and line of what is too long, not in that encoding or not gzip.
-        FileNotFoundError: there is no such file.
+        ValueError: a line is too long or not in this encoding, or the file is not gzip. Names file and line.
+        FileNotFoundError: the file does not exist.
     """
     codec, mark = _codec_of(path, encoding)
     line_number = 0
@@ -73,26 +75,26 @@ def lines(
         next_line = partial(file.readline, max_line_bytes + 1)
         try:
             for line_number, text in enumerate(iter(next_line, ""), start=1):
-                # No encoding takes more than four bytes for a character.
+                # No encoding needs more than four bytes per character.
                 if 4 * len(text) > max_line_bytes and len(text.encode(codec)) > max_line_bytes:
                     raise ValueError(
                         f"{path}, line {line_number}: the line is longer than max_line_bytes, "
                         f"{max_line_bytes:,} bytes. Check that no line end is missing and that this is "
-                        "the right file; raise max_line_bytes for texts that are meant to be longer."
+                        "the right file, or raise max_line_bytes for longer texts."
                     )
                 if line_number == 1 and encoding is None and text.count("\0") > len(text) // 4:
                     raise ValueError(
-                        f"{path}, line 1: much of it is zero bytes, as in UTF-16 without a byte order "
+                        f"{path}, line 1: many bytes are zero, as in UTF-16 without a byte order "
                         f"mark. {_NAME_ENCODING.format('utf-16-le')}"
                     )
                 yield line_number, text if keep_ends else text.removesuffix("\n").removesuffix("\r")
         except _NOT_GZIP as error:
             raise _not_gzip(path, line_number + 1, error) from error
         except UnicodeDecodeError as error:
-            # Python decodes blocks, the bad one as soon as no whole line is left of those before.
+            # Python decodes block by block, as soon as no complete line is left.
             line_number += 1 + error.object[: error.start].decode(codec).count("\n")
-            # Of the two encodings of Western files, latin-1 has control characters, which no text
-            # holds, where cp1252 has the euro sign and typographic quotation marks.
+            # For these bytes, latin-1 has control characters, which texts lack, and cp1252 has the euro
+            # sign and typographic quotation marks.
             western = "cp1252" if re.search(b"[\x80-\x9f]", error.object) else "latin-1"
             other = western if codec == "utf-8" else "utf-8"
             raise ValueError(
@@ -102,7 +104,7 @@ def lines(
 
 
 def _opened(path: Path) -> BinaryIO:
-    """A file's bytes, unpacked where its name ends in ".gz"."""
+    """A file's bytes, decompressed if its name ends in ".gz"."""
     return gzip.open(path) if is_gzip(path) else path.open("rb")
 
 
@@ -112,13 +114,13 @@ def is_gzip(path: Path) -> bool:
 
 def _not_gzip(path: Path, line_number: int, error: Exception) -> ValueError:
     return ValueError(
-        f"{path}, line {line_number}: the file is not whole gzip ({error}). Fetch it again, or take "
-        "'.gz' off its name if it is not packed."
+        f"{path}, line {line_number}: the file is not complete gzip ({error}). Download it again, or remove "
+        "'.gz' from its name if it is not compressed."
     )
 
 
 def _codec_of(path: Path, encoding: str | None) -> tuple[str, bytes]:
-    """The codec that reads a file, and the byte order mark before what it reads."""
+    """The codec for a file, and its byte order mark, if any."""
     require_file(path, advice="Check its name and folder.")
     with _opened(path) as file:
         try:
@@ -134,24 +136,24 @@ def _codec_of(path: Path, encoding: str | None) -> tuple[str, bytes]:
         "\n".encode(codec)
     except LookupError as error:
         raise ValueError(
-            f"{encoding!r} is not an encoding that Python knows, such as 'utf-8', 'latin-1' or 'utf-16'."
+            f"Python does not know the encoding {encoding!r}. Pass one such as 'utf-8', 'latin-1' or 'utf-16'."
         ) from error
     if mark and not marked.startswith(codec.removesuffix("-sig")):
         raise ValueError(
-            f"{path}, line 1: the file begins with the byte order mark of {marked.upper()}, and "
+            f"{path}, line 1: the file begins with the byte order mark of {marked.upper()}, but "
             f"encoding is {encoding!r}. Leave encoding out."
         )
     return (marked, mark) if mark else (_WITHOUT_MARK.get(codec, codec), b"")
 
 
 def read_text(path: Path, encoding: str | None = None) -> str:
-    """A whole file as text; arguments and errors are those of `lines`, without a limit on lines."""
+    """A whole file as text. Arguments and errors are as for `lines`, without a limit on lines."""
     unlimited = lines(path, encoding, max_line_bytes=sys.maxsize - 1, keep_ends=True)
     return "".join(text for _, text in unlimited)
 
 
 def read_json(path: Path) -> Any:
-    """Reads a file that is one JSON value; errors as of `lines` and `parse_json`."""
+    """Reads a file with one JSON value; errors as for `lines` and `parse_json`."""
     text = read_text(path)
     if not text.strip():
         raise ValueError(f"{path} is empty. Download it again.")
@@ -159,7 +161,7 @@ def read_json(path: Path) -> Any:
 
 
 def string(value: Any, name: str, where: object) -> str:
-    """The value, checked to be a string that UTF-8 can write."""
+    """Returns the value; raises ValueError unless it is a string that UTF-8 can encode."""
     if not isinstance(value, str):
         raise ValueError(f"{where}: {name!r} is {shown(value)}, expected a string.")
     if not value.isascii():
@@ -167,14 +169,14 @@ def string(value: Any, name: str, where: object) -> str:
             value.encode("utf-8")
         except UnicodeEncodeError as error:
             raise ValueError(
-                f"{where}: {name!r} holds a lone surrogate, {value[error.start]!a}, which has no "
-                "UTF-8 form. Replace this half of a character."
+                f"{where}: {name!r} contains a lone surrogate, {value[error.start]!a}, which UTF-8 cannot "
+                "encode. Replace this half of a character."
             ) from error
     return value
 
 
 def text_member(record: Any, name: str, where: object) -> str:
-    """A member of a JSON object, checked to be a string that UTF-8 can write."""
+    """A member of a JSON object; raises ValueError unless it is a string that UTF-8 can encode."""
     return string(member(record, name, str, where), name, where)
 
 
@@ -185,18 +187,18 @@ def check_known(problem: str, name: str, known: Collection[str]) -> None:
 
 
 def download(name: str, split: str, files: str) -> list[dict[str, Any]]:
-    """A whole split of `examples_of`; `files` are what to pass as data_dir instead, for messages."""
-    instead = f"Download {files} by other means and pass it as data_dir (--data_dir)."
+    """A whole split of `examples_of`; `files` names what to pass as data_dir instead, for messages."""
+    instead = f"Or download {files} yourself and pass it as data_dir (--data_dir)."
     return list(examples_of(name, split, instead))
 
 
 def examples_of(name: str, split: str, instead: str) -> Iterator[dict[str, Any]]:
-    """Reads a split with `tensorflow_datasets`, in its own order, which follows a hash.
+    """Yields a split of `tensorflow_datasets`, in its order, which follows a hash.
 
     Args:
-        name: of the data set and its configuration there, such as "glue/rte".
-        split: the split's name there.
-        instead: what to do where this fails, for messages.
+        name: data set and configuration there, such as "glue/rte".
+        split: name of the split there.
+        instead: what to do if this fails, for messages.
 
     Raises:
         RuntimeError: the download failed, or tensorflow_datasets cannot be imported.
@@ -208,10 +210,10 @@ def examples_of(name: str, split: str, instead: str) -> Iterator[dict[str, Any]]
     except ImportError as error:
         raise RuntimeError(
             f"{name} cannot be downloaded because tensorflow_datasets cannot be imported "
-            f"({error}). Install it with TensorFlow, by which it reads: "
+            f"({error}). Install it together with TensorFlow, which it needs: "
             f"`pip install 'bert_zoo[datasets,tensorflow]'`. {instead}"
         ) from error
-    # What a failed download raises depends on the step: network, checksum, disk, file format.
+    # Failed downloads raise different errors: network, checksum, disk, file format.
     except Exception as error:
         raise RuntimeError(
             f"tensorflow_datasets could not provide {name}, split {split} "

@@ -1,4 +1,4 @@
-"""Mixtures of several tasks' rows: how many of each an epoch has, and which.
+"""Mixtures of several tasks: how many rows of each an epoch has, and which.
 
 Source: Raffel et al. 2020 (arXiv:1910.10683), section 3.5.2.
 """
@@ -11,23 +11,23 @@ from bert_zoo.data.buckets import Batching, RowOrder
 
 
 def mixed_rows(sizes: Sequence[int], limit: int, temperature: float) -> list[int]:
-    """The rows of an epoch that each task has.
+    """Number of rows of each task in an epoch.
 
-    They are in proportion to the tasks' sizes, none of which counts more than the limit, to the power of
-    1 / temperature: 1 mixes by size, and the higher it is, the nearer the shares are to equal ones. An epoch
-    has as many rows as the tasks together, counted up to the limit; each has one row at least.
+    A task's share is proportional to min(size, limit) ** (1 / temperature). A temperature of 1 mixes by size;
+    higher ones make shares more equal. An epoch has the sum of min(size, limit) rows, and each task
+    at least one.
 
     Args:
-        sizes: of the tasks' training data, in rows.
-        limit: the paper's K.
-        temperature: the paper's T.
+        sizes: rows of the tasks' training data.
+        limit: K in the paper.
+        temperature: T in the paper.
 
     Raises:
         ValueError: the limit or the temperature is below 1.
     """
     if limit < 1 or temperature < 1:
         raise ValueError(
-            f"mixing_limit is {limit} and mixing_temperature {temperature}; both must be 1 or more."
+            f"mixing_limit is {limit} and mixing_temperature {temperature}; both must be at least 1."
         )
     counted = np.minimum(sizes, limit)
     rates = counted ** (1 / temperature)
@@ -35,14 +35,14 @@ def mixed_rows(sizes: Sequence[int], limit: int, temperature: float) -> list[int
 
 
 class MixedOrder(RowOrder):
-    """Rows of tasks that stand one after the other, of each as many in every epoch.
+    """Order of the rows of several tasks, with a fixed number of rows of each task in every epoch.
 
-    Of no task a row comes again before all others have come.
+    No row of a task repeats before all others of the task were used.
 
     Args:
-        lengths, batching: as of `RowOrder`.
-        sizes: rows of each task; their sum is that of the lengths.
-        rows: those of each task in an epoch.
+        lengths, batching: as for `RowOrder`; rows are ordered by task.
+        sizes: number of rows of each task.
+        rows: rows of each task in an epoch.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class MixedOrder(RowOrder):
         return rng.permutation(np.concatenate(drawn))
 
     def _drawn(self, task: int, epoch: int, size: int, rows: int) -> np.ndarray:
-        """The numbers of a task's rows in an epoch: a stretch of one random order of all after another."""
+        """Indices of a task's rows in an epoch: the next part of a sequence of random permutations."""
         numbers = np.arange(epoch * rows, (epoch + 1) * rows)
         passes = range(numbers[0] // size, numbers[-1] // size + 1)
         orders = [

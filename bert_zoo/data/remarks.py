@@ -1,6 +1,6 @@
-"""What someone should hear about their labelled texts before a model is trained on them.
+"""Remarks on suspicious labelled texts, before a model is trained on them.
 
-None of it is an error: a file may be meant so. Nothing here imports TensorFlow.
+None of them is an error, as a file may be meant this way. Nothing here imports TensorFlow.
 """
 
 import math
@@ -12,18 +12,18 @@ from pathlib import Path
 from bert_zoo.data.tables import LabelledTexts, number
 from bert_zoo.error_text import quoted, shown
 
-# What programs write where a value is missing, in lower case.
+# What programs write for missing values, in lower case.
 MISSING = {"na", "n/a", "<na>", "#n/a", "nan", "null", "none", "nil", "-", "?"}
-# More classes than this with numbers for names are probably scores.
+# With more numbers than this as class names, they are probably scores.
 MOST_NUMBERED = 20
 
 
 def remarks(path: Path, data: LabelledTexts) -> Iterator[str]:
-    """Sentences on a table's texts and labels that look as if they were not meant.
+    """Yields sentences about texts and labels that look like mistakes.
 
     Args:
-        path: the file that they were read from.
-        data: the whole of it.
+        path: the file they were read from.
+        data: its whole content.
     """
     if data.skipped:
         rows = data.skipped + len(data)
@@ -46,8 +46,8 @@ def _classes(path: Path, data: LabelledTexts) -> Iterator[str]:
         if name.strip().casefold() in MISSING and counts[i]:
             yield (
                 f"{_share(counts[i], data, 'label', path)} {shown(name)}, "
-                f"{_first((row for row, ids in enumerate(classes) if i in ids), data)}. This is taken "
-                "for the name of a class: remove these rows if it says that there is no label."
+                f"{_first((row for row, ids in enumerate(classes) if i in ids), data)}. It counts "
+                "as the name of a class. Remove these rows if it means that the label is missing."
             )
     count = len(data.label_names)
     is_numbered = count > MOST_NUMBERED and all(
@@ -55,13 +55,13 @@ def _classes(path: Path, data: LabelledTexts) -> Iterator[str]:
     )
     if is_numbered:
         yield (
-            f"The labels of {path.name} are {count:,} different numbers, each taken for a class of its "
-            "own. If they are scores, train with --regression (regression=True)."
+            f"The labels of {path.name} are {count:,} different numbers, each read as a class. "
+            "If they are scores, train with --regression (regression=True)."
         )
     rare = [name for i, name in enumerate(data.label_names) if counts[i] == 1]
     if rare and not is_numbered:
         yield (
-            f"Of the {count:,} classes of {path.name}, {len(rare):,} have one row alone: {quoted(rare)}. "
+            f"Of the {count:,} classes of {path.name}, {len(rare):,} have only one row: {quoted(rare)}. "
             "Such a class cannot be both learned and measured."
         )
 

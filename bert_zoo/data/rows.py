@@ -1,7 +1,7 @@
-"""Rows of tokens, as schemes plan them: runs of a text's tokens, and the special tokens around them.
+"""Plans of token rows: runs of a text's tokens, and the special tokens around them.
 
-`bert_zoo.pretraining.rows` has the schemes that families share, and composes rows; a scheme of one family
-stands with it. Nothing here reads a token.
+`bert_zoo.pretraining.rows` has the schemes that families share, and composes rows; a family's own scheme is
+in its folder. Nothing here reads a token.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import numpy as np
 
 from bert_zoo.text.layout import Layout
 
-# Stands in templates for a run of tokens, and for nothing.
+# Placeholders in templates for a run of tokens, and for nothing.
 RUN, NONE = -1, -2
-# Kinds of runs, by their place among a template's.
+# Kinds of runs: their index in a template.
 FIRST, MIDDLE, SECOND = 1, 2, 4
 
 
 class Text(Protocol):
-    """What schemes read of a tokenized text; attributes as of `bert_zoo.pretraining.tokens.TokenizedText`."""
+    """Attributes of `bert_zoo.pretraining.tokens.TokenizedText` that schemes read."""
 
     num_documents: int
     document_starts: np.ndarray
@@ -30,18 +30,16 @@ class Text(Protocol):
 
 
 class Runs(NamedTuple):
-    """Runs of tokens of rows, some rows after others.
+    """The runs of tokens that make up rows. Attributes that a scheme does not use are empty.
 
     Attributes:
-        rows: int64 [runs], the row of each, rising.
-        starts: int64 [runs], the place of its first token among all tokens.
-        lengths: int64 [runs], its tokens.
-        labels: int32 [rows] for schemes with a label, else of no size.
-        kinds: int8 [runs], where in the template each stands, for schemes whose rows do not tell it; else
-            of no size.
-        languages: int32 [runs], for schemes with languages, else of no size.
-        backwards: bool [runs], whether a run's tokens stand last to first, for schemes with such runs,
-            else of no size.
+        rows: int64 [runs], row of each run, ascending.
+        starts: int64 [runs], index of its first token among all tokens.
+        lengths: int64 [runs], number of its tokens.
+        labels: int32 [rows].
+        kinds: int8 [runs], its kind in the template, for schemes whose rows do not determine it.
+        languages: int32 [runs].
+        backwards: bool [runs], whether its tokens are reversed.
     """
 
     rows: np.ndarray
@@ -54,19 +52,18 @@ class Runs(NamedTuple):
 
 
 class Scheme:
-    """What a row of a text is.
+    """Divides a text into rows.
 
     Attributes:
-        length: tokens of a row, special ones among them.
-        in_order: whether each row goes on where a row of the batch before ended, so that rows keep the
-            order of the plan.
+        length: tokens per row, including special tokens.
+        in_order: whether each row continues a row of the previous batch, so that rows keep the plan's order.
     """
 
     length: int
     in_order: ClassVar[bool] = False
 
     def plan(self, text: Text, rng: np.random.Generator) -> Iterator[Runs]:
-        """The runs of an epoch's rows, part after part; rows are numbered from 0 in each."""
+        """Yields the runs of an epoch's rows in parts; each part numbers its rows from 0."""
         raise NotImplementedError
 
     def template(self, layout: Layout) -> Template:
@@ -74,18 +71,18 @@ class Scheme:
         raise NotImplementedError
 
 
-# --- What plans are made of ---
+# --- Helpers for plans ---
 
 
 def cut(starts: np.ndarray, lengths: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """The given runs, cut into runs of at most `most` tokens."""
+    """Cuts runs into runs of at most `most` tokens."""
     counts = -(-lengths // most)
     places = ranges(counts) * most
     return np.repeat(starts, counts) + places, np.minimum(np.repeat(lengths, counts) - places, most)
 
 
 def followed(following: np.ndarray) -> list[int]:
-    """0, what follows it, what follows that, and so on to the end."""
+    """The chain 0, following[0], following[following[0]], ... up to the end of the array."""
     following, found, place = following.tolist(), [], 0
     while place < len(following):
         found.append(place)
@@ -94,7 +91,7 @@ def followed(following: np.ndarray) -> list[int]:
 
 
 def ranges(lengths: np.ndarray) -> np.ndarray:
-    """0, 1, ... for each length, one after another."""
+    """The concatenated ranges 0, 1, ..., length - 1 of all lengths."""
     ends = np.cumsum(lengths)
     return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - lengths, lengths)
 
@@ -104,13 +101,13 @@ def ranges(lengths: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Template:
-    """Which special tokens stand before and after a run, by where in its row it stands.
+    """The special tokens before and after a run, by its position in the row.
 
     Attributes:
-        only, first, middle, last: pairs of lists of special tokens as (role, segment).
-        second: of the second of two texts that each have positions of their own.
-        segments: of the tokens of first and of last runs.
-        numbered: whether each run is a document of its own, with positions that start again.
+        only, first, middle, last: pairs (before, after) of lists of special tokens as (role, segment).
+        second: the same for the second of two texts, if both have their own positions.
+        segments: segments of the tokens in first and last runs.
+        numbered: whether each run is a document with positions from 0.
     """
 
     only: tuple[Sequence, Sequence] = ((), ())
@@ -122,7 +119,7 @@ class Template:
     numbered: bool = False
 
     def _slots(self) -> list[list[tuple[str, int]]]:
-        """For each kind of run as many slots before the run as after it, empty ones among them."""
+        """For each kind of run, the same number of slots before and after it, some of them empty."""
         kinds = (self.only, self.first, self.middle, self.last, self.second)
         width = max(len(part) for kind in kinds for part in kind)
         none = [("", 0)]
@@ -135,17 +132,17 @@ class Template:
         ]
 
     def ids(self, special_ids: dict[str, int]) -> np.ndarray:
-        """int64 [kinds, slots], the ids of special tokens."""
+        """Ids of special tokens, int64 [kinds, slots]."""
         named = {**special_ids, "run": RUN, "": NONE}
         return np.array([[named[role] for role, _ in slots] for slots in self._slots()])
 
     def segments_of_slots(self) -> np.ndarray:
-        """int32 [kinds, slots]."""
+        """Segments, int32 [kinds, slots]."""
         return np.array([[segment for _, segment in slots] for slots in self._slots()], np.int32)
 
     @staticmethod
     def kinds(splits: np.ndarray) -> np.ndarray:
-        """0 for the only run of a row, 1 for the first, 2 for one in the middle, 3 for the last."""
+        """Kinds of runs: 0 for a row's only run, 1 for its first, 2 for a middle one, 3 for its last."""
         kinds = np.full(splits[-1], 2, np.int8)
         kinds[splits[:-1]] = 1
         kinds[splits[1:] - 1] = 3
@@ -154,7 +151,7 @@ class Template:
 
 
 def separator(layout: Layout) -> list[tuple[str, int]]:
-    """What stands between documents that share a row."""
+    """The separator between documents that share a row."""
     return [("sep", 0)] if "sep" in layout.roles else []
 
 

@@ -1,4 +1,4 @@
-"""Texts that were tokenized once: rows of ids in memory, to be batched and padded."""
+"""Texts tokenized once into rows of ids in memory, to be batched and padded."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,44 +11,44 @@ from bert_zoo.graph import has_tensorflow, tf
 from bert_zoo.text.numpy_packing import NumpyPacker, Slices
 from bert_zoo.text.packing import Packer
 
-# Rows that are tokenized at once: work enough for a thread, little to pad.
+# Rows tokenized together: enough work for a thread, little padding.
 CHUNK = 64
 
 
 @dataclass(frozen=True, eq=False)
 class TokenTable:
-    """Rows, each as long as its tokens."""
+    """Rows of token ids without padding."""
 
-    packer: Packer | NumpyPacker  # pads them, as it padded them when they were made
+    packer: Packer | NumpyPacker  # pads the rows, and padded them when they were made
     lengths: np.ndarray  # tokens of each row, int64 [rows]
-    # Name -> int32 [rows, (tokens), ...], without `padding_mask`; the rows' starts without TensorFlow.
+    # Name -> int32 [rows, (tokens), ...], without `padding_mask`; `Slices` without TensorFlow.
     tokens: dict[str, Any]
-    rows: dict[str, np.ndarray]  # name -> [rows]
-    # Name -> what stands after the tokens, where it is not 0.
+    rows: dict[str, np.ndarray]  # name -> one value per row, [rows]
+    # Name -> padding value, if it is not 0.
     padding: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def padded_lengths(self) -> np.ndarray:
-        """Tokens of each row, int64 [rows], in a batch that holds it alone."""
+        """Width of each row when it is padded on its own, int64 [rows]."""
         lengths, kind_of_row = np.unique(self.lengths, return_inverse=True)
         widths = [int(self.packer.width(np.array([length]))) for length in lengths]
         return np.asarray(widths)[kind_of_row]
 
     def beside(self, columns: Mapping[str, np.ndarray], padding: float) -> "TokenTable":
-        """The rows with further numbers of every token, [tokens of all rows] each, and what pads them."""
+        """Adds columns of one number per token, [tokens of all rows] each, with their padding value."""
         tokens = self.tokens | _ragged(dict(columns), self.lengths)
         return replace(
             self, tokens=tokens, padding={**self.padding, **dict.fromkeys(columns, padding)}
         )
 
     def padded(self, numbers: Any) -> dict[str, Any]:
-        """The tokens of rows with their padding mask; traceable.
+        """The padded tokens of rows, with their padding mask; traceable.
 
         Args:
-            numbers: of the rows, int64 [batch].
+            numbers: row numbers, int64 [batch].
 
         Returns:
-            dict of int32 [batch, width, ...], `padding_mask` among them.
+            dict of int32 [batch, width, ...], including `padding_mask`.
         """
         if not has_tensorflow:
             columns = {name: tokens.of_rows(numbers) for name, tokens in self.tokens.items()}
@@ -67,14 +67,14 @@ def token_table(
     prepare: Callable[..., dict[str, Any]],
     padding: Mapping[str, int] | None = None,
 ) -> TokenTable:
-    """Tokenizes, on all cores, into rows that stay in memory.
+    """Tokenizes on all cores, into rows in memory.
 
     Args:
-        packer: whose rows `prepare` gives.
-        columns: tensors with one row for each example; arrays or lists without TensorFlow.
-        prepare: (numbers of some examples, their columns) -> tensors [rows, width, ...], the
-            `padding_mask` of a model's inputs among them, and [rows]; traceable.
-        padding: as of `TokenTable`.
+        packer: packer of the rows that `prepare` returns.
+        columns: tensors with one row per example; arrays or lists without TensorFlow.
+        prepare: (numbers of some examples, their columns) -> tensors [rows, width, ...], including the
+            model input `padding_mask`, and tensors [rows]; traceable.
+        padding: as for `TokenTable`.
     """
     chunks = _chunks_in_graph(columns, prepare) if has_tensorflow else _chunks(columns, prepare)
     tokens, by_row, lengths = zip(*chunks, strict=True)
@@ -82,7 +82,7 @@ def token_table(
     return TokenTable(packer, lengths, _ragged(_joined(tokens), lengths), by_row, padding or {})
 
 
-# Tokens without padding, what rows have one of, and the tokens of each row.
+# Tokens without padding, values per row, and the number of tokens of each row.
 _Chunk = tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]
 
 
@@ -129,7 +129,7 @@ def _chunks_in_graph(columns: Sequence[Any], prepare: Callable) -> Iterable[_Chu
     with tf.device("CPU:0"):
         columns = (tf.range(int(number)), *columns)
         if number <= CHUNK:
-            # A pipeline takes longer to set up than these do to tokenize.
+            # Setting up a pipeline takes longer than tokenizing these.
             return [tf.nest.map_structure(np.asarray, prepared(*columns))]
         chunks = tf.data.Dataset.from_tensor_slices(columns).batch(CHUNK)
         chunks = chunks.map(prepared, num_parallel_calls=tf.data.AUTOTUNE)
