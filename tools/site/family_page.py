@@ -1,8 +1,7 @@
-"""What the registry knows of a family, as Markdown: checkpoints, scores, how it was checked, papers.
+"""Writes the generated part of a family's page: checkpoints, scores, checks and papers, as Markdown.
 
-`python tools/site/family_page.py NAME` prints it. It stands under docs/families/NAME.md, whose text is
-written by hand, where `make docs` builds the site. `index` in place of a name prints the rows of the table in
-docs/families/index.md, without the words on what each family is good at.
+`python tools/site/family_page.py NAME` prints it; `make docs` appends it to the handwritten docs/families/NAME.md.
+`index` instead of a name prints the rows of the table in docs/families/index.md, without the column "good for".
 """
 
 import json
@@ -17,7 +16,7 @@ from bert_zoo.registry import registry
 
 GOLDEN = Path(__file__).parents[2] / "tests" / "golden"
 MILLION = 10**6
-# What made the reference outputs, where it is more than transformers.
+# What made the reference outputs, if not transformers alone.
 REFERENCES = {
     "awd_lstm": "torch's LSTM",
     "bigbird": "transformers and the authors' code",
@@ -28,7 +27,7 @@ REFERENCES = {
     "spanbert": "transformers and the authors' code",
     "transformer_xl": "transformers 4.35 and both of the authors' programs",
 }
-# What a model reads at once, where a number of tokens does not say it.
+# The longest input of models for which it is not a number of tokens.
 READS = {
     "awd_lstm": "any length",
     "elmo": "any length",
@@ -83,8 +82,8 @@ def _checks(family: Family) -> str:
     return (
         f"{models} with random weights: outputs equal those of {_reference(family.name)} within 1e-5"
         f"{f', and in {len(with_gradients)} of them gradients too' if with_gradients else ''} "
-        "(`tests/test_conformance.py`). Of the released weights of all families, only those of `minilm_l6` were "
-        "compared in full ([what is not done](../measured/not_done.md))."
+        "(`tests/test_conformance.py`). Of all released weights, only those of `minilm_l6` were compared in full "
+        "([what is not done](../measured/not_done.md))."
     )
 
 
@@ -98,7 +97,7 @@ def _reference(name: str) -> str:
 def _is_offline(
     checkpoint: Checkpoint, kinds: type | tuple[type, ...] = (Bundled, Package)
 ) -> bool:
-    """Whether its files come with this package or, by default, with another one."""
+    """Whether its files come with this package or, by default, with another Python package."""
     return any(isinstance(source, kinds) for source in checkpoint.sources)
 
 
@@ -124,7 +123,7 @@ def _tokens(checkpoint: Checkpoint) -> str:
 
 
 def index_rows() -> dict[str, list[str]]:
-    """Family -> cells of its row in the table of families: sizes, reads, offline, licence."""
+    """Family -> cells of its row in the table of families: parameters, reads, offline, licence."""
     return {name: _index_row(family) for name, family in registry().families.items()}
 
 
