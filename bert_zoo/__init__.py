@@ -1,7 +1,7 @@
 """BERT-family models for TensorFlow and Keras 3.
 
-The names below are loaded on first use, so that `import bert_zoo`, `list_models` and `describe` stay
-free of TensorFlow and Keras.
+The names below are loaded on first use, so `import bert_zoo`, `list_models` and `describe` do not
+import TensorFlow or Keras.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""Values and names of unknown number and size in the messages of errors."""
+"""Formats values and names of any number and size for error messages."""
 
 import difflib
 import reprlib
@@ -12,17 +12,17 @@ _MOST_COMPARED = 10_000
 
 
 def shown(value: Any, limit: int = 200) -> str:
-    """What `repr` gives, cut where it is long: at most `limit` characters, whatever the value.
+    """Returns `repr(value)`, shortened to at most `limit` characters.
 
-    Values that come from files may be huge, deep or contain themselves; no whole `repr` is made of
-    strings, bytes, numbers and containers.
+    Values from files may be huge, deep or recursive, so the complete `repr` of strings, bytes, numbers
+    and containers is never computed.
     """
     bounded = _Repr(limit)
     return shortened(bounded.repr(value), limit)
 
 
 def shortened(text: str, limit: int = 200) -> str:
-    """A text without its middle where it is longer than `limit` characters, and as UTF-8 has it."""
+    """Cuts the middle of a text that is longer than `limit` characters, and escapes what UTF-8 cannot encode."""
     text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     if len(text) <= limit:
         return text
@@ -36,28 +36,28 @@ def check_has_utf8(text: str, name: str = "A text") -> None:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"{name} is {shown(text)}, which holds a lone surrogate and so has no UTF-8 form. Replace it, "
+            f"{name} is {shown(text)}, which contains a lone surrogate that UTF-8 cannot encode. Replace it, "
             "for example with text.encode('utf-8', 'replace').decode('utf-8')."
         ) from error
 
 
 def listing(names: Iterable[Any], limit: int = 200) -> str:
-    """Names for a message, in their order, each cut at `limit`, with a count in place of the rest."""
+    """Lists names for a message, each shortened to `limit` characters, and counts those after the 20th."""
     names = list(names)
     some = ", ".join(shortened(str(name), limit) for name in names[:_LISTED]) or "nothing"
     return f"{some} and {len(names) - _LISTED} more" if len(names) > _LISTED else some
 
 
 def quoted(names: Collection[Any]) -> str:
-    """Names as a list of Python, each cut at 80 characters, with a count in place of the rest."""
+    """Lists names as a Python list, each shortened to 80 characters, and counts those after the 20th."""
     some = ", ".join(shown(name, _LONGEST_NAME) for name in islice(names, _LISTED))
     return f"[{some}] and {len(names) - _LISTED} more" if len(names) > _LISTED else f"[{some}]"
 
 
 def nearest(name: str, known: Collection[str]) -> str:
-    """A sentence that suggests the most similar known name; empty if none is similar."""
+    """Returns a sentence that suggests the most similar known name, or "" if none is similar."""
     by_lower_case = {other.casefold(): other for other in islice(known, _MOST_COMPARED)}
-    # Comparing takes the product of the lengths.
+    # The time of a comparison is proportional to the product of the lengths.
     short = [other for other in by_lower_case if len(other) <= _LONGEST_NAME]
     similar = difflib.get_close_matches(name.casefold()[:_LONGEST_NAME], short, n=1)
     return f" Did you mean {by_lower_case[similar[0]]!r}?" if similar else ""
@@ -70,11 +70,11 @@ class _Repr(reprlib.Repr):
         self.maxstring = self.maxother = limit
         self.maxdict = self.maxlist = self.maxtuple = self.maxset = self.maxfrozenset = 10
 
-    # Python's own makes the whole of it before it cuts.
+    # Python's own computes the complete repr before it cuts.
     repr_bytes = reprlib.Repr.repr_str
 
     def repr_int(self, number: int, level: int) -> str:
-        # Python refuses to write out more than 4,300 digits.
+        # Python refuses to print more than 4,300 digits.
         if number.bit_length() > 1_000:
             return f"<an integer of {number.bit_length()} bits>"
         return repr(number)

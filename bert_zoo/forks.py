@@ -1,4 +1,4 @@
-"""Refuses work in forked processes, which have none of the threads that TensorFlow and JAX wait for."""
+"""Refuses work in forked processes, which lack the threads that TensorFlow and JAX need."""
 
 import os
 
@@ -6,11 +6,11 @@ _owner: int | None = None
 
 
 def refuse_fork() -> None:
-    """Called by whatever makes or runs a model or a tokenizer.
+    """Checks the process; everything that makes or runs a model or tokenizer calls this.
 
     Raises:
-        RuntimeError: this process was forked from one that has made or run one, where TensorFlow
-            would wait for ever for threads that only the parent has.
+        RuntimeError: this process was forked from one that has used a model or tokenizer, so TensorFlow
+            would wait forever for threads that only the parent has.
     """
     global _owner
     if _owner is None:
@@ -18,8 +18,8 @@ def refuse_fork() -> None:
     elif _owner != os.getpid():
         raise RuntimeError(
             f"This process ({os.getpid()}) was forked from one that already used a bert_zoo model "
-            f"({_owner}), and TensorFlow and JAX do not work in such a process: the call would "
-            "never return. Start processes with multiprocessing.get_context('spawn') (in "
-            "PyTorch's DataLoader: multiprocessing_context='spawn'), or load the model only after "
-            "the fork, with nothing loaded before it (in gunicorn: without preload_app)."
+            f"({_owner}). TensorFlow and JAX do not work in such a process: the call would never "
+            "return. Start processes with multiprocessing.get_context('spawn') (in PyTorch's "
+            "DataLoader: multiprocessing_context='spawn'), or load models only after the fork (in "
+            "gunicorn: without preload_app)."
         )

@@ -1,7 +1,7 @@
-"""TensorFlow, for what reads texts in its graph; without it, a stand-in that lets the classes be defined.
+"""Provides TensorFlow for reading texts in its graph, or a stand-in with which classes can be defined.
 
-On Keras's JAX backend TensorFlow may be missing. Tokenizers then still describe themselves (vocabulary, ids,
-options, tokenizer.json), and texts are read by that description, in NumPy.
+On Keras's JAX backend TensorFlow may be missing. Tokenizers then only describe themselves (vocabulary, ids,
+options, tokenizer.json), and NumPy code reads texts by that description.
 """
 
 import importlib
@@ -15,7 +15,7 @@ MISSING = (
 
 
 class _Missing:
-    """Stands for the module tensorflow: a base class and a decorator without effect, and an error for the rest."""
+    """Replaces the module tensorflow: a base class and a decorator without effect, else an error."""
 
     Module = object
 
@@ -33,7 +33,7 @@ has_tensorflow: bool = find_spec("tensorflow") is not None
 
 
 def __getattr__(name: str) -> Any:
-    # Importing TensorFlow takes seconds, which those that ask whether it is there need not wait for.
+    # Imported on first use, because it takes seconds.
     if name != "tf":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return importlib.import_module("tensorflow") if has_tensorflow else _Missing()

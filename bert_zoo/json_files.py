@@ -1,4 +1,4 @@
-"""JSON files that other programs wrote: errors that name file, key and line, and say what was wanted."""
+"""Reads JSON files of other programs, with errors that name file, line, key and the expected type."""
 
 import json
 import math
@@ -18,23 +18,23 @@ _KINDS = {
 }
 
 
-# The largest vocabularies and indices of shards have some 40 MB.
+# Bytes; the largest vocabularies and shard indices have about 40 MB.
 LARGEST_FILE = 256 << 20
 
 
 def read_whole(path: Path) -> bytes:
-    """The bytes of a file that is read whole; raises ConfigError for one that is too large for it."""
+    """Reads a whole file; raises ConfigError if it is too large."""
     size = path.stat().st_size
     if size > LARGEST_FILE:
         raise ConfigError(
-            f"{path} has {size:,} bytes; configurations and vocabularies are read up to "
-            f"{LARGEST_FILE:,}. Check that it is what its name says."
+            f"{path} has {size:,} bytes; configurations and vocabularies may have at most "
+            f"{LARGEST_FILE:,}. Check that the file is what its name says."
         )
     return path.read_bytes()
 
 
 def utf8_text(content: bytes, where: object) -> str:
-    """The text of a file's bytes. Raises ConfigError, which names the line, where it is not UTF-8."""
+    """Decodes a file's bytes. Raises ConfigError, with the line, if they are not UTF-8."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as problem:
@@ -46,10 +46,10 @@ def utf8_text(content: bytes, where: object) -> str:
 
 
 def parse_json(text: str, path: object, first_line: int = 1, **options) -> Any:
-    """Parses JSON that begins on a line of a file; `options` are those of `json.loads`.
+    """Parses JSON that starts on a given line of a file; `options` are for `json.loads`.
 
     Raises:
-        ValueError: it is not JSON, or Python cannot hold it.
+        ValueError: the text is not JSON, or has values that Python cannot represent.
     """
 
     def whole_number(digits: str) -> int:
@@ -57,7 +57,7 @@ def parse_json(text: str, path: object, first_line: int = 1, **options) -> Any:
             return int(digits)
         except ValueError as error:
             raise ValueError(
-                f"{path}, line {first_line}: the value that begins here has a number of "
+                f"{path}, line {first_line}: the value that starts here has a number with "
                 f"{len(digits):,} digits; write it as a string."
             ) from error
 
@@ -71,15 +71,14 @@ def parse_json(text: str, path: object, first_line: int = 1, **options) -> Any:
         ) from error
     except RecursionError as error:
         raise ValueError(
-            f"{path}, line {first_line}: the value that begins here has lists or objects that are "
-            "nested too deeply."
+            f"{path}, line {first_line}: the value that starts here is nested too deeply."
         ) from error
 
 
 class JsonObject(dict):
-    """A JSON object whose values are taken with their kind; `where` is its place, for messages.
+    """A JSON object that checks the kinds of values it returns; `where` names its place in messages.
 
-    A kind is str, bool, int, float (a finite number), list, or dict, which gives a `JsonObject`. All
+    A kind is str, bool, int, float (a finite number), list, or dict, which returns a `JsonObject`. All
     methods raise ConfigError for a value of another kind.
     """
 
@@ -88,27 +87,27 @@ class JsonObject(dict):
         self.where = where
 
     def take(self, key: str, kind: type, default: Any = None) -> Any:
-        """A key's value; `default` stands in for a missing key and for null."""
+        """Returns a key's value, or `default` if the key is missing or null."""
         value = self.get(key)
         return default if value is None else _checked(value, key, kind, self.where)
 
     def section(self, key: str) -> "JsonObject":
-        """A key's object; an empty one where the key is missing or null."""
+        """Returns a key's object, or an empty one if the key is missing or null."""
         return self.take(key, dict, JsonObject({}, f"{self.where}, {key}"))
 
     def items_of(self, key: str, kind: type) -> list[Any]:
-        """A key's list, with items of one kind; an empty one where the key is missing or null."""
+        """Returns a key's list with items of one kind, or [] if the key is missing or null."""
         items = self.take(key, list, [])
         return [_checked(item, f"{key}[{i}]", kind, self.where) for i, item in enumerate(items)]
 
     def values_of(self, kind: type) -> dict[str, Any]:
-        """All keys with their values, which are of one kind."""
+        """Returns all keys and values; the values have one kind."""
         return {key: _checked(value, key, kind, self.where) for key, value in self.items()}
 
 
 def _checked(value: Any, name: str, kind: type, where: object) -> Any:
     fits = isinstance(value, int | float if kind is float else kind)
-    # To Python, and not to JSON, true is a whole number.
+    # In Python, but not in JSON, true is a whole number.
     if not fits or (isinstance(value, bool) and kind is not bool):
         raise ConfigError(f"{where}: {name} is {shown(value)}; it must be {_KINDS[kind]}.")
     if kind is float and not math.isfinite(value):
@@ -117,10 +116,10 @@ def _checked(value: Any, name: str, kind: type, where: object) -> Any:
 
 
 def member(record: Any, key: str, kind: type, where: object) -> Any:
-    """The value of a key that a parsed object must have, of a kind as `JsonObject` knows them.
+    """Returns the value of a required key; `kind` as for `JsonObject`.
 
     Raises:
-        ConfigError: it is no object, lacks the key, or has a value of another kind.
+        ConfigError: `record` is not an object, lacks the key, or has a value of another kind.
     """
     if not isinstance(record, dict):
         raise _not_an_object(record, where)
@@ -134,7 +133,7 @@ def _not_an_object(value: Any, where: object) -> ConfigError:
 
 
 def as_object(value: Any, where: object) -> JsonObject:
-    """A parsed value, which must be an object; else raises ConfigError."""
+    """Returns a parsed object; raises ConfigError for other values."""
     if not isinstance(value, dict):
         raise _not_an_object(value, where)
     return JsonObject(value, where)

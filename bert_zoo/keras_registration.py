@@ -1,9 +1,8 @@
-"""Makes `import bert_zoo` enough for Keras to read a `.keras` file, without importing Keras.
+"""Lets Keras read `.keras` files after `import bert_zoo`, without importing Keras at once.
 
-Keras finds a class by the name that it was registered under, and imports no module that a file names
-(Keras 3.15, `saving/serialization_lib.py`): something has to import ours. That is done at once where
-Keras is there already, and otherwise at the end of its import, since nothing of Keras's is called
-between that and `load_model`.
+Keras finds classes only by the names under which they were registered, and does not import modules that
+a file names (Keras 3.15, `saving/serialization_lib.py`). So our modules are imported now if Keras is
+already imported, else at the end of its import, before `load_model` can be called.
 """
 
 import importlib
@@ -19,7 +18,7 @@ REGISTERED = (
     *("bert_zoo.tasks", "bert_zoo.training", "bert_zoo.loading.text_layer"),
     "bert_zoo.distillation.losses",
 )
-# Keras's backends, and those of them that bert_zoo brings.
+# Keras's backends, and those that bert_zoo can install.
 BACKENDS = ("tensorflow", "jax", "torch", "openvino")
 OURS = BACKENDS[:2]
 
@@ -33,7 +32,7 @@ def register_with_keras() -> None:
 
 
 def _import_registered() -> None:
-    # A module of ours that is importing Keras at this moment registers its classes itself.
+    # If one of our modules is just importing Keras, it registers its classes itself.
     ours = [module for name, module in sys.modules.items() if name.startswith("bert_zoo.")]
     if not any(map(is_being_imported, ours)):
         for name in REGISTERED:
@@ -41,7 +40,7 @@ def _import_registered() -> None:
 
 
 class _KerasFinder:
-    """Finds Keras as Python does, and adds the import of our modules to the end of its own."""
+    """Finds Keras like Python does, and imports our modules at the end of its import."""
 
     def find_spec(self, name, path=None, target=None):
         if name != "keras":
@@ -63,17 +62,17 @@ class _KerasFinder:
             if missing not in BACKENDS:
                 raise
             raise ImportError(_without_backend(missing)) from error
-        # Keras is imported once.
+        # Keras is imported only once.
         sys.meta_path.remove(self)
         _import_registered()
 
 
 def _without_backend(missing: str) -> str:
-    """What to do where the backend that Keras is set to is not installed."""
+    """Returns advice if the backend that Keras is set to is not installed."""
     found = next(filter(importlib.util.find_spec, {*OURS} - {missing}), None)
     if found:
         return (
-            f"Keras is set to run on {missing}, which is not installed; {found} is. To run on it, set the "
+            f"Keras is set to run on {missing}, which is not installed, but {found} is. To use it, set the "
             f"environment variable KERAS_BACKEND={found} before Python starts."
         )
     return (

@@ -1,4 +1,4 @@
-"""Names of a package that are loaded on first use, so that importing it stays light."""
+"""Loads a package's names on first use, so that importing the package stays fast."""
 
 import importlib
 from collections.abc import Callable, Mapping
@@ -6,10 +6,10 @@ from typing import Any
 
 
 def loaded_on_first_use(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package (PEP 562).
+    """Returns a package's `__getattr__` (PEP 562).
 
     Args:
-        package: its `__name__`.
+        package: the package's `__name__`.
         modules: name -> the module that defines it.
     """
 

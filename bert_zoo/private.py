@@ -1,9 +1,9 @@
-"""Every private part of Keras and TensorFlow that the package reads or calls.
+"""All private parts of Keras and TensorFlow that the package uses.
 
-pyproject.toml names the newest versions that this was tested with; tests/test_private.py says which part
-broke where a newer one is tried. Methods of Keras that `ZooModel` and `BertAdamW` replace are listed in
-`REPLACED` and `CALLED`. A function says why nothing public does; "Keras 3.15" and "TensorFlow 2.21" are
-the versions in which that was found.
+pyproject.toml names the newest tested versions; with newer ones, tests/test_private.py names the parts that
+broke. `REPLACED` and `CALLED` list methods of Keras that `ZooModel` and the optimizers override or call.
+Each function explains why nothing public works; "Keras 3.15" and "TensorFlow 2.21" are the versions in
+which that was found.
 """
 
 import contextlib
@@ -11,8 +11,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-# Classes of Keras 3.15 -> private methods that ours replace, which Keras must go on calling: see
-# `bert_zoo.models.base.ZooModel` and `bert_zoo.training.optimizers.BertAdamW` for the reasons.
+# Class of Keras 3.15 -> private methods that our subclasses override and Keras must call. For the reasons
+# see `bert_zoo.models.base.ZooModel` and `bert_zoo.training.optimizers`.
 REPLACED: dict[str, tuple[str, ...]] = {
     "keras.Model": (
         "_maybe_symbolic_build",
@@ -30,7 +30,7 @@ REPLACED: dict[str, tuple[str, ...]] = {
     ),
     "keras.optimizers.SGD": ("_update_model_variables_moving_average",),
 }
-# The same for private methods that ours call on themselves.
+# Private methods that our subclasses call.
 CALLED: dict[str, tuple[str, ...]] = {
     "keras.optimizers.AdamW": ("_clip_gradients", "_get_variable_index", "_use_weight_decay")
 }
@@ -39,23 +39,23 @@ CALLED: dict[str, tuple[str, ...]] = {
 
 
 def children(layer) -> list[Any]:
-    """The layers that a layer holds, in their order. Keras has no public list of them."""
+    """Returns the layers inside a layer, in order. Keras has no public list of them."""
     return layer._flatten_layers(include_self=False, recursive=False)
 
 
 def all_layers(layer) -> list[Any]:
-    """A layer and all layers below it."""
+    """Returns a layer and all layers below it."""
     return layer._flatten_layers()
 
 
 def own_variables(layer) -> list[Any]:
-    """The variables that a layer holds itself; `weights` collects those of all layers below it."""
+    """Returns a layer's own variables; `weights` also contains those of all layers below it."""
     return [*layer._trainable_variables, *layer._non_trainable_variables]
 
 
 @contextlib.contextmanager
 def adding_layers(layer) -> Iterator[None]:
-    """Lets a layer that is built get further layers. Keras 3.15 locks it for good."""
+    """Lets a built layer get further layers. Keras 3.15 locks it permanently."""
     layer._tracker.unlock()
     try:
         yield
@@ -65,11 +65,11 @@ def adding_layers(layer) -> Iterator[None]:
 
 @contextlib.contextmanager
 def declaring(*, made: bool = True) -> Iterator[None]:
-    """Declares the variables that layers make below, with their shapes; their values come at the end.
+    """Declares the variables of layers that are built inside, and creates their values at the end.
 
-    They never come where `made` is false or an error is raised. Keras 3.15 makes them at the end of the
-    next `StatelessScope`, whatever happened in this one, and outside of their layers' name scopes, from
-    which TensorFlow's variables have the names that SavedModels keep.
+    With `made=False` or after an error, values are never created. Keras 3.15 alone would create them at
+    the end of the next `StatelessScope`, even after an error, and outside their layers' name scopes,
+    which give TensorFlow's variables the names in SavedModels.
     """
     import keras
     from keras.src.backend.common import global_state
@@ -96,9 +96,9 @@ def declaring(*, made: bool = True) -> Iterator[None]:
 
 
 def has_fused_attention(query, key, value, bias) -> bool:
-    """Whether Keras's `dot_product_attention` on JAX takes cuDNN's kernel for these, on a GPU.
+    """Whether Keras's `dot_product_attention` on JAX uses cuDNN's kernel for these arguments on a GPU.
 
-    Publicly, it tells only by an error where it is asked to and cannot.
+    The public function only raises an error if the kernel is requested but not available.
 
     Args:
         query, key, value: [batch, length, heads, head_size].
@@ -110,9 +110,9 @@ def has_fused_attention(query, key, value, bias) -> bool:
 
 
 class LossesOfThreads:
-    """Mixin of a layer whose `add_loss` counts in the thread that calls it, as replicas are threads.
+    """Mixin for layers whose `add_loss` only affects the calling thread, because replicas are threads.
 
-    Keras 3.15 keeps what is added in one list, which all replicas fill, read and clear.
+    Keras 3.15 keeps the losses in a single list, which all replicas fill, read and clear.
     """
 
     @property
@@ -128,35 +128,35 @@ class LossesOfThreads:
 
 
 def strategy_of(model) -> Any:
-    """The tf.distribute strategy in whose scope a model was made, or None.
+    """Returns the tf.distribute strategy in whose scope a model was made, or None.
 
-    The public `distribute_strategy` gives TensorFlow's default one for None.
+    The public `distribute_strategy` returns TensorFlow's default one instead of None.
     """
     return model._distribute_strategy
 
 
 def metrics_given(model) -> Any:
-    """The metrics as `compile` was given them, names or objects; None before `compile`.
+    """Returns the metrics as passed to `compile`, names or objects; None before `compile`.
 
-    Keras makes objects of them at the first batch, and has them public from then on.
+    Keras turns them into public objects only at the first batch.
     """
     return getattr(model._compile_metrics, "_user_metrics", None)
 
 
 def set_loss_tracker(model, tracker) -> None:
-    """Has a compiled model average its loss with another metric.
+    """Replaces the metric that averages a compiled model's loss.
 
-    Past Keras's record of layers and variables, which is closed by then.
+    This bypasses Keras's tracking of layers and variables, which is locked by then.
     """
     object.__setattr__(model, "_loss_tracker", tracker)
 
 
 def spec_for_one_replica(iterator) -> Any:
-    """What one replica gets of the batches of Keras's epoch iterator, a structure of `tf.TensorSpec`.
+    """Returns the specs of one replica's part of the batches of Keras's epoch iterator.
 
     Returns:
-        None where batches hold anything else than tensors. tf.distribute names the class of its own
-        specs, but does not export it.
+        A structure of `tf.TensorSpec`, or None if batches contain anything but tensors. tf.distribute
+        does not export the class of its own specs.
     """
     import tensorflow as tf
 
@@ -169,19 +169,19 @@ def spec_for_one_replica(iterator) -> Any:
 
 
 def build_for(model, data_batch) -> None:
-    """Makes the variables of a compiled model, its optimizer and metrics, from the shapes of a batch."""
+    """Creates the variables of a compiled model, its optimizer and metrics, from the shapes of a batch."""
     model._symbolic_build(data_batch=data_batch)
 
 
 def is_loading_safely() -> bool:
-    """Whether Keras reads a file with `safe_mode=True`, as a layer's `from_config` is not told."""
+    """Whether Keras is reading a file with `safe_mode=True`; a layer's `from_config` is not told."""
     from keras.src.saving.serialization_lib import in_safe_mode
 
     return bool(in_safe_mode())
 
 
 def runs_for_shapes() -> bool:
-    """Whether Keras makes a call only to learn shapes and to build layers, on no data."""
+    """Whether Keras makes a call without data, only to infer shapes and build layers."""
     from keras.src.backend.common.symbolic_scope import in_symbolic_scope
 
     return bool(in_symbolic_scope())
@@ -191,14 +191,14 @@ def runs_for_shapes() -> bool:
 
 
 def is_multi_worker(strategy) -> bool:
-    """Whether the replicas of a strategy, or of None, are spread over several processes."""
+    """Whether a strategy's replicas run in several processes; False for None."""
     return strategy is not None and strategy.extended._in_multi_worker_mode()
 
 
 def merges_replicas() -> bool:
-    """Whether updates meet in one place across replicas, which TensorFlow allows in no branch.
+    """Whether replicas are merged for updates, which TensorFlow does not allow inside a branch.
 
-    Keras asks the same before it merges.
+    Keras makes the same check before it merges.
     """
     import tensorflow as tf
 
@@ -207,22 +207,22 @@ def merges_replicas() -> bool:
 
 
 def without_tracing_warning(graph):
-    """The tf.function, of whose traces TensorFlow does not warn.
+    """Returns the tf.function with TensorFlow's warnings about retracing switched off.
 
-    It counts them by a function's code, of all objects that have it together: from the fifth tokenizer
-    on, it would warn of each one's first call.
+    TensorFlow counts traces by a function's code, over all objects: from the fifth tokenizer on, it would
+    warn at each one's first call.
     """
     graph._omit_frequent_tracing_warning = True
     return graph
 
 
 def lasting_sentencepiece(resource) -> Any:
-    """A SentencePiece model of tensorflow_text, as a resource that is there as long as the process.
+    """Returns a SentencePiece model of tensorflow_text as a resource that lives as long as the process.
 
-    tensorflow_text 2.21 leaves it to the kernel that made it ("TODO(b/318839908)" there), which is gone
-    after `tf.random.set_seed`, as TensorFlow then clears its kernels; then every text fails with
-    "Resource ... does not exist". A resource with a name of its own is kept, and tokenizers of one
-    model, whose bytes the name stands for, share it.
+    In tensorflow_text 2.21 the kernel that made the resource owns it ("TODO(b/318839908)" there).
+    `tf.random.set_seed` clears TensorFlow's kernels, and then every text fails with "Resource ... does
+    not exist". A resource with its own name is kept. The name identifies the model's bytes, so tokenizers
+    with the same model share the resource.
     """
     from tensorflow_text.python.ops import sentencepiece_tokenizer
 
@@ -236,7 +236,7 @@ def lasting_sentencepiece(resource) -> Any:
 
 
 def onnx_optimizers() -> dict[str, Any]:
-    """What tf2onnx puts a graph in order by, name -> class; its `from_function` takes no choice of them."""
+    """Returns tf2onnx's graph optimizers, name -> class; its `from_function` has no option to choose them."""
     from tf2onnx import optimizer
 
     return optimizer._optimizers
@@ -246,5 +246,5 @@ def onnx_optimizers() -> dict[str, Any]:
 
 
 def is_being_imported(module) -> bool:
-    """Whether a module in sys.modules has not run to its end. Python's import system alone knows."""
+    """Whether a module in sys.modules is still being executed. Only Python's import system knows."""
     return getattr(module.__spec__, "_initializing", False)

@@ -1,4 +1,4 @@
-"""Messages of protocol buffers by the few of their fields that are read here."""
+"""Protocol buffer messages, described by only those fields that are read here."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,12 +9,12 @@ __all__ = ["DecodeError", "message_class"]
 
 
 def message_class(schema: Mapping[str, Sequence[tuple[int, str, str]]], name: str) -> type:
-    """The class of a message, whose `FromString` raises DecodeError.
+    """Returns the class of a message; its `FromString` raises DecodeError.
 
     Args:
-        schema: message -> the number, type and name of its fields. A type is that of a number, "bytes"
-            or another message; "*" after it stands for repeated fields.
-        name: of the message.
+        schema: message -> the number, type and name of each field. A type is a number's, "bytes" or
+            another message, with "*" at the end for a repeated field.
+        name: the message's name.
     """
     field = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name=name, package="bert_zoo")

@@ -1,4 +1,4 @@
-"""A classifier of texts, and vectors of them, as scikit-learn's searches, cross-validation and pipelines take them."""
+"""A text classifier and sentence vectors for scikit-learn's searches, cross-validation and pipelines."""
 
 import math
 import os
@@ -17,15 +17,15 @@ from bert_zoo.training import bert_adamw, compile_for_task
 class TextClassifier(ClassifierMixin, BaseEstimator):
     """Fine-tunes a checkpoint on texts and their labels.
 
-    `fit` begins anew from the checkpoint each time, with a new head. Texts are a list, an array or a
-    column of strings; labels of any kind that NumPy sorts.
+    Each call of `fit` starts again from the checkpoint, with a new head. Texts are a list, an array or
+    a column of strings; labels are of any type that NumPy can sort.
 
     Args:
-        checkpoint: a name or a directory, as `bert_zoo.load` takes it.
-        learning_rate: the highest one, which `bert_adamw` warms up to and lets fall.
-        epochs, batch_size: of training.
-        random_state: a seed, for the head, dropout and the order of texts.
-        verbose: of Keras's progress.
+        checkpoint: a name or a directory, as for `bert_zoo.load`.
+        learning_rate: the peak of `bert_adamw`'s schedule.
+        epochs, batch_size: as for Keras's `fit`.
+        random_state: seed for the head, dropout and the order of texts.
+        verbose: as for Keras's `fit`.
         load_options: further keyword arguments of `bert_zoo.load`, such as {"max_length": 128}.
 
     Attributes:
@@ -53,7 +53,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         self.load_options = load_options
 
     def fit(self, X, y, sample_weight=None) -> "TextClassifier":
-        """Trains on texts [N] and labels [N], which may have weights [N]."""
+        """Trains on texts [N] and labels [N], optionally with weights [N]."""
         self.classes_, numbers = np.unique(np.asarray(y), return_inverse=True)
         if self.random_state is not None:
             keras.utils.set_random_seed(self.random_state)
@@ -67,23 +67,23 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(self, X) -> np.ndarray:
-        """The probability of each class, float32 [N, classes]."""
+        """Returns each class's probability, float32 [N, classes]."""
         check_is_fitted(self)
         logits = self.model_.predict(X, batch_size=self.batch_size, verbose=0)
         return keras.ops.convert_to_numpy(keras.ops.softmax(logits))
 
     def predict(self, X) -> np.ndarray:
-        """The likeliest class of each text, [N]."""
+        """Returns each text's likeliest class, [N]."""
         numbers = self.predict_proba(X).argmax(axis=1)
         return self.classes_[numbers]
 
 
 class TextVectors(TransformerMixin, BaseEstimator):
-    """Sentence vectors of texts, which any estimator of scikit-learn reads; nothing is trained.
+    """Turns texts into sentence vectors for scikit-learn's estimators, without training.
 
     Args:
-        checkpoint: a name or a directory, as `bert_zoo.load` takes it.
-        prompt, batch_size: of `embed`.
+        checkpoint: a name or a directory, as for `bert_zoo.load`.
+        prompt, batch_size: as for `embed`.
         load_options: further keyword arguments of `bert_zoo.load`, such as {"truncate_dim": 64}.
 
     Attributes:
@@ -109,6 +109,6 @@ class TextVectors(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X) -> np.ndarray:
-        """Vectors, float32 [N, size]."""
+        """Returns sentence vectors, float32 [N, size]."""
         check_is_fitted(self, "model_")
         return self.model_.embed([*X], self.batch_size, self.prompt)

@@ -116,7 +116,7 @@ def test_every_tensor_of_an_adapter_is_used_or_refused(tmp_path):
 def test_a_base_that_is_not_here_says_where_the_adapter_goes(tmp_path):
     directory = shutil.copytree(PEFT / "bare", tmp_path / "adapter")
     with pytest.raises(
-        FileNotFoundError, match=r"'\.\./\.\./bert/encoder' as its base.*Put adapter_config"
+        FileNotFoundError, match=r"'\.\./\.\./bert/encoder' as its base.*Copy adapter_config"
     ):
         bert_zoo.load(directory)
 

@@ -134,7 +134,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch):
     assert not (directory / "metrics.json").exists()
 
     other = RECIPE.replace(learning_rate=2e-3)
-    with pytest.raises(ValueError, match=r"learning_rate was 0\.001 and is 0\.002\. Go on"):
+    with pytest.raises(ValueError, match=r"learning_rate was 0\.001 and is 0\.002\. Use the same"):
         finetuning.finetune(str(CHECKPOINT), task("validation"), other, directory)
 
     results = finetuning.finetune(str(CHECKPOINT), task("validation"), RECIPE, directory)
@@ -201,9 +201,12 @@ def test_a_finished_run_is_not_replaced(run, monkeypatch):
     for changed, message in (
         (
             {"recipe": RECIPE.replace(epochs=3)},
-            r"finished run.*epochs was 2 and is 3\. Name another",
+            r"finished run.*epochs was 2 and is 3\. Choose another",
         ),
-        ({"task": other}, r"finished run, with other settings: the examples are others"),
+        (
+            {"task": other},
+            r"finished run with other settings: the examples or their splits are different",
+        ),
         ({"seed": 1}, r"seed was 0 and is 1"),
     ):
         options = {"task": task("validation"), "recipe": RECIPE, "seed": 0, **changed}

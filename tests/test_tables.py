@@ -287,8 +287,8 @@ UTF16 = "text,label\na,b\n".encode("utf-16")
         ("a.json", '[{"text": "a", "label": 1},\n{"text": b}]', {}, ", line 2: this is not JSON ("),
         ("a.json", '[{"text": "a", "label": 1}', {}, ", line 1: this is not JSON ("),
         ("a.json", '[{"text": "a", "label": 1}]\n[]', {}, ", line 2: this is not JSON (Extra data"),
-        ("a.jsonl", '\n{"text": ' + "[" * 99_999, {}, ", line 2: the value that begins here has lists"),
-        ("a.jsonl", '{"text": "a", "label": ' + "7" * 5_000 + "}", {}, ", line 1: the value that begins here has a number of 5,000"),
+        ("a.jsonl", '\n{"text": ' + "[" * 99_999, {}, ", line 2: the value that starts here is nested"),
+        ("a.jsonl", '{"text": "a", "label": ' + "7" * 5_000 + "}", {}, ", line 1: the value that starts here has a number with 5,000"),
         # Texts
         ("a.jsonl", '{"text": 5, "label": 1}', {}, ", line 1: 'text' is 5, expected a string"),
         ("a.jsonl", '{"text": null, "label": 1}', {}, ", line 1: 'text' is None, expected a string"),

@@ -1,4 +1,4 @@
-"""What a name or a path stands for: the model's family, configuration, tensors and vocabulary."""
+"""Opens a name or path: finds the model's family, configuration, tensors and vocabulary."""
 
 import functools
 import logging
@@ -44,8 +44,8 @@ from bert_zoo.weights.tensor_source import TensorSource
 
 log = logging.getLogger("bert_zoo")
 
-# Tasks whose head is meant to be trained by the user, so that one without weights is no surprise. Heads that
-# write tokens are trained further, and not from the start.
+# Tasks whose head users train, so that a head without weights is no surprise. Heads that predict tokens are
+# only trained further, never from scratch.
 TRAINED_BY_USERS = frozenset(
     task
     for task, model in TASKS.items()
@@ -53,7 +53,7 @@ TRAINED_BY_USERS = frozenset(
     and not getattr(model, "predicts_tokens", False)
     and task not in Family.tasks_without_head
 )
-# What Hugging Face's config.json says of a classifier -> our task; where two say the same, the last one.
+# Value of `problem_type` in Hugging Face's config.json -> our task; the last one if two have the same.
 PROBLEM_TYPES = {
     model.problem_type: task
     for task, model in TASKS.items()
@@ -62,44 +62,49 @@ PROBLEM_TYPES = {
 REPOSITORY = r"[\w-][\w.-]*/[\w.-]+"  # of Hugging Face: owner and name
 TOKEN_TABLE = "encoder/embeddings/token_embedding/embeddings"
 SAVED_MODEL = "saved_model.pb"
-# What `bert_zoo.training.finetune` leaves in a run's directory.
+# What `bert_zoo finetune` writes into a run's directory.
 RUN_MODEL, RUN_METRICS = "model", "metrics.json"
 KERAS_SUFFIXES = (".keras", ".h5")
-# Parameters that a configuration may ask for, and times those of the file, before it is compared
-# with each tensor.
+# Above both of these (parameters, and multiples of the file's), a configuration is refused before it is
+# compared with each tensor.
 BUILT_WITHOUT_QUESTION = 1_000_000
 MOST_TIMES_STORED = 3
 
 
 @dataclass(frozen=True)
 class Opened:
-    """A checkpoint before a model is made of it."""
+    """An opened checkpoint, from which a model can be made."""
 
     name: str  # for messages
     family: Family  # whose layers and weight table apply
     config: Config  # of the encoder
-    description: Description  # what is known beside the configuration
-    trained_task: str | None = None  # what its head was trained for, where it says that
-    provides: Collection[str] = tuple(
-        TASKS
-    )  # tasks that it was trained for, as far as that is known
+    description: Description  # what is known in addition to the configuration
+    trained_task: str | None = None  # what its head was trained for, if the files say so
+    provides: Collection[str] = tuple(TASKS)  # tasks that it was trained for; all if unknown
     long_texts: LongTexts = LongTexts()  # noqa: RUF009 (frozen)
-    plan: Plan | None = None  # for the names of the source; for our own, without one
+    plan: Plan | None = None  # weight table with the source's names, or with ours without a source
     source: RenamedSource | None = None  # None for `weights=None`
     vocabulary: Path | None = None  # the directory with the tokenizer's files
-    origin: str | None = None  # the directory or repository that the weights are from, if it is one
-    unsaid: frozenset[str] = frozenset()  # fields that the configuration's file leaves out
-    # What the tensors of a head are called in whose place the user has another; None where there is no such.
+    origin: str | None = (
+        None  # the directory or repository of the weights, if there is a single one
+    )
+    unsaid: frozenset[str] = frozenset()  # fields that the configuration file omits
+    # Names of the tensors of a stored head that the user replaces; None if none is replaced.
     replaced_head: frozenset[str] | None = None
 
 
 def open_checkpoint(
     name: str | os.PathLike, *, with_weights: bool = True, task: str | None = None
 ) -> Opened:
-    """Finds what a name or path, as `load` takes it, stands for, and opens its files.
+    """Opens the files of a name or path as for `load`.
 
-    Without weights, nothing is downloaded for a registered name. The task tells which of a checkpoint's
-    sources is opened, where they have different heads, and which encoder of a file with several.
+    Args:
+        with_weights: False opens no weights, and downloads nothing for a registered name.
+        task: selects a source that has its head, and the encoder in a file with several.
+
+    Raises:
+        ValueError: the name is unknown, or files are invalid (`ConfigError`, `WeightsError`).
+        FileNotFoundError: the directory or a file is missing.
     """
     if isinstance(name, str) and name.startswith("hf://"):
         repo, _, revision = name.removeprefix("hf://").partition("@")
@@ -112,7 +117,7 @@ def open_checkpoint(
         if not directory.is_dir():
             raise FileNotFoundError(
                 f"There is no directory {directory}.{_if_repository(str(name))} load() takes the directory "
-                "of a model, a name of bert_zoo.list_models(), or 'hf://org/repo'."
+                "of a model, a name from bert_zoo.list_models(), or 'hf://org/repo'."
             )
         return _open_directory(_model_of_run(directory), str(name), with_weights, task)
     return _open_registered(*registry().resolve(name), with_weights, task)
@@ -128,31 +133,31 @@ def _is_path(name: str) -> bool:
 
 
 def _if_repository(name: str) -> str:
-    """What to do where a path that does not exist may be the name of a Hugging Face repository."""
+    """Returns advice for a missing path that may be the name of a Hugging Face repository."""
     if known := registry().name_of_repository(name):
-        return f" The Hugging Face repository {name!r} is called {known!r} here: load({known!r})."
+        return f" bert_zoo's name for the Hugging Face repository {name!r} is {known!r}: load({known!r})."
     if re.fullmatch(REPOSITORY, name):
         return f" If it is a Hugging Face repository, pass 'hf://{name}'."
     return ""
 
 
 def _what_reads(file: Path) -> str:
-    """What to do with a file, as load() takes directories."""
+    """Returns advice for a file, because load() takes directories."""
     if file.name.endswith(KERAS_SUFFIXES):
         return (
-            f"{file} is a file of Keras: keras.models.load_model({str(file)!r}) reads it, after "
+            f"{file} is a Keras file: read it with keras.models.load_model({str(file)!r}), after "
             "`import bert_zoo`."
         )
     if advice := what_runs(file):
         return advice
     return (
-        f"{file} is a file. load() takes the directory of a model, with configuration and vocabulary "
-        f"beside the weights: load({str(file.parent)!r})."
+        f"{file} is a file. load() takes a model's directory with weights, configuration and vocabulary: "
+        f"load({str(file.parent)!r})."
     )
 
 
 def _model_of_run(directory: Path) -> Path:
-    """The model of a run of the programs, of several seeds the best; else the directory itself."""
+    """Returns the model's directory in a run, the best of several seeds; else the directory itself."""
     if (directory / RUN_MODEL / BertZoo.config_file).is_file():
         return directory / RUN_MODEL
     seeds = sorted(directory.glob(f"seed_*/{RUN_MODEL}/{BertZoo.config_file}"))
@@ -160,10 +165,10 @@ def _model_of_run(directory: Path) -> Path:
         return directory
     runs = [config.parent.parent for config in seeds]
     metrics = {run: next(iter(kept_metrics(run).values()), None) for run in runs}
-    # Of those that are not over, nothing is known.
+    # Unfinished runs have no metrics.
     best = max(metrics, key=lambda run: (metrics[run] is not None, metrics[run] or 0.0))
     log.warning(
-        "%s holds runs of several seeds, %s; %s is loaded.",
+        "%s contains runs with several seeds (%s); %s is loaded.",
         directory,
         ", ".join(f"{run.name}: {'-' if m is None else f'{m:.4f}'}" for run, m in metrics.items()),
         best.name,
@@ -172,7 +177,7 @@ def _model_of_run(directory: Path) -> Path:
 
 
 def kept_metrics(run: Path) -> dict[str, float]:
-    """The metrics of the model that a fine-tuning kept, the one that chose it first; none while it runs."""
+    """Returns the metrics of the model that a run kept, the deciding one first; {} for unfinished runs."""
     path = run / RUN_METRICS
     if not path.is_file():
         return {}
@@ -239,7 +244,7 @@ def _open_directory(
 
 
 def _holds_model(directory: Path) -> bool:
-    """Whether a directory has a model's configuration and weights beside an adapter's."""
+    """Whether an adapter's directory also contains a model's configuration and weights."""
     try:
         _config_file(directory)
         check_weight_files(directory)
@@ -249,17 +254,17 @@ def _holds_model(directory: Path) -> bool:
 
 
 def _base_of(adapter: Adapter, directory: Path, with_weights: bool, task: str | None) -> Opened:
-    """The model that an adapter names as its base: a directory, a checkpoint or a repository."""
+    """Opens the base model that an adapter names: a directory, a checkpoint or a repository."""
     base = adapter.base or ""
     beside = (
-        f"Put {' and '.join((ADAPTER_CONFIG, adapter.file))} into the directory of the base model and load that "
+        f"Copy {' and '.join((ADAPTER_CONFIG, adapter.file))} into the base model's directory and load that "
         f"directory, or correct base_model_name_or_path in {adapter.path}."
     )
     for path in (Path(base).expanduser(), directory / base) if base else ():
         if path.is_dir():
             if (path / ADAPTER_CONFIG).is_file():
                 raise WeightsError(
-                    f"{adapter.path} names {path} as its base, which has an adapter itself. {beside}"
+                    f"{adapter.path} names {path} as its base, but that is an adapter too. {beside}"
                 )
             return _open_directory(path, str(path), with_weights, task)
     known = registry().name_of_repository(base)
@@ -270,15 +275,15 @@ def _base_of(adapter: Adapter, directory: Path, with_weights: bool, task: str | 
     repo = base.removeprefix("hf://")
     if not re.fullmatch(REPOSITORY, repo):
         raise FileNotFoundError(
-            f"{adapter.path} names {shown(base)} as its base, which is no directory here, no checkpoint that "
-            f"bert_zoo knows and no Hugging Face repository. {beside}"
+            f"{adapter.path} names {shown(base)} as its base, which is neither a directory, nor a checkpoint of "
+            f"bert_zoo, nor a Hugging Face repository. {beside}"
         )
     revision = adapter.revision or "main"
     return _open_directory(fetch(HF(repo, revision)), f"hf://{repo}", with_weights, task)
 
 
 def _with_adapter(opened: Opened, adapter: Adapter, name: str, task: str | None) -> Opened:
-    """A base with an adapter merged into its tensors."""
+    """Returns the base with the adapter merged into its tensors."""
     vocabulary = opened.vocabulary
     if (adapter.path.parent / TOKENIZER_FILE).is_file():
         vocabulary = adapter.path.parent
@@ -291,9 +296,9 @@ def _with_adapter(opened: Opened, adapter: Adapter, name: str, task: str | None)
         source, plan = in_hugging_face_names(source, family, opened.config, saved_as)
     if plan.format.name != HuggingFace.name:
         raise WeightsError(
-            f"{adapter.path} adapts a model by Hugging Face's names, and {source.location} is of the format "
+            f"{adapter.path} needs Hugging Face's names, but {source.location} has the format "
             f"{plan.format.name!r}. Load that model, save it with bert_zoo.save(model, directory, "
-            'format="hf"), and put the adapter beside it.'
+            'format="hf"), and copy the adapter into that directory.'
         )
     adapted = adapter.of_base(source, plan)
     tables = {k for b in plan.encoder if b.variable == TOKEN_TABLE for k in b.keys}
@@ -301,12 +306,12 @@ def _with_adapter(opened: Opened, adapter: Adapter, name: str, task: str | None)
     is_tied = predicts_tokens and getattr(opened.config, "tie_word_embeddings", True)
     if is_tied and not adapter.keeps_ties and tables & adapted.updates.keys():
         raise WeightsError(
-            f"{adapter.path} adapts {listing(tables)}, which the head of task {task!r} shares: peft adapts "
-            "what embeds tokens and not what predicts them, and here one table does both. Load another "
-            "task, or train the adapter without it."
+            f"{adapter.path} adapts {listing(tables)}, which the head of task {task!r} shares. peft adapts it "
+            "only where it embeds tokens, not where it predicts them. Load another task, or train the adapter "
+            "without this table."
         )
     log.info("%s: the adapter is merged into %s.", adapter.path, source.location)
-    # The class of the head that the adapter was trained with, where it has one.
+    # The class of the head that the adapter was trained with, if any.
     classes = {
         plan.format.classes[of_task]
         for of_task, model in TASKS.items()
@@ -320,7 +325,11 @@ def _with_adapter(opened: Opened, adapter: Adapter, name: str, task: str | None)
 
 
 def _config_file(directory: Path) -> Path:
-    """The file by which a model's directory is recognised."""
+    """Returns the file that identifies a model's directory.
+
+    Raises:
+        FileNotFoundError: there is none; the message says what the directory contains.
+    """
     patterns = config_files()
     for pattern in patterns:
         for path in sorted(directory.glob(pattern)):
@@ -329,30 +338,33 @@ def _config_file(directory: Path) -> Path:
     if (directory / SAVED_MODEL).is_file():
         raise FileNotFoundError(_cannot_take_apart(directory))
     if advice := what_runs(directory):
-        raise FileNotFoundError(f"{directory} holds no model that load() reads. {advice}")
+        raise FileNotFoundError(f"{directory} contains no model that load() reads. {advice}")
     if kinds := [kind for kind, _ in modules_of(directory)]:
         raise FileNotFoundError(
-            f"{directory} holds no model that load() reads: {MODULES_FILE} lists the modules {listing(kinds)}, "
-            "and there is no config.json of a transformer beside it."
+            f"{directory} contains no model that load() reads: {MODULES_FILE} lists the modules "
+            f"{listing(kinds)}, but a transformer's config.json is missing."
         )
     raise FileNotFoundError(
-        f"{directory} holds no model: none of {', '.join(patterns)} is there (bert_zoo's, Hugging "
-        f"Face's, the originals'). It holds {sorted(p.name for p in directory.iterdir())[:20]}."
+        f"{directory} contains no model: none of {', '.join(patterns)} (of bert_zoo, Hugging Face or the "
+        f"originals) is there. It contains {sorted(p.name for p in directory.iterdir())[:20]}."
     )
 
 
 def _cannot_take_apart(directory: Path) -> str:
-    """What to do with a SavedModel that says nothing of its model but the graph."""
+    """Returns advice for a SavedModel from which load() cannot make a model."""
     return (
-        f"{directory} is a SavedModel, whose graph load() cannot take apart, and it has no variables of "
-        "an encoder of Model Garden, as TF-Hub's have. tf.saved_model.load(directory) runs it, "
-        "bert_zoo.layers.SavedModelLayer(directory) puts it into a Keras model, and load() takes "
-        "the directory that the model was saved to with bert_zoo.save."
+        f"{directory} is a SavedModel without the variables of a Model Garden encoder (as on TF-Hub), so "
+        "load() cannot read it. Run it with tf.saved_model.load(directory), or put it into a Keras model with "
+        "bert_zoo.layers.SavedModelLayer(directory). load() reads directories of bert_zoo.save."
     )
 
 
 def _read_config(path: Path) -> tuple[Family, Format, Config, JsonObject]:
-    """The family and format of a configuration file, what it says of the encoder, and its content."""
+    """Returns a configuration file's family, format, encoder configuration and content.
+
+    Raises:
+        ConfigError: no family can read the file.
+    """
     candidates = [
         (family, fmt)
         for family in registry().families.values()
@@ -361,7 +373,7 @@ def _read_config(path: Path) -> tuple[Family, Format, Config, JsonObject]:
     ]
     candidates.sort(key=lambda candidate: not candidate[1].goes_first)
     read = functools.cache(lambda settings: settings(path))
-    # Programs whose files have one name write other things into them.
+    # Several programs use the same file name for different contents.
     is_read_alike = len({fmt.settings for _, fmt in candidates}) == 1
     values = read(candidates[0][1].settings) if is_read_alike else JsonObject({}, path)
     refusals = []
@@ -379,7 +391,7 @@ def _read_config(path: Path) -> tuple[Family, Format, Config, JsonObject]:
     if key:
         known = sorted({fmt.family_value for _, fmt in candidates if fmt.family_key == key})
         raise ConfigError(
-            f"{path} is of the {key} {shown(values.get(key))}; this version of bert_zoo has {known}."
+            f"{path} has the {key} {shown(values.get(key))}; this version of bert_zoo supports {known}."
         )
     if path.parent.name == "variables" and (path.parents[1] / SAVED_MODEL).is_file():
         raise ConfigError(_cannot_take_apart(path.parents[1]))
@@ -387,8 +399,8 @@ def _read_config(path: Path) -> tuple[Family, Format, Config, JsonObject]:
         named = ", ".join(file for file in config_files() if not file.endswith(".index"))
         refusals.insert(
             0,
-            f"There is no configuration file ({named}) beside {path}, and the shapes of its tensors "
-            "do not stand for one.",
+            f"There is no configuration file ({named}) next to {path}, and its tensors' shapes do not "
+            "determine one.",
         )
     raise ConfigError(" ".join(refusals))
 
@@ -396,13 +408,15 @@ def _read_config(path: Path) -> tuple[Family, Format, Config, JsonObject]:
 def _check_description(description: Description, path: Path) -> None:
     task = description.task
     if task is not None and task not in TASKS:
-        raise ConfigError(f"{path} is of the task {shown(task)}; tasks are {', '.join(TASKS)}.")
+        raise ConfigError(
+            f"{path} has the task {shown(task)}; it must be one of {', '.join(TASKS)}."
+        )
     if description.reads_vectors and not issubclass(TASKS[task or Encoder.task], SentenceModel):
         raise ConfigError(
-            f"{path} has reads_vectors, and a model of task {task!r} has no such head."
+            f"{path} sets reads_vectors, but models for task {task!r} have no such head."
         )
     if description.head is not None and not getattr(TASKS.get(task), "takes_features", False):
-        raise ConfigError(f"{path} has a head of its own, and a model of task {task!r} has none.")
+        raise ConfigError(f"{path} sets head, but models for task {task!r} have no such head.")
     if description.thresholds:
         try:
             label_thresholds(description.thresholds, description.labels or ())
@@ -417,10 +431,11 @@ def _with_tensors(
     encoder: str = "",
     read_as: Format | None = None,
 ) -> Opened:
-    """With the tensors in a directory, and what they say of the configuration.
+    """Adds a directory's tensors, and the fields of the configuration that depend on them.
 
-    Of a file with several encoders, the named one is read, by default that of the task's head. `read_as`
-    is the format whose configuration file told the family, where the model is not a registered one.
+    Args:
+        encoder: name of the encoder in a file with several; by default that of the task's head.
+        read_as: format of the configuration file that determined the family; None for registered models.
     """
     stored = open_weights(directory)
     family, config = opened.family, opened.config
@@ -436,7 +451,7 @@ def _with_tensors(
             source.add(dense, f"{number}/{{}}".format)
     beside = _add_encoders_beside(source, plan, family, directory, task)
     of_pooler = [key for binding in plan.encoder if binding.part == POOLER for key in binding.keys]
-    # One without weights is in every file.
+    # A pooler without weights is in every file.
     has_pooler = any(key in source for key in of_pooler) if of_pooler else config.pooler
     changes = plan.format.told(source, config, opened.unsaid)
     config = config.with_pooler(has_pooler).replace(**changes)
@@ -463,10 +478,10 @@ def _with_tensors(
 def _add_encoders_beside(
     source: RenamedSource, plan: Plan, family: Family, directory: Path, task: str | None
 ) -> list[tuple[SecondEncoder, Opened]]:
-    """Adds to a source the encoders that lie in files beside it or in directories below its own.
+    """Adds to a source the encoders in further files or in subdirectories.
 
     Returns:
-        Those in directories, as `save` writes them, which have a configuration.
+        Those in subdirectories, which `save` writes with a configuration.
     """
     found = []
     rows = family.heads[task].rows if task in family.heads else ()
@@ -486,19 +501,19 @@ def _add_encoders_beside(
 
 
 def _check_beside(second: SecondEncoder, config: Config, other: Opened, fmt: Format) -> None:
-    """Refuses an encoder of another configuration than the model that reads it has for it."""
+    """Raises WeightsError if an encoder's configuration is not the one that the main model requires."""
     wanted, told = fmt.codec.encode(config), fmt.codec.encode(other.config)
     differing = {key: told[key] for key in told if told[key] != wanted[key]}
     if differing:
         raise WeightsError(
-            f"The {second.name} in {other.name} does not belong to the model beside it: its "
+            f"The {second.name} in {other.name} does not belong to the model in the directory above: its "
             f"configuration has {shown(differing)}, not {shown({k: wanted[k] for k in differing})}. "
-            "Move it away, or load it by itself."
+            "Move it away, or load it separately."
         )
 
 
 def _family_of_tensors(family: Family, read_as: Format, source: TensorSource) -> Family:
-    """The family itself, or the one with like configuration files whose tensors the source has."""
+    """Returns the family, or another one with the same configuration files that claims the tensors."""
     for other in registry().families.values():
         fmt = other.formats.get(read_as.name)
         if fmt and fmt.claims(source) and fmt.family_value == read_as.family_value:
@@ -507,9 +522,9 @@ def _family_of_tensors(family: Family, read_as: Format, source: TensorSource) ->
 
 
 def _check_size(family: Family, config: Config, source: RenamedSource) -> None:
-    """Refuses a configuration far beyond the stored tensors before anything is built from it.
+    """Raises WeightsError for a configuration far larger than the stored tensors, before building it.
 
-    Smaller differences are left to `assign`, which lists all of them.
+    `assign` reports smaller differences, all of them.
     """
     largest_axis = max((size for key in source for size in source.shape(key)), default=0)
     if max(config.sizes().values()) <= MOST_TIMES_STORED * largest_axis:
@@ -517,7 +532,7 @@ def _check_size(family: Family, config: Config, source: RenamedSource) -> None:
     stored, asked = sum(math.prod(source.shape(key)) for key in source), family.count(config)
     if asked > BUILT_WITHOUT_QUESTION and asked > MOST_TIMES_STORED * stored:
         raise WeightsError(
-            f"{source.location} does not fit its configuration, which asks for "
+            f"{source.location} does not fit its configuration, which requires "
             f"{shown(asked)} parameters; the file has {stored:,} in {len(source):,} tensors. "
             f"{config.largest_sizes()}. Check that the configuration belongs to "
             "these weights."

@@ -162,7 +162,9 @@ def _text_of(
         return opened.family.name, deferred.make()
     longest = model.longest_input
     if max_length is not None and not 3 <= max_length <= longest:
-        raise ValueError(f"max_length is {max_length!r}; the model reads from 3 to {longest} tokens.")
+        raise ValueError(
+            f"max_length is {max_length!r}; the model reads from 3 to {longest} tokens."
+        )
     given = {"sequence_length": max_length, "padding": padding}
     changes = {name: value for name, value in given.items() if value is not None}
     return encoder_of(model).family, model.preprocessor.with_options(**changes)

@@ -1,4 +1,4 @@
-"""What trainings that write a run directory share."""
+"""Functions for trainings that write a run directory."""
 
 import json
 import sys
@@ -14,18 +14,18 @@ from bert_zoo.graph import has_tensorflow
 from bert_zoo.loading.directories import RUN_METRICS as METRICS
 
 CONFIG = "config.json"
-# The state of a training that is not finished, and the note in it that says how far it is.
+# The directory with the state of an unfinished training, and the note in it about its progress.
 CHECKPOINT, PROGRESS = "checkpoint", "progress"
 
 
 def updates_of(model: keras.Model) -> int:
-    """Updates that the optimizer has made."""
-    # Python's int knows no variable that lies on several devices.
+    """Returns the number of updates that the optimizer has made."""
+    # int() does not work for a variable on several devices.
     return int(keras.ops.convert_to_numpy(model.optimizer.iterations))
 
 
 def versions() -> dict[str, str]:
-    """The versions of what a run depends on."""
+    """Returns the versions of the packages that a run depends on."""
     of_keras = ("keras", "jax") if keras.backend.backend() == "jax" else ("keras",)
     of_text = ("tensorflow", "tensorflow-text") if has_tensorflow else ("tokenizers",)
     found = {name: version(name) for name in (*of_keras, *of_text)}
@@ -33,55 +33,55 @@ def versions() -> dict[str, str]:
 
 
 def read_json(path: Path) -> Any:
-    """What `write_json` wrote."""
+    """Reads a file of `write_json`."""
     return json.loads(path.read_text(encoding="utf-8"))
 
 
 def keras_verbosity() -> int:
-    """Keras's `verbose`: a progress bar in a terminal; a line an epoch in a file or a pipe, which keep each frame."""
+    """Returns Keras's `verbose`: a progress bar in a terminal, else one line per epoch."""
     return 1 if sys.stdout.isatty() else 2
 
 
 def finished_run(directory: Path, config: Mapping[str, Any]) -> Any | None:
-    """What `metrics.json` of a finished run holds; None where the directory has no finished run.
+    """Returns the content of a finished run's `metrics.json`, or None if the run is not finished.
 
     Raises:
-        ValueError: the run is of other settings or data.
+        ValueError: the run has other settings or data.
     """
     if not (directory / METRICS).is_file():
         return None
-    advice = "Name another directory (--output_dir), or delete it."
+    advice = "Choose another directory (--output_dir), or delete it."
     _check_same_run(directory, config, "a finished run", advice)
     print(f"The run in {directory} is finished; nothing is trained again.")
     return read_json(directory / METRICS)
 
 
 def check_goes_on(directory: Path, config: Mapping[str, Any]) -> None:
-    """Raises ValueError for a training that was stopped and began with other settings or data."""
+    """Raises ValueError if an interrupted training was started with other settings or data."""
     checkpoint = directory / CHECKPOINT
-    advice = f"Go on with the same ones, name another directory, or delete {checkpoint}."
-    _check_same_run(directory, config, "a training that was stopped", advice)
+    advice = f"Use the same settings, choose another directory, or delete {checkpoint}."
+    _check_same_run(directory, config, "an interrupted training", advice)
 
 
 def _check_same_run(directory: Path, config: Mapping[str, Any], what: str, advice: str) -> None:
-    """Refuses a directory in which `what` began with other settings or data."""
+    """Raises ValueError if `what` in the directory was started with other settings or data."""
 
     def settings(config: Mapping[str, Any]) -> dict[str, Any]:
-        # Not where the data are: which examples these are says `examples`.
+        # Without the path of the data: `examples` identifies them.
         return {k: v for k, v in config.items() if k not in ("recipe", "data")} | config["recipe"]
 
     began = settings(read_json(directory / CONFIG))
-    # As they are when they come back from a file.
+    # As after reading them from a file.
     now = settings(json.loads(json.dumps(dict(config))))
     changes = [
         f"{key} was {began.get(key)!r} and is {new!r}"
         for key, new in now.items()
-        # A setting that the run's version did not have is the same one where it is off.
+        # A setting that the run's version lacked counts as equal if it is off.
         if began.get(key) != new and (key in began or new) and key != "examples"
     ]
     if began.get("examples") != now["examples"]:
-        changes.append("the examples are others, or they are cut into other splits")
+        changes.append("the examples or their splits are different")
     if changes:
         raise ValueError(
-            f"{directory} holds {what}, with other settings: {'; '.join(changes)}. {advice}"
+            f"{directory} contains {what} with other settings: {'; '.join(changes)}. {advice}"
         )
