@@ -1,4 +1,4 @@
-"""Attention by content and by distance, each with projections of its own (DeBERTa)."""
+"""DeBERTa's attention by content and by distance, with separate projections for each."""
 
 import math
 from collections.abc import Sequence
@@ -13,21 +13,20 @@ from bert_zoo.layers.dropout import Dropout
 
 
 def rows_of_distances(max_distance: int, buckets: int) -> np.ndarray:
-    """The row of each distance in a table of relative positions, for those from -max_distance on.
+    """The row of each distance from -max_distance to max_distance in a table of relative positions.
 
-    Without buckets every distance has a row. With them, those below half of `buckets` have, and the
-    longer ones share rows that grow by a factor, up to `max_distance`. The logarithms are float32's, and
-    `ceil` of them is part of what the models were trained with: so the table is made here, once, and not
-    on the device.
+    Without buckets, every distance has its own row. With buckets, distances up to half of `buckets` have
+    their own rows, and longer ones share rows whose spans grow by a factor. The models were trained with
+    the rounding of float32 logarithms, so the rows are computed here with NumPy and not on the device.
     Source: He et al. 2020 (arXiv:2006.03654), equation 3; microsoft/DeBERTa DeBERTa/deberta/da_utils.py,
     make_log_bucket_dict.
 
     Args:
         max_distance: longer distances count as this one.
-        buckets: rows for each direction; 0 for `max_distance`.
+        buckets: number of rows for each direction; 0 for `max_distance` rows.
 
     Returns:
-        int32 [2 * max_distance + 1], rows of a table of 2 * (buckets or max_distance).
+        int32 [2 * max_distance + 1], rows of a table with 2 * (buckets or max_distance) rows.
     """
     distances = np.arange(-max_distance, max_distance + 1)
     span = buckets or max_distance
@@ -43,18 +42,22 @@ def rows_of_distances(max_distance: int, buckets: int) -> np.ndarray:
 
 
 class DisentangledAttention(keras.layers.Layer):
-    """Scores are the sum of up to three terms: content to content, to position, and from position.
+    """DeBERTa's attention, whose scores are the sum of up to three terms of content and position.
 
+    The terms are content to content, content to position and position to content.
     Source: He et al. 2020 (arXiv:2006.03654), section 3.1; microsoft/DeBERTa
     DeBERTa/deberta/disentangled_attention.py.
 
     Args:
-        num_heads, hidden_size: heads, and the width of input and output.
+        num_heads: number of heads.
+        hidden_size: width of input and output.
         dropout: rate on the attention probabilities.
         position_dropout: rate on the vectors of distances.
-        terms: beside content to content: "c2p", content to position, and "p2c", position to content.
-        shares_projections: whether those of tokens project the vectors of distances too (version 2).
+        terms: the terms besides content to content: "c2p" (content to position) and "p2c" (position to
+            content).
+        shares_projections: whether tokens and distances share projections (version 2).
         key_bias: whether keys have a bias (version 2).
+        initializer_range: standard deviation of randomly initialised weights.
     """
 
     def __init__(
@@ -83,7 +86,7 @@ class DisentangledAttention(keras.layers.Layer):
         self.key = projection("key", key_bias)
         self.value = projection("value")
         self.output_dense = projection("output")
-        # Before the products: float16 overflows in those of queries and keys as they are.
+        # Applied before the products, which overflow in float16 otherwise.
         self.scale = 1 / math.sqrt((1 + len(terms)) * self.head_size)
         self.position_key = self.position_query = None
         if "c2p" in terms:
@@ -110,10 +113,10 @@ class DisentangledAttention(keras.layers.Layer):
         Args:
             x: [batch * length, hidden_size].
             bias: [batch, 1, 1 or length, length], added to the scores.
-            distances: see `DisentangledStack.distances`; not read without terms of positions.
-            queries: [batch * length or number, hidden_size], what asks in place of x.
-            positions: int [batch, number] or `FIRST`: the tokens of each row that alone attend, to all of
-                them; the queries, where there are any, are theirs. None for all.
+            distances: see `DisentangledStack.distances`; ignored without position terms.
+            queries: [batch * length or number, hidden_size], input of the queries; None for x.
+            positions: int [batch, number] or `FIRST`: only these tokens of each row attend (to all
+                tokens). `queries`, if given, must be theirs. None for all.
 
         Returns:
             The output [batch * length or number, hidden_size], and the probabilities [batch, heads,
@@ -143,7 +146,7 @@ class DisentangledAttention(keras.layers.Layer):
         return self.output_dense(context), probabilities
 
     def _by_position(self, query, key, distances, positions, training):
-        """The terms that read where tokens stand, each [batch, heads, queries, length]."""
+        """The position terms, each [batch, heads, queries, length]."""
         if self.position_key is None and self.position_query is None:
             return
         vectors, from_queries, from_keys = distances
@@ -156,7 +159,7 @@ class DisentangledAttention(keras.layers.Layer):
             yield self._to_content(key, position_query, positions)
 
     def _to_position(self, query, position_key, positions):
-        """[batch, heads, queries, length], of the queries at positions."""
+        """Content to position, [batch, heads, queries, length], for the queries at positions."""
         by_distance = ops.matmul(query, position_key)
         length = ops.shape(position_key)[-1] // 2
         if positions is None:
@@ -168,7 +171,7 @@ class DisentangledAttention(keras.layers.Layer):
         return ops.take_along_axis(by_distance, columns, axis=-1)
 
     def _to_content(self, key, position_query, positions):
-        """The same shape, of all keys [batch, heads, length, head_size]."""
+        """Position to content, of the same shape, from all keys [batch, heads, length, head_size]."""
         by_distance = ops.matmul(key, position_query)
         length = ops.shape(key)[2]
         of_keys = shifted_to_keys(by_distance)[..., :length]
@@ -176,7 +179,7 @@ class DisentangledAttention(keras.layers.Layer):
         return of_queries if positions is None else at_queries(of_queries, positions)
 
     def _heads(self, projection, vectors, rows):
-        """Rows of the vectors of distances, projected, [heads, head_size, rows]."""
+        """Projected rows of the vectors of distances, [heads, head_size, rows]."""
         projected = projection(ops.take(vectors, rows, axis=0))
         return ops.transpose(
             ops.reshape(projected, (-1, self.num_heads, self.head_size)), (1, 2, 0)

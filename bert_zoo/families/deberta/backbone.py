@@ -1,4 +1,4 @@
-"""DeBERTa's backbone: a stack that knows distances."""
+"""DeBERTa's backbone."""
 
 from keras import ops
 
@@ -10,11 +10,11 @@ from bert_zoo.layers.heads.masked_lm import MaskedLMHead
 
 
 class PositionedHead(MaskedLMHead):
-    """`MaskedLMHead` with the table of positions that `masked_states` adds, which it alone has.
+    """`MaskedLMHead` with the position table that `masked_states` adds to the queries.
 
     Args:
         max_positions: rows of the table.
-        others: of `MaskedLMHead`.
+        vocab_size, width, **options: arguments of `MaskedLMHead`.
     """
 
     def __init__(self, vocab_size: int, width: int, *, max_positions: int, **options):
@@ -33,12 +33,12 @@ class PositionedHead(MaskedLMHead):
 
 
 class DisentangledBackbone(TransformerBackbone):
-    """Token embeddings and a stack that knows distances (DeBERTa).
+    """Token embeddings and a stack with disentangled attention (DeBERTa).
 
-    `position_ids` are read by the head for masked tokens, and by embeddings with a table of positions.
+    Only the head for masked tokens, and embeddings with a position table, read `position_ids`.
 
     Args:
-        config: sizes and choices.
+        config: the configuration.
         embeddings: a `TokenEmbeddings`.
         stack: a `DisentangledStack`.
     """
@@ -51,7 +51,7 @@ class DisentangledBackbone(TransformerBackbone):
         self._check_rows(inputs.get("document_ids"), isinstance(positions, slice))
         embedded = self.embeddings(*map(inputs.get, self.embedded_ids), training=training)
         bias, document_ids = self._visible(inputs)
-        # Neighbours see padding where there is a convolution.
+        # Zeros for padding, which the convolution lets neighbours see.
         embedded = embedded * ops.expand_dims(ops.cast(document_ids > 0, embedded.dtype), -1)
         hidden_states, attentions = self.stack(
             embedded, bias, document_ids, positions=positions, training=training
@@ -60,7 +60,7 @@ class DisentangledBackbone(TransformerBackbone):
         return outputs | {"attentions": attentions}
 
     def _visible(self, inputs):
-        """The bias of attention, and which document each token is of, 0 for padding."""
+        """The attention bias, and the number of each token's document, 0 for padding."""
         padding_mask, document_ids = inputs.get("padding_mask"), inputs.get("document_ids")
         if padding_mask is None:
             padding_mask = ops.ones_like(inputs["token_ids"])
@@ -86,8 +86,8 @@ class DisentangledBackbone(TransformerBackbone):
         length, most = hidden.shape[1], self.config.max_positions
         if length is not None and length > most:
             raise ValueError(
-                f"The input has {length} tokens a row and the head for masked tokens knows {most} "
-                f"positions. Cut the text shorter, for instance with load(..., max_length={most})."
+                f"The input has {length} tokens per row, but the head for masked tokens has {most} "
+                f"positions. Cut the text, for instance with load(..., max_length={most})."
             )
         position_ids = token_positions(
             inputs["token_ids"], inputs.get("position_ids"), inputs.get("document_ids")

@@ -1,4 +1,4 @@
-"""Blocks of disentangled attention, and what stands around them (DeBERTa)."""
+"""DeBERTa's blocks with disentangled attention, and their stack."""
 
 from collections.abc import Sequence
 
@@ -22,10 +22,13 @@ from bert_zoo.layers.stack import Stack
 
 
 class DisentangledBlock(Block):
-    """`DisentangledAttention` and feed-forward, as `PostNormBlock`."""
+    """`DisentangledAttention` and feed-forward layer, each followed by dropout, residual sum and layer norm.
+
+    Arguments as in `bert_zoo.layers.PostNormBlock`.
+    """
 
     def call(self, x, bias, distances, queries=None, positions=None, training=None):
-        """As `DisentangledAttention.call`."""
+        """Runs the block; arguments and results as in `DisentangledAttention.call`."""
         attended, probabilities = self.attention(
             x, bias, distances, queries, positions=positions, training=training
         )
@@ -40,16 +43,17 @@ class DisentangledBlock(Block):
 
 
 class Convolution(keras.layers.Layer):
-    """What neighbours say, added to the first block's output (version 2, xlarge and xxlarge).
+    """Convolution over tokens, added to the first block's output (DeBERTa version 2, xlarge and xxlarge).
 
     Source: microsoft/DeBERTa DeBERTa/deberta/bert.py, ConvLayer.
 
     Args:
         hidden_size: width of input and output.
-        size: tokens that each one sees, an odd number.
+        size: number of tokens that each token sees, odd.
         activation: a name in `bert_zoo.layers.common.ACTIVATIONS`.
-        epsilon: of the layer norm.
+        epsilon: number that the layer norm adds to the variance.
         dropout: rate before the activation.
+        initializer_range: standard deviation of the randomly initialised kernel.
     """
 
     def __init__(
@@ -83,15 +87,18 @@ class Convolution(keras.layers.Layer):
         self.built = True
 
     def call(self, embedded, x, document_ids, positions=None, training=None):
-        """[batch, length or number, hidden_size], as x.
+        """Adds the convolution and normalises.
 
         Args:
-            embedded: [batch, length, hidden_size], what the first block was given.
-            x: what it made of that, of all tokens or of those at positions.
-            document_ids: int [batch, length], the documents of a row by number; 0 for padding.
+            embedded: [batch, length, hidden_size], the first block's input.
+            x: [batch, length or number, hidden_size], its output for all tokens or for those at positions.
+            document_ids: int [batch, length], the number of each token's document; 0 for padding.
             positions: int [batch, number] or `FIRST`; None for all.
+
+        Returns:
+            [batch, length or number, hidden_size], zeros for padding.
         """
-        # Not a convolution's own padding, which would show a document its neighbours.
+        # Not Keras's convolution, in which a document would see its neighbours.
         seen = [neighbours(embedded, step, document_ids) for step in self._steps()]
         kernel = ops.reshape(ops.cast(self.kernel, embedded.dtype), (-1, self.hidden_size))
         seen = ops.concatenate(seen, -1)
@@ -108,13 +115,14 @@ class Convolution(keras.layers.Layer):
 
 
 class DisentangledStack(Stack):
-    """Runs blocks that share one table of distances.
+    """Runs blocks that share a table of distance embeddings (DeBERTa).
 
     Args:
         blocks: `DisentangledBlock`s.
         hidden_size: width of x and of the table.
-        max_distance, buckets: see `rows_of_distances`; no `max_distance` is no table.
-        epsilon: of a layer norm over the table; None for none (version 1).
+        max_distance, buckets: see `bert_zoo.families.deberta.attention.rows_of_distances`; there is no
+            table if `max_distance` is None.
+        epsilon: for a layer norm over the table; None for no norm (version 1).
         convolution: a `Convolution` after the first block, or None.
         initializer_range: standard deviation of the randomly initialised table.
     """
@@ -158,13 +166,13 @@ class DisentangledStack(Stack):
         super().build(input_shape)
 
     def distances(self, length):
-        """What blocks know of distances, in a row of `length` tokens.
+        """The blocks' argument `distances` for rows of `length` tokens.
 
         Returns:
-            The vectors of distances [rows, hidden_size]; and twice int [2 * length], the rows of
-            them that belong to the distances length, length - 1, ..., 1 - length, as seen from
-            queries, and to -length, 1 - length, ..., length - 1, as seen from keys. The first is
-            that of no pair, as in `shifted_to_keys`. None without a table.
+            None without a table, else three tensors: the vectors of distances [rows, hidden_size]; their
+            rows for the distances length, length - 1, ..., 1 - length, as seen from queries, int
+            [2 * length]; and their rows for -length, 1 - length, ..., length - 1, as seen from keys. No
+            pair has the first distance; see `shifted_to_keys`.
         """
         if self.position_embedding is None:
             return None
@@ -176,7 +184,11 @@ class DisentangledStack(Stack):
         return (vectors, *(ops.take(self.rows, each, axis=0) for each in rows))
 
     def call(self, x, bias, document_ids, positions=None, training=None):
-        """As `Stack.call`; `document_ids` int [batch, length] has 0 for padding and numbers documents."""
+        """Runs the stack; other arguments and the results are as in `Stack.call`.
+
+        Args:
+            document_ids: int [batch, length], the number of each token's document; 0 for padding.
+        """
         length = ops.shape(x)[1]
         distances = self.distances(length)
         hidden_states, attentions = [x], []
@@ -196,19 +208,19 @@ class DisentangledStack(Stack):
         return hidden_states, attentions
 
     def decode(self, queries, hidden, bias, positions=None, training=None):
-        """What the last block makes of queries that ask for what it was given, twice over.
+        """Runs the last block twice, with other queries over its own input (the enhanced mask decoder).
 
         Source: He et al. 2020 (arXiv:2006.03654), section 3.2; microsoft/DeBERTa
         DeBERTa/apps/models/masked_language_model.py, EnhancedMaskDecoder.
 
         Args:
             queries: [batch, length or number, hidden_size].
-            hidden: [batch, length, hidden_size], what the last block was given.
-            bias: as `call`.
-            positions: int [batch, number], where the queries stand; None for every token.
+            hidden: [batch, length, hidden_size], the last block's input.
+            bias: as in `call`.
+            positions: int [batch, number], positions of the queries; None for all tokens.
 
         Returns:
-            As queries.
+            [batch, length or number, hidden_size].
         """
         distances = self.distances(ops.shape(hidden)[1])
         flat, states = (ops.reshape(each, (-1, self.hidden_size)) for each in (hidden, queries))

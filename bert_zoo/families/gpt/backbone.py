@@ -1,4 +1,4 @@
-"""GPT's backbone: tokens attend to those before them."""
+"""GPT's backbone, whose tokens attend to those before them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,19 +13,18 @@ from bert_zoo.layers.backbones import Ids, TransformerBackbone, fits
 class CausalBackbone(TransformerBackbone):
     """Embeddings and a stack of blocks whose tokens attend to those before them (GPT).
 
-    Beside the inputs of `TransformerBackbone`, it takes what was computed of the tokens before these,
-    and returns it with theirs, where it is given:
+    Besides the inputs of `TransformerBackbone`, it takes the keys and values of earlier tokens. If they are
+    given, it returns them with those of the new tokens:
 
     * `memory`: for each layer the keys [batch, heads, head_size, slots] and the values [batch, heads,
-      slots, head_size] of earlier tokens, with slots that are still free.
-    * `memory_mask` int [batch, slots]: 1 where a slot holds a token.
+      slots, head_size] of earlier tokens, with free slots for more;
+    * `memory_mask` int [batch, slots]: 1 for slots that hold a token.
 
-    The tokens of a call take the slots after all that are taken in any row, which must be there;
-    padding after them leaves its slots out, and positions count tokens alone. So shapes in and out are
-    the same, and one compiled step serves a text up to the number of slots. Where too few are free,
-    outputs are no numbers.
+    New tokens take the slots after the last one that is taken in any row. Padding after them leaves its
+    slots empty, and positions count only tokens. Input and output shapes are the same, so one compiled step
+    serves a text up to the number of slots. If too few slots are free, outputs are NaN.
 
-    Args: as `TransformerBackbone`; the stack is a `CausalStack`.
+    Arguments as in `TransformerBackbone`; the stack is a `CausalStack`.
     """
 
     state = ("memory", "memory_mask")
@@ -37,7 +36,7 @@ class CausalBackbone(TransformerBackbone):
 
     @property
     def token_table(self):
-        """As `RecurrentBackbone.token_table`, of one cluster without projection."""
+        """As `RecurrentBackbone.token_table`, with one cluster and no projection."""
         return [super().token_table], [None]
 
     def initial_state(self, batch_size: int, tokens: int | None = None) -> dict[str, Any]:
@@ -66,19 +65,19 @@ class CausalBackbone(TransformerBackbone):
         self._check_memory(memory, memory_mask, inputs)
         if positions is not None or "document_ids" in inputs:
             raise ValueError(
-                "With memory, rows go on with one text, and all of its tokens are computed: leave "
-                "document_ids and positions out."
+                "With memory, a row continues one text and all of its tokens are computed. Leave document_ids "
+                "and positions out."
             )
         token_ids, mask = inputs["token_ids"], inputs.get("padding_mask")
         mask = ops.ones_like(token_ids) if mask is None else mask
         length, slots = ops.shape(token_ids)[1], ops.shape(memory_mask)[1]
         numbers = ops.arange(slots, dtype="int32")
-        # With a row of zeros, since an empty batch has no largest number.
+        # Padded with a row of zeros, because an empty batch has no maximum.
         start = ops.max(ops.pad(memory_mask * (numbers + 1)[None, :], [(1, 0), (0, 0)]))
         places = ops.arange(length, dtype="int32")
         position_ids = inputs.get("position_ids")
         if position_ids is None:
-            # Of tokens; padding after them may lie beyond the last position.
+            # Padding gets 0, as its place may lie beyond the last position.
             position_ids = (ops.sum(memory_mask, axis=1)[:, None] + places[None, :]) * mask
         embedded = self.embeddings(token_ids, None, position_ids, training=training)
         dtype = keras.backend.standardize_dtype(embedded.dtype)
@@ -87,7 +86,7 @@ class CausalBackbone(TransformerBackbone):
         bias = ops.minimum(
             attention_bias(memory_mask, dtype), ops.cast(later, dtype) * masked_score(dtype)
         )
-        # Or tokens would take the place of others, in silence.
+        # Otherwise tokens would silently overwrite others.
         bias = ops.where(start + length > slots, float("nan"), bias)
         hidden_states, attentions, memory = self.stack(
             embedded, bias, memory=memory, start=start, training=training
@@ -117,7 +116,7 @@ class CausalBackbone(TransformerBackbone):
             )
         if isinstance(memory, Mapping) or len(memory) != tensors:
             raise ValueError(
-                f"memory has {len(memory)} entries; it is a list of {tensors} tensors, the keys and the "
+                f"memory has {len(memory)} entries; it must be a list of {tensors} tensors, the keys and the "
                 f"values of each of the {config.num_layers} layers."
             )
         batch, slots = inputs["token_ids"].shape[0], memory_mask.shape[1]
@@ -128,5 +127,5 @@ class CausalBackbone(TransformerBackbone):
             if not fits(entry.shape, wanted):
                 raise ValueError(
                     f"memory[{number}] has shape {tuple(entry.shape)}; it must be {wanted}: batch, heads, "
-                    "and, of keys the other way round, slots and size."
+                    "slots and head size (for keys, head size and slots)."
                 )

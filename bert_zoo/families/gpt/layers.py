@@ -1,4 +1,4 @@
-"""Blocks whose tokens attend to those before them, with the keys and values of earlier calls."""
+"""Causal attention that can use the keys and values of earlier calls."""
 
 import math
 
@@ -10,23 +10,24 @@ from bert_zoo.layers.stack import Stack
 
 
 class CausalAttention(SelfAttention):
-    """`SelfAttention` that may also attend to what it has computed before.
+    """`SelfAttention` that can also attend to the keys and values of earlier calls.
 
-    Source: Radford et al. 2019; openai/gpt-2 src/model.py, attn.
+    The bias of the call hides later tokens; see `bert_zoo.layers.attention.causal_bias`. Arguments as in
+    `SelfAttention`. Source: Radford et al. 2019; openai/gpt-2 src/model.py, attn.
     """
 
     def call(self, x, bias, positions=None, memory=None, start=None, training=None):
-        """As `SelfAttention.call`; with memory, also attends to that of earlier tokens.
+        """Attends within each row, and to the tokens in memory.
 
         Args:
-            x, positions: as there.
-            bias: as there; with memory [batch, 1, length, slots].
-            memory: keys [batch, heads, head_size, slots] and values [batch, heads, slots, head_size], or
-                None.
-            start: the first slot that x takes, an int32 scalar.
+            x, positions: as in `SelfAttention.call`.
+            bias: as in `SelfAttention.call`; with memory [batch, 1, length, slots].
+            memory: keys [batch, heads, head_size, slots] and values [batch, heads, slots, head_size] of
+                earlier tokens, or None.
+            start: int32 scalar, the first slot for the tokens of x.
 
         Returns:
-            Output and probabilities; with memory, it as the third, with x in its slots.
+            Output and probabilities; with memory, also the memory with the tokens of x in it.
         """
         if memory is None:
             return super().call(x, bias, positions=positions, training=training)
@@ -45,15 +46,20 @@ class CausalAttention(SelfAttention):
 
 
 class CausalStack(Stack):
-    """A `Stack` of blocks with `CausalAttention`."""
+    """A `Stack` of blocks with `CausalAttention`. Arguments as in `Stack`."""
 
     def call(self, x, bias, positions=None, memory=None, start=None, training=None):
-        """As `Stack.call`; with memory, it as the third result, with x in its slots.
+        """Runs the stack.
 
         Args:
-            bias: with memory, [batch, 1, length, slots].
-            memory: for each block its keys and its values, see `CausalAttention.call`; None for none.
-            start: see there.
+            x, positions: as in `Stack.call`.
+            bias: as in `Stack.call`; with memory [batch, 1, length, slots].
+            memory: a list with the keys and then the values of each block, or None; see
+                `CausalAttention.call`.
+            start: int32 scalar, the first slot for the tokens of x.
+
+        Returns:
+            The results of `Stack.call`; with memory, also the memory with the tokens of x in it.
         """
         if memory is None:
             return super().call(x, bias, positions=positions, training=training)

@@ -1,4 +1,4 @@
-"""Attention within windows and to global tokens, and the backbone that has it."""
+"""Longformer's attention within windows and to global tokens, and its backbone."""
 
 import functools
 import math
@@ -27,16 +27,16 @@ GLOBAL_MASK = "global_attention_mask"
 
 
 class Globals(NamedTuple):
-    """The global tokens of rows: a number of places for each row, some of which may be empty.
+    """The global tokens of rows. Each row has the same number of places for them; some may be empty.
 
     Attributes:
-        positions: int [batch, number], where they stand.
-        is_there: int [batch, number], 1 for a place that is taken. No bool, of which TensorFlow has no
-            gradient where a block is computed again for it.
-        is_global: int [batch, length], 1 for a token that is one of them.
-        places: int [batch, length], the place of a global token; None where the first token of each row
+        positions: int [batch, number], their positions in the row.
+        is_there: int [batch, number], 1 for a place that is taken. Not bool, for which TensorFlow has no
+            gradient when a block is recomputed.
+        is_global: int [batch, length], 1 for global tokens.
+        places: int [batch, length], the place of each global token; None if the first token of each row
             is the only one.
-        bias: [batch, 1, 1 or number, length], of the scores of what they read.
+        bias: [batch, 1, 1 or number, length], added to the scores with which they read the row.
     """
 
     positions: Any
@@ -47,14 +47,14 @@ class Globals(NamedTuple):
 
 
 class View(NamedTuple):
-    """What attention reads beside the hidden states.
+    """The inputs of attention besides the hidden states.
 
     Attributes:
-        biases: by how far tokens see, of scores with the global tokens and then with those near by:
-            [batch, 1, length, number + length] or, where rows are cut into blocks and each block sees
-            itself and its two neighbours, [batch, 1, blocks, block, number + 3 * block].
+        biases: by reach, the bias of scores with the global tokens and then with the others:
+            [batch, 1, length, number + length] or, if rows are cut into blocks that see themselves and
+            their two neighbours, [batch, 1, blocks, block, number + 3 * block].
         is_real: [batch, length], 1 for tokens and 0 for padding.
-        tokens: the global ones; None where there are none.
+        tokens: the global tokens; None if there are none.
     """
 
     biases: dict[int, Any]
@@ -63,15 +63,15 @@ class View(NamedTuple):
 
 
 class LongformerAttention(SelfAttention):
-    """Self-attention within a window, and of global tokens with all others.
+    """Self-attention within a window, and between global tokens and all others.
 
-    Tokens read the global ones beside those in their window, with one softmax over both. Global tokens
-    read the whole row, with projections of their own.
+    Each token reads the tokens in its window and the global tokens, with one softmax over both. Global
+    tokens read the whole row, with separate projections.
 
     Source: Beltagy et al. 2020 (arXiv:2004.05150), section 3.1; transformers, LongformerSelfAttention.
 
     Args:
-        num_heads, hidden_size, options: as of `SelfAttention`.
+        num_heads, hidden_size, **options: as in `SelfAttention`.
         reach: the largest distance between tokens that see each other.
     """
 
@@ -90,7 +90,7 @@ class LongformerAttention(SelfAttention):
         super().build(input_shape)
 
     def local_projections(self) -> list[tuple[Any, Any]]:
-        """The variables of global projections, each with the value of the local one."""
+        """Pairs of a variable of the global projections and the value of the local one."""
         pairs = []
         for ours, name in ((self.qkv.kernel, "kernel"), (self.qkv.bias, "bias")):
             parts = ops.split(ops.convert_to_tensor(ours), [self.hidden_size], axis=-1)
@@ -101,22 +101,26 @@ class LongformerAttention(SelfAttention):
         return pairs
 
     def has_copies(self) -> bool:
-        """Whether the global projections are the local ones."""
+        """Whether the global projections equal the local ones."""
         return all(ops.all(ops.equal(*pair)) for pair in self.local_projections())
 
     def copy_projections(self) -> None:
-        """Has the global projections be the local ones."""
+        """Copies the local projections to the global ones."""
         for variable, value in self.local_projections():
             variable.assign(value)
 
     def call(self, x, view, positions=None, training=None):
-        """As `SelfAttention.call`, with a `View`.
+        """Attends within each row of the batch.
+
+        Args:
+            x, positions: as in `SelfAttention.call`.
+            view: a `View`.
 
         Returns:
-            The output; with global tokens, the probabilities [batch, heads, length, number] with which
-            they read the row; and the probabilities [batch, heads, length or number of positions, number
-            of global tokens + window + 1] with which all others read. Those of global tokens and padding
-            are 0 there.
+            The output [batch * length or number of positions, hidden_size]; with global tokens, the
+            probabilities [batch, heads, length, number] with which they read the row; and the
+            probabilities [batch, heads, length or number of positions, number of global tokens + window
+            + 1] with which the other tokens read, 0 for global tokens and padding.
         """
         tokens, read, of_globals = view.tokens, None, ()
         if tokens is not None:
@@ -124,7 +128,7 @@ class LongformerAttention(SelfAttention):
             is_there = ops.cast(ops.expand_dims(tokens.is_there, (1, 2)), probabilities.dtype)
             of_globals = (ops.transpose(probabilities, (0, 1, 3, 2)) * is_there,)
             if isinstance(positions, slice) and tokens.places is None:
-                # The first token alone is wanted, and is the global one.
+                # Only the first token is wanted, and it is the global one.
                 shape = (*ops.shape(probabilities)[:3], 2 * self.reach + 2)
                 return self._output(read), *of_globals, ops.zeros(shape, probabilities.dtype)
         context, probabilities = self._read_windows(x, view, training)
@@ -144,7 +148,7 @@ class LongformerAttention(SelfAttention):
         return self.output_dense(ops.reshape(context, (-1, self.hidden_size)))
 
     def _read_windows(self, x, view, training):
-        """What tokens read [batch, length, hidden_size], and the probabilities of window and globals."""
+        """Weighted values [batch, length, hidden_size], and probabilities of global tokens and window."""
         tokens, bias = view.tokens, view.biases[self.reach]
         length, first, number = ops.shape(view.is_real)[1], None, 0
         heads = (-1, length, self.num_heads, self.head_size)
@@ -176,7 +180,7 @@ class LongformerAttention(SelfAttention):
         return ops.reshape(context, (-1, length, self.hidden_size)), probabilities
 
     def _read_rows(self, x, tokens, training):
-        """What global tokens read [batch, number, hidden_size], and with which probabilities."""
+        """The global tokens' weighted values [batch, number, hidden_size], and their probabilities."""
         number, heads, size = tokens.positions.shape[1], self.num_heads, self.head_size
         rows = ops.reshape(x, (-1, ops.shape(tokens.is_global)[1], self.hidden_size))
         query = ops.reshape(at_positions(rows, tokens.positions), (-1, self.hidden_size))
@@ -194,9 +198,10 @@ class LongformerAttention(SelfAttention):
         return read, probabilities
 
     def _read_unprojected(self, rows, query, bias, training):
-        """The same for few queries: these and what they read are projected, in place of all tokens.
+        """As `_read_rows` for few queries, without projecting all tokens to keys and values.
 
-        A key's bias adds the same to all scores of a query, which changes no probability.
+        Instead it projects the queries and the weighted inputs. The bias of keys is left out: it adds the
+        same number to all scores of a query, which changes no probability.
         """
         number, heads, size, width = (
             query.shape[2],
@@ -222,7 +227,7 @@ class LongformerAttention(SelfAttention):
 
 
 def diagonals(x, reach: int):
-    """[..., length, length + 2 * reach] to [..., length, 2 * reach + 1]: of row i, columns i and on."""
+    """Takes 2 * reach + 1 columns from column i on of each row i of [..., length, length + 2 * reach]."""
     *batch, length, columns = ops.shape(x)
     flat = ops.reshape(x, (*batch, length * columns))
     flat = ops.pad(flat, [*((0, 0) for _ in batch), (0, length)])
@@ -230,11 +235,14 @@ def diagonals(x, reach: int):
 
 
 class LongformerBackbone(TransformerBackbone):
-    """Embeddings, and blocks whose tokens see those near by and the global ones.
+    """Embeddings and blocks whose tokens see a window and the global tokens (Longformer).
+
+    Besides the inputs of `TransformerBackbone`, it takes `global_attention_mask` int [batch, length], 1 for
+    global tokens. Without it, the argument `global_tokens` of a call selects them.
 
     Args:
         config: a `LongformerConfig`.
-        embeddings, stack, pooler: as of `TransformerBackbone`; blocks read a `View`.
+        embeddings, stack, pooler: as in `TransformerBackbone`; blocks read a `View`.
     """
 
     has_global_tokens = True
@@ -268,10 +276,10 @@ class LongformerBackbone(TransformerBackbone):
         return embedded, View(biases, ops.cast(mask, dtype), tokens)
 
     def untrained_copies(self, *, make: bool = False):
-        """As of `Backbone`: no masked token's training has global tokens.
+        """See `Backbone.untrained_copies`: training on masked tokens uses no global tokens.
 
-        Source: allenai/longformer scripts/convert_model_to_long.ipynb, which copies local projections
-        before and after it.
+        Source: allenai/longformer scripts/convert_model_to_long.ipynb, which copies the local projections
+        before and after pretraining.
         """
         layers = [block.attention for block in self.stack.blocks]
         copies = [layer for layer in layers if make or layer.has_copies()]
@@ -291,8 +299,8 @@ class LongformerBackbone(TransformerBackbone):
     def tokens_of_text(self, token_ids, global_tokens: str):
         """int [batch, length], 1 for the tokens of one text of a pair.
 
-        Those of the first one stand before the first separator, and those of the second one after the
-        separators that follow, with the last one; as in transformers.
+        As in transformers, the first text ends before the first separator. The second text starts after the
+        two separators between them, and includes the last separator.
         """
         is_separator = ops.cast(ops.equal(token_ids, self.config.sep_id), "int32")
         found = ops.cumsum(is_separator, axis=1)
@@ -303,10 +311,10 @@ class LongformerBackbone(TransformerBackbone):
         return ops.cast(found - is_separator > 0, "int32") - is_second
 
     def globals_of(self, is_global, mask, documents, dtype: str) -> Globals:
-        """The global tokens of rows by a mask [batch, length] of them."""
+        """The global tokens of rows, from a mask [batch, length]."""
         number, length = self.config.max_global_tokens, is_global.shape[1]
         places = ops.maximum(ops.cumsum(is_global, axis=1) - 1, 0)
-        # Of those there are, the first ones have the largest numbers.
+        # The earliest global tokens have the largest numbers.
         numbers = is_global * (ops.shape(is_global)[1] - ops.arange(ops.shape(is_global)[1]))
         if length is None:
             numbers = ops.pad(numbers, [(0, 0), (0, number)])
@@ -320,10 +328,10 @@ class LongformerBackbone(TransformerBackbone):
         return Globals(positions, is_there, is_global, places, bias)
 
     def where_places_suffice(self, embedded, is_global, number: int):
-        """Embeddings, and NaN in rows of more global tokens than there are places.
+        """The embeddings, with NaN in rows that have more global tokens than there are places.
 
         Raises:
-            ValueError: such a row, where values are known.
+            ValueError: there is such a row, and the values are known (not in a graph).
         """
         if number == is_global.shape[1]:
             return embedded
@@ -331,14 +339,14 @@ class LongformerBackbone(TransformerBackbone):
         values = concrete(found)
         if values is not None and values.size and values.max() > number:
             raise ValueError(
-                f"Row {values.argmax()} has {values.max()} global tokens, and this model takes {number}. Load "
+                f"Row {values.argmax()} has {values.max()} global tokens, but this model takes {number}. Load "
                 f"it with max_global_tokens={values.max()}, or mark fewer in {GLOBAL_MASK}."
             )
         fits = ops.expand_dims(found <= number, (1, 2))
         return ops.where(fits, embedded, ops.cast(math.nan, embedded.dtype))
 
     def bias(self, reach: int, mask, documents, tokens, dtype: str):
-        """Of the scores of what tokens read; see `View`."""
+        """The bias for a reach; see `View.biases`."""
         is_cut = self.config.attends_in_blocks(mask.shape[1], reach)
         make = window_bias_in_blocks if is_cut else window_bias
         if tokens is None:
@@ -371,7 +379,7 @@ def first_token(mask, documents, dtype: str) -> Globals:
 
 
 def bias_of_rows(positions, mask, documents, dtype: str):
-    """[batch, 1, 1 or number, length], of scores of tokens at positions with the whole row."""
+    """A bias [batch, 1, 1 or number, length] with which tokens at positions see their whole row."""
     seen = ops.cast(ops.expand_dims(mask, 1), "bool")
     if documents is not None:
         own = ops.expand_dims(at_positions(documents, positions), 2)

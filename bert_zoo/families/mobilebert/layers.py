@@ -1,4 +1,4 @@
-"""Blocks that work at a fraction of the hidden states' width, without normalisation (MobileBERT).
+"""MobileBERT's blocks, which work at a fraction of the hidden width and without normalisation.
 
 Source: Sun et al. 2020 (arXiv:2004.02984), section 3; google-research/mobilebert modeling.py.
 """
@@ -18,7 +18,7 @@ from bert_zoo.layers.heads.masked_lm import MaskedLMHead
 
 
 class NoNorm(keras.layers.Layer):
-    """A scale and a bias for each feature, in a layer norm's place."""
+    """A scale and a bias for each feature, in place of a layer norm."""
 
     def build(self, input_shape):
         shape = (input_shape[-1],)
@@ -32,16 +32,17 @@ class NoNorm(keras.layers.Layer):
 
 
 class TrigramEmbeddings(Embeddings):
-    """Narrow vectors of each token and its two neighbours, widened together, plus the other tables.
+    """Embeddings of each token with its two neighbours: narrow vectors, widened together.
 
-    Tokens at the ends of a text have zeros for the neighbour that they lack: at the ends of a row, of a
-    document in it, and beside padding, which is -1 in `token_ids` and has zeros for its vector. So a text
-    gives the same in every batch. (transformers reads the vector of padding into the last token.)
+    A missing neighbour counts as zeros: at the ends of a row or of a document in it, and next to padding,
+    which is -1 in `token_ids`. So a text's vectors do not depend on its batch. (In transformers, the last
+    token reads the vector of padding.) Positions and segments are added as in `Embeddings`.
 
     Args:
-        vocab_size, hidden_size: rows of the table of tokens, and width of the output.
-        token_size: width of that table.
-        options: of `Embeddings`.
+        vocab_size, hidden_size: rows of the token table, and width of the output.
+        token_size: width of the token table.
+        initializer_range: standard deviation of randomly initialised weights.
+        **options: other arguments of `Embeddings`.
     """
 
     def __init__(
@@ -79,7 +80,10 @@ class TrigramEmbeddings(Embeddings):
 
 
 class TrigramBackbone(TransformerBackbone):
-    """With `TrigramEmbeddings`, which tokens beside padding must not read."""
+    """A `TransformerBackbone` with `TrigramEmbeddings`; it hides padding from tokens next to it (MobileBERT).
+
+    Arguments as in `TransformerBackbone`.
+    """
 
     def embedded(self, inputs, training):
         mask, token_ids = inputs.get("padding_mask"), inputs["token_ids"]
@@ -94,11 +98,13 @@ class TrigramBackbone(TransformerBackbone):
 
 
 class WideMaskedLMHead(MaskedLMHead):
-    """`MaskedLMHead` at the hidden states' width, whose table continues that of tokens by columns of its own.
+    """`MaskedLMHead` at the hidden width; it adds columns to the narrower token table.
 
     Args:
-        hidden_size: of the encoder.
-        others: of `MaskedLMHead`.
+        vocab_size: rows of the token table.
+        width: width of the token table.
+        hidden_size: hidden size of the encoder.
+        **options: other arguments of `MaskedLMHead`.
     """
 
     def __init__(self, vocab_size: int, width: int, *, hidden_size: int, **options):
@@ -121,7 +127,10 @@ class WideMaskedLMHead(MaskedLMHead):
 
 
 class BottleneckAttention(SelfAttention):
-    """`SelfAttention` whose values are made of another, wider input than queries and keys."""
+    """`SelfAttention` whose values come from another, wider input than queries and keys (MobileBERT).
+
+    Arguments as in `SelfAttention`. Source: Sun et al. 2020 (arXiv:2004.02984), section 3.
+    """
 
     def make_projections(self, **options):
         self.query_key = dense(2 * self.hidden_size, "query_key", **options)
@@ -134,12 +143,12 @@ class BottleneckAttention(SelfAttention):
         self.built = True
 
     def call(self, x, values, bias, positions=None, training=None):
-        """As `SelfAttention.call`.
+        """Attends within each row of the batch.
 
         Args:
-            x: [batch * length, hidden_size], what queries and keys are made of.
-            values: [batch * length, width], what values are made of.
-            others: as there.
+            x: [batch * length, hidden_size], the input of queries and keys.
+            values: [batch * length, width], the input of values.
+            bias, positions: as in `SelfAttention.call`, as are the results.
         """
         heads = (-1, ops.shape(bias)[-1], self.num_heads, self.head_size)
         query, key = (ops.reshape(part, heads) for part in ops.split(self.query_key(x), 2, -1))
@@ -148,16 +157,19 @@ class BottleneckAttention(SelfAttention):
 
 
 class BottleneckBlock(keras.layers.Layer):
-    """Attention and several feed-forward layers between a layer that narrows and one that widens.
+    """MobileBERT's block: attention and several feed-forward layers in a bottleneck.
 
-    Queries and keys share a narrowed input; values are made of the wide one; a second narrowed input is what
-    attention and feed-forward layers add to. A `NoNorm` stands where a layer norm would.
+    Queries and keys read a narrowed input, values the wide one. Attention and feed-forward layers add their
+    outputs to a second narrowed input, which is then widened. `NoNorm` replaces the layer norms.
+    Source: Sun et al. 2020 (arXiv:2004.02984), section 3.
 
     Args:
         attention: a `BottleneckAttention`.
-        feed_forwards: layers x -> output, one after the other.
-        hidden_size, bottleneck_size: width of input and output, and inside.
-        dropout: rate on what the block adds to its input.
+        feed_forwards: layers x -> output, run one after the other.
+        hidden_size: width of input and output.
+        bottleneck_size: width inside the block.
+        dropout: rate on the output that the block adds to its input.
+        initializer_range: standard deviation of randomly initialised weights.
     """
 
     def __init__(

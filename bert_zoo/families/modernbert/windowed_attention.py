@@ -1,4 +1,4 @@
-"""Attention with rotary positions, to all tokens or within a window, and the backbone that has both."""
+"""ModernBERT's attention with rotary positions, to all tokens or within a window, and its backbone."""
 
 import functools
 import math
@@ -26,15 +26,16 @@ from bert_zoo.layers.windows import (
     window_bias_in_blocks,
 )
 
-# What blocks attend to, by the names that their attention is made with.
+# The kinds of attention: to all tokens, and within a window.
 GLOBAL, LOCAL = "global", "local"
 
 
 class View(NamedTuple):
-    """What attention of a kind reads beside the hidden states.
+    """The inputs of one kind of attention besides the hidden states.
 
-    The bias of scores is [batch, 1, 1 or length, length] or, where rows are cut into blocks and each
-    block sees itself and its two neighbours, [batch, 1, blocks, block, 3 * block].
+    `cosines` and `sines` are from `bert_zoo.families.modernbert.rotary.rotations`. `bias` is added to the
+    scores: [batch, 1, 1 or length, length] or, if rows are cut into blocks that see themselves and their two
+    neighbours, [batch, 1, blocks, block, 3 * block].
     """
 
     cosines: Any
@@ -43,15 +44,14 @@ class View(NamedTuple):
 
 
 class RotaryAttention(SelfAttention):
-    """Self-attention whose queries and keys are turned by their positions.
+    """Self-attention whose queries and keys are rotated by their positions (ModernBERT).
 
-    Within a window, rows may be cut into blocks of half a window: what a token sees lies in its own
-    block and the two beside it, so that time and memory grow with the length and not with its square.
+    For attention within a window, rows may be cut into blocks of half a window. What a token sees then
+    lies in its own block and the two next to it, so time and memory grow linearly with the length.
 
     Args:
-        num_heads, hidden_size, dropout, options: as of `SelfAttention`; there is dropout on the output
-            too.
-        view: what it attends to, `GLOBAL` or `LOCAL`.
+        num_heads, hidden_size, **options: as in `SelfAttention`. `dropout` also applies to the output.
+        view: the kind of attention, `GLOBAL` or `LOCAL`.
     """
 
     def __init__(self, num_heads: int, hidden_size: int, *, view: str, **options):
@@ -59,10 +59,15 @@ class RotaryAttention(SelfAttention):
         self.view = view
 
     def call(self, x, views, positions=None, training=None):
-        """As `SelfAttention.call`, with a `View` for each kind.
+        """Attends within each row of the batch.
 
-        Of blocks, probabilities [batch, heads, blocks, block, 3 * block] are those that the bias is for;
-        at `positions` they are those of all keys.
+        Args:
+            x, positions: as in `SelfAttention.call`.
+            views: a `View` for each kind of attention, by its name.
+
+        Returns:
+            The output and the probabilities as in `SelfAttention.call`. If rows are cut into blocks and
+            there are no `positions`, probabilities are [batch, heads, blocks, block, 3 * block].
         """
         cosines, sines, bias = views[self.view]
         heads = (-1, ops.shape(cosines)[1], self.num_heads, self.head_size)
@@ -75,7 +80,7 @@ class RotaryAttention(SelfAttention):
         return self.dropout(context, training=training), probabilities
 
     def _attend(self, query, key, value, bias, positions, training):
-        """Heads [batch, length, heads, head_size] to those of the queries, and probabilities."""
+        """The queries' weighted values, from heads [batch, length, heads, head_size], and probabilities."""
         if positions is not None:
             query = at_positions(query, positions)
             bias = bias if bias.shape[2] == 1 else at_queries(bias, positions)
@@ -89,7 +94,7 @@ class RotaryAttention(SelfAttention):
         return joined(contexts, axis=1), joined(probabilities, axis=2)
 
     def _attend_in_blocks(self, query, key, value, bias, positions, training):
-        """The same, block by block; whatever the positions, of all tokens."""
+        """The same block by block; computes all tokens, even with `positions`."""
         dropout = functools.partial(self.dropout, training=training)
         context, probabilities = attended_in_blocks(query, key, value, bias, dropout)
         if positions is None:
@@ -99,15 +104,15 @@ class RotaryAttention(SelfAttention):
 
 
 class RotaryBackbone(TransformerBackbone):
-    """Token embeddings and blocks that attend to all tokens or to those near by, with rotary positions.
+    """Token embeddings and blocks with rotary positions, global or within a window (ModernBERT).
 
     Source: Warner et al. 2024 (ModernBERT, arXiv:2412.13663), section 2.1.
 
     Args:
-        config: sizes and choices, with `reach`, `global_rope_theta`, `local_rope_theta` and
-            `attends_in_blocks`.
-        embeddings, stack: as of `TransformerBackbone`; embeddings read `token_ids` alone, and blocks
-            a `View` for each kind of attention.
+        config: a configuration with `reach`, `global_rope_theta`, `local_rope_theta` and
+            `attends_in_blocks`, such as `ModernBertConfig`.
+        embeddings, stack: as in `TransformerBackbone`; embeddings read only `token_ids`, and blocks a
+            `View` for each kind of attention.
     """
 
     def embedded(self, inputs, training):
@@ -117,7 +122,7 @@ class RotaryBackbone(TransformerBackbone):
         return embedded, self.views(inputs, mask, keras.backend.standardize_dtype(embedded.dtype))
 
     def views(self, inputs, mask, dtype: str) -> dict[str, View]:
-        """What each kind of attention reads, of rows with a mask [batch, length]."""
+        """A `View` for each kind of attention, for rows with a mask [batch, length]."""
         config, documents = self.config, inputs.get("document_ids")
         positions = inputs.get("position_ids")
         if positions is None and documents is not None:

@@ -33,7 +33,7 @@ from bert_zoo.layers.relative_bias import RelativeBias
 
 
 class RMSNorm(keras.layers.Layer):
-    """Features divided by the root of their mean square, and scaled (Zhang and Sennrich 2019).
+    """Divides features by the root of their mean square and scales them (Zhang and Sennrich 2019).
 
     Args:
         epsilon: added to the mean square.
@@ -59,16 +59,16 @@ class RMSNorm(keras.layers.Layer):
 
 
 def rms_norm(name: str, *, use_bias: bool, **options) -> RMSNorm:
-    """What `bert_zoo.layers.block.Block` takes as `make_norm`; it has no bias."""
+    """An `RMSNorm`, for `make_norm` of `bert_zoo.layers.block.Block`; it has no bias."""
     return RMSNorm(name=name, **options)
 
 
 class Attention(SelfAttention):
-    """Attention of tokens to those of their text or of another one.
+    """Attention to the tokens of the same text or of another one.
 
-    Scores are not divided by the root of the heads' width; queries begin smaller instead.
+    Scores are not divided by the root of the head size; the initial query weights are smaller instead.
 
-    Args: as `SelfAttention`.
+    Arguments as in `SelfAttention`.
     """
 
     def make_projections(self, *, stddev: float, **options):
@@ -83,7 +83,7 @@ class Attention(SelfAttention):
         self.built = True
 
     def keys_values(self, x, length):
-        """What tokens x [batch * length, hidden_size] show to queries.
+        """The keys and values of tokens x [batch * length, hidden_size].
 
         Returns:
             Keys [batch, heads, head_size, length] and values [batch, heads, length, head_size].
@@ -92,12 +92,13 @@ class Attention(SelfAttention):
         return ops.transpose(key, (0, 2, 3, 1)), ops.transpose(value, (0, 2, 1, 3))
 
     def call(self, x, bias, positions=None, seen=None, training=None):
-        """As `SelfAttention.call`, or of other keys than those of x.
+        """Attends to the tokens of x, or to other keys and values.
 
         Args:
-            x, positions: as there.
-            bias: [batch or, of other keys, 1; 1 or heads, 1 or queries, keys], added to the scores.
-            seen: keys and values, as `keys_values` gives them; None for those of x.
+            x, positions: as in `SelfAttention.call`, as are the results.
+            bias: [batch, 1 or heads, 1 or queries, keys], added to the scores. With `seen`, its first axis
+                may have size 1.
+            seen: keys and values, as `keys_values` returns them; None for those of x.
         """
         if seen is None:
             length = ops.shape(bias)[-1]
@@ -116,14 +117,14 @@ class Attention(SelfAttention):
 
 
 class T5Backbone(TransformerBackbone):
-    """Token embeddings and a `BiasedStack`, which tells where tokens stand.
+    """Token embeddings and a `BiasedStack`, which adds a bias by distance (T5).
 
-    Documents of a row need no positions, as distances between their tokens are those in the row.
+    Documents of a row need no positions, because distances within them are the same as in the row.
 
-    Args: as `TransformerBackbone`.
+    Arguments as in `TransformerBackbone`.
 
     Raises:
-        ValueError: it is to compute in float16.
+        ValueError: the dtype is float16.
     """
 
     embedded_ids = ("token_ids",)
@@ -132,7 +133,7 @@ class T5Backbone(TransformerBackbone):
         super().__init__(config, **options)
         if self.compute_dtype == "float16":
             raise ValueError(
-                "T5 was trained in bfloat16, and what its feed-forward layers add exceeds the range of "
+                "T5 was trained in bfloat16, and the outputs of its feed-forward layers exceed the range of "
                 "float16. Load it with dtype='mixed_bfloat16', or in float32."
             )
 
@@ -147,12 +148,14 @@ class T5Backbone(TransformerBackbone):
 
 
 class DecoderBlock(PreNormBlock):
-    """A `PreNormBlock` that also attends to an encoder's text, between the two sublayers of its parent.
+    """T5's decoder block: self-attention, attention to the encoder's outputs, and feed-forward layer.
+
+    Each sublayer has a norm before it and a residual sum after it.
 
     Args:
-        attention, feed_forward, **options: as of `PreNormBlock`.
-        cross_attention: an `Attention`, to the encoder's outputs.
-        epsilon, make_norm: of the norms.
+        attention, feed_forward, **options: as in `PreNormBlock`.
+        cross_attention: an `Attention` to the encoder's outputs.
+        epsilon: number that the norms add to the mean square.
     """
 
     def __init__(self, attention, feed_forward, cross_attention, *, epsilon, **options):
@@ -166,18 +169,18 @@ class DecoderBlock(PreNormBlock):
         super().build(input_shape)
 
     def call(self, x, bias, source, source_bias, memory=None, start=None, training=None):
-        """One layer, of tokens that follow those in memory.
+        """Runs the block on tokens that follow those in memory.
 
         Args:
             x: [batch * length, hidden_size].
-            bias: [batch or 1, heads, length, keys], added to the scores of their own text.
-            source, source_bias: what `cross_attention.keys_values` gives of the encoder's outputs, and
-                what is added to their scores, [batch, 1, 1, source length].
-            memory: keys and values of earlier tokens, with free slots, see `Decoder`; None for none.
-            start: int32 scalar, the first slot that x takes.
+            bias: [batch or 1, 1 or heads, length, keys], added to the scores of self-attention.
+            source: keys and values of the encoder's outputs, from `cross_attention.keys_values`.
+            source_bias: [batch, 1, 1 or length, source length], added to their scores.
+            memory: keys and values of earlier tokens, with free slots; None for none. See `Decoder`.
+            start: int32 scalar, the first slot for the tokens of x.
 
         Returns:
-            [batch * length, hidden_size], and keys and values of all tokens.
+            The output [batch * length, hidden_size], and keys and values of all tokens.
         """
         normed = self.attention_norm(x)
         keys, values = self.attention.keys_values(normed, ops.shape(bias)[2])
@@ -194,25 +197,26 @@ class DecoderBlock(PreNormBlock):
 
 
 class Decoder(keras.layers.Layer):
-    """From tokens of a target, and an encoder's outputs, to the logits of the tokens that follow.
+    """T5's decoder: from a target's tokens and the encoder's outputs to the logits of the next tokens.
 
-    A call reads whole targets. Generation goes on token by token: `source` computes once what all steps
-    read of the encoder's outputs; `initial_memory` makes slots for the keys and values of a number of
-    tokens; `step` reads some tokens more, whose slots begin at `start`, and gives the memory with theirs
-    in it. Shapes in and out are the same, so that one compiled step serves all of a text. All rows of a
-    target begin at slot 0: padding stands after their tokens.
+    A call reads whole targets. To generate token by token, compute the encoder's keys and values once with
+    `source`, make slots for the target's keys and values with `initial_memory`, and call `step` with the
+    next tokens and the number of the first free slot; it returns the logits and the new memory. Shapes
+    stay the same, so one compiled step serves the whole text. All targets start at slot 0, and padding
+    follows their tokens.
 
     Args:
         blocks: `DecoderBlock`s.
         relative_bias: a causal `RelativeBias`.
-        final_norm: a layer over the last hidden states.
-        vocab_size, hidden_size: of the logits, and of what the decoder reads.
-        tied: whether logits are by the encoder's token table; else by a table of its own.
-        scale: factor of the last hidden states before that.
-        initializer_range: of that table.
+        final_norm: a layer applied to the last hidden states.
+        vocab_size: number of logits.
+        hidden_size: width of the hidden states.
+        tied: whether to project onto the encoder's token table instead of a table of its own.
+        scale: factor of the last hidden states before the projection.
+        initializer_range: standard deviation of the decoder's own randomly initialised table.
 
     Attributes:
-        rematerialize: as of `Stack`.
+        rematerialize: as in `Stack`.
     """
 
     def __init__(
@@ -248,14 +252,14 @@ class Decoder(keras.layers.Layer):
         self.built = True
 
     def source(self, encoded) -> list[tuple[Any, Any]]:
-        """Keys and values of the encoder's outputs [batch, source length, hidden], for each block."""
+        """For each block, keys and values of the encoder's outputs [batch, source length, hidden]."""
         length = ops.shape(encoded)[1]
         tokens = ops.reshape(encoded, (-1, self.hidden_size))
         return [block.cross_attention.keys_values(tokens, length) for block in self.blocks]
 
     def initial_memory(self, batch_size: int, slots: int) -> list[tuple[Any, Any]]:
-        """Keys [batch, heads, head_size, slots] and values [batch, heads, slots, head_size] of no tokens yet,
-        for each block."""
+        """For each block, empty slots for keys [batch, heads, head_size, slots] and values
+        [batch, heads, slots, head_size]."""
         attention = self.blocks[0].attention
         rows, size = (batch_size, attention.num_heads), attention.head_size
         return [
@@ -283,11 +287,11 @@ class Decoder(keras.layers.Layer):
         Args:
             x: embeddings of the targets' tokens, shifted to the right [batch, length, hidden].
             encoded: the encoder's outputs [batch, source length, hidden].
-            token_table: the encoder's table [vocab_size, hidden].
-            padding_mask, source_mask: int [batch, length] and [batch, source length], 1 for real tokens; all
-                are by default.
-            document_ids, source_document_ids: of rows of several targets, which of them, and of their
-                sources, each token is of, from 1 on.
+            token_table: the encoder's token table [vocab_size, hidden].
+            padding_mask, source_mask: int [batch, length] and [batch, source length], 1 for real tokens; by
+                default all are real.
+            document_ids, source_document_ids: for rows of several targets and sources, the number of each
+                token's target or source, from 1.
 
         Returns:
             float32 [batch, length, vocab_size].
@@ -310,16 +314,15 @@ class Decoder(keras.layers.Layer):
         return logits
 
     def step(self, x, source, source_mask, token_table, memory, start):
-        """Logits after each of some tokens more, and the memory with them.
+        """Logits after each of the next tokens, and the memory with these tokens.
 
         Args:
-            x: embeddings of tokens [batch, number, hidden].
-            source: what `source` gave.
+            x: embeddings of the next tokens [batch, number, hidden].
+            source: the result of the method `source`.
             source_mask: int [batch, source length], 1 for real tokens.
-            token_table: as of `call`.
-            memory: what `initial_memory` or the step before gave.
-            start: int32 scalar, how many tokens are in it. Where too few slots are left, logits are no
-                numbers.
+            token_table: as in `call`.
+            memory: the memory from `initial_memory` or the previous step.
+            start: int32 scalar, the number of tokens in memory. If too few slots are left, logits are NaN.
 
         Returns:
             float32 [batch, number, vocab_size], and the new memory.
@@ -330,7 +333,7 @@ class Decoder(keras.layers.Layer):
         offsets = ops.arange(slots, dtype="int32")[None, :] - queries[:, None]
         later = ops.cast(offsets > 0, dtype) * masked_score(dtype)
         bias = (self.relative_bias.at(offsets) + later)[None]
-        # Or tokens would take the place of others, in silence.
+        # Otherwise tokens would silently overwrite others.
         bias = ops.where(start + length > slots, float("nan"), bias)
         source_bias = attention_bias(source_mask, dtype)
         return self._run(x, bias, source, source_bias, token_table, memory, start)
@@ -338,7 +341,7 @@ class Decoder(keras.layers.Layer):
     def _run(
         self, x, bias, source, source_bias, token_table, memory=None, start=None, training=None
     ):
-        """Logits, and the keys and values of all tokens for each block."""
+        """Logits, and for each block the keys and values of all tokens."""
         length = ops.shape(x)[1]
         x = ops.reshape(x, (-1, self.hidden_size))
         memory = [None] * len(self.blocks) if memory is None else memory

@@ -1,4 +1,4 @@
-"""Attention over a segment and the memory before it, by content and by distance."""
+"""Attention by content and by distance, over a segment and the memory before it."""
 
 import math
 from collections.abc import Sequence
@@ -14,19 +14,19 @@ from bert_zoo.layers.dropout import Dropout
 def distance_embedding(num_keys: int, width: int, clamp_len: int, dtype: str, ahead: int = 0):
     """Sinusoids of the distances from a query to keys (Dai et al. 2019, section 3.3).
 
-    Computed in float32 throughout, as the originals do: what rounding leaves of large angles is part
-    of the numbers that their models were trained with.
+    Computed in float32 throughout, as in the originals: their models were trained with float32's rounding
+    of large angles.
 
     Args:
-        num_keys: keys of the last query; may be a tensor.
-        width: of the embedding, sines first and cosines after them.
-        clamp_len: distances beyond this count as this; none do where it is not positive.
-        dtype: of the result.
-        ahead: keys that may stand behind a query; may be a tensor.
+        num_keys: number of keys that the last query sees; may be a tensor.
+        width: width of the embedding: sines, then cosines.
+        clamp_len: longer distances count as this; not limited if it is not positive.
+        dtype: dtype of the result.
+        ahead: number of keys after a query; may be a tensor.
 
     Returns:
-        [num_keys + 1 + ahead, width], for the distances num_keys, ..., 1, 0, -1, ..., -ahead. The first
-        is that of no key: it fills the column that `shifted_to_keys` moves out of sight.
+        [num_keys + 1 + ahead, width], for the distances num_keys, ..., 1, 0, -1, ..., -ahead. No key has the
+        first distance; it fills the column that `shifted_to_keys` drops.
     """
     distances = ops.cast(ops.arange(num_keys, -1 - ahead, -1), "float32")
     if clamp_len > 0:
@@ -37,16 +37,18 @@ def distance_embedding(num_keys: int, width: int, clamp_len: int, dtype: str, ah
 
 
 class RelativeAttention(keras.layers.Layer):
-    """Transformer-XL's attention: the sum of four terms (Dai et al. 2019, section 3.3).
+    """Transformer-XL's attention by content and distance (Dai et al. 2019, section 3.3).
 
-    (a) query and key, (b) query and distance, (c) the bias u and key, (d) the bias v and distance.
+    Scores are the sum of four terms: (a) query and key, (b) query and distance, (c) the bias u and key,
+    (d) the bias v and distance.
     Source: kimiyoung/transformer-xl tf/model.py, rel_multihead_attn.
 
     Args:
-        num_heads, head_size: heads, and the width of each.
+        num_heads, head_size: number of heads, and their width.
         hidden_size: width of input and output.
         dropout: rate on the attention probabilities.
-        has_biases: whether u and v are this layer's own; they are given to `call` otherwise.
+        has_biases: whether the layer has its own u and v; otherwise `call` takes them.
+        initializer_range: standard deviation of randomly initialised weights.
     """
 
     def __init__(
@@ -82,17 +84,18 @@ class RelativeAttention(keras.layers.Layer):
         self.built = True
 
     def call(self, x, memory, distances, bias, shared_biases=None, training=None):
-        """Attends from a segment to itself and to what is remembered.
+        """Attends from a segment to itself and to the memory.
 
         Args:
             x: [batch * length, hidden_size].
-            memory: [batch, memory length, hidden_size], of what came before.
+            memory: [batch, memory length, hidden_size], the earlier inputs.
             distances: [memory length + length + 1, hidden_size]; see `distance_embedding`.
             bias: [length, keys] or [batch, 1, length, keys], added to the scores.
-            shared_biases: (u, v), each [heads, head_size], where the layer has none of its own.
+            shared_biases: (u, v), each [heads, head_size], if the layer has no biases.
 
         Returns:
-            The output, as x, and the probabilities [batch, heads, length, keys] before dropout.
+            The output [batch * length, hidden_size], and the probabilities [batch, heads, length, keys]
+            before dropout.
         """
         query, key, value = self.projected(x, ops.shape(bias)[-2])
         key, value = self.after_memory(memory, key, value)
@@ -108,14 +111,14 @@ class RelativeAttention(keras.layers.Layer):
         return [ops.reshape(part, heads) for part in ops.split(self.qkv(x), 3, -1)]
 
     def after_memory(self, memory, key, value):
-        """Keys and values of a segment after those of the memory, if there is one."""
+        """Keys and values of the memory, if there is one, followed by those of the segment."""
         if memory is None:
             return key, value
         old_key, old_value = self._remembered(memory)
         return ops.concatenate([old_key, key], axis=1), ops.concatenate([old_value, value], axis=1)
 
     def scores(self, query, key, distance_keys, biases):
-        """The scores [batch, heads, length, ...] of keys, and of distances.
+        """The scores [batch, heads, length, ...] by key, and by distance.
 
         Args:
             query, key: [batch, length or keys, heads, head_size].
@@ -127,12 +130,12 @@ class RelativeAttention(keras.layers.Layer):
         return content, ops.matmul(by_distance, distance_keys)
 
     def scaled(self, query, bias):
-        """Queries with a bias [heads, head_size], ready for a product: [batch, heads, length, head_size]."""
+        """Queries plus a bias [heads, head_size], scaled: [batch, heads, length, head_size]."""
         scale = 1 / math.sqrt(self.head_size)
         return ops.transpose((query + ops.cast(bias, query.dtype)) * scale, (0, 2, 1, 3))
 
     def attended(self, scores, value, training):
-        """What is read [batch, length, heads, head_size], and the probabilities [batch, heads, length, keys]."""
+        """Weighted values [batch, length, heads, head_size], and probabilities [batch, heads, length, keys]."""
         probabilities = ops.softmax(scores)
         context = ops.matmul(
             self.dropout(probabilities, training=training), ops.transpose(value, (0, 2, 1, 3))
@@ -140,7 +143,7 @@ class RelativeAttention(keras.layers.Layer):
         return ops.transpose(context, (0, 2, 1, 3)), probabilities
 
     def _remembered(self, memory):
-        """Keys and values [batch, memory length, heads, head_size]; nothing asks from the memory."""
+        """Keys and values [batch, memory length, heads, head_size]; the memory needs no queries."""
         batch, length, _ = ops.shape(memory)
         kernel = ops.cast(float_kernel(self.qkv, self.hidden_size), memory.dtype)
         flat = ops.matmul(ops.reshape(memory, (-1, self.hidden_size)), kernel[:, self.width :])

@@ -1,4 +1,4 @@
-"""Transformer-XL's backbone: a stack that remembers the segment before."""
+"""Transformer-XL's backbone: a stack with a memory of the previous segment."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,22 +12,22 @@ from bert_zoo.layers.common import at_positions, float_kernel, float_table
 
 
 class RecurrentBackbone(Backbone):
-    """Embeddings and a stack of blocks that remember the segment before (Transformer-XL).
+    """Embeddings and a stack of blocks with a memory of earlier segments (Transformer-XL).
 
-    Beside `token_ids` and `padding_mask`, it takes
+    Besides `token_ids` and `padding_mask`, it takes
 
-    * `memory`: for each layer, [batch, memory length, hidden], as the call before returned it. What
-      precedes a text without it is the configuration's `memory_start`: `mem_len` rows of zeros that
-      are attended to, or nothing.
-    * `memory_mask` int [batch, memory length]: 1 where the memory holds something.
+    * `memory`: for each layer [batch, memory length, hidden], as the previous call returned it. If it is
+      missing, the configuration's `memory_start` applies: `mem_len` rows of zeros that are attended to, or
+      an empty memory.
+    * `memory_mask` int [batch, memory length]: 1 for occupied positions of the memory.
 
-    Padding is not attended to, now or from memory. Returned are the new `memory` of `mem_len`
-    positions, through which no gradient runs, and `memory_mask` where a mask came in or memory
-    starts empty. Shapes in and out are the same for a memory of `mem_len`, so one compiled step
-    serves a text of any length. `positions` save no time here, where memory holds every token.
+    Padding is never attended to, not even from memory. The call also returns the new `memory` of `mem_len`
+    positions, through which no gradient flows, and a `memory_mask` if there was a mask or if memory starts
+    empty. With a memory of `mem_len`, input and output shapes are the same, so one compiled step serves
+    texts of any length. `positions` save no time here, because the memory needs every token.
 
     Args:
-        config: sizes and choices.
+        config: the configuration.
         embeddings: a layer token_ids -> [batch, length, hidden].
         stack: a `RecurrentStack`.
     """
@@ -40,7 +40,7 @@ class RecurrentBackbone(Backbone):
 
     @property
     def token_table(self):
-        """The tables of the clusters, and for each cluster the kernel of its projection, or None."""
+        """The clusters' tables, and for each cluster the kernel of its projection or None."""
         config, tables = self.config, self.embeddings.tables
         kernels = [
             None if layer is None else float_kernel(layer, each.output_dim)
@@ -67,15 +67,14 @@ class RecurrentBackbone(Backbone):
         return outputs | self.next_state(hidden_states, memory, masks)
 
     def past(self, inputs) -> tuple[list, list | None]:
-        """The memory; and the masks of memory and tokens, or None where all is seen."""
+        """The memory, and the masks of memory and tokens; None instead of masks if everything is seen."""
         token_ids, padding_mask = inputs["token_ids"], inputs.get("padding_mask")
         memory, memory_mask = (inputs.get(name) for name in RecurrentBackbone.state)
         starts_empty = self.config.memory_start == "empty"
         if memory is None:
             if memory_mask is not None:
                 raise ValueError(
-                    "memory_mask says what the memory holds, and no memory is given. Pass both, as "
-                    "the model returned them, or neither."
+                    "There is a memory_mask, but no memory. Pass both, as the model returned them, or neither."
                 )
             start = self.initial_state(ops.shape(token_ids)[0])
             memory = start["memory"]
@@ -90,7 +89,7 @@ class RecurrentBackbone(Backbone):
         return memory, [memory_mask, padding_mask]
 
     def next_state(self, hidden_states, memory, masks, kept: int = 0) -> dict[str, Any]:
-        """What of `state` a call returns, of the first tokens that are kept, or of all for 0."""
+        """The new `state`, from the first `kept` tokens, or from all tokens for 0."""
         mem_len = self.config.mem_len
 
         def updated(old, new):
@@ -102,7 +101,7 @@ class RecurrentBackbone(Backbone):
         return {name: value for name, value in state.items() if name in self.state}
 
     def outputs(self, hidden_states, attentions, positions) -> dict[str, Any]:
-        """What a call returns besides, of all tokens or of the last layer's at positions alone."""
+        """The other outputs of a call; the last layer's only at `positions`, if there are any."""
         if positions is not None:
             hidden_states = [*hidden_states[:-1], at_positions(hidden_states[-1], positions)]
             attentions = [*attentions[:-1], at_queries(attentions[-1], positions)]
@@ -110,14 +109,14 @@ class RecurrentBackbone(Backbone):
         return outputs | {"attentions": attentions}
 
     def state_after(self, token_ids, lengths, state: Mapping[str, Any]) -> dict[str, Any]:
-        """The state after the first tokens of rows, each its own number of them.
+        """The state after the first tokens of each row.
 
         Args:
-            token_ids: int [batch, length]; what follows the first tokens is not read.
-            lengths: int [batch], how many tokens.
-            state: what precedes them, as `initial_state` gives it.
+            token_ids: int [batch, length]; later tokens are ignored.
+            lengths: int [batch], the number of tokens to read in each row.
+            state: the state before them, as `initial_state` returns it.
         """
-        # Not `call`, whose memory ends with the padding.
+        # Not `call`, whose memory would end with the padding.
         memory, keys_mask = state["memory"], ops.ones_like(token_ids)
         keys_mask = ops.concatenate([state["memory_mask"], keys_mask], axis=1)
         embedded = self.embeddings(token_ids, training=False)
@@ -137,17 +136,17 @@ class RecurrentBackbone(Backbone):
         num_layers = self.config.num_layers
         if isinstance(memory, Mapping) or len(memory) != num_layers:
             raise ValueError(
-                f"memory has {len(memory)} entries; it is a list of one tensor for each of the "
+                f"memory has {len(memory)} entries; it must be a list with one tensor for each of the "
                 f"{num_layers} layers, as the model returned it."
             )
         wanted = (token_ids.shape[0], memory[0].shape[1], self.config.hidden_size)
         for layer, entry in enumerate(memory):
             if not fits(entry.shape, wanted):
                 raise ValueError(
-                    f"memory[{layer}] has shape {tuple(entry.shape)}; it must be {wanted}: the "
-                    "batch, the positions remembered, and the model's width."
+                    f"memory[{layer}] has shape {tuple(entry.shape)}; it must be {wanted}: batch, memory "
+                    "length, hidden size."
                 )
         if memory_mask is not None and not fits(memory_mask.shape, wanted[:2]):
             raise ValueError(
-                f"memory_mask has shape {tuple(memory_mask.shape)}; the memory's is {wanted[:2]}."
+                f"memory_mask has shape {tuple(memory_mask.shape)}; it must be {wanted[:2]}, as the memory."
             )

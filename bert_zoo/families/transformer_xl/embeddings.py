@@ -1,4 +1,4 @@
-"""Embeddings whose width falls with the frequency of the tokens."""
+"""Adaptive embeddings, which are narrower for rarer tokens."""
 
 import math
 from collections.abc import Sequence
@@ -12,19 +12,19 @@ from bert_zoo.layers.heads.adaptive_softmax import cluster_tables
 
 
 class AdaptiveEmbedding(keras.layers.Layer):
-    """One table a cluster of tokens, each with a projection to the model's width.
+    """Token embeddings with a table for each cluster of tokens, projected to the model's width.
 
     Source: Baevski and Auli 2018 (arXiv:1809.10853), section 3; kimiyoung/transformer-xl
     tf/model.py, mask_adaptive_embedding_lookup.
 
     Args:
-        table_sizes: rows of each table; tokens are numbered through the tables.
+        table_sizes: rows of each table. The second table continues the numbering of the first, and so on.
         table_widths: width of each table.
         is_projected: for each table, whether it has a projection.
-        hidden_size: width of the output, which is scaled by its square root.
+        hidden_size: width of the output, which is multiplied by the square root of this.
         dropout: rate on the output.
         initializer_range: standard deviation of randomly initialised tables.
-        projection_initializer_range: that of projections.
+        projection_initializer_range: the same for projections.
     """
 
     def __init__(
@@ -66,10 +66,10 @@ class AdaptiveEmbedding(keras.layers.Layer):
         self.built = True
 
     def call(self, token_ids, training=None):
-        """int [batch, length] to [batch, length, hidden_size].
+        """Embeds int [batch, length] as [batch, length, hidden_size].
 
-        Every table is read for every token, by a clipped row number, and the others' results are
-        dropped: shapes stay static, and all tables but the first are narrow.
+        Reads every table for every token, with clipped row numbers, and keeps the result of the token's
+        own table. So shapes stay static; all tables but the first are narrow.
         """
         start, embedded = 0, None
         for each, projection in zip(self.tables, self.projections, strict=True):

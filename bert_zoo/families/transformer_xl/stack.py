@@ -1,4 +1,4 @@
-"""Blocks that remember the segment before (Dai et al. 2019, section 3.2)."""
+"""Blocks with a memory of the previous segment (Dai et al. 2019, section 3.2)."""
 
 from collections.abc import Sequence
 
@@ -13,14 +13,14 @@ from bert_zoo.layers.stack import Stack
 
 
 class RecurrentBlock(Block):
-    """Attention and feed-forward with residual sums, each with its layer norm after or before it.
+    """Relative attention and feed-forward layer, each with residual sum and layer norm.
 
-    Source: kimiyoung/transformer-xl tf/model.py; for norms before, pytorch/mem_transformer.py.
+    Source: kimiyoung/transformer-xl tf/model.py; with `pre_lnorm`, pytorch/mem_transformer.py.
 
     Args:
         attention: a `RelativeAttention`.
-        feed_forward, epsilon, dropout: as `Block`.
-        pre_lnorm: whether the norms stand before the sublayers.
+        feed_forward, epsilon, dropout: as in `bert_zoo.layers.PostNormBlock`.
+        pre_lnorm: whether the norms come before the sublayers instead of after them.
     """
 
     def __init__(self, attention, feed_forward, *, pre_lnorm: bool, **kwargs):
@@ -28,7 +28,7 @@ class RecurrentBlock(Block):
         self.pre_lnorm = pre_lnorm
 
     def call(self, x, memory, distances, bias, shared_biases=None, training=None):
-        """As `RelativeAttention.call`; x [batch * length, hidden] to (x, probabilities)."""
+        """Runs the block; arguments and results as in `RelativeAttention.call`."""
 
         def attend(x, memory):
             return self.attention(x, memory, distances, bias, shared_biases, training=training)
@@ -45,15 +45,15 @@ class RecurrentBlock(Block):
 
 
 class RecurrentStack(Stack):
-    """Runs blocks one after the other, each with the memory of its own input.
+    """Runs blocks one after the other, each with a memory of its earlier inputs.
 
     Args:
         blocks: `RecurrentBlock`s.
         hidden_size: width of x.
-        num_heads, head_size: of the biases u and v.
-        has_biases: whether u and v are the stack's, shared by all blocks.
-        clamp_len: see `distance_embedding`.
-        span: see `causal_bias`.
+        num_heads, head_size: shape of the biases u and v.
+        has_biases: whether the stack has u and v, shared by all blocks, and the blocks have none.
+        clamp_len: longer distances count as this; not limited if it is not positive.
+        span: maximum number of keys that a token sees, itself included; None for all.
         dropout: rate on the embedding of distances.
         initializer_range: standard deviation of randomly initialised biases.
     """
@@ -91,12 +91,13 @@ class RecurrentStack(Stack):
 
         Args:
             x: [batch, length, hidden_size].
-            memory: for each block, [batch, memory length, hidden_size].
-            keys_mask: [batch, memory length + length], 1 where there is a key; None where all are.
+            memory: for each block [batch, memory length, hidden_size].
+            keys_mask: [batch, memory length + length], 1 for keys that may be seen; None for all.
 
         Returns:
-            Hidden states [batch, length, hidden_size], the input first, one more than blocks; and
-            attention probabilities [batch, heads, length, memory length + length], one for each block.
+            A list of hidden states [batch, length, hidden_size], the input first, one more than blocks; and
+            a list of attention probabilities [batch, heads, length, memory length + length], one for each
+            block.
         """
         length = ops.shape(x)[1]
         num_keys = ops.shape(memory[0])[1] + length
@@ -110,7 +111,7 @@ class RecurrentStack(Stack):
         return self.run_blocks(x, memory, distances, bias, training)
 
     def run_blocks(self, x, memory, distances, bias, training):
-        """As `call`, with what `RelativeAttention.call` takes besides; a memory may be None."""
+        """As `call`, with the further arguments of `RelativeAttention.call`; a memory may be None."""
         length, dtype = ops.shape(x)[1], keras.backend.standardize_dtype(x.dtype)
         distances = self.dropout(distances, training=training)
         shared = (self.content_bias, self.position_bias) if self.has_biases else None
@@ -127,11 +128,12 @@ class RecurrentStack(Stack):
 
 
 def updated_memory(old, new, mem_len: int):
-    """The last `mem_len` positions of old and new, or all where there are fewer, without gradients.
+    """The last `mem_len` positions of old and new together (all if there are fewer), without gradients.
 
     Args:
         old: [batch, memory length, ...].
         new: [batch, length, ...].
+        mem_len: number of positions to keep.
     """
     joined = ops.concatenate([ops.cast(old, new.dtype), new], axis=1)
     return ops.stop_gradient(joined[:, -mem_len:] if mem_len else joined[:, :0])

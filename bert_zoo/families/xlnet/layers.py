@@ -1,4 +1,7 @@
-"""Two streams through one stack: what tokens are, and what may stand in a place (Yang et al. 2019)."""
+"""XLNet's two streams through one stack: one knows the tokens, the other predicts them.
+
+Source: Yang et al. 2019 (arXiv:1906.08237), section 2.3.
+"""
 
 from typing import Any, NamedTuple
 
@@ -19,15 +22,15 @@ from bert_zoo.layers.dropout import Dropout
 
 
 class View(NamedTuple):
-    """What the tokens of a segment see of the keys, which are the memory's and their own.
+    """What the tokens of a segment see of the keys, which are those of the memory and their own.
 
     Attributes:
-        content: [batch, 1, length, keys], added to the scores of tokens; each sees itself.
-        targets: the same for what is predicted in the place of a token.
-        is_apart: bool [batch, 1, length, keys], whether a key is of another segment; None where there
-            are no segments.
+        content: [batch, 1, length, keys], added to the scores of tokens; each token sees itself.
+        targets: the same for the second stream, which predicts the token of each place.
+        is_apart: bool [batch, 1, length, keys], whether a key belongs to another segment; None without
+            segments.
         mapping: [batch, targets, length], 1 at the place of each target; None without a second stream.
-        backwards: int [batch], 1 for rows whose tokens are given last to first; None where there are none.
+        backwards: int [batch], 1 for rows whose tokens are given last to first; None if there are none.
     """
 
     content: Any
@@ -38,14 +41,14 @@ class View(NamedTuple):
 
 
 class TwoStreamAttention(RelativeAttention):
-    """Relative attention to both sides and by segment, for one stream or two over the same keys.
+    """XLNet's relative attention to both sides and by segment, for one stream or two over the same keys.
 
-    To Transformer-XL's four terms come two that say whether query and key are of the same segment
-    (Yang et al. 2019, section 2.5). Queries of the second stream stand in the places of tokens that
-    they do not read (section 2.3).
+    Adds a term to Transformer-XL's four that depends on whether query and key are in the same segment (Yang
+    et al. 2019, section 2.5). Queries of the second stream have the places of tokens that they do not read
+    (section 2.3).
     Source: zihangdai/xlnet modeling.py, two_stream_rel_attn and rel_attn_core.
 
-    Arguments: as `RelativeAttention`, with biases of its own.
+    Arguments as in `RelativeAttention`, except `has_biases`: the layer has its own biases.
     """
 
     def __init__(self, num_heads: int, head_size: int, hidden_size: int, **options):
@@ -61,19 +64,19 @@ class TwoStreamAttention(RelativeAttention):
         )
 
     def call(self, x, memory, distances, view: View, shared_biases=None, training=None):
-        """Attends from a segment and perhaps from targets.
+        """Attends from a segment and, with a second stream, from targets.
 
         Args:
-            x: [batch * (length + targets), hidden_size]; in each row targets stand after tokens.
-            memory: [batch, memory length, hidden_size], of what came before.
-            distances: [keys + length, hidden_size], for keys, ..., 1, 0, -1, ..., 1 - length; where the
-                view has `backwards`, [2, keys + length, hidden_size], these and the same with the other
-                sign.
+            x: [batch * (length + targets), hidden_size]; in each row, targets follow the tokens.
+            memory: [batch, memory length, hidden_size], the earlier inputs; None for no memory.
+            distances: [keys + length, hidden_size], for the distances keys, ..., 1, 0, -1, ..., 1 - length.
+                If the view has `backwards`, [2, keys + length, hidden_size], the second with signs reversed.
             view: what is seen.
-            shared_biases: none.
+            shared_biases: not used.
 
         Returns:
-            The output, as x, and the tokens' probabilities [batch, heads, length, keys] before dropout.
+            The output, in the shape of x, and the tokens' probabilities [batch, heads, length, keys] before
+            dropout.
         """
         length = ops.shape(view.content)[-2]
         mapping = view.mapping
@@ -109,16 +112,26 @@ class TwoStreamAttention(RelativeAttention):
 
 
 class TwoStreamStack(RecurrentStack):
-    """A `RecurrentStack` whose blocks see both sides.
+    """A `RecurrentStack` whose blocks see both sides (XLNet).
 
-    Arguments: as `RecurrentStack`; `dropout` is also the rate on the last output.
+    Arguments as in `RecurrentStack`, without `has_biases` and `span`. `dropout` also applies to the last
+    output.
     """
 
     def __init__(self, blocks, hidden_size: int, **options):
         super().__init__(blocks, hidden_size, has_biases=False, span=None, **options)
 
     def call(self, x, memory, view: View, training=None):
-        """As `RecurrentStack.call`, of x [batch, length + targets, hidden_size]."""
+        """Runs the stack on a segment.
+
+        Args:
+            x: [batch, length + targets, hidden_size].
+            memory: for each block [batch, memory length, hidden_size] or None.
+            view: a `View`.
+
+        Returns:
+            As `RecurrentStack.call`.
+        """
         length, num_keys = ops.shape(view.content)[-2:]
         dtype = keras.backend.standardize_dtype(x.dtype)
         distances = distance_embedding(
@@ -132,11 +145,12 @@ class TwoStreamStack(RecurrentStack):
 
 
 class StreamEmbeddings(keras.layers.Layer):
-    """A table of tokens, and one vector that stands for every target.
+    """Token embeddings, and one vector with which every target starts (XLNet).
 
     Args:
-        vocab_size, hidden_size: rows and columns of the table.
+        vocab_size, hidden_size: rows and width of the token table.
         dropout: rate on the output.
+        initializer_range: standard deviation of randomly initialised weights.
     """
 
     def __init__(
@@ -170,7 +184,10 @@ class StreamEmbeddings(keras.layers.Layer):
         self.built = True
 
     def call(self, token_ids, targets: int = 0, training=None):
-        """int [batch, length] to [batch, length + targets, hidden_size]; their number may be a tensor."""
+        """Embeds int [batch, length], followed by `targets` vectors: [batch, length + targets, hidden_size].
+
+        `targets` is their number, which may be a tensor.
+        """
         x = self.token_embedding(token_ids)
         if not (isinstance(targets, int) and targets == 0):
             shape = (ops.shape(token_ids)[0], targets, self.hidden_size)
@@ -184,24 +201,22 @@ class StreamEmbeddings(keras.layers.Layer):
 
 
 class TwoStreamBackbone(RecurrentBackbone):
-    """A recurrent backbone that sees both sides, and predicts tokens in an order of its own (XLNet).
+    """A recurrent backbone that sees both sides and can predict tokens in any order (XLNet).
 
-    Beside what `RecurrentBackbone` takes:
+    Besides the inputs of `RecurrentBackbone`, it takes
 
-    * `segment_ids`: what counts is whether two tokens have the same. Without them there is no such
-      term, as if all were of one. The memory is of segment 0.
-    * `perm_mask` int [batch, length, length]: 1 where the token of a row must not see that of a column.
+    * `segment_ids` int [batch, length]: attention only knows whether two tokens are in the same segment.
+      Without them this term is left out. The memory counts as segment 0.
+    * `perm_mask` int [batch, length, length]: 1 if the token of the row must not see that of the column.
       Every token sees itself.
     * `target_mapping` int [batch, targets, length]: 1 at the place of each target (a row of zeros for
-      none). There is then also `query_output` [batch, targets, hidden], of a second stream that starts
-      with the same vector for every target, and sees of its own token no more than `perm_mask` says.
+      none). The call then also returns `query_output` [batch, targets, hidden], from a second stream that
+      starts with the same vector for every target and sees a target's own token only if `perm_mask` allows.
+    * `reads_backwards` int [batch]: 1 for a row whose tokens, and those in its memory, are given last to
+      first. Its distances change sign, so they are those in the text (the original's bi_data).
 
-    * `reads_backwards` int [batch]: 1 for a row whose tokens are given last to first, as is what its
-      memory holds. The signs of its distances are turned, so that a token is as far before or behind
-      another as it is in the text (the original's bi_data).
-
-    There is a memory only where the configuration has `mem_len`; of a segment it keeps the first
-    `reuse_len` tokens, or all where that is 0.
+    There is a memory only if the configuration has a `mem_len`. It keeps the first `reuse_len` tokens of a
+    segment, or all for 0.
 
     Source: zihangdai/xlnet modeling.py, transformer_xl.
     """
@@ -258,7 +273,7 @@ class TwoStreamBackbone(RecurrentBackbone):
         """
         length = ops.shape(inputs["token_ids"])[1]
         positions = ops.cast(ops.convert_to_tensor(positions), "int32")
-        # A 0 after another position stands for none.
+        # A 0 after another position means none.
         is_first = ops.equal(ops.arange(ops.shape(positions)[1]), 0)[None, :]
         is_target = ops.cast(ops.logical_or(positions > 0, is_first), "int32")
         # Not one_hot, whose int64 neither LiteRT's converter nor ONNX Runtime takes; None in an index,
@@ -271,7 +286,7 @@ class TwoStreamBackbone(RecurrentBackbone):
         return {"target_mapping": mapping, "perm_mask": hidden}
 
     def view(self, inputs, masks, dtype) -> View:
-        """What tokens see; masks are those of the memory, if there is one, and of the tokens."""
+        """The `View` of tokens; `masks` has the memory's mask, if there is a memory, and the tokens'."""
         dtype = keras.backend.standardize_dtype(dtype)
         *of_memory, padding_mask = masks
         length = ops.shape(padding_mask)[1]
