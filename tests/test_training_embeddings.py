@@ -468,7 +468,7 @@ def test_empty_and_equal_texts_and_a_frequent_one_are_said(caplog):
     assert "1 of 40 rows have an empty text, the first is row 1." in caplog.messages
     assert "1 of 40 rows have the same text in two columns, the first is row 0." in caplog.messages
     assert "The same text occurs in 38 of 40 rows." in caplog.text
-    assert "batches at least, of 1.1 rows on average where batch_size is 20" in caplog.text
+    assert "with 1.1 rows on average instead of 20" in caplog.text
 
 
 def test_shuffled_texts_have_none_twice_in_a_batch():
