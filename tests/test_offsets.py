@@ -164,5 +164,5 @@ def test_a_plain_savedmodel_does_not_carry_what_gives_offsets(tokenizers):
 
 def test_tokenizers_of_symbols_say_that_they_have_no_offsets():
     tokenizer = text.WordLevelTokenizer(["<eos>", "<unk>", "a"])
-    with pytest.raises(NotImplementedError, match=r"WordLevelTokenizer does not tell.*BERT"):
+    with pytest.raises(NotImplementedError, match=r"WordLevelTokenizer has no offsets.*BERT"):
         tokenizer.tokenize_with_offsets(["a"])

@@ -615,11 +615,11 @@ def fitted(answers):
 TREE = "on a tree it sat"
 REFUSED = [
     (lambda: windows_of(stride=0), "stride is 0"),
-    (lambda: windows_of(sequence_length=4), "sequence_length is 4, of which 3"),
+    (lambda: windows_of(sequence_length=4), "sequence_length is 4, and 3"),
     (lambda: windows_of()(["a", "b"], ["c"]), "2 questions and 1 contexts"),
     (lambda: QuestionWindows(object(), sequence_length=8), "no method tokenize_with_offsets"),
     *(
-        (lambda span=span: placed(*span), "all of them are in its context")
+        (lambda span=span: placed(*span), "lie within its context")
         for span in [(4, 4), (5, 3), (-2, 3), (50, 55), (-1, 3)]
     ),
     (

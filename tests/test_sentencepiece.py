@@ -253,18 +253,18 @@ NO_MODEL = "bytes are not a SentencePiece model.*again"
         (lambda model: b"\n\x00", NO_MODEL),
         (lambda model: b"\x08\x01", NO_MODEL),
         (lambda model: model[: len(model) // 2], ""),
-        (lambda model: model + b"\n\x08\n\x01\0\x15\0\0\0\0", r"no piece can be b'\\x00'"),
+        (lambda model: model + b"\n\x08\n\x01\0\x15\0\0\0\0", r"a piece is b'\\x00'"),
         (lambda model: model + b"\n\x08\n\x01a\x15\0\0\xc0\x7f", "with the score nan"),
         (lambda model: model + b"\n\x08\n\x01\xff\x15\0\0\0\0", "pieces are UTF-8"),
         # The rules: the table's size, then its units, the first of which says where to go on.
         (
             lambda model: model.replace(RULES, RULES[:4] + b"\0\xfc\xff\x7f"),
-            "point outside of their",
+            "point outside their",
         ),
-        (lambda model: model.replace(RULES[:4], b"\x01X\0\0"), "have no table, or a part of one"),
+        (lambda model: model.replace(RULES[:4], b"\x01X\0\0"), "have no complete table"),
         (
             lambda model: model.replace(RULES[:4], b"\0\xff\xff\0"),
-            "have no table, or a part of one",
+            "have no complete table",
         ),
     ],
 )

@@ -93,7 +93,7 @@ def test_lists_texts_and_tensors_are_the_same_words():
         ([["a"], "b c"], TypeError, r"words\[1\] is 'b c' \(str\), not a list"),
         ([["a"], ["b", None]], TypeError, r"words\[1\]\[1\] is None"),
         ([["a"], ["b", ""]], ValueError, r"words\[1\]\[1\] is an empty word"),
-        ([["a"], ["b", None]], TypeError, r"words\[1\]\[1\] is None, no word. Leave it out"),
+        ([["a"], ["b", None]], TypeError, r"words\[1\]\[1\] is None, no word. Drop it"),
         ([["a", "\ud800"]], ValueError, r"words\[0\]\[1\].*lone surrogate"),
         (tf.constant([[1, 2]]), ValueError, "int32"),
         (tf.constant([["a", ""]]), tf.errors.InvalidArgumentError, "empty words"),
@@ -222,7 +222,7 @@ def test_labels_in_tf_data_are_checked_when_they_are_read(model):
     by_name, by_id = ([[value] * len(row) for row in WORDS] for value in (LABELS[3], 3))
     assert evaluated(by_name) == evaluated(by_id)
     for labels, message in (
-        ([[0, 3], [1], [0] * 4], "(?s)other numbers of labels.*Rows"),
+        ([[0, 3], [1], [0] * 4], "(?s)one label per word.*Rows"),
         ([[0, 3, 7], [1], [0] * 4], r"must lie in \[0, 5\)"),
         ([["B-LOCX"] * len(row) for row in WORDS], r"(?s)names of classes.*B-LOCX"),
     ):

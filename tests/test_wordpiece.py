@@ -219,9 +219,9 @@ def test_added_tokens_of_a_directory_extend_its_vocabulary(tmp_path):
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        (added("", 16), "names no token"),
+        (added("", 16), "has no 'content'"),
         (added("<e>", 16, lstrip="yes"), "lstrip is 'yes'"),
-        (added("\u0301", 16, normalized=True), "Nothing is left"),
+        (added("\u0301", 16, normalized=True), "leaves nothing"),
         (added("<e>", 18), "gap"),
         (added("<e>", 5), "'hello'"),
     ],

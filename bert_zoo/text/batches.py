@@ -1,4 +1,4 @@
-"""Turns what users pass as texts into a string tensor, or says what is wrong with it."""
+"""Turns texts that users pass into a string tensor, or raises an error that explains what is wrong."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bert_zoo.graph import has_tensorflow, tf
 from bert_zoo.text.columns import as_list, column_names, is_missing
 from bert_zoo.text.unicode_tables import re2_class
 
-# Stands before and after what is found in texts that are UTF-8, which never has this byte.
+# Marks both ends of a match in UTF-8 texts, which never have this byte.
 MARK = b"\xff"
 _EXPECTED = (
     "Texts are a string (a batch of one), a list or NumPy array of strings, or a string tensor "
@@ -22,15 +22,15 @@ _EXPECTED = (
 
 
 def text_batch(texts: Any, name: str = "texts") -> tf.Tensor | np.ndarray:
-    """Returns texts as a string tensor [batch]; without TensorFlow as an array of str, of dtype object.
+    """Returns texts as a string tensor [batch], or without TensorFlow as an object array of str.
 
     Args:
         texts: a str or bytes (a batch of one); a sequence or one-dimensional array of them; or a
             string tensor [batch]. bytes are UTF-8.
-        name: what an error calls the argument.
+        name: name of the argument in errors.
 
     Raises:
-        TypeError: something that is not a text; names the first such item and its position.
+        TypeError: an item that is not a text; names the first one and its position.
         ValueError: a wrong number of dimensions, or a str that UTF-8 cannot encode.
     """
     refuse_fork()
@@ -41,13 +41,13 @@ def text_batch(texts: Any, name: str = "texts") -> tf.Tensor | np.ndarray:
     items = _text_list(texts, name)
     try:
         return tf.constant(items, tf.string, shape=[len(items)])
-    except ValueError:  # TensorFlow 2.21 has a ValueError of its own for what UTF-8 cannot encode
+    except ValueError:  # of TensorFlow 2.21, for a str that UTF-8 cannot encode
         _check_have_utf8(items, name)
         raise
 
 
 def strings(texts: Any, name: str = "texts") -> list[str]:
-    """What `text_batch` takes, as Python's strings; bytes that are not UTF-8 give U+FFFD."""
+    """Returns texts, as `text_batch` takes them, as Python strings; bytes that are not UTF-8 give U+FFFD."""
     refuse_fork()
     if is_tensor(texts):
         texts = text_batch(texts, name).numpy()
@@ -65,10 +65,10 @@ def is_tensor(value: Any) -> bool:
 
 
 def _text_list(texts: Any, name: str) -> list[str | bytes]:
-    """What is no tensor as a list, checked as `text_batch` says."""
+    """Returns texts other than tensors as a list, checked as in `text_batch`."""
     if has_tensorflow and isinstance(texts, tf.RaggedTensor | tf.SparseTensor):
         raise TypeError(
-            f"{name} is a {type(texts).__name__}. {_EXPECTED}; flatten it first, for example with "
+            f"{name} is a {type(texts).__name__}. {_EXPECTED}. Flatten it first, for example with "
             "`.flat_values`."
         )
     if isinstance(texts, str | bytes):
@@ -76,14 +76,14 @@ def _text_list(texts: Any, name: str) -> list[str | bytes]:
     if column_names(texts) is not None:
         raise TypeError(_table_advice(texts, name))
     if hasattr(texts, "element_spec"):
-        raise TypeError(f"{name} is a tf.data.Dataset, which `predict` takes. {_EXPECTED}.")
+        raise TypeError(f"{name} is a tf.data.Dataset. {_EXPECTED}. Pass a Dataset to `predict`.")
     if isinstance(texts, Mapping | Set):
         what = "the values that are texts" if isinstance(texts, Mapping) else "a list, in order"
-        raise TypeError(f"{name} is a {type(texts).__name__}. {_EXPECTED}: pass {what}.")
+        raise TypeError(f"{name} is a {type(texts).__name__}. {_EXPECTED}. Pass {what}.")
     if isinstance(texts, np.ndarray) and texts.ndim != 1:
         raise ValueError(
-            f"{name} has shape {texts.shape}. {_EXPECTED}; a batch of pairs is passed as a tuple "
-            "of two batches, (firsts, seconds)."
+            f"{name} has shape {texts.shape}. {_EXPECTED}. Pass a batch of pairs as a tuple of two "
+            "batches, (firsts, seconds)."
         )
     try:
         items = list(as_list(texts))
@@ -103,25 +103,25 @@ def _check_have_utf8(items: Iterable[str | bytes], name: str) -> None:
 
 
 def as_utf8(texts: tf.Tensor) -> tf.Tensor:
-    """Texts in which bytes that are not UTF-8 became U+FFFD, as in `decode("utf-8", "replace")`."""
+    """Replaces bytes that are not UTF-8 by U+FFFD, as `decode("utf-8", "replace")` does."""
     return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
 
 
 def replaced(texts: tf.Tensor, rules: Iterable[tuple[str, str]]) -> tf.Tensor:
-    """Texts after replacements, one after the other: patterns of RE2 and what takes their places."""
+    """Applies replacements (RE2 pattern, rewrite) to texts, one after the other."""
     for pattern, rewrite in rules:
         texts = tf.strings.regex_replace(texts, pattern, rewrite)
     return texts
 
 
 def is_marked(parts: tf.RaggedTensor) -> tf.Tensor:
-    """Whether each of the parts, which marks divide, stood between two of them: every other one, bool [n]."""
+    """Returns which parts of texts that were split at marks are matches: every other one, bool [n]."""
     return tf.ragged.range(parts.row_lengths()).values % 2 == 1
 
 
 def split_at_white_space(texts: tf.Tensor) -> tf.RaggedTensor:
     """The words of texts in UTF-8 [batch, (words)], split where Python's `str.split` does."""
-    # tf.strings.split knows ASCII's white space only, and not all of it.
+    # tf.strings.split knows only some of ASCII's white space.
     white_space = f"[{re2_class('python/whitespace')}]+"
     return tf.strings.split(tf.strings.regex_replace(texts, white_space, " "))
 
@@ -133,33 +133,33 @@ def _checked_tensor(texts: tf.Tensor, name: str) -> tf.Tensor:
         return tf.ensure_shape(texts, [None])
     if texts.shape.rank == 0:
         raise ValueError(
-            f"{name} is a scalar string tensor. {_EXPECTED}; in tf.data, call `.batch()` before "
+            f"{name} is a scalar string tensor. {_EXPECTED}. In tf.data, call `.batch()` before "
             "`.map()`."
         )
     if texts.shape.rank > 1:
         raise ValueError(
-            f"{name} is a string tensor of shape {texts.shape}. {_EXPECTED}; use tf.reshape or "
+            f"{name} is a string tensor of shape {texts.shape}. {_EXPECTED}. Use tf.reshape or "
             "tf.squeeze, and pass pairs as a tuple of two batches, (firsts, seconds)."
         )
     return texts
 
 
 def _table_advice(table: Any, name: str) -> str:
-    """What to do with pandas' tables, over which a loop gives the names of the columns."""
+    """The error for a table, such as a pandas DataFrame, whose iteration gives column names."""
     columns = [repr(column) for column in column_names(table)]
     some = ", ".join(columns[:5]) + (", ..." if len(columns) > 5 else "")
     column = columns[0] if columns else "'text'"
     pair = ", ".join(f"table[{column}]" for column in columns[:2])
     pairs = f", or a pair of them as a tuple, ({pair})" if len(columns) > 1 else ""
     return (
-        f"{name} is a {type(table).__name__} with the columns {some}. {_EXPECTED}: pass a column, "
+        f"{name} is a {type(table).__name__} with the columns {some}. {_EXPECTED}. Pass a column, "
         f"table[{column}]{pairs}."
     )
 
 
 def _bad_item(item: Any, position: int, name: str) -> str:
     if isinstance(item, list | tuple | np.ndarray):
-        advice = "Pairs are passed as a tuple of two batches, (firsts, seconds), not as rows."
+        advice = "Pass pairs as a tuple of two batches, (firsts, seconds), not as rows."
     elif is_missing(item) or isinstance(item, float):
         advice = "Replace missing texts with '' or drop their rows."
     else:

@@ -1,7 +1,7 @@
-"""Byte pair encoding in the graph: what merges the bytes of pieces, and the characters of words, to tokens.
+"""Byte pair encoding in the graph: merges the bytes of pieces, or the characters of words, to tokens.
 
-A piece begins as single bytes or characters, then of its neighbouring pairs the one that comes first in the
-list of merges is joined, the leftmost if there are several, until no pair is in the list.
+A piece begins as single bytes or characters. Of its neighbouring pairs, the one that comes first in the list
+of merges is joined (the leftmost if there are several), until no pair is in the list.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bert_zoo.text.tokenizer import Tokenizer, traced_once
 from bert_zoo.text.vocabulary import Vocabulary
 
 Merges = Sequence[tuple[str, str]]
-# Stands after a word's last character, and so after the tokens that end a word.
+# The suffix of a word's last character, and so of tokens that end a word.
 WORD_END = "</w>"
 # Above every code point: marks a word's last one.
 _LAST = 1 << 21
@@ -34,7 +34,11 @@ _LAST = 1 << 21
 def checked_merges(
     merges: Sequence[tuple[str, str]], vocabulary: Vocabulary, source: str | Path
 ) -> tuple[tuple[str, str], ...]:
-    """The list of merges, checked against the vocabulary."""
+    """Returns the merges, checked against the vocabulary.
+
+    Raises:
+        ValueError: merges that do not fit the vocabulary, repeat, or use a token before they make it.
+    """
     pairs = tuple(map(tuple, merges))
     problems = []
     for number, pair in enumerate(pairs):
@@ -55,21 +59,20 @@ def checked_merges(
     ]
     if problems:
         raise ValueError(
-            f"The merges of {source} are not a list that BPE can follow: "
-            f"{listed(problems)}. Check that vocabulary and merges belong together, and fetch "
-            "the files again."
+            f"BPE cannot follow the merges of {source}: {listed(problems)}. Check that vocabulary and "
+            "merges belong together, and fetch the files again."
         )
     return pairs
 
 
 def listed(items: list[str]) -> str:
-    """The first five of several things, and how many more there are."""
+    """Lists the first five items, and the number of others."""
     more = f" and {len(items) - 5} more" if len(items) > 5 else ""
     return "; ".join(items[:5]) + more
 
 
 def _used_before_made(merges: Merges) -> list[tuple[str, int, int]]:
-    """Tokens that a merge uses before a later one makes them, with the numbers of the two merges."""
+    """Tokens that a merge uses before another one makes them, with the numbers of both merges."""
     first_used: dict[str, int] = {}
     for number, pair in enumerate(merges):
         for part in pair:
@@ -83,13 +86,13 @@ def _used_before_made(merges: Merges) -> list[tuple[str, int, int]]:
 
 
 def at_last_places(merges: Merges) -> tuple[tuple[str, str], ...]:
-    """The merges, each once: of a pair that comes twice the last place counts, as in transformers' Python."""
+    """Returns each merge once, at its last place, as transformers' Python tokenizers do."""
     places = {tuple(pair): place for place, pair in enumerate(merges)}
     return tuple(sorted(places, key=places.__getitem__))
 
 
 def merge_files(ids: Mapping[str, int], merges: Merges, first_line: str = "") -> dict[str, str]:
-    """vocab.json and merges.txt, as transformers has them."""
+    """The contents of vocab.json and merges.txt in transformers' format."""
     lines = "".join(f"{left} {right}\n" for left, right in merges)
     return {
         "vocab.json": json.dumps(dict(ids), ensure_ascii=False) + "\n",
@@ -98,42 +101,42 @@ def merge_files(ids: Mapping[str, int], merges: Merges, first_line: str = "") ->
 
 
 class Merger(tf.Module):
-    """Joins the bytes or characters of pieces to tokens; subclasses have `_first_ids`.
+    """Joins the bytes or characters of pieces to tokens; subclasses define `_first_ids`.
 
-    Most pieces are a token, and a table says which; only others are merged, in rounds. The rule
-    is one merge at a time in each piece, the first of the list. A round makes at once all those
-    that the rule is sure to make sooner or later: a pair is *safe* when it comes in the list before
+    Most pieces are one token, which a table looks up. The others are merged in rounds. BPE makes one
+    merge at a time in each piece, the first of the list. A round makes all merges at once that BPE will
+    certainly make. A pair is *safe* if it comes in the list before
 
-    - every merge of something that ends in its left neighbour with its left token, and
-    - every merge of its right token with something that begins with its right neighbour:
+    - every merge of its left token with something that ends in its left neighbour, and
+    - every merge of its right token with something that begins with its right neighbour.
 
-    whatever the neighbours grow to until its turn comes, they cannot take a part of the pair away.
-    Where no pair of the batch is safe, every piece makes the first merge it has, wherever it has it.
+    Then the neighbours cannot take a part of the pair away, whatever they grow to. If no pair of the
+    batch is safe, every piece makes its first merge, at all places.
 
-    This supposes that all merges that make a token come before all that use it, as in every list
-    that training writes; the tokenizer refuses other lists.
+    This assumes that all merges that make a token come before all that use it, as in every trained
+    list. The tokenizer refuses other lists.
     """
 
     def __init__(self, merges: Merges, ids: Mapping[str, int]):
-        """Takes the merges and the ids of all that they join and make, 0 to their number - 1."""
+        """Takes the merges, and the ids (0, 1, ...) of all tokens that they join or make."""
         super().__init__()
-        self._end = len(ids)  # the id of what ends a piece: a token that no merge has
+        self._end = len(ids)  # the id that ends a piece, which no merge has
         self._num_merges = len(merges)
         keys, self._left_bound, self._right_bound = self._pairs_with_bounds(merges, ids)
         self._no_pair = len(keys)
         self._pairs = lookup_table(keys, np.arange(len(keys), dtype=np.int32), default=len(keys))
-        # One more, so that there is something to gather where there are no merges.
+        # One more, so that there is something to gather without merges.
         self._merged = tf.constant([*(ids[left + right] for left, right in merges), 0], tf.int32)
 
     def _look_up_whole(self, pieces: Sequence[str]) -> None:
-        """Makes the table of those pieces that are a token."""
+        """Makes the table of pieces that are one token."""
         self._merge = traced_once(
             self._merge_in_rounds, tf.TensorSpec([None], tf.string, name="pieces")
         )
-        # A token that merging does not arrive at is no answer; so merging itself is asked.
+        # Merging decides, as it may not arrive at every token.
         spelled = np.array(pieces, object)
         merged = self._merge(tf.constant(spelled))
-        # Of bytes that the vocabulary lacks nothing is left.
+        # Pieces of bytes that the vocabulary lacks become empty.
         is_whole = (merged.row_lengths() == 1).numpy()
         whole_ids = tf.gather(merged.values, merged.row_splits[:-1].numpy()[is_whole]).numpy()
         self._whole = lookup_table(spelled[is_whole], whole_ids, default=-1)
@@ -141,10 +144,10 @@ class Merger(tf.Module):
     def _pairs_with_bounds(
         self, merges: Merges, ids: Mapping[str, int]
     ) -> tuple[np.ndarray, tf.Tensor, tf.Tensor]:
-        """Keys of pairs, those of the merges first, and their bounds.
+        """Returns keys of pairs, those of the merges first, and their bounds.
 
-        The bound of (a, b) to the left is the number of the first merge of something ending in a
-        with b; to the right, of the first merge of a with something beginning with b.
+        The left bound of (a, b) is the number of the first merge of something ending in a with b. The
+        right bound is the number of the first merge of a with something beginning with b.
         """
         size = self._end + 1
         keys, left, right = [], {}, {}
@@ -157,9 +160,9 @@ class Merger(tf.Module):
             for stop in range(1, len(b) + 1):
                 if (prefix := ids.get(b[:stop])) is not None:
                     right.setdefault(id_a * size + prefix, number)
-        # A table must hold something, be it no pair.
+        # A table must not be empty; -1 is no pair.
         keys = list(dict.fromkeys([*keys, *left, *right])) or [-1]
-        # The last entry is that of all other pairs.
+        # The last entry is for all other pairs.
         bounds = [
             [*(side.get(key, len(keys)) for key in keys), len(keys)] for side in (left, right)
         ]
@@ -185,11 +188,11 @@ class Merger(tf.Module):
         return slices.with_values(tf.gather(pool, slices.values))
 
     def _first_ids(self, pieces: tf.Tensor) -> tf.Tensor:
-        """What merging begins with, int32 [n]: each piece's ids, and `_end` after them."""
+        """The ids that merging begins with, int32 [n], with `_end` after each piece."""
         raise NotImplementedError
 
     def _merge_in_rounds(self, pieces: tf.Tensor) -> tf.RaggedTensor:
-        # One end more in front, so that every id has neighbours.
+        # Another end in front, so that every id has neighbours.
         ids = tf.concat([[self._end], self._first_ids(pieces)], 0)
         found = self._find_pairs(ids, tf.range(tf.size(ids, tf.int64) - 1))
         ids, _ = tf.while_loop(
@@ -211,8 +214,8 @@ class Merger(tf.Module):
     def _round(self, ids: tf.Tensor, pairs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Makes the safe merges, or else the first ones of every piece.
 
-        Of ids [n], `_end` first and after every piece, `pairs` [n] are what `_find_pairs`
-        says; only what has changed is asked anew.
+        `ids` [n] have `_end` in front and after every piece, and `pairs` [n] are their results of
+        `_find_pairs`. Only changed pairs are looked up again.
         """
         positions = tf.where(pairs < self._num_merges)[:, 0]
         candidates = tf.gather(pairs, positions)
@@ -241,11 +244,11 @@ class Merger(tf.Module):
     def _first_of_each_piece(
         self, ids: tf.Tensor, positions: tf.Tensor, candidates: tf.Tensor
     ) -> tf.Tensor:
-        """Returns the positions of each piece's first merge, wherever it has it."""
+        """Returns all positions of each piece's first merge."""
         piece = tf.searchsorted(tf.where(ids == self._end)[:, 0], positions)
         first = tf.gather(tf.math.segment_min(candidates, piece), piece)
         chosen = picked(positions, candidates == first)
-        # A pair overlaps with itself in a run of one token; from its left end, every other counts.
+        # In a run of one token, a pair overlaps with itself; every other one counts, from the left.
         starts_run = tf.concat([[True], chosen[1:] != chosen[:-1] + 1], 0)
         run = tf.cumsum(tf.cast(starts_run, tf.int32)) - 1
         run_start = tf.gather(picked(chosen, starts_run), run)
@@ -255,13 +258,13 @@ class Merger(tf.Module):
 class WordMerger(Merger):
     """Joins the characters of words to tokens of a vocabulary.
 
-    Merges may make what is no token and be joined on to one; what stays so becomes the unknown token, as
-    every character does that no merge and no token has.
+    The result of a merge need not be a token: later merges may make one of it. Otherwise it becomes the
+    unknown token, and so does a character that no merge and no token has.
 
     Args:
-        tokens: as merges make them, those that end a word with "</w>" after them -> id.
+        tokens: token as merges make it, with "</w>" at the end of a word -> id.
         merges: pairs of tokens, first merges first.
-        unknown_id: the unknown token's.
+        unknown_id: id of the unknown token.
     """
 
     def __init__(
@@ -271,12 +274,12 @@ class WordMerger(Merger):
         ids = {symbol: index for index, symbol in enumerate(dict.fromkeys([*tokens, *parts]))}
         token_ids = [tokens.get(symbol, unknown_id) for symbol in ids]
         lengths = [len(symbol.removesuffix(WORD_END)) for symbol in ids]
-        ids[""] = len(ids)  # stands for characters without a symbol
+        ids[""] = len(ids)  # for characters without a symbol
         super().__init__(merges, ids)
         self._token_ids = tf.constant([*token_ids, unknown_id])
         self._lengths = tf.constant([*lengths, 1])
         if _used_before_made(merges):
-            # No merge is safe then: each word makes its merges one by one.
+            # Then no merge is safe, and each word makes its merges one by one.
             self._left_bound = self._right_bound = tf.fill(tf.shape(self._left_bound), -1)
         chars = {}
         for symbol, index in ids.items():
@@ -305,28 +308,33 @@ class WordMerger(Merger):
         ).values
 
     def __call__(self, pieces: tf.Tensor) -> tf.RaggedTensor:
-        """The ids int32 [words, (tokens)] of words, string [words]."""
+        """Returns the ids int32 [words, (tokens)] of words, string [words]."""
         symbols = super().__call__(pieces)
         return symbols.with_values(tf.gather(self._token_ids, symbols.values))
 
     def with_offsets(self, pieces: tf.Tensor, spans: tf.Tensor) -> tf.RaggedTensor:
-        """Ids, starts and ends int32 [words, (tokens), 3]; spans, int32 [characters, 2], are of all words'."""
+        """Returns ids, starts and ends int32 [words, (tokens), 3].
+
+        Args:
+            pieces: words, string [words].
+            spans: int32 [characters, 2], start and end of each character of all words in its text.
+        """
         symbols = super().__call__(pieces)
         ids, lengths = (
             tf.gather(column, symbols.values) for column in (self._token_ids, self._lengths)
         )
-        behind = tf.cumsum(lengths)
-        starts, ends = tf.gather(spans[:, 0], behind - lengths), tf.gather(spans[:, 1], behind - 1)
+        stops = tf.cumsum(lengths)
+        starts, ends = tf.gather(spans[:, 0], stops - lengths), tf.gather(spans[:, 1], stops - 1)
         return symbols.with_values(token_columns(ids, starts, ends))
 
 
 class MergesWords(Tokenizer):
-    """What tokenizers share that find words and merge their characters; subclasses call `_prepare` in `_build`.
+    """Base class of tokenizers that merge the characters of words. Subclasses call `_prepare` in `_build`.
 
     Args:
         vocabulary: the tokens that words are spelled with.
         merges: pairs of tokens, first merges first.
-        **options: as of `Tokenizer`.
+        **options: as for `Tokenizer`.
     """
 
     def __init__(self, vocabulary: Vocabulary, merges: Merges, **options: Any):
@@ -343,15 +351,15 @@ class MergesWords(Tokenizer):
         in_normalized: Callable[[tf.Tensor], tf.RaggedTensor] | None = None,
         with_spans: Callable[[tf.Tensor], tuple[tf.RaggedTensor, tf.Tensor]] | None = None,
     ) -> None:
-        """Makes what tokenizes.
+        """Makes the functions that tokenize.
 
         Args:
-            find_words: from texts in UTF-8 [batch] to string [batch, (words)].
-            ids: of tokens as merges make them; see `WordMerger`.
-            added_tokens: finds these in texts.
-            in_normalized: `find_words` of texts that the normalizer of `added_tokens` has normalised.
-            with_spans: finds the words too and, for each of their characters, where in its text that begins
-                and ends, int32 [characters, 2]; None for a tokenizer without offsets.
+            find_words: maps texts in UTF-8 [batch] to string [batch, (words)].
+            ids: token as merges make it -> id; see `WordMerger`.
+            added_tokens: finds added tokens in texts.
+            in_normalized: `find_words` for texts that the normalizer of `added_tokens` has normalised.
+            with_spans: returns the words, and start and end of each of their characters in its text,
+                int32 [characters, 2]; None for a tokenizer without offsets.
         """
         self._added, self._merger = added_tokens, WordMerger(ids, self.merges, self.unk_id)
         self._find_words, self._in_normalized = find_words, in_normalized
@@ -361,7 +369,7 @@ class MergesWords(Tokenizer):
 
     @property
     def merges(self) -> tuple[tuple[str, str], ...]:
-        """Every merge, in its order."""
+        """All merges, in order."""
         return self._merges.pairs
 
     def _tokenize_batch(self, texts: tf.Tensor, *, with_offsets: bool = False) -> tf.RaggedTensor:

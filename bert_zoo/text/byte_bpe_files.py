@@ -1,4 +1,4 @@
-"""Vocabularies of byte-level BPE in files; without TensorFlow."""
+"""Reads vocabularies of byte-level BPE from files; without TensorFlow."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from bert_zoo.text.files import (
 from bert_zoo.text.format import TokenizerParts
 from bert_zoo.text.unicode_tables import NFC
 
-# Of a vocabulary and its merges: Hugging Face's, and GPT-2's own.
+# File names of vocabulary and merges: Hugging Face's, and GPT-2's own.
 FILES = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
-# From a directory's files to the tokens in the order of their ids, and the merges.
+# Maps a directory's files to the tokens in the order of their ids, and the merges.
 ReadTables = Callable[[VocabularyFiles], tuple[list[str], list[tuple[str, ...]]]]
-# Where fairseq keeps the files of GPT-2's vocabulary, which its archives do not hold.
+# fairseq's copy of GPT-2's vocabulary files, which its archives lack.
 GPT2_FILES = "https://dl.fbaipublicfiles.com/fairseq/gpt2_bpe/"
 
 
@@ -39,17 +39,17 @@ def read_byte_bpe(
     read: ReadTables | None = None,
     **defaults: Any,
 ) -> TokenizerParts:
-    """Reads Hugging Face's files, fairseq's or GPT-2's own, and the settings beside them.
+    """Reads Hugging Face's, fairseq's or GPT-2's own files with their settings.
 
     Args:
-        files: of the directory.
-        overrides: keyword arguments of ByteBpeTokenizer that overrule the files.
-        read: from the files to vocabulary and merges, where they are none of those.
-        **defaults: such that the files overrule.
+        files: the directory's files.
+        overrides: keyword arguments of ByteBpeTokenizer that take precedence over the files.
+        read: reads vocabulary and merges from files in another format.
+        **defaults: keyword arguments over which the files take precedence.
 
     Raises:
-        FileNotFoundError: there is no vocabulary, or a part of one.
-        ConfigError: a damaged file, or a setting that ByteBpeTokenizer does not follow.
+        FileNotFoundError: no vocabulary, or only a part of one.
+        ConfigError: a damaged file, or a setting that ByteBpeTokenizer does not support.
     """
     is_fairseqs = files.has("dict.txt") and not files.has("vocab.json")
     read = read or (_read_fairseq if is_fairseqs else read_vocabulary_and_merges)
@@ -67,7 +67,7 @@ def read_byte_bpe(
         "add_prefix_space": files.json("tokenizer_config.json").take(
             "add_prefix_space", bool, prefix
         ),
-        # fairseq's fill_mask strips what stands before the mask.
+        # fairseq's fill_mask strips white space before the mask.
         "lstrip_mask": is_fairseqs if mask is None else mask.lstrip,
         **named.special,
         "added_tokens": named.added_to(vocabulary, files.directory),
@@ -80,18 +80,25 @@ def read_byte_bpe(
 def read_vocabulary_and_merges(
     files: VocabularyFiles, model_of: Callable[[JsonObject], JsonObject] | None = None
 ) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Reads the first of the `FILES` that are there, or else tokenizer.json.
+    """Reads the first of `FILES` that exist, or else tokenizer.json.
 
-    `model_of` finds the model in the latter, and refuses what the tokenizer does not do; by default that
-    of byte-level BPE. Gives the tokens in the order of their ids, and the merges; raises as
-    `read_byte_bpe`.
+    Args:
+        files: the directory's files.
+        model_of: finds the model in tokenizer.json, and refuses unsupported settings; by default that of
+            byte-level BPE.
+
+    Returns:
+        The tokens in the order of their ids, and the merges.
+
+    Raises:
+        FileNotFoundError, ConfigError: as for `read_byte_bpe`.
     """
     for vocabulary, merges in FILES:
         if files.has(vocabulary) and files.has(merges):
             return tokens_by_id(files.json(vocabulary)), merges_of_lines(files.lines(merges))
     if not files.has("tokenizer.json"):
         raise FileNotFoundError(
-            f"{files.directory} has neither vocab.json with merges.txt nor tokenizer.json; it holds "
+            f"{files.directory} has neither vocab.json with merges.txt nor tokenizer.json, but "
             f"{files.names()}."
         )
     model = (model_of or _byte_level_model)(files.json("tokenizer.json"))
@@ -110,17 +117,17 @@ def read_vocabulary_and_merges(
 
 
 def merges_of_lines(lines: list[str]) -> list[tuple[str, ...]]:
-    """The merges of GPT-2's vocab.bpe or Hugging Face's merges.txt."""
+    """Parses the merges of GPT-2's vocab.bpe or Hugging Face's merges.txt."""
     return [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
 
 
 def _read_fairseq(files: VocabularyFiles) -> tuple[list[str], list[tuple[str, ...]]]:
-    """fairseq's vocabulary in GPT-2's letters, which dict.txt lists by GPT-2's ids, and the merges."""
+    """Reads fairseq's vocabulary in GPT-2's alphabet, which dict.txt lists by GPT-2's ids, and the merges."""
     missing = [name for name in ("encoder.json", "vocab.bpe") if not files.has(name)]
     if missing:
         raise FileNotFoundError(
-            f"{files.directory} has fairseq's dict.txt, which refers to GPT-2's vocabulary, without "
-            f"{' and '.join(missing)}. Get them from {GPT2_FILES} and put them there."
+            f"{files.directory} has fairseq's dict.txt, which refers to GPT-2's vocabulary, but lacks "
+            f"{' and '.join(missing)}. Download them from {GPT2_FILES} into it."
         )
     tokens = {str(i): token for token, i in files.json("encoder.json").values_of(int).items()}
     vocabulary = [tokens.get(word, word) for word in fairseq_words(files)]
@@ -128,7 +135,7 @@ def _read_fairseq(files: VocabularyFiles) -> tuple[list[str], list[tuple[str, ..
 
 
 def _byte_level_model(serialized: JsonObject) -> JsonObject:
-    """Returns the model in a tokenizer.json; raises for what this tokenizer does not do."""
+    """Returns the model in a tokenizer.json; raises ConfigError for unsupported settings."""
     model = serialized.section("model")
     pre_tokenizer = serialized.section("pre_tokenizer")
     normalizer = serialized.get("normalizer")

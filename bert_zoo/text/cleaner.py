@@ -1,8 +1,8 @@
-"""Texts cleaned in the graph as Python's string methods do it in the code that models were trained with.
+"""Cleans texts in the graph like Python's string methods in the models' training code.
 
-White space is collapsed, the text is decomposed (NFKD), combining characters are dropped, and the
-rest is lower-cased. Dropping every character of a combining class makes the order of marks
-irrelevant, so that all but Greek's final sigma is a table from code points to code points.
+White space is collapsed, the text is decomposed (NFKD), combining characters are dropped, and the rest is
+lower-cased. As all combining characters are dropped, the order of marks does not matter. So everything
+except Greek's final sigma is a table from code points to code points.
 
 Source: google-research/albert tokenization.py, `preprocess_text`, run by Python 3.11 (Unicode 14).
 """
@@ -30,16 +30,15 @@ class TextCleaner:
     """Prepares texts; each option is one step, in this order.
 
     Args:
-        rewrite_quotes: turn `` and '' into ", as Hugging Face's tokenizer does and Google's code
-            does not.
-        remove_space: turn each run of what Python calls white space into one space, none at the ends.
+        rewrite_quotes: turn `` and '' into ", as Hugging Face's tokenizer does, unlike Google's code.
+        remove_space: turn each run of Python's white space into one space, and strip both ends.
         keep_accents: False decomposes (NFKD) and drops combining characters.
         lowercase: lower-case, with the final sigma of Greek words.
-        spaces: characters that are turned into spaces.
-        hugging_face_rules: drop all marks with accents, not only those with a combining class, and
-            lower-case each character by itself, as Hugging Face's library does.
-        compose: before all, compose letters and accents (NFC), and turn tabs, line ends and runs of
-            white space into spaces, as transformers 5 does for DeBERTa 2 and 3.
+        spaces: characters to turn into spaces.
+        hugging_face_rules: with accents, drop all marks instead of only those with a combining class,
+            and lower-case each character by itself, as Hugging Face's library does.
+        compose: first compose letters and accents (NFC), and turn tabs, line ends and runs of white
+            space into spaces, as transformers 5 does for DeBERTa 2 and 3.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class TextCleaner:
                 keep_accents=keep_accents, lowercase=lowercase, all_marks=hugging_face_rules
             )
         )
-        # Texts of printable ASCII that are spaced as they should be need at most lower-casing.
+        # Texts of printable ASCII with single spaces need at most lower-casing.
         self._plain = "(?:[!-~]+(?: [!-~]+)*)?" if remove_space else "[ -~]*"
 
     def __call__(self, texts: tf.Tensor) -> tf.Tensor:
@@ -73,7 +72,7 @@ class TextCleaner:
         if self._rewrite_quotes:
             texts = tf.strings.regex_replace(texts, "``|''", '"')
         if self._remove_space:
-            texts = tf.strings.strip(texts)  # what most texts that are not plain need
+            texts = tf.strings.strip(texts)  # enough for most texts that are not plain
         plain = tf.strings.regex_full_match(texts, self._plain)
         texts = _map_where(~plain, self._prepare_unicode, texts)
         return tf.strings.lower(texts) if self._lowercase else texts
@@ -95,9 +94,9 @@ class TextCleaner:
         return texts
 
     def origins(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Which character of a text each one of the prepared text comes from, int32 [batch, (n)].
+        """Returns the original position of each character of the prepared texts, int32 [batch, (n)].
 
-        How many characters every one becomes says that: none ever changes places.
+        It follows from the number of characters that each one becomes, as their order never changes.
         """
         if self._compose:
             source = as_utf8(texts)
@@ -128,10 +127,10 @@ class TextCleaner:
 
 
 class CharacterTable:
-    """Puts characters in the places of single ones.
+    """Replaces single characters.
 
     Args:
-        written: code point -> those that are written for it.
+        written: code point -> code points that replace it.
     """
 
     def __init__(self, written: Mapping[int, Sequence[int]]):
@@ -144,13 +143,13 @@ class CharacterTable:
         self._written = tf.RaggedTensor.from_row_lengths(flat, [*map(len, rows)])
 
     def written(self, codes: tf.Tensor) -> tf.RaggedTensor:
-        """What is written for each of the code points [n], int32 [n, (code points)]."""
+        """Returns the replacements of code points [n], int32 [n, (code points)]."""
         written = tf.gather(self._written, look_up(codes, self._pages, self._rows))
         kept = tf.gather(codes, written.value_rowids())
         return written.with_values(tf.where(written.values == _UNCHANGED, kept, written.values))
 
     def __call__(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.RaggedTensor]:
-        """Texts [batch] after it, and which of a text's characters each comes from, int32 [batch, (n)]."""
+        """Returns the new texts [batch], and the original position of each character, int32 [batch, (n)]."""
         characters = tf.strings.unicode_decode(texts, "UTF-8")
         written = self.written(characters.values)
         places = tf.ragged.range(tf.cast(characters.row_lengths(), tf.int32)).values
@@ -163,11 +162,10 @@ class CharacterTable:
 def replacements(
     *, keep_accents: bool, lowercase: bool, all_marks: bool = False
 ) -> dict[int, tuple[int, ...]]:
-    """What becomes of every code point that does not stay as it is.
+    """Returns the replacements of all code points that change.
 
-    Python's own Unicode data are asked about the code points that Unicode 14 gives a meaning to
-    here, and no others: what those become is stable, by Unicode's policy, so that the table does
-    not change with the version of Python.
+    Python's Unicode data are used only for code points that Unicode 14 changes. By Unicode's policy their
+    replacements are stable, so the table does not depend on the version of Python.
     """
     found = {}
     starters = {chr(code) for code in code_points("python/starter_marks")} if all_marks else set()
@@ -176,7 +174,7 @@ def replacements(
         if not keep_accents:
             decomposed = unicodedata.normalize("NFKD", text)
             text = "".join(c for c in decomposed if not (unicodedata.combining(c) or c in starters))
-        if lowercase:  # sigma has to wait for its context
+        if lowercase:  # a sigma depends on its context
             waits = "" if all_marks else _SIGMA
             text = "".join(char if char == waits else char.lower() for char in text)
         if text != chr(code):
@@ -187,8 +185,8 @@ def replacements(
 def _lower_sigma(texts: tf.Tensor) -> tf.Tensor:
     """Lower-cases the capital sigmas of texts whose other characters are lower-case already.
 
-    A sigma is final after a cased letter and not before one, whatever characters of the class
-    "case-ignorable" stand between; a character that is both counts as the latter.
+    A sigma is final after a cased letter and not before one. Characters of the class "case-ignorable"
+    between them are skipped; a character of both classes counts as case-ignorable.
     """
     cased = re2_class("python/cased")
     ignorable = re2_class("python/case_ignorable")
@@ -201,7 +199,7 @@ def _lower_sigma(texts: tf.Tensor) -> tf.Tensor:
 
 
 def _with_spaces(texts: tf.Tensor) -> tf.Tensor:
-    """Texts with spaces for tabs, line ends, and each character of a run of white space."""
+    """Replaces tabs, line ends, and each character of a run of white space by spaces."""
     characters = tf.strings.unicode_decode(texts, "UTF-8")
     codes, row = characters.values, characters.value_rowids()
     is_space = tf.reduce_any(codes[:, None] == code_points("byte_bpe/whitespace"), axis=1)
@@ -224,9 +222,9 @@ def _begins_quotes(characters: tf.RaggedTensor) -> tf.Tensor:
 
 
 def _is_extra_space(characters: tf.RaggedTensor) -> tf.Tensor:
-    """Returns which code points [batch, (n)] are white space that goes, bool [all].
+    """Returns which code points [batch, (n)] are white space to remove, bool [all].
 
-    All at the ends of a row does, and inside it all but the last character of each run.
+    This is all white space at both ends of a row, and all but the last character of runs inside it.
     """
     codes, row = characters.values, characters.value_rowids()
     is_space = is_white_space(codes)
@@ -236,7 +234,7 @@ def _is_extra_space(characters: tf.RaggedTensor) -> tf.Tensor:
 
 
 def _shifted(values: tf.Tensor, by: int) -> tf.Tensor:
-    """Returns what comes after (1) or before (-1) each of [n] values, at the end -1 or True."""
+    """Returns the value after (1) or before (-1) each of [n] values; at the end, -1 or True."""
     end = tf.cast([-1], values.dtype)
     after = tf.concat([values, end], 0)[1:]
     return after if by == 1 else tf.concat([end, values], 0)[:-1]

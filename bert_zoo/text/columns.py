@@ -1,4 +1,4 @@
-"""Tables and columns of pandas, polars, pyarrow and `datasets`, without an import of any of them."""
+"""Reads tables and columns of pandas, polars, pyarrow and `datasets` without importing them."""
 
 from collections.abc import Sequence
 from numbers import Real
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def column_names(value: Any) -> list[Any] | None:
-    """The names of a table's columns; None for what is no table."""
+    """The names of a table's columns; None if the value is not a table."""
     for attribute in ("column_names", "columns"):  # pyarrow's `columns` are not their names
         names = getattr(value, attribute, None)
         if names is not None and not callable(names):
@@ -15,7 +15,7 @@ def column_names(value: Any) -> list[Any] | None:
 
 
 def as_list(column: Any) -> Any:
-    """A column as a list; what is none, such as a list, an array or a tensor, as it is."""
+    """Returns a column as a list; other values, such as lists, arrays and tensors, unchanged."""
     for method in ("to_pylist", "to_list"):
         if hasattr(column, method):
             return getattr(column, method)()
@@ -26,6 +26,6 @@ def as_list(column: Any) -> Any:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a value is None, NaN or pandas' NA, which no comparison finds."""
+    """Whether a value is None, NaN or pandas' NA, which cannot be found by comparison."""
     is_na = value is None or type(value).__name__ in ("NAType", "NaTType")
     return is_na or (isinstance(value, Real) and value != value)

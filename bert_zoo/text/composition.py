@@ -1,4 +1,4 @@
-"""Letters and accents composed (Unicode's NFC) before texts are tokenized."""
+"""Composes letters and accents (Unicode's NFC) before texts are tokenized."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from bert_zoo.text.offsets import at_origins
 from bert_zoo.text.tokenizer import TokenizeFunction, import_tensorflow_text, traced_once
 from bert_zoo.text.unicode_tables import re2_class
 
-# Hugging Face's library has an older Unicode than ICU, which moves marks and joins letters that are none
-# there. Between two of these, which are no characters, such a mark stays by itself.
+# Hugging Face's library has an older Unicode than ICU, which moves and joins marks that the library does
+# not know. Between two of these noncharacters, such a mark stays separate.
 _GUARD = "\ufdd0"
-# No character below U+0300 composes with another.
+# Characters below U+0300 never compose with one another.
 _COMPOSED = r"[\x{0}-\x{2ff}]*"
 
 
 class Composition:
-    """Texts in NFC; bytes that are not UTF-8 count as U+FFFD."""
+    """Normalises texts to NFC; bytes that are not UTF-8 count as U+FFFD."""
 
     def normalized(self, text: str) -> str:
         return compose_as_reference(tf.constant([text]))[0].numpy().decode()
@@ -39,7 +39,7 @@ class Composition:
 
 
 def compose_as_reference(texts: tf.Tensor) -> tf.Tensor:
-    """Texts [n], UTF-8, in the NFC of Hugging Face's library."""
+    """Returns texts [n], UTF-8, in the NFC of Hugging Face's library."""
     younger = f"([{re2_class('composition/younger')}])"
     guarded = tf.strings.regex_replace(texts, younger, rf"{_GUARD}\1{_GUARD}")
     composed = normalized(guarded, "NFC")
@@ -47,18 +47,19 @@ def compose_as_reference(texts: tf.Tensor) -> tf.Tensor:
 
 
 def normalized(texts: tf.Tensor, form: str) -> tf.Tensor:
-    """Texts [n], UTF-8, in one of Unicode's normalization forms."""
+    """Returns texts [n], UTF-8, in one of Unicode's normalization forms."""
     return import_tensorflow_text().normalize_utf8(texts, form)
 
 
 def origins(composed: tf.Tensor, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """From the characters of composed texts [batch] to those of the texts that they were.
+    """Returns the original positions of the characters of composed texts [batch].
 
-    Both decompose to the same characters, which are counted. A composed one counts for the first that it
-    is made of, as in Hugging Face's library; where marks change places, so do their origins.
+    Both texts decompose to the same characters, which are counted. A composed character has the position of
+    its first part, as in Hugging Face's library. If marks change places, their positions do not move along.
 
     Returns:
-        int64 [characters], of all texts, the places in their own; and where the texts begin among them.
+        int64 [characters], position of each character in its original text, for all texts; and the row
+        splits of the composed texts.
     """
     of_composed, of_texts = (tf.strings.unicode_split(each, "UTF-8") for each in (composed, texts))
     begins, wanted = (_begins_decomposed(each.values) for each in (of_texts, of_composed))
@@ -69,6 +70,6 @@ def origins(composed: tf.Tensor, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor
 
 
 def _begins_decomposed(characters: tf.Tensor) -> tf.Tensor:
-    """Where characters [n] begin among those that they decompose to."""
+    """Returns the starts of characters [n] among their decompositions."""
     lengths = tf.strings.length(normalized(characters, "NFD"), unit="UTF8_CHAR")
     return tf.cumsum(lengths, exclusive=True)

@@ -1,7 +1,7 @@
-"""Files of vocabulary directories, and what Hugging Face's say of special and added tokens.
+"""Files of vocabulary directories, and the special and added tokens in Hugging Face's files.
 
-What reads a tokenizer's files (`*_files.py`, a family's `vocabulary.py`) stands apart from the tokenizer:
-models on ids read vocabularies where TensorFlow is not installed.
+The readers of a tokenizer's files (`*_files.py`, a family's `vocabulary.py`) are separate from the tokenizer,
+because models on ids read vocabularies without TensorFlow.
 """
 
 import logging
@@ -18,25 +18,24 @@ from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS
 
 logger = logging.getLogger(__name__)
 
-# Where transformers 4 and 5 list special tokens that have no role.
+# transformers 4's and 5's lists of special tokens without a role.
 _LISTS = ("additional_special_tokens", "extra_special_tokens")
-# What files are called in the presets of KerasHub.
+# File names in KerasHub's presets.
 _OTHER_NAMES = {"vocab.txt": "vocabulary.txt", "vocab.json": "vocabulary.json"}
 
 
 class VocabularyFiles:
     """The files of a directory that a tokenizer is made from.
 
-    `contents` keeps the bytes of those that were read so far, by name: what a process that cannot make the
-    tokenizer saves. A reader of a format that is not written puts what is written there in its place.
+    `contents` keeps the bytes of all files that were read, by name, so that a process that cannot make the
+    tokenizer can save them. A reader of a format that bert_zoo does not write replaces them there.
     """
 
     def __init__(self, directory: str | Path):
         self.directory = Path(directory)
         if not self.directory.is_dir():
             raise FileNotFoundError(
-                f"{directory} is not a directory. Pass the directory that holds the vocabulary, not a "
-                "file."
+                f"{directory} is not a directory. Pass the directory with the vocabulary, not a file."
             )
         self.contents: dict[str, bytes] = {}
         self._parsed: dict[str, JsonObject] = {}
@@ -50,10 +49,10 @@ class VocabularyFiles:
         return self.path(name).is_file()
 
     def require(self, *names: str) -> None:
-        """Raises FileNotFoundError where one of the files is missing."""
+        """Raises FileNotFoundError if one of the files is missing."""
         if missing := [name for name in names if not self.has(name)]:
             raise FileNotFoundError(
-                f"{self.directory} lacks {' and '.join(missing)}; it holds {self.names()}."
+                f"{self.directory} lacks {' and '.join(missing)}; it has {self.names()}."
             )
 
     def names(self) -> list[str]:
@@ -66,12 +65,12 @@ class VocabularyFiles:
         return self.contents[name]
 
     def lines(self, name: str) -> list[str]:
-        """The lines of a file, without what ends them; ConfigError names one that is not UTF-8."""
+        """The lines of a file, without line ends; ConfigError for a line that is not UTF-8."""
         lines = utf8_text(self.content(name), self.path(name)).split("\n")
         return [line.removesuffix("\r") for line in lines[: -1 if not lines[-1] else None]]
 
     def json(self, name: str) -> JsonObject:
-        """A file's object, or an empty one where there is no such file; raises as `parse_object`."""
+        """The JSON object in a file, or an empty one if there is no such file; raises as `parse_object`."""
         if name not in self._parsed:
             path = self.path(name)
             self._parsed[name] = (
@@ -81,23 +80,23 @@ class VocabularyFiles:
 
 
 class NamedTokens(NamedTuple):
-    """The special and added tokens that Hugging Face's files name."""
+    """The special and added tokens in Hugging Face's files."""
 
-    special: dict[str, str]  # the tokenizer's option -> the token
-    added: dict[int, AddedToken]  # by id
-    others: dict[str, AddedToken]  # special tokens that stand without an id, by content
+    special: dict[str, str]  # the tokenizer's option -> token
+    added: dict[int, AddedToken]  # id -> token
+    others: dict[str, AddedToken]  # content -> special token without an id
 
     @property
     def tokens(self) -> dict[str, AddedToken]:
-        """All tokens by their content, those with an id in the order of these."""
+        """All tokens by their content, first those with an id, in order."""
         by_content = {token.content: token for token in self.added.values()}
         return by_content | {c: token for c, token in self.others.items() if c not in by_content}
 
     def added_to(self, vocabulary: Sequence[str], directory: Path) -> list[dict[str, Any] | str]:
-        """The tokens for a tokenizer's option `added_tokens`, where those follow the vocabulary that it lacks.
+        """Returns the tokenizer's option `added_tokens`; tokens that the vocabulary lacks will follow it.
 
         Raises:
-            ConfigError: an id that leaves a gap, or that another token has.
+            ConfigError: an id that leaves a gap, or that belongs to another token.
         """
         size = len(vocabulary)
         for index, token in self.added.items():
@@ -116,7 +115,7 @@ class NamedTokens(NamedTuple):
         known = {*vocabulary, *(token.content for token in self.added.values())}
         if absent := [content for content in self.others if content not in known]:
             logger.warning(
-                "%s names the special tokens %s without ids, and its vocabulary lacks them; they are left out.",
+                "%s has the special tokens %s without ids, and its vocabulary lacks them. They are ignored.",
                 directory,
                 quoted(absent),
             )
@@ -126,7 +125,9 @@ class NamedTokens(NamedTuple):
 def read_named_tokens(files: VocabularyFiles, roles: Collection[str] = ()) -> NamedTokens:
     """Reads tokenizer.json, special_tokens_map.json, tokenizer_config.json and added_tokens.json.
 
-    `roles` are tokens that are special though no file says so.
+    Args:
+        files: the directory's files.
+        roles: tokens that are special even if no file says so.
 
     Raises:
         ConfigError: a damaged file.
@@ -138,7 +139,7 @@ def read_named_tokens(files: VocabularyFiles, roles: Collection[str] = ()) -> Na
     for source in (
         files.json("special_tokens_map.json"),
         config,
-    ):  # the latter overrules the former
+    ):  # the latter takes precedence
         for option, name in HF_SPECIAL_TOKENS.items():
             if isinstance(source.get(name), dict):
                 token = replace(_entry(source.section(name)), special=True)
@@ -153,7 +154,7 @@ def read_named_tokens(files: VocabularyFiles, roles: Collection[str] = ()) -> Na
                 )
                 token = replace(_entry(entry), special=True)
                 others.setdefault(token.content, token)
-    # Files of added tokens alone say nothing else of them; see transformers' _from_pretrained.
+    # added_tokens.json has no other fields; see transformers' _from_pretrained.
     found = {} if decoder else files.json("added_tokens.json").values_of(int)
     specials = {*special.values(), *others, *roles}
     added = {
@@ -174,38 +175,38 @@ def read_named_tokens(files: VocabularyFiles, roles: Collection[str] = ()) -> Na
 
 def _as_id(index: str, decoder: JsonObject) -> int:
     if not index.isdecimal() or len(index) > 18:
-        raise ConfigError(f"{decoder.where}: {shown(index)} is no id.")
+        raise ConfigError(f"{decoder.where}: {shown(index)} is no id. Ids are whole numbers.")
     return int(index)
 
 
 def _entry(entry: JsonObject) -> AddedToken:
     content = entry.take("content", str)
     if not content:
-        raise ConfigError(f"{entry.where} names no token: it has no 'content'.")
+        raise ConfigError(f"{entry.where} has no 'content', the text of the token.")
     names = [field.name for field in fields(AddedToken) if field.name != "content"]
     return AddedToken(content, **{name: entry.take(name, bool, False) for name in names})
 
 
 def tokens_by_id(vocabulary: JsonObject) -> list[str]:
-    """The tokens in the order of their ids, which are 0 to size - 1, each once."""
+    """Returns the tokens in the order of their ids; ConfigError unless these are 0 to size - 1, each once."""
     ids = vocabulary.values_of(int)
     owners = {index: token for token, index in ids.items()}
     for token, index in ids.items():
         if owners[index] != token:
             raise ConfigError(
                 f"{vocabulary.where} gives {shown(token)} and {shown(owners[index])} the same id "
-                f"{index}."
+                f"{index}. Fetch the file again."
             )
     if absent := [index for index in range(len(ids)) if index not in owners]:
         raise ConfigError(
-            f"{vocabulary.where} has {len(ids)} tokens, whose ids would be 0 to {len(ids) - 1}, but "
-            f"none with id {absent[0]}. Fetch the file again."
+            f"{vocabulary.where} has {len(ids)} tokens, whose ids must be 0 to {len(ids) - 1}, but none "
+            f"has id {absent[0]}. Fetch the file again."
         )
     return [owners[index] for index in range(len(ids))]
 
 
 def fairseq_words(files: VocabularyFiles) -> list[str]:
-    """The tokens of a model of fairseq: dict.txt's words between the special ones, which it leaves out."""
+    """The tokens of a fairseq model: the words of dict.txt, with the special tokens that it omits."""
     words = [line.rsplit(" ", 1)[0] for line in files.lines("dict.txt")]
     return ["<s>", "<pad>", "</s>", "<unk>", *words, "<mask>"]
 
@@ -213,14 +214,17 @@ def fairseq_words(files: VocabularyFiles) -> list[str]:
 def refuse_others(
     wanted: list[tuple[str, object, object]], path: object, who: str, whose: str
 ) -> None:
-    """Raises ConfigError where a setting of a tokenizer.json is not the one that is followed.
+    """Raises ConfigError if a setting of a tokenizer.json is not supported.
 
-    Of each setting, `wanted` has name, value and the only supported value; `who` and `whose` are for
-    the message: the tokenizer, and what the directory should belong to.
+    Args:
+        wanted: name, value and the only supported value of each setting.
+        path: the file, for the message.
+        who: the tokenizer, for the message.
+        whose: what the directory should belong to, for the message.
     """
     for name, value, supported in wanted:
         if value != supported:
             raise ConfigError(
-                f"{path} has {name}={shown(value)}; {who} has {supported!r} only, and would give other "
-                f"ids. Check that the directory belongs to {whose}."
+                f"{path} has {name}={shown(value)}, but {who} supports only {supported!r}, and would give "
+                f"other ids. Check that the directory belongs to {whose}."
             )

@@ -1,4 +1,4 @@
-"""How a family reads text, as its page says it; without TensorFlow."""
+"""How a family reads text, as declared on its page; without TensorFlow."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 class TokenizerParts(NamedTuple):
-    """What a tokenizer is made of."""
+    """The parts from which a tokenizer is made."""
 
-    maker: Callable[..., Tokenizer]  # makes it from the arguments, and imports TensorFlow for that
+    maker: Callable[..., Tokenizer]  # makes it from the arguments; imports TensorFlow
     arguments: dict[str, Any]
-    source: Path  # file or directory that errors name
+    source: Path  # file or directory, for errors
 
     def make(self) -> Tokenizer:
         try:
@@ -38,7 +38,7 @@ class TokenizerParts(NamedTuple):
 
 
 def rows_of_texts(tokenizer: Tokenizer, **options: Any) -> TextPreprocessor:
-    """A preprocessor of texts and pairs of them: in TensorFlow's graph, or in NumPy where that is missing."""
+    """Makes a preprocessor of texts and pairs, in TensorFlow's graph or, without TensorFlow, in NumPy."""
     from bert_zoo.graph import has_tensorflow
 
     if has_tensorflow:
@@ -51,7 +51,7 @@ def rows_of_texts(tokenizer: Tokenizer, **options: Any) -> TextPreprocessor:
 
 
 def rows_of_language_models(tokenizer: Tokenizer, **options: Any) -> TextPreprocessor:
-    """A preprocessor for language models that remember what they have read."""
+    """Makes a preprocessor for language models with a memory."""
     from bert_zoo.graph import has_tensorflow
 
     if has_tensorflow:
@@ -67,35 +67,37 @@ def rows_of_language_models(tokenizer: Tokenizer, **options: Any) -> TextPreproc
 class TextFormat:
     """How the models of a family read text."""
 
-    # (files, options of the tokenizer that overrule them) -> what the tokenizer is made of
+    # (files, options of the tokenizer that take precedence) -> parts of the tokenizer
     read: Callable[[VocabularyFiles, dict[str, Any]], TokenizerParts]
-    # Such options, which the family's files do not say or say wrongly.
+    # Options that the family's files lack or have wrong.
     options: Mapping[str, Any] = field(default_factory=dict)
-    layout: Layout = BERT  # where special tokens and padding stand around texts
-    segmented: Layout | None = None  # of models that tell segments apart, where most do not
-    # (tokenizer, options) -> what makes rows
+    layout: Layout = BERT  # layout of the rows
+    segmented: Layout | None = (
+        None  # layout of models with segments, in a family where most have none
+    )
+    # (tokenizer, options) -> preprocessor
     preprocessor: Callable[..., TextPreprocessor] = rows_of_texts
-    # transformers' class for a directory with tokenizer.json. The default does what that file says and
-    # nothing else; classes of transformers 5 make a tokenizer of their own from its vocabulary, so that
-    # only those that compute the same are named.
+    # transformers' class for a directory with tokenizer.json. The default follows that file. Classes of
+    # transformers 5 make a tokenizer of their own from its vocabulary, so only classes that compute the
+    # same are named.
     transformers_class: str = "PreTrainedTokenizerFast"
 
     def of_model(self, config: Config) -> TextFormat:
-        """How a model of the family reads text."""
+        """Returns the format for a model of the family."""
         if self.segmented is None or config.num_segments < 2:
             return self
         return replace(self, layout=self.segmented)
 
     def parts(self, files: VocabularyFiles, options: Mapping[str, Any]) -> TokenizerParts:
-        """What a directory's tokenizer is made of; `options` overrule the files."""
+        """Reads the parts of a directory's tokenizer; `options` take precedence over the files."""
         return self.read(files, {**self.options, **options})
 
 
 class WithPreprocessor(str):
-    """A string of a layer's configuration that carries the layer's preprocessor.
+    """A string in a layer's configuration that carries the layer's preprocessor.
 
-    `keras.models.clone_model` makes layers from their configurations, which are JSON and so hold no
-    vocabulary. Within a process this string does; a file holds the string alone.
+    `keras.models.clone_model` makes layers from their configurations, which are JSON and have no
+    vocabulary. This string carries it within a process. A file only has the string.
     """
 
     preprocessor: TextPreprocessor | DeferredPreprocessor | None
@@ -114,14 +116,14 @@ class WithPreprocessor(str):
 
 
 class DeferredPreprocessor:
-    """A preprocessor whose files have been read, and which is made when it is asked for.
+    """A preprocessor whose files are read at once, and which is made on first use.
 
     So models on ids need no tokenizer, and the directory may be gone when the first text comes.
 
     Args:
         path: a directory with a vocabulary.
-        text_format: of the model's family.
-        tokenizer_options: keyword arguments of the tokenizer, which overrule the files.
+        text_format: text format of the model's family.
+        tokenizer_options: keyword arguments of the tokenizer, which take precedence over the files.
         **options: keyword arguments of the family's preprocessor, ready for JSON.
     """
 
@@ -144,17 +146,17 @@ class DeferredPreprocessor:
 
     @property
     def vocab_size(self) -> int | None:
-        """How many tokens there are; None where only the made tokenizer tells."""
+        """Number of tokens; None if only the tokenizer itself knows it."""
         arguments = self._parts.arguments
         if "vocabulary" not in arguments:
             return None
         return len(extended(arguments["vocabulary"], arguments.get("added_tokens", ())))
 
     def make(self) -> TextPreprocessor:
-        """The preprocessor, made once for all threads.
+        """Returns the preprocessor, which is made once for all threads.
 
         Raises:
-            ImportError: tensorflow_text is missing where TensorFlow is.
+            ImportError: TensorFlow is installed without tensorflow_text.
             ConfigError: the vocabulary does not fit its tokenizer.
         """
         with self._lock:
@@ -171,20 +173,20 @@ class DeferredPreprocessor:
 
     @property
     def lowercase(self) -> bool | None:
-        """Whether texts are lower-cased; None where that is not said."""
+        """Whether texts are lower-cased; None if unknown."""
         return self._parts.arguments.get("lowercase")
 
     def save_vocabulary(self, directory: str | Path) -> None:
         """Writes the files as they were read, for a process that cannot make the tokenizer.
 
         Raises:
-            ImportError: they were too large to be kept.
+            ImportError: the files were too large to be kept.
         """
         if not self._contents:
             raise ImportError(
-                f"The vocabulary that was read from {self._parts.source} can only be written with "
-                "tensorflow_text, which is not installed beside TensorFlow here. Install it, or set "
-                "model.preprocessor = None to save the model without a vocabulary."
+                f"Writing the vocabulary that was read from {self._parts.source} needs tensorflow_text, "
+                "which is not installed. Install it, or set model.preprocessor = None to save the model "
+                "without a vocabulary."
             )
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
@@ -193,7 +195,7 @@ class DeferredPreprocessor:
 
 
 def _say_other_pairs(content: JsonObject, layout: Layout) -> None:
-    """Says where a tokenizer.json composes pairs of texts otherwise than the family."""
+    """Warns if a tokenizer.json composes pairs of texts differently from the family."""
     step = content.section("post_processor")
     steps = step.items_of("processors", dict) if "processors" in step else [step]
     # transformers 5.24 gives DeBERTa's pairs two separators (tokenization_deberta.py).
@@ -203,9 +205,9 @@ def _say_other_pairs(content: JsonObject, layout: Layout) -> None:
         ours = [part.name if part.is_text else None for part in layout.parts(2)]
         if theirs != ours:
             log.warning(
-                "%s puts %d special tokens around the two texts of a pair; models of this family were trained "
-                "with %d, which is what bert_zoo puts there. Where this one was fine-tuned on pairs as in the "
-                "file, give model.preprocessor.with_options(layout=...) to the model.",
+                "%s puts %d special tokens around the two texts of a pair, but models of this family were "
+                "trained with %d, as bert_zoo does. If this model was fine-tuned on pairs as in the file, set "
+                "model.preprocessor = model.preprocessor.with_options(layout=...).",
                 content.where,
                 theirs.count(None),
                 ours.count(None),

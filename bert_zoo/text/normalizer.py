@@ -1,13 +1,13 @@
-"""BERT's text normalisation and word splitting, in the graph and exact.
+"""BERT's text normalisation and word splitting, exactly, in the graph.
 
-Every code point has one *rule*; the rules of a configuration are a small paged table that
-`build_rules` makes from unicode_tables.json, and `split_words` applies to a whole batch at once.
-A rule yields *units*, int32 numbers that carry a code point and what must be known of it:
+Every code point has one *rule*. `build_rules` makes a small paged table of rules from unicode_tables.json,
+and `split_words` applies it to a whole batch at once. A rule yields *units*, int32 numbers with a code point
+and its properties:
 
     bits 0-20   the code point (after lower-casing and accent stripping)
-    bit 21      set where the code point is a word of its own (punctuation, Chinese)
-    bits 22-29  canonical combining class, where accents are stripped
-    bit 30      set where a mark with such a class survives accent stripping
+    bit 21      set if the code point is a word of its own (punctuation, Chinese)
+    bits 22-29  canonical combining class, if accents are stripped
+    bit 30      set if a mark with such a class survives accent stripping
 
 Source: huggingface/tokenizers, bert normalizer and pre-tokenizer: clean, split Chinese, decompose
 and drop non-spacing marks, lower-case, then split at white space and punctuation.
@@ -29,19 +29,19 @@ _ISOLATED = 1 << 21
 _CLASS_SHIFT = 22
 _SURVIVES = 1 << 30
 
-# Rules 0 and 1 keep the code point, as part of a word or as a word. Any other rule is a unit that
-# replaces it, or, below zero, -1 - (row of the expansions). The controls 2 to 4 are never part of a
-# normalised text, so they are free to mean a space, what the clean-up drops, which is gone before
-# marks are sorted, and, with its combining class, a mark that is dropped after that.
+# Rules 0 and 1 keep the code point, as part of a word or as a word. A negative rule is -1 - (row of the
+# expansions). Any other rule is a unit that replaces the code point. The control characters 2 to 4 never
+# occur in normalised text, so they mean here: a space; a character that is dropped before marks are sorted;
+# and (with its combining class) a mark that is dropped afterwards.
 _KEEP, _KEEP_ISOLATED, _SPACE, _DROP, _DROP_MARK = range(5)
 
 
 class Rules(NamedTuple):
-    """What happens to each code point: the rules of all in pages, as `unicode_tables.paged` says."""
+    """The rules of all code points, in pages as from `unicode_tables.paged`."""
 
     pages: np.ndarray
     rules: np.ndarray
-    expansions: np.ndarray  # int32 [rows, width]; units of the code points that become several
+    expansions: np.ndarray  # int32 [rows, width], units of code points that become several
 
 
 @functools.cache
@@ -106,12 +106,12 @@ def split_words(
 
     Args:
         texts: string [batch], UTF-8; malformed bytes become U+FFFD, which BERT drops.
-        rules: of `build_rules`, as tensors or arrays.
-        with_origins: whether to tell where in its text every code point comes from.
+        rules: rules of `build_rules`, as tensors or arrays.
+        with_origins: also return the original position of every code point.
 
     Returns:
-        The words, int32 [batch, (words), (code points)]; with origins, these of the same shape too:
-        int32 positions in the texts, in characters.
+        The words, int32 [batch, (words), (code points)]; with origins, also positions in the texts, in
+        characters, of the same type and shape.
     """
     # A space ends the last word of each text, so that no word reaches into the next row.
     decoded = tf.strings.unicode_decode(tf.strings.join([texts, " "]), "UTF-8", errors="replace")
@@ -122,12 +122,12 @@ def split_words(
 
 
 def normalized_texts(texts: tf.Tensor, rules: Rules) -> tuple[tf.Tensor, tf.RaggedTensor]:
-    """Normalises texts and leaves them whole, with a space on each side of Chinese characters.
+    """Normalises texts without splitting them, and puts a space on each side of Chinese characters.
 
-    Args: as of `split_words`.
+    Args: as for `split_words`.
 
     Returns:
-        string [batch]; and where in its text every character comes from, int32 [batch, (characters)].
+        string [batch]; and the original position of every character, int32 [batch, (characters)].
     """
     # A space ends each text, so that no mark is sorted into the next row.
     decoded = tf.strings.unicode_decode(tf.strings.join([texts, " "]), "UTF-8", errors="replace")
@@ -161,9 +161,9 @@ def normalized_texts(texts: tf.Tensor, rules: Rules) -> tuple[tf.Tensor, tf.Ragg
 
 
 class BertNormalizer(tf.Module):
-    """Texts as BERT normalises them, and the rules by which those that are or are not so are split.
+    """BERT's normalisation of texts, with the rules to split raw texts and normalised texts into words.
 
-    Args: as of `build_rules`.
+    Args: as for `build_rules`.
     """
 
     def __init__(self, **options: bool):
@@ -186,21 +186,21 @@ class BertNormalizer(tf.Module):
 
 @functools.cache
 def _punctuation() -> tuple[np.ndarray, np.ndarray]:
-    """Which code points are punctuation, 1 or 0, as of `unicode_tables.paged`."""
+    """Whether each code point is punctuation, 1 or 0, as pages of `unicode_tables.paged`."""
     marks = np.zeros(0x110000, np.int32)
     marks[code_points("bert/punctuation")] = 1
     return paged(marks)
 
 
 def _split(row_splits: tf.Tensor, units: tf.Tensor, *origins: tf.Tensor) -> list[tf.RaggedTensor]:
-    """Makes words of the code points of units, and the same of their origins, if given."""
+    """Divides the code points of units into words, and their origins alike, if given."""
     is_space = units == _SPACE
     is_isolated = tf.bitwise.bitwise_and(units, _ISOLATED) != 0
     ends_word = is_space | is_isolated
     follows_end = tf.concat([[True], ends_word], 0)[:-1]
     starts = ~is_space & (is_isolated | follows_end)
 
-    # Positions among the units that are not spaces, and words before each row.
+    # Positions among units other than spaces, and the number of words before each row.
     spaces_before = tf.cumsum(tf.cast(is_space, tf.int64))
     start_at = tf.where(starts)[:, 0]
     char_starts = start_at - tf.gather(spaces_before, start_at)
@@ -220,7 +220,7 @@ def _apply_rules(
     """Maps code points [n] to their units, without the dropped ones.
 
     Returns:
-        The row splits among the units, the units int32 [m] and, where given, their origins [m].
+        The row splits of the units, the units int32 [m] and, if given, their origins [m].
     """
     rule = look_up(codes, rules.pages, rules.rules)
     units = tf.where(rule <= _KEEP_ISOLATED, codes + rule * _ISOLATED, rule)
@@ -249,7 +249,7 @@ def _is_dropped(units: tf.Tensor) -> tf.Tensor:
 
 
 def _expand(rule, expansions, row_splits, units, *origins) -> tuple[tf.Tensor, ...]:
-    """Gives every code point as many places as the longest expansion, unused ones dropped."""
+    """Gives every code point as many places as the longest expansion; unused ones will be dropped."""
     width = expansions.shape[1]
     single = tf.pad(units[:, None], [[0, 0], [0, width - 1]], constant_values=_DROP)
     several = tf.gather(expansions, tf.maximum(-1 - rule, 0))
@@ -261,9 +261,9 @@ def _expand(rule, expansions, row_splits, units, *origins) -> tuple[tf.Tensor, .
 def _reorder(units: tf.Tensor, *origins: tf.Tensor) -> tuple[tf.Tensor, ...]:
     """Sorts each run of combining marks by class, as canonical decomposition does.
 
-    What the clean-up drops is in nobody's way. Origins do not move with the marks: in the
-    reference, the first of what a character decomposes to, wherever it comes to stand, is taken for
-    a replacement of the next character of the text, and anything else for an addition to it.
+    Characters that the clean-up drops do not interrupt a run. Origins do not move with the marks: in the
+    reference, the first unit of a decomposition, wherever it is sorted to, counts as a replacement of the
+    next character of the text, and the other units as additions to it.
     """
     mark_class = tf.bitwise.bitwise_and(tf.bitwise.right_shift(units, _CLASS_SHIFT), 0xFF)
     is_there = units != _DROP

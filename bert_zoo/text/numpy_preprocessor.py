@@ -1,8 +1,8 @@
-"""From texts to a model's inputs in NumPy, where TensorFlow is not installed.
+"""From texts to a model's inputs in NumPy, without TensorFlow.
 
-Texts are read by Hugging Face's library tokenizers, made of what a tokenizer says of itself
-(`Tokenizer.serialized`). Inputs are those of the classes that make them in TensorFlow's graph, which these
-here are named after.
+Hugging Face's library tokenizers reads the texts, by the description of a tokenizer
+(`Tokenizer.serialized`). The inputs equal those of the classes for TensorFlow's graph that these are named
+after.
 """
 
 from __future__ import annotations
@@ -38,29 +38,29 @@ from bert_zoo.text.windows import QUESTIONS_CUT, DocumentWindows, QuestionWindow
 
 logger = logging.getLogger(__name__)
 
-# By tokenizer: making one of a large vocabulary takes a second.
+# Cached, as making a reader of a large vocabulary takes a second.
 _READERS: weakref.WeakKeyDictionary[Tokenizer, Reader] = weakref.WeakKeyDictionary()
 
 
 def reader_of(tokenizer: Tokenizer) -> Reader:
-    """What reads texts as a tokenizer does, without TensorFlow.
+    """Returns a reader that tokenizes texts like a tokenizer, without TensorFlow.
 
     Raises:
-        NotImplementedError: Hugging Face's library has nothing like the tokenizer.
+        NotImplementedError: Hugging Face's library has no such tokenizer.
         ImportError: that library is missing.
     """
     if tokenizer not in _READERS:
         content = tokenizer.serialized()
         if content is None:
             raise NotImplementedError(
-                f"Hugging Face's library tokenizers, which reads texts where TensorFlow is missing, has "
-                f"nothing like {type(tokenizer).__name__}. Install TensorFlow, pip install "
-                '"bert_zoo[tensorflow]", or pass ids that were made by it elsewhere.'
+                f"Hugging Face's library tokenizers, which reads texts without TensorFlow, cannot replace a "
+                f'{type(tokenizer).__name__}. Install TensorFlow (pip install "bert_zoo[tensorflow]"), or '
+                "pass ids instead of texts."
             )
         if differences := tokenizer.rust_differences:
             logger.warning(
-                "Without TensorFlow, texts are read by Hugging Face's library tokenizers, and a few rare "
-                "texts get other ids than the model was trained with. %s This is said once.",
+                "Without TensorFlow, Hugging Face's library tokenizers reads texts, and a few rare texts get "
+                "other ids than the model was trained with. %s (Shown once.)",
                 " ".join(differences),
             )
         _READERS[tokenizer] = Reader(
@@ -74,30 +74,30 @@ def reader_of(tokenizer: Tokenizer) -> Reader:
 
 
 class NumpyReading(TextPreprocessor):
-    """What preprocessors share that read texts in NumPy."""
+    """Base class of preprocessors in NumPy."""
 
     packer_class = NumpyPacker
 
     @property
     def reader(self) -> Reader:
-        """Reads texts; raises as `reader_of`."""
+        """The reader of texts; raises as `reader_of`."""
         return reader_of(self.tokenizer)
 
     def class_of(self, kind: type[TextPreprocessor]) -> type[TextPreprocessor]:
         return _NUMPY_CLASSES.get(kind, kind)
 
     def tokenize(self, texts: Any) -> list[list[int]]:
-        """The ids of each text, without special ones."""
+        """Returns the ids of each text, without special tokens."""
         return self.reader.tokenized(strings(texts)).rows()
 
     def widened(self, inputs: Mapping[str, np.ndarray], length: int) -> Arrays:
-        """Pads a model's inputs [batch, tokens] to `length` tokens, if they have fewer."""
+        """Pads a model's inputs [batch, tokens] to at least `length` tokens."""
         return self.packer.widened(inputs, length, {"labels": IGNORED_LABEL})
 
     def scored(self, texts: Any) -> Arrays:
-        """Turns a batch of texts into inputs and the token that each position has to predict.
+        """Turns a batch of texts into inputs and the next token to predict at each position.
 
-        As in the graph: see `TextPreprocessor.scored`.
+        See `TextPreprocessor.scored`.
         """
         tokens = self.reader.tokenized(single_texts(texts))
         if hasattr(self.tokenizer, "eos_id") and self.tokenizer.eos_at != "line_starts_and_ends":
@@ -108,13 +108,13 @@ class NumpyReading(TextPreprocessor):
         return {**inputs, "labels": positions.gather(following, otherwise=IGNORED_LABEL)}
 
     def pack_with_positions(self, segments: Sequence[Tokens]) -> tuple[Arrays, list[Positions]]:
-        """Packs tokenized segments into a model's inputs, and says where each segment's tokens stand."""
+        """Packs tokenized segments into a model's inputs, and returns the positions of each segment's tokens."""
         return self._rows(segments, [segment.lengths for segment in segments])
 
     def _rows(
         self, segments: Sequence[Tokens], lengths: Sequence[np.ndarray]
     ) -> tuple[Arrays, list[Positions]]:
-        """Packs the first `lengths` tokens of segments, reports what is cut, and says where they stand."""
+        """Packs the first `lengths` tokens of segments, reports truncation, and returns their positions."""
         kept = self.packer.kept_lengths(lengths)
         if self.report is not None:
             self.report.count_cuts(sum(lengths), sum(kept), self.sequence_length)
@@ -123,7 +123,7 @@ class NumpyReading(TextPreprocessor):
         return self.packer.lay_out([segment.beginnings(number) for segment, number in pairs])
 
     def watch_unknown(self, *segments: Tokens) -> None:
-        """Says that a text is mostly unknown, if there is a report on that."""
+        """Reports texts that are mostly unknown, if there is a report."""
         unk_id = unknown_id(self.tokenizer)
         if self.report is not None and unk_id is not None:
             for segment in segments:
@@ -136,21 +136,21 @@ class NumpyPreprocessor(NumpyReading, Preprocessor):
     """Tokenizes and packs texts or pairs of texts: `bert_zoo.text.Preprocessor` in NumPy.
 
     Args:
-        tokenizer: one of bert_zoo.text's.
-        sequence_length, report_truncation, **packing: as of `Preprocessor`.
+        tokenizer: a tokenizer of bert_zoo.text.
+        sequence_length, report_truncation, **packing: as for `Preprocessor`.
 
-    Raises, when it is called: as `reader_of`.
+    A call raises the errors of `reader_of`.
     """
 
     def __call__(self, texts: Any) -> Arrays:
         """Turns a batch of texts, or of pairs as a tuple of two batches, into int32 [batch, length].
 
-        The inputs are named, and errors are, as of `Preprocessor`.
+        Names of the inputs and errors are those of `Preprocessor`.
         """
         return self.pack([self.reader.tokenized(batch) for batch in text_batches(texts)])
 
     def pack(self, segments: Sequence[Tokens]) -> Arrays:
-        """Turns one or two tokenized segments into a model's inputs."""
+        """Packs one or two tokenized segments into a model's inputs."""
         return self.pack_with_positions(segments)[0]
 
 
@@ -166,7 +166,7 @@ class NumpyQuestionWindows(NumpyReading, QuestionWindows):
     """Packs each question with windows over its context: `bert_zoo.text.windows.QuestionWindows` in NumPy."""
 
     def __call__(self, questions: Any, contexts: Any) -> Arrays:
-        """Turns questions and their contexts into rows, as that does; all arrays are int32."""
+        """Turns questions and their contexts into rows like `QuestionWindows`; all arrays are int32."""
         questions, contexts = text_pair(questions, contexts, ("questions", "contexts"))
         question = self.reader.tokenized(questions)
         context = self.reader.tokenized(contexts, with_spans=True)
@@ -198,11 +198,10 @@ class NumpyDocumentWindows(NumpyPreprocessor, DocumentWindows):
     """Packs each text as windows over it: `bert_zoo.text.windows.DocumentWindows` in NumPy."""
 
     def __call__(self, texts: Any) -> Arrays:
-        """Turns texts into windows, and pairs, which are cut, into one each.
+        """Turns texts into windows. Each pair is truncated to one window.
 
         Returns:
-            dict of int32 [batch, windows, length]. Texts with fewer windows than others have padding
-            alone in the last ones.
+            dict of int32 [batch, windows, length]. The last windows of shorter texts are only padding.
         """
         if isinstance(texts, tuple):
             return {name: ids[:, None] for name, ids in super().__call__(texts).items()}
@@ -221,7 +220,7 @@ class NumpyDocumentWindows(NumpyPreprocessor, DocumentWindows):
         return windows
 
     def rows(self, texts: Sequence[str]) -> tuple[Arrays, np.ndarray]:
-        """The windows of texts as rows of a model's inputs, and the number of each one's text."""
+        """Returns the windows of texts as rows of a model's inputs, and the index of each window's text."""
         tokens = self.reader.tokenized(texts)
         self.watch_unknown(tokens)
         windows: Windows = windows_of_texts(self.packer, tokens, self._stride)
@@ -241,7 +240,7 @@ def single_texts(texts: Any) -> list[str]:
 
 
 def text_batches(texts: Any) -> list[list[str]]:
-    """One batch of texts, or two of the same size for a pair; raises as `Preprocessor` does."""
+    """Returns one batch of texts, or two of the same size for pairs; raises as `Preprocessor` does."""
     if not isinstance(texts, tuple):
         return [strings(texts)]
     if len(texts) != 2:
@@ -252,7 +251,7 @@ def text_batches(texts: Any) -> list[list[str]]:
 def text_pair(
     first: Any, second: Any, names: tuple[str, str] = ("firsts", "seconds")
 ) -> list[list[str]]:
-    """Two batches of texts; `names` are what errors call them."""
+    """Returns two batches of texts; errors call them by `names`."""
     first, second = strings(first, names[0]), strings(second, names[1])
     if len(first) != len(second):
         raise ValueError(SIZES_DIFFER.format(len(first), names[0], len(second), names[1]))

@@ -1,6 +1,6 @@
-"""Long texts as rows that a model can read, in NumPy; without TensorFlow and Keras.
+"""Divides long texts into rows that a model can read, in NumPy; without TensorFlow and Keras.
 
-`bert_zoo.text.windows` has the same in TensorFlow's graph.
+`bert_zoo.text.windows` does the same in TensorFlow's graph.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ from bert_zoo.text.numpy_packing import PackingOptions, Slices, ragged_range
 from bert_zoo.text.reading import Tokens
 
 WRONG_ANSWERS = (
-    "An answer has characters, and all of them are in its context (-1 and -1 stand for no "
-    "answer). Start, end, and the end of the context's last token, where that is not so:"
+    "An answer must have at least one character, and lie within its context (-1 and -1 for no answer). "
+    "Start, end, and end of the context's last token of wrong answers:"
 )
 
 
-# Tokens that windows of BERT's length begin apart (google-research/bert, run_squad.py), and the most that
-# two longer ones have in common.
+# Tokens between the starts of BERT's windows (google-research/bert, run_squad.py), and the overlap of longer
+# windows.
 STRIDE, OVERLAP = 128, 384
 
 
 def usual_stride(sequence_length: int) -> int:
-    """Tokens from the beginning of a question's window to that of the next one, if no one says how many."""
+    """The default number of tokens between the starts of a question's windows."""
     return max(STRIDE, sequence_length - OVERLAP)
 
 
 def usual_batch_size(sequence_length: int) -> int:
-    """Windows that are read at a time, if no one says how many: 32, or as many tokens of longer ones."""
+    """The default number of windows to read at a time: 32, or fewer of more than 512 tokens."""
     return max(32 * 512 // max(sequence_length, 512), 1)
 
 
 class Windows(NamedTuple):
-    """Rows that show texts in parts."""
+    """Rows with parts of texts."""
 
-    segments: list[Slices]  # of the rows
-    example: np.ndarray  # int64 [rows], the number of each one's text
-    first_token: np.ndarray  # int64 [rows], the tokens of that text before the row's
+    segments: list[Slices]  # segments of the rows
+    example: np.ndarray  # int64 [rows], index of each row's text
+    first_token: np.ndarray  # int64 [rows], tokens of that text before the row
 
 
 def most_of_question(packer: PackingOptions, max_question_length: int) -> int:
-    """The tokens that a question has at most beside its context."""
+    """The most tokens of a question in a row with a context."""
     room = packer.sequence_length - packer.layout.specials(2)
     return min(max_question_length, room // 2)
 
@@ -56,7 +56,7 @@ def windows_of_questions(
     stride: int | None,
     max_question_length: int,
 ) -> Windows:
-    """Each question with windows over its context; see `bert_zoo.text.windows.QuestionWindows`."""
+    """Combines each question with windows over its context; see `bert_zoo.text.windows.QuestionWindows`."""
     stride = stride or usual_stride(packer.sequence_length)
     kept = np.minimum(questions.lengths, most_of_question(packer, max_question_length))
     room = packer.sequence_length - packer.layout.specials(2) - kept
@@ -67,7 +67,7 @@ def windows_of_questions(
 
 
 def windows_of_texts(packer: PackingOptions, texts: Tokens, stride: int | None) -> Windows:
-    """Windows over texts; see `bert_zoo.text.windows.DocumentWindows`."""
+    """Divides texts into windows; see `bert_zoo.text.windows.DocumentWindows`."""
     room = packer.sequence_length - packer.layout.specials(1)
     rooms = np.full_like(texts.lengths, room)
     step = np.minimum(rooms, stride or max(room * 3 // 4, 1))
@@ -82,10 +82,10 @@ def answers_in_rows(
     answer_ends: np.ndarray,
     cls_position: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where answers stand in rows of questions' windows; see `bert_zoo.text.windows.answer_positions`.
+    """Returns the positions of answers in rows; see `bert_zoo.text.windows.answer_positions`.
 
     Raises:
-        ValueError: an answer without characters, or outside of its context.
+        ValueError: an answer without characters, or outside its context.
     """
     example, in_context = rows["example"], rows["context_mask"] == 1
     _check_answers(rows, answer_starts, answer_ends)
@@ -106,7 +106,7 @@ def answers_in_rows(
 
 
 def no_answers_in_rows(padding_mask: np.ndarray, cls_position: int) -> np.ndarray:
-    """The position in each row that stands for no answer, int32 [rows]; that of [CLS] in the layout."""
+    """Returns the position in each row that means no answer, int32 [rows]: the layout's [CLS]."""
     first = np.int32(padding_mask.argmax(axis=1))
     return (
         first + padding_mask.sum(axis=1, dtype=np.int32) + cls_position if cls_position else first
@@ -129,9 +129,12 @@ def _check_answers(
 def _windows(
     lengths: np.ndarray, room: np.ndarray, step: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each window its text's number, the text's tokens before it, and its own.
+    """Returns each window's text, first token in the text, and number of tokens, [windows] each.
 
-    Of each text [texts] are given its tokens, a window's at most, and those between beginnings.
+    Args:
+        lengths: tokens of each text, [texts].
+        room: the most tokens of a window of each text, [texts].
+        step: tokens between the starts of its windows, [texts].
     """
     counts = 1 - (-np.maximum(lengths - room, 0) // step)
     text = np.repeat(np.arange(len(counts)), counts)

@@ -1,4 +1,4 @@
-"""Sentences of words in NumPy, where TensorFlow is not installed; `bert_zoo.text.words` has them in its graph."""
+"""Sentences of words in NumPy, without TensorFlow; `bert_zoo.text.words` has them in TensorFlow's graph."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from bert_zoo.text.numpy_preprocessor import NumpyPreprocessor
 
 NO_WORD = -1
-# Of each row, its words.
+# The words of each row.
 Words = list[list[str]]
 
 WORDS_EXPECTED = (
     "Sentences of words are a list of lists of strings, a ragged string tensor [batch, (words)], or "
-    "texts, which are split at white space"
+    "texts to be split at white space"
 )
 
 
 def are_rows_of_words(words: Any) -> bool:
-    """Whether what is no tensor are sentences that are split into words already, rather than texts."""
+    """Whether data other than tensors are sentences of words, rather than texts."""
     words = as_list(words)
     if isinstance(words, list | np.ndarray) and len(words):
         return isinstance(words[0], list | tuple | np.ndarray)
@@ -37,7 +37,7 @@ def are_rows_of_words(words: Any) -> bool:
 
 
 def check_rows(rows: Sequence[Any], name: str) -> None:
-    """Raises TypeError or ValueError for what is no list of words, a missing word or an empty one."""
+    """Raises TypeError or ValueError for a row that is no list of words, or a missing or empty word."""
     for position, row in enumerate(rows):
         if not isinstance(row, list | tuple | np.ndarray):
             raise TypeError(
@@ -48,13 +48,13 @@ def check_rows(rows: Sequence[Any], name: str) -> None:
             if is_missing(word) or (isinstance(word, str | bytes) and not word):
                 what = f"{shown(word)}, no word" if is_missing(word) else "an empty word"
                 raise (TypeError if is_missing(word) else ValueError)(
-                    f"{name}[{position}][{number}] is {what}. Leave it out, with its label; sentences "
-                    "of different lengths need no padding."
+                    f"{name}[{position}][{number}] is {what}. Drop it and its label. Sentences of "
+                    "different lengths need no padding."
                 )
 
 
 def word_rows(words: Any, name: str = "words") -> Words:
-    """Sentences as lists of words; takes and raises what `bert_zoo.text.words.word_batch` does."""
+    """Returns sentences as lists of words; arguments and errors are those of `words.word_batch`."""
     if not are_rows_of_words(words):
         return [text.split() for text in strings(words, name)]
     rows = [*as_list(words)]
@@ -63,21 +63,21 @@ def word_rows(words: Any, name: str = "words") -> Words:
 
 
 class NumpyPackedWords(NamedTuple):
-    """A model's inputs, and which word each token is of."""
+    """A model's inputs, and the word of each token."""
 
-    inputs: Arrays  # as of a preprocessor, int32 [batch, length] each
-    # int32 [batch, length], the number of the token's word in its row; -1 for special tokens and padding
+    inputs: Arrays  # as from a preprocessor, int32 [batch, length] each
+    # int32 [batch, length], index of the token's word in its row; -1 for special tokens and padding
     word_ids: np.ndarray
 
     @property
     def first_pieces(self) -> np.ndarray:
-        """bool [batch, length]: where a word begins."""
+        """bool [batch, length], the first tokens of words."""
         before = np.pad(self.word_ids[:, :-1], ((0, 0), (1, 0)), constant_values=NO_WORD)
         return (self.word_ids != NO_WORD) & (self.word_ids != before)
 
 
 def pack_rows_of_words(words: Words, preprocessor: NumpyPreprocessor) -> NumpyPackedWords:
-    """Turns sentences, as `word_rows` gives them, into a model's inputs; long ones are cut, with a warning."""
+    """Turns sentences of `word_rows` into a model's inputs; long ones are truncated with a warning."""
     lengths = np.fromiter(map(len, words), np.int64, len(words))
     pieces = preprocessor.reader.words([*itertools.chain.from_iterable(words)])
     return pack_word_pieces(pieces, lengths, preprocessor)
@@ -86,7 +86,7 @@ def pack_rows_of_words(words: Words, preprocessor: NumpyPreprocessor) -> NumpyPa
 def pack_word_pieces(
     pieces: Tokens, lengths: np.ndarray, preprocessor: NumpyPreprocessor
 ) -> NumpyPackedWords:
-    """Packs the tokens of each word; rows have so many words, int64 [batch]."""
+    """Packs the tokens of words; `lengths` int64 [batch] is the number of words in each row."""
     splits = np.cumsum([0, *lengths])
     before = np.append(pieces.starts, len(pieces.ids))
     tokens = Tokens(pieces.ids, np.diff(before[splits]))
@@ -99,7 +99,7 @@ def pack_word_pieces(
 def labels_of_tokens(
     labels: Sequence[Sequence[int]], packed: NumpyPackedWords, words: Words
 ) -> np.ndarray:
-    """Puts the labels of words on their first pieces [batch, length]; all other tokens have -100.
+    """Gives the label of each word to its first piece, [batch, length]; all other tokens get -100.
 
     Raises:
         ValueError: a row has more or fewer labels than words.
@@ -110,7 +110,7 @@ def labels_of_tokens(
     ]
     if wrong := [each for each in counts if each[1] != each[2]]:
         raise ValueError(
-            "Rows of this batch have other numbers of labels than of words. Rows, words, labels: "
+            "Some rows of this batch do not have one label per word. (row, words, labels): "
             f"{shown(wrong)}."
         )
     flat = np.array([*itertools.chain.from_iterable(labels), IGNORED_LABEL], np.int64)

@@ -1,4 +1,4 @@
-"""Texts as SentencePiece normalises them, whole: where tokens are looked for that are found in normalised texts."""
+"""Normalises whole texts like SentencePiece, to search them for added tokens in normalised text."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from bert_zoo.text.tokenizer import TokenizeFunction
 
 
 class PieceNormalizer(tf.Module):
-    """What a family does to a text, the model's rules for single characters, and composition (NFC).
+    """Applies a family's cleaning, the model's rules for single characters, and composition (NFC).
 
-    The last stands for the rules for letters with marks, which the released models have for NFKC. White
-    space stays as it is, but that rules make spaces of it.
+    Composition replaces the rules for letters with marks, which the released models have for NFKC. White
+    space only changes where rules turn it into spaces.
 
     Args:
-        rules: of a SentencePiece model; empty for none.
+        rules: normalisation rules of a SentencePiece model; empty for none.
         **cleaning: options of TextCleaner.
     """
 

@@ -1,4 +1,4 @@
-"""Texts as tokens in NumPy, by Hugging Face's library tokenizers; without TensorFlow and Keras."""
+"""Tokenizes texts in NumPy with Hugging Face's library tokenizers; without TensorFlow and Keras."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from bert_zoo.text.unicode_tables import code_points
 if TYPE_CHECKING:
     import tokenizers
 
-# What the tokenizers of SentencePiece's kind write for a blank.
+# The blank in SentencePiece's tokens.
 _BLANK = "▁"
 
 
 class Tokens(NamedTuple):
-    """The tokens of texts, without special ones, of one text after the other."""
+    """The concatenated tokens of texts, without special tokens."""
 
     ids: np.ndarray  # int32 [tokens]
     lengths: np.ndarray  # int64 [texts]
-    spans: np.ndarray | None = None  # int32 [tokens, 2], the characters of each, the end exclusive
+    spans: np.ndarray | None = None  # int32 [tokens, 2], start and end of each, in characters
 
     @property
     def starts(self) -> np.ndarray:
-        """Where the tokens of each text begin, int64 [texts]."""
+        """Start of each text's tokens, int64 [texts]."""
         return np.cumsum(self.lengths) - self.lengths
 
     def beginnings(self, lengths: np.ndarray) -> Slices:
@@ -44,15 +44,14 @@ class Tokens(NamedTuple):
 
 
 class Reader:
-    """A tokenizer of that library, with what its file cannot say.
+    """A tokenizer of Hugging Face's library, with settings that its file cannot express.
 
     Args:
-        tokenizer: of the library, which neither cuts nor pads.
-        unk_id: the unknown token's; None where nothing is unknown.
-        split_tokens: tokens of it that are several of the model's.
-        blank_before_words: whether words that are tokenized by themselves have a blank before them, which
-            texts have not.
-        source: what errors call the tokenizer.
+        tokenizer: a tokenizer of the library, without truncation and padding.
+        unk_id: id of the unknown token; None if nothing is unknown.
+        split_tokens: id of a token -> the model's ids, for tokens that the model splits.
+        blank_before_words: put a blank before words that are tokenized separately, unlike before texts.
+        source: name of the tokenizer in errors.
     """
 
     def __init__(
@@ -72,15 +71,15 @@ class Reader:
         self._has_blanks = isinstance(tokenizer.pre_tokenizer, Metaspace)
 
     def tokenized(self, texts: Sequence[str], *, with_spans: bool = False) -> Tokens:
-        """The tokens of texts, with their characters if they are asked for.
+        """Tokenizes texts, with the spans of tokens if `with_spans`.
 
         Raises:
-            ValueError: a text that UTF-8 cannot encode, or one that the library cannot read.
+            ValueError: a text that UTF-8 cannot encode, or that the library cannot read.
         """
         return self._tokens(self._tokenizer, texts, with_spans)
 
     def words(self, words: Sequence[str]) -> Tokens:
-        """The tokens of each word by itself; a word that gives none becomes the unknown token."""
+        """Tokenizes each word separately; a word without tokens becomes the unknown token."""
         tokens = self._tokens(self._word_tokenizer, words, False)
         missing = tokens.lengths == 0
         if not missing.any():
@@ -97,7 +96,7 @@ class Reader:
         splitting = tokenizer.pre_tokenizer
         if not hasattr(splitting, "add_prefix_space"):
             raise ValueError(
-                f"{self._source} is to put blanks before words, and its pre-tokenizer puts none there."
+                f"{self._source} needs blanks before words, but its pre-tokenizer has no add_prefix_space."
             )
         splitting.add_prefix_space = True
         tokenizer.pre_tokenizer = splitting
@@ -106,7 +105,7 @@ class Reader:
     def _tokens(
         self, tokenizer: tokenizers.Tokenizer, texts: Sequence[str], with_spans: bool
     ) -> Tokens:
-        # The fast way does not follow characters, and gives the same ids in half of the time.
+        # The fast method has no spans, and gives the same ids in half the time.
         encode = tokenizer.encode_batch if with_spans else tokenizer.encode_batch_fast
         try:
             encoded = encode([*texts], add_special_tokens=False)
@@ -130,13 +129,13 @@ class Reader:
 
 
 class _SplitTokens:
-    """Puts several tokens in the place of one."""
+    """Replaces one token by several."""
 
     def __init__(self, tokenizer: tokenizers.Tokenizer, split_tokens: Mapping[int, Sequence[int]]):
         size = tokenizer.get_vocab_size()
         self._counts, self._starts = np.ones(size, np.int64), np.arange(size)
         pool = [*range(size)]
-        # In each token, the letters of those before it and its own.
+        # For each part, the letters of the parts before it, and its own.
         widths = [(0, 0)] * size
         for token, parts in split_tokens.items():
             self._counts[token], self._starts[token] = len(parts), len(pool)
@@ -165,7 +164,7 @@ class _SplitTokens:
 
 
 def rust_tokenizer(content: Mapping[str, Any]) -> tokenizers.Tokenizer:
-    """A tokenizer of the library from the content of a tokenizer.json.
+    """Makes a tokenizer of the library from the content of a tokenizer.json.
 
     Raises:
         ImportError: the library is missing.
@@ -174,27 +173,27 @@ def rust_tokenizer(content: Mapping[str, Any]) -> tokenizers.Tokenizer:
         from tokenizers import Tokenizer
     except ImportError as error:
         raise ImportError(
-            "Without TensorFlow, texts are read by Hugging Face's library tokenizers, which is not "
-            "installed here: pip install tokenizers."
+            "Without TensorFlow, reading texts needs Hugging Face's library tokenizers: "
+            "pip install tokenizers."
         ) from error
     return Tokenizer.from_str(json.dumps(content, ensure_ascii=False))
 
 
 @functools.cache
 def _white_space() -> np.ndarray:
-    """Whether a code point is white space, bool [code points]."""
+    """Whether each code point is white space, bool [code points]."""
     is_space = np.zeros(0x110000, bool)
     is_space[code_points("python/whitespace")] = True
     return is_space
 
 
 def _without_blanks(texts: Sequence[str], spans: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The characters of tokens without blanks before them; a blank alone stands for the character after it."""
+    """Trims blanks at the start of tokens' spans; a blank alone covers the character after it."""
     codes = np.frombuffer("".join(texts).encode("utf-32-le"), "<u4")
     sizes = np.fromiter(map(len, texts), np.int64, len(texts))
     begins = np.repeat(np.cumsum(sizes) - sizes, lengths)
     ends_of_texts = np.repeat(np.cumsum(sizes), lengths)
-    # From each place on, the next one that is no white space.
+    # The next position from each on that is no white space.
     places = np.where(_white_space()[codes], len(codes), np.arange(len(codes)))
     following = np.append(np.minimum.accumulate(places[::-1])[::-1], len(codes))
     starts, ends = spans[:, 0] + begins, spans[:, 1] + begins

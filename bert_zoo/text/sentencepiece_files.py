@@ -1,4 +1,4 @@
-"""Vocabularies of SentencePiece in files, and what families add to them; without TensorFlow."""
+"""Reads SentencePiece vocabularies from files, with the families' additions; without TensorFlow."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def _tokenizer(**arguments):
 
 
 def read_sentencepiece(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
-    """Reads the one SentencePiece model of a directory, and the settings beside it.
+    """Reads the one SentencePiece model of a directory with its settings.
 
     Args:
-        files: of the directory.
-        overrides: keyword arguments of SentencePieceTokenizer that overrule the files; `scheme` is
-            one of them.
+        files: the directory's files.
+        overrides: keyword arguments of SentencePieceTokenizer that take precedence over the files,
+            including `scheme`.
 
     Raises:
-        FileNotFoundError: there is neither a model nor a tokenizer.json, or more than one model.
+        FileNotFoundError: neither a model nor a tokenizer.json, or more than one model.
         ConfigError: a damaged file.
     """
     config = files.json("tokenizer_config.json")
@@ -52,7 +52,7 @@ def read_sentencepiece(files: VocabularyFiles, overrides: dict[str, Any]) -> Tok
         path.name for pattern in ("*.model", "*.spm") for path in files.directory.glob(pattern)
     )
     if not models and files.has(TOKENIZER_FILE):
-        # Since transformers 5 there is no other file.
+        # transformers 5 writes no other file.
         model, told = unigram_of(files.json(TOKENIZER_FILE), overrides["scheme"])
         arguments = {
             "model": model,
@@ -63,8 +63,8 @@ def read_sentencepiece(files: VocabularyFiles, overrides: dict[str, Any]) -> Tok
         return TokenizerParts(_tokenizer, arguments, files.path(TOKENIZER_FILE))
     if len(models) != 1:
         raise FileNotFoundError(
-            f"{files.directory} should hold one SentencePiece model, *.model, or tokenizer.json; it "
-            f"holds {files.names()}."
+            f"{files.directory} must have one SentencePiece model, *.model, or tokenizer.json; it has "
+            f"{files.names()}."
         )
     model = files.content(models[0])
     arguments = {
@@ -77,10 +77,10 @@ def read_sentencepiece(files: VocabularyFiles, overrides: dict[str, Any]) -> Tok
 
 
 def unigram_of(content: JsonObject, scheme: Scheme) -> tuple[bytes, dict[str, bool]]:
-    """The SentencePiece model and the options that say what a tokenizer.json says.
+    """Returns a SentencePiece model and options that are equivalent to a tokenizer.json.
 
     Raises:
-        ConfigError: the file is damaged or of another kind, or has steps that the options do not say.
+        ConfigError: the file is damaged or of another kind, or has steps without such options.
     """
     model = content.section("model")
     refuse_others(
@@ -99,10 +99,10 @@ def unigram_of(content: JsonObject, scheme: Scheme) -> tuple[bytes, dict[str, bo
     first, last = [*scheme.first_tokens], [*scheme.last_tokens]
     if names[: len(first)] != first:
         raise ConfigError(
-            f"{model.where} begins with the pieces {shown(names[: len(first)])}; "
-            f"{scheme.tokenizer_class} has {first} there. Check that it is of this family."
+            f"{model.where} begins with the pieces {shown(names[: len(first)])}, but "
+            f"{scheme.tokenizer_class} has {first} there. Check that it belongs to this family."
         )
-    # These may stand among the added tokens alone.
+    # These may be only in the added tokens.
     end = len(pieces) - len(last) if last and names[-len(last) :] == last else len(pieces)
     replaced = [(piece, 0.0) for piece in scheme.replaced_pieces]
     options, rules = _steps(content)
@@ -123,7 +123,7 @@ def _piece(model: JsonObject, number: int, row: Any) -> tuple[str, float]:
     return row[0], float(row[1])
 
 
-# A step of a normalizer, without what it writes -> the option that says it.
+# A step of a normalizer, without its replacement -> the equivalent option.
 _STEPS = {
     ("Replace", "``"): "rewrite_quotes",
     ("Replace", "''"): "rewrite_quotes",
@@ -132,11 +132,11 @@ _STEPS = {
     ("Lowercase", None): "lowercase",
     ("Replace", "\\s{2,}|[\\n\\r\\t]"): "compose",
     ("NFC", None): "compose",
-    # What SentencePiece does in any case.
+    # SentencePiece always does these.
     ("Replace", " {2,}"): None,
     ("Replace", BLANK_AT_END): None,
     ("Strip", None): None,
-    # Those of directories that bert_zoo wrote and transformers wrote again.
+    # From directories that bert_zoo wrote, and transformers wrote again.
     ("Replace", WHITE_SPACE): "remove_space",
     ("Replace", COMBINING): "keep_accents",
     ("Replace", NEXT_LINE): None,
@@ -145,7 +145,7 @@ _STEPS = {
 
 
 def _steps(content: JsonObject) -> tuple[dict[str, bool], bytes]:
-    """The options that stand for the steps of a tokenizer.json, and the model's rules."""
+    """Returns the options for the steps of a tokenizer.json, and the model's rules."""
     options, rules = {**PLAIN, "hugging_face_rules": True}, b""
     for step in _listed(content.section("normalizer"), "normalizers"):
         kind = step.take("type", str)
@@ -156,8 +156,8 @@ def _steps(content: JsonObject) -> tuple[dict[str, bool], bytes]:
         name = kind, pattern.get("Regex", pattern.get("String"))
         if name not in _STEPS:
             raise ConfigError(
-                f"{step.where} is {shown(dict(step))}, a step that bert_zoo's tokenizer does not have, so "
-                "that ids would differ. Put the SentencePiece model (*.model) into the directory."
+                f"{step.where} is {shown(dict(step))}. bert_zoo's tokenizer does not have this step, so ids "
+                "would differ. Put the SentencePiece model (*.model) into the directory."
             )
         if name == ("Replace", COMBINING):
             options["hugging_face_rules"] = False
@@ -168,7 +168,7 @@ def _steps(content: JsonObject) -> tuple[dict[str, bool], bytes]:
         if kind == "WhitespaceSplit":
             options["remove_space"] = True
             continue
-        # Files of before 2024 have another name for it.
+        # Files from before 2024 have another name for it.
         prepends = step.take("prepend_scheme", str) or (
             "always" if step.take("add_prefix_space", bool, True) else "never"
         )
@@ -182,7 +182,7 @@ def _steps(content: JsonObject) -> tuple[dict[str, bool], bytes]:
 
 
 def _listed(part: JsonObject, steps: str) -> list[JsonObject]:
-    """The steps of a part, which is a sequence of them, one, or none."""
+    """The steps of a part, which is a sequence of steps, one step, or nothing."""
     if part.get("type") == "Sequence":
         return part.items_of(steps, dict)
     return [part] if part else []
@@ -192,23 +192,25 @@ def _decoded(step: JsonObject) -> bytes:
     try:
         return base64.b64decode(step.take("precompiled_charsmap", str, ""), validate=True)
     except ValueError as error:
-        raise ConfigError(f"{step.where}: precompiled_charsmap is no base64 ({error}).") from error
+        raise ConfigError(
+            f"{step.where}: precompiled_charsmap is not base64 ({error}). Fetch the file again."
+        ) from error
 
 
 def _added_tokens(
     files: VocabularyFiles, model: bytes, scheme: Scheme
 ) -> list[dict[str, Any] | str]:
-    """The tokens that the files name beside those of the scheme's roles."""
+    """Returns the files' added tokens, without the scheme's special tokens."""
     named = read_named_tokens(files, scheme.special_tokens.values())
     roles = {
         content: AddedToken(content, special=True) for content in scheme.special_tokens.values()
     }
-    # Reading the pieces takes seconds, and most directories name nothing else.
+    # Reading the pieces takes seconds, and most directories have no other tokens.
     if all(roles.get(content) == token for content, token in named.tokens.items()):
         return []
     try:
         pieces = [piece.text.decode() for piece in read_sentencepiece_model(model).pieces]
         vocabulary = scheme_tokens(pieces, scheme)
-    except ValueError:  # which the tokenizer will say when it is made
+    except ValueError:  # which the tokenizer will raise again
         return []
     return named.added_to(vocabulary, files.directory)

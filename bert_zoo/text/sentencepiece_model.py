@@ -1,8 +1,7 @@
-"""SentencePiece models: what families add to them, and a check before the library sees them, which ends the process on
-damaged ones. Without TensorFlow.
+"""SentencePiece models: a check before the library reads them, and the families' additions. Without TensorFlow.
 
-tensorflow_text 2.21 follows the table of normalisation wherever its numbers point, and does not
-survive pieces that it cannot put into its own table.
+The library ends the process on damaged models: tensorflow_text 2.21 follows the table of normalisation
+wherever its numbers point, and crashes on pieces that it cannot put into its own table.
 
 Format: sentencepiece_model.proto; the table is an array of darts-clone (darts.h), as Normalizer's
 PrecompileCharsMap writes it.
@@ -19,8 +18,8 @@ from bert_zoo.error_text import shown
 from bert_zoo.protobuf import DecodeError, message_class
 from bert_zoo.text.unicode_tables import code_points
 
-# What is looked at of each message. Strings are taken as bytes and enumerations as numbers, which are
-# written alike.
+# The fields that are read of each message. Strings are read as bytes and enumerations as numbers, which have
+# the same encoding.
 _SCHEMA = {
     "Piece": ((1, "bytes", "text"), (2, "float", "score"), (3, "int32", "type")),
     "Normalizer": ((2, "bytes", "rules"),),
@@ -32,7 +31,7 @@ _SCHEMA = {
 }
 # SentencePiece.Type of the proto: NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED and BYTE.
 NORMAL, UNKNOWN, CONTROL, USER, _TYPES = 1, 2, 3, 4, range(1, 7)
-# TrainerSpec.ModelType of a model whose pieces are merged by their scores; others here are unigram models.
+# TrainerSpec.ModelType of a model that merges pieces by score; the others here are unigram models.
 BPE = 2
 
 # Units of the table: a label in the low byte, the highest bit set in those with a value.
@@ -43,8 +42,7 @@ _LONGEST_CHARACTER = 4  # bytes
 
 
 def checked_sentencepiece_model(data: bytes):
-    """The model, as `read_sentencepiece_model` gives it; ValueError where its pieces or its rules of
-    normalisation cannot be right."""
+    """Returns the model as from `read_sentencepiece_model`; ValueError for invalid pieces or rules."""
     model = read_sentencepiece_model(data)
     if not model.pieces:
         raise ValueError("there are no pieces in it.")
@@ -52,7 +50,7 @@ def checked_sentencepiece_model(data: bytes):
         text, score, kind = piece.text, piece.score, piece.type or NORMAL
         if not text or b"\0" in text or not math.isfinite(score) or kind not in _TYPES:
             raise ValueError(
-                f"no piece can be {shown(text)} with the score {score} and the type {kind}."
+                f"a piece is {shown(text)} with the score {score} and the type {kind}."
             )
     try:
         b" ".join(piece.text for piece in model.pieces).decode("utf-8")
@@ -65,19 +63,19 @@ def checked_sentencepiece_model(data: bytes):
 
 
 def read_sentencepiece_model(data: bytes):
-    """A model's `pieces` with `text`, `score` and `type`, the `rules` of `before` and `after`, and `trainer.kind`."""
+    """Reads a model: `pieces` (`text`, `score`, `type`), `rules` of `before` and `after`, `trainer.kind`."""
     try:
         return message_class(_SCHEMA, "Model").FromString(data)
     except DecodeError:
-        raise ValueError("they are no protocol buffer.") from None
+        raise ValueError("they are not a protocol buffer.") from None
 
 
 def made_sentencepiece_model(
     pieces: Iterable[tuple[str, float]], rules: bytes, *, unknown: str, control: Container[str]
 ) -> bytes:
-    """A unigram model of pieces and their scores, with rules of normalisation.
+    """Makes a unigram model of pieces and their scores, with rules of normalisation.
 
-    `unknown` is the unknown piece, and those of `control` are found in no text.
+    `unknown` is the unknown piece. Pieces in `control` never match text.
     """
     model = message_class(_SCHEMA, "Model")()
     for text, score in pieces:
@@ -88,7 +86,7 @@ def made_sentencepiece_model(
 
 
 def character_rules(rules: bytes) -> dict[str, str]:
-    """What a model's rules of normalisation, checked before, write for single characters."""
+    """The replacements of single characters by a model's rules of normalisation, which are checked already."""
     if not rules:
         return {}
     size = int.from_bytes(rules[:4], "little")
@@ -115,23 +113,23 @@ def _decoded(key: bytes) -> str:
 
 
 def _check_rules(rules: bytes) -> None:
-    """A table of byte strings, whose values are where their replacements lie after the table."""
+    """Checks rules: a table of byte strings, whose values are positions of their replacements after it."""
     size = int.from_bytes(rules[:4], "little")
     replacements = rules[4 + size :]
     if not size or size % (_UNIT_BYTES * _BLOCK_UNITS) or len(rules) < 4 + size:
-        raise ValueError("its rules of normalisation have no table, or a part of one.")
+        raise ValueError("its rules of normalisation have no complete table.")
     values = _values_in(np.frombuffer(rules, "<u4", size // _UNIT_BYTES, 4))
     try:
         replacements.decode("utf-8")
     except UnicodeError:
-        raise ValueError("what its rules of normalisation write is not UTF-8.") from None
+        raise ValueError("the replacements of its rules of normalisation are not UTF-8.") from None
     ends = np.frombuffer(b"\0" + replacements, np.uint8) == 0
     if not ends[-1] or values.max(initial=0) >= len(replacements) or not ends[values].all():
-        raise ValueError("its rules of normalisation point outside of what they write.")
+        raise ValueError("its rules of normalisation point outside their replacements.")
 
 
 def _values_in(units: np.ndarray) -> np.ndarray:
-    """The values of all strings in uint32 [units], found as the library would walk through it."""
+    """The values of all strings in uint32 [units], found by walking through it like the library."""
     values = []
     was_there = np.zeros(len(units), bool)
     positions = np.zeros(1, np.uint32)
@@ -139,9 +137,9 @@ def _values_in(units: np.ndarray) -> np.ndarray:
         was_there[positions] = True
         found = units[positions]
         children = positions ^ (found >> 10 << ((found & 0x200) >> 6))
-        # All children of a unit lie in one block.
+        # All children of a unit are in one block.
         if children.max() >= len(units):
-            raise ValueError("its rules of normalisation point outside of their table.")
+            raise ValueError("its rules of normalisation point outside their table.")
         values.append(units[children[(found & _HAS_LEAF) > 0]] & _VALUE)
         labels = np.arange(256, dtype=np.uint32)
         positions = (children[:, None] ^ labels).ravel()
@@ -150,7 +148,7 @@ def _values_in(units: np.ndarray) -> np.ndarray:
     return np.concatenate(values)
 
 
-# The tokenizer's options for texts that are read as they are.
+# The tokenizer's options for reading texts unchanged.
 PLAIN = {
     "lowercase": False,
     "remove_space": False,
@@ -164,51 +162,51 @@ PLAIN = {
 
 @dataclass(frozen=True)
 class Scheme:
-    """What a family's original code adds to a SentencePiece model.
+    """A family's additions to a SentencePiece model.
 
-    The token ids are those of `first_tokens`, then the model's pieces without the
-    `replaced_pieces` that it begins with, then `last_tokens`.
+    The tokens are `first_tokens`, then the model's pieces without the `replaced_pieces` that it begins
+    with, then `last_tokens`.
     """
 
-    name: str  # of the family
+    name: str  # name of the family
     model_file: str
-    tokenizer_class: str  # Hugging Face's
-    special_tokens: Mapping[str, str]  # the role, a key of SPECIAL_TOKENS -> the token
+    tokenizer_class: str  # Hugging Face's class
+    special_tokens: Mapping[str, str]  # role, a key of SPECIAL_TOKENS -> token
     replaced_pieces: tuple[str, ...] = ()
     first_tokens: tuple[str, ...] = ()
     last_tokens: tuple[str, ...] = ()
     splits_number_commas: bool = False  # whether "1," becomes "1" and ","
-    # Whether a space comes before digits that are split off so inside a word.
+    # Whether a space comes before such digits inside a word.
     split_digits_begin_words: bool = False
-    # Pattern of the pieces that objectives take for the first of a word. ALBERT's: only letters of
-    # English go on with one (create_pretraining_data.py).
+    # Pattern of the pieces that begin a word for objectives. ALBERT's: only English letters continue a word
+    # (create_pretraining_data.py).
     begins_word: str = r"▁.*|(?![A-Za-z]+$).*"
-    # Characters that become spaces: U+0085 where Hugging Face has it so and the library has not, or
-    # those that the original's program replaces before.
+    # Characters that become spaces: U+0085, if Hugging Face's library does so unlike SentencePiece, or those
+    # that the original program replaces.
     spaces: str = ""
-    options: Mapping[str, bool] = field(default_factory=PLAIN.copy)  # where none are given
+    options: Mapping[str, bool] = field(default_factory=PLAIN.copy)  # defaults of the options
 
 
-# What `SentencePieceTokenizer.serialized` replaces. Characters stand for themselves, since the programs that
-# read the file escape otherwise from language to language.
+# Patterns of `SentencePieceTokenizer.serialized`. Characters are literal, as escapes differ between the
+# languages that read the file.
 WHITE_SPACE = f"[{''.join(map(chr, code_points('python/whitespace')))}]+"
 COMBINING = "".join(c for c in map(chr, code_points("python/changed")) if unicodedata.combining(c))
 COMBINING = f"[{COMBINING}]"
 NEXT_LINE, NEWLINE = "\u0085", "\n"
-# Means the same in Python, Rust and JavaScript, where ^ and $ or \A and \z do not.
+# Means the same in Python, Rust and JavaScript, unlike ^ and $ or \A and \z.
 BLANK_AT_END = r"(?<![\s\S]) | (?![\s\S])"
 
 
 def scheme_tokens(pieces: list[str], scheme: Scheme) -> list[str]:
-    """The tokens in the order of their ids.
+    """Returns the tokens in the order of their ids.
 
     Raises:
-        ValueError: the pieces are another family's.
+        ValueError: the pieces belong to another family.
     """
     begins = pieces[: len(scheme.replaced_pieces)]
     if begins != list(scheme.replaced_pieces):
         raise ValueError(
-            f"The SentencePiece model begins with the pieces {begins}; {scheme.tokenizer_class} has "
+            f"The SentencePiece model begins with the pieces {begins}, but {scheme.tokenizer_class} has "
             f"{list(scheme.replaced_pieces)} there. Check that it is the model of this family."
         )
     return [*scheme.first_tokens, *pieces[len(begins) :], *scheme.last_tokens]

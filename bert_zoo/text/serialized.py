@@ -1,7 +1,6 @@
-"""A tokenizer in Hugging Face's files: tokenizer.json as plain data, and what transformers asks beside it.
+"""Writes tokenizers as Hugging Face's files: tokenizer.json as plain data, and transformers' other files.
 
-tokenizer.json is what the library tokenizers reads, in Python, Rust and JavaScript; it is written without
-that library.
+The library tokenizers reads tokenizer.json in Python, Rust and JavaScript. It is written without that library.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ TOKENIZER_FILE, CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
 
 
 def sequence(steps: Iterable[Mapping[str, Any]], kind: str) -> dict[str, Any]:
-    """Steps one after another; `kind` is what the format calls them, as "normalizers"."""
+    """A sequence of steps; `kind` is the format's name of the steps, such as "normalizers"."""
     return {"type": "Sequence", kind: [*steps]}
 
 
@@ -40,7 +39,7 @@ def serialized(
 
     Args:
         model, normalizer, pre_tokenizer, decoder, post_processor: its parts.
-        added: id -> a special or added token, as tokenizer_config.json describes it.
+        added: id -> special or added token, in the form of tokenizer_config.json.
     """
     return {
         "version": "1.0",
@@ -56,7 +55,7 @@ def serialized(
 
 
 def bpe_model(ids: Mapping[str, int], merges: Iterable[tuple[str, str]], **options: Any) -> dict:
-    """A byte pair encoding; `options` are those that are not the format's defaults."""
+    """A byte pair encoding; `options` differ from the format's defaults."""
     return {
         "type": "BPE",
         "dropout": None,
@@ -87,15 +86,15 @@ def bert_normalizer(
 def with_rows(
     preprocessor: TextPreprocessor, *, special_in_text: bool = False
 ) -> dict[str, Any] | None:
-    """The tokenizer.json of a preprocessor, which composes rows as the model's layout says.
+    """Returns the tokenizer.json of a preprocessor, which composes rows in the model's layout.
 
     Args:
-        preprocessor: of the model.
-        special_in_text: whether special tokens in a text become their own ids whatever the tokenizer's
-            options say, as they do in transformers.
+        preprocessor: the model's preprocessor.
+        special_in_text: special tokens in a text become their own ids whatever the tokenizer's options
+            are, as in transformers.
 
     Returns:
-        None where Hugging Face's library has nothing like the tokenizer.
+        The content of the file; None if Hugging Face's library has no such tokenizer.
     """
     content = preprocessor.tokenizer.serialized(special_in_text=special_in_text)
     if content is not None:
@@ -106,7 +105,7 @@ def with_rows(
 
 
 def composing(layout: Layout, tokenizer: Tokenizer) -> dict[str, Any]:
-    """The post-processor that puts special tokens around a text, or the two of a pair."""
+    """The post-processor that puts special tokens around a text, or around the two texts of a pair."""
     ids = {role: int(getattr(tokenizer, f"{role}_id")) for role in layout.roles}
     tokens = {role: tokenizer.id_to_token(index) for role, index in ids.items()}
 
@@ -118,7 +117,7 @@ def composing(layout: Layout, tokenizer: Tokenizer) -> dict[str, Any]:
             for part in parts
         ]
 
-    # The format has a template for pairs in any case.
+    # The format always has a template for pairs.
     pair = layout.parts(2) if layout.pair else [Part(name, i) for i, name in enumerate(TEXTS)]
     return {
         "type": "TemplateProcessing",
@@ -138,16 +137,16 @@ def save_for_transformers(
     *,
     names_padding: bool = False,
 ) -> None:
-    """Writes the files by which transformers reads texts as a model does.
+    """Writes the files with which transformers reads texts like a model.
 
-    These are the vocabulary's files and, where Hugging Face's library has the tokenizer, tokenizer.json.
+    These are the vocabulary's files and, if Hugging Face's library has the tokenizer, tokenizer.json.
 
     Args:
-        directory: made if it does not exist.
-        preprocessor: of the model. One that cannot be made here, without tensorflow_text, writes the
-            files that it was read from.
-        form: how the model's family reads text.
-        names_padding: whether a token is named that fills rows, where the tokenizer has none for that.
+        directory: created if missing.
+        preprocessor: the model's preprocessor. One that cannot be made without tensorflow_text writes
+            the files that it was read from.
+        form: text format of the model's family.
+        names_padding: name a padding token even if the tokenizer has none.
     """
     directory = Path(directory)
     preprocessor.save_vocabulary(directory)
@@ -156,7 +155,7 @@ def save_for_transformers(
     path = directory / CONFIG_FILE
     config = read_object(path)
     layout = preprocessor.packer.layout
-    # transformers' classes of one family have other inputs from version to version.
+    # The inputs of transformers' classes change between versions.
     names = ["input_ids", "token_type_ids", "attention_mask"]
     config["model_input_names"] = names if layout.segments else [names[0], names[2]]
     config["padding_side"] = layout.padding_side

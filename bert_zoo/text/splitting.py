@@ -1,4 +1,4 @@
-"""Texts into words, and words into rows; without TensorFlow."""
+"""Splits texts into words, and words into rows; without TensorFlow."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from bert_zoo.text.unicode_tables import python_class
 
 
 def word_spans(text: str) -> list[tuple[int, int]]:
-    """Where the words of a raw text begin and end, in characters.
+    """Returns start and end of the words of a raw text, in characters.
 
-    Words are what BERT's original code finds before it looks up pieces: what stands between white
-    space, with each punctuation mark, symbol of ASCII and Chinese character a word of its own.
+    Words are split as in BERT's original code: at white space, with each punctuation mark, ASCII symbol and
+    Chinese character a word of its own.
     """
     return [match.span() for match in _WORD.finditer(text)]
 
@@ -28,12 +28,13 @@ def row_splits_that_fit(lengths: np.ndarray, sentences: np.ndarray, budget: int)
     """Splits sentences that are too long for one row into several, between words.
 
     Args:
-        lengths: int [words], the pieces of each word of all sentences.
-        sentences: int [batch + 1], the row splits of the words.
-        budget: the most tokens of a row, without the special ones.
+        lengths: int [words], number of pieces of each word of all sentences.
+        sentences: int [batch + 1], row splits of the words.
+        budget: the most tokens of a row, without special tokens.
 
     Returns:
-        int64 [rows + 1], the row splits of rows. A single word that is too long is a row by itself.
+        int64 [rows + 1], row splits of the words in the new rows. A word that is too long is a row of
+        its own.
     """
     starts = []
     pieces = lengths.tolist()

@@ -1,7 +1,7 @@
-"""Added tokens in texts, around which tokenizers take what stands there by itself.
+"""Finds added tokens in texts, and tokenizes the text between them separately.
 
-Few tokens without switches, as the special ones, are found by a pattern, whose graph is made in a fraction of
-the time. Otherwise a text is searched by the tokens' letters from every place on at once, down a tree of them.
+A few tokens without options, such as special tokens, are found by a pattern, whose graph is made much faster.
+Otherwise, all positions of a text are searched at once with a tree of the tokens' letters.
 
 Source: huggingface/tokenizers, added_vocabulary.rs.
 """
@@ -24,7 +24,7 @@ from bert_zoo.text.offsets import joined_rows, lookup_table, picked, sums_before
 from bert_zoo.text.tokenizer import TokenizeFunction
 from bert_zoo.text.unicode_tables import code_points, re2_class
 
-# Tokens that one pattern looks for: from 2,000 on, RE2 logs for every text that it lacks memory.
+# The most tokens in one pattern: from 2,000 on, RE2 logs for every text that it lacks memory.
 MOST_IN_A_PATTERN = 200
 # Above every code point.
 _CODES = 1 << 21
@@ -32,31 +32,31 @@ _NONE = -1
 
 
 class Normalizer(Protocol):
-    """What a tokenizer does to whole texts before it splits them into words."""
+    """Normalises whole texts before they are split into words."""
 
     def normalized(self, text: str) -> str:
-        """A text, normalised."""
+        """Returns a normalised text."""
 
     def tokenize(
         self, texts: tf.Tensor, tokenize: TokenizeFunction, *, with_offsets: bool
     ) -> tf.RaggedTensor:
-        """What `tokenize` gives for normalised texts; offsets are those of the texts [batch] as they came."""
+        """Normalises texts [batch] and calls `tokenize`; offsets are those of the original texts."""
 
 
 class AddedTokens(tf.Module):
-    """Cuts texts at added tokens: first as they are, then once they are normalised.
+    """Cuts texts at added tokens, first in the original texts, then in normalised texts.
 
-    Where several tokens are the same normalised, the one with the lowest id is found; Hugging Face's
+    If several tokens are equal after normalisation, the one with the lowest id is found. Hugging Face's
     library takes any of them.
 
     Args:
         tokens: id -> token.
-        normalizer: what normalises texts; None where nothing does.
-        in_raw_texts: whether all tokens are found in texts as they are, and words end at blanks, as
-            transformers' tokenizers in Python have it.
+        normalizer: normalises texts; None for no normalisation.
+        in_raw_texts: search for all tokens in the original texts, and end words at blanks, as
+            transformers' tokenizers in Python do.
 
     Raises:
-        ValueError: a token of which nothing is left in normalised text.
+        ValueError: a token that normalisation empties.
     """
 
     def __init__(
@@ -75,8 +75,8 @@ class AddedTokens(tf.Module):
             spelling = normalizer.normalized(token.content) if normalizer else token.content
             if not spelling:
                 raise ValueError(
-                    f"Nothing is left of the added token {shown(token.content)} in normalised text, where "
-                    "it is to be found. Add it with normalized=False."
+                    f"Normalisation leaves nothing of the added token {shown(token.content)}, which is "
+                    "searched in normalised text. Add it with normalized=False."
                 )
             others.setdefault(spelling, (index, token))
         self._normalizer = normalizer
@@ -92,14 +92,14 @@ class AddedTokens(tf.Module):
         *,
         with_offsets: bool,
     ) -> tf.RaggedTensor:
-        """Tokenizes texts [batch] around tokens.
+        """Tokenizes texts around added tokens.
 
         Args:
             texts: string [batch].
-            tokenize: takes string [n] and `with_offsets`, gives int32 [n, (tokens)], or [n, (tokens), 3]
-                with offsets. None where texts are normalised in any case.
+            tokenize: maps string [n], and `with_offsets`, to int32 [n, (tokens)], or [n, (tokens), 3]
+                with offsets. None if texts are always normalised.
             tokenize_normalized: the same for texts that `normalizer` has normalised.
-            with_offsets: whether to tell where tokens come from.
+            with_offsets: return ids, starts and ends, [batch, (tokens), 3].
         """
         options = {"with_offsets": with_offsets}
         if tokenize is None or self._normalized is not None:
@@ -117,7 +117,7 @@ class AddedTokens(tf.Module):
 
     @property
     def spellings(self) -> list[tuple[str, AddedToken]]:
-        """What is looked for, and the token that it is of."""
+        """(spelling in texts, token) for all tokens."""
         finders = (finder for finder in (self._raw, self._normalized) if finder is not None)
         return [item for finder in finders for item in finder.spellings.items()]
 
@@ -131,7 +131,7 @@ def _finder(
 
 
 def _fit_in_a_pattern(tokens: Sequence[tuple[str, AddedToken]]) -> bool:
-    """Whether a pattern finds these: it has no words by themselves, and white space goes to one token."""
+    """Whether a pattern can find the tokens: no `single_word` or `rstrip`, and no ambiguous white space."""
     if len(tokens) > MOST_IN_A_PATTERN or any(t.single_word or t.rstrip for _, t in tokens):
         return False
     lstrip = [spelling for spelling, token in tokens if token.lstrip]
@@ -142,20 +142,20 @@ def _fit_in_a_pattern(tokens: Sequence[tuple[str, AddedToken]]) -> bool:
 
 
 class Segments(NamedTuple):
-    """Texts [batch] cut into segments [segments]: in each text, what stands around tokens and they in turn."""
+    """Texts [batch] cut into segments [segments]: in each text, plain text and added tokens alternate."""
 
-    texts: tf.Tensor  # string, "" for a token
-    ids: tf.Tensor  # int32, -1 for what is no token
-    starts: tf.Tensor  # int64, in their own text, in characters
+    texts: tf.Tensor  # string, "" for an added token
+    ids: tf.Tensor  # int32, -1 for plain text
+    starts: tf.Tensor  # int64, position in the text, in characters
     ends: tf.Tensor
     row_splits: tf.Tensor  # int64 [batch + 1]
 
 
 class TokenFinder(tf.Module):
-    """Finds tokens in texts, the leftmost first and of these the longest; subclasses have `_segments`.
+    """Finds the leftmost, longest tokens in texts; subclasses define `_segments`.
 
     Args:
-        tokens: as they are spelled in the texts that are searched -> id, and what says how they are found.
+        tokens: spelling in the searched texts -> id, and the token's options.
     """
 
     def __init__(self, tokens: Mapping[str, tuple[int, AddedToken]]):
@@ -170,15 +170,15 @@ class TokenFinder(tf.Module):
 
     @property
     def spellings(self) -> Mapping[str, AddedToken]:
-        """The tokens, by what is looked for."""
+        """Spelling in the searched texts -> token."""
         return self._plain.spellings
 
     def tokenize_around(
         self, texts: tf.Tensor, tokenize: TokenizeFunction, *, with_offsets: bool
     ) -> tf.RaggedTensor:
-        """Cuts texts [batch] at tokens, and tokenizes what is between them as texts of their own.
+        """Cuts texts [batch] at added tokens, and tokenizes the parts between them as separate texts.
 
-        `tokenize` takes string [n] and gives int32 [n, (tokens)], or [n, (tokens), 3] with offsets.
+        `tokenize` maps string [n] to int32 [n, (tokens)], or [n, (tokens), 3] with offsets.
         """
         if self._pattern is None:
             is_cut = tf.constant(True)
@@ -190,8 +190,8 @@ class TokenFinder(tf.Module):
             row_splits = tf.range(tf.size(texts, tf.int64) + 1)
             return Segments(texts, tf.fill(tf.shape(texts), _NONE), zeros, zeros, row_splits)
 
-        # `tokenize` stands in neither branch: a pass over a data set begins with optimising the graph,
-        # which takes the longer the more of it there is, even where it is the same twice.
+        # `tokenize` is in neither branch: a pass over a data set first optimises the graph, which takes
+        # longer for a larger graph, even if a part occurs twice.
         segments = Segments(*tf.cond(is_cut, lambda: self._segments(texts), whole))
         tokens = tokenize(segments.texts)
 
@@ -208,7 +208,7 @@ class TokenFinder(tf.Module):
 
 
 class PatternFinder(TokenFinder):
-    """Finds few tokens without switches but lstrip, by a pattern.
+    """Finds a few tokens without options other than lstrip, by a pattern.
 
     Args: see `TokenFinder`.
     """
@@ -218,7 +218,7 @@ class PatternFinder(TokenFinder):
         ids = [index for index, _ in tokens.values()]
         self._ids = lookup_table([*tokens], np.array(ids, np.int32), default=_NONE)
         white_space = f"[{re2_class('byte_bpe/whitespace')}]*"
-        # The longest first: they are found before those that they hold.
+        # The longest first, so that they are found before tokens within them.
         self._tokens = "|".join(
             (white_space if tokens[spelling][1].lstrip else "") + re.escape(spelling)
             for spelling in sorted(tokens, key=len, reverse=True)
@@ -233,7 +233,7 @@ class PatternFinder(TokenFinder):
         if self._stripped is not None:
             found = tf.strings.regex_replace(found, self._stripped, r"\1")
         ids = self._ids.lookup(found)
-        # A segment is either text, or one token and so without tokens of its own.
+        # A segment is either text or one added token.
         plain = tf.where(ids != _NONE, "", segments.values)
         lengths = tf.strings.length(segments.values, unit="UTF8_CHAR")
         starts = tf.cast(sums_before(lengths, segments.row_splits), tf.int64)
@@ -246,8 +246,8 @@ class TreeFinder(TokenFinder):
 
     Args:
         tokens: see `TokenFinder`.
-        words_between_blanks: whether a token that is a `single_word` has a blank or nothing on either side, as
-            transformers' tokenizers in Python have it.
+        words_between_blanks: a `single_word` token needs a blank or the end of the text on both sides, as
+            in transformers' tokenizers in Python.
     """
 
     def __init__(
@@ -277,13 +277,13 @@ class TreeFinder(TokenFinder):
         starts, ends, tokens, row = self._found(decoded.values, decoded.row_splits)
         number = tf.range(tf.size(starts, tf.int64))
         num_rows = tf.size(texts, tf.int64)
-        # Among the segments, each text's first one, and after it two for each of its tokens.
+        # Each text has a first segment, then two for each of its tokens.
         first = tf.range(num_rows) + 2 * tf.searchsorted(row, tf.range(num_rows), out_type=tf.int64)
         token = row + 2 * number + 1
         places = tf.concat([first, token, token + 1], 0)[:, None]
         size = tf.size(places, tf.int64)[None]
         begins = tf.scatter_nd(places, tf.concat([decoded.row_splits[:-1], starts, ends], 0), size)
-        # What stands before a token ends where that begins, and a text's last segment with the text.
+        # A segment before a token ends where the token begins. A text's last segment ends with the text.
         last = tf.concat([first[1:], size], 0) - 1
         places = tf.concat([last, token - 1, token], 0)[:, None]
         stops = tf.scatter_nd(places, tf.concat([decoded.row_splits[1:], starts, ends], 0), size)
@@ -291,7 +291,7 @@ class TreeFinder(TokenFinder):
             tf.fill(size, _NONE), token[:, None], tf.gather(self._ids, tokens)
         )
         row_splits = tf.concat([first, size], 0)
-        # A token may begin before the end of one that has taken white space, and end there, too.
+        # A token may begin, and even end, before the end of one that has taken white space.
         is_text = (ids == _NONE) & (begins < stops)
         codes = tf.ragged.range(begins, tf.where(is_text, stops, begins))
         plain = tf.strings.unicode_encode(
@@ -301,7 +301,7 @@ class TreeFinder(TokenFinder):
         return Segments(plain, ids, begins - text_begins, stops - text_begins, row_splits)
 
     def _found(self, codes: tf.Tensor, row_splits: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """The tokens in the code points [n] of texts: begins, ends, tokens' numbers and texts', [found] each."""
+        """Finds tokens in the code points [n] of texts: start, end, token's index and text's, [found] each."""
         row_ends = tf.repeat(row_splits[1:], row_splits[1:] - row_splits[:-1])
         lengths, longest = self._longest_from_each(codes, row_ends)
         starts = tf.where(longest != _NONE)[:, 0]
@@ -320,12 +320,12 @@ class TreeFinder(TokenFinder):
                 picked(each, counts) for each in (starts, ends, tokens, row, begin, end)
             )
         if self._lstrip is not None or self._rstrip is not None:
-            # Where something stands that is no white space; the first place is before all texts.
+            # Positions of other characters than white space, and one before and after all texts.
             others = tf.where(~tf.gather(self._is_space, codes))[:, 0]
             others = tf.concat([[-1], others, tf.size(codes, tf.int64)[None]], 0)
         if self._rstrip is not None:
-            behind = tf.gather(others, tf.searchsorted(others, ends))
-            ends = tf.where(tf.gather(self._rstrip, tokens), tf.minimum(behind, end), ends)
+            after = tf.gather(others, tf.searchsorted(others, ends))
+            ends = tf.where(tf.gather(self._rstrip, tokens), tf.minimum(after, end), ends)
         if self._lstrip is not None:
             before = tf.gather(others, tf.searchsorted(others, starts) - 1) + 1
             ends_before = tf.concat([[0], ends], 0)[:-1]
@@ -336,7 +336,7 @@ class TreeFinder(TokenFinder):
     def _longest_from_each(
         self, codes: tf.Tensor, row_ends: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Length int64 and number int32 of the longest token that begins at each place, -1 for none, [n]."""
+        """Length int64 and index int32 (-1 for none) of the longest token that begins at each position, [n]."""
 
         def alive(places, nodes):
             is_there = nodes != _NONE
@@ -368,7 +368,7 @@ class TreeFinder(TokenFinder):
 
 
 def _tree_of(tokens: Sequence[str]) -> tuple[dict[tuple[int, int], int], list[int]]:
-    """The tokens' letters as a tree: (node, code point) -> node, and of each node the token that ends there."""
+    """The tokens' letters as a tree: (node, code point) -> node, and the token that ends at each node."""
     edges: dict[tuple[int, int], int] = {}
     ends = [_NONE]
     for number, token in enumerate(tokens):
@@ -383,7 +383,7 @@ def _tree_of(tokens: Sequence[str]) -> tuple[dict[tuple[int, int], int], list[in
 
 
 def _flags(values: list[bool]) -> tf.Tensor | None:
-    """A switch of all tokens, bool [tokens]; None where none has it."""
+    """An option of all tokens, bool [tokens]; None if no token has it."""
     return tf.constant(values) if any(values) else None
 
 
@@ -395,9 +395,9 @@ def _set_of(codes: list[int]) -> tf.Tensor:
 
 
 def _are_reached(following: tf.Tensor) -> tf.Tensor:
-    """Which of [n] things one comes to from the first on, bool [n]; after each comes the one given, or n.
+    """Returns which of [n] items are reached from the first, bool [n].
 
-    What follows stands further back. Each round goes twice as far as the one before it.
+    The successor of each item comes after it, or is n. Each round goes twice as far as the previous one.
     """
     size = tf.size(following, tf.int64)
     following = tf.concat([following, [size]], 0)
@@ -420,7 +420,7 @@ def _are_reached(following: tf.Tensor) -> tf.Tensor:
 
 
 def _with_found(tokens: tf.RaggedTensor, segments: Segments, with_offsets: bool) -> tf.RaggedTensor:
-    """The tokens of texts, from those of their segments and the ids of what was found."""
+    """Merges the tokens of segments with the added tokens that were found."""
     is_found = segments.ids != _NONE
     found = segments.ids
     if with_offsets:
@@ -428,7 +428,7 @@ def _with_found(tokens: tf.RaggedTensor, segments: Segments, with_offsets: bool)
         shifts = tf.gather(segments.starts, tokens.value_rowids())
         shifts = token_columns(tf.zeros_like(shifts), shifts, shifts)
         tokens = tokens.with_values(tokens.values + shifts)
-    # Each token that was found has a segment to itself, which has no others.
+    # Each added token has its own segment, without other tokens.
     before = tf.concat([[0], tf.cumsum(tf.cast(is_found, tf.int64))], 0)
     row_splits = tokens.row_splits + before
     segment = tf.cast(tokens.value_rowids(), tf.int64)

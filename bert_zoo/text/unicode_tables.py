@@ -1,24 +1,22 @@
-"""What reference tokenizers do with each code point, from unicode_tables.json.
+"""How reference tokenizers treat each code point, from unicode_tables.json.
 
-Tables and not ICU's or Python's properties, because the references mix Unicode versions and because
-ids must not change with the version of TensorFlow or Python. tools/references writes the file:
+Tables instead of ICU's or Python's properties, because the references mix Unicode versions, and ids must not
+depend on the version of TensorFlow or Python. tools/references writes the file:
 
-- "bert", what Hugging Face's BERT normaliser and pre-tokeniser do: `dropped` before anything else;
-  `whitespace` separates words; `cjk` and `punctuation` are words of their own; `nonspacing` goes when
-  accents are stripped; `accent_stripped` is the canonical decomposition without such marks, Hangul
-  left out; `lowercase`, one code point at a time; `combining_class` of marks, or of the first mark
-  that one decomposes to, as `class:ranges` with the class in decimals.
-- "python", Python 3.11's: `changed` by NFKD, dropped as combining, or changed by lower-casing;
-  `whitespace`, at which str.split splits; `case_ignorable`, passed over where the context of a sigma
-  is looked at; `cased`, without those; `starter_marks`, the marks of combining class 0.
-- "byte_bpe", what GPT-2's pattern takes for `letters`, `numbers` and `whitespace` in Hugging Face's
-  library.
-- "tweets", what `word` and `number` are to the Python module regex: its \\w and \\d.
-- "composition": `younger` are marks that ICU moves or joins in NFC, and that library does not.
+- "bert", Hugging Face's BERT normaliser and pre-tokeniser: `dropped` before anything else; `whitespace`
+  separates words; `cjk` and `punctuation` are words of their own; `nonspacing` is dropped when accents are
+  stripped; `accent_stripped` is the canonical decomposition without such marks, except for Hangul;
+  `lowercase`, one code point at a time; `combining_class` of marks, or of the first mark of a decomposition,
+  as `class:ranges` with a decimal class.
+- "python", Python 3.11: `changed` by NFKD, dropped as combining, or changed by lower-casing; `whitespace` of
+  str.split; `case_ignorable`, skipped in the context of a sigma; `cased`, without those; `starter_marks`,
+  marks of combining class 0.
+- "byte_bpe", the `letters`, `numbers` and `whitespace` of GPT-2's pattern in Hugging Face's library.
+- "tweets", the `word` (\\w) and `number` (\\d) of the Python module regex.
+- "composition": `younger` are marks that ICU moves or joins in NFC, unlike Hugging Face's library.
 
 Numbers are hexadecimal. Sets are ranges: `first-last` or a single code point. Mappings are
-`first-last+delta` (`/2`: every second code point) or `code:replacement`, the replacement being code
-points joined by dots.
+`first-last+delta` (`/2`: every second code point) or `code:replacement`, with code points joined by dots.
 """
 
 import functools
@@ -30,7 +28,7 @@ import numpy as np
 NFC = "NFC"  # the normal form that composes letters and accents
 
 
-# The bits of a code point that say which of its page's it is.
+# The number of low bits of a code point, its position in its page.
 PAGE_BITS = 8
 
 
@@ -40,7 +38,7 @@ def _sections() -> dict[str, dict]:
 
 
 def table(name: str) -> str:
-    """A table in its notation; `name` is the section and the table, as "bert/whitespace"."""
+    """A table in the file's notation; `name` is section and table, such as "bert/whitespace"."""
     section, _, key = name.partition("/")
     return _sections()[section]["tables"][key]
 
@@ -51,23 +49,23 @@ def _ranges(text: str) -> list[tuple[int, int]]:
 
 
 def parse_ranges(text: str) -> list[int]:
-    """The code points of a set in the tables' notation."""
+    """The code points of a set in the file's notation."""
     return [code for first, last in _ranges(text) for code in range(first, last + 1)]
 
 
 def code_points(name: str) -> list[int]:
-    """The code points of a table that is a set."""
+    """The code points of a set."""
     return parse_ranges(table(name))
 
 
 @functools.cache
 def re2_class(name: str) -> str:
-    """A set as the inside of one of RE2's character classes."""
+    """A set as the inside of an RE2 character class."""
     return "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in _ranges(table(name)))
 
 
 def python_class(*names: str) -> str:
-    """Sets as the inside of one of Python's character classes."""
+    """Sets as the inside of a Python character class."""
     ranges = (pair for name in names for pair in _ranges(table(name)))
     return "".join(rf"\U{first:08x}-\U{last:08x}" for first, last in ranges)
 
@@ -100,10 +98,10 @@ def combining_classes() -> dict[int, int]:
 
 
 def paged(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Cuts a table of all code points, int32 [0x110000], into pages, and keeps equal ones once.
+    """Divides a table of all code points, int32 [0x110000], into pages, and stores equal pages once.
 
-    The number of a code point c is rows[pages[c >> 8] << 8 | c & 255] of the pages and rows that it
-    gives; `offsets.look_up` does that in the graph.
+    The number of a code point c is rows[pages[c >> 8] << 8 | c & 255] of the returned pages and rows.
+    `offsets.look_up` does this in the graph.
     """
     distinct: dict[bytes, int] = {}
     pages = [

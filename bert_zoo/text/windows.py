@@ -1,4 +1,4 @@
-"""Long texts as rows that a model can read, in the graph: contexts of questions, and documents.
+"""Divides long texts into rows that a model can read, in the graph: contexts of questions, and documents.
 
 Source of questions: google-research/bert, run_squad.py (convert_examples_to_features).
 """
@@ -30,29 +30,29 @@ QUESTIONS_CUT = (
     "The longest has %d. Raise max_question_length, or sequence_length: a question takes at most half "
     "of a row. (Shown once.)"
 )
-# What rows hold beside a model's inputs: [rows], and [rows, width].
+# Columns of rows besides a model's inputs: [rows], and [rows, width].
 ROW_COLUMNS = ("example", "first_token")
 TOKEN_COLUMNS = ("context_mask", "starts", "ends")
 
 
 class QuestionWindows(TextPreprocessor):
-    """Packs each question with windows over its context, which together show all of it.
+    """Packs each question with windows that together cover its whole context.
 
-    A window holds as many tokens as fit beside the question; the next one begins `stride` tokens
-    further (after the whole window, where that is shorter), and the last one ends with the context.
-    Every question has a window, if its context is empty one without tokens of it.
+    A window has as many tokens as fit next to the question. The next one begins `stride` tokens later (or
+    directly after a shorter window), and the last one ends with the context. Every question has at least one
+    window, even if its context is empty.
 
     Args:
-        tokenizer: as for Preprocessor; its `tokenize_with_offsets` is called.
-        stride: tokens between the beginnings of a context's windows. None stands for 128, or for so
-            many in windows of more than 512 tokens that two have 384 in common.
-        max_question_length: tokens that a question is cut to, if it has more. It never has more
-            than half of a row, which leaves room for a context in short rows.
-        **options: further ones of Preprocessor; what is reported are cut questions, for contexts are
-            never cut.
+        tokenizer: as for `Preprocessor`, with a method `tokenize_with_offsets`.
+        stride: tokens between the starts of a context's windows. None for 128, or for an overlap of 384
+            tokens if rows have more than 512.
+        max_question_length: the most tokens of a question; longer ones are truncated. A question never
+            takes more than half of a row, to leave room for the context.
+        **options: further options of `Preprocessor`. Only truncated questions are reported, as contexts
+            are never truncated.
 
     Raises:
-        TypeError: the tokenizer does not say where its tokens come from.
+        TypeError: the tokenizer has no offsets.
         ValueError: an option outside its range.
     """
 
@@ -66,21 +66,21 @@ class QuestionWindows(TextPreprocessor):
     ):
         if not hasattr(tokenizer, "tokenize_with_offsets"):
             raise TypeError(
-                f"{type(tokenizer).__name__} has no method tokenize_with_offsets, and answers are "
-                "found in a context by the positions of its tokens. Use one of bert_zoo.text's "
-                "tokenizers, or add the method as bert_zoo.text.tokenizer.Tokenizer describes it."
+                f"A {type(tokenizer).__name__} has no method tokenize_with_offsets, which finds answers in "
+                "a context. Use a tokenizer of bert_zoo.text, or add the method as described in "
+                "bert_zoo.text.tokenizer.Tokenizer."
             )
         for name, value in (("stride", stride), ("max_question_length", max_question_length)):
             if value is not None and (not isinstance(value, Integral) or value < 1):
-                raise ValueError(f"{name} is {value!r}; it is a number of tokens, at least 1.")
+                raise ValueError(f"{name} is {value!r}; it must be a whole number of at least 1.")
         super().__init__(tokenizer, **options)
         self._stride, self._max_question_length = stride, int(max_question_length)
         specials = self.packer.layout.specials(2)
         self._room = self.sequence_length - specials
         if self._room < 2:
             raise ValueError(
-                f"sequence_length is {self.sequence_length}, of which {specials} are special "
-                "tokens; a question and its context need one token each at least."
+                f"sequence_length is {self.sequence_length}, and {specials} of these are special tokens. "
+                f"It must be at least {specials + 2}, with one token each for question and context."
             )
 
     def get_config(self) -> dict[str, Any]:
@@ -89,22 +89,20 @@ class QuestionWindows(TextPreprocessor):
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, questions: Any, contexts: Any) -> dict[str, tf.Tensor]:
-        """Turns questions and their contexts into rows, all of one question's in order.
+        """Turns questions and their contexts into rows, with all rows of a question in order.
 
         Args:
-            questions, contexts: texts [batch], as the tokenizer takes them; question i is about
-                context i.
+            questions, contexts: texts [batch], as for the tokenizer; question i is about context i.
 
         Returns:
-            dict of int32. A model's inputs [rows, width], as Packer lays out pairs: `token_ids`,
-            `segment_ids` where the model has them, `padding_mask`. For each row [rows]: `example`,
-            the number of its question in the batch, and `first_token`, the tokens of the context
-            before it. For each token [rows, width]: `context_mask`, 1 where it is of the context,
-            and there `starts` and `ends`, the characters (code points) of the context that it
-            stands for, the end exclusive.
+            dict of int32. A model's inputs [rows, width], as from `Packer` for pairs: `token_ids`,
+            `segment_ids` if the model has them, `padding_mask`. For each row [rows]: `example`, the
+            index of its question in the batch, and `first_token`, the number of context tokens before
+            the row. For each token [rows, width]: `context_mask`, 1 for tokens of the context, and
+            their `starts` and `ends`, the characters (code points) of the context that they cover.
 
         Raises:
-            TypeError, ValueError: something that is no batch of texts; or the sizes differ.
+            TypeError, ValueError: not a batch of texts, or the sizes differ.
         """
         questions, contexts = text_pair(questions, contexts, ("questions", "contexts"))
         question = _with_long_splits(self.tokenizer(questions))
@@ -139,11 +137,11 @@ class QuestionWindows(TextPreprocessor):
 
 
 class DocumentWindows(Preprocessor):
-    """Packs each text as windows that together show all of it: `Preprocessor` for long texts.
+    """Packs each text as windows that together cover the whole text: `Preprocessor` for long texts.
 
-    The next window begins `stride` tokens after the beginning of the one before (after the whole
-    window, where that is shorter; None stands for three quarters of a window), and the last one ends
-    with the text. Pairs of texts are cut.
+    The next window begins `stride` tokens after the start of the previous one (or directly after a shorter
+    window; None for three quarters of a window), and the last one ends with the text. Pairs of texts are
+    truncated.
     """
 
     def __init__(self, tokenizer: Tokenizer, *, stride: int | None = None, **options: Any):
@@ -155,11 +153,11 @@ class DocumentWindows(Preprocessor):
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, texts: Any) -> dict[str, tf.Tensor]:
-        """Turns texts into windows, and pairs, which are cut, into one each.
+        """Turns texts into windows. Each pair is truncated to one window.
 
         Returns:
-            dict of int32 [batch, windows, length]: a model's inputs. Texts with fewer windows than
-            others have padding alone in the last ones.
+            dict of int32 [batch, windows, length]: a model's inputs. The last windows of shorter texts are
+            only padding.
         """
         if isinstance(texts, tuple):
             return {name: ids[:, None] for name, ids in super().__call__(texts).items()}
@@ -179,7 +177,7 @@ class DocumentWindows(Preprocessor):
         return windows
 
     def rows(self, texts: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """The windows of texts as rows of a model's inputs, and the number of each one's text."""
+        """Returns the windows of texts as rows of a model's inputs, and the index of each window's text."""
         tokens = _with_long_splits(self.tokenizer(texts))
         self.watch_unknown(tokens)
         room = self.sequence_length - self.packer.layout.specials(1)
@@ -193,7 +191,7 @@ class DocumentWindows(Preprocessor):
 
 
 def document_windows(preprocessor: Preprocessor, stride: int | None) -> DocumentWindows:
-    """Windows that read text as a model's preprocessor does, and report cut pairs as it does."""
+    """Makes windows that read text like a model's preprocessor, and share its report."""
     kind = preprocessor.class_of(DocumentWindows)
     windows = kind(preprocessor.tokenizer, stride=stride, **preprocessor.get_config())
     windows.report = preprocessor.report
@@ -203,9 +201,9 @@ def document_windows(preprocessor: Preprocessor, stride: int | None) -> Document
 def _windows(
     lengths: tf.Tensor, room: tf.Tensor, step: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """For each window its text's number, the text's tokens before it, and its own.
+    """Returns each window's text, first token in the text, and number of tokens, [windows] each.
 
-    Of each text [texts] are given its tokens, a window's at most, and those between beginnings.
+    Arguments as for `numpy_windows._windows`.
     """
     counts = 1 - (-tf.maximum(lengths - room, 0) // step)
     text = tf.repeat(tf.range(tf.size(counts, tf.int64)), counts)
@@ -216,7 +214,7 @@ def _windows(
 
 
 def question_windows(preprocessor: Preprocessor, **options: Any) -> QuestionWindows:
-    """Windows that read text as a model's preprocessor does, but for options of QuestionWindows."""
+    """Makes windows that read text like a model's preprocessor, with options of `QuestionWindows`."""
     kind = preprocessor.class_of(QuestionWindows)
     windows = kind(preprocessor.tokenizer, **{**preprocessor.get_config(), **options})
     if windows.report is not None:
@@ -225,11 +223,11 @@ def question_windows(preprocessor: Preprocessor, **options: Any) -> QuestionWind
 
 
 def model_inputs(rows: dict[str, tf.Tensor], columns: tuple[str, ...] = ()) -> dict[str, tf.Tensor]:
-    """Returns what of the rows of QuestionWindows a model is called with.
+    """Returns the inputs of a model in the rows of `QuestionWindows`.
 
     Args:
-        rows: as QuestionWindows returns them.
-        columns: those of TOKEN_COLUMNS that it reads.
+        rows: as returned by `QuestionWindows`.
+        columns: names in TOKEN_COLUMNS that the model reads too.
     """
     others = {*ROW_COLUMNS, *TOKEN_COLUMNS} - {*columns}
     return {name: value for name, value in rows.items() if name not in others}
@@ -241,22 +239,22 @@ def answer_positions(
     answer_ends: tf.Tensor,
     cls_position: int = 0,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Where answers stand in the rows of QuestionWindows; traceable.
+    """Returns the positions of answers in the rows of `QuestionWindows`; traceable.
 
-    An answer stands from the first to the last token that stand for one of its characters.
+    An answer reaches from the first to the last token that covers one of its characters.
 
     Args:
-        rows: as QuestionWindows returns them.
-        answer_starts, answer_ends: int [batch], characters of each context, the end exclusive; -1
-            both for a question without answer.
-        cls_position: of the rows' layout.
+        rows: as returned by `QuestionWindows`.
+        answer_starts, answer_ends: int [batch], start and end of each answer in characters of its context;
+            -1 and -1 for a question without answer.
+        cls_position: `cls_position` of the rows' layout.
 
     Returns:
-        int32 [rows] each: the positions of the answer's first and last token; that of [CLS] in a row
-        that does not show all of it, and where there is no answer.
+        Two int32 [rows]: the positions of the answer's first and last token. Both are the position of
+        [CLS] if there is no answer, or the row does not have all of it.
 
     Raises:
-        tf.errors.InvalidArgumentError: an answer without characters, or outside of its context.
+        tf.errors.InvalidArgumentError: an answer without characters, or outside its context.
     """
     if isinstance(rows["example"], np.ndarray):
         return answers_in_rows(rows, answer_starts, answer_ends, cls_position)
@@ -268,8 +266,8 @@ def answer_positions(
         )
     is_answer = in_context & (rows["ends"] > start) & (rows["starts"] < end)
 
-    # Tokens by their numbers in the whole context: a row that shows as much of the answer as all
-    # rows of its question together shows all of it.
+    # Tokens are numbered in the whole context. A row has the whole answer if it has as much of it as all
+    # rows of its question together.
     begin = tf.argmax(in_context, axis=1, output_type=tf.int32)
     position = tf.range(tf.shape(is_answer)[1])
     number = position + (rows["first_token"] - begin)[:, None]
@@ -287,14 +285,14 @@ def answer_positions(
 
 
 def first_tokens(padding_mask: tf.Tensor) -> tf.Tensor:
-    """The position of each row's first token, int32 [rows]: 0 but where padding stands left."""
+    """The position of each row's first token, int32 [rows]: 0 unless padding is on the left."""
     if isinstance(padding_mask, np.ndarray):
         return no_answers_in_rows(padding_mask, 0)
     return tf.argmax(padding_mask, axis=1, output_type=tf.int32)
 
 
 def no_answer_positions(padding_mask: tf.Tensor, cls_position: int) -> tf.Tensor:
-    """The position in each row that stands for no answer, int32 [rows]; that of [CLS] in the layout."""
+    """The position in each row that means no answer, int32 [rows]: the layout's [CLS]."""
     if isinstance(padding_mask, np.ndarray):
         return no_answers_in_rows(padding_mask, cls_position)
     first = first_tokens(padding_mask)

@@ -1,4 +1,4 @@
-"""Vocabularies of words, characters or bytes in files; without TensorFlow."""
+"""Reads vocabularies of words, characters or bytes from files; without TensorFlow."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _OPTIONS = {
     **dict.fromkeys(("unit", "unknown_token", "eos_token", "space_token", "eos_at"), str),
     "lowercase": bool,
 }
-# What ends a line, and what stands for unknown words: in WikiText, and in the One Billion Word
-# benchmark, where the first also begins a line.
+# The tokens for line ends and unknown words in WikiText and in the One Billion Word benchmark, where the
+# former also begins a line.
 EOS_TOKENS = ("<eos>", "<S>")
 UNKNOWN_TOKENS = ("<unk>", "<UNK>")
 
@@ -29,11 +29,11 @@ def word_level_tokenizer(**arguments: Any):
 
 
 def read_word_level(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
-    """Reads vocab.txt, and the settings beside it.
+    """Reads vocab.txt with its settings.
 
     Args:
-        files: of the directory.
-        overrides: keyword arguments of WordLevelTokenizer that overrule the files.
+        files: the directory's files.
+        overrides: keyword arguments of WordLevelTokenizer that take precedence over the files.
 
     Raises:
         ConfigError: a damaged file.
@@ -48,9 +48,9 @@ def read_word_level(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokeni
 
 
 def with_assumed_options(lines: list[str], path: Path, given: dict[str, Any]) -> dict[str, Any]:
-    """The given options, and where they do not say the unit those that fit the lines of vocab.txt.
+    """Returns the given options; without `unit`, also options that fit the lines of vocab.txt.
 
-    Numbers up to 255 are bytes, single characters are characters, and anything else is words.
+    Numbers up to 255 are bytes, single characters are characters, and everything else is words.
     """
     if "unit" in given:
         return given
@@ -64,10 +64,10 @@ def with_assumed_options(lines: list[str], path: Path, given: dict[str, Any]) ->
         space = "_" if "_" in characters and " " not in characters else None
         assumed |= {"unit": "character", "space_token": space}
     else:
-        # WikiText's convention; lm1b's "<S>" stands at both ends of a sentence, which a prompt is not.
+        # WikiText's convention. lm1b's "<S>" is at both ends of a sentence, but a prompt is no sentence.
         assumed["eos_at"] = "newlines" if eos == "<eos>" else "never"
     logger.info(
-        "No file says how to read texts with %s; by its tokens, %s.",
+        "No file says how to read texts with %s. Assumed from its tokens: %s.",
         path,
         ", ".join(f"{name}={value!r}" for name, value in assumed.items() if name not in given),
     )

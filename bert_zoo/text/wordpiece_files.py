@@ -1,4 +1,4 @@
-"""Vocabularies of WordPiece in files; without TensorFlow."""
+"""Reads WordPiece vocabularies from files; without TensorFlow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bert_zoo.text.vocabulary import SUFFIX
 
 logger = logging.getLogger(__name__)
 
-# tokenizer_config.json's and special_tokens_map.json's names for the tokenizer's options.
+# Names in tokenizer_config.json and special_tokens_map.json -> the tokenizer's options.
 _OPTIONS = {
     "do_lower_case": ("lowercase", bool),
     "strip_accents": ("strip_accents", bool),
@@ -39,23 +39,23 @@ def _tokenizer(**arguments):
 def read_wordpiece(
     files: VocabularyFiles, overrides: dict[str, Any], *, dict_file: bool = False, **defaults: Any
 ) -> TokenizerParts:
-    """Reads vocab.txt or tokenizer.json, and the settings beside them.
+    """Reads vocab.txt or tokenizer.json with their settings.
 
     Args:
-        files: of the directory.
-        overrides: keyword arguments of WordPieceTokenizer that overrule the files.
-        dict_file: whether fairseq's dict.txt is a vocabulary too.
-        **defaults: such that the files overrule.
+        files: the directory's files.
+        overrides: keyword arguments of WordPieceTokenizer that take precedence over the files.
+        dict_file: accept fairseq's dict.txt as a vocabulary too.
+        **defaults: keyword arguments over which the files take precedence.
 
     Raises:
-        FileNotFoundError: there is no vocabulary.
-        ConfigError: a damaged file, or a setting that WordPieceTokenizer does not follow.
+        FileNotFoundError: no vocabulary.
+        ConfigError: a damaged file, or a setting that WordPieceTokenizer does not support.
     """
     serialized = files.json("tokenizer.json")
     config = files.json("tokenizer_config.json")
     vocabulary = _read_vocabulary(files, serialized, dict_file)
 
-    # Hugging Face, too, lets tokenizer_config.json overrule what tokenizer.json was built with.
+    # As in Hugging Face's library, tokenizer_config.json takes precedence over tokenizer.json.
     options = {**defaults, **_serialized_options(serialized)}
     for source in (files.json("special_tokens_map.json"), config):
         for name, (option, kind) in _OPTIONS.items():
@@ -64,7 +64,7 @@ def read_wordpiece(
     named = read_named_tokens(files)
     if config.get("never_split"):
         logger.info(
-            "never_split=%s in %s is not followed: Hugging Face's fast tokenizer ignores it too.",
+            "never_split=%s in %s is ignored, as by Hugging Face's fast tokenizer.",
             shown(config["never_split"]),
             config.where,
         )
@@ -81,7 +81,7 @@ def read_wordpiece(
 
 
 def _read_vocabulary(files: VocabularyFiles, serialized: JsonObject, dict_file: bool) -> list[str]:
-    """The tokens of vocab.txt, fairseq's dict.txt, or tokenizer.json, which newer directories have."""
+    """The tokens of vocab.txt, of fairseq's dict.txt, or of a newer tokenizer.json."""
     if files.has("vocab.txt"):
         return files.lines("vocab.txt")
     if dict_file and files.has("dict.txt"):
@@ -89,19 +89,19 @@ def _read_vocabulary(files: VocabularyFiles, serialized: JsonObject, dict_file: 
     model = serialized.section("model")
     if not isinstance(model.get("vocab"), dict):
         raise FileNotFoundError(
-            f"{files.directory} has neither vocab.txt nor a tokenizer.json with a WordPiece "
-            f"vocabulary; it holds {files.names()}."
+            f"{files.directory} has neither vocab.txt nor a tokenizer.json with a WordPiece vocabulary, "
+            f"but {files.names()}."
         )
     return tokens_by_id(model.section("vocab"))
 
 
 def _serialized_options(serialized: JsonObject) -> dict[str, Any]:
-    """Returns the options in a tokenizer.json; raises for what this tokenizer cannot do."""
+    """Returns the options in a tokenizer.json; raises ConfigError for unsupported settings."""
     if not serialized:
         return {}
     model, normalizer = serialized.section("model"), serialized.section("normalizer")
     pre_tokenizer = serialized.section("pre_tokenizer")
-    # Files of before 2021 do not name the model's type.
+    # Files from before 2021 do not name the model's type.
     wanted = [
         ("model.type", model.get("type", "WordPiece"), "WordPiece"),
         ("model.continuing_subword_prefix", model.get("continuing_subword_prefix"), SUFFIX),
@@ -126,13 +126,13 @@ def _serialized_options(serialized: JsonObject) -> dict[str, Any]:
 
 
 def _assumed_lowercase(vocabulary: list[str], directory: Path) -> bool:
-    """Decides by the vocabulary, and says so, where no file says whether to lower-case."""
-    # Letters alone: Google's Chinese vocabulary, of texts in lower case, has <S> and <T>.
+    """Decides by the vocabulary whether to lower-case, if no file says so, and logs it."""
+    # Only letters: Google's Chinese vocabulary of lower-cased texts has <S> and <T>.
     words = [token for token in vocabulary if token.removeprefix(SUFFIX).isalpha()]
     cased = any(word != word.lower() for word in words)
     logger.warning(
-        "Nothing in %s says whether to lower-case texts. Its vocabulary has %s capitals, so they are "
-        "%s. Pass lowercase=%s if that is wrong.",
+        "No file in %s says whether to lower-case texts. Its vocabulary has %s capitals, so texts are %s. "
+        "Pass lowercase=%s if that is wrong.",
         directory,
         *(("words with", "kept as they are") if cased else ("no", "lower-cased")),
         cased,

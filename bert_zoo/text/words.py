@@ -1,9 +1,8 @@
-"""Sentences of words: from words to a model's inputs, and between labels of words and of tokens.
+"""Sentences of words: from words to a model's inputs, and from labels of words to labels of tokens.
 
-Each word is tokenized by itself, as Hugging Face's fast tokenizers do with
-`is_split_into_words=True`; its label stands on the first of its tokens, its *first piece*. Unlike
-there, a word that gives no token (a lone control character) becomes one unknown token, so that every
-word has a label.
+Each word is tokenized separately, as by Hugging Face's fast tokenizers with `is_split_into_words=True`. Its
+label belongs to the first of its tokens, the *first piece*. Unlike there, a word without tokens (such as a
+lone control character) becomes one unknown token, so that every word has a label.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from bert_zoo.text.tokenizer import Tokenizer
 
 
 def has_rows_of_words(words: Any) -> bool:
-    """Whether data are sentences that are split into words already, rather than texts."""
+    """Whether data are sentences of words, rather than texts."""
     if has_tensorflow and isinstance(words, tf.RaggedTensor):
         return True
     if is_tensor(words):
@@ -44,16 +43,17 @@ def has_rows_of_words(words: Any) -> bool:
 
 
 def word_batch(words: Any, name: str = "words") -> tf.RaggedTensor | Words:
-    """Returns sentences as a ragged string tensor [batch, (words)], row splits int64; without TensorFlow
-    as lists of words.
+    """Returns sentences as a ragged string tensor [batch, (words)] with int64 row splits.
+
+    Without TensorFlow, returns lists of words.
 
     Args:
-        words: a sequence, or a column of a table, of sequences of strings; a string tensor, ragged or not, [batch, words];
-            or texts as `text_batch` takes them, which are split where Python's `str.split` does.
-        name: what an error calls the argument.
+        words: a sequence, or a column of a table, of sequences of strings; a string tensor [batch, words],
+            ragged or not; or texts as for `text_batch`, which are split like Python's `str.split`.
+        name: name of the argument in errors.
 
     Raises:
-        TypeError, ValueError: something that is not a word, or an empty one.
+        TypeError, ValueError: an item that is not a word, or an empty word.
         tf.errors.InvalidArgumentError: an empty word in a tensor.
     """
     if not has_tensorflow:
@@ -89,25 +89,25 @@ def _ragged_words(rows: list[Any], name: str) -> tf.RaggedTensor:
 
 
 class PackedWords(NamedTuple):
-    """A model's inputs, and which word each token is of."""
+    """A model's inputs, and the word of each token."""
 
-    inputs: dict[str, tf.Tensor]  # as of a `Preprocessor`, int32 [batch, length] each
-    # int32 [batch, length], the number of the token's word in its row; -1 for special tokens and padding
+    inputs: dict[str, tf.Tensor]  # as from a `Preprocessor`, int32 [batch, length] each
+    # int32 [batch, length], index of the token's word in its row; -1 for special tokens and padding
     word_ids: tf.Tensor
 
     @property
     def first_pieces(self) -> tf.Tensor:
-        """bool [batch, length]: where a word begins."""
+        """bool [batch, length], the first tokens of words."""
         before = tf.pad(self.word_ids[:, :-1], [[0, 0], [1, 0]], constant_values=NO_WORD)
         return (self.word_ids != NO_WORD) & (self.word_ids != before)
 
 
 @tf.autograph.experimental.do_not_convert
 def pack_words(words: Any, preprocessor: Preprocessor) -> PackedWords | NumpyPackedWords:
-    """Turns sentences, as `word_batch` takes them, into a model's inputs; traceable.
+    """Turns sentences, as for `word_batch`, into a model's inputs; traceable.
 
-    Rows that are longer than the preprocessor's `sequence_length` are cut, with a warning. A preprocessor
-    that makes NumPy's arrays makes them here, too.
+    Rows longer than the preprocessor's `sequence_length` are truncated with a warning. A preprocessor in NumPy
+    makes NumPy arrays.
     """
     if isinstance(preprocessor.packer, NumpyPacker):
         return pack_rows_of_words(word_rows(words), preprocessor)
@@ -115,11 +115,11 @@ def pack_words(words: Any, preprocessor: Preprocessor) -> PackedWords | NumpyPac
 
 
 def word_pieces(words: tf.RaggedTensor, tokenizer: Tokenizer) -> tf.RaggedTensor:
-    """Tokenizes each word by itself, string [batch, (words)] to int32 [batch, (words), (pieces), ...].
+    """Tokenizes each word separately, string [batch, (words)] to int32 [batch, (words), (pieces), ...].
 
-    A word that gives no token becomes the unknown token.
+    A word without tokens becomes the unknown token.
     """
-    if hasattr(tokenizer, "pieces_of_words"):  # which takes words as they are
+    if hasattr(tokenizer, "pieces_of_words"):  # a tokenizer of words
         return words.with_values(tokenizer.pieces_of_words(words.values))
     pieces = _word_tokenizer(tokenizer)(words.values).with_row_splits_dtype(tf.int64)
     missing = tf.cast(pieces.row_lengths() == 0, tf.int64)
@@ -129,12 +129,12 @@ def word_pieces(words: tf.RaggedTensor, tokenizer: Tokenizer) -> tf.RaggedTensor
     return words.with_values(tf.concat([pieces, unknown], axis=1))
 
 
-# By tokenizer: making one from a vocabulary of 50,000 tokens takes seconds.
+# Cached, as making a tokenizer of 50,000 tokens takes seconds.
 _PREFIXING: weakref.WeakKeyDictionary[Tokenizer, Tokenizer] = weakref.WeakKeyDictionary()
 
 
 def _word_tokenizer(tokenizer: Tokenizer) -> Tokenizer:
-    """The tokenizer, or where words need a blank before them its twin that adds one."""
+    """The tokenizer, or its twin with `add_prefix_space` if words need a blank before them."""
     if tokenizer.get_config().get("add_prefix_space", True):
         return tokenizer
     if tokenizer not in _PREFIXING:
@@ -156,9 +156,9 @@ def pack_pieces(pieces: tf.RaggedTensor, preprocessor: Preprocessor) -> PackedWo
 def token_labels(
     labels: Any, packed: PackedWords | NumpyPackedWords, words: tf.RaggedTensor | Words
 ) -> tf.Tensor | np.ndarray:
-    """Puts the labels of words [batch, (words)] on their first pieces [batch, length]; traceable.
+    """Gives the label of each word [batch, (words)] to its first piece [batch, length]; traceable.
 
-    All other tokens have -100.
+    All other tokens get -100.
 
     Raises:
         ValueError: labels of another rank.
@@ -168,15 +168,15 @@ def token_labels(
         return labels_of_tokens(labels, packed, words)
     if labels.shape.rank != 2:
         raise ValueError(
-            f"Labels of words must be [batch, (words)], ragged, one a word; got shape {labels.shape}."
+            f"Labels of words have shape {labels.shape}; they must be ragged [batch, (words)], one per word."
         )
     if isinstance(labels, tf.Tensor):
         labels = tf.RaggedTensor.from_tensor(labels)
     labels = labels.with_row_splits_dtype(tf.int64)
     number_of_labels, number_of_words = labels.row_lengths(), words.row_lengths()
-    # The operator would forget the rank where only one of the sizes is known.
+    # The operator != loses the rank if only one of the sizes is known.
     wrong = tf.not_equal(number_of_labels, number_of_words)
-    message = "Rows of this batch have other numbers of labels than of words. Rows, words, labels:"
+    message = "Some rows of this batch do not have one label per word. Rows, words, labels:"
     found = (tf.where(wrong)[:, 0], number_of_words[wrong], number_of_labels[wrong])
     check = tf.debugging.Assert(~tf.reduce_any(wrong), [message, *found])
     with tf.control_dependencies([check]):
