@@ -131,9 +131,9 @@ def export(
     _check_options(model, format, quantize, layout, pairs=pairs, text=text)
     if text and not getattr(model, "encoder", model).has_preprocessor:
         raise ValueError(
-            "This model has no vocabulary, so it cannot serve text. Set model.preprocessor = "
-            "bert_zoo.text.preprocessor_from_dir(...), or pass text=False to export the signatures "
-            "on ids alone."
+            "This model has no vocabulary, so it cannot read texts. Set model.preprocessor = "
+            "bert_zoo.text.preprocessor_from_dir(...), or pass text=False to export only the signatures "
+            "on ids."
         )
     target = _checked_target(directory, format if layout == "bert_zoo" else layout)
     model = without_lora(model)

@@ -257,7 +257,7 @@ def _next_token_signature(model: ZooModel, call, ids: Specs, state: Specs):
 
 
 def _signature_with(model: ZooModel, further: tf.TensorSpec):
-    """Makes a signature with a further input, such as positions at which alone logits are computed."""
+    """Makes a signature with a further input, such as the only positions at which logits are computed."""
 
     def serve(ids: Tensors) -> Tensors:
         _, outputs = _run(model, _under_our_names(model, under_hub_names(ids)), training=False)
@@ -312,7 +312,7 @@ def _text_signature(model: ZooModel, call, preprocessor, inputs: tuple[tuple[str
     return signature(serve, specs)
 
 
-# --- The preprocessor beside the model -----------------------------------------------------------
+# --- The preprocessor ----------------------------------------------------------------------------
 
 
 def _preprocessor_object(model: ZooModel, preprocessor, packs_pairs: bool) -> tf.train.Checkpoint:

@@ -1,8 +1,8 @@
-"""Rows that tie our layers to the names and layouts of other formats.
+"""Rows that map our layers to the names and layouts of other formats.
 
-A family lists one `Row` a module. The row's kind says which variables the module has and how they
-are stored; its names say what the module is called in each format (`bert_zoo.weights.formats`).
-Loading and saving read the same rows in opposite directions.
+A family lists one `Row` per module. The row's kind defines the module's variables and how they are
+stored; its names are the module's names in each format (`bert_zoo.weights.formats`). Loading and saving
+read the same rows in opposite directions.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -16,61 +16,61 @@ from bert_zoo.config import BILSTM_LAYERS, HeadSpec
 
 @dataclass(frozen=True)
 class Stored:
-    """How one variable is stored. A family with another arithmetic has a subclass on its page.
+    """How one variable is stored. Families that store values differently define a subclass.
 
-    Some variables are stored in several tensors, their parts along our last axis; and some tensors
-    hold several variables, their entries. `config` is the encoder's configuration.
+    A variable may be stored in several tensors, its parts along our last axis. A tensor may contain
+    several variables, its entries. `config` is the encoder's configuration.
     """
 
-    suffix: str  # what is appended to the module's name
-    transposed: bool = False  # whether axes are swapped
-    # The stored tensor's shape under a configuration, where it has other axes than the variable: a
-    # kernel [hidden, heads * size] may be stored as [hidden, heads, size].
+    suffix: str  # appended to the module's name
+    transposed: bool = False  # whether the axes are swapped
+    # (Configuration) -> the stored tensor's shape, if its axes differ from the variable's: a kernel
+    # [hidden, heads * size] may be stored as [hidden, heads, size].
     shape: Callable[[Any], tuple[int, ...]] | None = None
 
     def sizes(self, size: int, parts: int, config: Any) -> tuple[int, ...]:
-        """Sizes of the parts along our last axis."""
+        """Returns the sizes of the parts along our last axis."""
         return (size // max(parts, 1),) * parts
 
     def shape_of(self, part: tuple[int, ...], config: Any) -> tuple[int, ...]:
-        """The stored shape of a part of a variable."""
+        """Returns the stored shape of a part of a variable."""
         if self.shape is not None:
             return self.shape(config)
         return part[::-1] if self.transposed else part
 
     def to_ours(self, tensor: np.ndarray, part: tuple[int, ...], config: Any) -> np.ndarray:
-        """A part of a variable, of the shape `part`, from its stored tensor."""
+        """Converts a stored tensor to a part of a variable, with the shape `part`."""
         if self.shape is not None:
             tensor = tensor.reshape(part[::-1] if self.transposed else part)
         return tensor.T if self.transposed else tensor
 
     def to_stored(self, part: np.ndarray, config: Any) -> np.ndarray:
-        """The inverse of `to_ours`."""
+        """Converts a part of a variable to its stored tensor."""
         part = part.T if self.transposed else part
         return part if self.shape is None else part.reshape(self.shape(config))
 
     def entry(self, block: int, blocks: int) -> tuple[int, int] | None:
-        """The variable's number among the entries of its tensor, and how many those are.
+        """Returns the variable's number among the entries of its tensor, and the number of entries.
 
-        None where it has a tensor for itself. The defaults below stack the entries.
+        None means that the variable has its own tensor. The methods below stack entries.
         """
         return None
 
     def joint_shape(self, entry: tuple[int, ...], entries: int, config: Any) -> tuple[int, ...]:
-        """The shape of a tensor whose entries have the shape `entry`."""
+        """Returns the shape of a tensor whose entries have the shape `entry`."""
         return (entries, *entry)
 
     def entry_of(self, tensor: np.ndarray, number: int, entries: int, config: Any) -> np.ndarray:
-        """One of a tensor's entries."""
+        """Returns one of a tensor's entries."""
         return tensor[number]
 
     def joined(self, entries: list[np.ndarray], config: Any) -> np.ndarray:
-        """A tensor from its entries, in their order."""
+        """Makes a tensor of its entries, in order."""
         return np.stack(entries)
 
 
-# Variable -> how it is stored, by layout ("pytorch", "tensorflow") or, where one format differs from
-# its layout, by that format's name. bert_zoo's own files hold variables as they are.
+# Variable -> how it is stored, by layout ("pytorch", "tensorflow"), or by a format's name if it differs
+# from its layout. bert_zoo's own files store variables unchanged.
 Kind = Mapping[str, Mapping[str, Stored]]
 
 EMBED: Kind = {"embeddings": {"pytorch": Stored(".weight"), "tensorflow": Stored("")}}
@@ -83,8 +83,8 @@ NORM: Kind = {
     "gamma": {"pytorch": Stored(".weight"), "tensorflow": Stored("/gamma")},
     "beta": {"pytorch": Stored(".bias"), "tensorflow": Stored("/beta")},
 }
-# The output layers of Google's fine-tuning programs are [classes, hidden] and have names of their
-# own; the row's TF name is the scope that they stand in (run_classifier.py, run_squad.py).
+# The output layers of Google's fine-tuning programs are [classes, hidden] and have special names; the
+# row's TF name is their scope (run_classifier.py, run_squad.py).
 OUTPUT: Kind = {
     "kernel": {
         "pytorch": Stored(".weight", transposed=True),
@@ -100,7 +100,11 @@ SCALE: Kind = {"gamma": NORM["gamma"]}
 
 
 def raw(variable: str, **stored: Stored) -> Kind:
-    """A variable that is stored as it is, under the module's name, but for the `stored` ones."""
+    """Returns the kind of a module with one variable, stored unchanged under the module's name.
+
+    Args:
+        **stored: layouts or formats that store it differently.
+    """
     return {variable: {"pytorch": Stored(""), "tensorflow": Stored(""), **stored}}
 
 
@@ -110,13 +114,13 @@ def always(config: Any) -> bool:
 
 @dataclass(frozen=True, init=False)
 class Row:
-    """One module of ours and what it is called elsewhere."""
+    """One of our modules and its names in other formats."""
 
-    kind: Kind  # which variables the module has and how they are stored
+    kind: Kind  # the module's variables and how they are stored
     ours: str  # path of the layer below the encoder or the model; `{i}` is the block's number
-    # Format -> the module's name, or the names of several that are fused along our last axis. A format
-    # that is not there has no such module, so that zeros stand in for it, unless it derives its names
-    # from another format's. A name that begins with "/" stands at the root of the file, not of the
+    # Format -> the module's name, or several names whose tensors are joined along our last axis. In a
+    # format without a name the module is missing and is filled with zeros, unless the format derives its
+    # names from another one. A name with a leading "/" is relative to the root of the file, not of the
     # encoder: a table that several encoders share.
     names: Mapping[str, tuple[str, ...]]
     when: Callable[[Any], bool]  # whether the module exists under a configuration
@@ -135,33 +139,33 @@ class Row:
 
     @property
     def is_shared(self) -> bool:
-        """Whether several encoders of a file read it."""
+        """Whether several encoders of a file read the module."""
         return any(name.startswith("/") for names in self.names.values() for name in names)
 
     def only(self, when: Callable[[Any], bool]) -> Self:
-        """The same row under a further condition."""
+        """Returns the row with a further condition."""
         both = lambda config: when(config) and self.when(config)  # noqa: E731
         return type(self)(self.kind, self.ours, when=both, **self.names)
 
     def named(self, **names: str | tuple[str, ...]) -> Self:
-        """The same row with further names, or other ones."""
+        """Returns the row with further or changed names."""
         return type(self)(self.kind, self.ours, when=self.when, **{**self.names, **names})
 
 
-# Rows of modules that only the configuration tells.
+# (Configuration) -> rows, for modules that depend on the configuration.
 RowsOf = Callable[[Any], Iterable[Row]]
 
 
 @dataclass(frozen=True)
 class SecondEncoder:
-    """Rows of another encoder in the same model and file, as ELECTRA's generator."""
+    """Rows of another encoder in the same model and file, such as ELECTRA's generator."""
 
-    rows: tuple[Row | RowsOf, ...]  # without what it shares with the first encoder
-    ours: str  # path of its layers in the model, with "/" at the end
-    name: str  # of its root among a format's `encoders`
-    config: Callable[[Any], Any]  # its own from the first encoder's; None where there is none
-    # What stands on it, and is randomly initialised where it is; a task with this head alone reads this
-    # encoder, of a file with both.
+    rows: tuple[Row | RowsOf, ...]  # without modules that it shares with the first encoder
+    ours: str  # path of its layers in the model, with a trailing "/"
+    name: str  # key of its root in a format's `encoders`
+    config: Callable[[Any], Any]  # (first encoder's configuration) -> its own; None without one
+    # Its head, which is randomly initialised together with it. In a file with both encoders, the task
+    # with only this head reads this encoder.
     head: "Head | None" = None
 
 
@@ -170,15 +174,15 @@ Rows = Iterable[Row | RowsOf | SecondEncoder]
 
 @dataclass(frozen=True)
 class Copy:
-    """A stored tensor that repeats another one, as files with tied weights may hold both."""
+    """A stored tensor that repeats another one, for files that store tied weights twice."""
 
-    key: str  # the repetition; `{root}` stands for the encoder's prefix, here and below
-    of: str  # what the table reads; the repetition stands in for it where it is missing
-    # Whether the two must agree; False where the format's own reader uses `of` alone.
+    key: str  # the copy; `{root}` is the encoder's prefix, here and below
+    of: str  # the tensor that the table reads; if it is missing, the copy is read
+    # Whether the two must be equal; False if the format's own reader only uses `of`.
     equal: bool = True
 
     def below(self, root: str, head_root: str) -> Self:
-        """The same under a file's roots."""
+        """Returns the copy with a file's roots."""
 
         def full(key: str) -> str:
             return key.format(root=root) if "{root}" in key else head_root + key
@@ -186,8 +190,8 @@ class Copy:
         return replace(self, key=full(self.key), of=full(self.of))
 
 
-# What heads over whole texts read: a token, of which the last real one has no padding after it, or the
-# mean; the last real token, the maximum and the mean side by side; or the text's vector, as `embed` makes it.
+# What heads on whole texts read: the first token, the last position, the last token before padding, or the
+# mean; the last token, the maximum and the mean joined; or the vector of `embed`.
 FIRST_TOKEN, LAST_TOKEN, LAST_REAL_TOKEN, MEAN = "first", "last", "last real", "mean"
 CONCATENATED = "last real, maximum and mean"
 VECTOR = "vector"
@@ -200,47 +204,47 @@ def first_token(config: Any) -> str:
 
 
 def after_dropout(config: Any) -> dict[str, Any]:
-    """Logits of what is read, after dropout."""
+    """Returns the options of a head that applies only dropout before the logits."""
     return {"dropout": config.head_dropout}
 
 
 @dataclass(frozen=True)
 class Head:
-    """A head's rows."""
+    """The weight table of a task's head, and what the head reads and computes."""
 
     rows: tuple[Row | RowsOf | SecondEncoder, ...]  # its modules, named from the model's root
     pooler: bool = False  # whether the task reads the pooled first token
-    # (Configuration) -> what a head over a whole text reads without a pooler: one of the words above.
+    # (Configuration) -> what a head on a whole text reads without a pooler: one of the constants above.
     summary: Callable[[Any], str] = first_token
-    # (Configuration) -> options of the `OutputHead` that is fine-tuned: rates of dropout, and the layer
-    # before the logits, if there is one.
+    # (Configuration) -> options of the fine-tuned `OutputHead`: dropout rates, and the layer before the
+    # logits if there is one.
     output: Callable[[Any], dict[str, Any]] = after_dropout
-    # (Configuration, **options of layers) -> a layer that all goes through that the head reads.
+    # (Configuration, **layer options) -> a layer that processes everything the head reads.
     prepare: Callable[..., Any] | None = None
-    # (Configuration, name=, dtype=) -> the decoder of a model from text to text; imports Keras when called.
+    # (Configuration, name=, dtype=) -> the decoder of a text-to-text model; imports Keras when called.
     decoder: Callable[..., Any] | None = None
-    activation: str | None = None  # before the logits of tokens, where it is not the encoder's
-    # (Configuration, inputs) -> tokens that no answer begins or ends with, bool [batch, length].
+    activation: str | None = None  # before the logits of tokens, if it differs from the encoder's
+    # (Configuration, inputs) -> tokens at which no answer starts or ends, bool [batch, length].
     no_answer: Callable[[Any, Mapping[str, Any]], Any] | None = None
-    # Format -> the repetitions that its files may hold under a configuration.
+    # Format -> (configuration) -> the copies that its files may contain.
     copies: Mapping[str, Callable[[Any], tuple[Copy, ...]]] = field(default_factory=dict)
 
     @property
     def projects_directly(self) -> bool:
-        """Whether nothing stands before the projection onto the vocabulary."""
+        """Whether the head projects onto the vocabulary without a transform before it."""
         return self.has("masked_lm/decoder") and not self.has("masked_lm/transform")
 
     def classifier_names(self, fmt: str) -> set[str]:
-        """What a format calls the layers of a head that ends in classes."""
+        """Returns a format's names for the layers of a classifier."""
         rows = (r for r in self.rows if isinstance(r, Row) and r.ours.startswith("classifier/"))
         return {name for row in rows for name in row.names.get(fmt, ())}
 
     def has(self, layer: str) -> bool:
-        """Whether it has that layer, by our path."""
+        """Whether the head has a layer with this path in our models."""
         return any(isinstance(row, Row) and row.ours == layer for row in self.rows)
 
 
-# A head on sentence vectors, which any family may have in place of its own; no other program's format has it.
+# A head on sentence vectors for any family; other programs' formats do not support it.
 VECTOR_HEAD = Head(
     (Row(OUTPUT, "classifier/dense"),),
     summary=lambda config: VECTOR,
@@ -251,10 +255,13 @@ _LSTM = raw("kernel") | raw("recurrent_kernel") | raw("bias")
 
 
 def head_of(spec: HeadSpec, pools: bool) -> Head:
-    """A head that any family may have in place of its own, as no other program's format has it.
+    """Makes the weight table of a head that any family may have instead of its own.
+
+    Other programs' formats do not support such heads.
 
     Args:
-        pools: whether it is over whole texts.
+        spec: the head.
+        pools: whether the task is on whole texts.
     """
     rows = [Row(_MIX, "features/mix")] if spec.mixes else []
     if spec.kind == "bilstm":
