@@ -289,7 +289,7 @@ def test_they_are_installed_with_the_package(tmp_path, monkeypatch):
 
 def test_a_checkpoint_that_was_not_trained_to_make_sentence_vectors_says_so(caplog):
     bert_zoo.load("bert_nano", "embedding")
-    assert "not trained to make sentence vectors" in caplog.text
+    assert "not trained for sentence vectors" in caplog.text
     caplog.clear()
     bert_zoo.load("bert_nano", "embedding", weights=None)
     assert not caplog.text

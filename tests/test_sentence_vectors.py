@@ -132,9 +132,9 @@ def test_vectors_are_cut_after_they_are_scaled(options, tmp_path):
 
 
 def test_vectors_have_at_least_the_numbers_that_they_are_cut_to():
-    with pytest.raises(ValueError, match="truncate_dim is 33, and the model's vectors have 32"):
+    with pytest.raises(ValueError, match="truncate_dim is 33, but the model's vectors have 32"):
         bert_zoo.load(GOLDEN / "encoder", truncate_dim=33)
-    with pytest.raises(ValueError, match="truncate_dim is 33, and the model's vectors have 32"):
+    with pytest.raises(ValueError, match="truncate_dim is 33, but the model's vectors have 32"):
         bert_zoo.load(GOLDEN / "encoder").embed(TEXTS, truncate_dim=33)
     with pytest.raises(ValueError, match="task 'classification' gives none"):
         bert_zoo.load(GOLDEN / "encoder", "classification", truncate_dim=8)
