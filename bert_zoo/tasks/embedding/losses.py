@@ -178,7 +178,7 @@ class SupervisedContrastive(EmbeddingLoss):
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class BatchHardTriplet(EmbeddingLoss):
-    """Puts a text closer to the furthest text of its class than to the nearest of any other, by a margin.
+    """Triplet loss with each text's furthest text of its own class and its nearest text of another class.
 
     The loss is the first Euclidean distance minus the second plus the margin, at least 0.
     Source: Hermans et al. 2017 (arXiv:1703.07737); sentence-transformers' BatchHardTripletLoss.
