@@ -511,7 +511,7 @@ CLASSIFIER = {"task": "classification"}
             "num_classes is 3 | 2 labels",
         ),
         ({"task": "regression", "num_classes": 2}, ValueError, "num_classes | regression"),
-        ({"task": "embedding", "output_attentions": True}, ValueError, "bare encoder"),
+        ({"task": "embedding", "output_attentions": True}, ValueError, "for task='encoder'"),
     ),
 )
 def test_wrong_options(options, error, words):

@@ -153,7 +153,7 @@ def test_threads_are_set_before_tensorflow_begins():
     run = subprocess.run(
         [sys.executable, "-c", BEFORE_TENSORFLOW], capture_output=True, text=True, check=True
     )
-    assert "Call use_cores() first, before a model is loaded." in run.stdout
+    assert "Call use_cores() first, before loading a model." in run.stdout
     for number in (0, 2.0, True):
         with pytest.raises(ValueError, match="it must be a positive integer"):
             cores.use_cores(number)

@@ -72,8 +72,8 @@ def load(
     Args:
         name: a name from `list_models()`, "hf://org/repo@revision", or the path of a directory. The
             directory can hold a model of bert_zoo, Hugging Face, KerasHub (a preset), TF1, TensorFlow
-            Model Garden (a checkpoint or SavedModel) or fairseq (model.pt), or a run of
-            `bert_zoo finetune`. If the run has several seeds, the best one is loaded.
+            Model Garden (a checkpoint or SavedModel) or fairseq (model.pt), an adapter of peft, or a run
+            of `bert_zoo finetune`. If the run has several seeds, the best one is loaded.
         task: "encoder", "classification", "multi_label_classification", "regression", "reranking",
             "token_classification", "question_answering", "beam_question_answering", "multiple_choice",
             "masked_lm", "next_sentence_prediction", "pretraining", "causal_lm", "text_to_text" or
@@ -86,8 +86,8 @@ def load(
             the name of its score.
         num_labels: Hugging Face's name for num_classes.
         problem_type: Hugging Face's setting for task="classification": "single_label_classification",
-            "multi_label_classification" or "regression". By default, a checkpoint that was saved as
-            "multi_label_classification" is loaded as such.
+            "multi_label_classification" or "regression". By default, task="classification" loads a
+            multi-label checkpoint as "multi_label_classification", with a warning.
         thresholds: the probability above which a label applies in multi-label classification: one
             number, one per label, or a dict by label; by default the checkpoint's, else 0.5.
         init: parts to initialise randomly, even if the checkpoint has weights for them:
@@ -156,7 +156,10 @@ def load(
     task = _task_of(opened, task, problem_type, init)
     model_class = TASKS[task]
     if model_class is not Encoder and (output_hidden_states or output_attentions):
-        raise ValueError("Hidden states and attentions are outputs of the bare encoder.")
+        raise ValueError(
+            f"output_hidden_states and output_attentions are for task='encoder'; this is {task!r}. Leave them "
+            "out, or load the encoder."
+        )
     asked = Asked(num_classes, None if labels is None else label_names(None, labels), thresholds)
     spec = opened.description.head if task == opened.description.task else None
     if (asked_head := HeadSpec.asked(features, head, head_size)) is not None:

@@ -30,24 +30,23 @@ _MALLOC_OPTIONS = {
 def use_cores(number: int) -> None:
     """Splits each batch across `number` CPU cores.
 
-    For models on TensorFlow, in `fit`, `evaluate`, `predict` and functions that TensorFlow traces. Results
-    are the same but for rounding; dropout draws other numbers. To be called before TensorFlow has done
-    anything, as its threads are fixed then.
+    It applies to models on TensorFlow, in `fit`, `evaluate`, `predict` and traced functions. Results are
+    the same except for rounding; dropout draws other numbers. Call it before TensorFlow starts, because
+    its number of threads is fixed then.
 
     Args:
-        number: how many cores. TensorFlow gets one thread for each, and every operation a single one.
+        number: number of cores. TensorFlow gets one thread per core, and each operation runs on one.
 
     Raises:
-        ValueError: the number is not positive.
-        RuntimeError: TensorFlow has begun, or Keras does not run on it.
+        ValueError: `number` is not a positive integer.
+        RuntimeError: TensorFlow has already started, or Keras does not run on it.
     """
     global _cores
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
         raise ValueError(f"number is {number!r}; it must be a positive integer.")
     if keras.backend.backend() != "tensorflow":
         raise RuntimeError(
-            f"Keras runs on {keras.backend.backend()}, and use_cores() is about TensorFlow's threads. "
-            "Leave it out."
+            f"Keras runs on {keras.backend.backend()}, but use_cores() sets TensorFlow's threads. Leave it out."
         )
     import tensorflow as tf
 
@@ -56,8 +55,7 @@ def use_cores(number: int) -> None:
         tf.config.threading.set_inter_op_parallelism_threads(number)
     except RuntimeError as error:
         raise RuntimeError(
-            "TensorFlow has begun, and its threads are fixed. Call use_cores() first, before a model is "
-            "loaded."
+            "TensorFlow has already started its threads. Call use_cores() first, before loading a model."
         ) from error
     _keep_freed_memory()
     _cores = number

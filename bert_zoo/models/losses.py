@@ -56,13 +56,19 @@ def token_loss() -> Crossentropy:
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class TokenCrossentropy(Crossentropy):
-    """As `token_loss`, perhaps with a term that keeps logits from drifting.
+    """Cross-entropy over the positions whose label is not -100, optionally with T5's z-loss.
 
-    Source: Mesh TensorFlow, mesh_tensorflow/layers.py, softmax_cross_entropy_with_logits.
+    Labels are integers [batch, ...], predictions logits [batch, ..., classes].
 
     Args:
-        z_loss: what the square of the logarithm of softmax's denominator is multiplied with; T5 was trained
-            with 1e-4. The term is part of the loss that `evaluate` gives, too.
+        z_loss: factor of the squared logarithm of softmax's denominator, which keeps logits from
+            drifting; T5 was trained with 1e-4. `evaluate` includes the term.
+        **kwargs: as for `keras.losses.SparseCategoricalCrossentropy`.
+
+    Raises:
+        ValueError: `z_loss` is negative or infinite.
+
+    Source: Mesh TensorFlow, mesh_tensorflow/layers.py, softmax_cross_entropy_with_logits.
     """
 
     def __init__(self, z_loss: float = 0.0, **kwargs):

@@ -59,9 +59,9 @@ class LabelF1(keras.metrics.F1Score):
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class TokenAccuracy(keras.metrics.SparseCategoricalAccuracy):
-    """The share of labels whose class is the likeliest one, without the labels that are -100.
+    """The fraction of labels whose class has the highest score. Labels of -100 are left out.
 
-    A mean over the labels of all batches, whatever their lengths.
+    The mean is over the labels of all batches, so long batches count more than short ones.
     """
 
     def __init__(self, name: str = "accuracy", dtype=None):
