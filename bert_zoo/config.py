@@ -1,4 +1,4 @@
-"""The sizes and choices that define an encoder, and how other formats spell them."""
+"""Configurations: the sizes and settings that define an encoder, its text, pooling and head."""
 
 import dataclasses
 import math
@@ -11,42 +11,42 @@ from typing import Any, ClassVar, Self
 
 from bert_zoo.error_text import quoted, shown
 
-# The label of positions that do not count, as in Hugging Face's data sets.
+# The label of positions that the loss ignores, as in Hugging Face's data sets.
 IGNORED_LABEL = -100
-# How token outputs become one vector, as sentence-transformers calls it.
+# Ways to pool token vectors, with sentence-transformers' names.
 POOLING_MODES = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 DENSE_ACTIVATIONS = ("linear", "tanh", "relu", "gelu", "sigmoid", "silu")
-# How sentence vectors are compared; of the last two, the negative distance.
+# Ways to compare sentence vectors; the last two are negative distances.
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
-# Blocks that share their weights could be run any number of times, which no file of weights tells.
+# An upper limit, as blocks that share weights could run any number of times without more weights.
 MOST_LAYERS = 1_000
-# The longest input where no positions can run out, and the largest of all sizes: TensorFlow counts in
-# int32.
+# The longest input of models without a position table, and the largest size of anything: TensorFlow counts
+# in int32.
 UNLIMITED = 2**31 - 1
 PARAMETER_BYTES = 4  # float32
-# Where Linux says how much memory a container may take, by the version of its control groups.
+# Files in which Linux gives a container's memory limit, for both versions of control groups.
 _CONTAINER_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
 
 
-# What files of bert_zoo 0.1 say of every encoder and one family's configuration alone has, and the
-# values that change nothing.
+# Fields that bert_zoo 0.1 wrote for every encoder although only one family has them, with the values that
+# can be ignored.
 OF_OTHERS = {"num_hidden_groups": 0, "inner_group_num": 1}
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be used, with every reason in the message."""
+    """An invalid configuration; the message gives all reasons."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """What configurations of encoders share: changing a field, and the way to JSON and back.
+    """Base class of encoder configurations: changing fields, and conversion to and from dicts.
 
-    It says what holds where nothing is factorized or shared, and no table of positions ends.
+    Its defaults are for encoders without factorized embeddings, shared layers or a position table.
     """
 
     pooler: ClassVar[bool] = False
-    # The fields that a checkpoint's card shows.
+    # The fields that model cards show.
     on_card: ClassVar[tuple[str, ...]] = (
         *("num_layers", "hidden_size", "num_heads", "intermediate_size", "vocab_size"),
     )
@@ -58,26 +58,26 @@ class Config:
 
     @property
     def num_blocks(self) -> int:
-        """Blocks with weights of their own."""
+        """Number of blocks that have their own weights."""
         return self.num_layers
 
     @property
     def longest_input(self) -> int:
-        """The most tokens that a row may have."""
+        """Maximum number of tokens per row."""
         return UNLIMITED
 
     def replace(self, **changes: Any) -> Self:
         return dataclasses.replace(self, **changes)
 
     def with_pooler(self, pooler: bool) -> Self:
-        """The same with or without a pooler, in architectures that can have one."""
+        """The same configuration with or without a pooler, if the architecture can have one."""
         return self
 
     def with_layers(self, layers: Sequence[int]) -> Self:
-        """The same with some of the layers, by number, in their order.
+        """The same configuration with only these layers, by number, in their order.
 
         Raises:
-            ConfigError: a layer would compute something else in its new place.
+            ConfigError: a layer would compute something different in its new place.
         """
         return self.replace(num_layers=len(layers))
 
@@ -103,11 +103,11 @@ class Config:
         return cls(**values)
 
     def card(self) -> dict[str, Any]:
-        """The sizes that a checkpoint's card shows, and what its scores depend on besides."""
+        """The sizes, and other settings that affect scores, for model cards."""
         return {name: getattr(self, name) for name in self.on_card}
 
     def sizes(self) -> dict[str, int]:
-        """The fields that are integers, the largest first."""
+        """The integer fields, largest first."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         integers = {name: value for name, value in fields.items() if is_integer(value)}
         return dict(sorted(integers.items(), key=lambda item: -item[1]))
@@ -118,11 +118,11 @@ class Config:
         return "Its largest sizes: " + ", ".join(f"{name} is {shown(n)}" for name, n in largest)
 
     def check_memory(self, parameters: int) -> None:
-        """Raises ConfigError where so many parameters need more memory than the machine has."""
+        """Raises ConfigError if this number of parameters needs more memory than the machine has."""
         needed, there = PARAMETER_BYTES * parameters, machine_memory()
         if there is not None and needed > there:
             raise ConfigError(
-                f"This encoder cannot be built: it would take {shown(needed)} bytes, and there are "
+                f"This encoder cannot be built: it would take {shown(needed)} bytes, but there are only "
                 f"{there:,} bytes of memory. {self.largest_sizes()}; check the configuration."
             )
 
@@ -135,10 +135,14 @@ class Config:
         deviations: Sequence[str] = ("initializer_range",),
         flags: Sequence[str] = (),
     ) -> list[str]:
-        """What is wrong with fields that every kind of encoder has.
+        """A list of error messages for fields that every kind of encoder has.
 
-        `positive` ones are integers, `natural` ones may be 0 too (-> what that means), `rates` are of
-        dropout, `deviations` standard deviations, `flags` true or false.
+        Args:
+            positive: fields that must be integers above 0.
+            natural: fields that must be integers of at least 0, mapped to what 0 means.
+            rates: dropout rates in [0, 1).
+            deviations: standard deviations.
+            flags: fields that must be True or False.
         """
         most = f" of at most {UNLIMITED:,}"
         checks = [
@@ -160,7 +164,7 @@ class Config:
             problems.append(
                 f"num_layers is {shown(self.num_layers)}; it must be at most {MOST_LAYERS:,}."
             )
-        # Recurrent networks have neither.
+        # Recurrent networks have neither activation nor layer norm.
         activation = getattr(self, "activation", None)
         if activation is not None and activation not in ACTIVATIONS:
             problems.append(f"activation is {shown(activation)}; choose one of {ACTIVATIONS}.")
@@ -171,7 +175,7 @@ class Config:
 
 
 class PlainSoftmax:
-    """What configurations say of a language model that projects onto the vocabulary as one cluster."""
+    """Mixin of configurations whose language model has a plain softmax: the vocabulary is one cluster."""
 
     cutoffs: ClassVar[tuple[int, ...]] = ()
 
@@ -201,24 +205,24 @@ class PlainSoftmax:
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig(Config):
-    """Everything that fixes an encoder's parameters and arithmetic."""
+    """Configuration of a Transformer encoder like BERT: all that its parameters and outputs depend on."""
 
     on_card: ClassVar[tuple[str, ...]] = (*Config.on_card, "max_positions")
-    # Whether the heads together are as wide as the residual stream.
+    # Whether all heads together are as wide as the hidden states.
     heads_fill_width: ClassVar[bool] = True
 
     vocab_size: int  # rows of the token table
-    hidden_size: int = 768  # width of the residual stream; a multiple of `num_heads`
+    hidden_size: int = 768  # width of the hidden states; a multiple of `num_heads`
     num_layers: int = 12  # transformer blocks that an input runs through
-    num_heads: int = 12  # attention heads a block
+    num_heads: int = 12  # attention heads per block
     intermediate_size: int = 3072  # width of the feed-forward layer
     max_positions: int = 512  # rows of the position table
-    num_segments: int = 2  # rows of the segment ("token type") table; 0 means that there is none
-    # Width of the tables where it differs from `hidden_size` (factorized embeddings, ALBERT section
-    # 3.1); 0 means `hidden_size`.
+    num_segments: int = 2  # rows of the segment ("token type") table; 0 for no table
+    # Width of the tables if it differs from `hidden_size` (factorized embeddings, ALBERT section 3.1); 0
+    # for `hidden_size`.
     embedding_size: int = 0
-    # Whether the first token stands in row `pad_id + 1` of the position table and padding in row
-    # `pad_id`, wherever it is (RoBERTa).
+    # Whether the first token has row `pad_id + 1` of the position table, and padding always row `pad_id`
+    # (RoBERTa).
     positions_after_padding: bool = False
     # "gelu" (erf), "gelu_tanh" (the approximation that Google's BERT files call "gelu"), "relu" or
     # "silu" (x times its sigmoid, also called "swish").
@@ -227,13 +231,13 @@ class EncoderConfig(Config):
     hidden_dropout: float = 0.1  # rate after the embeddings and after both sublayers of a block
     attention_dropout: float = 0.1  # rate on attention probabilities
     classifier_dropout: float | None = None  # before a fine-tuning head; None: `hidden_dropout`
-    # Rate before a head of question answering, which most originals leave out.
+    # Rate before a question-answering head; most originals have none.
     span_dropout: float = 0.0
     # Standard deviation of randomly initialised weights (truncated normal).
     initializer_range: float = 0.02
-    pooler: bool = True  # whether the encoder ends with a tanh layer over the first token
+    pooler: bool = True  # whether there is a tanh layer over the first token
     tie_word_embeddings: bool = True  # whether a masked-LM head projects onto the token table
-    pad_id: int | None = 0  # the id of padding; None where the vocabulary has none
+    pad_id: int | None = 0  # the id of padding; None if the vocabulary has none
 
     def __post_init__(self):
         sizes = ("vocab_size", "hidden_size", "num_layers", "num_heads", "intermediate_size")
@@ -270,7 +274,7 @@ class EncoderConfig(Config):
 
     @property
     def blocks_of_layers(self) -> tuple[tuple[int, ...], ...]:
-        """For each layer, the blocks that it runs through."""
+        """For each layer, the numbers of the blocks that it runs."""
         return tuple((i,) for i in range(self.num_layers))
 
     def with_pooler(self, pooler: bool) -> Self:
@@ -283,7 +287,7 @@ class EncoderConfig(Config):
 
     @property
     def longest_input(self) -> int:
-        """The most tokens that a row may have."""
+        """Maximum number of tokens per row."""
         return self.max_positions - self.position_offset
 
     @property
@@ -293,7 +297,7 @@ class EncoderConfig(Config):
 
 
 def machine_memory() -> int | None:
-    """Bytes of memory that the machine, or the container, has; None where the system does not say."""
+    """Memory of the machine or the container in bytes; None if the system does not tell."""
     try:
         found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     except (AttributeError, OSError, ValueError):  # Windows
@@ -307,12 +311,12 @@ def machine_memory() -> int | None:
 
 
 def is_integer(value: Any) -> bool:
-    """Whether a value is an integer, and no truth value."""
+    """Whether a value is an integer and not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is an integer or a float, and no truth value."""
+    """Whether a value is an integer or a float and not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -321,9 +325,9 @@ class TextSpec:
     """How a checkpoint reads text."""
 
     lowercase: bool | None = (
-        True  # whether it is lower-cased; None leaves it to the tokenizer's files
+        True  # whether text is lower-cased; None leaves it to the tokenizer's files
     )
-    # Tokens a text is cut to, special tokens included, unless `load` says otherwise.
+    # Number of tokens that texts are cut to, special tokens included; `load` can override it.
     max_length: int = 512
 
     def __post_init__(self):
@@ -344,27 +348,27 @@ class PooledDense:
             raise ValueError(f"units is {shown(self.units)}; it must be a positive whole number.")
         if self.activation not in DENSE_ACTIVATIONS:
             raise ValueError(
-                f"activation is {shown(self.activation)}; it is one of {list(DENSE_ACTIVATIONS)}."
+                f"activation is {shown(self.activation)}; it must be one of {list(DENSE_ACTIVATIONS)}."
             )
 
 
 @dataclass(frozen=True)
 class Pooling:
-    """How token outputs become one sentence vector."""
+    """How token vectors become one sentence vector."""
 
-    # One of `POOLING_MODES`, or several, whose vectors are joined in their order. "cls" is the first token;
-    # the others are over real tokens: the sum divided by their number ("mean") or its square root, their
-    # mean weighted by 1, 2, 3, ..., and the last of them.
+    # One of `POOLING_MODES`, or several, whose vectors are concatenated in this order. "cls" is the first
+    # token. The others read the real tokens: their maximum, their sum divided by their number ("mean") or by
+    # its square root, their mean weighted by 1, 2, 3, ..., and the last of them.
     mode: str | tuple[str, ...] = "mean"
     normalize: bool = True  # whether vectors are scaled to length 1
     dense: tuple[PooledDense, ...] = ()  # layers on the pooled outputs, one after the other
-    include_prompt: bool = True  # whether the tokens of a prompt are pooled too
-    # How many numbers of a finished vector are kept, the first ones, without scaling it again; None for all.
+    include_prompt: bool = True  # whether the tokens of a prompt are pooled, too
+    # Number of leading numbers of a finished vector to keep, without scaling it again; None for all.
     truncate_dim: int | None = None
     similarity: str = "cosine"  # one of `SIMILARITIES`
 
     def __post_init__(self):
-        # From JSON, lists and objects; past the frozen dataclass.
+        # Values from JSON are lists and dicts; `__dict__`, as the dataclass is frozen.
         mode = self.mode
         if not isinstance(mode, str):
             mode = tuple(mode)
@@ -373,7 +377,7 @@ class Pooling:
         self.__dict__.update(mode=mode, dense=dense)
         if not self.modes or not set(self.modes) <= set(POOLING_MODES):
             raise ValueError(
-                f"mode is {shown(self.mode)}; it is one of {list(POOLING_MODES)}, or several of them."
+                f"mode is {shown(self.mode)}; it must be one or several of {list(POOLING_MODES)}."
             )
         if self.truncate_dim is not None and (
             not is_integer(self.truncate_dim) or self.truncate_dim < 1
@@ -383,7 +387,7 @@ class Pooling:
             )
         if self.similarity not in SIMILARITIES:
             raise ValueError(
-                f"similarity is {shown(self.similarity)}; it is one of {list(SIMILARITIES)}."
+                f"similarity is {shown(self.similarity)}; it must be one of {list(SIMILARITIES)}."
             )
 
     @property
@@ -392,52 +396,54 @@ class Pooling:
 
     @property
     def reads_first_only(self) -> bool:
-        """Whether no token but the first is read."""
+        """Whether only the first token is read."""
         return self.mode == "cls" and self.include_prompt
 
 
 @dataclass(frozen=True)
 class Prompts:
-    """Texts that stand before those that sentence vectors are made of."""
+    """Texts that are put before the texts to embed."""
 
-    texts: Mapping[str, str] = field(default_factory=dict)  # by name
-    default: str | None = None  # the name of the one that is used where none is asked for
+    texts: Mapping[str, str] = field(default_factory=dict)  # prompts by name
+    default: str | None = None  # name of the prompt that is used by default
 
     def __post_init__(self):
         if not all(isinstance(text, str) for pair in self.texts.items() for text in pair):
-            raise ValueError(f"prompts are {shown(self.texts)}; they must be texts by name.")
+            raise ValueError(
+                f"prompts are {shown(self.texts)}; they must be a dict from names to texts."
+            )
         if self.default is not None and self.default not in self.texts:
             raise ValueError(
                 f"The default prompt is {shown(self.default)}; the prompts are {quoted(self.texts)}."
             )
 
     def text(self, prompt: str | None = None) -> str:
-        """What stands before texts.
+        """The text of a prompt.
 
         Args:
-            prompt: the name of a prompt, which goes first, or the text itself; "" for none, and None for
-                the default.
+            prompt: the name of a prompt, or the text itself (names win); "" for no prompt, None for the
+                default.
 
         Raises:
-            ValueError: a word that is no prompt's name.
+            ValueError: `prompt` looks like a name, but there is no such prompt.
         """
         if prompt is None:
             return "" if self.default is None else self.texts[self.default]
         if not isinstance(prompt, str):
-            raise TypeError(f"prompt is {shown(prompt)}; it is a name, a text or None.")
+            raise TypeError(f"prompt is {shown(prompt)}; it must be a name, a text or None.")
         if prompt in self.texts:
             return self.texts[prompt]
         if prompt.isascii() and prompt.isidentifier():
             known = f"the model's are {quoted(self.texts)}" if self.texts else "the model has none"
             raise ValueError(
-                f"There is no prompt {prompt!r}; {known}. A text of your own ends in a blank or a sign, as "
-                f"{prompt + ': '!r}."
+                f"There is no prompt {prompt!r}; {known}. A prompt of your own must end in a blank or a "
+                f"punctuation mark, such as {prompt + ': '!r}."
             )
         return prompt
 
 
-# What stands on an encoder: a dense layer, on three poolings of a whole text side by side (the last token, the
-# maximum and the mean) or on their mean alone, or a BiLSTM below it.
+# Heads: a dense layer on the mean of a text's tokens; on last token, maximum and mean side by side; or on a
+# BiLSTM.
 HEAD_KINDS = ("linear", "concatenated", "bilstm")
 BILSTM_LAYERS = 2
 _FEATURES = re.compile(r"top|-?\d+|(?P<how>mix|concat)(?P<number>[1-9]\d*)?")
@@ -445,55 +451,58 @@ _FEATURES = re.compile(r"top|-?\d+|(?P<how>mix|concat)(?P<number>[1-9]\d*)?")
 
 @dataclass(frozen=True)
 class HeadSpec:
-    """A head that any encoder may have in place of its family's own: what it reads, and what it computes."""
+    """A head that any encoder can have instead of its family's head."""
 
-    # Of the hidden states, which begin with the embeddings: "top" for the last, a number for one of them, "mix"
-    # for a trained mixture (`bert_zoo.layers.ScalarMix`), "concat" for all side by side; "mix4" and "concat4"
-    # for that of the last four. The encoder is frozen then. None for the last one of an encoder that is trained.
+    # The hidden states that a frozen encoder passes to the head (the embeddings are the first): "top" for the
+    # last, a number for one of them, "mix" for their trained mean (`bert_zoo.layers.ScalarMix`), "concat" for
+    # all side by side; "mix4" and "concat4" for the last four. None for the last one and a trained encoder.
     features: str | int | None = None
     kind: str = "linear"  # one of `HEAD_KINDS`
-    size: int | None = None  # of each LSTM; the encoder's hidden size by default
-    dropout: float = 0.1  # rate on what is read and between layers
+    size: int | None = None  # units of each LSTM; by default the encoder's hidden size
+    dropout: float = 0.1  # rate on the input and between layers
 
     def __post_init__(self):
         features = str(self.features)
         if self.features is not None and not _FEATURES.fullmatch(features):
             raise ValueError(
-                f"features is {shown(self.features)}; it is 'top', 'mix' or 'concat' (of the last four layers: "
-                "'mix4', 'concat4'), or the number of a layer, 0 for the embeddings and -1 for the top."
+                f"features is {shown(self.features)}; it must be 'top', 'mix' or 'concat' ('mix4' and 'concat4' for "
+                "the last four layers), or the number of a layer, 0 for the embeddings and -1 for the top."
             )
         if self.features is not None and features.removeprefix("-").isdigit():
             self.__dict__["features"] = int(features)  # past the frozen dataclass
         if self.kind not in HEAD_KINDS:
-            raise ValueError(f"head is {shown(self.kind)}; it is one of {list(HEAD_KINDS)}.")
+            raise ValueError(f"head is {shown(self.kind)}; it must be one of {list(HEAD_KINDS)}.")
         if self.size is not None and (
             self.kind != "bilstm" or not is_integer(self.size) or self.size < 1
         ):
             raise ValueError(
-                f"head_size is {shown(self.size)}; it is the positive size of an LSTM, of head='bilstm'."
+                f"head_size is {shown(self.size)}; it must be a positive integer, the units of an LSTM, and "
+                "needs head='bilstm'."
             )
         if not is_number(self.dropout) or not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout is {shown(self.dropout)}; it is at least 0 and below 1.")
+            raise ValueError(
+                f"dropout is {shown(self.dropout)}; it must be at least 0 and below 1."
+            )
 
     @classmethod
     def asked(
         cls, features: str | int | None, head: str | None, head_size: int | None
     ) -> "HeadSpec | None":
-        """What the arguments of `load` ask for; None where they ask for nothing."""
+        """The head that the arguments of `load` ask for; None if they ask for none."""
         if (features, head, head_size) == (None, None, None):
             return None
         return cls(features, head or cls.kind, head_size)
 
     @property
     def mixes(self) -> bool:
-        """Whether layers are mixed by weights."""
+        """Whether layers are mixed with weights."""
         return str(self.features).startswith("mix")
 
     def layers_read(self, number: int) -> list[int]:
-        """Which of that many hidden states are read, in their order.
+        """The indices of the hidden states that are read, of `number` in all.
 
         Raises:
-            ValueError: there are fewer than `features` says.
+            ValueError: there are fewer than `features` needs.
         """
         layers = range(number)
         match = _FEATURES.fullmatch(str(self.features))

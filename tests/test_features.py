@@ -198,10 +198,13 @@ def test_onnx_runs_a_bilstm(tmp_path):
     [
         ({"task": "masked_lm", "features": "mix"}, "are for the tasks classification"),
         ({"features": "top"}, "output_hidden_states=True"),
-        ({"task": "classification", "features": "last"}, "features is 'last'; it is 'top'"),
+        ({"task": "classification", "features": "last"}, "features is 'last'; it must be 'top'"),
         ({"task": "classification", "features": 9}, "this encoder has 4 layers, 0"),
-        ({"task": "classification", "head": "lstm"}, "head is 'lstm'; it is one of"),
-        ({"task": "classification", "head_size": 8}, "head_size is 8; it is the positive size"),
+        ({"task": "classification", "head": "lstm"}, "head is 'lstm'; it must be one of"),
+        (
+            {"task": "classification", "head_size": 8},
+            "head_size is 8; it must be a positive integer",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(options, message):

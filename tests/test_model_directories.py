@@ -251,7 +251,7 @@ def test_nothing_is_built_that_the_machine_cannot_hold(monkeypatch):
         message = message_of(
             ConfigError, lambda weights=weights: load_case("encoder", weights=weights)
         )
-        assert f"there are {needed - 1:,} bytes of memory" in message
+        assert f"there are only {needed - 1:,} bytes of memory" in message
     monkeypatch.setattr("bert_zoo.config.machine_memory", lambda: 2 * needed)
     load_case("encoder")
 

@@ -1,4 +1,4 @@
-"""What every model of the zoo shares: text in `fit`, `evaluate` and `predict`; text when saved."""
+"""The base class of all models, whose `fit`, `evaluate`, `predict` and saved files handle text."""
 
 import contextlib
 import functools
@@ -60,7 +60,7 @@ from bert_zoo.models.replicas import (
 from bert_zoo.models.row_batches import RowBatches
 from bert_zoo.weights.bind import named_variables, set_trained_layers, trained_layers
 
-# What Keras's own export takes, of what the model reads.
+# The inputs that Keras's own export takes, if the model has them.
 EXPORTED_IDS = ("token_ids", "char_ids", "segment_ids", "padding_mask")
 
 
@@ -69,17 +69,17 @@ class Interface:
     """The names of a SavedModel's signatures; `bert_zoo.serving` traces them.
 
     Attributes:
-        outputs: outputs that signatures give, as far as the model has them. A model that returns a
-            tensor has one.
+        outputs: outputs that signatures return, if the model has them. A model that returns a tensor has
+            one.
         row_outputs: outputs with one vector per row rather than per token (only for models whose other
             outputs are per token).
-        texts: inputs of the signature that takes texts -> their rank.
-        pairs: whether one text or two can be read.
-        labels: inputs int [batch, length] that the model reads beside those of its encoder.
-        needs_labels: whether it cannot do without them; they may have a length of their own then.
-        steps: signatures that carry a state, of models that have one -> whether they give the next
-            token's log-probabilities and nothing else.
-        text_name: what the signature that takes texts is called beside `serving_default`.
+        texts: names and ranks of the inputs of the signature that takes texts.
+        pairs: whether the model reads either one text or two.
+        labels: inputs int [batch, length] that the model reads besides those of its encoder.
+        needs_labels: whether they are required; they may then differ in length from the other inputs.
+        steps: for models with a state, the names of the signatures that take it, and whether they return
+            only the next token's log-probabilities.
+        text_name: a second name, besides `serving_default`, for the signature that takes texts.
     """
 
     outputs: tuple[str, ...] = ("logits",)
@@ -93,42 +93,41 @@ class Interface:
 
 
 class ZooModel(keras.Model):
-    """A Keras model that also takes raw text wherever data goes in.
+    """A Keras model that also takes raw text as data.
 
     Attributes:
-        task: the name that `load` knows it by.
-        labels: the names of its classes, in the order of their numbers, where it has classes.
-        labels_are_texts: whether its labels are texts, as long as those that it reads.
-        ids_rank: axes of the ids that it is called with.
-        peft_task: what peft's `task_type` says of adapters of such models, if it has a word for them.
-        output_activation: what makes probabilities of its outputs: "softmax", "sigmoid"; None where
-            these are no logits of classes.
-        outputs_per_token: whether outputs carry the length of the input, so that `predict` has to
-            pad all batches alike.
-        reads_columns: whether it can be called with a tuple of input dicts, of rows of several texts.
-        shared_columns: of these, how many columns of texts are read together with each of the others.
+        task: name of the task for `load`.
+        labels: names of the classes by number; empty without classes.
+        labels_are_texts: whether labels are texts of the same kind as the inputs.
+        ids_rank: number of axes of the ids that it is called with.
+        peft_task: the `task_type` of peft adapters for such models, if peft has one.
+        output_activation: "softmax" or "sigmoid", which turns outputs into probabilities; None if they are
+            not logits of classes.
+        outputs_per_token: whether outputs have the length of the input, so that `predict` must pad all
+            batches to the same length.
+        reads_columns: whether it can be called with a tuple of input dicts, for rows of several texts.
+        shared_columns: number of columns that are read together with each of the other columns.
         reads_windows: whether it reads long texts in windows.
-        fixes_encoder: whether its encoder is not trained and drops nothing out.
-        pools_windows: whether outputs of the windows of a long text can be pooled to those of the text.
+        fixes_encoder: whether its encoder is frozen and runs without dropout.
+        pools_windows: whether outputs for the windows of a long text can be pooled.
         positions_read: further integer inputs holding positions in the text, shape [batch, n, ...],
             mapped to the sizes of their trailing axes.
-        second_ids: inputs of ids for another part of the model, which reads `token_ids` by default.
-        state: names of inputs that the call before returned; see `bert_zoo.layers.Backbone`.
+        second_ids: ids for another part of the model, which reads `token_ids` by default.
+        state: names of inputs that the previous call returned; see `bert_zoo.layers.Backbone`.
         taught_by: how a student is compared with a teacher of the task, a key of
-            `bert_zoo.distillation.losses.MATCHES`; None where there is no way.
-        truncation: which text of a pair is cut when both are too long together; None leaves it to the
+            `bert_zoo.distillation.losses.MATCHES`; None if the task cannot be distilled.
+        truncation: which text of a pair is cut if they are too long together; None leaves it to the
             preprocessor.
-        untracked: attributes that Keras does not see being set.
-        traced_settings: attributes that `call` and verbs read beside layers and weights.
-        replaces: the task whose models this one is loaded in place of, where a checkpoint was trained for
-            this one.
-        least_logits: the fewest logits of a trained head that the task can use.
-        if_untrained: what is wrong with a checkpoint that was not trained for the task, where that is not
-            seen in its weights.
-        default_optimizer: the function of `bert_zoo.training.optimizers` that makes the task's
-            optimizer; None where there is nothing to train.
-        default_loss_weights: by output; None for 1 each.
-        interface: what its SavedModel takes and gives.
+        untracked: attributes that are set without Keras's tracking.
+        traced_settings: attributes that `call` and verbs read besides layers and weights.
+        replaces: the task in whose place this one is loaded if a checkpoint was trained for it.
+        least_logits: minimum number of logits of a trained head.
+        if_untrained: a warning for checkpoints that were not trained for the task, if their weights do not
+            show that.
+        default_optimizer: the function of `bert_zoo.training.optimizers` that makes the task's optimizer;
+            None if there is nothing to train.
+        default_loss_weights: loss weights by output; None for 1 each.
+        interface: inputs and outputs of its SavedModel.
     """
 
     task: str
@@ -175,7 +174,7 @@ class ZooModel(keras.Model):
             super().__setattr__(name, value)
 
     def inner(self) -> "ZooModel | None":
-        """The model that this one adds to. (No property: Keras would write its weights under that name.)"""
+        """The model inside this one, or None. (Not a property: Keras would save its weights by that name.)"""
         return None
 
     @property
@@ -193,50 +192,50 @@ class ZooModel(keras.Model):
 
     @property
     def always_gives_state(self) -> bool:
-        """Whether every call returns the state, and not only those that are given one."""
+        """Whether every call returns the state, not only calls that are given one."""
         return bool(self.state) and not encoder_of(self).backbone.state_is_optional
 
     @functools.cached_property
     def graphs(self) -> Graphs:
-        """What verbs have traced; see `bert_zoo.models.graphs`."""
+        """The graphs that verbs have traced; see `bert_zoo.models.graphs`."""
         return Graphs()
 
     @property
     def text_reader(self):
-        """What `texts_to_inputs` is given in `fit`, `evaluate` and `predict`: the preprocessor."""
+        """The preprocessor for `texts_to_inputs` in `fit`, `evaluate` and `predict`."""
         return self.preprocessor
 
     def id_limits(self) -> dict[str, tuple[int, str]]:
-        """Input name -> (ids lie in [0, this), what the limit is)."""
+        """For each input of ids, the limit below which ids lie and what the limit is."""
         return self.inner().id_limits()
 
     def head_limits(self, inputs) -> dict[str, tuple[Any, str]]:
-        """As `id_limits`, of inputs that the head reads, whose limits depend on other inputs."""
+        """As `id_limits`, for inputs of the head, whose limits depend on other inputs."""
         length = ops.shape(tokens_of(inputs))[-1]
         return dict.fromkeys(self.positions_read, (length, "the length of the input"))
 
     @property
     def longest_input(self) -> int:
-        """The most tokens that a row may have."""
+        """Maximum number of tokens per row."""
         return self.inner().longest_input
 
     def label_ranges(self, inputs) -> dict[str, LabelRange]:
-        """Output name ("" for a lone output) -> what its labels may be; none for other numbers.
+        """The valid labels of each output by name ("" for a single output); outputs without limits are left out.
 
-        They may be bounded by the shapes of inputs: ids or texts, arrays or tensors.
+        Limits may depend on the shapes of inputs: ids or texts, arrays or tensors.
         """
         return {}
 
     @classmethod
     def head_arguments(cls, asked: Asked, told: Told) -> dict[str, Any]:
-        """The arguments of a model beside its encoder: what the user asks for, else what the checkpoint says."""
+        """The model's arguments besides its encoder: from the user, else from the checkpoint."""
         asked.refuse_classes(cls.task)
         asked.refuse_thresholds(cls.task)
         return {}
 
     @property
     def labels_to_save(self) -> tuple[str, ...] | None:
-        """The names that a saved model keeps; None where it has none of its own."""
+        """The label names that a saved model keeps; None if it has none of its own."""
         return None
 
     def default_loss(self) -> Any:
@@ -244,67 +243,66 @@ class ZooModel(keras.Model):
         return None
 
     def default_metrics(self) -> list[Any] | None:
-        """What `fit` and `evaluate` report beside the loss."""
+        """The metrics that `fit` and `evaluate` report besides the loss."""
         return None
 
     def answers_as_teacher(self, texts, batch_size: int = 32):
-        """What a student learns of this model: its outputs for texts, float32 [rows, size].
+        """The outputs that a student learns from this model, float32 [rows, size].
 
         Args:
-            texts: as `predict` takes them, in lists; a row is a text, or a pair.
-            batch_size: rows a step.
+            texts: lists of texts or of pairs, as in `predict`.
+            batch_size: number of rows per step.
         """
         return self.predict(texts, batch_size=batch_size, verbose=0)
 
     def served_answers(self, outputs: dict[str, Any]) -> dict[str, Any]:
-        """What a SavedModel computes for its clients from the outputs of `interface`; on TensorFlow."""
+        """Results that a SavedModel computes from the outputs of `interface`; on TensorFlow."""
         return {}
 
     def served_of_texts(
         self, texts: tuple, run: Callable[[dict[str, Any]], dict[str, Any]], preprocessor
     ) -> dict[str, Any]:
-        """What a SavedModel gives for texts; traceable, on TensorFlow.
+        """A SavedModel's results for texts; traceable, on TensorFlow.
 
         Args:
             texts: the tensors of `interface.texts`, or of a pair.
-            run: from ids to what is served of them.
-            preprocessor: what reads texts.
+            run: function from ids to the served results.
+            preprocessor: the preprocessor that reads the texts.
         """
         ids = self.texts_to_inputs(texts if len(texts) > 1 else texts[0], preprocessor)
         outputs = run(ids)
-        # Without them, a client could not tell what the rows stand for.
+        # With the ids, clients can tell which token each vector belongs to.
         return outputs | ids if self.outputs_per_token else outputs
 
     @property
     def inputs_apart(self) -> dict[str, tuple[int | None, ...]]:
-        """Inputs beside ids and mask, each in a signature of its own where the model is served -> its
-        shape, None where that is free."""
+        """Shapes of the inputs that have a SavedModel signature of their own; None for free axes."""
         ids = encoder_of(self).backbone.inputs
         more = [*self.second_ids, *(name for name in ids if ids[name].is_apart)]
         positions = {name: (None, None, *axes) for name, axes in self.positions_read.items()}
         return positions | dict.fromkeys(more, (None,) * self.ids_rank)
 
     def portable_verb(self) -> dict[str, Any]:
-        """What `bert_zoo.runtime` needs to answer as the model's verb does: its name as `verb`, and what
-        the verb reads of the model beside its outputs. Empty where there is none."""
+        """Settings with which `bert_zoo.runtime` can run the model's verb: its name as `verb`, and the
+        attributes that it reads. Empty if there is no verb."""
         return {}
 
     def served_variables(self) -> list[keras.Variable]:
-        """Those that exports hold: what only a loss reads, they leave out."""
+        """The variables that exports contain, without those that only a loss reads."""
         return self.variables
 
     @property
     def stacks(self) -> tuple[keras.layers.Layer, ...]:
-        """What holds `blocks` that LoRA and `rematerialize` are for: the encoder's stack, and a decoder."""
+        """The layers with `blocks`, for LoRA and `rematerialize`: the encoder's stack, and a decoder."""
         return (encoder_of(self).backbone.groups().stack,)
 
     def levels_below_head(self) -> dict[int, int]:
-        """The encoder's variables by id, and how many layers below the head each lies; see `Groups`."""
+        """The number of layers between each of the encoder's variables (by id) and the head; see `Groups`."""
         return encoder_of(self).backbone.groups().levels_below_head()
 
     def __call__(self, inputs, *args, **kwargs):
         refuse_fork()
-        # Before Keras, whose word on text is that strings are no tensors.
+        # Checked before Keras does, which only says that strings are not tensors.
         are_columns = self.reads_columns and isinstance(inputs, tuple)
         for part in inputs if are_columns else (inputs,):
             check_is_dict(part)
@@ -314,7 +312,7 @@ class ZooModel(keras.Model):
         return super().__call__(divided_rows(inputs), *args, **kwargs)
 
     def as_text_rows(self, x):
-        """Strings from the user, checked, as a string tensor or a tuple of two."""
+        """The user's strings, checked, as a string tensor or a tuple of two."""
         from bert_zoo.text.batches import text_batch
 
         if isinstance(x, tuple):
@@ -324,15 +322,15 @@ class ZooModel(keras.Model):
         return text_batch(x)
 
     def texts_to_inputs(self, texts, preprocessor):
-        """A batch of texts, or a pair of batches, to the input dict; traceable."""
+        """The input dict for a batch of texts or a pair of batches; traceable."""
         return preprocessor(self.prompted(texts))
 
     def prompted(self, texts):
-        """Texts with what the model has stand before them; traceable."""
+        """Texts with the model's prompt before them; traceable."""
         return texts
 
     def as_text_labels(self, texts, y):
-        """Labels from the user, as numbers, in rows beside those of `as_text_rows`."""
+        """The user's labels as numbers, in the order of the rows of `as_text_rows`."""
         return label_arrays(self, texts, y)
 
     def labelled_texts_to_inputs(self, texts, labels, preprocessor):
@@ -344,16 +342,16 @@ class ZooModel(keras.Model):
         return keras_arguments(self, x, y, sample_weight, labelled=True, **options)
 
     def dataset_of_rows(self, x, y, sample_weight, *, batch_size: int, shuffle: bool):
-        """What `fit` is given in memory as a tf.data of batches of (inputs, labels).
+        """Data in memory as a tf.data of batches of (inputs, labels), for tasks that divide texts into rows.
 
-        None where a text with its label is a row, and there is nothing to divide into rows.
+        None for tasks in which each text with its label is a row.
         """
         return None
 
     def check_in_graph(self, inputs):
-        """The inputs, checked when the TensorFlow graph that this is called in runs.
+        """The inputs, with checks that run in the TensorFlow graph.
 
-        GPUs read zeros, in silence, where an id is outside of a table.
+        Without checks, GPUs silently read zeros for ids outside of a table.
         """
         import tensorflow as tf
 
@@ -392,13 +390,13 @@ class ZooModel(keras.Model):
     ):
         """As in Keras, with XLA off by default on TensorFlow.
 
-        Keras's "auto" turns XLA on there; it would compile anew for every length of a batch, fuses
-        less on CPUs than oneDNN, and breaks TPUStrategy (keras#19448).
+        Keras's "auto" turns XLA on there. XLA would compile again for every length of a batch, fuses less
+        than oneDNN on CPUs, and breaks TPUStrategy (keras#19448).
 
-        Outputs are logits: losses take `from_logits=True`, and metrics of Keras that read
-        probabilities are given these (`bert_zoo.models.metrics.OfLogits`). Where they are of tokens, the metric
-        "accuracy" leaves out labels of -100, as `bert_zoo.training.TokenAccuracy`; Keras's own
-        metric objects count them as wrong.
+        Outputs are logits, so losses need `from_logits=True`. Keras's metrics that read probabilities get
+        probabilities (`bert_zoo.models.metrics.OfLogits`). If outputs are per token, the metric "accuracy"
+        ignores labels of -100, as `bert_zoo.training.TokenAccuracy` does; Keras's own metric objects count
+        them as wrong.
         """
         warn_of_probabilities(loss, self.task)
         both_metrics = [
@@ -419,7 +417,7 @@ class ZooModel(keras.Model):
             check_several_steps(self.distribute_strategy)
         kwargs |= {"jit_compile": jit_compile, "steps_per_execution": steps_per_execution}
         super().compile(optimizer, loss, loss_weights, *both_metrics, *args, **kwargs)
-        # Behind the scaling of losses, where Keras has wrapped it for float16.
+        # The optimizer itself, if Keras has wrapped it to scale losses for float16.
         optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
         if on_tensorflow:
             with self.distribute_strategy.scope():
@@ -439,8 +437,8 @@ class ZooModel(keras.Model):
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        # Keras 3.15 gives a model of one's own its `trainable` as an argument, which then reads False
-        # and freezes nothing, and forgets what is set on the layers inside.
+        # Keras 3.15 passes a custom model its `trainable` as an argument, which is then False without
+        # freezing anything, and loses the settings of inner layers.
         config = dict(config)
         trained = config.pop("trained_layers", {})
         quantized = config.pop("quantized_layers", {})
@@ -451,34 +449,34 @@ class ZooModel(keras.Model):
         return model
 
     def quantize(self, mode: str | None = None, **options) -> None:
-        """As in Keras, to "int8"; `.keras` files and exports hold the quantized model.
+        """As in Keras, to "int8"; `.keras` files and exports contain the quantized model.
 
         Raises:
-            ValueError: another mode.
+            ValueError: the mode is not "int8".
         """
         check_mode(mode)
-        # Not of Keras 3.10.
+        # Keras 3.10 has no such argument.
         if "filters" in inspect.signature(keras.Model.quantize).parameters:
             options = {"filters": can_be_quantized, **options}
         super().quantize(mode, **options)
 
     def compile_from_config(self, config):
-        # Keras 3.15 leaves loaded models uncompiled whose class has a `compile` of its own.
+        # Keras 3.15 does not compile loaded models whose class overrides `compile`.
         self.compile(**keras.saving.deserialize_keras_object(config))
         self.optimizer.build(self.trainable_variables)
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs):
-        # tf.train.Checkpoint goes by it. Of Keras 3.15's it sees neither layers in lists, as blocks are,
-        # nor the states of dropout.
+        # For tf.train.Checkpoint. Keras 3.15's version has neither layers in lists, such as blocks, nor
+        # the states of dropout.
         children = super()._trackable_children(save_type, **kwargs)
         is_checkpoint = save_type == "checkpoint"
         return children | named_variables(self, "variables") if is_checkpoint else children
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
-        # Keras 3.15 leaves the variables of optimizer and metrics to the first trace of a step, and
-        # TensorFlow traces a function that made variables twice. Under a tf.distribute strategy it
-        # makes them before, but with the mean of the replicas' first batches, which turns ids
-        # into floats, and across workers with nothing that it can use (keras#20585).
+        # Keras 3.15 creates the variables of optimizer and metrics in the first trace of a step, and
+        # TensorFlow traces functions that create variables twice. Under a tf.distribute strategy it creates
+        # them before, but from the mean of the replicas' first batches, which turns ids into floats, and
+        # across workers from nothing usable (keras#20585).
         spec = iterator and private.spec_for_one_replica(iterator)
         if spec is None:
             super()._maybe_symbolic_build(iterator=iterator, data_batch=data_batch)
@@ -495,9 +493,9 @@ class ZooModel(keras.Model):
     def make_train_function(self, force=False):
         if keras.backend.backend() == "torch":
             raise ValueError(
-                "Training is not supported on Keras's torch backend, where models only compute and "
-                "predict: their gradients are written for TensorFlow and JAX. Set KERAS_BACKEND to "
-                "'tensorflow', or to 'jax', before Keras is imported."
+                "Training is not supported on Keras's torch backend, because the models' gradients are written "
+                "for TensorFlow and JAX; only calls and predict work. Set KERAS_BACKEND to 'tensorflow' or "
+                "'jax' before Keras is imported."
             )
         return super().make_train_function(force)
 
@@ -507,9 +505,9 @@ class ZooModel(keras.Model):
     def _trace_prediction_for(self, data) -> None:
         """Traces `predict` once for batches of every length.
 
-        Keras 3.15 hands it the batches themselves (and `evaluate` an iterator, which has no lengths), so
-        that TensorFlow traces the first length, then the next with the length left open, and then the
-        last batch, which has fewer rows.
+        Keras 3.15 passes the batches themselves to `predict` (and to `evaluate` an iterator, which has no
+        lengths). TensorFlow would trace the first length, then another with the length left open, and then
+        the last batch, which has fewer rows.
         """
         if keras.backend.backend() != "tensorflow" or self.run_eagerly or not is_tf_dataset(data):
             return
@@ -523,12 +521,12 @@ class ZooModel(keras.Model):
         `bert_zoo.export` writes SavedModels that take text, and ONNX files with named axes.
 
         Raises:
-            ValueError: a model with a memory, whose outputs Keras cannot export.
+            ValueError: the model has a memory, whose outputs Keras cannot export.
         """
         if self.always_gives_state:
             raise ValueError(
-                "Keras exports no model that returns a memory, a list of tensors. Use "
-                "bert_zoo.export(model, directory), whose signatures take and give it."
+                "Keras cannot export a model that returns a memory, which is a list of tensors. Use "
+                "bert_zoo.export(model, directory), whose signatures take and return it."
             )
         if input_signature is None:
             input_signature = [self._specs_of_ids(keras.InputSpec)]
@@ -538,7 +536,7 @@ class ZooModel(keras.Model):
 
     @property
     def _default_save_signature(self):
-        # Keras's own, which tf.saved_model.save traces, calls every model with one tensor.
+        # tf.saved_model.save traces this; Keras's own version calls every model with one tensor.
         import tensorflow as tf
 
         @tf.function(input_signature=(self._specs_of_ids(tf.TensorSpec),), autograph=False)
@@ -552,16 +550,16 @@ class ZooModel(keras.Model):
         return {n: spec(dtype="int32", shape=self.ids_shape(n), name=n) for n in names}
 
     def ids_shape(self, name: str) -> tuple[None, ...]:
-        """The shape of an input of ids, free in all axes."""
+        """The shape of an input of ids, with all axes free."""
         ids = encoder_of(self).backbone.inputs.get(name)
         return (None,) * (self.ids_rank + (0 if ids is None else len(ids.axes) - 2))
 
     @contextlib.contextmanager
     def _fresh_functions_after_errors(self):
-        """Lets a user mend a mistake and call `fit` again.
+        """Lets users correct a mistake and call `fit` again.
 
-        Keras 3.15 keeps a function whose first trace failed half-way, and TensorFlow then refuses
-        the variables of optimizer and metrics in every later one.
+        Keras 3.15 keeps a function whose first trace failed, and TensorFlow then refuses the variables of
+        optimizer and metrics in later traces.
         """
         try:
             yield
@@ -584,9 +582,9 @@ class ZooModel(keras.Model):
         class_weight=None,
         **kwargs,
     ):
-        """As in Keras; `x` may also be strings, a pair of string batches, or a tf.data of them.
+        """Trains as in Keras; `x` may also be strings, a pair of string batches, or a tf.data of these.
 
-        Labels of classes may be their names, and `class_weight` is by name or number.
+        Labels may be names of classes. The keys of `class_weight` are names or numbers.
         """
         if not self.compiled:
             raise ValueError(
@@ -612,7 +610,7 @@ class ZooModel(keras.Model):
                 columns = (validation[name] for name in ("x", "y", "sample_weight"))
                 validation_data = tuple(column for column in columns if column is not None)
                 kwargs["validation_batch_size"] = validation["batch_size"]
-        # Keras shuffles arrays and PyDatasets, and warns where it is asked to shuffle others.
+        # Keras shuffles arrays and PyDatasets, and warns if it is asked to shuffle other data.
         is_finite = getattr(data["x"], "num_batches", None) is not None
         shuffles_itself = isinstance(data["x"], RowBatches)
         kwargs["shuffle"] = shuffle and not shuffles_itself and ("batch_size" in data or is_finite)
@@ -628,19 +626,19 @@ class ZooModel(keras.Model):
     def evaluate(
         self, x=None, y=None, batch_size: int | None = None, *, sample_weight=None, **kwargs
     ):
-        """As in Keras, on the same kinds of data as `fit`."""
+        """Measures loss and metrics as in Keras, on the same kinds of data as `fit`."""
         data = {"x": x}
-        if not isinstance(x, RowBatches):  # those of `fit`, which Keras passes on
+        if not isinstance(x, RowBatches):  # prepared by `fit`, and passed on by Keras
             data = self.training_arguments(x, y, sample_weight, batch_size=batch_size)
         counting = warning_of_cut_texts(self, x, columns=self.reads_columns)
         with counting, self._fresh_functions_after_errors():
             return super().evaluate(**data, **kwargs)
 
     def predict(self, x, batch_size: int | None = None, verbose="auto", **kwargs):
-        """As in Keras, on the same kinds of data as `fit`.
+        """Computes outputs as in Keras, on the same kinds of data as `fit`.
 
-        Texts in memory go through without a tf.data pipeline, which takes longer to set up than short
-        texts do, unless there are callbacks, a number of steps, XLA or replicas.
+        Texts in memory are read without a tf.data pipeline, whose set-up takes longer than a few short
+        texts, unless there are callbacks, a number of steps, XLA or replicas.
         """
         with warning_of_cut_texts(self, x):
             if is_text(x) and not kwargs and runs_alone(self):
@@ -657,7 +655,7 @@ class ZooModel(keras.Model):
 
 
 def encoder_of(model: ZooModel):
-    """The encoder that a model is, or that stands below all that it adds."""
+    """The encoder inside a model, or the model itself if it is one."""
     while model.inner() is not None:
         model = model.inner()
     return model

@@ -1,4 +1,4 @@
-"""What models for tasks share: an encoder with a head."""
+"""Base classes of the models of tasks, an encoder with a head."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ log = logging.getLogger("bert_zoo")
 
 Model = TypeVar("Model", bound="TaskModel")
 
-# As in transformers, whose config.json leaves two labels unsaid.
+# As in transformers, whose config.json does not mention two unnamed labels.
 DEFAULT_NUM_CLASSES = 2
 
 
@@ -69,23 +69,23 @@ class Use:
 
 
 class TaskModel(ZooModel):
-    """An encoder and what stands on it.
+    """An encoder with a head.
 
     Args:
         encoder: an `Encoder`, or its configuration when Keras rebuilds a saved model.
-        head: what stands on it in place of its family's head; of tasks that take one. Features freeze the
-            encoder, whose dropout then stays off too.
+        head: a head to use instead of the family's, for tasks that allow it. A head on features freezes the
+            encoder and turns its dropout off.
 
     Attributes:
-        takes_features: whether `head` may be given.
-        reads_first_only: whether the head reads nothing of the encoder's but the first token, which
-            saves most of the last layer.
+        takes_features: whether `head` is allowed.
+        reads_first_only: whether the head reads only the encoder's first token, which saves most of the
+            last layer.
         predicts_tokens: whether the head projects onto the vocabulary.
-        global_tokens: which tokens see the whole row, where a family has such tokens; see
+        global_tokens: which tokens see the whole row, in families with global tokens; see
             `bert_zoo.layers.Backbone`.
-        problem_type: what Hugging Face's config.json calls the task, where it does.
-        use: what its models are for; None where users do not train them. The head must come from the checkpoint
-            then, and where it predicts tokens.
+        problem_type: Hugging Face's name of the task in config.json, if it has one.
+        use: the use of its models; None if users do not train them. The head must then come from the
+            checkpoint, as it must if it predicts tokens.
     """
 
     reads_first_only = False
@@ -133,7 +133,7 @@ class TaskModel(ZooModel):
         )
 
     def add_head(self, config) -> None:
-        """Makes the head's layers, if it has any; called once, before `build`."""
+        """Creates the head's layers, if there are any; called once, before `build`."""
 
     def build(self, input_shape):
         axes = (None, None) if self.outputs_per_token else (None,)
@@ -144,18 +144,18 @@ class TaskModel(ZooModel):
 
     @property
     def width_read(self) -> int:
-        """The width of what the head reads."""
+        """The width of the head's input."""
         return self.encoder.config.hidden_size if self.features is None else self.features.width
 
     def inner(self) -> Encoder:
         return self.encoder
 
     def encoder_inputs(self, inputs):
-        """What of the model's inputs the encoder reads, in the shapes that it reads."""
+        """The encoder's inputs, from the model's inputs, in the encoder's shapes."""
         return {name: value for name, value in inputs.items() if name not in self.positions_read}
 
     def head_outputs(self, encoded, inputs, training=None):
-        """The task's outputs, from the model's inputs and what the encoder makes of its own."""
+        """The task's outputs, from the encoder's outputs and the model's inputs."""
         raise NotImplementedError
 
     @property
@@ -173,12 +173,12 @@ class TaskModel(ZooModel):
                 return self.outputs_of_rows(inputs, training)
             return over_windows(self, inputs, training)
 
-        # Losses that layers add are means over the whole batch.
+        # Losses that layers add are means over the whole batch, so the batch is not divided.
         adds_losses = training and self.encoder.backbone.adds_losses
         return outputs(inputs) if adds_losses else in_shares(outputs, inputs)
 
     def outputs_of_rows(self, inputs, training=None):
-        """As `call`, of inputs that are rows of their own and no windows."""
+        """As `call`, for inputs that are rows and not windows."""
         read = self.encoder_inputs(inputs)
         encoded = self.encoder(
             read,
@@ -194,7 +194,7 @@ class TaskModel(ZooModel):
         return self.head is not None and self.head.features is not None
 
     def read_by_head(self, encoded, read, training=None) -> dict[str, Any]:
-        """What `head_outputs` takes, of an encoder's outputs, with hidden states where `features` read them."""
+        """The first argument of `head_outputs`: the encoder's outputs, or those of `features` in their place."""
         if self.features is None:
             return encoded
         states = encoded["hidden_states"]
@@ -203,15 +203,15 @@ class TaskModel(ZooModel):
         return encoded | {"sequence_output" if self.outputs_per_token else "pooled_output": found}
 
     def positions_of(self, read):
-        """Where the head reads the encoder's outputs, as `Encoder` takes them; None for everywhere."""
+        """The positions that the head reads, for `Encoder.call`; None for all."""
         return FIRST if self.reads_first_only else None
 
     def window_outputs(self, inputs, training=None):
-        """What is pooled of the windows of long texts: ids [rows, length] to [rows, size]."""
+        """Outputs [rows, size] for windows of long texts, ids [rows, length]; they are pooled."""
         return self.outputs_of_rows(inputs, training)
 
     def from_pooled(self, outputs):
-        """What the model gives for texts, from the pooled outputs of their windows."""
+        """The model's outputs for texts, from the pooled outputs of their windows."""
         return outputs
 
     @property
@@ -226,22 +226,22 @@ class TaskModel(ZooModel):
 
     @property
     def layer_options(self) -> dict[str, Any]:
-        """What the layers of heads are all made with."""
+        """Common options of the head's layers."""
         initializer_range = self.encoder.config.initializer_range
         return {"initializer_range": initializer_range, "dtype": self.dtype_policy}
 
     @property
     def stored_head(self) -> Head:
-        """What the family's page says of the task's head."""
+        """The family's description of the task's head."""
         return self.family.heads[self.task]
 
     def tuned_head(self, units: int, name: str) -> OutputHead:
-        """A head that is fine-tuned, as the family's page describes it."""
+        """A head for fine-tuning, as the family describes it."""
         self.add_prediction_head()
         return self.output_head(units, name, **self.stored_head.output(self.encoder.config))
 
     def add_prediction_head(self) -> None:
-        """Makes the layer below the head, where the family's page has one."""
+        """Creates the layer below the head, if the family has one."""
         make = self.stored_head.prepare
         if make is not None:
             self.prediction_head = make(
@@ -249,7 +249,7 @@ class TaskModel(ZooModel):
             )
 
     def prepared(self, x):
-        """What the head reads, from the encoder's outputs [..., hidden]."""
+        """The head's input, from the encoder's outputs [..., hidden]."""
         return x if self.prediction_head is None else self.prediction_head(x)
 
     def get_config(self):
@@ -263,12 +263,12 @@ class LabelledModel(TaskModel):
 
     Args:
         encoder: as in `TaskModel`.
-        num_classes: how many there are; `len(labels)` by default.
-        labels: their names, see `bert_zoo.models.labels.label_names`.
+        num_classes: number of classes; by default `len(labels)`.
+        labels: names of the classes; see `bert_zoo.models.labels.label_names`.
 
     Attributes:
-        fixed_labels: of a subclass whose classes are always the same, their names; it takes no others.
-        takes_one_class: whether a single class means anything.
+        fixed_labels: names of the classes in subclasses whose classes are always the same.
+        takes_one_class: whether a single class makes sense.
     """
 
     takes_one_class = False
@@ -285,7 +285,7 @@ class LabelledModel(TaskModel):
         if self.fixed_labels is not None:
             if labels is not None and tuple(labels) != self.fixed_labels:
                 raise ValueError(
-                    f"labels is {labels!r}; those of task {self.task!r} are {self.fixed_labels}."
+                    f"labels is {labels!r}; task {self.task!r} has the labels {self.fixed_labels}."
                 )
             labels = self.fixed_labels
         self.labels = label_names(num_classes, labels)
@@ -293,7 +293,7 @@ class LabelledModel(TaskModel):
 
     @classmethod
     def head_arguments(cls, asked: Asked, told: Told) -> dict[str, Any]:
-        """`num_classes` and `labels`: the user's, else the checkpoint's."""
+        """`num_classes` and `labels`, from the user, else from the checkpoint."""
         if cls.fixed_labels is not None:
             return super().head_arguments(asked, told)
         asked.refuse_thresholds(cls.task)
@@ -305,19 +305,19 @@ class LabelledModel(TaskModel):
                 labels = told.labels or None
                 num_classes = None if labels else DEFAULT_NUM_CLASSES
             return {"num_classes": num_classes, "labels": labels}
-        # Without logits, `load` says later what the file lacks.
+        # Without logits, `load` later reports what the file lacks.
         stored = told.num_logits or num_classes or DEFAULT_NUM_CLASSES
         if not {len(labels) if labels is not None else num_classes} <= {None, stored}:
             raise ValueError(
-                f"{told.name} has a trained head of {stored} classes and "
-                f"{num_classes if labels is None else len(labels)} were asked for. Leave num_classes and "
-                "labels out to use it, or have a new one with init=('classifier',)."
+                f"{told.name} has a trained head with {stored} classes, but you asked for "
+                f"{num_classes if labels is None else len(labels)}. Leave num_classes and labels out to use "
+                "that head, or pass init=('classifier',) for a new one."
             )
         if len(told.labels) == stored:
             if labels is not None and labels != told.labels and set(labels) == set(told.labels):
                 log.warning(
-                    "The trained head of %s says that its classes are %s, in this order; they are called "
-                    "%s now. Leave labels out to keep its names.",
+                    "The trained head of %s has the classes %s, in this order, and they are now called %s. Leave "
+                    "labels out to keep its names.",
                     told.name,
                     told.labels,
                     labels,
@@ -352,7 +352,7 @@ class LabelledModel(TaskModel):
 
 
 def last_positions(inputs):
-    """Where each row's last token stands, int32 [batch, 1]."""
+    """The position of each row's last token, int32 [batch, 1]."""
     mask = real_tokens(inputs)
     mask = ops.ones_like(tokens_of(inputs)) if mask is None else mask
     mask = ops.cast(mask, "int32")
@@ -360,11 +360,11 @@ def last_positions(inputs):
 
 
 class SentenceModel(TaskModel):
-    """Logits over a whole text, read from its first token; of some families its last, or the mean.
+    """A head over a whole text. It reads the first token, or the last or the mean in some families.
 
     Args:
-        encoder, *args, **kwargs: as in `TaskModel` and, of classes, `LabelledModel`.
-        reads_vectors: whether they are read from the text's vector instead, as `embed` makes it of a text
+        encoder, *args, **kwargs: as in `TaskModel` and, with classes, `LabelledModel`.
+        reads_vectors: whether the head reads the text's sentence vector instead, as `embed` computes it
             without a prompt.
     """
 
@@ -387,7 +387,7 @@ class SentenceModel(TaskModel):
 
     @property
     def token_read(self) -> str | None:
-        """What the head reads, as `Head.summary`; None for the pooler's output."""
+        """What the head reads, see `Head.summary`; None for the pooler's output."""
         head = self.stored_head
         return None if head.pooler else head.summary(self.encoder.config)
 
@@ -415,7 +415,7 @@ class SentenceModel(TaskModel):
         self.classifier = self.tuned_head(self.num_outputs, "classifier")
 
     def summary_of(self, encoded, inputs):
-        """What the head reads, [rows, hidden]."""
+        """The head's input, [rows, hidden]."""
         summary = self.token_read
         if summary in (None, FEATURES):
             return encoded["pooled_output"]
@@ -426,7 +426,7 @@ class SentenceModel(TaskModel):
             mean = Pooling("mean", normalize=False)
             pooling = mean if summary == MEAN else CONCATENATED_POOLING
             return pool(encoded["sequence_output"], mask, pooling)
-        # The last real token is the only one that was computed.
+        # If the last real token is read, it is the only one that was computed.
         return encoded["sequence_output"][:, -1 if summary == LAST_TOKEN else 0]
 
     def head_outputs(self, encoded, inputs, training=None):
@@ -435,11 +435,11 @@ class SentenceModel(TaskModel):
 
 
 def under_settings(model: Model, **settings: Any) -> Model:
-    """A model with the same weights, under other settings that no weight depends on, such as `mem_len`.
+    """A model with the same weights and other settings that no weight depends on, such as `mem_len`.
 
     Args:
-        model: of a task that needs nothing but an encoder.
-        settings: of the encoder's configuration.
+        model: a model whose class takes only an encoder.
+        **settings: fields of the encoder's configuration.
     """
     encoder = model.encoder
     config = encoder.get_config()
