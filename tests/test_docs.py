@@ -352,6 +352,22 @@ def test_the_reference_has_every_public_name():
                 assert thing in objects, f"{package.__name__}.{name} is missing in docs/api."
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("docs/api/")])
+def test_every_public_name_has_an_example(page):
+    _, *parts = re.split(r"^::: (\S+)$", text_of(page), flags=re.MULTILINE)
+    for path, section in zip(parts[::2], parts[1::2], strict=True):
+        words = {
+            word
+            for example in examples(section)
+            if not example.hidden
+            for word in re.findall(r"\w+", example.code)
+        }
+        module, _, name = path.rpartition(".")
+        fields = getattr(getattr(importlib.import_module(module), name), "__dataclass_fields__", ())
+        # What a function returns may be shown by its fields.
+        assert not words.isdisjoint({name, *fields}), f"{page}: {name} has no example."
+
+
 # --- Other pages ---------------------------------------------------------------------------------
 
 
