@@ -360,12 +360,13 @@ def test_every_public_name_has_an_example(page):
             word
             for example in examples(section)
             if not example.hidden
-            for word in re.findall(r"\w+", example.code)
+            for word in re.findall(r"\w+", example.code + example.printed)
         }
         module, _, name = path.rpartition(".")
-        fields = getattr(getattr(importlib.import_module(module), name), "__dataclass_fields__", ())
-        # What a function returns may be shown by its fields.
-        assert not words.isdisjoint({name, *fields}), f"{page}: {name} has no example."
+        thing = getattr(importlib.import_module(module), name)
+        # An object that a function returned shows its attributes, or prints its class.
+        shown = {name, *dir(thing), *getattr(thing, "__dataclass_fields__", ())}
+        assert not words.isdisjoint(shown), f"{page}: {name} has no example."
 
 
 # --- Other pages ---------------------------------------------------------------------------------
