@@ -31,14 +31,20 @@ class AnySource:
 
 @dataclass(frozen=True)
 class HF(AnySource):
-    """A repository of the Hugging Face hub."""
+    """A repository of the Hugging Face hub.
 
-    repo: str  # owner and name
-    revision: str = "main"  # commit if known, else a branch or tag, which can move
-    # SHA-256 of the weight file, if known. The hub also reports it for a commit's large files, and the
-    # download is compared with that.
+    Attributes:
+        repo: owner and name.
+        revision: a commit if it is known, else a branch or tag, which can move.
+        sha256: SHA-256 of the weight file, if known. The hub also reports it for a commit's large files,
+            and the download is compared with that.
+        beside: weight files of further encoders that some tasks need.
+    """
+
+    repo: str
+    revision: str = "main"
     sha256: str | None = None
-    beside: Sequence[str] = ()  # weight files of further encoders that some tasks need
+    beside: Sequence[str] = ()
 
     def __str__(self) -> str:
         return f"hf://{self.repo}@{self.revision}"
@@ -46,31 +52,49 @@ class HF(AnySource):
 
 @dataclass(frozen=True)
 class Archive(AnySource):
-    """A .zip or .tar.gz with a checkpoint, in any format that `load` reads, and its configuration."""
+    """A .zip or .tar.gz with a checkpoint, in any format that `load` reads, and its configuration.
+
+    Attributes:
+        url: the archive's address.
+        sha256: SHA-256 of the archive, if known.
+        files: name of each required file -> its SHA-256, or None if unknown.
+    """
 
     url: str
-    sha256: str | None = None  # of the archive, if known
-    # Required file -> its SHA-256, or None if unknown.
+    sha256: str | None = None
     files: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Files(AnySource):
-    """Single files in a directory on the web."""
+    """Single files in a directory on the web.
 
-    url: str  # of the directory
-    names: Sequence[str]  # of the files in it
-    sha256: Mapping[str, str] = field(default_factory=dict)  # by file name, if known
+    Attributes:
+        url: the directory's address.
+        names: names of the files in it.
+        sha256: their SHA-256 by name, as far as known.
+    """
+
+    url: str
+    names: Sequence[str]
+    sha256: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Package(AnySource):
-    """Files inside an installed Python package, which is read but never imported."""
+    """Files inside an installed Python package, which is read but never imported.
 
-    distribution: str  # what to `pip install`
-    module: str  # the importable name
-    directory: str  # the model's folder inside the module
-    sha256: Mapping[str, str]  # file name -> SHA-256, which is checked
+    Attributes:
+        distribution: what to `pip install`.
+        module: the importable name.
+        directory: the model's folder inside the module.
+        sha256: file name -> its SHA-256, which is checked.
+    """
+
+    distribution: str
+    module: str
+    directory: str
+    sha256: Mapping[str, str]
 
     def __str__(self) -> str:
         return f"the Python package {self.distribution}"
@@ -78,10 +102,15 @@ class Package(AnySource):
 
 @dataclass(frozen=True)
 class Bundled(AnySource):
-    """Files that bert_zoo contains: a folder of the source tree's `checkpoints`."""
+    """Files that bert_zoo contains: a folder of the source tree's `checkpoints`.
 
-    name: str  # of the folder
-    sha256: Mapping[str, str]  # file name -> SHA-256, which is checked
+    Attributes:
+        name: the folder's name.
+        sha256: file name -> its SHA-256, which is checked.
+    """
+
+    name: str
+    sha256: Mapping[str, str]
 
     def __str__(self) -> str:
         return f"bert_zoo itself, checkpoints/{self.name}"
@@ -92,27 +121,46 @@ Source = HF | Archive | Files | Package | Bundled
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Declares a released model: its name, sizes, files and licence."""
+    """Declares a released model: its name, sizes, files and licence.
 
-    name: str  # what `load` takes
-    config: Mapping[str, Any]  # fields that differ from the family's defaults
-    sources: Sequence[Source]  # where the files are, best first
-    provides: frozenset[str]  # tasks whose head (or "encoder") the released files contain
-    # Parameters of the encoder, with its pooler if it has one; of a language model, with its softmax.
+    Attributes:
+        name: what `load` takes.
+        config: fields of the configuration that differ from the family's defaults.
+        sources: where the files are, best first.
+        provides: tasks whose head (or "encoder") the released files contain.
+        params: number of parameters of the encoder, with its pooler if it has one; for a language model
+            with its softmax.
+        licence: the weights' licence.
+        paper: title, and where to read it.
+        tag: version; the first checkpoint with a name is the default.
+        labels: names of the classes, if the files contain a classifier.
+        encoder: name of the encoder in a file with several; "" for the family's first.
+        text: how texts are read.
+        pooling: how sentence vectors are made.
+        prompts: name -> text to put before texts.
+        aliases: further names.
+        formerly: names in earlier versions of bert_zoo.
+        scores: published figures, as "benchmark (split, metric)" -> value.
+        note: what else users should know.
+    """
+
+    name: str
+    config: Mapping[str, Any]
+    sources: Sequence[Source]
+    provides: frozenset[str]
     params: int
-    licence: str  # of the weights
-    paper: str  # title and where to read it
-    tag: str = ""  # version; the first checkpoint with a name is the default
-    labels: Sequence[str] = ()  # names of the classes, if the files contain a classifier
-    encoder: str = ""  # which encoder of a file with several; "" for the family's first
+    licence: str
+    paper: str
+    tag: str = ""
+    labels: Sequence[str] = ()
+    encoder: str = ""
     text: TextSpec = TextSpec()  # noqa: RUF009 (frozen)
     pooling: Pooling = Pooling()  # noqa: RUF009 (frozen)
-    prompts: Mapping[str, str] = field(default_factory=dict)  # name -> text to put before a text
-    aliases: Sequence[str] = ()  # further names
-    formerly: Sequence[str] = ()  # names in earlier versions of bert_zoo
-    # Published figures, as "benchmark (split, metric)" -> value.
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    aliases: Sequence[str] = ()
+    formerly: Sequence[str] = ()
     scores: Mapping[str, float | str] = field(default_factory=dict)
-    note: str = ""  # what else users should know
+    note: str = ""
 
     @property
     def full_name(self) -> str:
@@ -141,36 +189,51 @@ class Lengthening:
 
 @dataclass(frozen=True)
 class Family:
-    """Declares an architecture: its layers, file formats, text format, checkpoints and settings."""
+    """Declares an architecture: its layers, file formats, text format, checkpoints and settings.
+
+    Attributes:
+        name: the family's name.
+        backbone: (configuration, dtype policy) -> a `bert_zoo.layers.Backbone`; imports Keras when called.
+        defaults: default fields of checkpoints' configurations.
+        formats: file formats by name; bert_zoo's own is added.
+        encoder_rows: weight table of the encoder. The first row is the token table, which locates the
+            root of a source's names.
+        heads: weight tables of heads by task.
+        text: how its models read text.
+        checkpoints: its released models.
+        objectives: what the task "pretraining" predicts: names in
+            `bert_zoo.tasks.objectives.table.PREDICTIONS`.
+        pretraining: how tokens were chosen in pretraining: a key of `bert_zoo.tasks.objectives.OBJECTIVES`,
+            or a function from a configuration to one.
+        config_class: class of its configurations.
+        tasks_without_head: tasks that add no weights.
+        params_task: the task whose model a checkpoint's `params` counts, if the checkpoint provides it.
+        settings: fields of the configuration that `load` may change besides dropout and activation; no
+            weight's shape or meaning depends on them.
+        presets: published settings for fine-tuning.
+        pretraining_preset: published settings for pretraining.
+        language_model_presets: language models to train from scratch, with their settings.
+        lengthening: how shorter models become its own.
+    """
 
     name: str
-    # (Configuration, dtype policy) -> a `bert_zoo.layers.Backbone`; imports Keras when called.
     backbone: Callable[[Any, Any], Any]
-    defaults: Mapping[str, Any]  # default fields of checkpoints' configurations
-    formats: Mapping[str, Format]  # file formats by name; bert_zoo's own is added
-    # Weight table of the encoder. The first row is the token table, which locates the root of a
-    # source's names.
+    defaults: Mapping[str, Any]
+    formats: Mapping[str, Format]
     encoder_rows: Sequence[Row | RowsOf]
-    heads: Mapping[str, Head]  # weight tables by task
-    text: TextFormat  # how its models read text
+    heads: Mapping[str, Head]
+    text: TextFormat
     checkpoints: Sequence[Checkpoint]
-    # What the task "pretraining" predicts: names in `bert_zoo.tasks.objectives.table.PREDICTIONS`.
     objectives: Sequence[str] = ()
-    # How tokens were chosen in pretraining: a key of `bert_zoo.tasks.objectives.OBJECTIVES`, or a
-    # function from a configuration to one.
     pretraining: str | Callable[[Any], str] = ""
     config_class: type[Config] = EncoderConfig
-    tasks_without_head: Sequence[str] = ("encoder", "embedding")  # tasks that add no weights
-    # The task whose model a checkpoint's `params` counts, if the checkpoint provides it.
+    tasks_without_head: Sequence[str] = ("encoder", "embedding")
     params_task: str = "encoder"
-    # Fields of the configuration that `load` may change besides dropout and activation; no weight's
-    # shape or meaning depends on them.
     settings: Sequence[str] = ()
-    presets: Sequence[Preset] = ()  # published settings for fine-tuning
-    pretraining_preset: PretrainingPreset | None = None  # published settings for pretraining
-    # Language models to train from scratch, with their settings.
+    presets: Sequence[Preset] = ()
+    pretraining_preset: PretrainingPreset | None = None
     language_model_presets: Sequence[LanguageModelPreset] = ()
-    lengthening: Lengthening | None = None  # how shorter models become its own
+    lengthening: Lengthening | None = None
 
     def __post_init__(self):
         encoders = {second.name: second.ours for second in self.second_encoders}

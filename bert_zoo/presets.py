@@ -336,21 +336,30 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Preset:
-    """A published recipe for some tasks of a family."""
+    """A published recipe for some tasks of a family.
 
-    # "<family>/<benchmark>", or another word if a family has several for one benchmark; for a method that
-    # suits any family, the method's name.
+    Attributes:
+        name: "<family>/<benchmark>", or another word if a family has several for one benchmark; for a
+            method that suits any family, the method's name.
+        tasks: its tasks, named as for `load`.
+        recipe: the settings.
+        source: where they are published.
+        benchmark: the data set; "" for any.
+        fits: (configuration) -> whether the preset is meant for such models.
+        grid: setting -> the values among which the publication chose on the dev set.
+        note: what else users should know.
+        is_default: whether `default_preset` may choose it.
+    """
+
     name: str
-    tasks: tuple[str, ...]  # names as for `load`
+    tasks: tuple[str, ...]
     recipe: Recipe
-    source: str  # where the settings are published
-    benchmark: str = ""  # the data set; "" for any
-    # (Configuration) -> whether the preset is meant for such models.
+    source: str
+    benchmark: str = ""
     fits: Callable[[Config], bool] = lambda config: True
-    # Setting -> the values among which the publication chose on the dev set.
     grid: Mapping[str, tuple] = field(default_factory=dict)
     note: str = ""
-    is_default: bool = True  # whether `default_preset` may choose it
+    is_default: bool = True
 
     @property
     def family(self) -> str:

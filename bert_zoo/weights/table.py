@@ -114,16 +114,22 @@ def always(config: Any) -> bool:
 
 @dataclass(frozen=True, init=False)
 class Row:
-    """One of our modules and its names in other formats."""
+    """One of our modules and its names in other formats.
 
-    kind: Kind  # the module's variables and how they are stored
-    ours: str  # path of the layer below the encoder or the model; `{i}` is the block's number
-    # Format -> the module's name, or several names whose tensors are joined along our last axis. In a
-    # format without a name the module is missing and is filled with zeros, unless the format derives its
-    # names from another one. A name with a leading "/" is relative to the root of the file, not of the
-    # encoder: a table that several encoders share.
+    Attributes:
+        kind: the module's variables and how they are stored.
+        ours: path of the layer below the encoder or the model; `{i}` is the block's number.
+        names: format -> the module's name, or several names whose tensors are joined along our last
+            axis. In a format without a name the module is missing and is filled with zeros, unless the
+            format derives its names from another one. A name with a leading "/" is relative to the root
+            of the file, not of the encoder: a table that several encoders share.
+        when: (configuration) -> whether the module exists.
+    """
+
+    kind: Kind
+    ours: str
     names: Mapping[str, tuple[str, ...]]
-    when: Callable[[Any], bool]  # whether the module exists under a configuration
+    when: Callable[[Any], bool]
 
     def __init__(
         self,
@@ -210,23 +216,32 @@ def after_dropout(config: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Head:
-    """The weight table of a task's head, and what the head reads and computes."""
+    """The weight table of a task's head, and what the head reads and computes.
 
-    rows: tuple[Row | RowsOf | SecondEncoder, ...]  # its modules, named from the model's root
-    pooler: bool = False  # whether the task reads the pooled first token
-    # (Configuration) -> what a head on a whole text reads without a pooler: one of the constants above.
+    Attributes:
+        rows: its modules, named from the model's root.
+        pooler: whether the task reads the pooled first token.
+        summary: (configuration) -> what a head on a whole text reads without a pooler, such as
+            `FIRST_TOKEN` or `MEAN`.
+        output: (configuration) -> options of the fine-tuned `OutputHead`: dropout rates, and the layer
+            before the logits if there is one.
+        prepare: (configuration, **layer options) -> a layer that processes everything the head reads.
+        decoder: (configuration, name=, dtype=) -> the decoder of a text-to-text model; imports Keras when
+            called.
+        activation: activation before the logits of tokens, if it differs from the encoder's.
+        no_answer: (configuration, inputs) -> tokens at which no answer starts or ends, bool
+            [batch, length].
+        copies: format -> (configuration) -> the copies of tensors that its files may contain.
+    """
+
+    rows: tuple[Row | RowsOf | SecondEncoder, ...]
+    pooler: bool = False
     summary: Callable[[Any], str] = first_token
-    # (Configuration) -> options of the fine-tuned `OutputHead`: dropout rates, and the layer before the
-    # logits if there is one.
     output: Callable[[Any], dict[str, Any]] = after_dropout
-    # (Configuration, **layer options) -> a layer that processes everything the head reads.
     prepare: Callable[..., Any] | None = None
-    # (Configuration, name=, dtype=) -> the decoder of a text-to-text model; imports Keras when called.
     decoder: Callable[..., Any] | None = None
-    activation: str | None = None  # before the logits of tokens, if it differs from the encoder's
-    # (Configuration, inputs) -> tokens at which no answer starts or ends, bool [batch, length].
+    activation: str | None = None
     no_answer: Callable[[Any, Mapping[str, Any]], Any] | None = None
-    # Format -> (configuration) -> the copies that its files may contain.
     copies: Mapping[str, Callable[[Any], tuple[Copy, ...]]] = field(default_factory=dict)
 
     @property
