@@ -205,39 +205,59 @@ class PlainSoftmax:
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig(Config):
-    """Configuration of a Transformer encoder like BERT: all that its parameters and outputs depend on."""
+    """Configuration of a Transformer encoder like BERT: all that its parameters and outputs depend on.
+
+    Attributes:
+        vocab_size: rows of the token table.
+        hidden_size: width of the hidden states; a multiple of `num_heads`.
+        num_layers: transformer blocks that an input runs through.
+        num_heads: attention heads per block.
+        intermediate_size: width of the feed-forward layer.
+        max_positions: rows of the position table.
+        num_segments: rows of the segment ("token type") table; 0 for no table.
+        embedding_size: width of the tables if it differs from `hidden_size` (factorized embeddings, ALBERT
+            section 3.1); 0 for `hidden_size`.
+        positions_after_padding: whether the first token has row `pad_id + 1` of the position table, and
+            padding always row `pad_id` (RoBERTa).
+        activation: "gelu" (erf), "gelu_tanh" (the approximation that Google's BERT files call "gelu"),
+            "relu" or "silu" (x times its sigmoid, also called "swish").
+        layer_norm_epsilon: added to the variance.
+        hidden_dropout: dropout rate after the embeddings and after both sublayers of a block.
+        attention_dropout: dropout rate on attention probabilities.
+        classifier_dropout: dropout rate before a fine-tuning head; None for `hidden_dropout`.
+        span_dropout: dropout rate before a question-answering head; most originals have none.
+        initializer_range: standard deviation of randomly initialised weights (truncated normal).
+        pooler: whether there is a tanh layer over the first token.
+        tie_word_embeddings: whether a masked-LM head projects onto the token table.
+        pad_id: the id of padding; None if the vocabulary has none.
+
+    Raises:
+        ConfigError: a field is outside its range; the message lists all such fields.
+    """
 
     on_card: ClassVar[tuple[str, ...]] = (*Config.on_card, "max_positions")
     # Whether all heads together are as wide as the hidden states.
     heads_fill_width: ClassVar[bool] = True
 
-    vocab_size: int  # rows of the token table
-    hidden_size: int = 768  # width of the hidden states; a multiple of `num_heads`
-    num_layers: int = 12  # transformer blocks that an input runs through
-    num_heads: int = 12  # attention heads per block
-    intermediate_size: int = 3072  # width of the feed-forward layer
-    max_positions: int = 512  # rows of the position table
-    num_segments: int = 2  # rows of the segment ("token type") table; 0 for no table
-    # Width of the tables if it differs from `hidden_size` (factorized embeddings, ALBERT section 3.1); 0
-    # for `hidden_size`.
+    vocab_size: int
+    hidden_size: int = 768
+    num_layers: int = 12
+    num_heads: int = 12
+    intermediate_size: int = 3072
+    max_positions: int = 512
+    num_segments: int = 2
     embedding_size: int = 0
-    # Whether the first token has row `pad_id + 1` of the position table, and padding always row `pad_id`
-    # (RoBERTa).
     positions_after_padding: bool = False
-    # "gelu" (erf), "gelu_tanh" (the approximation that Google's BERT files call "gelu"), "relu" or
-    # "silu" (x times its sigmoid, also called "swish").
     activation: str = "gelu"
-    layer_norm_epsilon: float = 1e-12  # added to the variance
-    hidden_dropout: float = 0.1  # rate after the embeddings and after both sublayers of a block
-    attention_dropout: float = 0.1  # rate on attention probabilities
-    classifier_dropout: float | None = None  # before a fine-tuning head; None: `hidden_dropout`
-    # Rate before a question-answering head; most originals have none.
+    layer_norm_epsilon: float = 1e-12
+    hidden_dropout: float = 0.1
+    attention_dropout: float = 0.1
+    classifier_dropout: float | None = None
     span_dropout: float = 0.0
-    # Standard deviation of randomly initialised weights (truncated normal).
     initializer_range: float = 0.02
-    pooler: bool = True  # whether there is a tanh layer over the first token
-    tie_word_embeddings: bool = True  # whether a masked-LM head projects onto the token table
-    pad_id: int | None = 0  # the id of padding; None if the vocabulary has none
+    pooler: bool = True
+    tie_word_embeddings: bool = True
+    pad_id: int | None = 0
 
     def __post_init__(self):
         sizes = ("vocab_size", "hidden_size", "num_layers", "num_heads", "intermediate_size")
@@ -322,12 +342,14 @@ def is_number(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class TextSpec:
-    """How a checkpoint reads text."""
+    """How a checkpoint reads text.
 
-    lowercase: bool | None = (
-        True  # whether text is lower-cased; None leaves it to the tokenizer's files
-    )
-    # Number of tokens that texts are cut to, special tokens included; `load` can override it.
+    Attributes:
+        lowercase: whether text is lower-cased; None leaves it to the tokenizer's files.
+        max_length: number of tokens that texts are cut to, special tokens included; `load` can override it.
+    """
+
+    lowercase: bool | None = True
     max_length: int = 512
 
     def __post_init__(self):
@@ -354,18 +376,30 @@ class PooledDense:
 
 @dataclass(frozen=True)
 class Pooling:
-    """How token vectors become one sentence vector."""
+    """How token vectors become one sentence vector.
 
-    # One of `POOLING_MODES`, or several, whose vectors are concatenated in this order. "cls" is the first
-    # token. The others read the real tokens: their maximum, their sum divided by their number ("mean") or by
-    # its square root, their mean weighted by 1, 2, 3, ..., and the last of them.
+    Attributes:
+        mode: "cls" for the first token; or, over all tokens but padding, "max" for the maximum, "mean" for
+            the mean, "mean_sqrt_len_tokens" for the sum divided by the square root of their number,
+            "weightedmean" for the mean with the weights 1, 2, 3, ..., or "lasttoken" for the last one.
+            The vectors of several modes are concatenated in their order.
+        normalize: whether vectors are scaled to length 1.
+        dense: dense layers on the pooled outputs, one after the other.
+        include_prompt: whether the tokens of a prompt are pooled, too.
+        truncate_dim: number of leading numbers of a finished vector to keep, without scaling it again; None
+            for all.
+        similarity: how vectors are compared: "cosine", "dot", "euclidean" or "manhattan".
+
+    Raises:
+        ValueError: `mode`, `truncate_dim` or `similarity` is invalid.
+    """
+
     mode: str | tuple[str, ...] = "mean"
-    normalize: bool = True  # whether vectors are scaled to length 1
-    dense: tuple[PooledDense, ...] = ()  # layers on the pooled outputs, one after the other
-    include_prompt: bool = True  # whether the tokens of a prompt are pooled, too
-    # Number of leading numbers of a finished vector to keep, without scaling it again; None for all.
+    normalize: bool = True
+    dense: tuple[PooledDense, ...] = ()
+    include_prompt: bool = True
     truncate_dim: int | None = None
-    similarity: str = "cosine"  # one of `SIMILARITIES`
+    similarity: str = "cosine"
 
     def __post_init__(self):
         # Values from JSON are lists and dicts; `__dict__`, as the dataclass is frozen.

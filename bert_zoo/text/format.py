@@ -65,21 +65,24 @@ def rows_of_language_models(tokenizer: Tokenizer, **options: Any) -> TextPreproc
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How the models of a family read text."""
+    """How the models of a family read text.
 
-    # (files, options of the tokenizer that take precedence) -> parts of the tokenizer
+    Attributes:
+        read: (files, options of the tokenizer that take precedence) -> parts of the tokenizer.
+        options: tokenizer options that the family's files lack or have wrong.
+        layout: layout of the rows: special tokens, segments and padding.
+        segmented: layout of models with segments, in a family where most have none.
+        preprocessor: (tokenizer, options) -> preprocessor.
+        transformers_class: transformers' class for a directory with tokenizer.json. The default follows that
+            file. Classes of transformers 5 make their own tokenizer from its vocabulary, so only name
+            classes that compute the same.
+    """
+
     read: Callable[[VocabularyFiles, dict[str, Any]], TokenizerParts]
-    # Options that the family's files lack or have wrong.
     options: Mapping[str, Any] = field(default_factory=dict)
-    layout: Layout = BERT  # layout of the rows
-    segmented: Layout | None = (
-        None  # layout of models with segments, in a family where most have none
-    )
-    # (tokenizer, options) -> preprocessor
+    layout: Layout = BERT
+    segmented: Layout | None = None
     preprocessor: Callable[..., TextPreprocessor] = rows_of_texts
-    # transformers' class for a directory with tokenizer.json. The default follows that file. Classes of
-    # transformers 5 make a tokenizer of their own from its vocabulary, so only classes that compute the
-    # same are named.
     transformers_class: str = "PreTrainedTokenizerFast"
 
     def of_model(self, config: Config) -> TextFormat:
