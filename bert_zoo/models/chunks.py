@@ -1,11 +1,11 @@
-"""Rows through a model some at a time, so that memory does not grow with their number."""
+"""Runs a model on chunks of rows, so that memory does not grow with their number."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-# Padding included: 16 rows of 512. Attention of a base model, float32, then takes 200 MB a matrix.
+# Including padding: 16 rows of 512. A base model's attention then takes 200 MB per float32 matrix.
 TOKENS_A_CHUNK = 8192
-# Widths of chunks are multiples of it, as those of batches are by default.
+# Widths of chunks are multiples of this, as those of batches are by default.
 BUCKET = 8
 
 
@@ -17,12 +17,12 @@ def in_chunks(
     A chunk has at most TOKENS_A_CHUNK tokens, padding included; a single row may have more.
 
     Args:
-        run: ids to tensors [rows, ...], in any structure; what it gives for a row depends on that row
-            alone.
-        ids: int [rows, width], or [rows, several, width], `padding_mask` among them, with padding
-            after the tokens; of characters, with an axis more.
-        by_length: whether rows of like length go together and lose padding that none of them needs,
-            so that one long row does not make all rows long. For outputs without an axis of tokens.
+        run: function from ids to tensors [rows, ...], in any structure; the result for a row must not
+            depend on other rows.
+        ids: int [rows, width] or [rows, several, width], including `padding_mask`, padded on the right;
+            character ids have another axis.
+        by_length: whether to group rows of similar length and cut their common padding, so that one long
+            row does not make all rows long. For outputs without an axis of tokens.
     """
     import tensorflow as tf
 
@@ -38,7 +38,7 @@ def in_chunks(
         order = tf.argsort(lengths, direction="DESCENDING", stable=True)
 
     def chunk(start):
-        """The ids of the rows from one of `order` on, and the number of these rows."""
+        """The ids of the rows from place `start` of `order` on, and their number."""
         chunk_width = width
         if by_length:
             longest = tf.reduce_max(tf.gather(lengths, order[start : start + 1]))
@@ -94,8 +94,8 @@ def _in_a_loop(run, chunk, number):
         pairs = zip(arrays, outputs, strict=True)
         return start + size, number_of_chunk + 1, [a.write(number_of_chunk, o) for a, o in pairs]
 
-    # A batch without rows goes through once, for outputs without rows. In parallel, iterations would
-    # take the memory of several chunks.
+    # An empty batch runs once, to get empty outputs. Parallel iterations would take the memory of several
+    # chunks.
     _, _, arrays = tf.while_loop(
         lambda start, number_of_chunk, arrays: (start < number) | (number_of_chunk == 0),
         body,

@@ -1,4 +1,4 @@
-"""What `compile` is given, where Keras takes it in another way than users mean."""
+"""Arguments of `compile` that Keras understands differently from what users mean."""
 
 import functools
 import logging
@@ -17,7 +17,7 @@ from bert_zoo.models.metrics import (
 log = logging.getLogger("bert_zoo")
 
 ACCURACY = ("accuracy", "acc", "sparse_categorical_accuracy")
-# Keras's losses that read probabilities unless they are told that outputs are logits.
+# Keras's losses that expect probabilities unless told that outputs are logits.
 LOSSES_OF_PROBABILITIES = {
     "binary_crossentropy": "BinaryCrossentropy",
     "bce": "BinaryCrossentropy",
@@ -38,7 +38,7 @@ def reads_class_numbers(loss) -> bool:
 
 
 def _loss_class(loss) -> str | None:
-    """The class in keras.losses of a loss that is given by its name or as a function of Keras."""
+    """The class in keras.losses of a loss that is given by name or as a Keras function."""
     name = loss if isinstance(loss, str) else getattr(loss, "__name__", "")
     if name in LOSSES_OF_PROBABILITIES.values():
         return name
@@ -46,11 +46,11 @@ def _loss_class(loss) -> str | None:
 
 
 def warn_of_probabilities(loss: Any, task: str) -> None:
-    """Warns where a loss would read logits as probabilities, from which little is learned.
+    """Warns if a loss would read logits as probabilities, with which a model learns little.
 
     Args:
-        loss: as `compile` takes it, alone or by output.
-        task: of the model.
+        loss: the loss given to `compile`, single or by output.
+        task: the model's task.
     """
     for one in keras.tree.flatten(loss):
         wanted = _loss_class(one)
@@ -58,8 +58,8 @@ def warn_of_probabilities(loss: Any, task: str) -> None:
             wanted = type(one).__name__
         if wanted is not None:
             log.warning(
-                "The outputs of task %r are logits, and this loss (%s) takes them as probabilities: "
-                "the model would hardly learn. Compile with loss=keras.losses.%s(from_logits=True).",
+                "The outputs of task %r are logits, but this loss (%s) expects probabilities, so the model "
+                "would hardly learn. Compile with loss=keras.losses.%s(from_logits=True).",
                 task,
                 one if isinstance(one, str) else getattr(one, "name", wanted),
                 wanted,
@@ -67,10 +67,10 @@ def warn_of_probabilities(loss: Any, task: str) -> None:
 
 
 def with_token_accuracy(metrics: Any) -> Any:
-    """Metrics in which "accuracy" leaves out what has no label, as the loss does.
+    """Metrics in which "accuracy" ignores tokens without a label, as the loss does.
 
     Args:
-        metrics: as `compile` takes them, alone or by output.
+        metrics: the metrics given to `compile`, single or by output.
     """
 
     def replaced(metric):
@@ -81,11 +81,11 @@ def with_token_accuracy(metrics: Any) -> Any:
 
 
 def with_probabilities(metrics: Any, activation: str | None) -> Any:
-    """Metrics in which those of Keras that read probabilities are given these, and not logits.
+    """Metrics in which those of Keras that expect probabilities get them instead of logits.
 
     Args:
-        metrics: as `compile` takes them, alone or by output.
-        activation: what makes probabilities of the model's logits; None where it has none.
+        metrics: the metrics given to `compile`, single or by output.
+        activation: the activation that turns the model's logits into probabilities; None for none.
     """
 
     def replaced(metric):
@@ -94,7 +94,7 @@ def with_probabilities(metrics: Any, activation: str | None) -> Any:
         if isinstance(metric, str) or (name and metric.__module__.startswith("keras.")):
             try:
                 found = keras.metrics.get(name)
-            except ValueError:  # "accuracy" and the like, or no metric of Keras
+            except ValueError:  # "accuracy" and the like, or not a Keras metric
                 return metric
         kind = type(found)
         is_of_keras = kind.__module__.startswith("keras.")
@@ -106,11 +106,10 @@ def with_probabilities(metrics: Any, activation: str | None) -> Any:
 
 
 def sum_slices(optimizer) -> None:
-    """Has an optimizer take the gradient of a table that is read in many places as one sum, on TensorFlow.
+    """Makes an optimizer use the summed gradient of an embedding table, on TensorFlow.
 
-    Keras 3.15 takes the slices as they come, one for each token: Adam, Nadam, RMSprop, Adadelta and
-    Adafactor square each by itself, so that a row which is read n times may move sqrt(n) times too far,
-    and norms to clip by are others too.
+    Keras 3.15 uses one slice per token: Adam, Nadam, RMSprop, Adadelta and Adafactor square each slice by
+    itself, so a row that is read n times may move sqrt(n) times too far, and norms for clipping differ.
     """
     import tensorflow as tf
 

@@ -1,8 +1,8 @@
-"""The rows of a batch side by side on the cores of a CPU.
+"""Splits the rows of a batch across the cores of a CPU.
 
-TensorFlow divides every operation among its threads, which then wait for each other, hundreds of times
-a step. Small products gain little by that: 384 x 384 x 384 takes 0.9 ms on one thread and on two.
-Instead, a batch can be divided once: each thread takes some of its rows through the whole model.
+TensorFlow splits every operation across its threads, which then wait for each other hundreds of times per
+step. Small matrix products gain little: 384 x 384 x 384 takes 0.9 ms with one thread or two. Here the batch
+is split once instead, and each thread runs the whole model on some of its rows.
 """
 
 import ctypes
@@ -17,13 +17,13 @@ from bert_zoo.models.inputs import tokens_of
 
 _cores = 1
 
-# Options of glibc's mallopt(3), and bytes. TensorFlow 2.21 takes tensors below 256 KiB from malloc, which
-# by default gives their memory back to the system when they are gone, and fetches it anew, page by page
-# with zeros: a sixth to a fifth of a step with 16 rows of 6 to 10 tokens on each core.
+# Options of glibc's mallopt(3) in bytes. TensorFlow 2.21 allocates tensors below 256 KiB with malloc. By
+# default, malloc returns their memory to the system when they are freed and gets it back later, zeroed page
+# by page, which takes 17 to 20% of a step with 16 rows of 6 to 10 tokens per core.
 _MALLOC_OPTIONS = {
-    -3: 2**25,  # M_MMAP_THRESHOLD, from where on a block is given back as soon as it is free
-    -2: 2**26,  # M_TOP_PAD, what a thread keeps at least: as much as one of its heaps holds
-    -1: 2**30,  # M_TRIM_THRESHOLD, what the process keeps at most
+    -3: 2**25,  # M_MMAP_THRESHOLD: larger blocks are returned as soon as they are free
+    -2: 2**26,  # M_TOP_PAD: the least that a thread keeps, the size of one of its heaps
+    -1: 2**30,  # M_TRIM_THRESHOLD: the most that the process keeps
 }
 
 
@@ -62,7 +62,7 @@ def use_cores(number: int) -> None:
 
 
 def _keep_freed_memory() -> None:
-    """Has malloc keep for the next step what tensors of this one took."""
+    """Makes malloc keep the memory of freed tensors for the next step."""
     if sys.platform != "linux":
         return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none
@@ -72,22 +72,22 @@ def _keep_freed_memory() -> None:
 
 
 def in_shares(run: Callable[[dict[str, Any]], Any], inputs: dict[str, Any]) -> Any:
-    """`run(inputs)`, for equal shares of the rows where `use_cores` asked for that.
+    """`run(inputs)`, computed for equal shares of the rows if `use_cores` was called.
 
     Args:
-        run: from inputs to outputs, tensors or nested ones, whose first axis is that of the rows.
-        inputs: as well; `token_ids` or `char_ids` among them.
+        run: function from inputs to outputs, tensors or nested ones, whose first axis is the rows.
+        inputs: the same kind, including `token_ids` or `char_ids`.
     """
     if _cores == 1:
         return run(inputs)
     import tensorflow as tf
 
-    # Shares run side by side neither eagerly nor in replicas.
+    # Shares do not run in parallel eagerly or in replicas.
     if not tf.inside_function() or tf.distribute.has_strategy():
         return run(inputs)
     inputs = keras.tree.map_structure(tf.convert_to_tensor, inputs)
     if len({value.shape[0] for value in keras.tree.flatten(inputs)}) > 1:
-        return run(inputs)  # some are for all rows, [1, ...]
+        return run(inputs)  # some inputs are shared by all rows, [1, ...]
     rows = tf.shape(tokens_of(inputs))[0]
     bounds = [rows * i // _cores for i in range(_cores + 1)]
 

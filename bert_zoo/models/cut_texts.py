@@ -1,4 +1,4 @@
-"""A warning, once for a model, of how many texts were cut and how to keep them whole."""
+"""A warning, shown once per model, about how many texts were cut and how to keep them whole."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sized
@@ -13,19 +13,17 @@ from bert_zoo.models.long_texts import can_pool_windows
 def warning_of_cut_texts(
     model, x, *, pooled: bool | None = None, columns: bool = False, parts: int | None = None
 ) -> Iterator[Callable[[], None] | None]:
-    """At its end, says how many of the texts of a call were cut; of a tf.data, of a batch.
+    """Reports at its end how many texts of a call were cut (for a tf.data, how many of a batch).
 
     Args:
         model: a `ZooModel`.
-        x: what `fit`, `evaluate` or `predict` was called with.
-        pooled: whether the call gives one output a text, for which windows of it can be pooled; by
-            default whether the model does.
-        columns: whether a tuple holds columns of texts, as the model's `columns_to_inputs` reads them, and no
-            pair.
+        x: the data given to `fit`, `evaluate` or `predict`.
+        pooled: whether the call has one output per text, for which windows can be pooled; by default
+            whether the model has.
+        columns: whether a tuple has columns of texts for the model's `columns_to_inputs`, and is not a pair.
+        parts: number of texts that are read in each row.
 
-        parts: how many texts are read of a row.
-
-    Yields a function that ends the counting before; None where nothing is counted.
+    Yields a function that ends the counting early; None if nothing is counted.
     """
     reports = _holds_texts(x) and model.has_preprocessor
     report = getattr(model.preprocessor, "report", None) if reports else None
@@ -43,7 +41,7 @@ def warning_of_cut_texts(
 
 
 def ended_after_an_epoch(callbacks, end_counting: Callable[[], None]):
-    """Callbacks of `fit`, as it takes them, and one that ends the counting when all data were read."""
+    """The callbacks of `fit` with another one that ends the counting after the first pass over the data."""
     one = keras.callbacks.LambdaCallback(
         on_test_begin=lambda logs: end_counting(),
         on_epoch_end=lambda epoch, logs: end_counting(),
@@ -63,7 +61,7 @@ def _holds_texts(x) -> bool:
 
 
 def _number(x, parts: int) -> int | None:
-    """How many texts are read in memory, `parts` of each row; None where that is not known."""
+    """The number of texts in memory, with `parts` in each row; None if unknown."""
     texts = x[0] if isinstance(x, tuple) and x else x
     if isinstance(texts, str | bytes):
         return 1

@@ -1,7 +1,7 @@
-"""Texts in memory to a model's outputs, batch by batch, without a tf.data pipeline.
+"""Runs a model on texts in memory, batch by batch, without a tf.data pipeline.
 
-A pipeline is built and traced at each call, which takes ten times as long as a short text does. Here
-text becomes ids and outputs in one graph, which is traced once; see `bert_zoo.models.graphs`.
+Building and tracing a pipeline at each call takes ten times as long as a short text. Here one graph, which is
+traced once, turns texts into ids and outputs; see `bert_zoo.models.graphs`.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -36,20 +36,19 @@ def outputs_of_texts(
     progress: Callable[[int, int], None] | None = None,
     **options: Hashable,
 ) -> Any:
-    """What a function of the model gives for texts.
+    """Runs a function of the model on texts.
 
-    Texts of like length go through together, so that little of a batch is padding, and outputs are
-    put back in the order of the texts. With `per_token` batches are as the texts come, and padded to
-    the longest of all.
+    Batches have texts of similar length, to save padding, and outputs are returned in the order of the
+    texts. With `per_token`, batches are in that order, too, and padded to the longest text of all.
 
     Args:
         model: a `ZooModel`.
-        function: (model, its input dict, **options) -> tensors [batch, ...] in any structure; as
-            `in_graph` takes it.
-        texts, batch_size: as for `predict`.
-        per_token: whether outputs carry the length of the input, [batch, length, ...].
-        reader: what makes inputs of texts; the model's `text_reader` by default.
-        progress: called after each step with the number of steps done, and of all.
+        function: (model, its input dict, **options) -> tensors [batch, ...] in any structure; see
+            `in_graph`.
+        texts, batch_size: as in `predict`.
+        per_token: whether outputs have the length of the input, [batch, length, ...].
+        reader: turns texts into inputs; by default the model's `text_reader`.
+        progress: function that is called after each step with the numbers of finished and of all steps.
 
     Returns:
         NumPy arrays [texts, ...] in the structure of the function's outputs.
@@ -70,7 +69,7 @@ def outputs_of_texts(
     outputs = []
     for batch in batches:
         outputs.append(_outputs(model, function, batch, length, size, reading, options))
-        # Those of the step before: a GPU may still be at work on this one.
+        # The previous step's outputs, as a GPU may still be working on this step.
         outputs[-2:-1] = map(_as_arrays, outputs[-2:-1])
         if progress:
             progress(len(outputs), len(batches))
@@ -90,12 +89,12 @@ def _batches(rows, batch_size: int, in_order: bool) -> list[np.ndarray]:
 
 
 def _power_of_2(number: int) -> int:
-    """The least one that is not below the number."""
+    """The smallest power of 2 that is at least this number."""
     return 1 << (number - 1).bit_length()
 
 
 def _sizes(texts) -> np.ndarray:
-    """Bytes, or characters, of each row of strings [batch] or, the longest choice, [batch, choices]."""
+    """The length in bytes or characters of each string [batch], or of the longest one [batch, choices]."""
     if isinstance(texts, np.ndarray):
         lengths = np.vectorize(len, otypes=[int])(texts)
     else:
@@ -106,7 +105,7 @@ def _sizes(texts) -> np.ndarray:
 
 
 def _outputs(model, function, texts, length, size: int, reading: dict, options: dict):
-    """A batch's outputs, perhaps of more rows: on TensorFlow in one graph, elsewhere in a graph of the text alone."""
+    """A batch's outputs, perhaps with extra rows: in one graph on TensorFlow, else in a graph for text only."""
     if keras.backend.backend() == "tensorflow":
         reading = tuple(reading.items())
         return in_graph(model, _read_and_run, texts, length, f=function, reading=reading, **options)
@@ -116,7 +115,7 @@ def _outputs(model, function, texts, length, size: int, reading: dict, options: 
 
 
 def on_rows(model, function, inputs: Mapping[str, Any], size: int, **options: Hashable):
-    """`on_model(model, function, inputs, **options)`, on JAX with the last row again until there are `size`.
+    """`on_model(model, function, inputs, **options)`; on JAX the last row is repeated up to `size` rows.
 
     JAX compiles for each number of rows.
     """
@@ -132,7 +131,7 @@ def _read_and_run(model, texts, length, *, f, reading, **options):
 
 
 def _read(model, texts, length, *, preprocessor, per_token: bool):
-    """A batch's inputs, with `per_token` of `length` tokens at least."""
+    """A batch's inputs; with `per_token`, at least `length` tokens long."""
     if per_token:
         inputs = model.texts_to_inputs(texts, preprocessor)
         return preprocessor.widened(inputs, length)
@@ -140,10 +139,10 @@ def _read(model, texts, length, *, preprocessor, per_token: bool):
 
 
 def for_this_device(preprocessor):
-    """The preprocessor; on a CPU, one that pads no further than to the longest text.
+    """The preprocessor; on a CPU, one that pads only to the longest text.
 
-    A CPU takes as long for each token of any length: minilm_l6 7.4 ms for a text of 10 tokens and
-    10.3 ms where they are padded to 16. GPUs want multiples of 8, and JAX compiles for each length.
+    On a CPU, padding costs time: minilm_l6 takes 7.4 ms for a text of 10 tokens, and 10.3 ms if it is padded
+    to 16. GPUs prefer multiples of 8, and JAX compiles for each length.
     """
     if keras.backend.backend() != "tensorflow":
         return with_few_lengths(preprocessor)
@@ -161,14 +160,14 @@ def _as_arrays(outputs):
 
 
 def runs_alone(model) -> bool:
-    """Whether a step of `predict` is the model's call and no more: on one device, without XLA."""
+    """Whether a step of `predict` is just a call of the model: on one device, without XLA."""
     if keras.backend.backend() != "tensorflow":
         return keras.distribution.distribution() is None
     return strategy_of(model) is None and not (model.compiled and model.jit_compile)
 
 
 def predict_texts(model, texts, batch_size: int | None, verbose: int | str) -> Any:
-    """`model.predict` of texts, with Keras's progress bar where `verbose` asks for it."""
+    """`model.predict` of texts, with Keras's progress bar if `verbose` asks for it."""
     progress = None
     if verbose:
         verbose = 1 if verbose == "auto" else verbose
@@ -183,7 +182,7 @@ def predict_texts(model, texts, batch_size: int | None, verbose: int | str) -> A
 
 
 def _predicted(model, inputs):
-    if keras.backend.backend() == "jax":  # whose `predict_step` takes the weights too
+    if keras.backend.backend() == "jax":  # its `predict_step` also takes the weights
         return model(inputs, training=False)
     return model.predict_step((inputs,))
 
@@ -192,7 +191,7 @@ def _predicted(model, inputs):
 
 
 def tokenized(model, texts) -> list[np.ndarray]:
-    """The ids of each text of a string tensor, or an array, [batch], int32 [tokens]."""
+    """The ids of each text, int32 [tokens], from a string tensor or array [batch]."""
     if not has_tensorflow:
         return [*map(np.int32, model.preprocessor.tokenize(texts))]
     ids, splits = in_graph(model, _tokenize, texts, preprocessor=model.preprocessor)

@@ -1,4 +1,4 @@
-"""Batches of ids that Python code makes, in generators and PyDatasets."""
+"""Batches of ids from generators and PyDatasets."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ import keras
 
 
 def peeked(source: Iterator | keras.utils.PyDataset) -> tuple[Any, Any]:
-    """The first batch of a generator or PyDataset, and what gives all of them, as Keras takes it."""
+    """The first batch of a generator or PyDataset, and data for Keras with all batches."""
     if isinstance(source, keras.utils.PyDataset):
         return source[0], source
     try:
@@ -40,5 +40,5 @@ class _Mapped(keras.utils.PyDataset):
 def mapped(function: Callable[[Any], Any], source: Iterator | keras.utils.PyDataset) -> Any:
     """A generator or PyDataset with a function applied to each batch."""
     is_generator = not isinstance(source, keras.utils.PyDataset)
-    # Keras knows generators by their type.
+    # Keras recognises generators by their type.
     return (function(batch) for batch in source) if is_generator else _Mapped(function, source)

@@ -1,13 +1,13 @@
-"""What verbs do with a model as graphs: TensorFlow's, traced once for batches and texts of every size, or JAX's.
+"""Graphs for verbs: TensorFlow's, traced once for batches and texts of every size, or JAX's.
 
-A verb is one call of a plain function, in two flavours:
+A verb calls a plain function in one of two ways:
 
-    in_graph(model, read, texts, preprocessor=model.preprocessor)    # text and ids: TensorFlow's part
-    on_model(model, vectors, inputs, pooling=encoder.pooling)        # the model's: Keras's backend
+    in_graph(model, read, texts, preprocessor=model.preprocessor)    # text and ids, on TensorFlow
+    on_model(model, vectors, inputs, pooling=encoder.pooling)        # the model, on Keras's backend
 
-`read(model, texts, *, preprocessor)` is written as if it ran eagerly, at the top of a module: the
-function itself is what its graph is kept under, so that a lambda would be traced at every call.
-Without TensorFlow it does run eagerly, on NumPy's arrays.
+`read(model, texts, *, preprocessor)` is written as if it ran eagerly. It must be defined at module level: the
+graph is cached by the function, so a lambda would be traced at every call. Without TensorFlow it does run
+eagerly, on NumPy arrays.
 """
 
 import contextlib
@@ -22,14 +22,14 @@ import keras
 from bert_zoo import private
 from bert_zoo.graph import has_tensorflow
 
-# Graphs kept for a model. The oldest one makes room, since options may be new objects at every call.
+# Maximum number of graphs per model, as options may be new objects at every call. The oldest is dropped.
 MAX_GRAPHS = 64
 
 
 def on_model(model, function: Callable, *tensors: Any, **options: Hashable) -> Any:
-    """`function(model, *tensors, **options)`, on TensorFlow as a graph, on JAX compiled; see `in_graph`.
+    """`function(model, *tensors, **options)`, as a graph on TensorFlow and compiled on JAX; see `in_graph`.
 
-    On JAX every shape of the tensors is compiled by itself.
+    JAX compiles for each shape of the tensors.
     """
     if keras.backend.backend() == "tensorflow":
         return in_graph(model, function, *tensors, **options)
@@ -42,17 +42,16 @@ def on_model(model, function: Callable, *tensors: Any, **options: Hashable) -> A
 def in_graph(model, function: Callable, *tensors: Any, **options: Hashable) -> Any:
     """`function(model, *tensors, **options)` as a graph that is traced once and kept on the model.
 
-    It is traced anew where the model was changed in the meantime: layers, heads and LoRA, types, and
-    the `traced_settings` of its parts. Weights are read when it runs. Threads may call it at once.
-    Under `tf.config.run_functions_eagerly` and `compile(run_eagerly=True)` the function simply runs.
+    It is traced again after changes to the model: layers, heads, LoRA, dtypes, and the `traced_settings` of
+    its parts. Weights are read when it runs. Several threads may call it at once. Under
+    `tf.config.run_functions_eagerly` and `compile(run_eagerly=True)` the function simply runs.
 
     Args:
         model: a `ZooModel`.
-        function: traceable; of a module, not made anew for each call.
-        tensors: tensors or arrays, ragged or not, in any structure of tuples, lists and dicts. Their
-            sizes are open in the graph, but for the last one of floating-point numbers, which is a
-            width of the model.
-        options: what the graph depends on beside the model. One graph is kept for each set of them.
+        function: a traceable function, defined at module level.
+        tensors: tensors or arrays, ragged or not, in any structure of tuples, lists and dicts. The graph
+            works for all sizes, except that the last axis of floating-point tensors is fixed.
+        options: other arguments that the graph depends on. There is a graph for each set of them.
     """
     if not has_tensorflow:
         return function(model, *tensors, **options)
@@ -68,7 +67,7 @@ def in_graph(model, function: Callable, *tensors: Any, **options: Hashable) -> A
 
 
 def outside_of_graphs() -> contextlib.AbstractContextManager[None]:
-    """A scope in which text is read at once, also while TensorFlow traces a graph."""
+    """A scope in which text is read immediately, even while TensorFlow traces a graph."""
     if not has_tensorflow:
         return contextlib.nullcontext()
     from bert_zoo.graph import tf
@@ -77,7 +76,7 @@ def outside_of_graphs() -> contextlib.AbstractContextManager[None]:
 
 
 class Graphs:
-    """The graphs of one model. A plain object, so that they do not become part of saved models."""
+    """The graphs of one model, in a plain object so that saved models do not contain them."""
 
     def __init__(self):
         self._graphs: dict[Hashable, Callable] = {}
@@ -85,7 +84,7 @@ class Graphs:
         self._lock = threading.RLock()
 
     def of(self, model, key: Hashable, make: Callable[[], Callable]) -> Callable:
-        """The graph with this key, one that there is or one made now."""
+        """The graph with this key, created if there is none."""
         parts = _parts_of(model)
         with self._lock:
             if len(parts) != len(self._parts) or not all(map(is_, parts, self._parts)):
@@ -105,12 +104,12 @@ def _traced(model, function: Callable, specs: tuple, options: dict) -> Callable:
     def run(*tensors):
         return function(model, *tensors, **options)
 
-    # A concrete function has one trace, and so no warning about retracing.
+    # A concrete function has only one trace, so there is no warning about retracing.
     return first_alone(tf.function(run, autograph=False).get_concrete_function(*specs))
 
 
 def _compiled(model, function: Callable, options: dict) -> Callable:
-    """The function, compiled by JAX; with variables of its options, as samplers have them, brought up to date."""
+    """The function compiled by JAX; it updates the variables of its options, such as a sampler's seed."""
     import jax
 
     variables = model.variables
@@ -133,9 +132,9 @@ def _compiled(model, function: Callable, options: dict) -> Callable:
 
 
 def first_alone(graph: Callable) -> Callable:
-    """The graph, whose first call ends before others begin.
+    """The graph, with a lock until its first call has ended.
 
-    In it TensorFlow 2.21 optimises the graph, and does so again in every call that begins meanwhile.
+    In the first call TensorFlow 2.21 optimises the graph, and would do so again in every concurrent call.
     """
     lock, has_run = threading.Lock(), threading.Event()
 
@@ -157,7 +156,7 @@ def _as_tensor(value):
 
 
 def open_spec(tensor):
-    """The type of a tensor with every size left open, but for the last one of floating-point numbers."""
+    """The spec of a tensor with all sizes open, except the last one of floating-point tensors."""
     import tensorflow as tf
 
     shape = [None] * tensor.shape.rank
@@ -169,7 +168,7 @@ def open_spec(tensor):
 
 
 def _parts_of(model) -> list[Any]:
-    """The objects that a trace holds on to, or was made after."""
+    """The objects and settings that a trace depends on."""
     parts = []
     for layer in private.all_layers(model):
         parts += layer, layer.dtype_policy, *private.own_variables(layer)

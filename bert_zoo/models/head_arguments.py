@@ -1,4 +1,4 @@
-"""What `load` knows of a model's head: what the user asks for, and what the checkpoint says."""
+"""What `load` knows about a model's head, from the user and from the checkpoint."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from bert_zoo.models.labels import Thresholds
 
 @dataclass(frozen=True)
 class Asked:
-    """What the user asks for; each None by default."""
+    """The head's arguments from the user; each is None by default."""
 
     num_classes: int | None = None
     labels: Sequence[str] | None = None
@@ -16,11 +16,11 @@ class Asked:
 
     @property
     def sizes(self) -> set[int]:
-        """The numbers of classes that these speak of."""
+        """The numbers of classes that the arguments imply."""
         return {self.num_classes, self.labels and len(self.labels)} - {None}
 
     def refuse_classes(self, task: str) -> None:
-        """Raises ValueError where a task without classes of the user's is given some."""
+        """Raises ValueError if there are classes, for a task whose classes users cannot choose."""
         if self.sizes:
             raise ValueError(
                 f"Task {task!r} has no classes to name: leave num_classes={self.num_classes!r} and "
@@ -28,7 +28,7 @@ class Asked:
             )
 
     def refuse_thresholds(self, task: str) -> None:
-        """Raises ValueError where a task whose labels need none is given thresholds."""
+        """Raises ValueError if there are thresholds, for a task without them."""
         if self.thresholds is not None:
             raise ValueError(
                 f"Task {task!r} has no thresholds: leave thresholds={self.thresholds!r} out, or load "
@@ -38,15 +38,15 @@ class Asked:
 
 @dataclass(frozen=True)
 class Told:
-    """What a checkpoint says of the head that is loaded.
+    """What a checkpoint says about the head to load.
 
     Attributes:
-        name: of the checkpoint.
-        is_trained: whether the model gets the checkpoint's head, and not a randomly initialised one.
-        num_logits: of that head, for a text; None where its file does not tell.
-        labels: the names of its classes; empty where it has none.
-        thresholds: of its labels.
-        score_activation: what makes a score of its one logit; None where it does not say.
+        name: name of the checkpoint.
+        is_trained: whether the model gets the checkpoint's head and not a randomly initialised one.
+        num_logits: the head's number of logits per text; None if its file does not tell.
+        labels: names of its classes; empty if there are none.
+        thresholds: thresholds of its labels.
+        score_activation: the activation that turns its one logit into a score; None if unknown.
     """
 
     name: str

@@ -13,18 +13,18 @@ from bert_zoo.private import runs_for_shapes
 
 
 def is_of_tensorflow(value: Any) -> bool:
-    """Whether a value is a tensor of TensorFlow, eager or not, told without importing it."""
+    """Whether a value is a TensorFlow tensor, eager or not; does not import TensorFlow."""
     return type(value).__module__.startswith("tensorflow")
 
 
 def check_batch_size(value: Any, name: str = "batch_size") -> None:
-    """Raises ValueError where a number of rows is not a positive integer."""
+    """Raises ValueError unless a number of rows is a positive integer."""
     if not is_integer(value) or value < 1:
         raise ValueError(f"{name} is {value!r}; it must be a positive integer.")
 
 
 def check_is_dict(inputs: Any) -> None:
-    """Raises TypeError for text and whatever else a model cannot be called with."""
+    """Raises TypeError for text and other inputs that a model cannot be called with."""
     if not isinstance(inputs, Mapping):
         raise TypeError(
             f"The model is called with a dict of id tensors; got {type(inputs).__name__}. For text, "
@@ -33,12 +33,12 @@ def check_is_dict(inputs: Any) -> None:
 
 
 def tokens_of(inputs: Mapping[str, Any]) -> Any:
-    """One number for each token, int [batch, ..., length]: its id, or of characters the first one's."""
+    """One number per token, int [batch, ..., length]: its id, or the id of its first character."""
     return inputs["token_ids"] if "token_ids" in inputs else inputs["char_ids"][..., 0]
 
 
 def real_tokens(inputs: Mapping[str, Any]) -> Any:
-    """[batch, ..., length], 1 for real tokens; None where all are."""
+    """[batch, ..., length], 1 for real tokens; None if all are real."""
     mask = inputs.get("padding_mask")
     if mask is None and "char_ids" in inputs:
         return ops.cast(ops.any(ops.not_equal(inputs["char_ids"], 0), axis=-1), "int32")
@@ -58,30 +58,30 @@ def check_rank(token_ids: Any, rank: int, wanted: str) -> None:
 
 
 def as_array(name: str, value: Any):
-    """An array of a list of rows; anything else as it is."""
+    """A list of rows as an array; other values unchanged."""
     if not isinstance(value, list | tuple):
         return value
     try:
         return np.asarray(value)
     except ValueError as error:
         raise ValueError(
-            f"The rows of {name} have different lengths ({error}). Pad them, with a padding_mask of "
-            "0 there, or pass text."
+            f"The rows of {name} have different lengths ({error}). Pad them and pass a padding_mask that is "
+            "0 for padding, or pass text."
         ) from error
 
 
 def as_ids(name: str, value: Any):
-    """An int32 tensor; TypeError where the value has no integers."""
+    """The value as an int32 tensor; raises TypeError if it is not of integers."""
     tensor = ops.convert_to_tensor(value)
-    # To build the layers of a user's own model that it loads, Keras 3.15 calls the model with float32
-    # for every input (`Model.build_from_config`).
+    # When Keras 3.15 loads a custom model, it builds the layers by calling the model with float32 for
+    # every input (`Model.build_from_config`).
     if not runs_for_shapes():
         check_is_integer(name, tensor)
     return ops.cast(tensor, "int32")
 
 
 def as_strings(texts: Any):
-    """Texts as they are; strings for the float32 that stand for them where `as_ids` says."""
+    """Texts unchanged, or strings in place of the float32 inputs that `as_ids` mentions."""
     import tensorflow as tf
 
     stand_in = runs_for_shapes() and getattr(texts, "dtype", None) == "float32"
@@ -89,9 +89,9 @@ def as_strings(texts: Any):
 
 
 def with_string_tensors(inputs: Any) -> Any:
-    """A layer's inputs with a string or a list of strings as a string tensor [batch].
+    """A layer's inputs, with a string or list of strings turned into a string tensor [batch].
 
-    Keras takes strings outside of tensors for other arguments. A list of two is a batch, and no pair.
+    Keras does not treat plain strings as inputs. A list of two strings is a batch and not a pair.
     """
     from bert_zoo.text.batches import text_batch
 
@@ -101,25 +101,25 @@ def with_string_tensors(inputs: Any) -> Any:
 
 
 def check_is_integer(name: str, tensor: Any) -> None:
-    """Raises TypeError unless a tensor, or the symbol of one, has an integer type."""
+    """Raises TypeError unless a tensor, symbolic or not, has an integer dtype."""
     dtype = keras.backend.standardize_dtype(tensor.dtype)
     if not dtype.startswith(("int", "uint", "bool")):
         raise TypeError(f"{name} must be integers; got {dtype}.")
 
 
 def outside(name: str, ids: Any, limit: Any):
-    """Where ids, an array or a TensorFlow tensor, do not lie in [0, limit); labels may be -100."""
+    """A mask of ids (array or TensorFlow tensor) outside of [0, limit); labels may also be -100."""
     wrong = (ids < 0) | (ids >= limit)
     return wrong & (ids != IGNORED_LABEL) if name == "labels" else wrong
 
 
 def check_range(name: str, value: Any, limit: int, what: str) -> None:
-    """Checks that values lie in [0, limit), where they are known.
+    """Checks that values lie in [0, limit), if they are known.
 
-    GPUs read zeros, and JAX the last row, where an id is outside of a table: both in silence.
+    Without the check, GPUs silently read zeros, and JAX the last row, for an id outside of a table.
 
     Raises:
-        ValueError: names the first value that does not, its position and the range.
+        ValueError: a value is outside; names the first one, its position and the range.
     """
     values = concrete(value)
     if values is None or not values.size:

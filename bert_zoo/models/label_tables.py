@@ -1,4 +1,4 @@
-"""Labels in tables, whose columns are told apart by their names and never by their order."""
+"""Labels in tables, whose columns are identified by name and never by order."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,24 +15,23 @@ def labels_of_table(
     """The labels, or weights, in a table of pandas, polars, pyarrow or `datasets`.
 
     Args:
-        table: one column of labels, of any name but a class's; or one column a class, in any order.
-        argument: the name of the argument that the table was given as.
-        classes: the names of the classes, or the range of their numbers; empty where labels are no
-            classes.
-        advice: what else an error recommends.
+        table: one column of labels, whose name is not a class; or one column per class, in any order.
+        argument: name of the argument, for messages.
+        classes: names of the classes, or the range of their numbers; empty if labels are not classes.
+        advice: further advice for the error message.
 
     Returns:
-        The list of labels; or an array [rows, classes], columns in the order of the classes.
+        A list of labels, or an array [rows, classes] with columns in the order of the classes.
 
     Raises:
-        ValueError: the columns are neither.
+        ValueError: the table has other columns.
     """
     columns = column_names(table)
     is_of_classes = len(columns) == len(set(columns)) == len(classes)
     for order in (classes, range(len(classes))):
         if is_of_classes and set(columns) == set(order):
             return np.column_stack([np.asarray(as_list(table[name])) for name in order])
-    # One column with a class's name says of that class alone whether it applies.
+    # A single column with a class's name only says whether that class applies.
     if len(columns) == 1 and columns[0] not in classes:
         return as_list(table[columns[0]])
     several = f", or one column for each class, of {quoted(classes)}" if classes else ""
