@@ -1,4 +1,4 @@
-"""LSTMs whose recurrent weights are dropped, and the backbone of them.
+"""LSTMs with dropout on recurrent weights, and their backbone.
 
 Source: Merity et al. 2017, "Regularizing and Optimizing LSTM Language Models" (arXiv:1708.02182), section 3;
 fastai/fastai fastai/text/models/awdlstm.py.
@@ -20,7 +20,7 @@ from bert_zoo.layers.stack import Stack
 
 
 class LockedDropout(Dropout):
-    """Dropout with one mask for all tokens of a row; x is [batch, length, features]."""
+    """Dropout with one mask for all tokens of a row, for inputs [batch, length, features]."""
 
     def call(self, inputs, training=None):
         if not self.is_active(training):
@@ -29,12 +29,12 @@ class LockedDropout(Dropout):
 
 
 class WordEmbeddings(keras.layers.Layer):
-    """A token table of which training leaves out whole rows, wherever they occur in a batch.
+    """A token table with dropout of whole rows: a dropped token is 0 everywhere in a batch.
 
     Args:
-        vocab_size, hidden_size: of the table.
+        vocab_size, hidden_size: sizes of the table.
         word_dropout: rate on its rows.
-        input_dropout: of a `LockedDropout` of the output.
+        input_dropout: rate of `LockedDropout` on the output.
         initializer_range: standard deviation of a randomly initialised table.
     """
 
@@ -61,7 +61,7 @@ class WordEmbeddings(keras.layers.Layer):
         self.built = True
 
     def call(self, token_ids, training=None):
-        """int [batch, length] to [batch, length, hidden_size]."""
+        """Embeds int [batch, length] as [batch, length, hidden_size]."""
         x = self.token_embedding(token_ids)
         if self.word_dropout.is_active(training):
             rows = ops.ones((self.token_embedding.input_dim, 1), x.dtype)
@@ -75,12 +75,12 @@ class WordEmbeddings(keras.layers.Layer):
 class DroppedLSTM(keras.layers.Layer):
     """An LSTM with one mask on its recurrent weights for all tokens of a call (DropConnect).
 
-    As PyTorch's, it has two biases; gates are in the order input, forget, cell, output.
+    As in PyTorch, there are two biases, and gates are in the order input, forget, cell, output.
 
     Args:
-        units: its width.
+        units: the width.
         recurrent_dropout: rate on the recurrent weights.
-        backward_tokens: tokens that gradients run back through; 0 for all.
+        backward_tokens: tokens that gradients flow back through; 0: all.
     """
 
     def __init__(self, units: int, *, recurrent_dropout: float, backward_tokens: int, **kwargs):
@@ -106,21 +106,21 @@ class DroppedLSTM(keras.layers.Layer):
 
         Args:
             x: [batch, length, width].
-            state: output and cell before it, [batch, units] each.
-            padding_mask: bool [batch, length]; padding leaves the state as it is. None for no padding.
+            state: initial output and cell, [batch, units] each.
+            padding_mask: bool [batch, length]; padding does not change the state. None: no padding.
 
         Returns:
-            Outputs [batch, length, units]; output and cell after the last token.
+            Outputs [batch, length, units]; then output and cell after the last token.
         """
         length, dtype = ops.shape(x)[1], x.dtype
         bias = ops.cast(self.input_bias + self.recurrent_bias, dtype)
-        # One product for all tokens, and tokens first, as the scan takes them.
+        # One product for all tokens, with tokens on the first axis for the scan.
         gates = ops.matmul(ops.transpose(x, (1, 0, 2)), ops.cast(self.kernel, dtype)) + bias
         kernel = self.weight_dropout(
             ops.convert_to_tensor(self.recurrent_kernel), training=training
         )
         kernel = ops.cast(kernel, dtype)
-        # One array, as Keras 3.15 scans several only where their length is known.
+        # One array, because Keras 3.15 scans several only if their length is known.
         rows = [gates]
         if padding_mask is not None:
             rows.append(ops.cast(ops.transpose(padding_mask), dtype)[:, :, None])
@@ -149,14 +149,14 @@ class DroppedLSTM(keras.layers.Layer):
 
 
 class LSTMStack(private.LossesOfThreads, Stack):
-    """LSTMs one after the other, with dropouts between and after them and penalties of their outputs.
+    """A stack of LSTMs, with dropout between and after them and penalties on their outputs.
 
-    `rematerialize` changes nothing: what a scan keeps for its gradient cannot be computed again from its input
-    alone.
+    `rematerialize` has no effect, because the values that a scan keeps for its gradient cannot be recomputed from its
+    input alone.
 
     Args:
         blocks: `DroppedLSTM`s.
-        config: sizes, rates and penalties.
+        config: the configuration, with sizes, rates and penalties.
     """
 
     def __init__(self, blocks: Sequence[DroppedLSTM], config: AwdLstmConfig, **kwargs):
@@ -181,11 +181,11 @@ class LSTMStack(private.LossesOfThreads, Stack):
 
         Args:
             x: [batch, length, hidden_size].
-            memory: of each LSTM output and cell before it, [batch, units] each, in one list.
+            memory: one list with the initial output and cell of each LSTM, [batch, units] each.
             padding_mask: int [batch, length], or None for no padding.
 
         Returns:
-            Hidden states [batch, length, units], the input first; and the memory after the segment.
+            Hidden states [batch, length, units], starting with the input; and the memory after the segment.
         """
         is_real = None if padding_mask is None else ops.equal(padding_mask, 1)
         hidden_states, new_memory = [x], []
@@ -214,9 +214,9 @@ class LSTMStack(private.LossesOfThreads, Stack):
 
 
 def _mean_square(values, mask):
-    """Of values [batch, length, features] where the mask, bool [batch, length], holds; 0 where it never does.
+    """Mean square of values [batch, length, features] where the mask, bool [batch, length], is True; 0 if it never is.
 
-    The mean of what replicas have, as Keras takes it of added losses, is that of the whole batch.
+    Keras averages added losses over replicas; that average is the mean of the whole batch.
     """
     squares = ops.mean(ops.square(values), axis=-1)
     weights = ops.ones_like(squares) if mask is None else ops.cast(mask, squares.dtype)
@@ -224,14 +224,14 @@ def _mean_square(values, mask):
 
 
 class LSTMBackbone(Backbone):
-    """Token vectors and a stack of LSTMs that go on where the segment before ended.
+    """Token vectors and a stack of LSTMs, which continue from the segment before.
 
-    Beside `token_ids` and `padding_mask`, it takes `memory`: of each LSTM the output and the cell, [batch,
-    units] each, in one list, as the call before returned it. A text without it starts from zeros. No gradient
-    runs through it. What a text's padding leaves is the state after its last real token.
+    Besides `token_ids` and `padding_mask`, it takes the `memory` that the previous call returned: one list with the
+    output and cell of each LSTM, [batch, units] each. Without it, texts start from zeros. No gradient flows through
+    it. Padding at the end of a text does not change its state.
 
     Args:
-        config: sizes and choices.
+        config: the configuration.
         embeddings: `WordEmbeddings`.
         stack: an `LSTMStack`.
     """
@@ -246,7 +246,7 @@ class LSTMBackbone(Backbone):
 
     @property
     def token_table(self):
-        """The table of the one cluster, and that it has no projection."""
+        """The table of the only cluster, and None for its projection."""
         return [float_table(self.embeddings.token_embedding)], [None]
 
     def groups(self) -> Groups:
@@ -280,7 +280,7 @@ class LSTMBackbone(Backbone):
         }
 
     def state_after(self, token_ids, lengths, state: Mapping[str, Any]) -> dict[str, Any]:
-        """The state after the first `lengths` [batch] tokens of rows [batch, length], given that before them."""
+        """The state after the first `lengths` [batch] tokens of rows [batch, length], from the state before them."""
         mask = ops.arange(ops.shape(token_ids)[1])[None, :] < lengths[:, None]
         outputs = self({"token_ids": token_ids, "padding_mask": ops.cast(mask, "int32"), **state})
         return {"memory": outputs["memory"]}

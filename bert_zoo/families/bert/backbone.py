@@ -1,4 +1,4 @@
-"""BERT's layers, put together."""
+"""Assembles BERT's layers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,12 +12,12 @@ def blocks(
     block_class: type | None = None,
     attention: Callable[..., Any] | None = None,
 ) -> list:
-    """Blocks with weights of their own.
+    """Makes the blocks.
 
     Args:
-        config, dtype: sizes and choices, and the dtype policy.
-        block_class: of `bert_zoo.layers`; `PostNormBlock` by default.
-        attention: (number of the block, options of layers) -> its attention; `SelfAttention` by default.
+        config, dtype: the configuration and the dtype policy.
+        block_class: a class of `bert_zoo.layers`; `PostNormBlock` by default.
+        attention: (number of the block, layer options) -> its attention; `SelfAttention` by default.
     """
     from bert_zoo.layers import FeedForward, PostNormBlock, SelfAttention
 
@@ -66,7 +66,7 @@ def embedding_options(config: EncoderConfig, dtype) -> dict[str, Any]:
 
 
 def backbone(config: EncoderConfig, dtype, stack: Any = None):
-    """Embeddings, a stack of post-norm blocks or the one that is given, and a pooler where there is one."""
+    """Embeddings, `stack` or a stack of post-norm blocks, and a pooler if the configuration has one."""
     from bert_zoo.layers import Embeddings, Pooler, Stack, TransformerBackbone
 
     hidden_size, pooler = config.hidden_size, None

@@ -1,4 +1,4 @@
-"""Block-sparse attention, the backbone that has it, and the layers before BigBird's heads."""
+"""Block-sparse attention, BigBird's backbone, and the layers before its heads."""
 
 import functools
 import math
@@ -26,22 +26,22 @@ from bert_zoo.layers.windows import in_blocks
 
 
 class View(NamedTuple):
-    """What attention reads beside the hidden states, of the tokens of rows or blocks.
+    """The mask and documents of the tokens of rows or blocks, which attention needs.
 
-    `mask` is int [..., tokens], 1 for real ones; `documents` are their numbers, int [..., tokens], or
-    None for rows of one document each.
+    `mask` is int [..., tokens], 1 for real tokens. `documents` is int [..., tokens], the number of each token's
+    document, or None if each row is one document.
     """
 
     mask: Any
     documents: Any = None
 
     def map(self, function, *arguments) -> "View":
-        """What a function makes of each of them."""
+        """Applies a function to both."""
         return View(*(part if part is None else function(part, *arguments) for part in self))
 
 
 class Attended(NamedTuple):
-    """What a layer's probabilities are made of: they are quadratic in the length, and seldom read."""
+    """The inputs of a layer's probabilities, which are quadratic in the length and computed only on demand."""
 
     query: Any  # [batch, length, heads, head_size]
     key: Any
@@ -51,21 +51,20 @@ class Attended(NamedTuple):
 class SparseAttention(SelfAttention):
     """Self-attention of blocks to a few blocks: the first and the last, their neighbours and random ones.
 
-    The first and the last block see everything, the others five blocks and the random ones, so that time
-    and memory grow with the length and not with its square. A random block that is seen anyway counts
-    twice. In rows that are hardly longer than what a block sees, all tokens see all others, and
-    probabilities are dropped, which they are not in others; which rows those are, the length of the
-    batch alone decides.
+    The first and the last block attend to everything, the others to five blocks and the random ones, so time and
+    memory grow linearly with the length. A random block that is attended to anyway counts twice. Rows that are
+    hardly longer than this get full attention, and only there dropout acts on probabilities. The length of the
+    batch alone decides which rows those are.
 
-    Of rows with several documents, tokens see those of their own among what they see.
+    In rows of several documents, tokens attend only to their own document, within these blocks.
 
     Source: Zaheer et al. 2020 (arXiv:2007.14062), section 2; google-research/bigbird
     bigbird/core/attention.py, bigbird_block_sparse_attention.
 
     Args:
-        layer: number of the layer, which its random blocks depend on.
-        config: sizes and choices.
-        options: as of `SelfAttention`.
+        layer: number of the layer, which determines its random blocks.
+        config: the configuration.
+        options: as for `SelfAttention`.
     """
 
     def __init__(self, layer: int, config: BigBirdConfig, **options):
@@ -79,9 +78,10 @@ class SparseAttention(SelfAttention):
         super().make_projections(**{**options, "use_bias": self.config.use_bias})
 
     def call(self, x, view: View, positions=None, training=None):
-        """As `SelfAttention.call`, with a `View` of the rows for the bias.
+        """Like `SelfAttention.call`, with a `View` of the rows instead of the bias.
 
-        Of all tokens it gives, in the place of probabilities, what `probabilities` makes them of.
+        For all tokens (without `positions`) it returns an `Attended` instead of probabilities; `probabilities`
+        computes them from it.
         """
         length = ops.shape(view.mask)[1]
         heads = (-1, length, self.num_heads, self.head_size)
@@ -104,18 +104,18 @@ class SparseAttention(SelfAttention):
         return self.output_dense(ops.reshape(context, (-1, self.hidden_size))), shown
 
     def _by_length(self, length, short, long):
-        """What one of two functions gives; where a graph's input tells the length, that is open."""
+        """Returns one of two functions' results; a graph with an unknown length chooses at run time."""
         is_short = length <= self.config.most_seen_by_all
         if isinstance(is_short, bool):
             return short() if is_short else long()
         return ops.cond(is_short, short, long)
 
-    # To all keys: of short rows, and from few tokens of long ones
+    # Attention to all keys: in short rows, and from a few tokens of long rows
 
     def _from_all(self, query, key, value, seen_from: View, view: View, training, counts=None):
-        """Context [batch, queries, heads, head_size] and probabilities of all keys.
+        """Returns the context, [batch, queries, heads, head_size], and the probabilities of all keys.
 
-        `counts` is the bias that says how often blocks are seen, of long rows.
+        `counts` is a bias for long rows, from the number of times that each block is attended to.
         """
         bias = ops.expand_dims(hidden(seen_from, view, query.dtype), 1)
         bias = bias if counts is None else bias + counts
@@ -126,7 +126,7 @@ class SparseAttention(SelfAttention):
         return of_real(context, seen_from), probabilities * real
 
     def probabilities(self, attended: Attended):
-        """[batch, heads, length, length], from what `call` gave."""
+        """Computes probabilities [batch, heads, length, length] from the result of `call`."""
         query, key, view = attended
         length = ops.shape(key)[1]
 
@@ -140,8 +140,8 @@ class SparseAttention(SelfAttention):
         )
 
     def _bias_of_counts(self, length, positions, dtype: str):
-        """The logarithm of how often tokens of long rows see each key, [batch or 1, heads or 1, tokens, length]."""
-        if isinstance(positions, slice):  # which see everything
+        """The log of how often tokens of long rows attend to each key, [batch or 1, heads or 1, tokens, length]."""
+        if isinstance(positions, slice):  # these attend to everything
             return ops.zeros((1, 1, 1, 1), dtype)
         blocks = self._number_of_blocks(length)
         seen = self._seen_blocks(blocks)
@@ -153,15 +153,15 @@ class SparseAttention(SelfAttention):
         return ops.transpose(bias[..., :length], (1, 0, 2, 3))
 
     def _number_of_blocks(self, length):
-        # Of short rows as many as of long ones, where the length is open: both branches are traced.
+        # If the length is unknown, both branches are traced, so short rows need as many as long ones.
         size = self.config.block_size
         blocks, fewest = (length + size - 1) // size, fewest_blocks(self.config.num_random_blocks)
         return max(blocks, fewest) if isinstance(blocks, int) else ops.maximum(blocks, fewest)
 
-    # Block by block: of long rows
+    # Attention block by block: in long rows
 
     def _in_blocks(self, query, key, value, view: View):
-        """Context [batch, length, heads, head_size] of all tokens."""
+        """Returns the context of all tokens, [batch, length, heads, head_size]."""
         size, length = self.config.block_size, ops.shape(key)[1]
         query = query * (1 / math.sqrt(self.head_size))
         # Each head of each row is a lane: [lanes, blocks, size, head_size], and ids [lanes, blocks, size].
@@ -170,10 +170,10 @@ class SparseAttention(SelfAttention):
         lanes, blocks = ops.shape(key)[:2]
         seen = ops.tile(self._seen_blocks(blocks), (lanes // self.num_heads, 1, 1))
         of_lanes = ops.reshape(ops.arange(lanes, dtype="int32"), (-1, 1, 1)) * blocks
-        rows = ops.maximum(seen, 0) + of_lanes  # among the blocks of all lanes
+        rows = ops.maximum(seen, 0) + of_lanes  # numbers among the blocks of all lanes
 
         def of_seen(part):
-            """The blocks that each one sees, [lanes, blocks - 2, tokens, ...]."""
+            """The blocks that each block attends to, [lanes, blocks - 2, tokens, ...]."""
             flat = ops.reshape(part, (-1, math.prod(part.shape[2:])))
             taken = ops.take(flat, rows, axis=0)
             return ops.reshape(taken, (lanes, blocks - 2, seen.shape[2] * size, *part.shape[3:]))
@@ -182,11 +182,11 @@ class SparseAttention(SelfAttention):
         is_seen = ops.repeat(ops.cast(seen >= 0, keys.mask.dtype), size, axis=-1)
         keys = keys._replace(mask=keys.mask * is_seen)
         bias = hidden(ids.map(lambda part: part[:, 1:-1]), keys, key.dtype)
-        # Not ops.einsum, which ends ONNX's runtime 1.32 where a batch has no rows.
+        # Not ops.einsum, with which ONNX Runtime 1.32 crashes on a batch without rows.
         scores = ops.matmul(query[:, 1:-1], ops.swapaxes(of_seen(key), -1, -2)) + bias
         middle = ops.matmul(ops.softmax(scores), of_seen(value))
 
-        # Not -1, beside which ONNX takes no batch of no rows.
+        # Not -1, with which ONNX does not accept a batch without rows.
         everything = ids.map(ops.reshape, (lanes, blocks * size))
         whole = (lanes, blocks * size, self.head_size)
         key, value = (ops.reshape(part, whole) for part in (key, value))
@@ -199,15 +199,15 @@ class SparseAttention(SelfAttention):
         return of_real(ops.transpose(context, (0, 2, 1, 3))[:, :length], view)
 
     def _by_head(self, part):
-        """[batch, length, heads, head_size] as [lanes, blocks, size, head_size], of batch * heads lanes."""
+        """Reshapes [batch, length, heads, head_size] to [lanes, blocks, size, head_size], with batch * heads lanes."""
         part = ops.transpose(in_blocks(part, self.config.block_size), (0, 3, 1, 2, 4))
         return ops.reshape(part, (-1, ops.shape(part)[2], *part.shape[3:]))
 
     def _seen_blocks(self, blocks):
-        """What the blocks between the first and the last see, int32 [heads, blocks - 2, 5 + number].
+        """The blocks that the inner blocks attend to, int32 [heads, blocks - 2, 5 + number].
 
-        The first block, their neighbours and themselves, the last block, random ones. A neighbour that is
-        the first or the last block is -1.
+        They are the first block, the block itself and its neighbours, the last block and random ones. A neighbour
+        that is the first or the last block is -1.
         """
         own = ops.reshape(ops.arange(1, blocks - 1, dtype="int32"), (1, -1, 1))
         before, after = ops.where(own > 1, own - 1, -1), ops.where(own < blocks - 2, own + 1, -1)
@@ -216,7 +216,7 @@ class SparseAttention(SelfAttention):
         return ops.concatenate([fixed, self._random_blocks(blocks)], axis=-1)
 
     def _random_blocks(self, blocks):
-        """Those that blocks see, int32 [heads, blocks - 2, number]; their number may be a tensor."""
+        """The random blocks, int32 [heads, blocks - 2, number]; `blocks` may be a tensor."""
         config = self.config
         number = config.num_random_blocks
         if not config.has_random_blocks:
@@ -224,7 +224,7 @@ class SparseAttention(SelfAttention):
         if isinstance(blocks, int):
             table = random_blocks(self.layer, self.num_heads, config.block_size, number, blocks)
             return ops.convert_to_tensor(table)
-        # Tables of shorter rows are the beginnings of those of longer ones, of either kind.
+        # In both kinds of tables, that of a shorter row is the beginning of that of a longer one.
         most = self._number_of_blocks(config.longest_input)
         table = ops.convert_to_tensor(first_blocks(self.layer, self.num_heads, number, most))
         of_paper = [n for n in range(most + 1) if is_of_paper(config.block_size, number, n)]
@@ -238,7 +238,7 @@ class SparseAttention(SelfAttention):
 
 
 def joined_ends(blocks):
-    """The first and the last of blocks [lanes, blocks, size, ...] after each other, [lanes, 2 * size, ...]."""
+    """Concatenates the first and the last of blocks [lanes, blocks, size, ...] to [lanes, 2 * size, ...]."""
     return ops.concatenate([blocks[:, 0], blocks[:, -1]], axis=1)
 
 
@@ -252,16 +252,16 @@ def hidden(queries: View, keys: View, dtype: str):
 
 
 def of_real(context, view: View):
-    """Context [batch, tokens, heads, head_size], zeros for padding, as the original has it."""
+    """Sets the context [batch, tokens, heads, head_size] to zero at padding, as in the original."""
     return context * ops.cast(ops.expand_dims(view.mask, (2, 3)), context.dtype)
 
 
 class SparseEmbeddings(Embeddings):
-    """Tables whose sum is normalised after dropout; tokens' vectors may be rescaled.
+    """`Embeddings` with dropout before the norm, and optionally rescaled token vectors.
 
     Args:
-        rescales_tokens: whether they are multiplied by the root of their width.
-        options: as of `Embeddings`.
+        rescales_tokens: whether token vectors are multiplied by the square root of their width.
+        options: as for `Embeddings`.
 
     Source: google-research/bigbird bigbird/core/utils.py, EmbeddingLayer.
     """
@@ -279,7 +279,7 @@ class SparseEmbeddings(Embeddings):
 
 
 class SparseBackbone(TransformerBackbone):
-    """Embeddings, blocks with `SparseAttention`, and perhaps a pooler."""
+    """Embeddings, blocks with `SparseAttention`, and an optional pooler."""
 
     def embedded(self, inputs, training):
         embedded = self.embeddings(*map(inputs.get, self.embedded_ids), training=training)
@@ -329,19 +329,19 @@ class DenseLayer(keras.layers.Layer):
         self.built = True
 
     def call(self, x, training=None):
-        """[..., hidden_size] to the same shape."""
+        """Transforms [..., hidden_size] to the same shape."""
         return self.activation(self.dense(self.dropout(x, training=training)), training=training)
 
 
 class FeedForwardBlock(FeedForward):
-    """A feed-forward layer with its residual sum and norm, as blocks end, after dropout.
+    """Dropout, then a feed-forward layer with residual connection and norm, like the second half of a block.
 
     Args:
-        epsilon: of the norm.
-        dropout: rate on the input and on what is added to it.
-        arguments, options: as of `FeedForward`.
+        epsilon: epsilon of the norm.
+        dropout: rate on the input and on the feed-forward layer's output.
+        arguments, options: as for `FeedForward`.
 
-    Source: transformers' BigBirdForQuestionAnsweringHead, of the TriviaQA checkpoint.
+    Source: transformers' BigBirdForQuestionAnsweringHead, used by the TriviaQA checkpoint.
     """
 
     def __init__(self, *arguments, epsilon: float, dropout: float, **options):
@@ -354,6 +354,6 @@ class FeedForwardBlock(FeedForward):
         self.norm.build(input_shape)
 
     def call(self, x, training=None):
-        """[..., hidden_size] to the same shape."""
+        """Transforms [..., hidden_size] to the same shape."""
         fed = super().call(self.around(x, training=training), training=training)
         return self.norm(x + self.around(fed, training=training))

@@ -1,4 +1,4 @@
-"""ELMo's backbone: words from characters, sentence ends around them, and LSTMs in both directions."""
+"""ELMo's backbone: character-based words with sentence marks, and LSTMs in both directions."""
 
 from typing import Any
 
@@ -11,20 +11,19 @@ from bert_zoo.layers.common import at_positions
 
 
 class ElmoBackbone(Backbone):
-    """Words to outputs of LSTMs in both directions (Peters et al. 2018).
+    """Encodes words with LSTMs in both directions (Peters et al. 2018).
 
-    It takes `char_ids` [batch, words, characters] and perhaps a `padding_mask`; a word of zeros alone is
-    padding in any case. A model without characters takes `token_ids` [batch, words] in their place, numbers of
-    a vocabulary that begins with the marks of sentences. The tokens that begin and end a sentence are added before the LSTMs, and their
-    outputs taken away.
+    It takes `char_ids` [batch, words, characters] and optionally a `padding_mask`. A word of only zeros is always
+    padding. A model without characters takes `token_ids` [batch, words] instead, ids of a vocabulary that begins
+    with the marks of sentences. The marks are added before the LSTMs, and their outputs removed.
 
-    `hidden_states` are those of every layer, first the words' own vectors, twice: outputs of both
-    directions have that width together. `memory` has for each layer [batch, 2, projection + cell]: the
-    last output and cell of both directions. It is returned where it is given, as the originals carry it
-    from each batch to the next; without it, rows begin with zeros.
+    `hidden_states` has the outputs of every layer, both directions concatenated. The first entry is the word
+    vectors, twice, for the same width. `memory` has [batch, 2, projection + cell] for each layer: the last output and
+    cell of both directions. It is returned if it is given; the originals carry it from batch to batch. Without it,
+    rows start from zeros.
 
     Args:
-        config: sizes and choices.
+        config: the configuration.
         embeddings: a `CharacterEncoder`, or a table of words.
         stack: a `BidirectionalStack`.
     """
@@ -58,7 +57,7 @@ class ElmoBackbone(Backbone):
             mask = mask * ops.cast(ops.any(ops.not_equal(ids, 0), axis=-1), "int32")
         self._check_memory(memory, ids)
         hidden_states, new = self.states(*self.sentences(ids, mask), memory, training=training)
-        # An end may stand where other rows have words.
+        # The end of a short row is where longer rows have words.
         mask = ops.cast(mask[:, :, None], self.compute_dtype)
         hidden_states = [states[:, 1:-1] * mask for states in hidden_states]
         if positions is not None:
@@ -68,15 +67,15 @@ class ElmoBackbone(Backbone):
         return outputs | {"attentions": []}
 
     def directions(self, char_ids, memory, training=None):
-        """Outputs of both directions over words of their own, as language models are trained.
+        """Runs each direction over its own words, as in training language models.
 
         Args:
-            char_ids: int [batch, 2, words, characters]: what each direction reads, in the order in which it
-                reads. No marks of sentences are added.
-            memory: as `call` takes it.
+            char_ids: int [batch, 2, words, characters], the words of each direction in its reading order. No marks of
+                sentences are added.
+            memory: as for `call`.
 
         Returns:
-            Of the last layer, [batch, 2, words, projection_size], in the same order; and the new memory.
+            The last layer's outputs, [batch, 2, words, projection_size], in the same order; and the new memory.
         """
         batch, _, length, characters = ops.shape(char_ids)
         words = self.embeddings(ops.reshape(char_ids, (-1, characters)))
@@ -87,20 +86,20 @@ class ElmoBackbone(Backbone):
         return ops.transpose(ops.stack(layers[-1]), (2, 0, 1, 3)), new
 
     def states(self, words, mask, memory=None, training=None):
-        """As `BidirectionalStack.call`, from zeros where there is no memory."""
+        """Like `BidirectionalStack.call`, starting from zeros without a memory."""
         if memory is None:
             memory = self.initial_state(ops.shape(words)[0])["memory"]
         return self.stack(words, mask, memory, training=training)
 
     def sentences(self, ids, mask):
-        """Vectors of words with those of a sentence's begin and end around them.
+        """Returns the vectors of words, with those of the sentence's begin and end around them.
 
         Args:
-            ids: of words, as `call` takes them.
+            ids: ids of words, as for `call`.
             mask: int [batch, words], 1 for words.
 
         Returns:
-            [batch, 1 + words + 1, projection_size], and the mask for them.
+            The vectors, [batch, 1 + words + 1, projection_size], and their mask.
         """
         batch, length, *characters = ops.shape(ids)
         marks = np.int32([0, 1])
@@ -116,7 +115,7 @@ class ElmoBackbone(Backbone):
         vectors = self.embeddings(rows)
         words = ops.reshape(vectors[:-2], (-1, length, vectors.shape[-1]))
         begin, end = vectors[-2], vectors[-1]
-        # The end stands after the last word.
+        # The end comes after the last word.
         numbers = ops.arange(1, length + 1, dtype="int32")
         last = ops.max(mask * numbers, axis=1, initial=0)[:, None]
         is_end = ops.equal(ops.arange(length + 2, dtype="int32"), last + 1)

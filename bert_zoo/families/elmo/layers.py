@@ -1,4 +1,4 @@
-"""ELMo's layers: words from their characters, and LSTMs in both directions over them.
+"""ELMo's layers: a character encoder of words, and LSTMs in both directions.
 
 Source: Peters et al. 2018 (arXiv:1802.05365), section 3; Jozefowicz et al. 2016 (arXiv:1602.02410) for
 characters; Sak et al. 2014 (arXiv:1402.1128) for projections.
@@ -16,17 +16,17 @@ from bert_zoo.layers.stack import Stack
 
 
 def _closed_gates(shape, dtype=None):
-    """Biases of gates, which begin nearly closed, and zeros."""
+    """Initial biases: gates start nearly closed; the others are 0."""
     half = (shape[0] // 2,)
     return ops.concatenate([ops.full(half, -2.0, dtype), ops.zeros(half, dtype)])
 
 
 class Highway(keras.layers.Layer):
-    """A layer whose units pass a part of what comes in (Srivastava et al. 2015, arXiv:1505.00387)."""
+    """A layer with gates that pass a part of its input (Srivastava et al. 2015, arXiv:1505.00387)."""
 
     def build(self, input_shape):
         width = input_shape[-1]
-        # The gate's columns first, then those of what it lets through.
+        # The gate's columns first, then those of the new values.
         self.kernel = self.add_weight(
             shape=(width, 2 * width),
             initializer=keras.initializers.RandomNormal(stddev=width**-0.5),
@@ -43,15 +43,15 @@ class Highway(keras.layers.Layer):
 
 
 class CharacterEncoder(keras.layers.Layer):
-    """Words from their characters: convolutions of several widths, highways, a projection.
+    """Encodes words from their characters: convolutions of several widths, highway layers, a projection.
 
     Args:
-        num_characters, character_size: of the table. Id 0 has none of its rows, but zeros.
+        num_characters, character_size: sizes of the character table. Id 0 has no row; its vector is 0.
         filters: (width, number) of each convolution.
-        num_highways: highway layers after them.
-        output_size: width of a word.
-        projects: whether a projection leads to it.
-        activation: of the convolutions: a key of `ACTIVATIONS`.
+        num_highways: highway layers after the convolutions.
+        output_size: width of a word vector.
+        projects: whether there is a projection to `output_size`.
+        activation: activation of the convolutions, a key of `ACTIVATIONS`.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class CharacterEncoder(keras.layers.Layer):
         self.built = True
 
     def call(self, char_ids):
-        """int [words, characters] to [words, output_size]."""
+        """Encodes int [words, characters] as [words, output_size]."""
         table = ops.cast(self.table, self.compute_dtype)
         x = ops.take(ops.pad(table, [(1, 0), (0, 0)]), char_ids, axis=0)
         found = [
@@ -126,13 +126,13 @@ class CharacterEncoder(keras.layers.Layer):
 
 
 class ProjectedLSTM(keras.layers.Layer):
-    """An LSTM of one direction whose outputs are projected cells, as `recurrence` computes them.
+    """An LSTM of one direction that projects cells to outputs, computed by `recurrence`.
 
     Args:
-        cell_size: of the cells.
+        cell_size: width of the cells.
         output_size: width of inputs and outputs.
-        projects: whether a projection leads from cells to outputs.
-        cell_clip, projection_clip: bounds; 0 for none.
+        projects: whether cells are projected to outputs.
+        cell_clip, projection_clip: bounds on cells and projected outputs; 0: no bound.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class ProjectedLSTM(keras.layers.Layer):
         self.cell_clip, self.projection_clip = cell_clip, projection_clip
 
     def build(self, input_shape):
-        # Rows of inputs, then of outputs; columns of input gates, new values, forget gates, output gates.
+        # Rows: inputs, then outputs. Columns: input gates, new values, forget gates, output gates.
         shape = (input_shape[-1] + self.output_size, 4 * self.cell_size)
         self.kernel = self.add_weight(shape=shape, initializer="glorot_uniform", name="kernel")
         self.bias = self.add_weight(shape=shape[-1:], initializer="zeros", name="bias")
@@ -168,16 +168,16 @@ class ProjectedLSTM(keras.layers.Layer):
 
         Args:
             x: [length, batch, width].
-            mask: [length, batch, 1], 1 where there is something; elsewhere the state stays as it is.
-            output, cell: [batch, output_size] and [batch, cell_size], before the first.
+            mask: [length, batch, 1], 1 for words and 0 for padding, which leaves the state unchanged.
+            output, cell: the initial state, [batch, output_size] and [batch, cell_size].
 
         Returns:
-            The outputs, [length, batch, output_size], and the last of them and of the cells.
+            The outputs, [length, batch, output_size], then the last output and the last cell.
         """
         length, _, width = ops.shape(x)
         kernel = ops.cast(self.kernel, x.dtype)
         of_inputs, of_outputs = kernel[:width], kernel[width:]
-        # Of all steps at once; a step is left with the product of its output.
+        # One product for all steps; each step only multiplies its output.
         products = ops.matmul(ops.reshape(x, (-1, width)), of_inputs) + ops.cast(self.bias, x.dtype)
         products = ops.reshape(products, (length, -1, 4 * self.cell_size))
         projection = None if self.projection is None else ops.cast(self.projection, x.dtype)
@@ -194,10 +194,9 @@ class ProjectedLSTM(keras.layers.Layer):
 
 
 class BidirectionalLSTM(keras.layers.Layer):
-    """A layer of two LSTMs, of which the second reads rows from their ends.
+    """A layer of two LSTMs; the second reads rows backwards.
 
-    Args: as `ProjectedLSTM`; `skips` says whether inputs are added to outputs, `dropout` is the rate on
-        inputs.
+    Args: as for `ProjectedLSTM`. `skips` adds inputs to outputs; `dropout` is the rate on inputs.
     """
 
     def __init__(self, *args, skips: bool, dropout: float, dtype, name: str, **options):
@@ -215,11 +214,11 @@ class BidirectionalLSTM(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs, masks, memory, training=None):
-        """Runs both over their sequences.
+        """Runs both LSTMs over their sequences.
 
         Args:
-            inputs, masks: of each direction, in its order: as `ProjectedLSTM.call` takes them.
-            memory: [batch, 2, output_size + cell_size], the state of each direction before.
+            inputs, masks: one for each direction in its reading order, as for `ProjectedLSTM.call`.
+            memory: [batch, 2, output_size + cell_size], the initial state of each direction.
 
         Returns:
             The outputs of each direction, and the new memory.
@@ -238,12 +237,12 @@ class BidirectionalLSTM(keras.layers.Layer):
 
 
 class BidirectionalStack(Stack):
-    """Layers of two directions, which know nothing of each other.
+    """Layers of two independent directions.
 
     Args:
         blocks: `BidirectionalLSTM`s.
-        width: of their inputs and outputs.
-        dropout: rate on outputs of the last one.
+        width: width of their inputs and outputs.
+        dropout: rate on the last layer's outputs.
     """
 
     def __init__(
@@ -258,29 +257,28 @@ class BidirectionalStack(Stack):
         Args:
             words: [batch, length, width].
             mask: [batch, length], 1 for words.
-            memory: for each layer, the state before.
+            memory: the initial state of each layer.
 
         Returns:
-            Outputs of every layer, [batch, length, 2 * width], the words twice before them; and the new
-            memory.
+            The words twice and the outputs of every layer, [batch, length, 2 * width] each; and the new memory.
         """
         x = ops.transpose(words, (1, 0, 2))
         mask = ops.expand_dims(ops.cast(ops.transpose(mask), x.dtype), -1)
-        # Padding leaves a state as it is, so that a row that ends in it begins, backwards, after it.
+        # Padding does not change a state, so the backward direction effectively starts after it.
         inputs, masks = [x, ops.flip(x, 0)], [mask, ops.flip(mask, 0)]
         layers, states = self.directions(inputs, masks, memory, training=training)
         outputs = [_joined(forward, ops.flip(backward, 0)) for forward, backward in layers]
         return [_joined(x, x), *outputs], states
 
     def directions(self, inputs, masks, memory, training=None):
-        """Runs each direction over a sequence of its own.
+        """Runs each direction over its own sequence.
 
         Args:
-            inputs, masks, memory: as `BidirectionalLSTM.call` takes them, the memory for each layer.
+            inputs, masks, memory: as for `BidirectionalLSTM.call`, with one memory per layer.
 
         Returns:
-            Of every layer the outputs of both directions, [length, batch, width], in the order in which
-            they read; and the new memory.
+            For every layer the outputs of both directions, [length, batch, width], in reading order; and the new
+            memory.
         """
         layers, states = [], []
         for block, state in zip(self.blocks, memory, strict=True):
@@ -293,5 +291,5 @@ class BidirectionalStack(Stack):
 
 
 def _joined(*directions):
-    """Both directions side by side, [batch, length, 2 * width], from [length, batch, width] each."""
+    """Concatenates both directions, [length, batch, width] each, to [batch, length, 2 * width]."""
     return ops.transpose(ops.concatenate(directions, axis=-1), (1, 0, 2))

@@ -1,7 +1,7 @@
-"""The steps of an LSTM with projection and clipping, with its gradient written out.
+"""The steps of an LSTM with projection and clipping, with an explicit gradient.
 
-XLA cannot compile the gradient that TensorFlow derives of a loop. Here it is a loop like the first one, and what
-needs no order stands outside of it: gradients of kernels are one product after all steps.
+XLA cannot compile the gradient that TensorFlow derives for a loop. Here the gradient is a loop of its own, without the
+parts that need no order: gradients of kernels are one product after all steps.
 """
 
 import keras
@@ -19,24 +19,23 @@ def recurrence(
     cell_clip: float,
     projection_clip: float,
 ):
-    """An LSTM's outputs from the products of its inputs.
+    """Computes an LSTM's outputs from the products of its inputs.
 
-    With z = products[t] + output kernel, cut into i, j, f and o, a step is
+    With z = products[t] + output kernel, split into i, j, f and o, a step is
 
         cell = clip(sigmoid(f + 1) cell + sigmoid(i) tanh(j))
         output = clip(sigmoid(o) tanh(cell) projection)
 
     Args:
-        products: [length, batch, 4 * cells], of inputs and their kernel, with the bias.
-        kernel: [outputs, 4 * cells].
-        projection: [cells, outputs]; None for none, where outputs are not clipped either.
-        mask: [length, batch, 1]; where it is 0, the state stays as it is.
-        output, cell: the state before, [batch, outputs] and [batch, cells].
-        cell_clip, projection_clip: bounds; 0 for none.
+        products: [length, batch, 4 * cells], products of inputs and their kernel, plus the bias.
+        kernel: [outputs, 4 * cells], the kernel of outputs.
+        projection: [cells, outputs], or None; then outputs are not clipped either.
+        mask: [length, batch, 1]; 0 leaves the state unchanged.
+        output, cell: the initial state, [batch, outputs] and [batch, cells].
+        cell_clip, projection_clip: bounds on cells and projected outputs; 0: no bound.
 
     Returns:
-        All outputs, [length, batch, outputs]; and of the last step output and cell, through which no
-        gradient runs.
+        All outputs, [length, batch, outputs]; then the last output and the last cell, without gradients.
     """
     clips = (cell_clip, projection_clip if projection is not None else 0.0)
     has_projection = projection is not None
@@ -67,7 +66,7 @@ def recurrence(
 
 
 def _scan(step, state, sequences, *, reverse: bool = False):
-    """`ops.scan`, which in Keras 3.15 takes one sequence only of a length that is not known."""
+    """`ops.scan` of several sequences; in Keras 3.15 it takes only one if the length is unknown."""
     length = sequences[0].shape[0]
     numbers = ops.arange(ops.shape(sequences[0])[0], dtype="int32")
 
@@ -94,16 +93,16 @@ def _step(product, output, cell, weights, clips):
 
 
 def _gradient(of_outputs, products, mask, output, cell, weights, clips):
-    """Gradients of what `recurrence` is given, of outputs' gradients and the states before each step."""
+    """Gradients of `recurrence`'s arguments, from outputs' gradients and the states before each step."""
     kernel, *projections = weights
     dtype = keras.backend.standardize_dtype(products.dtype)
 
     def product(x, weight):
-        """Of all steps at once."""
+        """One product for all steps."""
         return ops.reshape(ops.matmul(_flat(x), weight), (*ops.shape(x)[:-1], weight.shape[-1]))
 
     def within(x, bound: float):
-        """1 where clipping changes nothing."""
+        """1 where clipping does not change x, else 0."""
         return ops.cast(ops.abs(x) <= bound, dtype) if bound else ops.ones_like(x)
 
     i, j, f, o = _gates(products + product(output, kernel))
@@ -111,7 +110,7 @@ def _gradient(of_outputs, products, mask, output, cell, weights, clips):
     squashed = ops.tanh(_clipped(unclipped, clips[0]))
     whole = o * squashed
     out_within = mask * within(product(whole, projections[0]) if projections else whole, clips[1])
-    # What the gradients of a step's output and cell are multiplied by, on their ways to
+    # Factors of the gradients of a step's output and cell, named after the target and the source.
     cell_by_output = o * (1 - ops.square(squashed))
     o_by_output = squashed * o * (1 - o)
     of_cell = within(unclipped, clips[0])

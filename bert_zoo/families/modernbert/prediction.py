@@ -1,4 +1,4 @@
-"""The layer that every head of a family begins with."""
+"""The first layer of every ModernBERT head."""
 
 import keras
 
@@ -6,15 +6,15 @@ from bert_zoo.layers.common import Activation, dense, norm
 
 
 class PredictionHead(keras.layers.Layer):
-    """Dense, activation and norm, without biases, under the heads of all tasks.
+    """A dense layer, an activation and a norm, without biases, before the head of every task.
 
-    So a model that is fine-tuned begins with what masked tokens taught this layer.
+    Fine-tuning therefore starts from the layer that was pretrained on masked tokens.
     Source: Warner et al. 2024 (ModernBERT, arXiv:2412.13663); ModernBertPredictionHead of transformers.
 
     Args:
         hidden_size: width of input and output.
         activation: a name in `bert_zoo.config.ACTIVATIONS`.
-        epsilon: of the layer norm.
+        epsilon: epsilon of the layer norm.
     """
 
     def __init__(
@@ -38,5 +38,5 @@ class PredictionHead(keras.layers.Layer):
         self.built = True
 
     def call(self, x):
-        """[..., hidden_size] to the same shape."""
+        """Transforms [..., hidden_size] to the same shape."""
         return self.norm(self.activation(self.dense(x)))

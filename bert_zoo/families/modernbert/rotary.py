@@ -1,20 +1,20 @@
-"""Rotary positions: queries and keys turn by angles that grow with their places."""
+"""Rotary positions: queries and keys are rotated by angles that grow with their positions."""
 
 import numpy as np
 from keras import ops
 
 
 def rotations(position_ids, head_size: int, theta: float, dtype: str):
-    """Cosines and sines of the angles of positions, [batch or 1, length, 1, head_size / 2] each.
+    """Returns cosines and sines of the angles of positions, [batch or 1, length, 1, head_size / 2] each.
 
-    In float32 whatever is computed in: bfloat16 cannot tell positions above 256 apart.
+    They are always computed in float32, because bfloat16 cannot distinguish positions above 256.
     Source: Su et al. 2021 (arXiv:2104.09864), section 3.4.2.
 
     Args:
         position_ids: int [batch or 1, length].
         head_size: width of a head.
         theta: base of the wavelengths, which grow from 2 pi positions to almost theta times that.
-        dtype: of the result.
+        dtype: dtype of the result.
     """
     exponents = np.arange(0, head_size, 2, dtype=np.float32) / np.float32(head_size)
     frequencies = np.float32(1) / np.float32(theta) ** exponents
@@ -23,7 +23,7 @@ def rotations(position_ids, head_size: int, theta: float, dtype: str):
 
 
 def rotated(x, cosines, sines):
-    """Heads [batch, length, heads, head_size], number i of a head turned against i + head_size / 2."""
+    """Rotates heads [batch, length, heads, head_size]: dimension i of a head pairs with i + head_size / 2."""
     first, second = ops.split(x, 2, axis=-1)
     return ops.concatenate(
         [first * cosines - second * sines, second * cosines + first * sines], axis=-1

@@ -1,4 +1,4 @@
-"""What XLM has beside BERT's layers: languages of tokens, and padding whose hidden states are 0."""
+"""XLM's layers: language embeddings, and blocks that set hidden states of padding to 0."""
 
 from keras import ops
 
@@ -9,13 +9,13 @@ from bert_zoo.layers.embeddings import Embeddings
 
 
 class LanguageEmbeddings(Embeddings):
-    """`Embeddings` with a vector of each token's language in the sum, where languages are given.
+    """`Embeddings` that also add a vector for each token's language, if languages are given.
 
     Source: Lample and Conneau 2019 (arXiv:1901.07291), section 3.4.
 
     Args:
-        num_languages: rows of their table; 0 for none, which reads no languages.
-        options: of `Embeddings`.
+        num_languages: rows of the table of languages; 0: no table, languages are not read.
+        options: arguments of `Embeddings`.
     """
 
     def __init__(self, *, num_languages: int, **options):
@@ -44,7 +44,7 @@ class LanguageEmbeddings(Embeddings):
         language_ids=None,
         training=None,
     ):
-        """As `Embeddings.call`, with `language_ids` int [batch, length]."""
+        """Like `Embeddings.call`, with `language_ids` int [batch, length]."""
         added = None
         if language_ids is not None and self.language_embedding is not None:
             added = self.language_embedding(language_ids)
@@ -53,13 +53,13 @@ class LanguageEmbeddings(Embeddings):
 
 
 class PaddingBlock(PostNormBlock):
-    """A block that leaves 0 where there is padding."""
+    """A block that sets its output to 0 at padding."""
 
     def call(self, x, seen, positions=None, training=None):
-        """As `PostNormBlock.call`.
+        """Like `PostNormBlock.call`.
 
         Args:
-            seen: the bias of scores; and [batch, length], 1 for tokens and 0 for padding, or None.
+            seen: a pair of the bias of attention scores and [batch, length], 1 for tokens and 0 for padding, or None.
         """
         bias, kept = seen
         x, *others = super().call(x, bias, positions=positions, training=training)
@@ -70,7 +70,7 @@ class PaddingBlock(PostNormBlock):
 
 
 class LanguageBackbone(TransformerBackbone):
-    """`TransformerBackbone` of `LanguageEmbeddings` and `PaddingBlock`s, which takes `language_ids`."""
+    """A `TransformerBackbone` with `LanguageEmbeddings` and `PaddingBlock`s, which also takes `language_ids`."""
 
     embedded_ids = (*TransformerBackbone.embedded_ids, "language_ids")
 
