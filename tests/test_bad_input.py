@@ -70,7 +70,7 @@ class Table:
         (["a\ud800"], ValueError, "[0] | surrogate"),
         (np.array([["a", "b"]]), ValueError, "(1, 2) | tuple of two batches"),
         (("a", "b", "c"), ValueError, "(first, second) | 3 parts"),
-        ((["a", "b"], ["c"]), ValueError, "2 firsts and 1 seconds"),
+        ((["a", "b"], ["c"]), ValueError, "2 first and 1 second texts"),
     ),
 )
 def test_what_is_not_text(verb, texts, error, words, classifier):
@@ -122,7 +122,7 @@ def test_data_that_no_method_takes(method, classifier):
     for texts in ([], np.array([], str), ([], [])):
         message_of(ValueError, lambda: run(texts), "There are no texts | empty")  # noqa: B023
     labelled = batches({"text": TEXTS, "label": LABELS})
-    message_of(TypeError, lambda: run({"text": TEXTS}), "'text' holds strings | x['text']")
+    message_of(TypeError, lambda: run({"text": TEXTS}), "'text' has strings | x['text']")
     message_of(TypeError, lambda: run(labelled), "'text' | (row['text'], row['label'])")
     message_of(TypeError, lambda: run(None), "x is None | Pass texts")
     if method != "predict":

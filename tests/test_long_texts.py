@@ -222,9 +222,9 @@ def test_an_exported_model_reads_all_of_a_text_and_cuts_pairs(tmp_path):
 @pytest.mark.parametrize(
     ("task", "options", "message"),
     [
-        ("classification", {"long_texts": "first"}, "long_texts is 'first'; it is 'cut'"),
-        ("classification", {"long_texts": "mean", "stride": 0}, "stride is 0; it is a number"),
-        ("classification", {"stride": 9}, "stride is 9, and long texts are cut: pass"),
+        ("classification", {"long_texts": "first"}, "long_texts is 'first'; it must be 'cut'"),
+        ("classification", {"long_texts": "mean", "stride": 0}, "stride is 0; it must be a number"),
+        ("classification", {"stride": 9}, "stride is 9, but long texts are cut"),
         ("token_classification", {"long_texts": "mean"}, "for the tasks encoder, classification"),
     ],
 )

@@ -395,7 +395,7 @@ WEIGHTS = np.ones(3)
         ({"x": TEXTS}, "Single texts without labels"),
         ({"x": TEXTS, "y": [0.5, 1.0, 0.0]}, "No loss fits rows of 1 texts with scores"),
         ({"x": (*PAIRS, TEXTS), "y": [0, 1, 1]}, "No loss fits rows of 3 texts with classes"),
-        ({"x": (TEXTS, TEXTS[:2])}, "the columns have .3, 2. rows"),
+        ({"x": (TEXTS, TEXTS[:2])}, "at least one; they have .3, 2. rows"),
         ({"x": PAIRS, "y": [0.5, 1.0]}, "y has 2 rows and x has 3"),
         ({"x": PAIRS, "y": [0.5, np.nan, 1.0]}, r"label\[1\] is nan; it must be finite"),
         (

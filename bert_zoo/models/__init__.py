@@ -1,10 +1,10 @@
-"""The Keras models that users hold."""
+"""The Keras models that `bert_zoo.load` returns."""
 
 import importlib
 
 from bert_zoo.models.encoder import Encoder
 
-# Models of tasks, which stand on what is here, are names of this package too.
+# The models of tasks, which are built on this package, are its names, too.
 OF_TASKS = (
     "TASKS",
     "BeamQuestionAnswerer",

@@ -1,7 +1,7 @@
-"""From what users pass to `fit`, `evaluate` and `predict` to what Keras takes.
+"""Converts the data given to `fit`, `evaluate` and `predict` to data for Keras.
 
-Text, alone or as a pair, in lists, NumPy arrays or tf.data, becomes a tf.data pipeline that
-tokenizes in parallel; without TensorFlow, a `keras.utils.PyDataset`. Dicts of ids are checked and passed on.
+Texts and pairs of texts, in lists, NumPy arrays or tf.data, become a tf.data pipeline that tokenizes in
+parallel; without TensorFlow, a `keras.utils.PyDataset`. Dicts of ids are checked and passed on.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -52,12 +52,12 @@ def keras_arguments(
     Args:
         model: a `ZooModel`.
         x: strings; a tuple of two batches of strings; a dict of id arrays; a tf.data.Dataset of
-            batches of either, alone or with labels (and weights); or a generator or PyDataset of such
+            batches of these, alone or with labels (and weights); or a generator or PyDataset of
             batches of ids.
-        y, sample_weight, batch_size, shuffle: as for `fit`, of strings and arrays.
-        one_length: whether all batches must be padded to one length.
-        labelled: whether data have labels, so that of two strings in a dataset's elements the second
-            is the label, where the model's are strings or have names.
+        y, sample_weight, batch_size, shuffle: as in `fit`, for strings and arrays.
+        one_length: whether to pad all batches to the same length.
+        labelled: whether data have labels. The second of two strings in a dataset's elements is then the
+            label, if the model's labels are strings or have names.
         class_weights: float32 [classes], for labels without weights.
     """
     refuse_fork()
@@ -76,8 +76,8 @@ def keras_arguments(
         first, *_ = _unpack(batch, with_names)
         if not isinstance(first, Mapping):
             raise TypeError(
-                f"The first batch of x holds {type(first).__name__}, and generators and PyDatasets give "
-                "dicts of ids. Pass texts as lists or arrays, or make them batches of a dataset: "
+                f"The first batch of x has {type(first).__name__}, but generators and PyDatasets must yield "
+                "dicts of ids. Pass texts as lists or arrays, or as batches of a dataset: "
                 "tf.data.Dataset.from_generator."
             )
 
@@ -118,13 +118,13 @@ def keras_arguments(
 
 def _no_labels(model) -> ValueError:
     return ValueError(
-        f"There are no labels: y is None, and task {model.task!r} is trained and measured on labels. "
+        f"There are no labels: y is None, but task {model.task!r} is trained and measured on labels. "
         "Pass them as y, or in a tf.data.Dataset of (x, y)."
     )
 
 
 def split_rows(fraction: float, *columns) -> tuple[tuple, tuple]:
-    """The first rows of x, y and sample_weight in memory, and the last, as by validation_split."""
+    """The first and the last rows of x, y and sample_weight in memory, for validation_split."""
     if not 0 < fraction < 1:
         raise ValueError(f"validation_split is {fraction!r}; it must lie between 0 and 1.")
     if yields_batches(columns[0]):
@@ -139,14 +139,14 @@ def split_rows(fraction: float, *columns) -> tuple[tuple, tuple]:
 
 
 def rows_of(value: Any, rows: slice | np.ndarray) -> Any:
-    """Some rows of arrays, of lists of strings, and of tuples and dicts of them."""
+    """Some rows of arrays or lists, or of tuples and dicts of these."""
     if value is None:
         return None
     if isinstance(value, tuple):
         return tuple(rows_of(part, rows) for part in value)
     if isinstance(value, Mapping):
         return {key: rows_of(part, rows) for key, part in value.items()}
-    # Those of pandas are indexed by more than the numbers of rows.
+    # pandas objects may have another index than row numbers.
     if hasattr(value, "iloc"):
         return value.iloc[rows]
     if hasattr(value, "to_numpy") and column_names(value) is None:
@@ -171,9 +171,9 @@ def num_rows(x) -> int:
 
 
 def with_whole_batches(model, x, batch_size: int | None) -> tuple[Any, int | None]:
-    """Data with the last row repeated to the end of the last batch, and how many rows they had.
+    """Data with the last row repeated to the end of the last batch, and their original number of rows.
 
-    For what compiles anew for every shape; as they are, and None, where they have no length.
+    For devices that compile for every shape. Data without a length are returned unchanged, with None.
     """
     if x is None or yields_batches(x):
         return x, None
@@ -194,25 +194,23 @@ def yields_batches(x) -> bool:
 
 
 def is_text(x) -> bool:
-    """Whether data are strings in memory, or meant as such."""
+    """Whether data in memory are strings, or anything else but ids."""
     first = x[0] if isinstance(x, tuple) and x else x
     return x is not None and not yields_batches(x) and not isinstance(first, Mapping)
 
 
 def _refuse_labels_beside(what: str, *others) -> None:
     if any(other is not None for other in others):
-        raise ValueError(
-            f"{what} carries its labels and weights itself; leave y and sample_weight out."
-        )
+        raise ValueError(f"{what} contains its labels and weights; leave y and sample_weight out.")
 
 
 def checked_arrays(model, x: Mapping) -> dict[str, Any]:
-    """Id arrays, with lists converted, after the checks that need their values."""
+    """Arrays of ids, converted from lists, after checks of their values."""
     _refuse_dict_of_texts(x)
     limits = model.id_limits()
     arrays = {}
     for name, value in x.items():
-        if name in model.state and name not in limits:  # a tensor a layer, empty at first
+        if name in model.state and name not in limits:  # a tensor per layer, empty at first
             arrays[name] = [np.asarray(layer) for layer in value]
             continue
         arrays[name] = as_array(name, value)
@@ -225,25 +223,25 @@ def checked_arrays(model, x: Mapping) -> dict[str, Any]:
 
 
 def text_rows(model, x):
-    """Strings in memory as `as_text_rows` gives them, with one row at least."""
+    """The strings that `as_text_rows` returns, at least one row."""
     texts = model.as_text_rows(x)
     if num_rows(texts) == 0:
         raise ValueError("There are no texts: x is empty.")
     if isinstance(texts, tuple) and num_rows(texts[0]) != num_rows(texts[1]):
         raise ValueError(
-            f"A pair is (firsts, seconds), where row i of one belongs to row i of the other; there are "
-            f"{num_rows(texts[0])} firsts and {num_rows(texts[1])} seconds."
+            f"A pair is (first texts, second texts), where text i of one belongs to text i of the other, but "
+            f"there are {num_rows(texts[0])} first and {num_rows(texts[1])} second texts."
         )
     return texts
 
 
 def with_prompt(prompt: str, texts):
-    """A batch of texts, or several in any structure, after a prompt; traceable."""
+    """A batch of texts, or several in any structure, with a prompt before each text; traceable."""
     return keras.tree.map_structure(lambda batch: prompt + batch, texts) if prompt else texts
 
 
 def _text_columns(model, x, y=None, sample_weight=None, *, needs_labels: bool) -> tuple:
-    """Strings from the user, with their labels and weights as far as there are any, checked."""
+    """The user's strings with their labels and weights, if any, checked."""
     texts = text_rows(model, x)
     if needs_labels and y is None:
         raise _no_labels(model)
@@ -256,7 +254,7 @@ def _text_columns(model, x, y=None, sample_weight=None, *, needs_labels: bool) -
 def _id_columns(
     model, x: Mapping, y=None, sample_weight=None, *, needs_labels: bool, table: np.ndarray | None
 ) -> tuple:
-    """Ids from the user with labels and weights, checked; `table` is of `class_weights_of`."""
+    """The user's ids with labels and weights, checked; `table` is for `class_weights_of`."""
     x = checked_arrays(model, x)
     if needs_labels and y is None:
         raise _no_labels(model)
@@ -273,7 +271,7 @@ def check_rows(x, y, sample_weight) -> None:
     for name, column in (("y", y), ("sample_weight", sample_weight)):
         if column is not None and num_rows(column) != rows:
             raise ValueError(
-                f"{name} has {num_rows(column)} rows and x has {rows}; they must agree."
+                f"{name} has {num_rows(column)} rows and x has {rows}; the numbers must agree."
             )
     if y is None and sample_weight is not None:
         raise ValueError("sample_weight needs y.")
@@ -309,7 +307,7 @@ def _map_dataset(
             preprocessor = _one_length(model, preprocessor, dataset)
         transform, transform_labelled = _transforms(model, preprocessor)
 
-    # AutoGraph would rewrite all of our code that a batch runs through, to no effect.
+    # AutoGraph would needlessly rewrite all code that a batch runs through.
     @tf.autograph.experimental.do_not_convert
     def prepare(*element):
         columns = _unpack(element if len(element) > 1 else element[0], with_names)
@@ -320,7 +318,7 @@ def _map_dataset(
 
 
 def _transforms(model, preprocessor) -> tuple[Callable, Callable]:
-    """From a batch of texts, and from one with its labels, to what the model reads; traceable."""
+    """Functions that turn texts, and texts with labels, into the model's inputs; traceable."""
     return tuple(
         partial(function, preprocessor=preprocessor)
         for function in (model.texts_to_inputs, model.labelled_texts_to_inputs)
@@ -330,7 +328,7 @@ def _transforms(model, preprocessor) -> tuple[Callable, Callable]:
 def _transformed(
     transform: Callable, transform_labelled: Callable, class_weights: np.ndarray | None, x, *rest
 ) -> tuple:
-    """A batch of x, alone or with labels and weights, as Keras takes it; traceable."""
+    """A batch of x, alone or with labels and weights, for Keras; traceable."""
     if not rest:
         return (transform(x),)
     x, y = transform_labelled(x, rest[0])
@@ -348,7 +346,7 @@ def _row_batches(
     one_length: bool,
     class_weights: np.ndarray | None,
 ) -> RowBatches:
-    """Columns in memory as batches, read in NumPy."""
+    """Columns in memory as batches that are read with NumPy."""
     passes = passes_over(num_rows(columns[0]), batch_size, shuffle=shuffle)
     preprocessor = with_few_lengths(model.text_reader)
     if one_length and preprocessor.get_config()["padding"] != "fixed":
@@ -362,9 +360,9 @@ def _row_batches(
 
 
 def _unpack(element, with_names: bool = False) -> tuple:
-    """Splits a dataset's element into (x, y, sample_weight), as far as it has them.
+    """Splits a dataset's element into x, y and sample_weight, as many as it has.
 
-    A tuple of two strings is a pair of texts, unless data are labelled with strings (`with_names`).
+    Two strings are a pair of texts, unless labels may be strings (`with_names`).
     """
     if not isinstance(element, tuple):
         return (element,)
@@ -383,7 +381,7 @@ def _are_two_strings(element) -> bool:
 
 
 def holds_strings(value) -> bool:
-    """Whether a value, or a dataset's spec, is a text or several."""
+    """Whether a value, or a dataset's spec, is one or several texts."""
     dtype = getattr(value, "dtype", None)
     if getattr(dtype, "name", None) == "string" or getattr(dtype, "kind", None) in ("U", "S", "T"):
         return True
@@ -397,8 +395,8 @@ def _refuse_dict_of_texts(x: Mapping) -> None:
     texts = [name for name, value in x.items() if holds_strings(value)]
     if texts:
         raise TypeError(
-            f"x is a dict whose {listing(map(repr, texts))} holds strings; dicts hold arrays of ids, "
-            "such as token_ids. Pass the strings alone: in memory x['text'], or (x['a'], x['b']) for "
+            f"x is a dict whose {listing(map(repr, texts))} has strings, but dicts must have arrays of ids, "
+            "such as token_ids. Pass only the strings: in memory x['text'], or (x['a'], x['b']) for "
             "pairs; in tf.data dataset.map(lambda row: (row['text'], row['label']))."
         )
 
@@ -442,8 +440,8 @@ def check_text_spec(spec) -> None:
 
 
 def input_length(model, texts, *, preprocessor):
-    """The tokens of a batch's longest row, of any input; traceable."""
-    silent = preprocessor.with_options(report_truncation=False)  # texts are read once more
+    """The number of tokens of a batch's longest row in any input; traceable."""
+    silent = preprocessor.with_options(report_truncation=False)  # texts will be read again
     inputs = dict(model.texts_to_inputs(texts, silent))
     if "char_ids" in inputs:
         inputs["char_ids"] = tokens_of(inputs)
@@ -456,7 +454,7 @@ def input_length(model, texts, *, preprocessor):
 
 
 def _one_length(model, preprocessor, dataset):
-    """The preprocessor, padding to the longest row of the whole dataset."""
+    """The preprocessor with padding to the longest row of the whole dataset."""
     import tensorflow as tf
 
     def length(*element):

@@ -1,8 +1,7 @@
-"""Large batches in small memory: rows go through a model some at a time, forwards and backwards.
+"""Large batches in little memory: mini-batches of rows run forwards and backwards one after the other.
 
-A contrastive loss needs all vectors of a batch, but not what was computed on the way to them. So each
-mini-batch is computed twice: once for its vectors, and once more, with the same dropout, when the
-gradient of the loss to them is known.
+A contrastive loss needs all vectors of a batch, but no intermediate results. So each mini-batch is computed
+twice: once for its vectors, and again, with the same dropout, when the loss's gradient for them is known.
 Source: Gao et al. 2021 (arXiv:2101.06983), GradCache.
 """
 
@@ -21,7 +20,7 @@ def with_mask(rows: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def longest_first(rows: Mapping[str, Any]):
-    """Inputs [rows, length] sorted by their numbers of tokens, and the order that takes them back."""
+    """Inputs [rows, length] sorted by number of tokens, and the indices that restore the order."""
     lengths = ops.sum(ops.cast(rows["padding_mask"], "int32"), axis=1)
     order = ops.argsort(-lengths)
     return {name: ops.take(value, order, axis=0) for name, value in rows.items()}, ops.argsort(
@@ -34,13 +33,13 @@ def trimmed(rows: Mapping[str, Any]) -> dict[str, Any]:
     import tensorflow as tf
 
     used = tf.reduce_any(rows["padding_mask"] > 0, axis=0)
-    # No rows have no tokens, and a model reads one at least.
+    # A model reads at least one token, even if there are no rows.
     kept = tf.where(used | (tf.range(tf.size(used)) == 0))[:, 0]
     return {name: tf.gather(value, kept, axis=1) for name, value in rows.items()}
 
 
 def at_least_one(rows: Mapping[str, Any]) -> dict[str, Any]:
-    """Inputs [rows, length], with a row of the id 0 where a replica of TensorFlow has got none."""
+    """Inputs [rows, length]; a replica of TensorFlow without rows gets a row of the id 0."""
     import tensorflow as tf
 
     missing = tf.maximum(1 - tf.shape(rows["padding_mask"])[0], 0)
@@ -51,19 +50,19 @@ def at_least_one(rows: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def traced_once(run):
-    """A function that goes into a graph of TensorFlow once, however often it is called there."""
+    """The function as a TensorFlow function, so that it is traced once for several calls in a graph."""
     import tensorflow as tf
 
-    # Of replicas, each would need one of its own.
+    # Each replica would need its own function.
     if not tf.inside_function() or tf.distribute.has_strategy():
         return run
     return tf.function(run, autograph=False)
 
 
 def in_groups_by_length(run, rows: Mapping[str, Any], number: int):
-    """`run(rows)` [rows, size], computed in groups of rows of like length, each without needless padding.
+    """`run(rows)` [rows, size], computed in groups of rows of similar length with little padding.
 
-    On TensorFlow, with shapes that a graph need not know. Where it does, no group is empty.
+    On TensorFlow, with shapes that may be unknown in the graph. If they are known, no group is empty.
     """
     import tensorflow as tf
 
@@ -102,7 +101,7 @@ def in_mini_batches(
         rows = at_least_one(rows)
     number = ops.shape(rows["padding_mask"])[0]
     chunks = -(-number // size)
-    # The shortest rows once more, to the end of the last mini-batch.
+    # Repeats the shortest row to the end of the last mini-batch.
     places = ops.minimum(ops.arange(chunks * size), number - 1)
     rows = {
         name: ops.reshape(ops.take(value, places, axis=0), (chunks, size, ops.shape(value)[1]))
@@ -110,7 +109,7 @@ def in_mini_batches(
     }
 
     def run(values, states, mini_batch):
-        """The vectors of a mini-batch, and the states of dropout after it; depends on nothing else."""
+        """The vectors of a mini-batch, and the states of dropout after it; a pure function."""
         given = list(before)
         for index, state in zip(seeds, states, strict=True):
             given[index] = state
@@ -140,7 +139,7 @@ def _on_jax(run, values, states, rows):
 
 
 def _on_tensorflow(run, values, states, rows, *, trims: bool):
-    """Loops whose steps share their memory; a gradient that TensorFlow derives would hold every step's."""
+    """Loops whose steps reuse memory; a gradient derived by TensorFlow would keep that of every step."""
     import tensorflow as tf
 
     chunks = tf.shape(next(iter(rows.values())))[0]
@@ -152,7 +151,7 @@ def _on_tensorflow(run, values, states, rows, *, trims: bool):
         return trimmed(found) if trims else found
 
     def over_mini_batches(step, found):
-        """`step(number, found, states)` of each in turn, from the first states on."""
+        """Runs `step(number, found, states)` for each mini-batch, starting with the first states."""
 
         def body(number, found, states):
             return number + 1, *step(number, found, states)
@@ -167,7 +166,7 @@ def _on_tensorflow(run, values, states, rows, *, trims: bool):
 
     @tf.custom_gradient
     def vectors_of(*values):
-        # What is watched would be held.
+        # Watched tensors would be kept.
         constants = [tf.stop_gradient(value) for value in values]
 
         def forward(number, array, states):

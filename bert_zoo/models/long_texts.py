@@ -1,4 +1,4 @@
-"""Texts that are longer than a model reads at once: cut, or read in windows that are pooled."""
+"""Texts longer than a model's limit: cut, or read in windows that are pooled."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -16,16 +16,15 @@ MODES = ("cut", "mean", "max")
 
 @dataclass(frozen=True)
 class LongTexts:
-    """What a model does with texts that are longer than it reads at once.
+    """How a model reads texts that are longer than its limit.
 
     Attributes:
-        mode: "cut" reads their beginning; "mean" and "max" read all of them in windows, and take the
-            mean or maximum of the windows' logits or sentence vectors.
-        stride: tokens from the beginning of a window to that of the next one; None stands for three
-            quarters of a window.
+        mode: "cut" reads only their start; "mean" and "max" read them whole in windows, and take the mean
+            or maximum of the windows' logits or sentence vectors.
+        stride: number of tokens between the starts of two windows; None for three quarters of a window.
 
     Raises:
-        ValueError: an unknown mode, or a stride that is no positive number or is of no use.
+        ValueError: the mode is unknown, or the stride is not a positive number or not used by the mode.
     """
 
     mode: str = "cut"
@@ -34,17 +33,19 @@ class LongTexts:
     def __post_init__(self):
         if self.mode not in MODES:
             raise ValueError(
-                f"long_texts is {self.mode!r}; it is 'cut', or 'mean' or 'max' over windows."
+                f"long_texts is {self.mode!r}; it must be 'cut', or 'mean' or 'max' over windows."
             )
         if self.stride is None:
             return
         is_integer = isinstance(self.stride, Integral) and not isinstance(self.stride, bool)
         if not is_integer or self.stride < 1:
-            raise ValueError(f"stride is {self.stride!r}; it is a number of tokens, at least 1.")
+            raise ValueError(
+                f"stride is {self.stride!r}; it must be a number of tokens, at least 1."
+            )
         if not self.in_windows:
             raise ValueError(
-                f"stride is {self.stride}, and long texts are cut: pass long_texts='mean' or 'max' "
-                "with it, to read them in windows that begin that many tokens apart."
+                f"stride is {self.stride}, but long texts are cut. To read them in windows that start this "
+                "many tokens apart, also pass long_texts='mean' or 'max'."
             )
 
     @property
@@ -68,10 +69,10 @@ def over_windows(
     training: bool = False,
     from_pooled: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """What a model gives for windows, ids [batch, windows, length], pooled to float32 [batch, size].
+    """A model's outputs for windows, ids [batch, windows, length], pooled to float32 [batch, size].
 
-    Where it is not trained, a text of any length takes the same memory. `from_pooled` is the model's by
-    default.
+    Except in training, memory does not depend on the lengths of texts. `from_pooled` is by default the
+    model's method.
     """
     mode = getattr(model, "encoder", model).long_texts.mode
 
@@ -92,12 +93,12 @@ def over_windows(
 def pooled_windows(
     run: Callable[[dict[str, Any]], Any], inputs: Mapping[str, Any], mode: str
 ) -> Any:
-    """`run` of all windows, the mean or maximum of each text's, float32 [batch, size].
+    """The mean or maximum of `run` over the windows of each text, float32 [batch, size].
 
     Args:
-        run: ids [rows, length] to [rows, size].
-        inputs: ids [batch, windows, length]. Texts with fewer windows than others have some of
-            padding alone, which do not count.
+        run: function from ids [rows, length] to [rows, size].
+        inputs: ids [batch, windows, length]. Windows of nothing but padding, in texts with fewer windows
+            than others, are ignored.
         mode: "mean" or "max".
     """
     inputs = _with_mask(inputs)
@@ -114,12 +115,12 @@ def pooled_windows(
 
 
 def pooled_gathered_windows(run, inputs: Mapping[str, Any], mode: str) -> Any:
-    """As `pooled_windows`, on TensorFlow, where windows of padding alone take no time."""
+    """As `pooled_windows`, on TensorFlow, without computing windows of nothing but padding."""
     import tensorflow as tf
 
     inputs = _with_mask(inputs)
     shape = tf.shape(inputs["padding_mask"])
-    # Rows, where the graph serves them too, are texts of one window.
+    # If the graph also serves rows, these are texts of one window.
     inputs = {name: tf.reshape(ids, [shape[0], -1, shape[-1]]) for name, ids in inputs.items()}
     mask = inputs["padding_mask"]
     indices = tf.where(tf.reduce_any(mask > 0, axis=2))
@@ -138,6 +139,8 @@ def pooled_rows(values, texts, number, mode: str) -> Any:
     Args:
         values: [rows, size].
         texts: [rows], the number of each row's text, below `number`.
+        number: number of texts.
+        mode: "mean" or "max".
     """
     import tensorflow as tf
 
@@ -147,5 +150,5 @@ def pooled_rows(values, texts, number, mode: str) -> Any:
 
 def can_pool_windows(model) -> bool:
     """Whether a model's outputs for the windows of a text can be pooled."""
-    # A state carries a text on from one segment to the next.
+    # Models with a state read long texts segment by segment instead.
     return model.pools_windows and not getattr(model, "encoder", model).always_gives_state

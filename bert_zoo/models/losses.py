@@ -1,8 +1,8 @@
-"""Losses that mean the same on one device and on many: averages over the labels of the whole batch.
+"""Losses that are the same on one and on many devices: averages over the labels of the whole batch.
 
-Keras 3.15 averages on each replica and then over replicas. Where one replica has more labels than
-another, because tokens without a label are left out or because the last rows do not divide, that is
-another loss, with another gradient.
+Keras 3.15 averages on each replica and then over replicas. If replicas have different numbers of labels,
+because tokens without a label are left out or the last rows do not divide, that is a different loss with a
+different gradient.
 """
 
 import keras
@@ -13,23 +13,23 @@ from bert_zoo.layers.replicas import over_replicas
 
 
 class BatchMean:
-    """Mixin of a Keras loss whose reduction is the mean: one mean over all replicas' labels.
+    """Mixin for Keras losses with the reduction "mean": one mean over the labels of all replicas.
 
     Attributes:
-        reads_targets: whether it reads a teacher's outputs, which are not checked as labels are and not
-            measured by the metrics of labels.
+        reads_targets: whether it reads a teacher's outputs, which are not checked like labels and not
+            measured by metrics of labels.
     """
 
     reads_targets = False
 
     def num_labels(self, y_true):
-        """Labels that the mean is taken over, on this replica."""
+        """The number of this replica's labels in the mean."""
         return ops.cast(ops.prod(ops.shape(y_true)), "float32")
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         mean = super().__call__(y_true, y_pred, sample_weight)
         number = self.num_labels(y_true)
-        # Without any label the mean is 0, and its share too.
+        # Without labels, both the mean and its share are 0.
         share = ops.divide_no_nan(number, over_replicas(number, "MEAN"))
         return mean * ops.cast(share, mean.dtype)
 
@@ -45,7 +45,7 @@ class Crossentropy(BatchMean, keras.losses.SparseCategoricalCrossentropy):
 
 
 def class_loss() -> Crossentropy:
-    """Cross-entropy of logits, one label a row."""
+    """Cross-entropy of logits, with one label per row."""
     return Crossentropy(from_logits=True)
 
 

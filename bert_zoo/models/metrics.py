@@ -10,20 +10,20 @@ from bert_zoo.config import IGNORED_LABEL
 
 
 def total_and_count(log_probs, labels):
-    """The sum of the labels' log-probabilities, and how many labels there are beside -100."""
+    """The sum of the labels' log-probabilities, and the number of labels other than -100."""
     counted = ops.cast(ops.not_equal(labels, IGNORED_LABEL), "float32")
     return ops.sum(log_probs), ops.sum(counted)
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class LabelF1(keras.metrics.F1Score):
-    """`keras.metrics.F1Score` of the sets of labels that logits stand for.
+    """`keras.metrics.F1Score` for multi-label logits.
 
     Args:
-        thresholds: one a label: a label is predicted where the sigmoid of its logit is above it.
-        average: as in Keras; "micro" counts the labels of all rows together, "macro" is the mean of
-            the labels' own scores, 0 for a label that is neither there nor predicted.
-        name: "micro_f1", "macro_f1", ... by default.
+        thresholds: for each label, the probability above which it is predicted.
+        average: as in Keras; "micro" counts the labels of all rows together, "macro" is the mean of each
+            label's score, which is 0 if the label neither occurs nor is predicted.
+        name: by default "micro_f1", "macro_f1", ...
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class LabelF1(keras.metrics.F1Score):
         name: str | None = None,
         dtype=None,
     ):
-        # What it is given below is 0 or 1.
+        # `update_state` below passes it 0 or 1.
         super().__init__(average, threshold=0.5, name=name or f"{average}_f1", dtype=dtype)
         self.thresholds = tuple(thresholds)
 
@@ -43,7 +43,7 @@ class LabelF1(keras.metrics.F1Score):
         Args:
             y_true: 0 or 1, [batch, labels].
             y_pred: logits [batch, labels].
-            sample_weight: of the rows, [batch] or [batch, 1].
+            sample_weight: weights of rows, [batch] or [batch, 1].
         """
         probabilities = ops.sigmoid(ops.cast(y_pred, self.dtype))
         predicted = probabilities > ops.convert_to_tensor(self.thresholds, self.dtype)
@@ -83,7 +83,7 @@ class TokenAccuracy(keras.metrics.SparseCategoricalAccuracy):
 
 
 def _weights(counted, sample_weight):
-    """The weight of each label, float32 [labels], from which count and from those of rows or labels."""
+    """The weight of each label, float32 [labels]: that of its row or its own, 0 if it is not counted."""
     weight = ops.cast(counted, "float32")
     if sample_weight is not None:
         given = ops.cast(sample_weight, "float32")
@@ -92,7 +92,7 @@ def _weights(counted, sample_weight):
     return ops.reshape(weight, (-1,))
 
 
-# Metrics of Keras that read probabilities: of one class, in two columns of rows of all; or of all classes.
+# Keras's metrics that read probabilities of one class, of all classes, or with labels as class numbers.
 OF_ONE_CLASS = set(
     """
     AUC BinaryAccuracy BinaryCrossentropy BinaryIoU FalseNegatives FalsePositives Precision
@@ -105,7 +105,7 @@ OF_ALL_CLASSES = set(
     TopKCategoricalAccuracy""".split()
 )
 OF_CLASS_NUMBERS = {"SparseCategoricalCrossentropy"}
-# Those that are exact on logits, which they take by an option; by the activation that makes probabilities.
+# For each activation, the metrics that can read logits exactly, with an option.
 FROM_LOGITS = {
     "softmax": {"CategoricalCrossentropy", "SparseCategoricalCrossentropy"},
     "sigmoid": {"BinaryCrossentropy"},
@@ -114,16 +114,16 @@ FROM_LOGITS = {
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class OfLogits(keras.metrics.Metric):
-    """A metric of Keras that reads probabilities, on logits, and labels that may be class numbers.
+    """Applies a Keras metric that reads probabilities to logits, with class numbers or rows as labels.
 
-    Of two classes, metrics of one class such as `Precision` and `AUC` measure class 1, as
-    scikit-learn does; of more classes, each against the rest, as Keras does on one-hot rows. Labels
-    of -100 do not count.
+    With two classes, metrics of one class such as `Precision` and `AUC` measure class 1, as in
+    scikit-learn; with more classes, each against the rest, as Keras does with one-hot rows. Labels of -100
+    are ignored.
 
     Args:
-        metric: of one of the classes above.
-        activation: what makes probabilities of logits: "softmax", where labels are class numbers or
-            one-hot rows; or "sigmoid", where they are rows of 0 and 1.
+        metric: a metric of one of the classes listed above.
+        activation: "softmax" if labels are class numbers or one-hot rows, "sigmoid" if they are rows of 0
+            and 1.
     """
 
     def __init__(self, metric, activation: str, name: str | None = None, dtype=None):
@@ -180,10 +180,10 @@ class OfLogits(keras.metrics.Metric):
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class PredictionQuality(keras.metrics.Metric):
-    """How well a language model predicts, as a mean over tokens and not over batches.
+    """The quality of a language model's predictions, as a mean over tokens and not over batches.
 
-    Its result is a dict: `perplexity`, e to the mean negative log-probability, and `bits`, the same
-    in bits a token: for a model of characters, bits per character.
+    The result is a dict of `perplexity`, e to the mean negative log-probability, and `bits`, the mean in
+    bits per token (bits per character for a model of characters).
     """
 
     def __init__(self, name: str = "quality", **kwargs):

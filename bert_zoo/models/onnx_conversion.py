@@ -1,4 +1,4 @@
-"""What tf2onnx lacks or does wrongly for the graphs of our models; `bert_zoo.export` and Keras's own go by it."""
+"""Corrections to tf2onnx for the models' graphs, for `bert_zoo.export` and Keras's own export."""
 
 import contextlib
 import functools
@@ -10,18 +10,19 @@ import numpy as np
 
 from bert_zoo.private import onnx_optimizers
 
-# What tf2onnx 1.17 puts a graph in order by that is right for our graphs. Of the others, one leaves out the
-# first of two reshapes and takes no care of a 0 in the second's shape, which then means another axis; those of
-# reshapes, transposes and means write shapes into the graph that an empty batch does not have. ONNX Runtime
-# does what they do.
+# The optimizers of tf2onnx 1.17 that are correct for the models' graphs. Of the others, one removes the first
+# of two reshapes although a 0 in the second one's shape then means another axis; those for reshapes,
+# transposes and means write shapes into the graph that are wrong for empty batches. ONNX Runtime does the
+# same optimizations.
 _OPTIMIZERS = ("fold_constants", "merge_duplication", "remove_identity")
 
 
 @contextlib.contextmanager
 def converting() -> Iterator[None]:
-    """tf2onnx 1.17 as it is right for our graphs, within this context.
+    """A context in which tf2onnx 1.17 converts the models' graphs correctly.
 
-    It would copy the model, weights included, before each optimization, to go on without one that fails.
+    It also keeps tf2onnx from copying the model with its weights before each optimization (in order to
+    continue if one fails).
     """
     _register_ops()
     name, optimizers = "TF2ONNX_CATCH_ERRORS", onnx_optimizers()
@@ -41,7 +42,7 @@ def converting() -> Iterator[None]:
 
 @functools.cache
 def _register_ops() -> None:
-    """Adds the ops of TensorFlow that tf2onnx 1.17 does not know to those that it does, once a process."""
+    """Adds TensorFlow ops that tf2onnx 1.17 does not know, once per process."""
     from tf2onnx.handler import tf_op
 
     for op, handler in (("Erfc", _erfc), ("XlaDynamicUpdateSlice", _dynamic_update_slice)):
@@ -51,8 +52,8 @@ def _register_ops() -> None:
 def _erfc(graph, node, **options: Any) -> None:
     """1 + erf(-x); ONNX has no erfc.
 
-    In GELU, x is the product of a negation and sqrt(1/2). That is written as a quotient, by which ONNX
-    Runtime finds the whole of GELU, for which it has a kernel.
+    In GELU, x is the product of a negation and sqrt(1/2). It is written as a quotient, so that ONNX Runtime
+    recognises the whole GELU, for which it has a kernel.
     """
     name, before = node.name, node.inputs[0]
 
@@ -70,9 +71,10 @@ def _erfc(graph, node, **options: Any) -> None:
 
 
 def _dynamic_update_slice(graph, node, **options: Any) -> None:
-    """One tensor in the place of a part of another, along the axis on which it is a part.
+    """Replaces a part of a tensor by another tensor, along the one axis on which that is smaller.
 
-    A decoder writes into its slots by it. As in XLA, a part that does not fit after the start is written at the end.
+    Decoders write into their slots with it. As in XLA, a part that does not fit after the start is written
+    at the end.
     """
     from onnx import TensorProto
     from tf2onnx.utils import make_name
@@ -98,17 +100,17 @@ def _dynamic_update_slice(graph, node, **options: Any) -> None:
 
 
 def join_layer_norms(graph, ops) -> list[Any]:
-    """A rewriter of tf2onnx: the operations of our `LayerNorm` become ONNX's LayerNormalization, of opset 17.
+    """A tf2onnx rewriter that turns the operations of our `LayerNorm` into LayerNormalization of opset 17.
 
-    ONNX Runtime, which joins those of other programs' layer norms, does not know ours.
+    ONNX Runtime recognises other libraries' layer norms, but not ours.
     """
     from tf2onnx.graph_matcher import GraphMatcher, OpTypePattern
 
     def pattern(op: str, *inputs, name: str | None = None):
         return OpTypePattern(op, name=name, inputs=[*inputs])
 
-    # `bert_zoo.layers.gradients.standardize` and its product with gamma, which TensorFlow's optimizer
-    # multiplies with the reciprocal root first.
+    # `bert_zoo.layers.gradients.standardize` times gamma; TensorFlow's optimizer first multiplies gamma by
+    # the reciprocal root.
     centered = pattern("Sub", pattern("*"), pattern("Mean", name="mean"), name="centered")
     variance = pattern("Mean", pattern("Square", pattern("Sub", name="squared")), pattern("*"))
     deviation = pattern("Rsqrt", pattern("Add|AddV2", variance, pattern("Const", name="epsilon")))
@@ -131,7 +133,7 @@ def join_layer_norms(graph, ops) -> list[Any]:
 
 
 def _replace(graph, node, op: str, inputs: list[str], **attributes: Any) -> None:
-    """Puts another op in the place of a node with one output."""
+    """Replaces a node with one output by another op."""
     shapes, dtypes = node.output_shapes, node.output_dtypes
     name, outputs = node.name, node.output
     graph.remove_node(name)

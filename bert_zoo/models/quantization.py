@@ -1,4 +1,4 @@
-"""What a model's configuration says of layers that Keras has quantized."""
+"""Quantized layers: which can be quantized, and how a model's configuration stores them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,41 +8,41 @@ import keras
 from bert_zoo.private import children
 from bert_zoo.weights.bind import step_to
 
-# Of those of `keras.Model.quantize`. "int4" rounds too far: vectors of minilm_l6 keep a cosine of 0.93 to
-# those that they were, and 0.98 with a scale for each 16 weights.
+# One of the modes of `keras.Model.quantize`. "int4" rounds too coarsely: its vectors of minilm_l6 have a
+# cosine of 0.93 with the original ones, and 0.98 with a scale for each 16 weights.
 MODE = "int8"
 
 
 def check_mode(mode: str | None) -> None:
-    """Raises ValueError for a mode that our models cannot be quantized to."""
+    """Raises ValueError for a mode that the models do not support."""
     if mode != MODE:
         raise ValueError(
-            f"mode is {mode!r}; models of bert_zoo are quantized to {MODE!r} alone. int4 changes what they "
-            "compute too much (cosines of 0.93 to 0.98 between sentence vectors), and Keras's other "
-            "modes want training or calibration that it has for its own models."
+            f"mode is {mode!r}; bert_zoo's models can only be quantized to {MODE!r}. int4 changes their outputs "
+            "too much (cosines of 0.93 to 0.98 between sentence vectors), and Keras's other modes need "
+            "training or calibration that exists only for Keras's own models."
         )
 
 
 def can_be_quantized(layer: keras.layers.Layer) -> bool:
-    """Whether a layer is of the kinds that Keras quantizes.
+    """Whether Keras can quantize a layer.
 
-    It warns of others, and fails on layers that were never built, such as those that a second encoder
-    replaces by the first one's.
+    Keras would warn about other kinds of layers, and fail for layers that were never built, such as those
+    that a second encoder replaces by the first one's.
     """
     return layer.built and isinstance(layer, keras.layers.Dense | keras.layers.Embedding)
 
 
 def check_is_float(model) -> None:
-    """Raises ValueError for a quantized model, whose weights files of checkpoints cannot hold."""
+    """Raises ValueError for a quantized model, because checkpoint files cannot store its weights."""
     if quantized_layers(model):
         raise ValueError(
-            "The model is quantized, and a checkpoint holds weights as they were before. Save it with "
+            "The model is quantized, but a checkpoint stores the original weights. Save it with "
             'model.save("model.keras") or bert_zoo.export, or save it before model.quantize.'
         )
 
 
 def quantized_layers(layer, path: str = "") -> dict[str, list[Any]]:
-    """By path, the modes of layers that Keras has quantized, and their configurations, ready for JSON."""
+    """Modes and configurations of the layers that Keras has quantized, by path, ready for JSON."""
     found = {}
     if layer.quantization_mode is not None:
         config = keras.saving.serialize_keras_object(getattr(layer, "quantization_config", None))

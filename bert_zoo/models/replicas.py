@@ -1,6 +1,6 @@
-"""What Keras's training loop needs to mean the same on one device and on many.
+"""Corrections with which Keras's training loop gives the same results on one and on many devices.
 
-All that works around Keras 3.15 under tf.distribute is here, but for the optimizer's part.
+All workarounds for Keras 3.15 under tf.distribute are here, except those in the optimizer.
 """
 
 import contextlib
@@ -21,8 +21,8 @@ log = logging.getLogger("bert_zoo")
 class LossTracker(keras.metrics.Mean):
     """The mean of the batches' losses, each weighted by its rows on all replicas.
 
-    Keras 3.15 weights each replica's part of a batch by the rows of that replica, which is not the
-    batch's loss where its rows do not divide.
+    Keras 3.15 weights each replica's part of a batch by the rows of that replica, which is not the batch's
+    loss if its rows do not divide evenly.
     """
 
     def update_state(self, values, sample_weight=None):
@@ -33,10 +33,10 @@ class LossTracker(keras.metrics.Mean):
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class LossScaling(keras.optimizers.LossScaleOptimizer):
-    """Keras's scaling of losses in float16, which leaves out a batch where any replica overflows.
+    """Keras's loss scaling for float16, which skips a batch if any replica overflows.
 
-    Keras 3.15 asks the first replica alone, as if gradients were summed already; another's infinity
-    then ends up in every weight.
+    Keras 3.15 checks only the first replica, as if gradients were already summed; an infinity of another
+    replica then reaches every weight.
     """
 
     @classmethod
@@ -50,7 +50,7 @@ class LossScaling(keras.optimizers.LossScaleOptimizer):
 
 
 def added_losses(model: keras.Model):
-    """What layers added to the loss of a step (`add_loss`), for a loss that is summed over replicas."""
+    """The losses that layers added in a step (`add_loss`), for a loss that is summed over replicas."""
     return sum(model.losses) / sharing_replicas()
 
 
@@ -75,21 +75,21 @@ def rows_of_all(value):
     import tensorflow as tf
 
     replica = tf.distribute.get_replica_context()
-    if replica is None:  # Keras looks at shapes alone.
+    if replica is None:  # Keras only infers shapes
         return tf.concat([value] * replicas, axis=0)
-    # TensorFlow 2.21 forgets the sizes of the other axes where replicas have different numbers of rows.
+    # TensorFlow 2.21 loses the sizes of the other axes if replicas have different numbers of rows.
     return tf.ensure_shape(replica.all_gather(value, axis=0), [None, *value.shape[1:]])
 
 
 def in_scope_of(model):
-    """The scope in which a model was made, and in which variables are made that belong to it."""
+    """The strategy's scope in which a model was made; new variables of the model need it, too."""
     on_tensorflow = keras.backend.backend() == "tensorflow"
     strategy = strategy_of(model) if on_tensorflow else None
     return contextlib.nullcontext() if strategy is None else strategy.scope()
 
 
 def is_chief(strategy) -> bool:
-    """Whether this process is the one that writes files for all."""
+    """Whether this process is the one that writes files."""
     if keras.backend.backend() == "jax":
         import jax
 
@@ -103,7 +103,7 @@ def is_chief(strategy) -> bool:
 
 
 def is_on_tpu(strategy) -> bool:
-    """Whether replicas are cores of a TPU."""
+    """Whether replicas are TPU cores."""
     if keras.backend.backend() == "jax":
         import jax
 
@@ -114,23 +114,22 @@ def is_on_tpu(strategy) -> bool:
 
 
 def check_several_steps(strategy) -> None:
-    """Refuses steps_per_execution where it fails.
+    """Raises ValueError if steps_per_execution would fail.
 
-    On several devices but TPUs, a step of Keras 3.15 in a loop of TensorFlow 2.21 asks for a value of
-    some placeholder (keras#19246), whatever the model.
+    On several devices other than TPUs, a step of Keras 3.15 in a TensorFlow 2.21 loop fails for every
+    model, because it asks for the value of a placeholder (keras#19246).
     """
     if strategy.num_replicas_in_sync > 1 and not is_on_tpu(strategy):
         raise ValueError(
-            f"steps_per_execution above 1 fails on {strategy.num_replicas_in_sync} replicas, which are "
-            "no TPU's (keras#19246). Leave it out, or train on Keras's JAX backend."
+            f"steps_per_execution above 1 fails on {strategy.num_replicas_in_sync} replicas that are not TPU "
+            "cores (keras#19246). Leave it out, or train on Keras's JAX backend."
         )
 
 
 def warn_of_clipping(optimizer, strategy) -> None:
-    """Warns where replicas clip gradients on their own, which trains differently.
+    """Warns if each replica clips its own gradients, which changes the training.
 
-    Optimizers of Keras 3.15 clip in `apply`, on each replica, and sum what is left in
-    `_backend_update_step`.
+    Optimizers of Keras 3.15 clip in `apply` on each replica, and sum the result in `_backend_update_step`.
     """
     replicas = strategy.num_replicas_in_sync
     if replicas == 1 or getattr(optimizer, "clips_sum_of_replicas", False):
@@ -138,23 +137,23 @@ def warn_of_clipping(optimizer, strategy) -> None:
     for name in ("global_clipnorm", "clipnorm", "clipvalue"):
         if bound := getattr(optimizer, name, None):
             log.warning(
-                "%s with %s=%s clips the gradients of each of the %d replicas before they are summed: "
-                "weights become others than on one device. bert_zoo.training.bert_adamw(learning_rate, "
+                "%s with %s=%s clips the gradients of each of the %d replicas before they are summed, so "
+                "training differs from one device. bert_zoo.training.bert_adamw(learning_rate, "
                 "clip_norm=...) clips the sum.",
                 *(type(optimizer).__name__, name, bound, replicas),
             )
 
 
 def compiles_for_each_shape(strategy) -> bool:
-    """Whether a batch of another shape costs a compilation."""
+    """Whether every new shape of a batch must be compiled."""
     return keras.backend.backend() == "jax" or is_on_tpu(strategy)
 
 
 def divided_rows(inputs):
     """Inputs with their rows divided over the devices of Keras's distribution on JAX.
 
-    A batch whose rows do not divide is computed everywhere. XLA divides what is computed from the
-    inputs, gradients and their sums too.
+    If rows do not divide evenly, every device computes the whole batch. XLA also divides all that is
+    computed from the inputs, including gradients.
     """
     if keras.backend.backend() != "jax" or keras.distribution.distribution() is None:
         return inputs
@@ -171,7 +170,7 @@ def divided_rows(inputs):
 
 
 def whole_everywhere(outputs):
-    """Outputs of a step, with all rows in every process of JAX, as every process gave them to it."""
+    """Outputs of a step, with all rows in every JAX process."""
     distribution = keras.backend.backend() == "jax" and keras.distribution.distribution()
     if not distribution or distribution.num_processes == 1:
         return outputs
@@ -186,9 +185,9 @@ def _laid_out(value, distribution, first_axis: str | None):
 
 
 def with_one_row(step: Callable[[Any], dict]) -> Callable[[Any], dict]:
-    """A step whose results, scalars, are vectors of one value.
+    """A step whose scalar results become vectors of one value.
 
-    Across workers, Keras 3.15 averages results along their first axis, which scalars do not have
+    Across workers, Keras 3.15 averages results along their first axis, which scalars lack
     (`reduce_per_replica` in backend/tensorflow/trainer.py; keras#20585).
     """
     import tensorflow as tf

@@ -1,4 +1,4 @@
-"""Batches of rows in memory that are read in NumPy: for texts where TensorFlow, and so tf.data, is missing."""
+"""Batches of rows in memory that are read with NumPy, for texts without TensorFlow (and so tf.data)."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -14,13 +14,14 @@ log = logging.getLogger("bert_zoo")
 
 
 class RowBatches(keras.utils.PyDataset):
-    """Reads each batch when its turn comes: JAX goes on with its steps meanwhile, without a thread.
+    """Reads each batch when it is needed; JAX meanwhile continues with its steps, without a thread.
 
-    Keras must not shuffle: batches 0, 1, ... are one pass over the rows, in an order of its own.
+    Keras must not shuffle: batches 0, 1, ... are one pass over the rows, already in their order.
 
     Args:
-        read: from the numbers of a batch's rows, int64 [batch], to what Keras takes, a tuple of NumPy arrays.
-        passes: gives the batches of the next pass over all rows.
+        read: function from the numbers of a batch's rows, int64 [batch], to a tuple of NumPy arrays for
+            Keras.
+        passes: function that returns the batches of the next pass over all rows.
     """
 
     def __init__(
@@ -44,11 +45,11 @@ class RowBatches(keras.utils.PyDataset):
     def __getitem__(self, index: int) -> tuple:
         is_again = index == 0 == self._last_read
         if is_again and self._first is not None:
-            # Keras looked at it to build the model, and begins with it now.
+            # Keras read it to build the model, and now starts with it.
             batch, self._first = self._first, None
             return batch
         if index == 0 and self._last_read is not None:
-            # Where passes differ in their numbers of batches, Keras's epochs go on in the next one.
+            # If passes have different numbers of batches, Keras's epochs continue in the next pass.
             del self._waiting[: self._number]
             while len(self._waiting) < self._number:
                 self._waiting += self._passes()
@@ -59,7 +60,7 @@ class RowBatches(keras.utils.PyDataset):
         return batch
 
     def on_epoch_end(self) -> None:
-        """Says how many shapes there were, where there are new ones; not of the batch that Keras looks at first."""
+        """Logs the number of shapes if there are new ones, except for the batch that Keras reads first."""
         is_begun = self._last_read or self._number == 1
         if is_begun and len(self._shapes) > self._said:
             self._said = len(self._shapes)
@@ -72,11 +73,11 @@ class RowBatches(keras.utils.PyDataset):
 def passes_over(
     rows: int, batch_size: int, *, shuffle: bool, texts: np.ndarray | None = None
 ) -> Callable[[], list[np.ndarray]]:
-    """Passes over all rows, each in another order where they are shuffled.
+    """A function that returns the batches of the next pass over all rows, in a new order if shuffled.
 
     Args:
-        texts: int [rows, columns], equal for equal texts, of shuffled rows of which no batch may hold a text
-            twice.
+        texts: int [rows, columns], equal for equal texts; rows are then shuffled into batches without
+            duplicate texts.
     """
     rng = np.random.default_rng(np.random.randint(2**31))
 
@@ -90,6 +91,6 @@ def passes_over(
 
 
 def with_few_lengths(preprocessor):
-    """The preprocessor, which pads to one of a few lengths, since JAX compiles a program for each."""
+    """The preprocessor with padding to one of a few lengths, as JAX compiles a program for each."""
     is_open = not has_tensorflow and preprocessor.get_config()["padding"] == "longest"
     return preprocessor.with_options(padding=FEW_LENGTHS) if is_open else preprocessor

@@ -1,4 +1,4 @@
-"""Weights of rows and labels: one that is no number would make every weight of the model NaN."""
+"""Checks weights of rows and labels: a single NaN would make every weight of the model NaN."""
 
 from bert_zoo.models.inputs import is_of_tensorflow
 from bert_zoo.models.label_tables import labels_of_table
@@ -9,14 +9,14 @@ NAME = "sample_weight"
 
 
 def checked_sample_weight(sample_weight):
-    """Weights as Keras takes them: finite numbers.
+    """The weights for Keras, checked to be finite numbers.
 
     Args:
-        sample_weight: an array, what makes one, a column, a table of one column, or a tensor of
-            TensorFlow, which is checked when its graph runs; or a dict of them by output; or None.
+        sample_weight: an array, a list, a column, a table of one column, or a TensorFlow tensor, which is
+            checked when its graph runs; or a dict of these by output; or None.
 
     Raises:
-        TypeError, ValueError: a weight is no finite number; says which.
+        TypeError, ValueError: a weight is not a finite number; the message names it.
     """
 
     def numbers(output: str, weights):

@@ -1,6 +1,6 @@
-"""Rows of several texts that a model reads apart, from what users pass to `fit` and `evaluate`.
+"""Data for `fit` and `evaluate` whose rows have several texts that the model reads separately.
 
-Each column becomes an input dict, and the model is called with a tuple of them.
+Each column becomes an input dict, and the model is called with a tuple of these.
 """
 
 import contextlib
@@ -26,16 +26,16 @@ log = logging.getLogger("bert_zoo")
 
 @contextlib.contextmanager
 def epochs_of_any_length():
-    """Without the warning of Keras 3.15 that a dataset of unknown length has ended, as epochs may differ."""
+    """Hides Keras 3.15's warning that a dataset of unknown length has ended, as epochs may differ."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Your input ran out of data")
         yield
 
 
 def split_element(x, y=None, sample_weight=None) -> tuple[Any, Any, Any]:
-    """x, labels and weights, of data in memory, of the spec of a dataset's elements or of a PyDataset's first batch.
+    """x, labels and weights: of data in memory, of a dataset's element spec, or of a PyDataset's first batch.
 
-    In a dataset, columns may be the elements themselves: (anchors, positives).
+    Elements of a dataset may be columns, such as (anchors, positives).
     """
     if isinstance(x, keras.utils.PyDataset):
         spec = x[0]
@@ -50,7 +50,7 @@ def split_element(x, y=None, sample_weight=None) -> tuple[Any, Any, Any]:
 
 
 def are_columns(x) -> bool:
-    """Whether data, or a dataset's spec of them, are columns of texts or of ids."""
+    """Whether data, or a dataset's spec, are columns of texts or of ids."""
     if not isinstance(x, tuple) or len(x) < 2:
         return False
     return all(isinstance(part, Mapping) or data_adapters.holds_strings(part) for part in x)
@@ -67,10 +67,10 @@ def column_arguments(
     distinct: bool = False,
     class_weights=None,
 ) -> dict[str, Any]:
-    """As `bert_zoo.models.data_adapters.keras_arguments`, of rows of several texts.
+    """As `bert_zoo.models.data_adapters.keras_arguments`, for rows of several texts.
 
     Args:
-        model: whose `columns_to_inputs` makes input dicts of columns of texts.
+        model: a model with `columns_to_inputs`, which turns columns of texts into input dicts.
         x: a tuple of columns: strings, or dicts of id arrays; or a tf.data.Dataset of batches of such
             tuples, alone or with labels (and weights), or a PyDataset of such batches of ids.
         y, sample_weight, batch_size, shuffle: as there; y may be left out.
@@ -102,7 +102,7 @@ def column_arguments(
 
 
 def _checked_ids(model, columns: tuple, *others) -> tuple:
-    """A batch of columns of ids with what it has of labels and weights, checked."""
+    """A batch of columns of ids with its labels and weights, if any, checked."""
     columns = tuple(data_adapters.checked_arrays(model, column) for column in columns)
     labels = [label_arrays(model, columns, y) for y in others[:1]]
     return (columns, *labels, *map(checked_sample_weight, others[1:]))
@@ -118,18 +118,17 @@ def _check_rows(columns: tuple, y, sample_weight) -> None:
     rows = [data_adapters.num_rows(column) for column in columns]
     if len(set(rows)) > 1 or rows[0] == 0:
         raise ValueError(
-            f"Row i of each column belongs to row i of the others, and there must be some; the columns have "
-            f"{rows} rows."
+            f"All columns must have the same number of rows, at least one; they have {rows} rows."
         )
     data_adapters.check_rows(columns[0], y, sample_weight)
 
 
 def say_odd_rows(columns: tuple, *, are_equal_odd: bool) -> None:
-    """Warns of rows with empty texts, or with the same text twice, from which nothing is learned.
+    """Warns about rows with empty texts or with the same text twice, from which nothing is learned.
 
     Args:
-        columns: string tensors, or arrays, [rows].
-        are_equal_odd: whether two texts of a row must differ.
+        columns: string tensors or arrays, [rows].
+        are_equal_odd: whether to warn about rows with the same text twice.
     """
     texts = np.stack([np.asarray(column) for column in columns], axis=1)
     blank = [[not text.strip() for text in row] for row in texts]
@@ -147,7 +146,7 @@ def _say(rows: np.ndarray, what: str) -> None:
 
 
 def _numbers_of_repeated(columns: tuple, size: int) -> np.ndarray | None:
-    """The numbers of texts, int [rows, columns], if one stands there more than once."""
+    """A number for each text, int [rows, columns], if any text occurs more than once; else None."""
     numbers = text_numbers([np.asarray(column) for column in columns])
     if len(np.unique(numbers)) == numbers.size:
         return None
@@ -169,7 +168,7 @@ def _in_batches(element: tuple, size: int, shuffle: bool, numbers: np.ndarray | 
 def _row_batches(
     model, element: tuple, size: int, shuffle: bool, numbers: np.ndarray | None
 ) -> RowBatches:
-    """As `_in_batches` and `_mapped`, read in NumPy."""
+    """As `_in_batches` and `_mapped`, read with NumPy."""
     reader = with_few_lengths(model.text_reader)
     passes = passes_over(len(element[0][0]), size, shuffle=shuffle, texts=numbers)
 
@@ -180,7 +179,7 @@ def _row_batches(
 
 
 def _distinct(element: tuple, numbers: np.ndarray, size: int):
-    """As `distinct_batches`, another order in each epoch."""
+    """A dataset of `distinct_batches`, in a new order in each epoch."""
     import tensorflow as tf
 
     seeds = np.random.default_rng(np.random.randint(2**31))
@@ -206,7 +205,7 @@ def _mapped(model, dataset):
         data_adapters.check_text_spec(x)
         reader = model.text_reader
 
-    # AutoGraph would rewrite all of our code that a batch runs through, to no effect.
+    # AutoGraph would needlessly rewrite all code that a batch runs through.
     @tf.autograph.experimental.do_not_convert
     def prepare(*element):
         return _prepared(model, reader, *((element,) if is_bare else element))
@@ -216,7 +215,7 @@ def _mapped(model, dataset):
 
 
 def _prepared(model, reader, columns: tuple, *others) -> tuple:
-    """A batch of columns, alone or with labels and weights, as Keras takes it; traceable."""
+    """A batch of columns, alone or with labels and weights, for Keras; traceable."""
     if isinstance(columns[0], Mapping):
         inputs = tuple(map(model.check_in_graph, columns))
     else:

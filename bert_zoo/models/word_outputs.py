@@ -1,4 +1,4 @@
-"""What a model gives for the words of sentences, whatever pieces it reads them in."""
+"""A model's outputs for the words of sentences, computed from its outputs for word pieces."""
 
 from collections.abc import Callable, Hashable, Iterator
 from itertools import chain
@@ -24,8 +24,8 @@ class WordVectors(NamedTuple):
     vectors: np.ndarray
 
 
-# How the vector of a word is made of those of its pieces: (vectors [pieces, size], where words begin, where they
-# end) -> [words, size].
+# Functions that pool the vectors of a word's pieces: (vectors [pieces, size], starts of words, ends of words)
+# -> [words, size].
 POOLINGS: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]] = {
     "mean": lambda x, starts, ends: np.add.reduceat(x, starts) / (ends - starts)[:, None],
     "first": lambda x, starts, ends: x[starts],
@@ -34,7 +34,7 @@ POOLINGS: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]] 
 
 
 def sentences_of(texts) -> list[Sentence]:
-    """Raw texts, or lists of words, as words; ValueError where there are none."""
+    """Raw texts or lists of words as sentences of words; raises ValueError if there are none."""
     from bert_zoo.text.batches import strings
     from bert_zoo.text.words import has_rows_of_words, word_batch
 
@@ -52,7 +52,7 @@ def sentences_of(texts) -> list[Sentence]:
 def word_vectors(
     encoder, words: list[list[str]], batch_size: int, spec: HeadSpec, pooling: str
 ) -> list[np.ndarray]:
-    """See `Encoder.embed_words`; of each sentence of words float32 [words, size]."""
+    """For each sentence of words, vectors float32 [words, size]; see `Encoder.embed_words`."""
     if pooling not in POOLINGS:
         raise ValueError(f"pooling is {pooling!r}; it is one of {list(POOLINGS)}.")
 
@@ -64,7 +64,7 @@ def word_vectors(
 
 
 def _layers(model, inputs, *, spec: HeadSpec):
-    """The layers that are read, side by side or their mean: float32 [batch, length, size]."""
+    """The selected layers, side by side or as their mean, float32 [batch, length, size]."""
     states = model(inputs, internals=True, training=False)["hidden_states"]
     read = [ops.cast(states[number], "float32") for number in spec.layers_read(len(states))]
     return sum(read) / len(read) if spec.mixes else ops.concatenate(read, axis=-1)
@@ -78,17 +78,17 @@ def outputs_of_words(
     pooled: Callable[[np.ndarray, np.ndarray], np.ndarray],
     **options: Hashable,
 ) -> list[np.ndarray]:
-    """What a function of the model gives for words: of each sentence float32 [words, size].
+    """Runs a function of the model on words: for each sentence float32 [words, size].
 
-    A sentence that is too long for the model is read in several rows, cut between words, so that no
-    word goes without.
+    Sentences that are too long for the model are read in several rows, cut between words, so that every
+    word gets an output.
 
     Args:
         model: a `ZooModel`.
-        sentences: as `bert_zoo.text.words.word_batch` takes them.
-        batch_size: rows a step.
+        sentences: sentences of words; see `bert_zoo.text.words.word_batch`.
+        batch_size: number of rows per step.
         function: (model, inputs, **options) -> [batch, length, ...]; traceable.
-        pooled: (outputs of pieces [pieces, ...], where the pieces of each word begin) -> [words, size].
+        pooled: (outputs of pieces [pieces, ...], index of each word's first piece) -> [words, size].
     """
     from bert_zoo.text.splitting import row_splits_that_fit
     from bert_zoo.text.words import word_batch
@@ -98,7 +98,7 @@ def outputs_of_words(
     read = _rows_in_graph if has_tensorflow else _rows_in_numpy
     lengths, sentence_splits, packed = read(model, sentences, for_this_device(preprocessor))
     splits = row_splits_that_fit(lengths, sentence_splits, budget)
-    # Rows of like length together need little padding.
+    # Rows of similar length need little padding.
     ends = np.append(0, lengths.cumsum())
     order = np.argsort(np.diff(ends[splits]), kind="stable")
     found = None
@@ -119,8 +119,8 @@ def outputs_of_words(
     return np.split(found, sentence_splits[1:-1])
 
 
-# --- From sentences [batch, (words)] to the pieces of each word; where sentences begin; and what makes rows:
-# from row splits and the numbers of some rows to inputs and, for each token, the number of its word.
+# --- Reading sentences [batch, (words)]. Both functions return the number of pieces of each word, the row splits
+# of sentences, and a function from row splits and the numbers of some rows to inputs and each token's word.
 
 
 def _rows_in_numpy(model, sentences, preprocessor):
