@@ -500,8 +500,11 @@ REFUSED = [
     (lambda: WarmupThenConstant(1.0, 10, 11), "warmup_steps is 11 and total_steps is 10;"),
     (lambda: bert_adamw(layer_decay=1.5), r"layer_decay is 1.5; it must be above 0"),
     (lambda: bert_adamw(layer_decay=0.8).build([]), r"layer_decay=0\.8 requires a model's layers"),
-    (lambda: frozen(layers=99), r"layers is 99; this encoder has \d+ to freeze"),
-    (lambda: reinitialize(load_task("classification"), -1), r"layers is -1; .* has \d+ to rein"),
+    (lambda: frozen(layers=99), r"layers is 99; this encoder has \d+ layers to freeze"),
+    (
+        lambda: reinitialize(load_task("classification"), -1),
+        r"layers is -1; .* has \d+ layers to rein",
+    ),
     (lambda: reinitialize(load_task("classification"), True), "layers is True; this encoder"),
     (lambda: reinitialize(frozen_throughout(), 1), "have frozen weights, which would stay random"),
     (lambda: reinitialize(with_lora(), 1), "or leave LoRA out"),
