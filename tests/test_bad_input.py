@@ -503,8 +503,12 @@ CLASSIFIER = {"task": "classification"}
             ValueError,
             "a set | no order | labels=['a', 'b']",
         ),
-        ({**CLASSIFIER, "labels": {"a": 1, "b": 2}}, ValueError, "from 0 on | {'a': 1, 'b': 2}"),
-        ({**CLASSIFIER, "labels": {"a": 0, "b": 0}}, ValueError, "from 0 on"),
+        (
+            {**CLASSIFIER, "labels": {"a": 1, "b": 2}},
+            ValueError,
+            "number the names from 0 | {'a': 1, 'b': 2}",
+        ),
+        ({**CLASSIFIER, "labels": {"a": 0, "b": 0}}, ValueError, "number the names from 0"),
         (
             {**CLASSIFIER, "labels": ["a", "b"], "num_classes": 3},
             ValueError,

@@ -233,7 +233,7 @@ def test_a_regression_model_has_one_label_a_text():
     two = np.zeros((3, 2), "float32")
     for data in ((TEXTS, two), (batches(TEXTS, two),)):
         with pytest.raises(
-            ValueError, match=r"shape \((3|None), 2\).*pass one column.*multi_label"
+            ValueError, match=r"shape \((3|None), 2\).*Pass one column.*multi_label"
         ):
             model.fit(*data, verbose=0)
     found = [model.evaluate(TEXTS, y, verbose=0) for y in ([1, 2, 3], [[1], [2], [3]])]
@@ -419,7 +419,7 @@ def test_generators_and_pydatasets_of_ids_are_read_as_arrays_are(classifier):
     classifier.optimizer.learning_rate = rate
     np.testing.assert_allclose(found, [found[0]] * 3, rtol=1e-5)
     assert ids.passes
-    with pytest.raises(TypeError, match=r"holds list, .*Dataset\.from_generator"):
+    with pytest.raises(TypeError, match=r"has list, but .*Dataset\.from_generator"):
         classifier.fit(iter([Ids.texts[0]]), verbose=0)
     with pytest.raises(ValueError, match="already used up"):
         classifier.fit(iter([]), verbose=0)

@@ -1,4 +1,4 @@
-"""Labels from users, as people have them, to the class numbers that losses read."""
+"""Converts users' labels to the class numbers or rows that losses read."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -23,21 +23,23 @@ Thresholds = float | Sequence[float] | Mapping[str, float]
 
 
 def label_names(num_classes: int | None, labels: Sequence[str] | Mapping | None) -> tuple[str, ...]:
-    """The names of the classes, from either or both of their number and names.
+    """The names of the classes, from their number, their names or both.
 
     Args:
-        num_classes: how many there are; `len(labels)` by default.
-        labels: the names in the order of their numbers, or a dict from names to numbers or from
-            numbers to names; `LABEL_0`, ... by default.
+        num_classes: number of classes; by default `len(labels)`.
+        labels: names in the order of their numbers, or a dict from names to numbers or from numbers to
+            names; by default `LABEL_0`, ...
 
     Raises:
-        ValueError: neither is given, they disagree, names repeat or have no order.
+        ValueError: neither is given, they disagree, or names repeat or have no order.
     """
     if num_classes is not None and (not _is_integer(num_classes) or num_classes < 1):
         raise ValueError(f"num_classes is {num_classes!r}; it must be a positive integer.")
     if labels is None:
         if num_classes is None:
-            raise ValueError("Say how many classes there are: num_classes=2, or labels=[...].")
+            raise ValueError(
+                "Pass the number of classes, num_classes=2, or their names, labels=[...]."
+            )
         return _default_names(num_classes)
     labels = _names_in_order(labels)
     if any(not isinstance(label, str) for label in labels) or len(set(labels)) != len(labels):
@@ -46,7 +48,7 @@ def label_names(num_classes: int | None, labels: Sequence[str] | Mapping | None)
         )
     if not labels or num_classes not in (None, len(labels)):
         raise ValueError(
-            f"num_classes is {num_classes} and there are {len(labels)} labels: {listing(labels)}."
+            f"num_classes is {num_classes}, but there are {len(labels)} labels: {listing(labels)}."
         )
     return tuple(map(str, labels))
 
@@ -58,8 +60,8 @@ def _is_integer(value: Any) -> bool:
 def _names_in_order(labels) -> tuple:
     if isinstance(labels, Set):
         raise ValueError(
-            f"labels is a set, which has no order: {shown(labels)}. Pass a list, whose first name is "
-            f"that of class 0, such as labels={shown(sorted(labels, key=str))}."
+            f"labels is a set, which has no order: {shown(labels)}. Pass a list that starts with the name "
+            f"of class 0, such as labels={shown(sorted(labels, key=str))}."
         )
     if isinstance(labels, str | bytes) or not hasattr(labels, "__iter__"):
         raise ValueError(
@@ -75,8 +77,8 @@ def _names_in_order(labels) -> tuple:
     numbers = [key for key in by_number if _is_integer(key)]
     if len(by_number) != len(labels) or sorted(numbers) != list(range(len(labels))):
         raise ValueError(
-            "A dict of labels gives each name a number from 0 on, such as {'negative': 0, "
-            f"'positive': 1}}; got {shown(dict(labels))}."
+            "A dict of labels must number the names from 0, such as {'negative': 0, 'positive': 1}; "
+            f"got {shown(dict(labels))}."
         )
     return tuple(by_number[number] for number in range(len(labels)))
 
@@ -86,29 +88,29 @@ def _default_names(num_classes: int) -> tuple[str, ...]:
 
 
 def one_class_error(given: str) -> ValueError:
-    """What to do about a classifier of one class, whose probability is 1 whatever the text.
+    """The error for a classifier with one class, whose probability would be 1 for every text.
 
     Args:
-        given: what says that there is one.
+        given: the arguments that say so, for the message.
     """
     return ValueError(
-        f"{given}: a classifier of a single class gives it the probability 1 whatever the text, and "
-        "learns nothing. Yes or no are two classes, such as labels=['no', 'yes']; labels that each may "
-        "apply or not are problem_type='multi_label_classification'; a number, such as a score, is "
+        f"{given}: a classifier with a single class gives every text the probability 1 and learns nothing. "
+        "For yes or no, use two classes, such as labels=['no', 'yes']. For labels that each may apply or "
+        "not, use problem_type='multi_label_classification'. For a number, such as a score, use "
         "problem_type='regression'."
     )
 
 
 def label_thresholds(thresholds: Thresholds, labels: Sequence[str]) -> tuple[float, ...]:
-    """Where the labels of a multi-label model begin to count: one threshold a label, in their order.
+    """The threshold of each label of a multi-label model, in the order of the labels.
 
     Args:
-        thresholds: a probability for all labels, one for each, or a dict from names of labels to
-            them; labels that such a dict leaves out have 0.5.
-        labels: the names.
+        thresholds: a probability for all labels, one for each, or a dict of them by label; labels
+            missing from the dict get 0.5.
+        labels: names of the labels.
 
     Raises:
-        ValueError: their number does not fit, a name is unknown, or one lies outside [0, 1].
+        ValueError: there is a wrong number of thresholds, an unknown name, or a threshold outside [0, 1].
     """
     if hasattr(thresholds, "to_dict") and isinstance(next(iter(thresholds.keys()), None), str):
         thresholds = thresholds.to_dict()  # pandas' series by label
@@ -116,7 +118,7 @@ def label_thresholds(thresholds: Thresholds, labels: Sequence[str]) -> tuple[flo
         unknown = [name for name in thresholds if name not in labels]
         if unknown:
             raise ValueError(
-                f"thresholds names {quoted(unknown)}; the labels are {quoted(labels)}."
+                f"thresholds has the unknown labels {quoted(unknown)}; the labels are {quoted(labels)}."
             )
         values = [thresholds.get(label, DEFAULT_THRESHOLD) for label in labels]
     elif _is_probability(thresholds):
@@ -125,13 +127,13 @@ def label_thresholds(thresholds: Thresholds, labels: Sequence[str]) -> tuple[flo
         values = list(thresholds) if hasattr(thresholds, "__iter__") else [thresholds]
     if not all(map(_is_probability, values)):
         raise ValueError(
-            f"thresholds is {shown(thresholds)}; a threshold is a probability, from 0 to 1: one for all "
-            "labels, one for each, or a dict by label."
+            f"thresholds is {shown(thresholds)}; a threshold must be a probability from 0 to 1. Pass one for "
+            "all labels, one for each, or a dict by label."
         )
     if len(values) != len(labels):
         raise ValueError(
-            f"There are {len(values)} thresholds and {len(labels)} labels; give one number for all, or "
-            f"one for each of {quoted(labels)}."
+            f"There are {len(values)} thresholds and {len(labels)} labels. Pass one number for all, or one "
+            f"for each of {quoted(labels)}."
         )
     return tuple(map(float, values))
 
@@ -141,20 +143,20 @@ def _is_probability(value: Any) -> bool:
 
 
 def class_indices(labels: Any, names: Sequence[str], title: str = "label"):
-    """Names of classes to their numbers, of any shape.
+    """Converts names of classes to their numbers, in any shape.
 
     Args:
-        labels: an array or sequence of names, str or bytes, where numbers may be among them and stay as
-            they are; or a string tensor of TensorFlow, checked when its graph runs.
-        names: of the classes, in the order of their numbers.
-        title: what messages call the labels.
+        labels: an array or sequence of names, str or bytes (numbers among them stay unchanged); or a
+            TensorFlow string tensor, which is checked when its graph runs.
+        names: names of the classes in the order of their numbers.
+        title: name of the labels in messages.
 
     Returns:
-        An array of integers, or of floats where there are some; or an int64 tensor.
+        An array of integers, or of floats if the labels have any; or an int64 tensor.
 
     Raises:
-        TypeError, ValueError: a label is neither a name of a class nor a number; says which, and what
-            would do.
+        TypeError, ValueError: a label is neither the name of a class nor a number; the message names it
+            and the valid labels.
     """
     if is_of_tensorflow(labels):
         return _class_indices_in_graph(labels, names, title)
@@ -186,13 +188,13 @@ def _class_indices_in_graph(labels, names: Sequence[str], title: str):
     if not names:
         raise TypeError(f"{title}s are strings. {_known(names)}")
     matches = labels[..., None] == tf.constant(names)
-    # Without quotes, before which TensorFlow would print backslashes.
+    # Without quotes, which TensorFlow would print with backslashes.
     wanted = f"must be names of classes: {listing(names)}.{_how_to_name(names)}"
     return _checked(tf.argmax(matches, -1), tf.reduce_any(matches, -1), labels, title, wanted)
 
 
 def _if_missing(value: Any, title: str = "label") -> str:
-    """What to do about a label or a weight that is not there."""
+    """Advice about a missing label or weight; empty for other values."""
     what = "weight" if "weight" in title else "label"
     return f" Drop rows without a {what}." if is_missing(value) else ""
 
@@ -204,18 +206,20 @@ def _known(names: Sequence[str]) -> str:
 
 
 def _how_to_name(names: Sequence[str], found: Set[str] = frozenset()) -> str:
-    """What to do about names of classes that have none yet; empty where they have."""
+    """Advice on naming classes that have only default names; empty for others."""
     if not names or tuple(names) != _default_names(len(names)):
         return ""
     example = shown(sorted(found)) if len(found) == len(names) else "[...]"
-    return f" They have no names yet: give them to load(), as labels={example}, in this order."
+    return (
+        f" The classes have no names yet: pass them to load() as labels={example}, in this order."
+    )
 
 
-# --- The labels of one output, in memory as NumPy arrays or in the graph as TensorFlow's tensors ---
+# --- The labels of one output: NumPy arrays in memory, or TensorFlow tensors in a graph ---
 
 
 def _numpy_for(labels):
-    """NumPy, or TensorFlow's functions of the same names."""
+    """NumPy, or the TensorFlow module with functions of the same names."""
     if not is_of_tensorflow(labels):
         return np
     import tensorflow as tf
@@ -224,7 +228,7 @@ def _numpy_for(labels):
 
 
 def _kind(labels) -> str:
-    """The kind of an array's or tensor's dtype, as NumPy abbreviates it."""
+    """NumPy's one-letter code for the kind of an array's or tensor's dtype."""
     return np.dtype(getattr(labels.dtype, "as_numpy_dtype", labels.dtype)).kind
 
 
@@ -233,9 +237,9 @@ def _shape(labels) -> tuple[int | None, ...] | None:
 
 
 def _checked(values, valid, labels, title: str, wanted: str):
-    """`values`, after an error, which a graph gives when it runs, where labels are not `valid`.
+    """`values`, if all labels are valid; otherwise an error, which a graph raises when it runs.
 
-    Valid is bool, of the shape of the labels or of their rows; they are `wanted` to be so.
+    `valid` is bool, in the shape of the labels or of their rows. `wanted` says what labels must be.
     """
     if isinstance(labels, np.ndarray):
         if not valid.all():
@@ -253,10 +257,10 @@ def _checked(values, valid, labels, title: str, wanted: str):
 
 
 def finite_numbers(labels: Any, title: str):
-    """Numbers of any kind, as an array or tensor; an error names the first that is not finite.
+    """Numbers of any kind as an array or tensor; an error names the first that is not finite.
 
     Args:
-        labels, title: as for `LabelRange.numbers`.
+        labels, title: as in `LabelRange.numbers`.
     """
     labels = _with_nan(_as_array(labels, title))
     if _kind(labels) not in "iubf":
@@ -269,7 +273,7 @@ def finite_numbers(labels: Any, title: str):
 
 
 def _with_nan(array):
-    """Numbers among which are missing values, an array of objects, as floats; others as they are."""
+    """An array of objects with numbers and missing values as floats; other arrays unchanged."""
     if not isinstance(array, np.ndarray) or array.dtype != object:
         return array
     values = [np.nan if is_missing(value) else value for value in array.ravel().tolist()]
@@ -280,13 +284,13 @@ def _with_nan(array):
 
 @dataclass(frozen=True)
 class LabelRange:
-    """What the labels of one output may be: class numbers in [0, limit), or what stands for them.
+    """Valid labels of one output: class numbers in [0, limit), names of classes or one-hot rows.
 
     Attributes:
-        limit: the first number that is too large.
+        limit: the number of classes.
         what: what the limit is, for messages.
-        axes: of the labels; beyond the batch, -100 stands where nothing is to be learned.
-        names: of the classes, which stand for their numbers; empty where they have none.
+        axes: axes of the labels; with more than the batch, -100 means no label.
+        names: names of the classes; empty if there are none.
     """
 
     limit: int
@@ -300,7 +304,7 @@ class LabelRange:
 
     @property
     def columns(self) -> Sequence[str] | range:
-        """What the columns of a table of one-hot rows are called."""
+        """The names of columns in a table of one-hot rows."""
         return () if self.per_token else self.names or range(self.limit)
 
     def is_read_by(self, loss) -> bool:
@@ -308,12 +312,12 @@ class LabelRange:
         return reads_class_numbers(loss)
 
     def numbers(self, labels: Any, title: str):
-        """Class numbers, int64 of the shape of the labels, or [batch]; an error names the first wrong one.
+        """Class numbers, int64 in the shape of the labels or [batch]; an error names the first invalid one.
 
         Args:
-            labels: a tensor of TensorFlow, checked when its graph runs; an array, or what makes one: of
-                numbers (bools and floats too), names, or one-hot rows [batch, limit].
-            title: what messages call them.
+            labels: an array or list of numbers (also bools and floats), names, or one-hot rows
+                [batch, limit]; or a TensorFlow tensor, which is checked when its graph runs.
+            title: name of the labels in messages.
         """
         if len(self.names) == 1:
             raise one_class_error(f"{title}s of the one class {self.names[0]!r}")
@@ -350,7 +354,7 @@ class LabelRange:
         if not fits:
             each = "token" if self.per_token else "row"
             raise ValueError(
-                f"{title}s must be [{', '.join(self.axes)}], one a {each}; got shape {shape}."
+                f"{title}s must be [{', '.join(self.axes)}], one per {each}; got shape {shape}."
             )
 
     def _wanted(self) -> str:
@@ -359,37 +363,37 @@ class LabelRange:
 
 
 ONE_HOT = (
-    "must be one-hot, as a row with a number for each class: a single 1, and 0 elsewhere. For shares of "
-    "several classes, compile with keras.losses.CategoricalCrossentropy(from_logits=True)."
+    "must be one-hot, as a row has a number for each class: a single 1, and 0 elsewhere. For probabilities "
+    "of several classes, compile with keras.losses.CategoricalCrossentropy(from_logits=True)."
 )
 
 
 @dataclass(frozen=True)
 class LabelSets:
-    """What the labels of an output may be where any number of classes may apply to a row.
+    """Valid labels of an output with any number of classes per row.
 
     Attributes:
-        names: of the classes.
+        names: names of the classes.
     """
 
     names: tuple[str, ...]
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What the columns of a table of such rows are called."""
+        """The names of columns in a table of such rows."""
         return self.names
 
     def is_read_by(self, loss) -> bool:
-        """Whether a loss reads rows of 0 and 1, which any but class numbers' does."""
+        """Whether a loss reads rows of 0 and 1; here all do."""
         return True
 
     def numbers(self, labels: Any, title: str):
-        """Rows of 0 and 1, float32 [batch, classes]; an error names the first wrong one.
+        """Rows of 0 and 1, float32 [batch, classes]; an error names the first invalid one.
 
         Args:
-            labels: such rows, or a collection of names for each row; or a tensor of TensorFlow, checked
-                when its graph runs, in which names may be ragged.
-            title: what messages call them.
+            labels: such rows, or a collection of names for each row; or a TensorFlow tensor, which is
+                checked when its graph runs and may have ragged names.
+            title: name of the labels in messages.
         """
         if is_of_tensorflow(labels):
             if _kind(labels) == "O" and labels.shape.rank == 2:
@@ -398,7 +402,7 @@ class LabelSets:
                 raise TypeError(
                     f"{title}s are {labels.dtype.name} of shape {tuple(labels.shape)}. "
                     f"{self._wanted()} In tf.data, names are string tensors [batch, names], ragged or "
-                    "filled up with ''."
+                    "padded with ''."
                 )
         elif isinstance(labels, list | tuple | np.ndarray) and any(map(_are_names, labels)):
             return self._from_names(labels, title)
@@ -442,7 +446,7 @@ class LabelSets:
 
     def _wanted(self) -> str:
         return (
-            "For each text, give a list or set of names, which may be empty, or 0 or 1 for each of the "
+            "For each text, pass a list or set of names, which may be empty, or 0 or 1 for each of the "
             f"{len(self.names)} labels {quoted(self.names)}."
         )
 
@@ -457,10 +461,10 @@ def _are_names(row: Any) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelScores:
-    """What the labels of an output may be that is one number a row.
+    """Valid labels of an output with one number per row.
 
     Attributes:
-        are_probabilities: whether they must lie in [0, 1].
+        are_probabilities: whether labels must lie in [0, 1].
     """
 
     are_probabilities: bool = False
@@ -468,25 +472,25 @@ class LabelScores:
     columns: ClassVar[tuple[str, ...]] = ()
 
     def is_read_by(self, loss) -> bool:
-        """Whether a loss compares labels with outputs, one by one; a user's own may read more of them."""
+        """Whether a loss compares each label with one output; a user's own loss may read other labels."""
         module = getattr(loss, "__module__", "")
         return isinstance(loss, str) or module.startswith(("keras.", "bert_zoo."))
 
     def numbers(self, labels: Any, title: str):
-        """Finite numbers [batch], of labels [batch] or [batch, 1]; else as `LabelRange.numbers`."""
+        """Finite numbers [batch] from labels [batch] or [batch, 1]; arguments as in `LabelRange.numbers`."""
         labels = finite_numbers(labels, title)
         shape = _shape(labels)
         if shape is not None and shape[1:] not in ((), (1,)):
             raise ValueError(
-                f"{title}s have the shape {shape}. A regression model gives a row one number: pass one "
-                "column, [batch], and train a model for each. If they say which of several labels "
-                "apply, load the model with problem_type='multi_label_classification'."
+                f"{title}s have the shape {shape}, but a regression model predicts one number per row. Pass "
+                "one column, [batch], and train a model for each column. If the columns say which of several "
+                "labels apply, load the model with problem_type='multi_label_classification'."
             )
         if self.are_probabilities:
             in_range = (labels >= 0) & (labels <= 1)
             wanted = (
-                "must lie in [0, 1], as the loss is binary cross-entropy. Scale scores, such as score / 5, or "
-                'compile with another loss, such as "mse".'
+                "must lie in [0, 1], because the loss is binary cross-entropy. Scale scores, such as score / 5, "
+                'or compile with another loss, such as "mse".'
             )
             labels = _checked(labels, in_range, labels, title, wanted)
         return _numpy_for(labels).reshape(labels, [-1])
@@ -496,7 +500,7 @@ class LabelScores:
 
 
 def label_arrays(model, x, y):
-    """As `checked_labels`, of labels in memory: arrays, what makes one, columns, tables, tensors; or None."""
+    """As `checked_labels`, for labels in memory: arrays, lists, columns, tables, tensors, or None."""
 
     def in_memory(name, labels):
         label_range = None if column_names(labels) is None else model.label_ranges(x).get(name)
@@ -511,25 +515,25 @@ def label_arrays(model, x, y):
 
 
 def checked_labels(model, x, y):
-    """Labels as the losses of a model read them.
+    """Checks labels and converts them for the losses of a model.
 
-    On GPUs a class that does not exist gives a loss of NaN, in silence.
+    Without the check, a class that does not exist silently gives a loss of NaN on GPUs.
 
     Args:
-        model: a compiled `ZooModel`; outputs whose loss reads no class numbers take numbers of any
-            kind, which must be finite.
-        x: the inputs, whose shapes may bound the labels.
-        y: an array, or a tensor of TensorFlow, which is checked when its graph runs; or a dict of them
-            by output.
+        model: a compiled `ZooModel`. Outputs whose loss does not read class numbers take all finite
+            numbers.
+        x: the inputs, whose shapes may limit the labels.
+        y: an array, or a TensorFlow tensor, which is checked when its graph runs; or a dict of these by
+            output.
     """
     ranges, loss = model.label_ranges(x), getattr(model, "loss", None)
     if isinstance(loss, Mapping):
-        # Compiled with the losses of some outputs, it is trained on these alone.
+        # If it is compiled with losses for some outputs, only these are trained.
         ranges = {name: labels for name, labels in ranges.items() if name in loss}
     if ranges and set(y if isinstance(y, Mapping) else {""}) != set(ranges):
         wanted = "one array" if "" in ranges else f"a dict of {sorted(ranges)}"
         got = f"a dict of {sorted(y)}" if isinstance(y, Mapping) else type(y).__name__
-        raise ValueError(f"The labels of task {model.task!r} are {wanted}; got {got}.")
+        raise ValueError(f"The labels of task {model.task!r} must be {wanted}; got {got}.")
 
     def numbers(name: str, labels):
         title = f"{name} label" if name else "label"
@@ -543,24 +547,24 @@ def checked_labels(model, x, y):
 
 
 def by_output(function, y):
-    """`function(name, part)` of labels or weights, for each output or, as "", for the only one."""
+    """`function(name, part)` for the labels or weights of each output; "" names a single output."""
     if isinstance(y, Mapping):
         return {name: function(name, part) for name, part in y.items()}
     return function("", y)
 
 
 def _as_array(labels, title: str):
-    """An array, or a tensor as it is."""
+    """Labels as an array; tensors unchanged."""
     if is_of_tensorflow(labels):
         return labels
     try:
         array = np.asarray(labels)
-        # NumPy makes the string 'nan' of a missing value among strings.
+        # NumPy turns a missing value among strings into the string 'nan'.
         return np.asarray(labels, object) if array.dtype.kind in "US" else array
     except ValueError as error:
         raise ValueError(
-            f"{title}s must be an array; these rows have different lengths ({error}). Pad "
-            f"labels of tokens with {IGNORED_LABEL}, which does not count."
+            f"{title}s must be an array, but these rows have different lengths ({error}). Pad labels of "
+            f"tokens with {IGNORED_LABEL}, which is ignored."
         ) from error
 
 
@@ -572,13 +576,13 @@ def _example(labels) -> str:
 
 
 def read_class_weight(model, class_weight):
-    """`fit`'s class_weight for a model, as what we apply or as what Keras does.
+    """Splits `fit`'s class_weight into a table that is applied here and an argument for Keras.
 
-    Keras 3.15 has it for one label a row alone: of tokens' labels it would take the largest.
+    Keras 3.15 supports one label per row; for labels of tokens it would use the largest one.
 
     Returns:
-        A table for `class_weights_of` and None; or None and the argument for Keras, where labels have
-        no names or the loss reads no class numbers.
+        A table for `class_weights_of` and None; or None and the argument for Keras, if labels have no
+        names or the loss does not read class numbers.
     """
     if class_weight is None or not model.labels:
         return None, class_weight
@@ -589,10 +593,10 @@ def read_class_weight(model, class_weight):
 
 
 def class_weight_table(class_weight: Mapping, names: Sequence[str]) -> np.ndarray:
-    """float32 [classes] from weights by name or by number; classes that are left out weigh 1."""
+    """float32 [classes] from weights by name or number; missing classes have the weight 1."""
     if not isinstance(class_weight, Mapping):
         raise TypeError(
-            f"class_weight is {shown(class_weight)}; it is a dict of weights by class, such as "
+            f"class_weight is {shown(class_weight)}; it must be a dict of weights by class, such as "
             f"{{{names[0]!r}: 2.0}} or {{0: 2.0}}."
         )
     numbers = class_indices([*class_weight], names, "class_weight")
@@ -601,14 +605,14 @@ def class_weight_table(class_weight: Mapping, names: Sequence[str]) -> np.ndarra
     for number, (name, weight) in zip(numbers, class_weight.items(), strict=True):
         if not isinstance(weight, Real) or not 0 <= weight < np.inf:
             raise ValueError(
-                f"class_weight[{name!r}] is {shown(weight)}; a weight is a number, 0 or more."
+                f"class_weight[{name!r}] is {shown(weight)}; a weight must be a number of at least 0."
             )
         table[int(number)] = weight
     return table
 
 
 def class_weights_of(labels, table: np.ndarray, sample_weight=None):
-    """The weights of labels, class numbers or -100 in an array or tensor, in their shape."""
+    """The weights of labels (class numbers or -100, array or tensor), in the shape of the labels."""
     if sample_weight is not None:
         raise ValueError(
             "class_weight and sample_weight are both given. Multiply them and pass sample_weight."
