@@ -21,6 +21,7 @@ from bert_zoo.cli.benchmarks.distilled import Lesson
 from bert_zoo.cli.benchmarks.few_labels import SetFitBenchmark
 from bert_zoo.cli.program import command
 from bert_zoo.cli.report import RunRecord, write_report
+from bert_zoo.error_text import listing
 from bert_zoo.graph import has_tensorflow
 from bert_zoo.loading.directories import RUN_METRICS as METRICS
 from bert_zoo.loading.directories import RUN_MODEL as MODEL
@@ -493,7 +494,7 @@ def kept_model(directory: Path) -> ZooModel:
     if not path.is_dir():
         runs = sorted(str(d.parent.relative_to(directory)) for d in directory.glob(f"**/{MODEL}"))
         hint = (
-            f"Choose one of its runs: {', '.join(runs)}." if runs else "Check the path of the run."
+            f"Choose one of its runs: {listing(runs)}." if runs else "Check the path of the run."
         )
         raise FileNotFoundError(f"{directory} holds no model. {hint}")
     return bert_zoo.load(path)
