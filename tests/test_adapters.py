@@ -69,7 +69,7 @@ def test_an_adapter_beside_its_base_is_merged_whatever_base_it_names(tmp_path):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"peft_type": "IA3"}, WeightsError, "kind 'IA3'.*LORA alone.*merge_and_unload"),
+        ({"peft_type": "IA3"}, WeightsError, "kind 'IA3'.*only LORA.*merge_and_unload"),
         ({"peft_type": "PREFIX_TUNING"}, WeightsError, "kind 'PREFIX_TUNING'"),
         ({"use_dora": True}, WeightsError, "has use_dora=True"),
         ({"init_lora_weights": "pissa"}, WeightsError, "has init_lora_weights='pissa'"),
@@ -80,7 +80,7 @@ def test_an_adapter_beside_its_base_is_merged_whatever_base_it_names(tmp_path):
             ConfigError,
             r"alpha_pattern has '\(a\+\)\+b', which is no",
         ),
-        ({"rank_pattern": {"a*b*c*d*": 3}}, ConfigError, "may take long to compare"),
+        ({"rank_pattern": {"a*b*c*d*": 3}}, ConfigError, "may take long to match"),
         ({"rank_pattern": {"a(": 3}}, ConfigError, r"rank_pattern has 'a\('"),
     ],
 )
@@ -96,9 +96,9 @@ def test_every_tensor_of_an_adapter_is_used_or_refused(tmp_path):
     prefix = "base_model.model."
     for key, message in (
         (some.replace("encoder.layer.0", "encoder.layer.7"), "has base_model.*of.*A and B"),
-        (some.replace("lora_A.weight", "lora_magnitude_vector"), "no tensor of a LoRA adapter"),
+        (some.replace("lora_A.weight", "lora_magnitude_vector"), "not a tensor of LoRA"),
         (f"{prefix}species.weight", r"not known, so not loaded: species\.weight"),
-        ("bert.pooler.dense.bias", "no tensor of a LoRA adapter"),
+        ("bert.pooler.dense.bias", "not a tensor of LoRA"),
     ):
         save_file({**tensors, key: tensors[some]}, directory / WEIGHTS)
         with pytest.raises(WeightsError, match=message):
@@ -108,7 +108,7 @@ def test_every_tensor_of_an_adapter_is_used_or_refused(tmp_path):
         {**tensors, a: np.zeros((4, 64), "f"), b: np.zeros((32, 4), "f")}, directory / WEIGHTS
     )
     with pytest.raises(
-        WeightsError, match=r"adapts bert\.encoder\.layer\.7.*Its base is another model"
+        WeightsError, match=r"adapts bert\.encoder\.layer\.7.*Use the adapter's own base"
     ):
         bert_zoo.load(directory, "classification")
 

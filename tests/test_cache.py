@@ -202,7 +202,7 @@ def test_a_download_that_was_cut_is_completed(settings, starts, site):
 
 def test_a_later_call_continues_what_an_earlier_one_began(site):
     site.cuts, site.failures = [1000], [None, 503, 503, 503, 503]
-    with pytest.raises(DownloadError, match=r"503.*what has arrived is kept"):
+    with pytest.raises(DownloadError, match=r"503.*received data are kept"):
         cache.fetch_archive(site.url)
     assert_complete(cache.fetch_archive(site.url))
     assert site.requests[-1]["Range"] == "bytes=1000-"
@@ -240,7 +240,7 @@ def test_without_a_server_the_error_names_the_address_and_the_way_out():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/a.zip"
-    with pytest.raises(DownloadError, match=rf"{url}.*refused.*bert_zoo\.load the path"):
+    with pytest.raises(DownloadError, match=rf"{url}.*refused.*path to bert_zoo\.load"):
         cache.fetch_archive(url)
 
 
@@ -251,10 +251,10 @@ MD5 = base64.b64encode(hashlib.md5(ARCHIVE).digest()).decode()
     ("settings", "message"),
     [
         ({"headers": {"x-goog-hash": f"crc32c=AAAAAA==,md5={MD5}"}, "cuts": [1000]}, None),
-        ({"headers": {"x-goog-hash": f"md5={'A' * 22}=="}}, "has another MD5 than"),
+        ({"headers": {"x-goog-hash": f"md5={'A' * 22}=="}}, "does not have the MD5"),
         ({"headers": {"Content-Length": None}, "cuts": [100_000]}, "cannot be unpacked"),
-        ({"content": b"<html>Log in</html>"}, "what arrived is a web page.*log-in"),
-        ({"content": b"\n<!DOCTYPE html>\n"}, "what arrived is a web page.*log-in"),
+        ({"content": b"<html>Log in</html>"}, "received a web page instead.*login"),
+        ({"content": b"\n<!DOCTYPE html>\n"}, "received a web page instead.*login"),
     ],
 )
 def test_what_is_not_the_whole_file_is_not_kept(settings, message, site):
@@ -270,13 +270,13 @@ def test_what_is_not_the_whole_file_is_not_kept(settings, message, site):
 @pytest.mark.parametrize("url", ["http://example.org/a.zip", "ftp://example.org/a", "file:///a"])
 def test_only_https_is_downloaded(url):
     for fetch in (cache.fetch_archive, lambda url: cache.fetch_files(url, ["a"], {})):
-        with pytest.raises(DownloadError, match="only https"):
+        with pytest.raises(DownloadError, match="Use an https"):
             fetch(url)
 
 
 def test_no_redirection_leads_away_from_https(site):
     site.redirect = "http://example.org/a.zip"
-    with pytest.raises(DownloadError, match=r"http://example\.org/a\.zip: only https"):
+    with pytest.raises(DownloadError, match=r"http://example\.org/a\.zip\. Use an https"):
         cache.fetch_archive(site.url)
 
 
@@ -331,7 +331,7 @@ def test_damaged_files_are_downloaded_again_and_must_have_the_recorded_hash(dama
     assert_complete(cache.fetch_archive(site.url))
     damage(cache.fetch_archive(site.url) / "bert_model.ckpt")
     site.content = zip_of({"model/other": b""})
-    with pytest.raises(WeightsError, match="as it had when it was first downloaded"):
+    with pytest.raises(WeightsError, match="as in the first download"):
         cache.fetch_archive(site.url)
 
 
@@ -356,7 +356,7 @@ def test_a_receipt_from_another_machine_is_asked_for(site, tmp_path, monkeypatch
     place.parent.mkdir(parents=True)
     shutil.copy(receipt, place)
     site.content = zip_of({"model/other": b""})
-    with pytest.raises(WeightsError, match=rf"{sha256(ARCHIVE)} was expected, as it had"):
+    with pytest.raises(WeightsError, match=rf"{sha256(ARCHIVE)} was expected, as in"):
         cache.fetch_archive(site.url)
 
 
@@ -379,7 +379,7 @@ def test_files_of_an_archive_must_be_there_and_have_the_known_hashes(site):
     shutil.rmtree(home(site))
     for bad, message in (
         ({"vocab.txt": "0" * 64}, "has SHA-256"),
-        ({"new": None}, "should hold one new"),
+        ({"new": None}, "should hold exactly one new"),
     ):
         with pytest.raises(WeightsError, match=message):
             cache.fetch_archive(site.url, files=bad)
@@ -391,7 +391,9 @@ def test_an_archive_that_does_not_hold_a_model_does_not_stay(site):
     def check(directory):
         raise FileNotFoundError(f"{directory} has no config.json.")
 
-    with pytest.raises(WeightsError, match=rf"{site.url} does not hold a whole.*no config\.json"):
+    with pytest.raises(
+        WeightsError, match=rf"{site.url} does not hold a complete.*no config\.json"
+    ):
         cache.fetch_archive(site.url, check=check)
     assert {path.name for path in home(site).iterdir()} <= {"lock"}
 
@@ -617,7 +619,7 @@ def test_a_damaged_file_is_downloaded_again_and_must_have_the_recorded_hash(dire
     assert len(directory.paths) == 4
     os.unlink(web_home() / "files/model/a.data")
     directory.files["/pretrained/tf%20wt103/model/a.data"] = b"other"
-    with pytest.raises(WeightsError, match="as it had when it was first downloaded"):
+    with pytest.raises(WeightsError, match="as in the first download"):
         fetch_files(directory)
 
 
@@ -638,9 +640,9 @@ NO_LENGTH = {"Content-Length": None}
 @pytest.mark.parametrize(
     ("content", "headers", "message"),
     [
-        (WEIGHTS, NO_LENGTH, "does not say how long the file is"),
-        (b"<html>Log in</html>", {}, "is a web page"),
-        (b"Not found", {}, "does not hold a whole model: it has 9 bytes"),
+        (WEIGHTS, NO_LENGTH, "does not send the file's length"),
+        (b"<html>Log in</html>", {}, "received a web page"),
+        (b"Not found", {}, "does not hold a complete model: it has 9 bytes"),
     ],
 )
 def test_a_single_file_that_is_not_the_whole_one_is_not_kept(content, headers, message, directory):
@@ -778,7 +780,7 @@ def test_an_adapter_is_whole_without_a_model(hub):
 
 def test_a_repository_without_weights_is_an_error(hub):
     hub.files = {"config.json": b"{}", "flax_model.msgpack": b""}
-    with pytest.raises(DownloadError, match=r"hf://org/bert@main gave no whole model"):
+    with pytest.raises(DownloadError, match=r"hf://org/bert@main is not a complete model"):
         cache.fetch_hub("org/bert")
 
 
@@ -861,11 +863,11 @@ FAILURES = [
     (answered(errors.RepositoryNotFoundError, 401), "no such repository"),
     (answered(errors.RevisionNotFoundError, 404), "no such branch"),
     (answered(errors.HfHubHTTPError, 500), "cannot be reached"),
-    (errors.HFValidationError("x"), "not a repository's name"),
-    (errors.LocalEntryNotFoundError("x"), "HF_ENDPOINT.*path of the directory"),
+    (errors.HFValidationError("x"), "not a valid repository name"),
+    (errors.LocalEntryNotFoundError("x"), "HF_ENDPOINT.*the directory's path"),
     (errors.HTTPError("x"), "cannot be reached"),
     (ConnectionError("Connection reset by peer"), "cannot be reached"),
-    (json.JSONDecodeError("Expecting value", "<html>", 0), "networks do that ask for a log-in"),
+    (json.JSONDecodeError("Expecting value", "<html>", 0), "may require a login"),
     (KeyError("sha"), "does not understand"),
     (OSError(errno.ENOSPC, "No space left on device"), "no room for it .*HF_HOME"),
 ]
@@ -876,7 +878,9 @@ def test_whatever_the_hub_does_a_whole_copy_is_used_or_the_error_says_what_to_do
     error, message, hub, caplog
 ):
     hub.error = error
-    with pytest.raises(DownloadError, match=rf"hf://org/bert@v1: .*{message}.*no whole copy of it"):
+    with pytest.raises(
+        DownloadError, match=rf"hf://org/bert@v1: .*{message}.*no complete copy of it"
+    ):
         cache.fetch_hub("org/bert", "v1")
     hub.files, hub.error = REPOSITORY, None
     directory = cache.fetch_hub("org/bert")
@@ -884,8 +888,8 @@ def test_whatever_the_hub_does_a_whole_copy_is_used_or_the_error_says_what_to_do
     hub.error = error
     assert cache.fetch_hub("org/bert") == directory
     (line,) = caplog.messages
-    assert "hf://org/bert@main could not be asked for" in line
-    assert f"using the copy in the cache, commit {COMMIT}" in line
+    assert "hf://org/bert@main could not be requested" in line
+    assert f"using the cached copy, commit {COMMIT}" in line
 
 
 def test_a_part_of_a_model_in_the_cache_is_not_taken_for_it(hub):
@@ -893,7 +897,7 @@ def test_a_part_of_a_model_in_the_cache_is_not_taken_for_it(hub):
     directory = cache.fetch_hub("org/bert")
     (directory / SHARDS["b"]).unlink()
     hub.error = ConnectionError("no route")
-    with pytest.raises(DownloadError, match="no whole copy"):
+    with pytest.raises(DownloadError, match="no complete copy"):
         cache.fetch_hub("org/bert")
 
 
@@ -907,7 +911,7 @@ def test_a_commit_that_is_whole_in_the_cache_is_not_asked_for(hub):
 def test_the_commit_of_a_branch_is_said_once_and_again_when_it_has_moved(hub, monkeypatch, caplog):
     hub.files = REPOSITORY
     directory = cache.fetch_hub("org/bert")
-    line = f"hf://org/bert@main is commit {COMMIT} now; hf://org/bert@{COMMIT} will always be"
+    line = f"hf://org/bert@main is now commit {COMMIT}. Load hf://org/bert@{COMMIT} to pin"
     assert line in caplog.text
     caplog.clear()
     cache.fetch_hub("org/bert")

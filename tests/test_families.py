@@ -415,7 +415,7 @@ def test_hugging_face_has_a_directory_for_each_encoder(tmp_path, caplog):
     ("file", "message"),
     [
         ("config.json", r"generator in .* does not belong.*'num_hidden_layers': 1"),
-        ("model.safetensors", r"generator/embeddings\.LayerNorm\.bias should repeat electra"),
+        ("model.safetensors", r"generator/embeddings\.LayerNorm\.bias should be a copy of electra"),
     ],
 )
 def test_the_directory_of_another_generator_is_refused(file, message, tmp_path):

@@ -127,7 +127,7 @@ def test_what_else_tf_classes_saved_gives_the_same_model(write, tmp_path):
 def test_a_file_of_tf_classes_without_names_says_what_to_save(tmp_path):
     path = tmp_path / "my.weights.h5"
     write_hdf5(path, {"layers/tf_bert_main_layer/pooler/dense/vars/0": np.ones(3, "float32")})
-    with pytest.raises(WeightsError, match=r"names no variable.*save_pretrained\(\)"):
+    with pytest.raises(WeightsError, match=r"does not name its variables.*save_pretrained\(\)"):
         open_weights(path)
 
 
@@ -180,9 +180,9 @@ def change_one_of_two(file, name):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (compress, "without compression"),
+        (compress, "uncompressed"),
         (leave_values_out, "has the shape"),
-        (change_one_of_two, "several values"),
+        (change_one_of_two, "different values"),
     ],
 )
 def test_what_is_not_an_array_in_the_file_is_refused(change, message, tmp_path):

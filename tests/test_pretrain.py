@@ -400,7 +400,7 @@ def test_after_a_full_disk_a_training_ends_with_the_same_bits(text, tmp_path, mo
 
     with monkeypatch.context() as patched:
         patched.setattr(safetensors_io, "save_file", full)
-        with pytest.raises(DiskFullError, match=r"no room.*then run the same again"):
+        with pytest.raises(DiskFullError, match=r"no room.*then try again"):
             run(tmp_path / "stopped")
     (left,) = (tmp_path / "stopped" / "checkpoint").iterdir()
     assert left.name.startswith("step-000000002-")

@@ -384,7 +384,7 @@ HOSTILE = {
     "take from an empty stack": (b"R", "IndexError"),
     "recall what was never kept": (b"h\x07", "cannot be read"),
     **{
-        f"copy a list by {name} over and over": (program, "copies the same values over and over")
+        f"copy a list by {name} over and over": (program, "copies the same values again and again")
         for name, program in OVER_AND_OVER.items()
     },
 }

@@ -493,8 +493,6 @@ def kept_model(directory: Path) -> ZooModel:
     path = directory / MODEL
     if not path.is_dir():
         runs = sorted(str(d.parent.relative_to(directory)) for d in directory.glob(f"**/{MODEL}"))
-        hint = (
-            f"Choose one of its runs: {listing(runs)}." if runs else "Check the path of the run."
-        )
+        hint = f"Choose one of its runs: {listing(runs)}." if runs else "Check the path of the run."
         raise FileNotFoundError(f"{directory} holds no model. {hint}")
     return bert_zoo.load(path)

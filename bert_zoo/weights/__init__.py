@@ -1,1 +1,1 @@
-"""Weights: where tensors come from (sources, cache) and how they are bound to variables."""
+"""Weights: reading tensors (sources, cache) and binding them to variables."""

@@ -1,8 +1,8 @@
-"""LoRA adapters in PEFT's layout: read as changes of a checkpoint's tensors, and written.
+"""LoRA adapters in peft's layout: reading them as changes to a checkpoint's tensors, and writing them.
 
-`adapter_config.json` beside `adapter_model.safetensors` or `adapter_model.bin` (peft's `LoraConfig` and
-`get_peft_model_state_dict`). A module's weight W becomes W + scale * B A, with A [rank, inputs] and B
-[outputs, rank] whatever axes W has; an embedding's A is [rank, rows].
+An adapter consists of `adapter_config.json` and `adapter_model.safetensors` or `adapter_model.bin` (peft's
+`LoraConfig` and `get_peft_model_state_dict`). A module's weight W becomes W + scale * B A, with A [rank, inputs] and
+B [outputs, rank] for any layout of W; an embedding's A is [rank, rows].
 """
 
 import math
@@ -27,8 +27,8 @@ from bert_zoo.weights.tensor_source import TensorSource, View
 PREFIX = "base_model.model."
 KIND = "LORA"
 
-# How an adapter was made and trained, and what the names of its tensors say too. A setting that is in
-# neither of these lists may change the result in another way than by scale * B A.
+# Settings about an adapter's training, or that its tensors' names also tell. A setting in neither of these lists may
+# change the result in other ways than scale * B A.
 _UNREAD = frozenset(
     """
     auto_mapping base_model_name_or_path bias corda_config ensure_weight_tying eva_config exclude_modules
@@ -40,10 +40,10 @@ _UNREAD = frozenset(
 _READ = frozenset(
     "alpha_pattern fan_in_fan_out init_lora_weights lora_alpha r rank_pattern use_rslora".split()
 )
-# Ways to begin that leave the base's own weights as they are; others change them.
+# Initialisations that keep the base's weights; others change them.
 _STARTS = (True, False, None, "gaussian", "eva", "orthogonal")
-# peft's patterns of names are regular expressions. Repetitions of repetitions, and more than three of
-# them, may take exponential time.
+# peft's patterns of names are regular expressions. Nested repetitions, and more than three repetitions, may take
+# exponential time.
 _LONGEST_PATTERN = 200
 _SLOW_PATTERN = re.compile(r"[)*+?}][*+{]|\)\?|([*+?{].*){4}")
 
@@ -54,10 +54,10 @@ _WRAPPERS = re.compile(r"\.(?:base_layer|modules_to_save(?:\.default)?)(?=\.)")
 
 @dataclass(frozen=True)
 class Update:
-    """What an adapter adds to one tensor."""
+    """An adapter's change to one tensor."""
 
     scale: float
-    b: str  # name of B, or of what is added to a bias
+    b: str  # name of B, or of the tensor added to a bias
     a: str | None = None  # name of A; None for a bias
     transposed: bool = False  # whether the stored tensor is [inputs, outputs]
 
@@ -73,10 +73,10 @@ class Adapter:
     """A LoRA adapter's two files.
 
     Args:
-        directory: that holds them.
+        directory: the directory of the files.
 
     Raises:
-        ConfigError, WeightsError: it is no LoRA adapter, or one that does more than scale * B A.
+        ConfigError, WeightsError: it is not a LoRA adapter, or changes more than scale * B A.
         FileNotFoundError: the weights are missing.
     """
 
@@ -86,7 +86,7 @@ class Adapter:
         kind = config.take("peft_type", str)
         if kind != KIND:
             raise WeightsError(
-                f"{self.path} is an adapter of the kind {shown(kind)}; bert_zoo reads {KIND} alone. "
+                f"{self.path} is an adapter of the kind {shown(kind)}, but bert_zoo reads only {KIND}. "
                 f"{_merge_elsewhere(self.path)}"
             )
         used = [key for key in sorted(config) if key not in _UNREAD | _READ and config[key]]
@@ -95,14 +95,14 @@ class Adapter:
             used.append("init_lora_weights")
         if used:
             raise WeightsError(
-                f"{self.path} has {', '.join(f'{key}={shown(config[key], 60)}' for key in used)}, and "
-                f"bert_zoo reads LoRA without that. {_merge_elsewhere(self.path)}"
+                f"{self.path} has {', '.join(f'{key}={shown(config[key], 60)}' for key in used)}, which bert_zoo does "
+                f"not support. {_merge_elsewhere(self.path)}"
             )
         files = [directory / name for name in ADAPTER_WEIGHTS if (directory / name).is_file()]
         if not files:
             raise FileNotFoundError(
-                f"{directory} has a {ADAPTER_CONFIG} and none of {', '.join(ADAPTER_WEIGHTS)}. Copy the "
-                "adapter's weights beside it."
+                f"{directory} has a {ADAPTER_CONFIG}, but none of {', '.join(ADAPTER_WEIGHTS)}. Copy the adapter's "
+                "weights there."
             )
         self.file = files[0].name
         self.tensors = open_weights(files[0])
@@ -123,13 +123,13 @@ class Adapter:
                 refused = True
             if refused:
                 raise ConfigError(
-                    f"{self.path}: {key} has {shown(pattern)}, which is no regular expression of names, or "
-                    "one that may take long to compare. Write the names of its modules out."
+                    f"{self.path}: {key} has {shown(pattern)}, which is not a regular expression, or may take long to "
+                    "match. Write out the names of its modules."
                 )
         return patterns
 
     def _scale(self, module: str, rank: int) -> float:
-        """The number before B A in a module, whose rank the tensors have."""
+        """Returns the factor of B A in a module, after checking its rank against the tensors."""
 
         def of(patterns: Mapping[str, float], key: str, default: float) -> float:
             for pattern, value in patterns.items():
@@ -140,29 +140,29 @@ class Adapter:
         said = of(self._ranks, "r", 8)
         if said != rank:
             raise WeightsError(
-                f"{self.tensors.location} has {rank} rows in A of {module}, and {self.path} says rank "
-                f"{said}. The two files do not belong together."
+                f"{self.tensors.location} has {rank} rows in A of {module}, but {self.path} says rank {said}. The two "
+                "files do not belong together: copy both again."
             )
         by_root = self._config.take("use_rslora", bool, False)
         return of(self._alphas, "lora_alpha", 8) / (math.sqrt(rank) if by_root else rank)
 
     def of_base(self, base: TensorSource, plan: Plan) -> "AdaptedSource":
-        """The base's tensors with the adapter merged.
+        """Returns the base's tensors with the adapter merged.
 
         Args:
-            base: tensors by Hugging Face's names.
-            plan: that they are read by.
+            base: tensors with Hugging Face's names.
+            plan: the plan to read them with.
 
         Raises:
             WeightsError: a tensor of the adapter has no counterpart, or does not fit it.
         """
         known = {*base, *plan.keys()}
         bindings = (*plan.encoder, *(b for head in plan.heads.values() for b in head))
-        # GPT-2's program keeps weights as [inputs, outputs].
+        # GPT-2 stores weights as [inputs, outputs].
         is_transposed = {key: not b.layout.transposed for b in bindings for key in b.keys}
 
         def below(name: str) -> str:
-            """A name of the adapter's model as the base has it, which may be its bare encoder."""
+            """Returns a name in the base, which may be just the encoder, for one in the adapter's model."""
             root = plan.format.root
             names = [plan.root + name, plan.head_root + name]
             if root and name.startswith(root):
@@ -182,12 +182,12 @@ class Adapter:
                 module, side = match.groups()
                 parts.setdefault(module, {})[f"embedding_{side}"] = key
             elif ".original_module." in name:
-                # The base's own, which what was saved stands in for; peft writes its biases with bias="all".
+                # The base's own tensor, which a saved one replaces. peft writes its biases with bias="all".
                 continue
             elif "lora_" in name or not key.startswith(PREFIX):
                 raise WeightsError(
-                    f"{self.tensors.location} has {key}, which is no tensor of a LoRA adapter that "
-                    f"bert_zoo reads. {_merge_elsewhere(self.path)}"
+                    f"{self.tensors.location} has {key}, which is not a tensor of LoRA as bert_zoo reads it. "
+                    f"{_merge_elsewhere(self.path)}"
                 )
             else:
                 saved[below(_WRAPPERS.sub("", name))] = key
@@ -199,8 +199,8 @@ class Adapter:
             for key, update in found:
                 if key not in base and key not in saved:
                     raise WeightsError(
-                        f"{self.tensors.location} adapts {key}, which {base.location} does not have. Its "
-                        "base is another model."
+                        f"{self.tensors.location} adapts {key}, which {base.location} does not have. Use the adapter's "
+                        "own base model."
                     )
                 updates[key] = update
         adapted = AdaptedSource(base, self.tensors, saved, updates)
@@ -210,7 +210,7 @@ class Adapter:
     def _updates(
         self, module: str, parts: Mapping[str, str], weight: str, is_transposed: bool, bias: str
     ) -> Iterator[tuple[str, Update]]:
-        """What a module's tensors add to its weight and, seldom, to its bias."""
+        """Yields a module's changes to its weight and, rarely, to its bias."""
         kinds = sorted(parts)
         if kinds == ["embedding_A", "embedding_B"]:
             a, b, is_transposed = parts["embedding_A"], parts["embedding_B"], True
@@ -365,7 +365,7 @@ def write_adapter(
 
 
 def _by_key(bindings: Sequence[Binding], products: Mapping[str, Any]) -> dict[str, list]:
-    """The stored tensors of kernels with LoRA, each with its bindings and their products."""
+    """Returns key -> bindings with their products, for the stored tensors of kernels with LoRA."""
     found: dict[str, list] = {}
     for binding in bindings:
         if binding.variable in products:
@@ -375,9 +375,9 @@ def _by_key(bindings: Sequence[Binding], products: Mapping[str, Any]) -> dict[st
 
 
 def _joined(key: str, pieces: list) -> tuple[np.ndarray, np.ndarray, float]:
-    """A [rank, inputs], B [outputs, rank] and their scale, of a stored tensor.
+    """Returns A [rank, inputs], B [outputs, rank] and their scale for a stored tensor.
 
-    Where several kernels are parts of it, each with a product of its own, their ranks are added up.
+    If several kernels with their own products are parts of it, their ranks are added up.
     """
     if pieces[0][0].entry is None:
         ((binding, (a, b, scale)),) = pieces
@@ -395,7 +395,7 @@ def _joined(key: str, pieces: list) -> tuple[np.ndarray, np.ndarray, float]:
 
 
 def _short_names(modules: Iterable[str], plan: Plan) -> list[str]:
-    """Names of modules without the numbers of blocks, where they name no other modules too."""
+    """Returns names of modules without block numbers, unless these would also name other modules."""
     modules = set(modules)
     others = {key.rpartition(".")[0] for key in plan.keys()} - modules  # noqa: SIM118 (no dict)
     shorts = {re.sub(r"^.*\.\d+\.", "", module) for module in modules}
@@ -405,7 +405,7 @@ def _short_names(modules: Iterable[str], plan: Plan) -> list[str]:
 
 
 def _outermost(key: str, root: str, others: Collection[str]) -> str:
-    """The largest module that a tensor is in and none of the others: of a head, the encoder's pooler or a norm."""
+    """Returns the largest module that holds a tensor and none of the others, such as a head, pooler or norm."""
     parts = key.removeprefix(root).split(".")
     modules = (".".join(parts[:number]) for number in range(1, len(parts) + 1))
     return next(m for m in modules if not any(o.startswith(f"{root}{m}.") for o in others))

@@ -1,9 +1,8 @@
-"""The engine that moves tensors between a source's names and a model's variables.
+"""Moves tensors between a file's names and a model's variables.
 
-A family's weight table is written out once for a configuration, a format and a file's root: the
-`Plan`, which loading, saving and all checks read. Loading insists: every variable is bound exactly
-once, every tensor of the source is bound, known or ignorable, shapes agree. What does not hold is
-reported in one error.
+A family's weight table is expanded once for a configuration, a format and a file's root into a `Plan`, which
+loading, saving and all checks use. Loading requires that every variable is bound exactly once, that every tensor of
+the file is bound, known or ignorable, and that shapes agree. All violations are reported in one error.
 """
 
 import logging
@@ -28,18 +27,18 @@ log = logging.getLogger("bert_zoo")
 ENCODER_PREFIX = "encoder/"
 # The part of an encoder that a checkpoint may lack.
 POOLER = "pooler"
-# What the dense layers over pooled outputs are called, before their numbers.
+# Prefix of the names of dense layers on pooled outputs, before their numbers.
 POOLED = "pooled_dense_"
 
 
 def named_variables(layer, kind: str = "weights") -> dict[str, Any]:
-    """Every weight of a built layer or model, under a path of layer names that no build order changes.
+    """Returns path -> weight of a built layer or model, with paths that do not depend on the build order.
 
-    Keras's own `variable.path` depends on which layer happened to build which. A variable of several
-    layers has the path that comes first.
+    Keras's `variable.path` depends on which layer built which. A shared variable has its first path.
 
     Args:
-        kind: "weights", or "variables" for the states of dropout too.
+        layer: the layer or model.
+        kind: "weights", or "variables" to include the states of dropout.
     """
     found = {}
     for path, variable in _walk(layer, kind, ""):
@@ -57,12 +56,12 @@ def _walk(layer, kind: str, prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def step_to(child, layer) -> str:
-    """What paths call a layer's child: its name, but for the encoder of a task model, which has any."""
+    """Returns a child's name in paths: its own, but always "encoder" for the encoder of a task model."""
     return "encoder" if child is getattr(layer, "encoder", None) else child.name
 
 
 def trained_layers(layer, is_parent_trained: bool = True, path: str = "") -> dict[str, bool]:
-    """Whether layers are trained, by path, of those that differ from the layer above."""
+    """Returns path -> whether it is trained, for layers that differ from their parent."""
     found = {} if layer.trainable == is_parent_trained else {path: layer.trainable}
     for child in children(layer):
         found |= trained_layers(child, layer.trainable, f"{path}{step_to(child, layer)}/")
@@ -70,7 +69,7 @@ def trained_layers(layer, is_parent_trained: bool = True, path: str = "") -> dic
 
 
 def set_trained_layers(layer, trained: Mapping[str, bool], path: str = "") -> None:
-    """Sets what `trained_layers` found."""
+    """Restores the result of `trained_layers`."""
     if path in trained:
         layer.trainable = trained[path]
     for child in children(layer):
@@ -78,10 +77,9 @@ def set_trained_layers(layer, trained: Mapping[str, bool], path: str = "") -> No
 
 
 def variables_of(model) -> dict[str, Any]:
-    """Every weight of a model under its path in a task model; those of a bare encoder, too.
+    """Returns path in a task model -> weight, for a task model or a bare encoder.
 
-    Where files hold something else than the variable, what stands for that (`stored_variables` of a
-    layer).
+    If files hold something other than the variable, a layer's `stored_variables` replace it.
     """
     prefix = "" if hasattr(model, "encoder") else ENCODER_PREFIX
     stored: dict[int, Any] = {}
@@ -96,36 +94,36 @@ def variables_of(model) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """One variable of ours and the stored tensors that it consists of."""
+    """One variable and its stored tensors."""
 
     variable: str  # its path in a task model
-    # The stored tensors; several are concatenated along our last axis, and none stands for zeros.
+    # The stored tensors. Several are concatenated along the variable's last axis; none means zeros.
     keys: tuple[str, ...]
     layout: Stored  # how they are stored
-    config: Any = None  # the encoder's, which the layout may depend on
-    # (Number, of how many) where the tensor holds several variables.
+    config: Any = None  # the encoder's configuration, on which the layout may depend
+    # (number, total) if the tensor holds several variables.
     entry: tuple[int, int] | None = None
-    encoder: str = ""  # name of the second encoder that it is a part of, or stands on
+    encoder: str = ""  # name of the second encoder that it belongs to
 
     @property
     def part(self) -> str:
-        """The part of a model that the variable is in, as `load(init=...)` calls it."""
+        """The variable's part of the model, as in `load(init=...)`."""
         return self.encoder or self.variable.removeprefix(ENCODER_PREFIX).split("/", 1)[0]
 
     def stored_shapes(self, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """Shapes of the stored tensors for a variable of `shape`."""
+        """Returns the shapes of the stored tensors for a variable of `shape`."""
         shapes = [self.layout.shape_of(part, self.config) for part in self._parts(shape)]
         if self.entry is None:
             return shapes
         return [self.layout.joint_shape(own, self.entry[1], self.config) for own in shapes]
 
     def _parts(self, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """Shapes of the variable's parts, one a stored tensor."""
+        """Returns the shapes of the variable's parts, one per stored tensor."""
         sizes = self.layout.sizes(shape[-1], len(self.keys), self.config)
         return [(*shape[:-1], size) for size in sizes]
 
     def to_ours(self, tensors: list[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
-        """The value of a variable of `shape` from the tensors of `keys`; there is at least one."""
+        """Returns the value of a variable of `shape` from the tensors of `keys`, at least one."""
         if self.entry is not None:
             tensors = [self.layout.entry_of(t, *self.entry, self.config) for t in tensors]
         parts = [
@@ -135,7 +133,7 @@ class Binding:
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
     def to_stored(self, value: np.ndarray) -> dict[str, np.ndarray]:
-        """The tensors of `keys`; where a tensor holds several variables, this variable's entry."""
+        """Returns the tensors of `keys`; if a tensor holds several variables, this variable's entry."""
         if not self.keys:
             return {}
         cuts = np.cumsum([part[-1] for part in self._parts(value.shape)])[:-1]
@@ -146,14 +144,14 @@ class Binding:
         }
 
     def joined(self, entries: list[np.ndarray]) -> np.ndarray:
-        """A stored tensor from its entries, in their order."""
+        """Joins a stored tensor's entries, in order."""
         return self.layout.joined(entries, self.config)
 
 
 def pooled_bindings(layers: Sequence[PooledDense], fmt: Format) -> Iterator[Binding]:
-    """Those of dense layers over pooled outputs, which no family's table has.
+    """Yields the bindings of dense layers on pooled outputs, which no family's table has.
 
-    In Hugging Face directories each is a file of sentence-transformers, in a folder of its own.
+    In Hugging Face directories, each is a file of sentence-transformers in its own folder.
     """
     for number, layer in enumerate(layers):
         ours = f"{ENCODER_PREFIX}{POOLED}{number}"
@@ -166,27 +164,27 @@ def pooled_bindings(layers: Sequence[PooledDense], fmt: Format) -> Iterator[Bind
 
 @dataclass(frozen=True)
 class Plan:
-    """A family's weight table, written out once."""
+    """A family's expanded weight table."""
 
-    format: Format  # of names and layout
-    root: str  # what stands before the encoder's names
-    head_root: str  # what stands before those of heads
-    encoder: tuple[Binding, ...]  # with those of a pooler, whatever the configuration says
-    heads: Mapping[str, tuple[Binding, ...]]  # of each task
-    copies: tuple[Copy, ...]  # the repetitions that files may hold
+    format: Format  # names and layout
+    root: str  # prefix of the encoder's names
+    head_root: str  # prefix of heads' names
+    encoder: tuple[Binding, ...]  # the encoder's bindings, always with a pooler
+    heads: Mapping[str, tuple[Binding, ...]]  # task -> bindings of its head
+    copies: tuple[Copy, ...]  # copies that files may hold
 
     def bindings(self, task: str, pooler: bool) -> list[Binding]:
-        """What a task's model consists of, with or without a pooler."""
+        """Returns the bindings of a task's model, with or without a pooler."""
         encoder = [b for b in self.encoder if pooler or b.part != POOLER]
         return [*encoder, *self.heads.get(task, ())]
 
     def keys(self) -> set[str]:
-        """Every key that the table can read, whatever the task."""
+        """Returns all keys that the table can read, for any task."""
         bindings = [*self.encoder, *(b for head in self.heads.values() for b in head)]
         return {key for binding in bindings for key in binding.keys}
 
     def names_beside(self, first: "Plan", second: SecondEncoder, task: str) -> Callable[[str], str]:
-        """From names in the file of a second encoder, with a task's head, to those that `first` has."""
+        """Returns a function from names in a second encoder's file, with a task's head, to names in `first`."""
         of_head = {key for binding in self.heads[task] for key in binding.keys}
 
         def name(key: str) -> str:
@@ -197,14 +195,14 @@ class Plan:
         return name
 
     def unread_roots(self, read: Iterable[str]) -> tuple[str, ...]:
-        """Roots of a file's other encoders, where none of their own tensors is among those read."""
+        """Returns the roots of a file's other encoders of which no tensor is read."""
         fmt = self.format
         if not fmt.encoders:
             return ()
         first = self.head_root + fmt.root
         second = (self.head_root + root for root in fmt.encoders.values())
         unread = [root for root in second if not any(key.startswith(root) for key in read)]
-        # A second encoder reads tables that stand below the first one's root.
+        # A second encoder reads tables under the first one's root.
         return tuple(unread if self.root == first else [first, *unread])
 
 
@@ -217,10 +215,10 @@ def write_out(
     root: str,
     head_root: str = "",
 ) -> Plan:
-    """Writes a family's table out for the configuration of its encoder.
+    """Expands a family's table for its encoder's configuration.
 
-    `root` stands before the encoder's names, `head_root` before those of heads and of all that several
-    encoders share.
+    `root` is the prefix of the encoder's names, `head_root` that of heads and of tensors that several encoders
+    share.
     """
     config = config.with_pooler(True)
     copies = {
@@ -245,12 +243,12 @@ def write_out(
 def expand(
     rows: Rows, config: Config, fmt: Format, ours: str, root: str, head_root: str
 ) -> Iterator[Binding]:
-    """One binding a variable, for every block of the stack."""
+    """Yields one binding per variable, for every block of the stack."""
     for entry in rows:
         if isinstance(entry, SecondEncoder):
             second = entry.config(config)
             if second is not None:
-                # A format that keeps each encoder in a file of its own has none of these names.
+                # A format with a file for each encoder has none of these names.
                 below = head_root + fmt.encoders.get(entry.name, entry.ours)
                 own = expand(entry.rows, second, fmt, ours + entry.ours, below, head_root)
                 head = () if entry.head is None else entry.head.rows
@@ -291,14 +289,12 @@ def find_root(
     family: str,
     encoder: str = "",
 ) -> tuple[Format, str, str]:
-    """Finds the format of a source and its roots by the token table.
+    """Finds a file's format and prefixes by its token table.
 
-    Where two formats call it the same, the keys that they require and their own roots tell them
-    apart.
+    If two formats use the same name for it, required keys and roots decide.
 
     Returns:
-        The format, what stands before the names of the encoder (of a file with several, the one that
-        is asked for), and what stands before those of heads.
+        The format, the prefix of the (requested) encoder's names, and the prefix of heads' names.
 
     Raises:
         WeightsError: no key ends like a token table, or several do.
@@ -331,20 +327,21 @@ def find_root(
     if found:
         roots = sorted(root for candidates in found.values() for _, _, root, _ in candidates)
         raise WeightsError(
-            f"{source.location} holds several encoders, at {listing(roots)}; bert_zoo reads files with one."
+            f"{source.location} holds several encoders, at {listing(roots)}, but bert_zoo reads files with one. Save one "
+            "of them in its own file."
         )
     raise WeightsError(
-        f"{source.location} holds no {family} encoder: no tensor's name ends like the token "
-        f"table's. Its names are {listing(source)}."
+        f"{source.location} holds no {family} encoder: no tensor is named like the token table. Its names are "
+        f"{listing(source)}."
     )
 
 
 class RenamedSource(TensorSource):
-    """A source under the names that a format has today."""
+    """A source with the current names of a format."""
 
     def __init__(self, source: TensorSource, fmt: Format):
         self._is_ignorable = fmt.is_ignorable
-        # Name of today -> the file, the stored name, and which of how many parts it is.
+        # Current name -> the file, the stored name, the number of the part, and the number of parts.
         self._stored: dict[str, tuple[TensorSource, str, int, int]] = {}
         shapes = {}
         for key in source:
@@ -352,8 +349,8 @@ class RenamedSource(TensorSource):
             for part, name in enumerate(names):
                 if name in self._stored:
                     raise WeightsError(
-                        f"{source.location} holds both {key} and {self._stored[name][1]}, which are "
-                        f"two names of the same tensor, {name}."
+                        f"{source.location} holds both {key} and {self._stored[name][1]}, two names of the same tensor, "
+                        f"{name}. Remove one of them."
                     )
                 self._stored[name] = (source, key, part, len(names))
                 fused = len(names) > 1 and shape
@@ -361,7 +358,7 @@ class RenamedSource(TensorSource):
         super().__init__(source.location, shapes)
 
     def add(self, other: "RenamedSource", name: Callable[[str], str]) -> None:
-        """Takes the weights of another file under further names; they stand before its own."""
+        """Adds the weights of another file under further names, which override its own."""
         for key in other:
             if not self._is_ignorable(key):
                 self._stored[name(key)] = other._stored[key]
@@ -382,19 +379,18 @@ def assign(
     *,
     unread: Iterable[str] = (),
 ) -> None:
-    """Checks all bindings against variables and source, then assigns.
+    """Checks all bindings against variables and source, then assigns the variables.
 
     Args:
-        variables: path -> Keras variable; all of them must be bound.
-        bindings: what each variable consists of.
-        source: tensors to read.
-        plan: that the bindings are from, for what else the source may hold: heads and encoders that
-            the model does not have, and repetitions, which are compared with what they repeat or
-            stand in for it.
-        unread: further keys that are not read.
+        variables: path -> Keras variable. All of them must be bound.
+        bindings: the bindings of the variables.
+        source: the tensors to read.
+        plan: the plan of the bindings, for other tensors that the source may hold: heads and encoders that the
+            model does not have, and copies, which are compared with their originals or replace them.
+        unread: further keys that may stay unread.
 
     Raises:
-        WeightsError: lists every missing, extra, misshapen and unequal tensor.
+        WeightsError: lists all missing, extra and unequal tensors, and all wrong shapes.
     """
     bindings = list(bindings)
     copies = [copy for copy in plan.copies if copy.key in source]
@@ -424,22 +420,21 @@ def assign(
             continue
         if copy.equal:
             found.append(
-                f"{copy.key} should repeat {copy.of} and does not (an untied decoder needs "
+                f"{copy.key} should be a copy of {copy.of}, but differs (an untied decoder needs "
                 "tie_word_embeddings=false in its configuration)"
             )
         else:
-            log.warning("%s of %s is not read; %s is.", copy.key, source.location, copy.of)
+            log.warning(
+                "Ignored %s of %s, which differs from %s.", copy.key, source.location, copy.of
+            )
     if found:
         unknown = problems.pop("not known, so not loaded")
         patterns, other_sizes = _unknown_modules(unknown, known, plan)
         advice = ""
         if other_sizes or missing or misshapen:
-            advice += " A configuration of other sizes or another task is the usual cause."
+            advice += " Usually the configuration has other sizes, or the task is wrong."
         if patterns:
-            advice += (
-                " Models of this family have no such head; to load the rest without it, pass "
-                f"ignore={tuple(patterns)} to load()."
-            )
+            advice += f" Models of this family have no such head. To load the rest, pass ignore={tuple(patterns)} to load()."
         raise WeightsError(
             f"{source.location} does not fit this model:\n- "
             + "\n- ".join(found)
@@ -455,14 +450,14 @@ def assign(
 def _unknown_modules(
     unknown: Iterable[str], known: Iterable[str], plan: Plan
 ) -> tuple[list[str], bool]:
-    """What tensors that no row of the weight table names may be.
+    """Classifies tensors that no row of the weight table names.
 
     Returns:
-        Patterns of the modules that stand beside the encoder, as `load(ignore=...)` takes them, and
-        whether any of the tensors belongs to the encoder, such as one of a block too many.
+        Patterns of modules outside the encoder, as for `load(ignore=...)`, and whether any tensor belongs to the
+        encoder, for example to an extra block.
     """
     split = re.compile(r"[^./]+[./]?")
-    # Every module that the table names, such as "cls." and "cls.predictions.".
+    # All modules that the table names, such as "cls." and "cls.predictions.".
     modules = {key[: part.end()] for key in known for part in split.finditer(key)}
     of_encoder = {
         split.match(key, len(plan.head_root)).group()
@@ -482,7 +477,7 @@ def _unknown_modules(
 
 
 def _unfit(variables, bindings, source, stand_ins) -> tuple[list[str], list[str]]:
-    """Names of tensors that are not there, and of those that have another shape than they should."""
+    """Returns the names of missing tensors and of tensors with a wrong shape."""
     missing, misshapen = [], []
     for binding in bindings:
         if binding.variable not in variables or not binding.keys:
@@ -498,7 +493,7 @@ def _unfit(variables, bindings, source, stand_ins) -> tuple[list[str], list[str]
 
 
 def to_stored(variables: Mapping[str, Any], bindings: Iterable[Binding]) -> dict[str, np.ndarray]:
-    """A model's variables as the tensors of a format; the inverse of `assign`."""
+    """Returns a model's variables as the tensors of a format, the inverse of `assign`."""
     from keras import ops
 
     stored: dict[str, np.ndarray] = {}

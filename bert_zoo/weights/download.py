@@ -1,4 +1,4 @@
-"""Downloads one file over https; a transfer that was cut is continued, not begun again."""
+"""Downloads one file over https and resumes interrupted transfers."""
 
 import base64
 import email.message
@@ -25,19 +25,19 @@ _LOGGER = logging.getLogger(__name__)
 _CHUNK_BYTES = 1 << 20
 _TIMEOUT_SECONDS = 30
 _CONNECT_SECONDS = 10
-# Waits after attempts that bring nothing; one attempt more than there are waits.
+# Waiting times after attempts without progress; there is one more attempt than waits.
 _RETRY_SECONDS = (1, 2, 4)
 _RETRIED_STATUS = (408, 425, 429, 500, 502, 503, 504)
 _WEB_PAGE = re.compile(rb"(\xef\xbb\xbf)?\s*<(!doctype html|html|head|body|script)", re.IGNORECASE)
-_ELSEWHERE = "download and unpack it elsewhere and give bert_zoo.load the path of the directory"
+_ELSEWHERE = "download and unpack it elsewhere and pass the directory's path to bert_zoo.load"
 
 
 class DownloadError(OSError):
-    """A checkpoint cannot be downloaded; the message says which one, why, and what to do."""
+    """A checkpoint cannot be downloaded. The message names it, the reason, and what to do."""
 
 
 class NoNetworkError(DownloadError):
-    """No connection can be made to a server; `reason` names it and says why."""
+    """A server cannot be reached. `reason` names the server and the cause."""
 
     def __init__(self, reason: str, message: str | None = None):
         super().__init__(message or reason)
@@ -49,18 +49,18 @@ class _Interrupted(Exception):
 
 
 def require_https(url: str) -> None:
-    """Raises DownloadError for an address whose bytes anyone on the way could change."""
+    """Raises DownloadError for an insecure address, other than one on this machine."""
     parts = urllib.parse.urlsplit(url)
     local = parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost", "::1")
     if parts.scheme != "https" and not local:
-        raise DownloadError(f"Refusing to download {url}: only https addresses are allowed.")
+        raise DownloadError(f"Refusing to download {url}. Use an https address.")
 
 
 def require_network(url: str) -> None:
     """Tries once to connect to the server of an address, or to its proxy.
 
     Raises:
-        NoNetworkError: no connection can be made, so further attempts would be in vain.
+        NoNetworkError: no connection is possible, so further attempts would fail too.
     """
     parts = urllib.parse.urlsplit(url)
     proxies = urllib.request.getproxies()
@@ -76,25 +76,24 @@ def require_network(url: str) -> None:
 
 
 def download(url: str, target: Path, *, verifiable: bool) -> None:
-    """Downloads to `target`, and tries again as long as that brings more of the file.
+    """Downloads a file, retrying as long as attempts make progress.
 
-    What has arrived lies in `<target>.part`, where this call or a later one continues it.
+    Received data are kept in `<target>.part`, where this call or a later one resumes.
 
     Args:
         url: an https address.
-        target: the file to make.
-        verifiable: whether the caller can tell the whole file from a part of it: by its hash, or
-            because the file says itself where it ends, as archives do. Otherwise the server must
-            say how long the file is.
+        target: the file to write.
+        verifiable: whether the caller can detect an incomplete file, by its hash or because the file marks its
+            own end, as archives do. Otherwise the server must send the length.
 
     Raises:
-        DownloadError: the server refuses, sends something else, or the attempts are used up.
-        NoNetworkError: there is no connection to begin with.
+        DownloadError: the server refuses or sends something else, or all attempts failed.
+        NoNetworkError: there is no connection.
         DiskFullError: there is no room for the file.
     """
     advice = (
-        "Check the network (and the proxy settings HTTPS_PROXY and NO_PROXY) and call again: what has "
-        f"arrived is kept. Or {_ELSEWHERE}."
+        "Check the network (and the proxy settings HTTPS_PROXY and NO_PROXY) and try again; received data are kept. "
+        f"Or {_ELSEWHERE}."
     )
     try:
         require_network(url)
@@ -124,7 +123,7 @@ def _size(path: Path) -> int:
 
 
 def _etag_file(part: Path) -> Path:
-    """Beside a part: what identifies the version of the file that the part is of."""
+    """Returns the file next to a part that identifies the version of the downloaded file."""
     return part.with_name(f"{part.name}.etag")
 
 
@@ -134,12 +133,12 @@ def _discard(part: Path) -> None:
 
 
 def _transfer(url: str, part: Path, verifiable: bool) -> None:
-    """One attempt: completes `part` if the server agrees to continue it, else begins anew."""
+    """Makes one attempt: completes `part` if the server can resume, else starts again."""
     etag = _etag_file(part).read_text("utf-8") if _etag_file(part).is_file() else ""
     start = _size(part) if etag else 0
     headers = {"User-Agent": "bert_zoo", "Accept-Encoding": "identity"}
     if start:
-        # If-Range: the server sends the whole file if it is another version by now.
+        # With If-Range the server sends the whole file if its version has changed.
         headers |= {"Range": f"bytes={start}-", "If-Range": etag}
     try:
         opener = urllib.request.build_opener(_HttpsRedirects)
@@ -149,14 +148,14 @@ def _transfer(url: str, part: Path, verifiable: bool) -> None:
                 extent, found = response.headers.get("Content-Range", ""), _etag(response.headers)
                 if not extent.startswith(f"bytes {start}-") or found not in ("", etag):
                     _discard(part)
-                    raise _Interrupted("the server sent a part of the file that was not asked for")
+                    raise _Interrupted("the server sent a part of the file that was not requested")
             else:
                 start = 0
             total = None if response.length is None else start + response.length
             if total is None and not (verifiable or response.chunked):
                 raise DownloadError(
-                    f"Cannot download {url}: the server does not say how long the file is, so a part "
-                    f"of it could not be told from the whole. Try again later, or {_ELSEWHERE}."
+                    f"Cannot download {url}: the server does not send the file's length, so an incomplete file could not "
+                    f"be detected. Try again later, or {_ELSEWHERE}."
                 )
             if not start:
                 _etag_file(part).write_text(_etag(response.headers), "utf-8")
@@ -182,7 +181,7 @@ def _transfer(url: str, part: Path, verifiable: bool) -> None:
 
 
 def _etag(headers: email.message.Message) -> str:
-    """The ETag or, where that is weak, the time of the last change; "" for neither."""
+    """Returns the ETag or, if that is weak, the time of the last change; "" if there is neither."""
     # A weak tag stays the same for bytes that differ (RFC 9110, section 8.8.1).
     tag = headers.get("ETag", "")
     return tag if tag.startswith('"') else headers.get("Last-Modified", "")
@@ -199,7 +198,7 @@ def _append(
 
 
 def _check_whole(url: str, part: Path, total: int | None, headers: email.message.Message) -> None:
-    """Raises unless `part` is the file: by its length, its beginning, and its hash if that is sent."""
+    """Raises unless `part` is the complete file, by its length, its first bytes, and its hash if sent."""
     if total is not None and _size(part) < total:
         raise _Interrupted(f"the connection ended after {_size(part):,} of {total:,} bytes")
     with open(part, "rb") as file:
@@ -207,9 +206,8 @@ def _check_whole(url: str, part: Path, total: int | None, headers: email.message
         if _WEB_PAGE.match(start):
             _discard(part)
             raise DownloadError(
-                f"Cannot download {url}: what arrived is a web page, {shown(start, 80)}. The network "
-                "may ask for a log-in: open the address in a browser. If the file has moved, "
-                f"{_ELSEWHERE}."
+                f"Cannot download {url}: received a web page instead, {shown(start, 80)}. The network may require a "
+                f"login: open the address in a browser. If the file has moved, {_ELSEWHERE}."
             )
         # Google's storage sends `x-goog-hash: crc32c=...,md5=...`.
         sent = ",".join(headers.get_all("x-goog-hash", []))
@@ -218,11 +216,13 @@ def _check_whole(url: str, part: Path, total: int | None, headers: email.message
             md5 = functools.partial(hashlib.md5, usedforsecurity=False)
             if hashlib.file_digest(file, md5).digest() != base64.b64decode(announced[1]):
                 _discard(part)
-                raise _Interrupted("what arrived has another MD5 than the server says the file has")
+                raise _Interrupted(
+                    "the received file does not have the MD5 that the server announced"
+                )
 
 
 class _HttpsRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirections as urllib does, but never away from https."""
+    """Follows redirections like urllib, but only to https."""
 
     def redirect_request(self, req, fp, code, msg, headers, newurl):
         require_https(newurl)

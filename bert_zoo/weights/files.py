@@ -1,4 +1,4 @@
-"""What every reader and the cache need of a file: hashes, atomic replacement, two kinds of error."""
+"""File utilities for readers and the cache: hashes, atomic replacement, and two errors."""
 
 import errno
 import hashlib
@@ -19,7 +19,7 @@ from typing import Any
 
 _LFS_POINTER = b"version https://git-lfs"
 
-# What zipfile lets through on damaged archives, besides its own error.
+# Errors that zipfile raises for damaged archives, besides its own.
 ZIP_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
@@ -34,19 +34,19 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class WeightsError(ValueError):
-    """A weight file is damaged, ambiguous, refused or not what it was said to be."""
+    """A weight file is damaged, ambiguous, refused or has unexpected content."""
 
 
 class DiskFullError(OSError):
-    """There is no room for a file; the message says which, how much is free and where."""
+    """There is no room for a file. The message names the file, the free space and the directory."""
 
 
-# What to do where the file belongs to the cache.
+# Further advice for files of the cache.
 MOVE_CACHE = " or move the cache to a larger disk and set BERT_ZOO_CACHE to its new place"
 
 
 def is_disk_full(error: Exception) -> bool:
-    # Libraries in Rust raise errors of their own, with the system's message.
+    # Libraries in Rust raise their own errors, with the system's message.
     return getattr(error, "errno", None) in _DISK_FULL or "(os error 28)" in str(error)
 
 
@@ -54,7 +54,14 @@ def is_disk_full(error: Exception) -> bool:
 def naming_full_disk(
     path: Path, what: str | None = None, size: int | None = None, advice: str = ""
 ) -> Iterator[None]:
-    """Raises DiskFullError where the block finds no room for a file of `size` bytes, if these are known."""
+    """Raises DiskFullError if the block runs out of disk space while writing `path`.
+
+    Args:
+        path: the file.
+        what: its description in the message; by default its path.
+        size: its size in bytes, if known.
+        advice: further advice.
+    """
     try:
         yield
     except Exception as error:
@@ -68,13 +75,13 @@ def naming_full_disk(
         raise DiskFullError(
             errno.ENOSPC,
             f"There is no room for {what or path}, because the disk is full: {missing}{free:,} bytes "
-            f"are free in {path.parent}. Make room there{advice}, then run the same again",
+            f"are free in {path.parent}. Free some space there{advice}, then try again",
         ) from error
 
 
 @contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[Path]:
-    """Yields a temporary path beside `path`; it becomes `path` on success and vanishes on error.
+    """Yields a temporary path next to `path`. It replaces `path` on success and is deleted on error.
 
     The umask decides who may read it, whichever library writes it.
 
@@ -88,9 +95,9 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
             temporary.touch(exist_ok=False)
             mode = stat.S_IMODE(temporary.stat().st_mode)
             yield temporary
-            # safetensors 0.8 puts a file of its own there, which only the owner may read.
+            # safetensors 0.8 replaces the file by one that only its owner may read.
             temporary.chmod(mode)
-            # Else a power cut may leave the new name with nothing in it.
+            # Without fsync, a power cut may leave an empty file under the new name.
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
             os.replace(temporary, path)
@@ -100,7 +107,7 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
 
 @contextmanager
 def replacing_directory(target: Path) -> Iterator[Path]:
-    """Yields a path beside `target` for a directory; it becomes `target` on success, else vanishes."""
+    """Yields a path next to `target` for a directory. It replaces `target` on success, else it is deleted."""
     target.parent.mkdir(parents=True, exist_ok=True)
     tag = uuid.uuid4().hex
     temporary, earlier = (target.with_name(f".{target.name}.{tag}.{end}") for end in ("tmp", "old"))
@@ -120,7 +127,7 @@ def replacing_directory(target: Path) -> Iterator[Path]:
 
 
 def write_json(path: Path, values: Any) -> None:
-    """Writes a JSON file that people may read, atomically; NaN and infinity, which JSON lacks, as null."""
+    """Writes an indented JSON file atomically. NaN and infinity, which JSON lacks, become null."""
 
     def valid(value):
         if isinstance(value, Mapping):
@@ -135,10 +142,10 @@ def write_json(path: Path, values: Any) -> None:
 
 
 def remove_leftovers(directory: Path, name: str = "") -> None:
-    """Deletes what `replacing` and `replacing_directory` of a killed process left in a directory.
+    """Deletes temporary files that killed processes left in a directory.
 
-    Use it only where one process at a time writes: to the directory or, with `name`, to that entry, whose
-    leftovers alone are then deleted.
+    Use it only if no other process writes to the directory or, with `name`, to that entry. With `name`, only
+    the leftovers of that entry are deleted.
     """
     leftover = re.compile(rf"\.{re.escape(name) or '.+'}\.[0-9a-f]+\.(?:tmp|old)")
     for path in directory.glob(".*"):
@@ -150,13 +157,13 @@ def remove_leftovers(directory: Path, name: str = "") -> None:
 
 
 def sha256_of(path: str | os.PathLike) -> str:
-    """The SHA-256 of a file's bytes, as 64 lower-case hexadecimal digits."""
+    """Returns the SHA-256 of a file, 64 lower-case hexadecimal digits."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def verify_sha256(path: str | os.PathLike, expected: str) -> None:
-    """Raises WeightsError, naming both hashes, unless the file's SHA-256 is `expected`."""
+    """Raises WeightsError unless the file's SHA-256 is `expected`."""
     found = sha256_of(path)
     if found != expected.lower():
         raise WeightsError(
@@ -166,7 +173,7 @@ def verify_sha256(path: str | os.PathLike, expected: str) -> None:
 
 
 def refuse_lfs_pointer(path: str | os.PathLike) -> None:
-    """Raises WeightsError for the text file that a git clone without git-lfs leaves for a weight."""
+    """Raises WeightsError for a pointer file, which a git clone without git-lfs creates in place of weights."""
     with open(path, "rb") as file:
         if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
             raise WeightsError(

@@ -1,7 +1,7 @@
-"""HDF5 files of weights, as Keras and transformers' TensorFlow classes write them.
+"""HDF5 weight files of Keras and of transformers' TensorFlow classes.
 
-Only what lies in the file itself is read: links to other files are not followed, and an array whose
-values are elsewhere, or not all there, is refused.
+Only data in the file itself are read: links to other files are not followed, and arrays with external or missing
+values are refused.
 """
 
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ from bert_zoo.error_text import shortened, shown
 from bert_zoo.weights.files import WeightsError, refuse_lfs_pointer, replacing
 from bert_zoo.weights.tensor_source import TensorSource, View, bfloat16_bits_to_float32
 
-# What h5py raises for files that are damaged.
+# Errors that h5py raises for damaged files.
 _DAMAGED = (OSError, KeyError, RuntimeError, ValueError, TypeError, AttributeError, MemoryError)
-# Keras's mark, on an array of type V2, of a type that NumPy lacks.
+# Keras's attribute of bfloat16 arrays, which have the type V2 because NumPy has no bfloat16.
 _BFLOAT16 = "bfloat16"
 
 
@@ -24,7 +24,7 @@ class HDF5Source(TensorSource):
     """The arrays of an HDF5 file by their paths, "group/group/array".
 
     Raises:
-        WeightsError: it is damaged, or holds arrays in another way than Keras writes them.
+        WeightsError: the file is damaged, or its arrays are not stored in Keras's way.
     """
 
     def __init__(self, path: Path):
@@ -62,13 +62,13 @@ class HDF5Source(TensorSource):
         if isinstance(error, WeightsError):
             return error
         return WeightsError(
-            f"{self._path} is not a whole HDF5 file ({shortened(str(error))}). It is damaged or its "
-            "download was cut short: delete it and download it again."
+            f"{self._path} is not a complete HDF5 file ({shortened(str(error))}). It is damaged, or its download was "
+            "interrupted: delete it and download it again."
         )
 
 
 def preset(path: Path) -> View:
-    """The arrays of a KerasHub preset: of its backbone, and below "task/" those of the task beside it."""
+    """Opens a KerasHub preset: its backbone's arrays, and under "task/" those of the task's file."""
     backbone, task = HDF5Source(path), path.with_name("task.weights.h5")
     tensors = {key: (backbone, key) for key in backbone}
     if task.is_file():
@@ -78,7 +78,7 @@ def preset(path: Path) -> View:
 
 
 def write_hdf5(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes an HDF5 file with arrays at their paths, atomically."""
+    """Writes arrays to an HDF5 file atomically: path -> array."""
     import h5py
 
     with replacing(path) as temporary, h5py.File(temporary, "w") as file:
@@ -87,13 +87,13 @@ def write_hdf5(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def _check(array: Any, path: str) -> None:
-    """Refuses an array that is stored in any other way than as plain numbers, one after the other."""
+    """Refuses an array that is not stored as plain, contiguous numbers."""
     is_number = array.dtype.kind in "fiub" or array.attrs.get("dtype") == _BFLOAT16
     if not is_number or array.external or array.is_virtual or array.chunks:
         raise WeightsError(
-            f"{shortened(path)} in {array.file.filename} is not stored as Keras stores weights: its type "
-            f"is {array.dtype}, and its numbers must lie in the file itself, in one piece and without "
-            "compression. Write the file again with Keras."
+            f"{shortened(path)} in {array.file.filename} is not stored as Keras stores weights: its type is "
+            f"{array.dtype}, and its numbers must be in the file itself, contiguous and uncompressed. Write the file "
+            "again with Keras."
         )
     if array.id.get_storage_size() != array.size * array.dtype.itemsize:
         raise ValueError(

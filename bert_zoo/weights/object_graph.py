@@ -1,8 +1,8 @@
-"""Which variable an entry of a TensorFlow 2 checkpoint is.
+"""Names of the variables in a TensorFlow 2 checkpoint.
 
-Such a checkpoint, and the variables of a SavedModel, are tables as those of TensorFlow 1 whose names are
-paths of Python attributes (`model/layer_with_weights-4/_attention_layer/.../VARIABLE_VALUE`), which
-differ from program to program. Among them is a graph of objects that says what each variable is called.
+TensorFlow 2 checkpoints and SavedModels use TensorFlow 1's table format, but their names are paths of Python
+attributes (`model/layer_with_weights-4/_attention_layer/.../VARIABLE_VALUE`), which differ between programs.
+One entry holds an object graph with each variable's own name.
 
 Format: tensorflow/core/protobuf/trackable_object_graph.proto.
 """
@@ -13,7 +13,7 @@ from bert_zoo.protobuf import message_class
 
 # The entry that holds the graph.
 KEY = "_CHECKPOINTABLE_OBJECT_GRAPH"
-# Behind the path of a variable; what Keras's optimizers keep of it has a path of its own.
+# Suffix of a variable's path. Variables of Keras's optimizers have their own paths.
 _VARIABLE = "/.ATTRIBUTES/VARIABLE_VALUE"
 _OPTIMIZER = ("/.OPTIMIZER_SLOT/", "/_variables/", "/_momentums/", "/_velocities/")
 _SCHEMA = {
@@ -27,9 +27,10 @@ _SCHEMA = {
 
 
 def variable_names(graph: bytes) -> dict[str, str]:
-    """The name of each variable by its key in the table, of those that have one of their own.
+    """Returns key in the table -> name, for all variables with a unique name except an optimizer's.
 
-    An optimizer's are left out. Raises DecodeError.
+    Raises:
+        DecodeError: the graph is damaged.
     """
     nodes = message_class(_SCHEMA, "Graph").FromString(graph).nodes
     names = {

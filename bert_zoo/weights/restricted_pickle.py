@@ -1,9 +1,9 @@
-"""Reads the pickles of PyTorch files and of vocabularies without running them.
+"""Reads the pickles of PyTorch files and vocabularies without running their code.
 
-A pickle is a program for a small machine. Here it runs on the standard library's machine written in
-Python, with the few instructions that tensors and vocabularies need; those that call a function, make
-an object, set its state or use dict keys are replaced by stricter ones below, and all others are
-refused by name. Instructions: `pickletools` in the standard library.
+A pickle is a program for a small virtual machine. Here it runs on the standard library's Python implementation,
+restricted to the few instructions that tensors and vocabularies need. Instructions that call a function, make an
+object, set its state or use dict keys are replaced by stricter ones below; all others are refused. For the
+instructions see `pickletools` in the standard library.
 """
 
 import pickle
@@ -15,11 +15,11 @@ from typing import Any, BinaryIO
 from bert_zoo.error_text import shortened, shown
 from bert_zoo.weights.files import WeightsError
 
-# Calls may copy at most this many items more than the pickle has bytes. A program copies nothing that
-# it did not write out, so that is never too little; a hostile one copies the same list over and over.
+# Calls may copy at most this many items more than the pickle has bytes. Honest pickles copy only what they contain;
+# hostile ones copy the same list again and again.
 _FREE_COPIES = 10_000
 _SIZED = (str, bytes, list, tuple, dict, set)
-# Instructions of strings that may be long -> the size of the length before them, in bytes.
+# Instructions for long strings -> number of bytes that hold the length.
 _LENGTH_BYTES = {"BINSTRING": 4, "BINUNICODE": 4}
 _AS_PYTHON = (
     *("PROTO", "FRAME", "STOP", "NONE", "NEWTRUE", "NEWFALSE"),
@@ -39,25 +39,24 @@ def read_pickle(
     advice: str = "",
     longest: int | None = None,
 ) -> Any:
-    """Reads one pickle from a stream, and leaves the stream at the pickle's end.
+    """Reads one pickle from a stream and leaves the stream at the pickle's end.
 
     Args:
-        stream: anything with `read`, `readline`, `seek` and `tell` that never returns more than it
-          holds.
+        stream: an object with `read`, `readline`, `seek` and `tell` that never returns more bytes than it
+            holds.
         location: the file's name, for messages.
-        allowed: what the pickle may refer to, by "module.name": a function, which it may call; a
-          `RecordClass`, of which it may make objects; or any other value, which it may pass on.
+        allowed: "module.name" -> what the pickle may refer to: a function that it may call, a `RecordClass`
+            that it may instantiate, or any other value that it may use.
         persistent: turns a persistent id (PyTorch's reference to a storage) into a value.
-        advice: what the user of a refused file can do; ends the message.
-        longest: strings of more bytes are skipped, and an `Unread` takes their place. None reads
-          all strings.
+        advice: last sentence of messages: what the user can do about a refused file.
+        longest: longer strings, in bytes, are skipped and replaced by an `Unread`. None reads all strings.
 
     Returns:
-        Plain values, `Record`s and what the allowed functions return. Python 2's strings are read
-        as UTF-8, with lone surrogates (U+DC80 to U+DCFF) for bytes that are not.
+        Plain values, `Record`s and results of the allowed functions. Python 2's strings are decoded as UTF-8,
+        with lone surrogates (U+DC80 to U+DCFF) for invalid bytes.
 
     Raises:
-        WeightsError: the pickle is damaged, refers to something else or does something else.
+        WeightsError: the pickle is damaged, or refers to or does something that is not allowed.
     """
     machine = _Machine(stream, location, allowed or {}, persistent, advice, longest)
     try:
@@ -67,16 +66,16 @@ def read_pickle(
     # A damaged pickle can end in any error of the machine.
     except Exception as error:
         raise WeightsError(
-            f"The pickle in {location} cannot be read ({shown(error, 500)}). Either the file is damaged: "
-            f"download it again. Or it holds something that bert_zoo does not read. {advice}"
+            f"The pickle in {location} cannot be read ({shown(error, 500)}). If the file is damaged, download it "
+            f"again; otherwise it holds something that bert_zoo does not read. {advice}"
         ) from error
 
 
 def make_dict(items: Iterable[tuple[Any, Any]] = ()) -> dict[str | int | tuple[str, str], Any]:
-    """A dict of a pickle's keys and values; a stand-in for OrderedDict too."""
+    """Makes a dict of a pickle's keys and values. It also replaces OrderedDict."""
     table = {}
     for key, value in items:
-        # Hashing a deeply shared tuple takes time that doubles with every level of it.
+        # The time to hash nested shared tuples doubles with every level.
         is_pair = type(key) is tuple and [*map(type, key[:3])] == [str, str]
         if not is_pair and type(key) not in (str, int):
             raise TypeError(f"{shown(key)} is the key of a dict")
@@ -86,13 +85,13 @@ def make_dict(items: Iterable[tuple[Any, Any]] = ()) -> dict[str | int | tuple[s
 
 @dataclass(frozen=True)
 class RecordClass:
-    """Stands for a class whose objects' attributes are all that is wanted of them."""
+    """Replaces a class of which only the objects' attributes are needed."""
 
     name: str
 
 
 class Record(dict):
-    """The attributes of an object of `record_class`, by name."""
+    """The attributes of an object: name -> value."""
 
     def __init__(self, record_class: RecordClass):
         super().__init__()
@@ -100,18 +99,18 @@ class Record(dict):
 
 
 def records(*names: str) -> dict[str, RecordClass]:
-    """Entries of `allowed` for classes whose objects are kept as `Record`s."""
+    """Returns entries of `allowed` for classes whose objects become `Record`s."""
     return {name: RecordClass(name) for name in names}
 
 
 class Unread:
-    """Stands for a value that is not needed, whatever it is made of."""
+    """Replaces a value that is not needed, whatever its arguments."""
 
     def __init__(self, *_: Any):
         pass
 
 
-# What pickled arrays and numbers of NumPy refer to, before and since 2.0. They stay unread.
+# References of pickled NumPy arrays and numbers, before and since NumPy 2.0. They stay unread.
 UNREAD_ARRAYS: dict[str, type[Unread]] = dict.fromkeys(
     (
         *("numpy.core.multiarray._reconstruct", "numpy._core.multiarray._reconstruct"),
@@ -123,7 +122,7 @@ UNREAD_ARRAYS: dict[str, type[Unread]] = dict.fromkeys(
 
 
 class _Machine(pickle._Unpickler):
-    """The standard library's machine, without what a vocabulary or a state dict never does."""
+    """The standard library's unpickler, restricted to what vocabularies and state dicts need."""
 
     def __init__(
         self,
@@ -152,12 +151,12 @@ class _Machine(pickle._Unpickler):
         self.copied += sum(len(value) for value in values if isinstance(value, _SIZED))
         if self.copied > self.stream.tell() - self.start + _FREE_COPIES:
             raise self.refuse(
-                "copies the same values over and over, which takes far more memory than the file has bytes"
+                "copies the same values again and again, which takes far more memory than the file has bytes"
             )
 
     def string(self, name: str) -> None:
-        """A string, or what stands for one that is too long."""
-        is_framed = self._unframer.current_frame is not None  # no frame holds long strings
+        """Reads a string, or skips one that is too long."""
+        is_framed = self._unframer.current_frame is not None  # frames never hold long strings
         if self.longest is not None and not is_framed:
             start, size = self.stream.tell(), _LENGTH_BYTES[name]
             length = int.from_bytes(self.stream.read(size), "little")
@@ -169,7 +168,7 @@ class _Machine(pickle._Unpickler):
         _PYTHONS[name](self)
 
     def top(self, kind: type) -> Any:
-        """The collection that instructions add to."""
+        """Returns the collection on top of the stack, to which instructions add."""
         if type(self.stack[-1]) is not kind:
             raise TypeError(f"something that is not a {kind.__name__} is added to")
         return self.stack[-1]
@@ -184,7 +183,7 @@ class _Machine(pickle._Unpickler):
         self.top(set).update(make_dict((item, None) for item in items))
 
     def pop_arguments(self) -> tuple[Any, Any]:
-        """What is called, and its arguments."""
+        """Pops a function and its arguments."""
         arguments, function = self.stack.pop(), self.stack.pop()
         if type(arguments) is not tuple:
             raise TypeError("arguments that are not a tuple")
@@ -193,7 +192,7 @@ class _Machine(pickle._Unpickler):
 
     def call(self) -> None:
         function, arguments = self.pop_arguments()
-        # Nothing on the stack can be called except what `allowed` brought there.
+        # Only entries of `allowed` can be callable here.
         if not callable(function):
             raise TypeError("something is called that is not a function with its arguments")
         self.append(function(*arguments))
@@ -212,8 +211,8 @@ class _Machine(pickle._Unpickler):
         if type(target) is Record and type(state) is dict:
             self.count_copies(state)
             target.update(make_dict(state.items()))
-        # PyTorch keeps the versions of modules as an attribute of the dict of tensors; they tell
-        # how to upgrade files of modules that changed, none of which holds a transformer's weights.
+        # PyTorch stores versions of modules as an attribute of the state dict, to upgrade files of changed modules.
+        # No such module is used in transformers.
         elif type(target) not in (dict, Unread):
             raise TypeError("the state of something that is not a dict or a record is set")
 

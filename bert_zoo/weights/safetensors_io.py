@@ -17,7 +17,7 @@ from bert_zoo.error_text import shortened, shown
 from bert_zoo.weights.files import WeightsError, refuse_lfs_pointer, replacing
 from bert_zoo.weights.tensor_source import TensorSource, bfloat16_bits_to_float32, read_bytes
 
-# bfloat16, which NumPy lacks, is read as its bits.
+# NumPy has no bfloat16, so its bits are read.
 _DTYPES = {
     "F64": np.dtype("<f8"),
     "F32": np.dtype("<f4"),
@@ -35,15 +35,15 @@ _DTYPES = {
 }
 
 
-# Metadata of a file that `rounded_to_int8` made: what stands behind a tensor's name in that of its scales.
+# Metadata key of files from `rounded_to_int8`: the suffix that makes the name of a tensor's scales.
 SCALES = "int8_scales"
 LARGEST_INT8 = 127
 
 
 class SafetensorsSource(TensorSource):
-    """One safetensors file; `metadata` are the header's strings by string.
+    """One safetensors file. `metadata` holds the header's strings.
 
-    Of tensors that were rounded to int8, the values are those that they stand for; see `rounded_to_int8`.
+    Tensors that were rounded to int8 are returned as float32; see `rounded_to_int8`.
     """
 
     def __init__(self, path: str | os.PathLike):
@@ -55,8 +55,8 @@ class SafetensorsSource(TensorSource):
         }
         if unknown:
             raise WeightsError(
-                f"{path} holds tensors of types that bert_zoo does not read: {shown(unknown)}. Readable "
-                f"are {', '.join(_DTYPES)}; convert the file to one of these."
+                f"{path} holds tensors of types that bert_zoo does not read: {shown(unknown)}. Convert them to one of "
+                f"{', '.join(_DTYPES)}."
             )
         suffix = self.metadata.get(SCALES)
         self._scales = {
@@ -84,15 +84,14 @@ class SafetensorsSource(TensorSource):
 def write_safetensors(
     path: str | os.PathLike, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]
 ) -> None:
-    """Writes a safetensors file atomically: a reader finds the old file or the whole new one.
+    """Writes a safetensors file atomically: readers find the old file or the complete new one.
 
     Args:
-        path: the file to write or to replace; its directory must exist.
-        tensors: arrays by name; any strides, any of NumPy's number types.
-        metadata: strings by string, kept in the header. Hugging Face transformers insists on
-          {"format": "pt"}.
+        path: the file to write or replace. Its directory must exist.
+        tensors: name -> array, with any strides and any of NumPy's number types.
+        metadata: strings for the header. Hugging Face transformers requires {"format": "pt"}.
     """
-    # safetensors 0.8 writes an array's memory in the order in which it lies, whatever the strides say.
+    # safetensors 0.8 writes an array's memory as it is and ignores its strides.
     contiguous = {key: np.asarray(values, order="C") for key, values in tensors.items()}
     with replacing(path) as temporary:
         save_file(contiguous, temporary, metadata=dict(metadata))
@@ -101,13 +100,13 @@ def write_safetensors(
 def rounded_to_int8(
     tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]
 ) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Tensors and metadata of a file of a quarter of the size, for `write_safetensors`.
+    """Returns tensors and metadata for `write_safetensors` that make a file of a quarter of the size.
 
-    Each row of a matrix becomes int8, with a float32 scale of its own beside it; vectors stay as they are.
+    Each row of a matrix becomes int8 with its own float32 scale. Vectors stay unchanged.
 
     Args:
-        tensors: float32 by name.
-        metadata: as of `write_safetensors`.
+        tensors: name -> float32 array.
+        metadata: as for `write_safetensors`.
     """
     suffix, rounded = ".scale", {}
     for key, values in tensors.items():
@@ -121,15 +120,15 @@ def rounded_to_int8(
 
 
 def _read_header(path: Path) -> tuple[dict[str, str], dict[str, dict], int]:
-    """Metadata, {"dtype", "shape", "data_offsets"} by name, and where the tensors' bytes begin."""
+    """Returns metadata, name -> {"dtype", "shape", "data_offsets"}, and the offset of the tensors' bytes."""
     try:
         # The library's reader checks lengths, offsets and shapes against the file's size.
         with safetensors.safe_open(path, framework="numpy"):
             pass
     except safetensors.SafetensorError as error:
         raise WeightsError(
-            f"{path} is not a whole safetensors file ({shortened(str(error))}). It is damaged or its download was "
-            "cut short: delete it and download it again."
+            f"{path} is not a complete safetensors file ({shortened(str(error))}). It is damaged, or its download was "
+            "interrupted: delete it and download it again."
         ) from error
     with open(path, "rb") as file:
         length = int.from_bytes(file.read(8), "little")

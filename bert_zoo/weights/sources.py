@@ -1,4 +1,4 @@
-"""`open_weights`: from a directory, file or checkpoint prefix to its tensors."""
+"""`open_weights`: opens the tensors of a directory, file or checkpoint prefix."""
 
 import os
 from collections import Counter
@@ -16,8 +16,8 @@ from bert_zoo.weights.tf1 import TF1Source
 from bert_zoo.weights.tf_classes import TFModelSource, is_of_tf_classes, refuse_classes_alone
 from bert_zoo.weights.torch_bin import TorchSource
 
-# The files that a directory is searched for. The first kind that is there is taken; Hugging Face
-# repositories keep the same weights as safetensors, as .bin and as .h5, so that one hides the next.
+# Weight files to look for in a directory. The first kind found is used, because Hugging Face repositories may hold
+# the same weights as safetensors, .bin and .h5.
 _KINDS = {
     "safetensors": ("model.safetensors", "model.safetensors.index.json"),
     "PyTorch": ("pytorch_model.bin", "pytorch_model.bin.index.json"),
@@ -25,7 +25,7 @@ _KINDS = {
     "TensorFlow classes": ("tf_model.h5", "tf_model.h5.index.json"),
     "KerasHub": ("model.weights.h5",),
 }
-# Of a LoRA adapter of peft, which is no model by itself; see `bert_zoo.weights.adapters`.
+# Files of a peft LoRA adapter, which is not a model by itself; see `bert_zoo.weights.adapters`.
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 _TF1_KIND = (
@@ -34,40 +34,39 @@ _TF1_KIND = (
     "model/*.ckpt-*.index",  # of the released Transformer-XL directories
 )
 
-# Files that hold a graph, whose constants have no names of weights -> what runs them.
+# Files of a graph, whose constants do not have the names of weights -> the program that runs them.
 _GRAPHS = {".onnx": "onnxruntime.InferenceSession", ".tflite": "LiteRT's Interpreter"}
 
 
 def what_runs(file_or_directory: Path) -> str | None:
-    """What to do with a graph that another program runs, or with a directory of some; else None."""
+    """Returns advice for a graph of another program, or a directory with one; else None."""
     path = file_or_directory
     files = [path] if not path.is_dir() else sorted([*path.glob("*.*"), *path.glob("onnx/*.*")])
     graph = next((file for file in files if file.suffix in _GRAPHS), None)
     if graph is None:
         return None
     return (
-        f"{graph} is a graph that runs as it is and cannot be made into a Keras model again. "
-        f"bert_zoo.runtime.load({str(graph.parent)!r}) runs it if bert_zoo.export wrote it, and "
-        f"{_GRAPHS[graph.suffix]} in any case. To have the Keras model, give load() the directory that "
-        "was exported: that of bert_zoo.save, or the Hugging Face model."
+        f"{graph} is a graph, which cannot be turned back into a Keras model. Run it with "
+        f"bert_zoo.runtime.load({str(graph.parent)!r}) if bert_zoo.export wrote it, else with {_GRAPHS[graph.suffix]}. "
+        "For the Keras model, pass load() the directory of bert_zoo.save or the Hugging Face model that was exported."
     )
 
 
 def open_weights(directory_or_file: str | os.PathLike) -> TensorSource:
-    """Opens the weights of a checkpoint for reading, without reading any tensor.
+    """Opens the weights of a checkpoint without reading any tensor.
 
     Args:
-        directory_or_file: a directory with one checkpoint (a Hugging Face or bert_zoo directory,
-          a KerasHub preset, or a TensorFlow 1 checkpoint); or a file: `*.safetensors`, `*.bin`, `*.pt`,
-          `*.pth`, `*.h5` of transformers or KerasHub, `*.hdf5` of allennlp, a shard index `*.index.json`, a TensorFlow
-          `*.index`; or a TensorFlow checkpoint prefix.
+        directory_or_file: a directory with one checkpoint (a Hugging Face or bert_zoo directory, a KerasHub
+            preset, or a TensorFlow 1 checkpoint); a file: `*.safetensors`, `*.bin`, `*.pt`, `*.pth`, `*.h5` of
+            transformers or KerasHub, `*.hdf5` of allennlp, a shard index `*.index.json`, or a TensorFlow
+            `*.index`; or a TensorFlow checkpoint prefix.
 
     Returns:
         A lazy mapping from name to array.
 
     Raises:
-        FileNotFoundError: there is no checkpoint; the message says what was found and looked for.
-        WeightsError: several checkpoints, or one that is damaged or refused.
+        FileNotFoundError: there is no checkpoint. The message lists the files found and expected.
+        WeightsError: there are several checkpoints, or one that is damaged or refused.
     """
     path = Path(directory_or_file).expanduser()
     if path.is_dir():
@@ -81,9 +80,8 @@ def open_weights(directory_or_file: str | os.PathLike) -> TensorSource:
         if advice := what_runs(path):
             raise WeightsError(advice)
         raise WeightsError(
-            f"{path} is not a weight file that bert_zoo knows by its name. Known endings are "
-            f"{', '.join(_READERS)}; a TensorFlow checkpoint is named by its prefix or its .index "
-            "file."
+            f"{path} does not have a known ending of weight files: {', '.join(_READERS)}. For a TensorFlow checkpoint, "
+            "pass its prefix or its .index file."
         )
     raise FileNotFoundError(
         f"There are no weights at {path}: it is neither a directory, nor a file, nor the prefix of "
@@ -92,9 +90,9 @@ def open_weights(directory_or_file: str | os.PathLike) -> TensorSource:
 
 
 def check_weight_files(directory: Path) -> None:
-    """Raises as `open_weights` does where a directory lacks weights, or one of their shards.
+    """Raises the errors of `open_weights` if a directory lacks weights or one of their shards.
 
-    Nothing is read but an index of shards.
+    It only reads an index of shards.
     """
     path = _only_checkpoint(directory)
     if path.name.endswith(".index.json"):
@@ -102,13 +100,13 @@ def check_weight_files(directory: Path) -> None:
 
 
 def _sharded(index: Path, open_shard: Callable[[Path], TensorSource]) -> View:
-    """Several files with an index `{"weight_map": {name: file}}`, as one; all are checked at once."""
+    """Opens shards with an index `{"weight_map": {name: file}}` as one source, and checks all of them."""
     weight_map = _weight_map(index)
     files = _shard_files(index, weight_map)
     shards = {file: open_shard(index.parent / file) for file in files}
     named = {}
     for key, file in weight_map.items():
-        # The index of transformers' TensorFlow classes has the model's name before the stored ones.
+        # In the index of transformers' TensorFlow classes, names begin with the model's name.
         below = key.partition("/")[2]
         named[below if key not in shards[file] and below in shards[file] else key] = file
     _check_shards(index, named, shards)
@@ -132,7 +130,7 @@ def _tensorflow_source(prefix: Path) -> TensorSource:
     return TFModelSource.of_checkpoint(file) if is_of_tf_classes(file) else file
 
 
-# By the end of the file's name; a longer ending stands before the shorter one that it contains.
+# Ending of a file's name -> reader. A longer ending comes before the shorter one that it contains.
 _READERS: dict[str, Callable[[Path], TensorSource]] = {
     ".safetensors.index.json": lambda path: _safetensors_source(_sharded(path, SafetensorsSource)),
     ".h5.index.json": lambda path: TFModelSource.of_variables(_sharded(path, HDF5Source)),
@@ -146,7 +144,7 @@ _READERS: dict[str, Callable[[Path], TensorSource]] = {
     ".h5": lambda path: TFModelSource.of_layers(HDF5Source(path)),
     ".index": lambda path: _tensorflow_source(path.with_suffix("")),
 }
-# By which a name is known to be a file's.
+# Endings that mark a name as a file.
 FILE_ENDINGS = (*_READERS, *_GRAPHS)
 
 
@@ -157,7 +155,7 @@ def _only_checkpoint(directory: Path) -> Path:
         for kind, names in _KINDS.items()
     }
     taken = next((files for files in found.values() if files), []) + tf1
-    # Microsoft's program numbers its files; ELECTRA's and XLM's are named after the model alone, allennlp's end in .hdf5.
+    # Microsoft's program numbers its files, ELECTRA's and XLM's are named after the model, allennlp's end in .hdf5.
     for pattern in ("pytorch.model*.bin", "*.index", "*.h5", "*.hdf5", "*.pth"):
         taken = taken or sorted(directory.glob(pattern))
     if len(taken) == 1:
@@ -167,8 +165,8 @@ def _only_checkpoint(directory: Path) -> Path:
     looked_for = ", ".join([*(name for names in _KINDS.values() for name in names), *_TF1_KIND])
     if taken:
         raise WeightsError(
-            f"{directory} holds several checkpoints: {listing(file.name for file in taken)}. Give "
-            "the path of the one that you want instead of the directory's."
+            f"{directory} holds several checkpoints: {listing(file.name for file in taken)}. Pass the path of one of "
+            "them instead of the directory."
         )
     raise FileNotFoundError(
         f"{directory} holds no weights. Looked for: {looked_for}. Found: "
@@ -186,21 +184,19 @@ def _weight_map(index: Path) -> dict[str, str]:
     for file in weight_map.values():
         if file in ("", ".", "..") or set(file) & set("/\\\0:"):
             raise WeightsError(
-                f"`weight_map` of {index} names the file {shown(file)}; only names of files in the "
-                "same directory are allowed."
+                f"`weight_map` of {index} names the file {shown(file)}, but only files in the same directory are allowed."
             )
     return weight_map
 
 
 def _shard_files(index: Path, weight_map: dict[str, str]) -> list[str]:
     files = sorted(set(weight_map.values()))
-    # The operating system is asked for no name that the index may have made up.
+    # Names in the index are never passed to the operating system.
     present = {file.name for file in index.parent.iterdir() if file.is_file()}
     missing = [file for file in files if file not in present]
     if missing:
         raise FileNotFoundError(
-            f"{index} names files that are not beside it: {listing(missing)}. Download or copy "
-            "all of its files."
+            f"{index} names files that are missing in its directory: {listing(missing)}. Download or copy all of them."
         )
     return files
 
@@ -216,4 +212,6 @@ def _check_shards(index: Path, weight_map: dict[str, str], shards: dict[str, Ten
     }
     found = [f"{problem}: {listing(sorted(keys))}" for problem, keys in problems.items() if keys]
     if found:
-        raise WeightsError(f"{index} and its files do not agree. Tensors {'; '.join(found)}.")
+        raise WeightsError(
+            f"{index} and its files do not agree. Tensors {'; '.join(found)}. Download all of them again."
+        )

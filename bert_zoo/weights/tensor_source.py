@@ -1,4 +1,4 @@
-"""The interface of every weight file: a lazy mapping from a tensor's name to its values."""
+"""The interface of all weight files: a lazy mapping from names to arrays."""
 
 import math
 import sys
@@ -18,16 +18,16 @@ _LARGEST_ELEMENT = 8  # bytes
 
 
 class TensorSource(Mapping[str, np.ndarray]):
-    """Named tensors of a checkpoint; `source[key]` reads one, iterating and `shape` read none.
+    """The named tensors of a checkpoint. `source[key]` reads one; iteration and `shape` read none.
 
-    Half precision is widened to float32, exactly; every other type is returned as it is stored.
+    Half precision is converted to float32, which is exact. Other types are returned as stored.
 
     Attributes:
-        location: the file, directory or prefix that was opened, for messages.
-        metadata: strings by string, where the format has them.
+        location: the opened file, directory or prefix, for messages.
+        metadata: strings of the file, if its format has them.
 
     Raises:
-        WeightsError: a shape that no array can have.
+        WeightsError: a shape is too large for an array.
     """
 
     metadata: Mapping[str, str] = MappingProxyType({})
@@ -36,20 +36,20 @@ class TensorSource(Mapping[str, np.ndarray]):
         self.location = location
         self._shapes = shapes
         for key, shape in shapes.items():
-            # A tensor without elements fits any file, however large its other dimensions are.
+            # A tensor without elements fits any file, even with huge other dimensions.
             elements = math.prod(max(size, 1) for size in shape[:MAX_DIMENSIONS])
             if len(shape) > MAX_DIMENSIONS or elements > sys.maxsize // _LARGEST_ELEMENT:
                 raise WeightsError(
-                    f"The tensor {shortened(key)} in {location} has the shape {shown(shape)}, which "
-                    "no array can have. The file is damaged: download it again."
+                    f"The tensor {shortened(key)} in {location} has the shape {shown(shape)}, which is too large for an "
+                    "array. The file is damaged: download it again."
                 )
 
     @abstractmethod
     def _read(self, key: str) -> np.ndarray:
-        """The stored values of an existing key."""
+        """Reads the stored values of an existing key."""
 
     def shape(self, key: str) -> tuple[int, ...]:
-        """The shape of a tensor, without reading its values. Raises KeyError for unknown keys."""
+        """Returns a tensor's shape without reading its values. Raises KeyError for unknown keys."""
         if key not in self._shapes:
             raise KeyError(f"{self.location} has no tensor named {key!r}.")
         return self._shapes[key]
@@ -65,7 +65,7 @@ class TensorSource(Mapping[str, np.ndarray]):
     def __len__(self) -> int:
         return len(self._shapes)
 
-    # Mapping's own version would read the tensor to find out.
+    # Mapping's version would read the tensor.
     def __contains__(self, key: object) -> bool:
         return key in self._shapes
 
@@ -74,7 +74,7 @@ class TensorSource(Mapping[str, np.ndarray]):
 
 
 class View(TensorSource):
-    """Tensors of other sources under names of its own; `tensors` says which source and name each has."""
+    """Tensors of other sources under new names. `tensors` maps each new name to a source and its name there."""
 
     def __init__(self, location: str, tensors: Mapping[str, tuple[TensorSource, str]]):
         self._tensors = tensors
@@ -86,13 +86,13 @@ class View(TensorSource):
 
 
 def read_bytes(path: Path, offset: int, length: int, location: str) -> np.ndarray:
-    """uint8 [length] from a file that was opened before; `location` is its name for messages."""
+    """Reads bytes of an already opened file, uint8 [length]; `location` is its name in messages."""
     found = np.fromfile(path, np.uint8, length, offset=offset)
     if found.size != length:
-        raise WeightsError(f"{location} has become shorter since it was opened.")
+        raise WeightsError(f"{location} has become shorter since it was opened. Load it again.")
     return found
 
 
 def bfloat16_bits_to_float32(bits: np.ndarray) -> np.ndarray:
-    """Values of bfloat16 numbers given as uint16: a bfloat16 is the upper half of a float32."""
+    """Converts bfloat16 bits, uint16, to float32. A bfloat16 is the upper half of a float32."""
     return (bits.astype(np.uint32) << 16).view(np.float32)

@@ -1,8 +1,8 @@
-"""TensorFlow's checkpoints, as Google released BERT, ALBERT, ELECTRA, XLNet and Transformer-XL.
+"""TensorFlow checkpoints, the format of Google's BERT, ALBERT, ELECTRA, XLNet and Transformer-XL.
 
-A checkpoint is a table of names, `prefix.index`, in the format of LevelDB's tables, and the
-tensors' bytes, `prefix.data-?????-of-?????`. Both are read here, without TensorFlow, whose own reader
-ends the process on tables that are damaged where no checksum tells (TensorFlow 2.21).
+A checkpoint consists of a table of names, `prefix.index`, in LevelDB's table format, and the tensors' bytes,
+`prefix.data-?????-of-?????`. Both are read here without TensorFlow, because its reader aborts the process on tables
+with damage that no checksum covers (TensorFlow 2.21).
 
 Format: tensorflow/core/lib/io/format.h and table_builder.h, core/protobuf/tensor_bundle.proto.
 """
@@ -33,8 +33,8 @@ _TABLE_MAGIC = (0xDB4775248B80FB57).to_bytes(8, "little")
 _BLOCK_TRAILER_BYTES = 5  # how it is compressed and its checksum
 _CHECKSUM_MASK = 0xA282EAD8
 _LONGEST_VARINT = 10
-# Names are written without what they share with the one before: a small file could name them with
-# any number of letters. No real one comes near.
+# Names are stored without the prefix that they share with the previous one, so a small file could hold huge names.
+# Real files stay far below this limit.
 _LETTERS_PER_BYTE = 64
 
 # Of core/protobuf/tensor_bundle.proto and core/framework/tensor_shape.proto.
@@ -48,7 +48,7 @@ _SCHEMA = {
     "Dim": ((1, "int64", "size"),),
 }
 
-# By the numbers of tensorflow/core/framework/types.proto; bfloat16, which NumPy lacks, as its bits.
+# Types by their numbers in tensorflow/core/framework/types.proto; bfloat16, which NumPy lacks, as its bits.
 _BFLOAT16 = 14
 _DTYPES = {
     1: np.dtype("f4"),
@@ -70,11 +70,11 @@ _DTYPES = {
 class TF1Source(TensorSource):
     """A checkpoint `prefix.index` with `prefix.data-?????-of-?????`.
 
-    Every variable is listed under the file's own name, optimizer slots and counters among them; in one of
-    TensorFlow 2, under the variable's name where it has one for itself (see `object_graph`).
+    All variables have their names in the file, including optimizer slots and counters. In TensorFlow 2's
+    checkpoints, variables with a unique name of their own have that (see `object_graph`).
 
     Raises:
-        WeightsError: a damaged or incomplete checkpoint.
+        WeightsError: the checkpoint is damaged or incomplete.
     """
 
     def __init__(self, prefix: str):
@@ -84,8 +84,8 @@ class TF1Source(TensorSource):
             self._order = _byte_order(table.pop(b"", None), len(self._shards))
             if any(key.startswith(b"\0") for key in table):
                 raise WeightsError(
-                    f"{prefix} has variables that a partitioner stored in parts, which are not read. "
-                    "Restore it with TensorFlow 1 and save it without the partitioner."
+                    f"{prefix} has variables that a partitioner stored in parts, which bert_zoo does not read. Restore it "
+                    "with TensorFlow 1 and save it without the partitioner."
                 )
             self._entries = _entries(table)
             _check_places(self._entries, [shard.stat().st_size for shard in self._shards])
@@ -103,8 +103,8 @@ class TF1Source(TensorSource):
         entry = self._entries[key]
         if entry.type not in _DTYPES:
             raise WeightsError(
-                f"{shortened(key)} in {self.location} is no tensor of numbers (its type in "
-                f"TensorFlow is number {entry.type}); no weight of a model is."
+                f"{shortened(key)} in {self.location} is not a tensor of numbers (its TensorFlow type is number "
+                f"{entry.type}), so it cannot be a weight."
             )
         raw = read_bytes(self._shards[entry.shard], entry.offset, entry.size, self.location)
         if _masked_crc(raw) != entry.checksum:
@@ -116,7 +116,7 @@ class TF1Source(TensorSource):
         return bfloat16_bits_to_float32(values) if entry.type == _BFLOAT16 else values
 
     def _string(self, prefix: str, key: str) -> bytes:
-        """The one string of an entry: its length, the checksum of that, and its bytes."""
+        """Reads the single string of an entry: its length, the length's checksum, and its bytes."""
         entry = self._entries[key]
         raw = read_bytes(self._shards[entry.shard], entry.offset, entry.size, prefix)
         length, start = _varint(raw[:_LONGEST_VARINT].tobytes(), 0)
@@ -132,7 +132,7 @@ class TF1Source(TensorSource):
 
 
 def _data_files(prefix: Path) -> list[Path]:
-    """The data files in their order."""
+    """Returns the data files in order."""
     found = {
         match.groups(): file
         for file in prefix.parent.iterdir()
@@ -144,8 +144,8 @@ def _data_files(prefix: Path) -> list[Path]:
     if len(totals) != 1 or numbers != list(range(int(*totals))):
         parts = ", ".join(f"{part}-of-{total}" for part, total in sorted(found)) or "none"
         raise WeightsError(
-            f"The checkpoint {prefix} is incomplete: of {prefix.name}.data-?????-of-????? there "
-            f"are: {parts}. Copy all of them beside {prefix.name}.index."
+            f"The checkpoint {prefix} is incomplete. Of {prefix.name}.data-?????-of-?????, only these exist: {parts}. "
+            f"Copy all of them next to {prefix.name}.index."
         )
     return [file for _, file in sorted(found.items())]
 
@@ -161,10 +161,10 @@ def _damaged(prefix: str, error: object) -> WeightsError:
 
 
 def _table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values of a table in the order of the keys. Raises ValueError."""
+    """Yields keys and values of a table in the order of the keys. Raises ValueError if it is damaged."""
     if len(data) < _FOOTER_BYTES or not data.endswith(_TABLE_MAGIC):
-        raise ValueError("its .index does not end as a table of TensorFlow does")
-    # The first handle is that of a block without use here.
+        raise ValueError("its .index does not end like a TensorFlow table")
+    # The first handle belongs to a block that is not needed here.
     _, _, position = _handle(data, len(data) - _FOOTER_BYTES)
     offset, size, _ = _handle(data, position)
     letters, last = 0, None
@@ -177,7 +177,7 @@ def _table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
         for key, value in _block(data, start, length):
             letters += len(key)
             if letters > _LETTERS_PER_BYTE * len(data):
-                raise ValueError("the names in its .index have more letters than fit the file")
+                raise ValueError("the names in its .index are too long for the file")
             if last is not None and key <= last:
                 raise ValueError("the names in its .index are not in order")
             last = key
@@ -185,7 +185,7 @@ def _table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """A number of at most 64 bits, as protocol buffers have them, and the position after it."""
+    """Reads a protocol buffer varint of at most 64 bits. Returns it and the position after it."""
     value = 0
     for i, byte in enumerate(data[position : position + _LONGEST_VARINT]):
         value |= (byte & 0x7F) << 7 * i
@@ -195,7 +195,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _handle(data: bytes, position: int) -> tuple[int, int, int]:
-    """Offset and size of a block, and the position after them."""
+    """Reads offset and size of a block. Returns them and the position after them."""
     offset, position = _varint(data, position)
     size, position = _varint(data, position)
     return offset, size, position
@@ -210,7 +210,7 @@ def _block(data: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]
         raise ValueError("a block of its .index does not match its checksum")
     if data[end]:
         raise ValueError("its .index is compressed, which TensorFlow's checkpoints never are")
-    # After the entries come the places where keys begin anew; only a search would need them.
+    # The restart points after the entries are only needed for searching.
     block = data[offset:end]
     restarts = int.from_bytes(block[-4:], "little")
     entries_end = size - 4 * (restarts + 1)
@@ -230,7 +230,7 @@ def _block(data: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]
 
 
 def _masked_crc(data: Any) -> int:
-    """The CRC-32C of bytes, as TensorFlow stores it."""
+    """Returns the CRC-32C of bytes in TensorFlow's masked form."""
     import google_crc32c
 
     checksum = google_crc32c.value(bytes(data))
@@ -242,19 +242,19 @@ def _masked_crc(data: Any) -> int:
 
 
 def _byte_order(header: bytes | None, shards: int) -> str:
-    """The order that the table's first entry says, a BundleHeaderProto."""
+    """Reads the byte order from the table's first entry, a BundleHeaderProto."""
     if header is None:
         raise ValueError("its .index has no header")
     header = message_class(_SCHEMA, "Header").FromString(header)
     if header.shards != shards:
-        raise ValueError(f"it has {shards} data files where its .index says {header.shards}")
+        raise ValueError(f"it has {shards} data files, but its .index says {header.shards}")
     if header.endianness not in (0, 1):
         raise ValueError(f"its byte order is number {header.endianness}")
     return "<>"[header.endianness]
 
 
 def _entries(table: Mapping[bytes, bytes]) -> dict[str, Any]:
-    """The tensors of a table by name, as a BundleEntryProto each."""
+    """Returns name -> BundleEntryProto for the tensors of a table."""
     read = message_class(_SCHEMA, "Entry").FromString
     entries = {key.decode(): read(value) for key, value in table.items()}
     for entry in entries.values():
@@ -272,7 +272,7 @@ def _shape(entry: Any) -> tuple[int, ...]:
 
 
 def _check_places(entries: Mapping[str, Any], sizes: list[int]) -> None:
-    """Every tensor has as many bytes as its shape takes, inside a data file, and for itself."""
+    """Checks that every tensor's bytes match its shape, are inside a data file, and do not overlap."""
     ends = [0] * len(sizes)
     in_order = sorted(
         entries.items(), key=lambda item: (item[1].shard, item[1].offset, item[1].size)
@@ -282,10 +282,10 @@ def _check_places(entries: Mapping[str, Any], sizes: list[int]) -> None:
         if entry.shard >= len(sizes) or end > sizes[entry.shard]:
             raise ValueError(f"the tensor {shown(key)} reaches beyond its data file")
         if entry.offset < ends[entry.shard]:
-            raise ValueError(f"the tensor {shown(key)} lies where another one does")
+            raise ValueError(f"the tensor {shown(key)} overlaps another one")
         ends[entry.shard] = end
         dtype = _DTYPES.get(entry.type)
         if dtype is not None and math.prod(_shape(entry)) * dtype.itemsize != entry.size:
             raise ValueError(
-                f"the tensor {shown(key)} has the shape {_shape(entry)} and {entry.size:,} bytes"
+                f"the tensor {shown(key)} has the shape {_shape(entry)}, but {entry.size:,} bytes"
             )

@@ -1,4 +1,4 @@
-"""Unpacks a zip or tar archive, and notices damage and names that lead out of the directory."""
+"""Unpacks a zip or tar archive. Refuses damaged archives and paths outside the directory."""
 
 import errno
 import lzma
@@ -23,7 +23,7 @@ _CHUNK_BYTES = 1 << 20
 # The largest released archive is below 4 GB.
 _MAX_UNPACKED_BYTES = 32 << 30
 _MAX_MEMBERS = 10_000
-# What the machine refuses, not the archive: the archive is kept for the next attempt.
+# Errors of the machine rather than the archive. The archive is kept for the next attempt.
 _MACHINE_ERRORS = {
     getattr(errno, name)
     for name in ("ENOSPC", "EDQUOT", "EFBIG", "EACCES", "EPERM", "EROFS", "EIO", "EMFILE", "ENFILE")
@@ -31,17 +31,20 @@ _MACHINE_ERRORS = {
 
 
 class _Refused(Exception):
-    """The archive has a member that must not be unpacked, or is not what its writer made."""
+    """The archive is damaged or has a member that must not be unpacked."""
 
 
 _ARCHIVE_ERRORS = (*ZIP_ERRORS, tarfile.TarError, lzma.LZMAError, OverflowError, _Refused)
 
 
 def unpack(archive: Path, target: Path, url: str) -> dict[str, int]:
-    """Unpacks into `target`, which appears only when it is whole; sizes by path below it.
+    """Unpacks an archive into `target`, which appears once it is complete.
+
+    Returns:
+        Path below `target` -> size in bytes.
 
     Raises:
-        WeightsError: the archive is damaged or cut, or holds what must not be unpacked.
+        WeightsError: the archive is damaged or incomplete, or has members that must not be unpacked.
         DiskFullError: there is no room for its files.
     """
     try:
@@ -52,20 +55,20 @@ def unpack(archive: Path, target: Path, url: str) -> dict[str, int]:
         if isinstance(error, OSError) and error.errno in _MACHINE_ERRORS:
             raise
         raise WeightsError(
-            f"The archive {url} cannot be unpacked: {shortened(str(error))}. What was downloaded has been deleted; "
-            "check that the address is that of a zip or tar archive, and try again."
+            f"The archive {url} cannot be unpacked: {shortened(str(error))}. The download has been deleted. Check that "
+            "the address leads to a zip or tar archive, and try again."
         ) from error
 
 
 def _extract(archive: Path, directory: Path, url: str) -> dict[str, int]:
     files: dict[str, int] = {}
     total = 0
-    # Name, size and content of every file in the archive, in its order.
+    # Name, size and content of every file in the archive.
     members = _zip_members if zipfile.is_zipfile(archive) else _tar_members
     for name, size, stream in members(archive):
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or set(name) & set("\\:\0"):
-            raise _Refused(f"its member {shown(name)} would lie outside of the directory")
+            raise _Refused(f"its member {shown(name)} would be outside the directory")
         total += size
         if len(files) == _MAX_MEMBERS or total > _MAX_UNPACKED_BYTES:
             raise _Refused(
@@ -105,6 +108,6 @@ def _tar_members(archive: Path) -> Iterator[tuple[str, int, BinaryIO]]:
                 raise _Refused(f"its member {shown(info.name)} is a link or special")
             if info.isreg():
                 yield info.name, info.size, file.extractfile(info)
-        # Only at its end does a compressed stream compare its checksum and length.
+        # A compressed stream checks its checksum and length only at its end.
         while file.fileobj.read(_CHUNK_BYTES):
             pass
