@@ -390,6 +390,6 @@ def test_an_albert_of_unknown_depth_asks_for_its_configuration(tmp_path):
     for file in (GARDEN / "albert").glob("ckpt*"):
         shutil.copy(file, tmp_path)
     with pytest.raises(
-        ConfigError, match=r"none that was released is 16 wide.*albert_config\.json"
+        ConfigError, match=r"no released ALBERT has the width 16.*albert_config\.json"
     ):
         bert_zoo.load(tmp_path)
