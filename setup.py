@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: the tree's checkpoints are installed within the package."""
+"""Installs the repository's checkpoints inside the package, which pyproject.toml cannot express."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ CHECKPOINTS = Path(__file__).parent / "checkpoints"
 setup(
     packages=[
         *find_packages(include=["bert_zoo*"]),
-        # Folders of data alone. setuptools warns of those that are not named here, a screen for each.
+        # Folders with only data. setuptools prints a screen of warnings for each one that is not named here.
         "bert_zoo.cli.report.templates",
         "bert_zoo.data.messages",
         "bert_zoo.checkpoints",

@@ -1,11 +1,10 @@
-"""Runs notebooks from top to bottom and keeps their outputs, cleaned, for people who read them.
+"""Runs notebooks from top to bottom and saves their cleaned outputs for readers.
 
 TEXT_FILE=brown.txt STEPS=600 python colab/execute.py colab/transformer_xl.ipynb
 
-Settings are environment variables, which each notebook names. It runs in a directory of its own, and
-needs nbclient and ipykernel beside bert_zoo. Messages on stderr and TensorFlow's log, the times of cells
-and what a progress bar wrote over are left out, so that the file changes where results do and nowhere
-else.
+Settings are environment variables, which each notebook lists. Each notebook runs in its own directory. This needs
+nbclient and ipykernel in addition to bert_zoo. Messages on stderr, TensorFlow's log, execution times and overwritten
+progress bars are removed, so that a file only changes if its results do.
 """
 
 import argparse
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 MINUTES = 30
-# What a terminal reads as colours and movements of the cursor.
+# Terminal codes for colours and cursor movements.
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 BAR = re.compile(r"\d+/\d+ ━+")
 # TensorFlow's log, which goes to stdout in a notebook.
@@ -30,9 +29,9 @@ def execute(path: Path, directory: Path, seconds: int = 60 * MINUTES) -> Any:
     """Runs a notebook.
 
     Args:
-        path: of the notebook, which stays as it is.
-        directory: where it runs.
-        seconds: the most that a cell may take.
+        path: the notebook's file, which is not changed.
+        directory: the working directory.
+        seconds: time limit of a cell.
 
     Returns:
         The notebook with its new outputs, cleaned.
@@ -56,12 +55,12 @@ def execute(path: Path, directory: Path, seconds: int = 60 * MINUTES) -> Any:
 
 
 def clean(notebook: Any) -> None:
-    """Leaves of a run what belongs in a file that is kept."""
+    """Removes everything from a run that should not be saved."""
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
     }
-    # Cells have ids from version 4.5 on, which would be new in every run.
+    # From version 4.5 on, cells have ids, which would change in every run.
     notebook.nbformat, notebook.nbformat_minor = 4, 4
     for cell in notebook.cells:
         cell.pop("id", None)
@@ -71,7 +70,7 @@ def clean(notebook: Any) -> None:
 
 
 def cleaned(outputs: list) -> list:
-    """The outputs of a cell without stderr, and with what was printed in one piece as one."""
+    """Returns a cell's outputs without stderr, with consecutive prints joined."""
     kept: list = []
     for output in outputs:
         if output.output_type == "stream" and output.name == "stderr":
@@ -92,7 +91,7 @@ def cleaned(outputs: list) -> list:
 
 
 def shown(line: str) -> str:
-    """A line as a terminal shows it in the end, after all that overwrites."""
+    """Returns a line as a terminal finally shows it, after all overwriting."""
     cells: list[str] = []
     place = 0
     for character in ESCAPES.sub("", line):
@@ -107,7 +106,7 @@ def shown(line: str) -> str:
 
 
 def without_unfinished_bars(lines: list[str]) -> list[str]:
-    """Lines without a progress bar of Keras that comes again, with the figures of the epoch's end."""
+    """Returns lines without Keras's progress bars that are repeated with the metrics at the end of the epoch."""
     kept: list[str] = []
     comes_again = None
     for line in reversed(lines):
@@ -121,7 +120,7 @@ def without_unfinished_bars(lines: list[str]) -> list[str]:
 
 
 def printed(notebook: Any) -> str:
-    """All text of the outputs."""
+    """Returns all text of the outputs."""
     texts = []
     for cell in notebook.cells:
         for output in cell.get("outputs", ()):

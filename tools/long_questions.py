@@ -1,11 +1,10 @@
-"""Makes questions about long texts of SQuAD's: the paragraphs of an article, put together.
+"""Makes questions about long texts from SQuAD, by joining the paragraphs of an article.
 
     python tools/long_questions.py --squad train-v1.1.json --output long.json --words 3000
     bert_zoo finetune --model longformer_base --task questions --train_file long.json --held_out 3
 
-Each question is asked about the paragraphs of its article that stand around its own, so that answers stand
-anywhere in up to so many words. Questions without an answer are left out, as another paragraph may
-have one.
+Each question gets its paragraph together with neighbouring ones, up to --words words, so an answer may be anywhere in
+them. Questions without an answer are left out, because another paragraph may answer them.
 """
 
 import json
@@ -15,15 +14,17 @@ from typing import Any
 
 from absl import app, flags
 
-_SQUAD = flags.DEFINE_string("squad", None, "A file of SQuAD 1.1 or 2.0.", required=True)
-_OUTPUT = flags.DEFINE_string("output", None, "The file to write, in the same form.", required=True)
-_WORDS = flags.DEFINE_integer("words", 3000, "Words of a context at most.", lower_bound=1)
+_SQUAD = flags.DEFINE_string("squad", None, "A SQuAD 1.1 or 2.0 file.", required=True)
+_OUTPUT = flags.DEFINE_string(
+    "output", None, "The file to write, in the same format.", required=True
+)
+_WORDS = flags.DEFINE_integer("words", 3000, "Maximum words of a context.", lower_bound=1)
 BETWEEN = "\n\n"
 
 
 def main(argv: list[str]) -> None:
     if len(argv) > 1:
-        raise app.UsageError(f"Unknown arguments {argv[1:]}; options begin with --.")
+        raise app.UsageError(f"Unknown arguments {argv[1:]}. Flags begin with --.")
     articles = json.loads(Path(_SQUAD.value).read_text(encoding="utf-8"))["data"]
     joined = [
         {"title": article["title"], "paragraphs": [*long_contexts(article["paragraphs"])]}
@@ -33,11 +34,13 @@ def main(argv: list[str]) -> None:
     Path(_OUTPUT.value).write_text(content, encoding="utf-8")
     contexts = [paragraph for article in joined for paragraph in article["paragraphs"]]
     questions = sum(len(paragraph["qas"]) for paragraph in contexts)
-    print(f"{questions:,} questions about {len(contexts):,} texts of {len(joined):,} articles.")
+    print(
+        f"Wrote {questions:,} questions about {len(contexts):,} texts from {len(joined):,} articles."
+    )
 
 
 def long_contexts(paragraphs: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Paragraphs of SQuAD, one after the other joined up to so many words, with their questions."""
+    """Yields SQuAD paragraphs joined to contexts of at most --words words, with their questions."""
     together: list[dict[str, Any]] = []
     words = 0
     for paragraph in paragraphs:
@@ -51,7 +54,7 @@ def long_contexts(paragraphs: Sequence[dict[str, Any]]) -> Iterator[dict[str, An
 
 
 def joined_paragraphs(paragraphs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One paragraph of several, whose answers stand where they stand now."""
+    """Joins paragraphs into one and shifts the positions of their answers."""
     questions, before = [], 0
     for paragraph in paragraphs:
         for question in paragraph["qas"]:
