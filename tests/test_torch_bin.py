@@ -202,7 +202,7 @@ def test_a_member_that_begins_before_the_file_is_refused(tmp_path):
     content = (tmp_path / "a.bin").read_bytes()
     # As where bytes were lost: zipfile moves all places forward by what is missing.
     (tmp_path / "a.bin").write_bytes(content[:4] + content[40:])
-    with pytest.raises(WeightsError, match="not a whole zip archive"):
+    with pytest.raises(WeightsError, match="not a complete zip archive"):
         open_weights(tmp_path / "a.bin")
 
 
@@ -212,7 +212,7 @@ def test_a_stream_whose_parts_do_not_agree_is_refused(tmp_path):
     (tmp_path / "a.bin").write_bytes(stream_head() + pickled + two + bytes(8))
     assert open_weights(tmp_path / "a.bin").shape("w") == (2,)
     for content, message in [
-        (pickled + three + bytes(8), "has 3 elements where its tensors say 2"),
+        (pickled + three + bytes(8), "has 3 elements, but its tensors say 2"),
         (pickled + two + bytes(9), "1 bytes after its last tensor"),
         (pickled + two + bytes(7), "ends in the middle"),
         (tensor_pickle(view=literal(None)) + pickle.dumps(["1"], 2), "does not match its tensors"),
@@ -294,13 +294,13 @@ COUNTS = {"epoch": 3, "model": {"a": 1}}
 @pytest.mark.parametrize(
     ("pickled", "message"),
     [
-        (tensor_pickle(length=3), "8 bytes where 12 were expected"),
+        (tensor_pickle(length=3), "8 bytes, but 12 were expected"),
         (tensor_pickle(key="1"), "no storage '1', which its tensor w needs"),
-        (pickle.dumps([1, 2], 2), "a value of type list, where a dict"),
+        (pickle.dumps([1, 2], 2), "a value of type list, but a dict"),
         (pickle.dumps({}, 2), "It holds: nothing"),
         (pickle.dumps(COUNTS, 2), "'epoch': a value of type int, 'model': a dict of 1"),
         (tensor_pickle(more=literal("step") + literal(7.5)), "'step': a value of type float"),
-        (BOTH, "exactly one of the entries state_dict, model"),
+        (BOTH, "exactly one of its entries state_dict, model"),
     ],
 )
 def test_what_is_no_dict_of_named_tensors_is_refused(pickled, message, tmp_path):

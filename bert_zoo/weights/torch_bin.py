@@ -1,8 +1,8 @@
-"""PyTorch's `torch.save` files, read without PyTorch and without running what is in them.
+"""Reads `torch.save` files without PyTorch and without running their code.
 
-Both formats of torch/serialization.py: the zip archive of torch >= 1.6 (`data.pkl`, `byteorder`,
-`data/<storage key>`), and the older stream of pickles (magic number, protocol, system, object,
-storage keys), followed by the storages.
+It reads both formats of torch/serialization.py: the zip archive of torch >= 1.6 (`data.pkl`, `byteorder`,
+`data/<storage key>`), and the older stream of pickles (magic number, protocol, system, object, storage keys) followed
+by the storages.
 """
 
 import functools
@@ -40,7 +40,7 @@ _LOGGER = logging.getLogger(__name__)
 _ZIP_MAGIC = b"PK\x03\x04"
 _STREAM_MAGIC = 0x1950A86A20F9469CFC6C
 _STREAM_PROTOCOL = 1001
-# Where training programs keep the state dict: PyTorch Lightning and most scripts, fairseq.
+# Entries for the state dict: in PyTorch Lightning and most scripts, and in fairseq.
 _STATE_DICT_ENTRIES = ("state_dict", "model")
 
 
@@ -67,7 +67,7 @@ _STORAGE_TYPES = {
 
 
 class _Storage(NamedTuple):
-    """What a tensor says about its storage."""
+    """A tensor's reference to its storage."""
 
     type: _StorageType
     key: str
@@ -75,7 +75,7 @@ class _Storage(NamedTuple):
 
 
 class _Tensor(NamedTuple):
-    """A tensor as the pickle describes it: a strided view of a storage; counts are of elements."""
+    """A tensor in the pickle: a strided view of a storage, counted in elements."""
 
     storage: _Storage
     offset: int
@@ -93,13 +93,12 @@ class _Block(NamedTuple):
 class TorchSource(TensorSource):
     """The tensors of one PyTorch file.
 
-    The file holds a dict. If it has tensors, it is the state dict; otherwise its entry
-    "state_dict" or "model" is. A state dict with anything but tensors is refused; what lies beside
-    it (optimizer, step) is logged and ignored. Pickled modules are not read.
+    The file holds a dict, which is either the state dict itself or has it as its entry "state_dict" or "model". A
+    state dict with anything but tensors is refused. Other entries (optimizer, step) are logged and ignored. Pickled
+    modules are not read.
 
     Attributes:
-        arguments: what fairseq's entry "args", since 2021 "cfg", says of the model and its training;
-            else empty.
+        arguments: fairseq's arguments of the model and its training (entry "args", since 2021 "cfg"); else empty.
     """
 
     def __init__(self, path: str | os.PathLike):
@@ -128,7 +127,7 @@ class TorchSource(TensorSource):
         view = np.lib.stride_tricks.as_strided(
             values[tensor.offset :],
             tensor.shape,
-            # What a dimension of at most one element has for a stride is of no account.
+            # The stride of a dimension with at most one element does not matter.
             [
                 stride * dtype.itemsize if size > 1 and 0 not in tensor.shape else 0
                 for size, stride in zip(tensor.shape, tensor.strides, strict=True)
@@ -143,10 +142,14 @@ class TorchSource(TensorSource):
 
 
 def read_object(path: str | os.PathLike, allowed: Mapping[str, Any], advice: str) -> Any:
-    """The object in a PyTorch file that may hold what is `allowed`, and tensors, which stay unread.
+    """Reads the object in a PyTorch file, which may hold `allowed` values and tensors. Tensors stay unread.
+
+    Args:
+        path: the file.
+        allowed, advice: as for `read_pickle`.
 
     Raises:
-        WeightsError: as `read_pickle`, whose arguments `allowed` and `advice` are.
+        WeightsError: as for `read_pickle`.
     """
     root, _, _ = _open(Path(path), {**_TENSORS, **allowed}, advice)
     return root
@@ -156,7 +159,7 @@ def read_object(path: str | os.PathLike, allowed: Mapping[str, Any], advice: str
 
 
 def _storage(identity: tuple) -> _Storage:
-    """A persistent id: ("storage", type, key, device, length), in streams also a view of it."""
+    """Reads a persistent id: ("storage", type, key, device, length), in streams also a view."""
     tag, kind, key, _device, length, *view = identity
     if tag != "storage" or not isinstance(kind, _StorageType) or type(key) is not str:
         raise TypeError(f"{shown(identity)} is not a reference to a storage")
@@ -168,7 +171,7 @@ def _storage(identity: tuple) -> _Storage:
 def _rebuild_tensor(
     storage: Any, offset: Any, shape: Any, strides: Any, *_autograd: Any
 ) -> _Tensor:
-    """Stands for torch._utils._rebuild_tensor_v2; refuses views that leave their storage."""
+    """Replaces torch._utils._rebuild_tensor_v2. Refuses views outside their storage."""
     if not isinstance(storage, _Storage) or type(shape) is not tuple or type(strides) is not tuple:
         raise TypeError("a tensor is not made of a storage, a shape and strides")
     if len(shape) != len(strides) or len(shape) > MAX_DIMENSIONS:
@@ -178,7 +181,7 @@ def _rebuild_tensor(
     )
     size = math.prod(shape)
     last = offset + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
-    # A repeated (stride 0) view could ask for any amount of memory with a tiny file.
+    # A repeated view (stride 0) in a tiny file could need any amount of memory.
     if size > storage.length or (size and last >= storage.length):
         raise ValueError(
             f"a tensor of shape {shown(shape)}, strides {shown(strides)} and offset {offset} does not fit its "
@@ -204,12 +207,12 @@ _TENSORS = {
     "torch._utils._rebuild_tensor": _rebuild_tensor,
     "torch._utils._rebuild_tensor_v2": _rebuild_tensor,
     "torch._utils._rebuild_parameter": _rebuild_parameter,
-    # What PyTorch before 1.0 wrote for a parameter.
+    # Parameters in PyTorch before 1.0.
     "torch.nn.parameter.Parameter": _rebuild_parameter,
     **_STORAGE_TYPES,
 }
 
-# What fairseq and SpanBERT save beside their weights.
+# Classes that fairseq and SpanBERT save in addition to weights.
 _TRAINING_RECORDS = records(
     "argparse.Namespace",
     "fairseq.meters.AverageMeter",
@@ -218,11 +221,11 @@ _TRAINING_RECORDS = records(
     "fairseq.models.pair_bert.BertConfig",
 )
 
-# XLM's program saves arrays of probabilities too.
+# XLM's program also saves arrays of probabilities.
 _ALLOWED = {**_TENSORS, **_TRAINING_RECORDS, **UNREAD_ARRAYS}
 
 _ADVICE = (
-    "bert_zoo reads only dicts of tensors from PyTorch files. Where you trust the file, load it with "
+    "bert_zoo reads only dicts of tensors from PyTorch files. If you trust the file, load it with "
     "PyTorch and write its state_dict with safetensors.torch.save_file."
 )
 
@@ -245,26 +248,26 @@ def _open(path: Path, allowed: Mapping[str, Any], advice: str) -> _Content:
 def _open_zip(path: Path, read: Callable[..., Any]) -> _Content:
     try:
         archive = zipfile.ZipFile(path)
-        # By name without the folder that all of them are in.
+        # Names without the folder that holds all members.
         members = {info.filename.partition("/")[2]: info for info in archive.infolist()}
         if len(members) != len(archive.infolist()):
-            raise WeightsError(f"{path} has several members of the same name.")
+            raise WeightsError(f"{path} has several members with the same name. Save it again.")
         if "data.pkl" not in members:
             raise WeightsError(
                 f"{path} is a zip archive, but not one that torch.save wrote: it has no data.pkl."
             )
-        # PyTorch never compresses; a compressed member could unpack to any size.
+        # PyTorch never compresses, and a compressed member could unpack to any size.
         if any(info.compress_type != zipfile.ZIP_STORED for info in members.values()):
             raise WeightsError(f"{path} was refused: it has compressed members.")
         pickled = archive.read(members["data.pkl"])
-        # Before torch 2.0 there was no such record, and only little-endian machines.
+        # Before torch 2.0, there was no such record, and all machines were little-endian.
         order = archive.read(members["byteorder"]) if "byteorder" in members else b"little"
     except WeightsError:
         raise
     except (*ZIP_ERRORS, OSError) as error:
         raise WeightsError(
-            f"{path} is not a whole zip archive ({error}). It is damaged or its download was cut "
-            "short: delete it and download it again."
+            f"{path} is not a complete zip archive ({error}). It is damaged, or its download was interrupted: delete it "
+            "and download it again."
         ) from error
     if order not in (b"little", b"big"):
         raise WeightsError(f"{path} names the unknown byte order {shown(order)}.")
@@ -278,11 +281,11 @@ def _open_zip(path: Path, read: Callable[..., Any]) -> _Content:
 
 
 def _open_stream(path: Path, read: Callable[..., Any]) -> _Content:
-    """As `_open_zip`, for torch < 1.6, which wrote little-endian storages on every machine."""
+    """Like `_open_zip`, for torch < 1.6, which wrote little-endian storages on every machine."""
     size = path.stat().st_size
     if size == 0:
         raise WeightsError(f"{path} is empty. Download it again.")
-    # A mapped file never returns more bytes than it has, whatever length the pickle asks for.
+    # A mapped file never returns more bytes than it has, whatever length the pickle requests.
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as stream:
         try:
             magic = read_pickle(stream, str(path))
@@ -290,14 +293,14 @@ def _open_stream(path: Path, read: Callable[..., Any]) -> _Content:
             magic = None
         if magic != _STREAM_MAGIC:
             raise WeightsError(
-                f"{path} is not a file that torch.save wrote: it is neither a zip archive nor does "
-                "it begin with PyTorch's magic number."
+                f"{path} is not a file that torch.save wrote: it is not a zip archive and does not begin with PyTorch's "
+                "magic number. Download it again."
             )
         protocol = read_pickle(stream, str(path))
         if protocol != _STREAM_PROTOCOL:
             raise WeightsError(
-                f"{path} has PyTorch's format version {shown(protocol)}; only "
-                f"{_STREAM_PROTOCOL} is known."
+                f"{path} has PyTorch's format version {shown(protocol)}, but only {_STREAM_PROTOCOL} is known. Save it "
+                "again with a newer PyTorch."
             )
         read_pickle(stream, str(path))  # sizes of C types on the machine that wrote the file
         storages: dict[str, _Storage] = {}
@@ -320,7 +323,7 @@ def _open_stream(path: Path, read: Callable[..., Any]) -> _Content:
 def _stream_blocks(
     stream: mmap.mmap, keys: list[str], storages: Mapping[str, _Storage], path: Path
 ) -> dict[str, _Block]:
-    """Every storage is its length as an 8-byte integer and then its elements."""
+    """Finds the storages, each stored as an 8-byte length followed by its elements."""
     blocks = {}
     offset = stream.tell()
     for key in keys:
@@ -329,13 +332,13 @@ def _stream_blocks(
         start, end = offset + 8, offset + 8 + length
         if end > len(stream):
             raise WeightsError(
-                f"{path} ends in the middle of its tensors, at {len(stream):,} bytes of {end:,} or "
-                "more. Its download was cut short: delete it and download it again."
+                f"{path} ends in the middle of its tensors, after {len(stream):,} of at least {end:,} bytes. Its download "
+                "was interrupted: delete it and download it again."
             )
         stored = int.from_bytes(stream[offset:start], "little")
         if stored != storage.length:
             raise WeightsError(
-                f"A storage in {path} has {stored} elements where its tensors say {storage.length}."
+                f"A storage in {path} has {stored} elements, but its tensors say {storage.length}. Download it again."
             )
         read = functools.partial(read_bytes, path, start, length, str(path))
         blocks[key] = _Block(length, read)
@@ -351,15 +354,15 @@ def _stream_blocks(
 def _state_dict(root: Any, path: Path) -> dict[str, _Tensor]:
     if type(root) is not dict:
         raise WeightsError(
-            f"{path} holds {_describe(root)}, where a dict of named tensors was expected."
+            f"{path} holds {_describe(root)}, but a dict of named tensors was expected. Save its state_dict instead."
         )
     found = root
     if not _has_tensors(root):
         inner = [name for name in _STATE_DICT_ENTRIES if _has_tensors(root.get(name))]
         if len(inner) != 1:
             raise WeightsError(
-                f"{path} holds no dict of named tensors, at its top or as exactly one of the "
-                f"entries {', '.join(_STATE_DICT_ENTRIES)}. It holds: {_describe_entries(root)}."
+                f"{path} holds no dict of named tensors, neither itself nor as exactly one of its entries "
+                f"{', '.join(_STATE_DICT_ENTRIES)}. It holds: {_describe_entries(root)}."
             )
         found = root[inner[0]]
         if beside := [str(key) for key in root if key != inner[0]]:
@@ -384,7 +387,7 @@ def _arguments(root: dict) -> dict[str, Any]:
     model, task = (cfg.get("model"), cfg.get("task")) if type(cfg) is dict else (None, None)
     if not isinstance(model, dict) or not isinstance(task, dict):
         return {}
-    # The name of a part of cfg is what its "arch" or "task" was among args.
+    # The name of a part of cfg corresponds to "arch" or "task" in args.
     return {"arch": model.get("_name"), "task": task.get("_name"), **model}
 
 
@@ -409,11 +412,11 @@ def _describe(value: Any) -> str:
 def _check_storage(key: str, storage: _Storage, blocks: Mapping[str, _Block], path: Path) -> None:
     if storage.key not in blocks:
         raise WeightsError(
-            f"{path} has no storage {shown(storage.key)}, which its tensor {key} needs."
+            f"{path} has no storage {shown(storage.key)}, which its tensor {key} needs. Download it again."
         )
     expected = storage.length * storage.type.dtype.itemsize
     if blocks[storage.key].length != expected:
         raise WeightsError(
-            f"The storage of {key} in {path} has {blocks[storage.key].length:,} bytes where "
-            f"{expected:,} were expected."
+            f"The storage of {key} in {path} has {blocks[storage.key].length:,} bytes, but {expected:,} were expected. "
+            "Download it again."
         )

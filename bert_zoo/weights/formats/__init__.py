@@ -1,6 +1,6 @@
-"""How checkpoints are stored: one module a format.
+"""File formats of checkpoints, one module per format.
 
-A family's page gives one object of these a format that its checkpoints come in, with what is its own.
+A family declares one object of these classes for each format of its checkpoints, with its own settings.
 """
 
 from bert_zoo.weights.formats.bert_zoo import BertZoo

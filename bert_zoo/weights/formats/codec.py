@@ -1,4 +1,4 @@
-"""How a configuration file of another program is read and written."""
+"""Reads and writes configuration files of other programs."""
 
 import dataclasses
 import re
@@ -12,13 +12,13 @@ from bert_zoo.error_text import listing, shown
 
 @dataclass(frozen=True)
 class ConfigRow:
-    """How one field of a configuration is spelled in a source format."""
+    """The spelling of a configuration field in another format."""
 
-    field: str  # of our configuration
-    key: str = ""  # in the source's file; the field's name by default
-    values: Mapping[Any, Any] | None = None  # the source's values -> ours, where they differ
-    optional: bool = False  # whether a file may leave the key out (our default then applies)
-    # What is written, where the field may leave it to others; the field by default.
+    field: str  # the field of our configuration
+    key: str = ""  # the key in the file; by default the field's name
+    values: Mapping[Any, Any] | None = None  # values in the file -> ours, if they differ
+    optional: bool = False  # whether a file may omit the key (our default then applies)
+    # The attribute to write, if the field may be derived from others; by default the field.
     written: str = ""
 
     def __post_init__(self):
@@ -32,7 +32,7 @@ class ConfigRow:
             if theirs == value:
                 return ours
         raise ConfigError(
-            f"{self.key} is {shown(value)}; known values are {sorted(map(str, self.values))}."
+            f"{self.key} is {shown(value)}; it must be one of {sorted(map(str, self.values))}."
         )
 
     def encode(self, value: Any) -> Any:
@@ -42,29 +42,28 @@ class ConfigRow:
             if ours == value:
                 return theirs
         raise ConfigError(
-            f"{self.field} is {shown(value)}, which {self.key} cannot say in this format; it says "
+            f"{self.field} is {shown(value)}, but in this format {self.key} can only mean "
             f"{sorted(map(str, self.values.values()))}. Save in another format."
         )
 
 
 @dataclass(frozen=True)
 class ConfigCodec:
-    """One format's configuration file: rows that carry information, and keys that do not."""
+    """A format's configuration file: rows for its fields, and other keys."""
 
-    rows: Sequence[ConfigRow]  # the fields that the file gives
-    # Keys whose only supported values are the listed ones (another value would ask for an architecture
-    # that this family does not have).
+    rows: Sequence[ConfigRow]  # the fields in the file
+    # Keys with the only values that this family supports; others would need another architecture.
     fixed: Mapping[str, tuple] = field(default_factory=dict)
-    # Keys that change nothing in the encoder; None where all others do not.
+    # Keys that do not change the encoder; None for all other keys.
     ignored: frozenset[str] | None = frozenset()
-    # Constant keys that a written file carries besides the rows.
+    # Constant keys to write in addition to the rows.
     written: Mapping[str, Any] = field(default_factory=dict)
-    # Fields of the configuration that the format fixes, or means where a file says nothing.
+    # Fields of the configuration that the format fixes, or their defaults in the format.
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    config_class: type[Config] = EncoderConfig  # of what is read
-    # From a file's content to one without keys that only other versions of the program wrote.
+    config_class: type[Config] = EncoderConfig  # class of the configuration
+    # From a file's content to one without keys of other versions of the program.
     prepare: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
-    # The other way, from what the rows write to a file's content.
+    # From the content that the rows write to the file's content.
     finish: Callable[[dict[str, Any]], dict[str, Any]] = dict
 
     def decode(self, values: Mapping[str, Any], *, where: str) -> Config:
@@ -75,7 +74,7 @@ class ConfigCodec:
             where: the file's name, for messages.
 
         Raises:
-            ConfigError: a key is unknown, missing, or asks for something this family has not.
+            ConfigError: a key is unknown or missing, or has a value that this family does not support.
         """
         values = self.prepare(values)
         rows = {row.key: row for row in self.rows}
@@ -97,8 +96,7 @@ class ConfigCodec:
                 unknown.append(f"{key} (= {shown(value, 60)})")
         if unknown:
             problems.append(
-                f"{listing(unknown)} is not known; if it changes nothing in the model, take it out of "
-                "the file."
+                f"{listing(unknown)} is not known. Remove it from the file if it does not change the model."
             )
         missing = [row.key for row in self.rows if not row.optional and row.key not in values]
         if missing:
@@ -117,12 +115,12 @@ class ConfigCodec:
             raise ConfigError(f"{where}: {error}{said}") from error
 
     def unsaid(self, values: Mapping[str, Any]) -> frozenset[str]:
-        """The fields that a configuration file leaves out."""
+        """Returns the fields that a configuration file omits."""
         values = self.prepare(values)
         said = {row.field for row in self.rows if row.key in values}
         return frozenset(field.name for field in dataclasses.fields(self.config_class)) - said
 
     def encode(self, config: Config) -> dict[str, Any]:
-        """The file's content for `config`; fields that the format lacks are left out."""
+        """Returns the file's content for `config`, without fields that the format does not have."""
         values = {row.key: row.encode(getattr(config, row.written)) for row in self.rows}
         return {**self.written, **self.finish(values)}

@@ -1,4 +1,4 @@
-"""fairseq's model.pt: tensors beside the arguments of the program that trained them."""
+"""fairseq's model.pt: tensors with the arguments of their training."""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from bert_zoo.config import ConfigError
 from bert_zoo.json_files import JsonObject
 from bert_zoo.weights.formats.format import Format
 
-# The attention once kept its three products in one tensor, below each other.
+# Earlier versions stored the three attention projections in one tensor, one below the other.
 FUSED = re.compile(r"\bself_attn\.in_proj_(?=weight$|bias$)")
 
 
@@ -18,15 +18,15 @@ FUSED = re.compile(r"\bself_attn\.in_proj_(?=weight$|bias$)")
 class Fairseq(Format):
     """A family's fairseq files.
 
-    The codec is given the arguments of the training, in which SpanBERT's program keeps the sizes in
-    a record of their own, and the rows of the tables, which they do not tell.
+    The codec gets the arguments of the training, in which SpanBERT's program keeps the sizes in a separate record,
+    and the numbers of rows of the tables, which the arguments do not tell.
     """
 
     name: ClassVar[str] = "fairseq"
     renames: ClassVar[tuple[tuple[str, str], ...]] = (
         (r"^decoder\.(?=sentence_encoder\.|lm_head\.)", "encoder."),
         (r"\bemb_layer_norm\.", "layernorm_embedding."),
-        # A classification head is called after its task.
+        # A classification head has its task's name.
         (r"\bclassification_heads\.[^.]+\.", "classification_heads."),
     )
     never_weights: ClassVar[tuple[str, ...]] = (r"\.version$", r"\._float_tensor$")
@@ -47,7 +47,7 @@ class Fairseq(Format):
         if not source.arguments:
             raise ConfigError(
                 f"{path} holds tensors without the arguments of their training, so sizes are unknown. "
-                "Put Hugging Face's config.json of the model beside it."
+                "Put Hugging Face's config.json of the model into its directory."
             )
         rows = {
             f"{table}_rows": source.shape(key)[0]

@@ -1,4 +1,4 @@
-"""What the formats of programs made of Keras's layers have in common: KerasHub's and Model Garden's."""
+"""Common base of the formats of KerasHub and Model Garden, whose models consist of Keras layers."""
 
 import re
 from abc import abstractmethod
@@ -9,24 +9,24 @@ from typing import Any
 from bert_zoo.weights.formats.format import Format
 from bert_zoo.weights.table import Row, Stored
 
-# Of a block in rows that are listed block by block.
+# A block's number, in rows that are listed block by block.
 _NUMBER = re.compile(r"\blayer_(\d+)/")
 PARTS = ("query", "key", "value")
 
 
 def fused(name: str) -> tuple[str, ...]:
-    """The names of the three layers whose kernels are one of ours, from theirs with {} in it."""
+    """Returns the names of the three layers that are one kernel here, from a name with {}."""
     return tuple(name.replace("{}", part) for part in PARTS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class KerasLayers(Format):
-    """Names by our own paths: these programs put most families together of the same layers.
+    """A format that names layers by our paths, because these programs use the same layers for most families.
 
-    Kernels of attention have an axis for heads.
+    Attention kernels have an axis for heads.
     """
 
-    # Our path -> what their layer is called.
+    # Our path -> the name of their layer.
     layers: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
 
     def names(self, row: Row) -> tuple[str, ...]:
@@ -40,10 +40,10 @@ class KerasLayers(Format):
 
     @abstractmethod
     def suffix(self, row: Row, variable: str) -> str:
-        """What is appended to a layer's name for one of its variables."""
+        """Returns the suffix of a layer's name for one of its variables."""
 
     def shape(self, row: Row, variable: str) -> Callable[[Any], tuple[int, ...]] | None:
-        """As `Stored.shape`."""
+        """Returns `Stored.shape` for a variable."""
         *_, layer, part = f"//{row.ours}".split("/")
         if layer != "attention":
             return None

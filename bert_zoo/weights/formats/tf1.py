@@ -10,7 +10,7 @@ from bert_zoo.json_files import JsonObject, read_object
 from bert_zoo.weights.formats.format import Format
 from bert_zoo.weights.table import Row
 
-# Width of an attention head where files do not tell their number: ELECTRA's.
+# ELECTRA's size of an attention head, used if files do not tell the number of heads.
 HEAD_SIZE = 64
 
 
@@ -18,11 +18,11 @@ HEAD_SIZE = 64
 class TF1(Format):
     """A family's TensorFlow 1 checkpoints.
 
-    Rows without a name of their own have Hugging Face's with `/` for `.` and `layer_{i}` for
-    `layer.{i}`, as in all of Google's BERT.
+    Rows without their own name have Hugging Face's, with `/` for `.` and `layer_{i}` for `layer.{i}`, as in
+    Google's BERT.
 
-    A program that leaves no configuration file beside its checkpoints has "*.index" for
-    `config_file`: the codec is then given the shapes of the tensors by name.
+    For a program whose checkpoints have no configuration file, `config_file` is "*.index", and the codec gets
+    the shapes of the tensors by name.
     """
 
     name: ClassVar[str] = "tf1"
@@ -48,7 +48,7 @@ class TF1(Format):
 
 
 def shapes_in(path: Path) -> JsonObject:
-    """The shapes of a checkpoint's tensors by name, in the place of a configuration file."""
+    """Returns name -> shape for a checkpoint's tensors, instead of a configuration file."""
     from bert_zoo.weights.sources import open_weights
 
     source = open_weights(path)
@@ -58,12 +58,12 @@ def shapes_in(path: Path) -> JsonObject:
 def sizes_in(
     shapes: Mapping[str, tuple[int, ...]], places: Mapping[str, tuple[str, int]], layer: str
 ) -> dict[str, int]:
-    """A model's sizes from the shapes of its tensors, where files leave them to the program.
+    """Returns a model's sizes from the shapes of its tensors.
 
     Args:
-        shapes: by the tensors' names.
-        places: size -> the name and the axis that tell it; what is absent is left out.
-        layer: pattern of the beginning of names in a layer, whose first group tells which one.
+        shapes: name -> shape.
+        places: size -> the name and axis that determine it. Absent ones are left out.
+        layer: pattern for the beginning of names in a layer, with the layer's number as first group.
     """
     sizes = {
         size: shapes[name][axis]

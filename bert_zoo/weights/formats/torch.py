@@ -1,4 +1,4 @@
-"""Files of original PyTorch programs whose models were ported to Hugging Face."""
+"""Files of original PyTorch programs whose models were later ported to Hugging Face."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,7 +10,7 @@ from bert_zoo.weights.table import Row
 
 @dataclass(frozen=True, kw_only=True)
 class Torch(Format):
-    """A family's original PyTorch files; rows without a name of their own have Hugging Face's."""
+    """A family's original PyTorch files. Rows without their own name have Hugging Face's."""
 
     name: ClassVar[str] = "torch"
     never_weights: ClassVar[tuple[str, ...]] = HuggingFace.never_weights
