@@ -386,7 +386,7 @@ class Pooling:
         normalize: whether vectors are scaled to length 1.
         dense: dense layers on the pooled outputs, one after the other.
         include_prompt: whether the tokens of a prompt are pooled, too.
-        truncate_dim: number of leading numbers of a finished vector to keep, without scaling it again; None
+        truncate_dim: number of leading dimensions of a finished vector to keep, without scaling it again; None
             for all.
         similarity: how vectors are compared: "cosine", "dot", "euclidean" or "manhattan".
 

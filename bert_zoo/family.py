@@ -267,7 +267,7 @@ class Family:
         return next(task for task, head in self.heads.items() if head is second.head)
 
     def pretraining_of(self, config: Config) -> str:
-        """Returns `pretraining` for a configuration."""
+        """Returns how tokens were chosen in pretraining, a key of `OBJECTIVES`, for a configuration."""
         return self.pretraining if isinstance(self.pretraining, str) else self.pretraining(config)
 
     def config(self, checkpoint: Checkpoint) -> Config:
@@ -290,7 +290,7 @@ class Family:
     def plan(
         self, fmt: str | Format, config: Config, root: str | None = None, head_root: str = ""
     ) -> "Plan":
-        """Returns the weight table for a configuration, with a format's names below a root."""
+        """Returns the weight table for a configuration, with the names of a format, prefixed by a root."""
         # Imported here because it imports NumPy, which takes longer than everything else in this module.
         from bert_zoo.weights.bind import write_out
 

@@ -63,6 +63,8 @@ OF_ENCODERS = (
 class Recipe:
     """The settings of a fine-tuning, except model, data and seed. The defaults are BERT's.
 
+    Settings are keyword arguments with the names of flags of `bert_zoo finetune`, whose `--helpfull` explains them.
+
     Raises:
         ValueError: a setting is outside its limits, or two settings contradict each other.
     """
@@ -262,7 +264,7 @@ class Recipe:
         return 4 * rows
 
     def batching(self, seed: int) -> "Batching":
-        """Returns how a training's rows are put into batches."""
+        """Returns how rows are grouped into batches in a training with this seed."""
         from bert_zoo.data.buckets import Batching
 
         return Batching(
@@ -276,7 +278,7 @@ class Recipe:
     def for_examples(self, examples: int) -> "Recipe":
         """Returns the recipe with a batch size that suits the number of examples.
 
-        The batch size is halved, down to `least_batch_size`, until `epochs` make `least_updates`.
+        The batch size is halved, down to `least_batch_size`, until `epochs` passes make `least_updates` updates.
         """
         if self.least_batch_size is None or self.total_steps is not None:
             return self
@@ -339,7 +341,7 @@ class Preset:
     """A published recipe for some tasks of a family.
 
     Attributes:
-        name: "<family>/<benchmark>", or another word if a family has several for one benchmark; for a
+        name: `<family>/<benchmark>`, or another word if a family has several for one benchmark; for a
             method that suits any family, the method's name.
         tasks: its tasks, named as for `load`.
         recipe: the settings.
@@ -434,11 +436,11 @@ class PretrainingPreset:
     """How models of a family are pretrained from scratch.
 
     Attributes:
-        rows: one of `ROWS`, or the name of one of `own_rows`.
+        rows: one of `bert_zoo.presets.ROWS`, or the name of one of `own_rows`.
         recipe: the settings. `total_steps` counts all updates; `phases` replaces `max_length`.
         phases: consecutive phases, each with the tokens per row and its fraction of the updates (or of
             the time). The fractions add up to 1.
-        sizes: the models, by names of `PRETRAINING_SIZES`.
+        sizes: the models, by size: "nano", "mini", "small", "base" or "large".
         vocabulary: the kind of a new vocabulary: "wordpiece", "byte_bpe", "byte_bpe_bracketed",
             "word_bpe", "sentencepiece", "sentencepiece_cased", "sentencepiece_plain" or
             "sentencepiece_sentinels".

@@ -42,7 +42,7 @@ _HIDDEN = PROGRAM.integer(
 # For distillation on plain text.
 _TEXT = PROGRAM.list("text", None, "Plain text to learn from: files, folders or patterns.")
 _TASK = PROGRAM.enum("task", None, list(BENCHMARKS), "Use this task's data, not the teacher's.")
-_TEXT_COLUMN = PROGRAM.string("text_column", None, "The table's text column; by default text.")
+_TEXT_COLUMN = PROGRAM.string("text_column", None, 'The table\'s text column; by default "text".')
 _UNLABELLED = PROGRAM.list(
     "unlabelled",
     None,

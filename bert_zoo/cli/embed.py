@@ -32,7 +32,7 @@ PROGRAM = Program(
 _MODEL = PROGRAM.string("model", "minilm_l6", "A name from `bert_zoo list`, or a directory.")
 _TEXT = PROGRAM.string("text", None, "A file of texts, instead of arguments.")
 _COLUMN = PROGRAM.string(
-    "column", None, "The text column, if the file is a table; by default text."
+    "column", None, 'The text column, if the file is a table; by default "text".'
 )
 _OUTPUT = PROGRAM.string("output", None, "A .npy file to write: float32 [texts, hidden].")
 _PROMPT = PROGRAM.string(

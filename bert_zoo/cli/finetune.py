@@ -1,4 +1,4 @@
-"""Fine-tunes a model on a benchmark, on your own files, or on the included messages.
+"""Fine-tunes a model on a benchmark, on your own files, or on the included messages to a shop.
 
 bert_zoo finetune --model minilm_l6 --task messages
 bert_zoo finetune --model minilm_l6 --task sst2 --data_dir path/to/glue --seeds 3

@@ -73,7 +73,7 @@ class TokenAccuracy(keras.metrics.SparseCategoricalAccuracy):
         Args:
             y_true: integers [batch, ...].
             y_pred: scores or logits [batch, ..., classes].
-            sample_weight: [batch, ...], of rows or of labels.
+            sample_weight: weights of rows [batch] or of labels [batch, ...].
         """
         labels = ops.convert_to_tensor(y_true)
         weight = _weights(ops.not_equal(labels, IGNORED_LABEL), sample_weight)
@@ -146,7 +146,7 @@ class OfLogits(keras.metrics.Metric):
         Args:
             y_true: integers [batch, ...], or numbers [batch, ..., classes].
             y_pred: logits [batch, ..., classes].
-            sample_weight: [batch, ...], of rows or of labels.
+            sample_weight: weights of rows [batch] or of labels [batch, ...].
         """
         logits, labels = ops.cast(y_pred, "float32"), ops.convert_to_tensor(y_true)
         values = logits if self._reads_logits else getattr(ops, self.activation)(logits)

@@ -158,7 +158,7 @@ class Corpus:
             logger.info("%s is read as %s.", shown(source), self.form)
 
     def __iter__(self) -> Iterator[Document]:
-        """Yields the documents, without dropped duplicates and the other part.
+        """Yields the documents, without dropped duplicates and without the other part.
 
         Raises:
             ValueError: a line that is not UTF-8 (or `encoding`), not JSON, or lacks the field. Names file

@@ -89,7 +89,7 @@ class StreamPart:
 def encode_file(path: str | Path, tokenizer: WordLevelTokenizer) -> np.ndarray:
     """Reads a text file as one stream of ids for a language model.
 
-    If the tokenizer's `eos_at` is not "never", each line ends in <eos>, including blank lines and a last
+    If the tokenizer's `eos_at` is not "never", each line ends in `<eos>`, including blank lines and a last
     line without newline. With a `space_token`, white space at both ends of the file is dropped.
 
     Args:

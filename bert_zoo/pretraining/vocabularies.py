@@ -387,12 +387,12 @@ def build_vocabulary(
     Args:
         paths: text files, in UTF-8 unless the unit is "byte".
         unit, lowercase, space_token: as for `bert_zoo.text.WordLevelTokenizer`.
-        max_size: take only so many of the most frequent tokens; None for all. Special tokens that the
+        max_size: number of tokens to keep, the most frequent ones; None for all. Special tokens that the
             texts lack are added.
         min_count: drop tokens with a lower count.
         special: tokens that come first.
-        unknown_token: has the place of its own count, as in WikiText, where "<unk>" is a word. If it
-            does not occur, or is dropped, it follows the special tokens. None for a vocabulary without it.
+        unknown_token: ranked by its own count if the texts contain it, as WikiText contains `<unk>`. Else,
+            or if `min_count` drops it, it follows the special tokens. None for a vocabulary without it.
 
     Returns:
         The tokens in the order of their ids.

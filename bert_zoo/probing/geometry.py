@@ -101,7 +101,7 @@ class Geometry:
         """Returns the mean of each of the three measures by layer, and the cosine between random words.
 
         Args:
-            corrected: whether to subtract the baselines (section 3.4).
+            corrected: whether to subtract the baselines.
         """
         cosine, variance = self.random_cosine * corrected, self.random_variance * corrected
         means = {
@@ -137,9 +137,9 @@ def measure_geometry(
     samples: int = 1000,
     seed: int = 0,
 ) -> Geometry:
-    """Measures how contextual word vectors are at every layer.
+    """Measures how contextual word vectors are at every layer: how much they differ between a word's sentences.
 
-    Memory holds one layer of one word's occurrences at a time.
+    Source: Ethayarajh 2019, "How Contextual are Contextualized Word Representations?", sections 3.3 and 3.4. Memory holds one layer of one word's occurrences at a time.
 
     Args:
         vectors: vectors from `compute_vectors`. Words that differ in case are different words.

@@ -21,8 +21,7 @@ def head_importance(model: ZooModel, x, y=None) -> np.ndarray:
     """Measures how sensitive the loss is to the output of each attention head.
 
     The importance of a head is the absolute derivative of the loss with respect to a factor on the head's output,
-    averaged over examples; then each layer's vector of importances is scaled to length 1 (section 4.1). Layers that
-    share their weights, as in ALBERT, count as one layer. For a model with a decoder, only the encoder's heads count.
+    averaged over examples; then each layer's vector of importances is scaled to length 1. Layers that share their weights, as in ALBERT, count as one layer. For a model with a decoder, only the encoder's heads count.
 
     Args:
         model: a model with a loss. It is not changed.
@@ -34,6 +33,8 @@ def head_importance(model: ZooModel, x, y=None) -> np.ndarray:
 
     Raises:
         ValueError: the model has no loss or no heads that can be pruned, or there are no examples.
+
+    Source: Michel et al. 2019 (arXiv:1905.10650), section 4.1.
     """
     if not model.compiled:
         raise ValueError(
@@ -115,7 +116,7 @@ def pruning_curve(
     fractions: Sequence[float] = tuple(np.arange(10) / 10),
     batch_size: int = 32,
 ) -> PruningCurve:
-    """Evaluates a model as more and more of its least important heads are pruned (section 4.2).
+    """Evaluates a model as more and more of its least important heads are pruned.
 
     Args:
         model: a model with a loss. It has all its heads again afterwards.
@@ -126,6 +127,8 @@ def pruning_curve(
 
     Raises:
         ValueError: as in `prune_heads`.
+
+    Source: Michel et al. 2019 (arXiv:1905.10650), section 4.2.
     """
     order = np.argsort(importance, axis=None, kind="stable")
     places = np.stack(np.unravel_index(order, importance.shape), -1).tolist()

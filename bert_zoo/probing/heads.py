@@ -238,7 +238,8 @@ class BestHead(NamedTuple):
         label: the relation.
         count: number of words with this label.
         accuracy: share of these words for which the attention head is right.
-        layer, head: numbers of the layer and the head, from 0.
+        layer: number of the layer, from 0.
+        head: number of the attention head in the layer, from 0.
         direction: "dependent to head" or "head to dependent": how attention is read (see `HeadRelations`).
         offset: the best fixed distance from a word to its syntactic head.
         offset_accuracy: share of the words for which this distance is right.
@@ -296,7 +297,7 @@ class HeadRelations:
         )
 
     def best_heads(self, least: int = 100) -> list[BestHead]:
-        """Returns the best head of each label with at least `least` words, except "root"."""
+        """Returns the best head of each label that `least` or more words have, except "root"."""
         return [
             self.best(label)
             for label, count in zip(self.labels, self.counts, strict=True)
@@ -328,7 +329,7 @@ def head_relations(
     from_pieces: str = "mean",
     batch_size: int = 16,
 ) -> HeadRelations:
-    """Measures how often the other word that a head attends to most is the syntactic head.
+    """Measures how often an attention head attends most, of all other words, to the syntactic head of a word.
 
     As in the original code, offsets that point out of the sentence give its last word or the root, and the
     prediction for "'s" counts for a possessor that it follows.

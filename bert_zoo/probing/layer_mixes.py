@@ -59,7 +59,8 @@ def mix_layers(
 ) -> LayerMixes:
     """Trains a probe on a mixture of all layers, and for each layer a probe on a mixture of the layers up to it.
 
-    The weights of a mixture are a softmax, and equal at first. The paper's edge probes have hidden_size=256.
+    The weights of a mixture are a softmax, and equal at first. Tenney et al.'s edge probes
+    have hidden_size=256.
 
     Args:
         vectors, labels, splits, seeds, settings: as in `probe_layers`.

@@ -20,7 +20,8 @@ class LayerProbes:
         score: accuracy, or micro-F1 for edges, which may have several labels.
         majority: the score of always predicting the most frequent label of the training split.
         control: the accuracy on random labels by word type; None if it was not requested.
-        num_train, num_test: number of labelled items in these splits.
+        num_train: number of labelled items in the training split.
+        num_test: number of labelled items in the test split.
     """
 
     score: LayerCurve
@@ -66,7 +67,8 @@ def probe_layers(
         control: also trains probes on random labels by word type (Hewitt and Liang 2019, arXiv:1909.03368).
             This needs labels of words.
         seeds: seeds of the runs, one each.
-        settings: fields of `ProbeSettings`: hidden_size, dropout, epochs, batch_size, learning_rate.
+        settings: hidden_size=None (linear, else the units of one hidden layer), dropout=0.0, epochs=5,
+            batch_size=256, learning_rate=5e-3 (`ProbeSettings`).
 
     Raises:
         ValueError: labels or splits do not match the sentences, a split has no labelled items, or `control` is

@@ -109,7 +109,7 @@ QUANTITIES: dict[str, _Quantity] = {
 
 @dataclass(frozen=True)
 class StructuralProbe:
-    """Trained probes of every layer, and their scores on the test split.
+    """The structural probes of every layer, and their scores on the test split.
 
     Attributes:
         quantity: "distance" or "depth".
@@ -181,7 +181,10 @@ def structural_probe(
     max_epochs: int = 40,
     batch_size: int = 20,
 ) -> StructuralProbe:
-    """Trains a structural probe on each layer, and scores it on the test split.
+    """Trains a structural probe on each layer: do its vectors encode syntax trees? Scores it on the test split.
+
+    The probe is a linear map B: |B(h_i - h_j)|^2 predicts the distance of two words in the tree, or |B h_i|^2 the
+    depth of a word.
 
     All layers are trained side by side, each with its own learning rate and end. The rate falls to a tenth after
     an epoch that does not lower the loss on the validation split. A layer stops five epochs after its best one,
@@ -201,6 +204,8 @@ def structural_probe(
     Raises:
         ValueError: vectors and treebank have different sentences, a split has no sentences, or a number is not
             positive.
+
+    Source: Hewitt and Manning 2019, "A Structural Probe for Finding Syntax in Word Representations".
     """
     if quantity not in QUANTITIES:
         raise ValueError(f"quantity is {quantity!r}; it is one of {list(QUANTITIES)}.")

@@ -103,7 +103,8 @@ class ComparedTree:
 
     Attributes:
         words: the words of the sentence, including punctuation.
-        gold, predicted: edges as pairs of word numbers from 0, the lower number first.
+        gold: edges as pairs of word numbers from 0, the lower number first.
+        predicted: the same for the predicted tree.
     """
 
     words: tuple[str, ...]

@@ -74,8 +74,8 @@ class TextFormat:
         segmented: layout of models with segments, in a family where most have none.
         preprocessor: (tokenizer, options) -> preprocessor.
         transformers_class: transformers' class for a directory with tokenizer.json. The default follows that
-            file. Classes of transformers 5 make their own tokenizer from its vocabulary, so only name
-            classes that compute the same.
+            file. Other classes of transformers 5 build the tokenizer anew from its vocabulary, so
+            name one only if it returns the same ids.
     """
 
     read: Callable[[VocabularyFiles, dict[str, Any]], TokenizerParts]

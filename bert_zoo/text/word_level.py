@@ -33,7 +33,7 @@ class WordLevelTokenizer(Tokenizer):
     Ids of words equal those of Transformer-XL's `Vocab` on every line: it splits at Python's white
     space, and lower-cases as Python does (Unicode 14, with Greek's final sigma). Bytes that are not
     UTF-8 count as U+FFFD, as in `text.decode("utf-8", "replace")`, unless bytes are the tokens. The
-    spelling of any token in a text becomes that token, including "<unk>" and "<eos>".
+    spelling of any token in a text becomes that token, including `<unk>` and `<eos>`.
 
     Args:
         vocabulary: tokens in the order of their ids; for adaptive softmax by falling frequency.
@@ -71,7 +71,7 @@ class WordLevelTokenizer(Tokenizer):
     writes `eos_token` as a newline and `space_token` as a space. Joined bytes need not be UTF-8.
 
     Source: Dai et al. 2019; kimiyoung/transformer-xl pytorch/utils/vocabulary.py, prep_text8.py.
-    Unlike there, a word that contains "<eos>" and is not in the vocabulary is unknown, not an error.
+    Unlike there, a word that contains `<eos>` and is not in the vocabulary is unknown, not an error.
     """
 
     def __init__(

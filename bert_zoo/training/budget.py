@@ -7,7 +7,7 @@ import keras
 
 
 class TimeBudget(keras.callbacks.Callback):
-    """Ends `fit` after a budget of time, and sets the learning rate by the time used.
+    """Callback that ends `fit` when its time is used up, and sets the learning rate by the time used.
 
     The rate rises linearly from 0 during warmup, then falls linearly to 0 at the end of the budget.
     The clock runs from the start of `fit` to its end, including other callbacks. To resume, pass the
@@ -15,7 +15,7 @@ class TimeBudget(keras.callbacks.Callback):
 
     Args:
         peak: the maximum learning rate.
-        seconds: the budget.
+        seconds: the budget of time.
         warmup_proportion: fraction of the budget in which the rate rises.
         used: seconds used before this `fit`.
         until: fraction of the budget at which this `fit` ends.

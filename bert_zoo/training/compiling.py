@@ -20,7 +20,7 @@ def compile_for_task(
 
     Args:
         model: a task model; an encoder without a loss stays as it is.
-        optimizer: a Keras optimizer, for example of `bert_adamw(learning_rate, total_steps=...)` or
+        optimizer: a Keras optimizer, for example from `bert_adamw(learning_rate, total_steps=...)` or
             `language_model_adam(...)`, which add a schedule. By default AdamW at a constant 5e-5; for
             language models Adam at 2.5e-4, for heads on a frozen encoder Adam at 1e-3.
         loss: replaces the task's loss. If it reads a teacher's outputs instead of labels, the task's

@@ -394,7 +394,7 @@ class BertAdamW(WholeBatchOptimizer, keras.optimizers.AdamW):
         return [1 - ops.power(beta, step) for beta in (self.beta_1, self.beta_2)]
 
     def update_step(self, gradient, variable, learning_rate):
-        """Updates a variable; `learning_rate` is the pair from `_backend_update_step`."""
+        """Updates one variable; Keras calls this, with the pair of rates from `_backend_update_step`."""
         index = self._get_variable_index(variable)
         rate, corrected = (self._rate_of(variable, each) for each in learning_rate)
         if self.weight_decay and self._use_weight_decay(variable):

@@ -19,14 +19,15 @@ PATTERN = re.compile(r"step-(\d{9})-([0-9a-f]{64})\.safetensors")
 
 
 class TrainingCheckpoint(keras.callbacks.Callback):
-    """Writes everything that the next step depends on: weights, optimizer, memory and dropout states.
+    """Callback that saves what the next step depends on, so that `restore` can resume the training exactly.
 
-    Weight files of Keras 3.15 lack the states of random generators, so dropout restarts and losses
-    differ from an uninterrupted training. With several workers, only the chief writes.
+    These are weights, optimizer, memory and dropout states. The weight files of Keras 3.15 itself lack the
+    states of random generators: after resuming from them, dropout restarts and losses differ from an
+    uninterrupted training. With several workers, only the chief writes.
 
     Args:
         directory: where to write; only the newest checkpoint is kept.
-        every: steps between two checkpoints; there is always one at the end of `fit`.
+        every: steps (batches) between two checkpoints; there is always one at the end of `fit`.
         first_step: steps trained before this `fit`, as `restore` returns them.
 
     Raises:

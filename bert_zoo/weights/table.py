@@ -114,16 +114,16 @@ def always(config: Any) -> bool:
 
 @dataclass(frozen=True, init=False)
 class Row:
-    """One of our modules and its names in other formats.
+    """A row of a weight table: a layer of our models, and its names in other formats.
 
     Attributes:
-        kind: the module's variables and how they are stored.
+        kind: the layer's variables and how they are stored.
         ours: path of the layer below the encoder or the model; `{i}` is the block's number.
-        names: format -> the module's name, or several names whose tensors are joined along our last
-            axis. In a format without a name the module is missing and is filled with zeros, unless the
+        names: format -> the layer's name, or several names whose tensors are joined along our last
+            axis. In a format without a name the layer is missing and is filled with zeros, unless the
             format derives its names from another one. A name with a leading "/" is relative to the root
             of the file, not of the encoder: a table that several encoders share.
-        when: (configuration) -> whether the module exists.
+        when: (configuration) -> whether the layer exists.
     """
 
     kind: Kind

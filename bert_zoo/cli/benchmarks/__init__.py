@@ -36,8 +36,8 @@ class DataOptions:
     )
     held_out: float = setting(
         0,
-        "Rows of train_file to measure on, or below 1 their fraction. They replace a dev_file and are drawn at "
-        "random, in proportion from each class. Tagging counts sentences, questions count articles.",
+        "Number of rows of train_file to set aside to measure on, or, below 1, their fraction. They replace a "
+        "dev_file and are drawn at random, in proportion from each class. Tagging counts sentences, questions count articles.",
     )
     train_rows: int = setting(
         0,

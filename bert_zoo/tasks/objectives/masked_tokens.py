@@ -14,7 +14,7 @@ from bert_zoo.tasks.objectives.replacement import Replacement
 class MaskedTokens(Masking):
     """BERT's masked tokens: a fixed share of a row's tokens, rounded, at least one, and no special tokens.
 
-    Call it with a batch of rows and their `Draws`; `Masking.__call__` describes both and the result.
+    Call it with a batch of rows and their `Draws`; `Masking` describes both and the result.
 
     Attributes:
         rate: share of a row's tokens to choose, counting special tokens.
@@ -43,8 +43,8 @@ class MaskedTokens(Masking):
 class DynamicMaskedTokens(MaskedTokens):
     """RoBERTa's masked tokens: special tokens may be chosen, and their number is rounded at random.
 
-    The probability of rounding up is the number's fraction, so short rows keep the rate on average. <s>,
-    <pad>, </s> and <unk> (ids 0 to 3) are never random replacements. Attributes are those of `MaskedTokens`.
+    The probability of rounding up is the fractional part, so short rows keep the rate on average. `<s>`,
+    `<pad>`, `</s>` and `<unk>` (ids 0 to 3) are never random replacements. Attributes are those of `MaskedTokens`.
 
     Source: Liu et al. 2019 (arXiv:1907.11692), section 4.1; fairseq data/mask_tokens_dataset.py.
     """

@@ -22,14 +22,16 @@ PLACE = np.uint64(2**20 - 1)
 
 @dataclass(frozen=True, kw_only=True)
 class Masking(Objective):
-    """Base class of objectives that choose tokens, hide them, and ask the model to predict them.
+    """Base class of objectives that choose tokens, hide them, and have an encoder predict them.
+
+    Subclasses: `MaskedTokens` and its variants, `WholeWords`, `NGrams`, `Spans`, `Permutations`.
 
     Attributes:
         rate: share of a row's tokens to choose, counting special tokens.
         max_predictions: number of predictions in every row, and so the most tokens chosen in a row.
             None for the rate times the batch's row length (19 at 128 tokens, 77 at 512).
         replacement: what the model reads in place of the chosen tokens.
-        replaced: whether a discriminator reads a generator's samples there.
+        replaced: whether a discriminator reads a generator's samples there (a class variable).
     """
 
     rate: float = 0.15
@@ -66,7 +68,7 @@ class Masking(Objective):
             `sop_logits`, int [batch].
 
         Raises:
-            ValueError: the objective has no vocabulary (see `for_tokenizer`).
+            ValueError: the objective has no vocabulary; call `for_tokenizer` first.
         """
         self.check_vocabulary()
         whole = np.asarray(batch["token_ids"], np.int32)

@@ -20,7 +20,8 @@ class NGrams(Masking):
     Each token is replaced independently. Needs `word_starts`.
 
     Attributes:
-        rate, replacement: as in `MaskedTokens`.
+        rate: as in `MaskedTokens`.
+        replacement: as in `MaskedTokens`.
         max_predictions: as in `MaskedTokens`, but at most 20 if None.
         longest: words of the longest n-gram.
 

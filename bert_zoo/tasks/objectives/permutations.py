@@ -15,15 +15,17 @@ class Permutations(Masking):
     """XLNet's permutation language modelling: predicts spans of tokens, which come last in a random order.
 
     A span has n tokens (1 to `longest`) with probability in proportion to 1/n. It begins with a word, in a
-    context of n * `context` tokens. If there are too few spans, single tokens are drawn too. All tokens that
-    are not drawn come first in the order, and every token sees them. Special tokens also have a place in the
-    order; they may be drawn, but are not predicted. A row is cut into `parts`, each with its own order. An
-    earlier part sees nothing of a later one. Tokens are not replaced, since the stream that predicts a token
-    does not read it. Needs `word_starts`. With `reads_backwards` int [batch], rows with 1 have their tokens
-    from last to first, and spans are drawn in the original order.
+    context of n * `context` tokens. If there are too few spans, single tokens are drawn too. Special tokens may
+    be drawn, but are not predicted. Tokens are not replaced, since the stream that predicts a token does not
+    read it. Needs `word_starts`.
 
-    In addition to the inputs of `MaskedTokens`, there is `perm_mask` int8 [batch, length, length], 1 where the
-    row's token must not see the column's token.
+    All tokens that are not drawn come first in the order, and every token sees them. Special tokens have a place
+    in the order, too. A row is cut into `parts`, each with its own order. An earlier part sees nothing of a later
+    one.
+
+    There is one more input than with `MaskedTokens`: `perm_mask` int8 [batch, length, length], 1 where the row's
+    token must not see the column's token. If the batch has `reads_backwards` int [batch], rows with 1 hold their
+    tokens from last to first; their spans are drawn in the original order.
 
     Attributes:
         rate: share of a row's tokens to draw.

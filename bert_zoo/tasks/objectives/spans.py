@@ -30,15 +30,15 @@ class Spans(Masking):
     one. The tokens of a span all become masks, or random tokens by their frequency in the corpus, or stay
     unchanged. Needs `word_starts`, and the vocabulary's `counts`.
 
-    In addition to the results of `MaskedTokens`, there are the inputs `span_boundaries` int32
-    [batch, spans, 2], the positions before and after each span, and `span_tokens` int32
-    [batch, predictions], the first tokens of each span (s * targets + i for token i of span s); and the labels
-    `sbo_logits` int32 [batch, predictions], these tokens, then -100. Spans next to a special token have no
-    boundaries. (0, 0) is no span.
+    There are two more inputs than with `MaskedTokens`: `span_boundaries` int32 [batch, spans, 2], the positions
+    before and after each span, then (0, 0); and `span_tokens` int32 [batch, predictions], which tokens to predict
+    from them: s * `targets` + i stands for token i of span s. Their labels are `sbo_logits` int32
+    [batch, predictions], then -100. Spans next to a special token have no boundaries.
 
     Attributes:
-        rate: share of the tokens that are not special to choose, rounded up.
-        max_predictions, replacement: as in `MaskedTokens`.
+        rate: share to choose of the tokens that are not special, rounded up.
+        max_predictions: as in `MaskedTokens`.
+        replacement: as in `MaskedTokens`.
         p: parameter of the geometric distribution.
         longest: words of the longest span.
         max_spans: number of span boundaries in every row; by default half of the predictions plus two,
