@@ -4,9 +4,9 @@ bert_zoo distill --teacher runs/minilm_l6-sst2 --student bert_tiny --unlabelled 
 bert_zoo distill --teacher runs/minilm_l6-messages --layers 2 --hidden 128 --epochs 20
 bert_zoo distill --teacher minilm_l6 --layers 2 --text "my/*.txt" --minutes 60
 
-On a task, the data are those of the teacher's run unless flags name others. The teacher predicts all texts
-once; the student learns from these predictions, and from labels where there are any. To resume a stopped
-run, repeat the command.
+On a task, the data are those of the teacher's run unless flags name others. The
+teacher predicts all texts once; the student learns from these predictions, and
+from labels where there are any. To resume a stopped run, repeat the command.
 """
 
 from dataclasses import fields

@@ -5,9 +5,11 @@ bert_zoo embed --model bge_small --output vectors.npy < sentences.txt
 bert_zoo embed --text sentences.txt --output vectors.npy
 bert_zoo embed --text articles.jsonl --column title --prompt "query: " --output titles.npy
 
-Pass texts as arguments, one per line on standard input, or as a file: its lines, or a column of a table
-(CSV, TSV, JSON Lines, Parquet), with or without gzip. Vectors are printed as JSON Lines, each with its
-text, or written to a NumPy file. With --text and --output, repeat the command to resume a stopped run.
+Pass texts as arguments, one per line on standard input, or as a file: its
+lines, or a column of a table (CSV, TSV, JSON Lines, Parquet), with or without
+gzip. Vectors are printed as JSON Lines, each with its text, or written to a
+NumPy file. With --text and --output, repeat the command to resume a stopped
+run.
 """
 
 import json

@@ -6,8 +6,8 @@ bert_zoo finetune --model minilm_l6 --task table --train_file train.csv --held_o
 bert_zoo finetune --model minilm_l6 --task tagging --train_file train.txt --test_file test.txt
 bert_zoo finetune --model bert_base --task questions --train_file squad.json --held_out 3
 
-By default the recipe is the one published for the model and task; --recipe names another. Flags override
-its settings. To resume a stopped run, repeat the command.
+By default the recipe is the one published for the model and task. Flags
+override its settings. To resume a stopped run, repeat the command.
 """
 
 from collections.abc import Mapping

@@ -7,10 +7,10 @@ bert_zoo pretrain --recipe transformer_xl --size nano --text "my/*.txt" --steps 
 bert_zoo pretrain --recipe characters_nano --text text.txt
 bert_zoo pretrain --recipe xlm --size nano --text train.en.gz,train.de.gz --languages en,de --steps 5000
 
-From a checkpoint, tokens are masked as in its family; from scratch, with the settings of its paper.
-Language models predict each token from the ones before it. Part of the text is held out to measure how
-well tokens are predicted before and after. To resume a stopped run, repeat the command.
-docs/pretraining.md explains how to get good results.
+From a checkpoint, tokens are masked as in its family; from scratch, as in its
+paper. Language models predict each token from those before it. Part of the text
+is held out to measure predictions before and after. To resume a stopped run,
+repeat the command. docs/pretraining.md explains how to get good results.
 """
 
 import math

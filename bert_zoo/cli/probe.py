@@ -5,9 +5,10 @@ bert_zoo probe --model bert_base --tagging train.txt,dev.txt,test.txt --hidden_s
 bert_zoo probe --model minilm_l6 --corpus corpus.txt --word play
 bert_zoo probe --model bert_base --minimal_pairs blimp/data --facts lama/TREx
 
-The encoder stays frozen. Its vectors are computed once and stored in half precision. Run the same command
-again to continue a stopped run. A randomly initialised encoder of the same shape is the baseline. The report
-and the attention maps that it links to are HTML pages.
+The encoder stays frozen. Its vectors are computed once and stored in half
+precision. A randomly initialised encoder of the same shape is the baseline. The
+report and the attention maps that it links to are HTML pages. To resume a
+stopped run, repeat the command.
 """
 
 from collections.abc import Iterator

@@ -35,8 +35,8 @@ class TweetBpeTokenizer(MergesWords):
 
     Args:
         vocabulary: tokens in the order of their ids; those that do not end a word end with "@@". The first
-            are fairseq's: <s>, <pad>, </s>, <unk>.
-        merges: pairs of tokens, first merges first; the last part of a word ends with "</w>". Their
+            are those of fairseq: `<s>`, `<pad>`, `</s>`, `<unk>`.
+        merges: pairs of tokens, first merges first; the last part of a word ends with `</w>`. Their
             results need not be in the vocabulary.
         normalization: normalise texts with `TweetNormalizer`. If False, texts are normalised already, and
             white space separates words.

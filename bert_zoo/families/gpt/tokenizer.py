@@ -31,7 +31,7 @@ class CharBpeTokenizer(MergesWords):
     the ends of words.
 
     Args:
-        vocabulary: tokens in the order of their ids; those that end a word end in "</w>".
+        vocabulary: tokens in the order of their ids; those that end a word end in `</w>`.
         merges: pairs of tokens, first merges first.
         lowercase: lower-case the text, and remove accents.
         unknown_token: name of the unknown token.

@@ -30,7 +30,7 @@ class WordBpeTokenizer(MergesWords):
     of the original text. A token covers all characters that its own were made from.
 
     Args:
-        vocabulary: tokens in the order of their ids; those that end a word end with "</w>".
+        vocabulary: tokens in the order of their ids; those that end a word end with `</w>`.
         merges: pairs of tokens, first merges first. Their results need not be in the vocabulary.
         language: language of the texts, such as "en".
         languages: name -> number of each language that the model was trained on; None for a model without
