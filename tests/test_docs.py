@@ -73,8 +73,7 @@ def text_of(page: str) -> str:
 WITH_EXAMPLES = [page for page in PAGES if any(examples(text_of(page)))]
 # They take seconds; the others are run in short by `make test-docs`.
 WITHOUT_TRAINING = [
-    *("CONTRIBUTING.md", "docs/howto/embed.md", "docs/howto/measure_search.md"),
-    *("docs/howto/publish.md", "docs/howto/search.md"),
+    *("CONTRIBUTING.md", "docs/howto/embed.md", "docs/howto/search.md"),
     *("docs/api/data.md", "docs/api/metrics.md"),
     *(
         page
