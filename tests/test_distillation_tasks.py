@@ -346,7 +346,7 @@ def test_a_run_learns_from_its_teacher_and_says_so(teacher_run, tmp_path, capsys
     capsys.readouterr()
     run_program(*flags)
     assert "is finished; nothing is trained again" in capsys.readouterr().out
-    with pytest.raises(ValueError, match=r"'temperature': 2\.0.*Name another directory"):
+    with pytest.raises(ValueError, match=r"'temperature': 2\.0.*'temperature': 3\.0"):
         run_program(*flags, "--temperature", 3)
 
 

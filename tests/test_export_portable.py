@@ -270,7 +270,7 @@ def test_hugging_faces_names_by_task_and_family(case, task, names, outputs):
 
 @needs_onnx
 def test_what_hugging_faces_programs_do_not_run_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="gives mlm_logits, nsp_logits"):
+    with pytest.raises(ValueError, match="has mlm_logits, nsp_logits"):
         bert_zoo.export(load_case("bert/pretraining"), tmp_path / "a", format="onnx", layout="hf")
     with pytest.raises(ValueError, match="layout is 'hf'"):
         bert_zoo.export(load_case("bert/classification"), tmp_path / "a", layout="hf")

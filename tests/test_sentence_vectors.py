@@ -168,7 +168,7 @@ def test_the_card_says_how_vectors_are_made(tmp_path):
 
 def test_modules_without_a_transformer_are_named(tmp_path):
     (tmp_path / "modules.json").write_text(json.dumps(kinds("Router", "Normalize")))
-    with pytest.raises(FileNotFoundError, match=r"lists the modules Router, Normalize, and there"):
+    with pytest.raises(FileNotFoundError, match=r"lists the modules Router, Normalize, but a"):
         bert_zoo.load(tmp_path)
 
 
