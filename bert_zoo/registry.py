@@ -184,7 +184,7 @@ def describe(name: str) -> Card:
     """Returns the card of a checkpoint: family, sizes, parameters, licence, paper, sources and scores.
 
     Args:
-        name: one of `list_models()`, or a former name.
+        name: a name from `list_models(aliases=True)`, or from an earlier version of bert_zoo.
 
     Returns:
         A dict that prints as a table.

@@ -112,7 +112,7 @@ def read_cloze(
 
     Args:
         path: a table, or a folder whose ".jsonl" files are read.
-        text, answer, wrong: columns for the attributes of `Cloze`.
+        text, answer, wrong: columns of the text, the right word, and a wrong word, if there is one.
         groups: columns of what a row tests, from coarse to fine.
         blank: the blank in the file.
         **how: the file's format, as for `read_table`: format, delimiter, header, encoding.

@@ -137,7 +137,7 @@ def load_glue(task: str, split: str, data_dir: str | Path | None = None) -> Glue
     """Reads one split of a GLUE task without changing its texts.
 
     Args:
-        task: a key of `DATA_SETS`, such as "rte".
+        task: "cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli" or "ax" (diagnostic).
         split: "train", "validation" or "test"; for MNLI "train", "validation_matched",
             "validation_mismatched", "test_matched" or "test_mismatched"; for the diagnostic set "test".
         data_dir: folder that contains GLUE's folders (CoLA, SST-2, ...) with their TSV files.
@@ -202,7 +202,7 @@ def write_submission(
     _write_glue_preds.
 
     Args:
-        task: a key of `DATA_SETS`; "ax" is the diagnostic set.
+        task: as for `load_glue`.
         split: a test split of the task.
         predictions: in the order of GLUE's file: class ids [N] (for "ax" from an MNLI model), or scores [N]
             for STS-B, which are clipped to 0 to 5 and rounded to three decimals.

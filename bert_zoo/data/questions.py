@@ -84,12 +84,13 @@ def question_batches(
         windows: cuts the contexts; `question_windows(model.preprocessor, ...)`. With
             padding="fixed" and `drop_remainder`, all batches have the same shape.
         batching: a `bert_zoo.data.buckets.Batching`; its rows are windows.
-        model: the `QuestionAnswerer` to train, if it is trained on more than positions.
+        model: the model to train; pass it for task "beam_question_answering", which trains on more than
+            positions.
 
     Returns:
-        `dataset` yields (inputs, labels): the model's inputs, int32 [batch, width], and `start_logits` and
-        `end_logits`, positions of the answer's first and last token, int32 [batch]; with `model`, as its
-        `as_trained` makes them. `order` holds the order of the rows.
+        An object whose `dataset` yields (inputs, labels): the model's inputs, int32 [batch, width], and
+        `start_logits` and `end_logits`, positions of the answer's first and last token, int32 [batch];
+        with `model`, also what else it is trained on. `order` holds the order of the rows.
 
     Raises:
         ValueError: there are no questions, answers of a question were not read, or an answer differs from

@@ -57,7 +57,8 @@ def load_superglue(
     """Reads one split of a SuperGLUE task.
 
     Args:
-        task: a key of `DATA_SETS`, such as "boolq".
+        task: "boolq", "cb", "copa", "multirc", "record", "rte", "wic", "wsc", or a diagnostic set, "axb" or
+            "axg".
         split: "train", "validation" or "test"; for the diagnostic sets "test".
         data_dir: folder that contains SuperGLUE's folders (BoolQ, CB, ...) with their .jsonl files.
             Without it, `tensorflow_datasets` downloads the task; rows are then ordered by `idx`.
@@ -312,7 +313,7 @@ def metrics(data: SuperGlueSplit, logits: np.ndarray) -> dict[str, float]:
         logits: [N, classes], in the order of `data`.
 
     Returns:
-        Metric name -> value, at most 1; the first one selects a model.
+        Metric name -> value, at most 1. The first metric is the one to select models by.
     """
     return DATA_SETS[data.task].metric(data, np.asarray(logits))
 
@@ -378,7 +379,7 @@ def write_submission(
     Source of names and spelling: nyu-mll/jiant-v1-legacy jiant/evaluate.py, SUPERGLUE_NAME_MAP.
 
     Args:
-        task: a key of `DATA_SETS`.
+        task: as for `load_superglue`.
         data: the split, from `load_superglue`.
         logits: [N, classes], for COPA [N, choices], in the order of `data`.
         directory: where to write; created if missing.

@@ -86,10 +86,10 @@ def read_table(
         regression: whether labels are scores, which must be finite numbers.
         skip_unlabelled: whether to leave out and count rows without a label. Otherwise they are an error,
             unless rows may have several labels.
-        format: a key of `FORMATS`; by default determined by the file's suffix, or "csv" with a
-            `delimiter`. "parquet" needs `pip install 'bert_zoo[tables]'`.
-        delimiter: character between the fields of a CSV file, or "tab"; by default the one of
-            `DELIMITERS` that fits the header.
+        format: "csv", "tsv", "jsonl", "json" or "parquet"; by default determined by the file's
+            suffix, or "csv" with a `delimiter`. "parquet" needs `pip install 'bert_zoo[tables]'`.
+        delimiter: character between the fields of a CSV file, or "tab"; by default the comma,
+            semicolon, tab or "|" that fits the header.
         header: False if the first line is already a row; columns are then numbers, from 0, or from -1 for
             the last.
         encoding: of the file; by default determined by its byte order mark, or UTF-8.

@@ -179,7 +179,7 @@ def read_tagging(
         path: the file, compressed by gzip if its name ends in ".gz".
         word_column: index of the words' column, from 0, or from -1 for the last.
         tag_column: index of the tags' column; None to read words only.
-        scheme: a key of `SCHEMES` to convert the tags to; None keeps them.
+        scheme: "IOB1", "IOB2" or "IOBES", to which tags are converted; None keeps them.
         label_names: tags in the order of their ids (after the conversion).
         allow_unseen: whether tags that `label_names` lacks get the following ids, which a model trained with
             `label_names` never predicts; otherwise they are an error.
@@ -324,7 +324,7 @@ def load_conll(task: str, split: str, data_dir: str | Path, *, scheme: str = "IO
         task: "conll2000" (chunks) or "conll2003" (named entities).
         split: "train", "test", and for CoNLL-2003 "validation".
         data_dir: folder of the task's files, such as eng.train or train.txt.
-        scheme: a key of `SCHEMES`.
+        scheme: "IOB1", "IOB2" or "IOBES".
 
     Returns:
         Words and tag ids of each sentence.

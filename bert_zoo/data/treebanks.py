@@ -43,7 +43,7 @@ def read_treebank(path: str | Path, *, encoding: str | None = None) -> list[Pars
 
     Args:
         path: the file, compressed by gzip if its name ends in ".gz".
-        encoding: of the file; see `bert_zoo.data.files.lines`.
+        encoding: of the file; by default determined by its byte order mark, or UTF-8.
 
     Returns:
         The sentences, in the order of the file.

@@ -29,7 +29,8 @@ def read_word_vectors(
 
     word2vec's and fastText's files start with a header, the numbers of words and dimensions; GloVe's have
     none. A file whose name ends in ".bin" is word2vec's binary format (float32, little-endian). If a word is
-    repeated, its first vector counts. Words may contain spaces. GloVe's largest file has both.
+    repeated, its first vector counts. Words may contain spaces. GloVe's largest file has repeated words and
+    words with spaces.
 
     Args:
         path: the file; a text file is decompressed if its name ends in ".gz".

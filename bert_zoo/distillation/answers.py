@@ -38,7 +38,7 @@ def teacher_answers(
         batch_size: texts per step.
         answer: part of the texts -> float [its rows, size]; by default the teacher's `answers_as_teacher`.
         counts: [N], output rows per text; by default one.
-        about: anything else that the outputs depend on.
+        about: names and values of anything else that the outputs depend on.
 
     Returns:
         float32 [rows, size], a read-only memory map.

@@ -63,10 +63,10 @@ def augment(
 
     Only words of the letters a to z are replaced, except `FUNCTION_WORDS`. They must be lower-case unless the
     model lowercases its texts. A word that is one token of the vocabulary is replaced by one of the model's
-    likeliest tokens there; families with segments see the whole text as second text. The word itself may be
-    among these tokens; parts of words, punctuation and special tokens may not. Any other word is replaced by
-    a word with a near vector in `glove`, or stays if there is no file or vector. Texts that already contain
-    a mask token do not change.
+    likeliest tokens there; families with segments also read the unmasked text, as second text. The word
+    itself may be among these tokens; parts of words, punctuation and special tokens may not. Any other word
+    is replaced by a word with a near vector in `glove`, or stays if there is no file or vector. Texts that
+    already contain a mask token do not change.
 
     Args:
         texts: texts; or pairs, (firsts, seconds), both of which are varied.

@@ -33,7 +33,7 @@ def distill(
         teacher: a trained model for classes, numbers or sentence vectors.
         student: a model for the same task; it is compiled again.
         texts: strings [N], or a pair of lists of strings.
-        labels: [N], as a list for `fit`; None, or None for single texts, to learn from the teacher only.
+        labels: a list [N], as for `fit`, with None for texts without a label; or None for no labels at all.
         temperature, hard_weight: as for `bert_zoo.distillation.TaughtLoss`.
         match: "cross_entropy" (default for classes) or "squared_error" of logits; "squared_error" of numbers;
             "squared_error" (default) or "cosine" of vectors.
@@ -46,7 +46,7 @@ def distill(
 
     Raises:
         ValueError: tasks or classes of the models differ, their outputs are per token, the labels do not fit, or
-            `match` is not possible.
+            `match` does not suit the task.
     """
     if (
         teacher.task != student.task

@@ -35,7 +35,7 @@ def prune_vocabulary(
     keep: Iterable[str] = (),
     min_count: int = 1,
 ) -> ZooModel:
-    """Makes a model with fewer tokens and the same outputs for every text that needs no others.
+    """Makes a model with fewer tokens; outputs stay the same for texts that need no others.
 
     It keeps the tokens of the texts, special and added tokens, and those that spell all other words:
 
@@ -51,8 +51,8 @@ def prune_vocabulary(
 
     Args:
         model: any model with a vocabulary of these kinds; it does not change.
-        texts: as much as possible of what the model will read, including both texts of pairs, and generated
-            texts: strings; lists of sentences, one per document, as
+        texts: as many as possible of the texts that the model will read (both texts of pairs) or generate:
+            strings; lists of sentences, one per document, as
             `bert_zoo.pretraining.corpus.Corpus` yields them; or pathlib.Paths of files and folders, read as
             by `bert_zoo pretrain --text`.
         keep: further tokens to keep, as the vocabulary spells them ("##ing", "Ġthe", "▁the").

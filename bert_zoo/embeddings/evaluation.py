@@ -31,7 +31,7 @@ def evaluate_retrieval(
         queries, corpus: id -> text, as `bert_zoo.data.retrieval.read_beir` returns them.
         relevant: query id -> ids of its relevant documents, or document id -> grade. Queries without relevant
             documents are left out; a warning counts them.
-        cutoffs: metric -> ranks k at which to measure it.
+        cutoffs: "ndcg", "mrr", "map", "accuracy", "precision" or "recall" -> ranks k at which to measure it.
         similarity: "cosine" or "dot"; by default the model's own.
         query_prompt, document_prompt: prompts for `embed`; by default the model's own for queries and
             documents, if it has them.

@@ -53,8 +53,8 @@ def search(
 
     - floats: vectors as a model returns them;
     - int8: vectors of `to_int8`, which are decoded before they are compared;
-    - uint8: signs of `to_binary`. The `rescore_multiplier * top_k` rows that share most signs with the query
-      are candidates; their signs, as 1 and -1, are then compared with the float query.
+    - uint8: signs of `to_binary`. The `rescore_multiplier * top_k` rows that share the most signs with the
+      query are candidates; their signs, as 1 and -1, are then compared with the float query.
 
     Args:
         queries: float vectors [queries, size].
@@ -64,7 +64,7 @@ def search(
         similarity: "cosine", or "dot", which is faster and equals it for vectors of length 1.
         ranges: the `int8_ranges` [2, size] of an int8 corpus or `rescore_with`.
         rescore_with: more exact vectors of the same rows, such as floats on disk for signs in memory.
-            They score the candidates again; no other rows of them are read.
+            The candidates are scored again with them; other rows are not read.
         rescore_multiplier: number of candidates for each of the `top_k`, if candidates are scored again.
         block_rows: rows per block.
 

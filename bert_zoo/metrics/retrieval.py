@@ -42,7 +42,7 @@ def retrieval_metrics(
             relevant. Queries without relevant documents are left out; a warning counts them.
         found: query id -> document ids, best first, or document id -> score. Equal scores are ordered by id.
             For a missing query, nothing was found.
-        cutoffs: metric (a key of `CUTOFFS`) -> ranks k at which to measure it.
+        cutoffs: "ndcg", "mrr", "map", "accuracy", "precision" or "recall" -> ranks k at which to measure it.
 
     Returns:
         "ndcg@10", "mrr@10", ... -> mean over queries, from 0 to 1.

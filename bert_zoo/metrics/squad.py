@@ -269,7 +269,7 @@ class AnswerSelection:
         candidates: the best answers, best first, including no answer if it is allowed.
         best: the best answer that is a span of the context.
         no_answer_score: score of no answer minus the score of `best`, the log-odds of the official file
-            null_odds.json. None if no answer is not allowed.
+            null_odds.json. None with `allow_no_answer=False`.
     """
 
     candidates: tuple[Candidate, ...]

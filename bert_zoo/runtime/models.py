@@ -64,14 +64,15 @@ def load(directory: str | Path, *, threads: int | None = None) -> "RuntimeModel"
 
 
 class RuntimeModel:
-    """An exported model; `load` makes it.
+    """A model exported for LiteRT or ONNX Runtime, opened by `load`.
 
     Attributes:
         task: the name of its task.
         description: the content of the export's `runtime.json`. `description["text"]["differences"]`
             lists how its tokenizer differs from the Keras model's.
-        outputs_read: names of the outputs that its verb reads.
+        outputs_read: names of the outputs that its verb (`classify`, `embed`, ...) reads.
         keys_read: keys of the description that its verb needs.
+        labels: names of the classes, in classifiers and taggers.
     """
 
     outputs_read: tuple[str, ...] = ()

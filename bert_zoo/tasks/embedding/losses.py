@@ -45,8 +45,9 @@ def row_cosines(vectors):
 class MultipleNegativesRanking(EmbeddingLoss):
     """Cross-entropy of finding a row's positive among the positives and negatives of all rows.
 
-    A candidate is not a negative if its text equals the row's anchor or positive, or if it is the positive of
-    an equal anchor. Labels are fingerprints of the texts, which `fit` computes.
+    Vectors are [batch, columns, size]: anchors, positives and any negatives. A candidate is not a negative if
+    its text equals the row's anchor or positive, or if it is the positive of an equal anchor. Labels are
+    fingerprints of the texts, which `fit` computes.
     Source: Henderson et al. 2017 (arXiv:1705.00652); sentence-transformers' MultipleNegativesRankingLoss
     and MultipleNegativesSymmetricRankingLoss.
 
@@ -104,7 +105,8 @@ def _equal(fingerprints, first: int, second: int):
 class CoSENT(EmbeddingLoss):
     """Ranks the cosines of pairs like their scores: log(1 + sum of exp(scale * (cos_i - cos_j))).
 
-    The sum runs over all i and j where score i is below score j. Only the order of the scores counts.
+    Vectors are [batch, 2, size], scores [batch]. The sum runs over all i and j where score i is below
+    score j; only the order of the scores counts.
     Source: sentence-transformers' CoSENTLoss (Su 2022, kexue.fm/archives/8847).
 
     Args:
@@ -133,6 +135,7 @@ class CoSENT(EmbeddingLoss):
 class CosineRegression(EmbeddingLoss):
     """Squared difference between the cosine of a pair and its score, which must be from -1 to 1.
 
+    Vectors are [batch, 2, size], scores [batch].
     Source: Reimers and Gurevych 2019 (arXiv:1908.10084), section 3; sentence-transformers'
     CosineSimilarityLoss.
     """
@@ -148,7 +151,8 @@ class CosineRegression(EmbeddingLoss):
 class SupervisedContrastive(EmbeddingLoss):
     """Cross-entropy of finding the texts of the same class among all other texts of the batch.
 
-    The mean over those texts is a text's loss. Texts alone in their class are left out.
+    A text's loss is the mean over those texts; texts alone in their class are left out. Vectors are [batch,
+    size], classes [batch].
     Source: Khosla et al. 2020 (arXiv:2004.11362), equation 2.
 
     Args:
