@@ -97,7 +97,7 @@ def test_a_softmax_of_drawn_words_is_on_average_that_of_all():
 def test_words_of_a_training_need_their_marks():
     with pytest.raises(ValueError, match=r"begins with .*Leave --vocabulary out"):
         WordsOfText(["a", "b"], loaded("elmo/encoder"), 2)
-    with pytest.raises(ValueError, match="reads words by their numbers"):
+    with pytest.raises(ValueError, match="reads words as ids"):
         WordsOfText(VOCABULARY, loaded("elmo/encoder_of_words"), 5)
 
 

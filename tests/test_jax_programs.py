@@ -124,7 +124,7 @@ with mock.patch.object(Keeper, "on_train_batch_end", killed):
         run("pretrain", *settings, "--output_dir=stopped")
     except SystemExit as end:
         assert end.code == 130
-assert "Going on from step 4" in run("pretrain", *settings, "--output_dir=stopped")
+assert "from step 4." in run("pretrain", *settings, "--output_dir=stopped")
 one, other = (read(f"{name}/metrics.json") for name in ("through", "stopped"))
 assert one["tokens"] == other["tokens"] and one["steps"] == other["steps"] == 6
 losses = [[row["loss"] for row in metrics["measured"]] for metrics in (one, other)]

@@ -20,7 +20,7 @@ from bert_zoo.pretraining.tokens import TokenizedText
 from bert_zoo.tasks.objectives.draws import Draws
 from bert_zoo.tasks.objectives.objective import Objective
 
-# Batches that are made at the same time, and ahead of the one that is trained on.
+# Batches made in parallel, and ahead of the one in training.
 PARALLEL, AHEAD = 2, 8
 
 
@@ -145,7 +145,7 @@ class PretrainingBatches(NumberedBatches):
 
     def _plan(self, epoch: int) -> EpochPlan:
         if epoch not in self._plans:
-            # Batches of the epoch before may still be made.
+            # Batches of the previous epoch may still be in the making.
             self._plans = {n: plan for n, plan in self._plans.items() if n >= epoch - 1}
             self._plans[epoch] = EpochPlan(
                 self.text, self.scheme, self.seed, self.first_epoch + epoch
@@ -166,7 +166,7 @@ class PretrainingBatches(NumberedBatches):
         plan, epoch, first = self._place(int(number))
         rows = plan.batch(range(first, first + self.batch_size))
         if "document_ids" in rows:
-            # Positions of a model's table, which the model itself counts from these.
+            # The model derives the positions in its table from these.
             del rows["position_ids"]
         draws = Draws(self.seed, self.first_epoch + epoch, rows["row"])
         inputs, labels = self.objective(rows, draws)

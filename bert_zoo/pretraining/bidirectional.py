@@ -49,13 +49,13 @@ class WordsOfText:
     def __init__(self, vocabulary: Sequence[str], encoder: Encoder, num_classes: int):
         if (*vocabulary[:2],) != (BOUNDARY, UNKNOWN):
             raise ValueError(
-                f"The vocabulary begins with {[*vocabulary[:2]]}; of words that are spelled, {BOUNDARY} and "
-                f"{UNKNOWN} come first. Leave --vocabulary out, and one is made of the text."
+                f"The vocabulary begins with {[*vocabulary[:2]]}, but a model that reads characters needs "
+                f"{BOUNDARY} and {UNKNOWN} first. Leave --vocabulary out to build one from the text."
             )
         if "char_ids" not in encoder.backbone.inputs:
             raise ValueError(
-                f"This {encoder.family} reads words by their numbers, and is not trained further here. Models "
-                "that read the characters of words are."
+                f"This {encoder.family} reads words as ids and cannot be trained further. Choose a model that "
+                "reads the characters of words."
             )
         characters = encoder.preprocessor.tokenizer
         # [direction, words, characters]

@@ -1,4 +1,4 @@
-"""Trainings of language models: with a memory on streams, else on rows."""
+"""Pretraining of language models: on streams with a memory, or on rows."""
 
 import math
 from collections.abc import Sequence
@@ -17,18 +17,18 @@ from bert_zoo.pretraining.streams import StreamPart
 from bert_zoo.pretraining.tokens import TokenizedText
 from bert_zoo.training.optimizers import AveragedSGD, language_model_adam
 
-# Tokens of held-out text that are measured.
+# The number of held-out tokens to measure on.
 MEASURED_TOKENS = 1 << 16
 
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """What the pretraining of a language model depends on beside model, text and seed.
+    """Settings for pretraining a language model, besides model, text and seed.
 
     Attributes:
-        recipe: `total_steps` are all updates, where `seconds` do not say how long it is.
-        seconds: a budget of time; None for one of updates.
-        steps_per_execution: as of `Recipe`.
+        recipe: the settings of the optimizer. `total_steps` counts all updates and is not used if `seconds` is set.
+        seconds: time budget; None to train for a number of updates.
+        steps_per_execution: as in `Recipe`.
     """
 
     recipe: LanguageModelPreset
@@ -43,18 +43,18 @@ class StreamSettings:
 
     @property
     def phases(self) -> tuple[tuple[int, float], ...]:
-        """Tokens of a row, all through the training."""
+        """The number of tokens per row, one phase for the whole training."""
         return ((self.recipe.segment_length, 1.0),)
 
 
 @dataclass
 class HeldOutStream:
-    """The beginning of a text that is not trained on, and what it shows.
+    """The beginning of a text, which is kept out of training to measure the loss.
 
     Attributes:
-        name: of the text.
+        name: name of the text.
         token_ids: int32 [tokens], at most `MEASURED_TOKENS`.
-        batches: of them.
+        batches: its batches.
     """
 
     name: str
@@ -62,7 +62,7 @@ class HeldOutStream:
     batches: StreamBatches | RowBatches
 
     def losses(self, model: StatefulLM | CausalLM) -> dict[str, float]:
-        """The loss in nats a token, with the memory of training if it has one."""
+        """The loss in nats per token, with the memory of training if the model has one."""
         data = self.batches.dataset(0, self.batches.per_epoch)
         metrics = model.evaluate(data, return_dict=True, verbose=0)
         return {"loss": float(metrics["bits"]) * math.log(2)}
@@ -71,24 +71,24 @@ class HeldOutStream:
         """Loss of a unigram model with these token counts.
 
         Args:
-            counts: int [vocabulary], of the text that is trained on.
+            counts: int [vocabulary], counts in the training text.
         """
         return float(-log_frequencies(counts)[self.token_ids[1:]].mean())
 
 
 class StreamTraining:
-    """A language model that remembers, and the stream that it is trained on.
+    """Trains a recurrent language model on a stream.
 
     Args:
         model: the language model.
-        settings: how to train it.
+        settings: the settings.
         text: the text.
-        seed: nothing of a stream is drawn.
+        seed: unused, because nothing is drawn for a stream.
 
     Attributes:
-        model: what `fit` trains, with the memory.
-        counts: how often each token occurs in the text.
-        phases: the stream's batches, the same ones all through the training.
+        model: the model with its memory, for `fit`.
+        counts: number of occurrences of each token in the text.
+        phases: the stream's batches, which stay the same throughout the training.
         use: what the model is for.
     """
 
@@ -108,11 +108,11 @@ class StreamTraining:
 
     @staticmethod
     def as_tokenized(document: Sequence[str], tokenizer) -> Sequence[str]:
-        """One text, whose sentences end in a line end."""
+        """The text to tokenize: all sentences, each followed by a line end."""
         return ["".join(f"{sentence}\n" for sentence in document)]
 
     def trained_model(self) -> StatefulLM | CausalLM:
-        """What `fit` trains."""
+        """The model that `fit` trains."""
         return StatefulLM(self.language_model, self.settings.recipe.batch_size)
 
     def batches_of(self, token_ids: np.ndarray) -> StreamBatches | RowBatches:
@@ -121,7 +121,7 @@ class StreamTraining:
         return StreamBatches(token_ids, recipe.batch_size, recipe.segment_length)
 
     def about(self) -> dict[str, Any]:
-        """What `config.json` says of it beside the recipe."""
+        """The entries of `config.json` besides the recipe."""
         config = self.language_model.encoder.config
         return {
             "objective": "each token from those before it",
@@ -133,7 +133,7 @@ class StreamTraining:
         }
 
     def held_out(self, name: str, text: TokenizedText | StreamPart) -> HeldOutStream:
-        """A text to measure on."""
+        """The beginning of a held-out text, to measure on."""
         token_ids = text.stream()[:MEASURED_TOKENS]
         return HeldOutStream(name, token_ids, self.batches_of(token_ids))
 
@@ -155,7 +155,7 @@ class StreamTraining:
         self.model.compile(optimizer=optimizer, steps_per_execution=steps)
 
     def questions(self, corpus: Corpus | None) -> list[tuple[str, str]]:
-        """None: no word is hidden."""
+        """None, because no word is masked."""
         return []
 
     def answers(self, questions: Sequence[tuple[str, str]]) -> list[list[list[Any]]]:
@@ -167,17 +167,17 @@ class StreamTraining:
 
 
 class RowTraining(StreamTraining):
-    """A language model whose positions end, and rows of a text that are as long as they can be.
+    """Trains a language model with limited positions, on rows of its maximum length.
 
-    Documents follow one another, with the vocabulary's end token between them where it has one, as
-    GPT-2 was trained; rows begin and end anywhere. Arguments: as `StreamTraining`, but for
+    Documents follow each other, separated by the vocabulary's end token if it has one, as in GPT-2's training.
+    Rows may begin and end anywhere. Arguments are those of `StreamTraining`, except:
 
-        seed: of the order of rows.
+        seed: seed of the order of rows.
     """
 
     @staticmethod
     def as_tokenized(document: Sequence[str], tokenizer) -> Sequence[str]:
-        """One text, whose sentences stand on lines, with the token that ends it."""
+        """The text to tokenize: one sentence per line, and the end token."""
         has_end = hasattr(tokenizer, "eos_id")
         return [
             "\n".join(document) + (tokenizer.id_to_token(tokenizer.eos_id) if has_end else "\n")
@@ -191,7 +191,7 @@ class RowTraining(StreamTraining):
         return RowBatches(token_ids, recipe.batch_size, recipe.segment_length, self.seed)
 
     def held_out(self, name: str, text: TokenizedText | StreamPart) -> HeldOutStream:
-        """A text to measure on, which may have fewer rows than a batch, or be shorter than one."""
+        """A text to measure on. It may have fewer rows than a batch, or be shorter than a row."""
         recipe, token_ids = self.settings.recipe, text.stream()[:MEASURED_TOKENS]
         length = max(1, min(recipe.segment_length, len(token_ids) - 1))
         rows = max(1, min(recipe.batch_size, (len(token_ids) - 1) // length))

@@ -12,14 +12,14 @@ from bert_zoo.registry import registry
 
 
 def evaluate(model: CausalLM, token_ids: np.ndarray, reading: Reading) -> dict[str, float]:
-    """How well a model predicts a stream, in a mean over all its tokens but the first.
+    """Measures how well a model predicts a stream, averaged over all tokens except the first.
 
     Args:
-        model: with any settings; those of `reading` are taken that its family has.
+        model: a recurrent language model. Where its family has the settings in `reading`, they replace its own.
         token_ids: int [tokens].
 
     Returns:
-        `perplexity`; `bits` a token; `tokens` that were predicted; `seconds`.
+        dict of `perplexity`, `bits` (per token), `tokens` (the number predicted) and `seconds`.
     """
     known = registry().families[model.encoder.family].settings
     settings = {name: value for name, value in reading.settings.items() if name in known}

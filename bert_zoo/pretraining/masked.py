@@ -1,4 +1,4 @@
-"""Trainings with hidden tokens: rows, objectives, and what is measured of them."""
+"""Pretraining with masked tokens: rows, objectives and measurements."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,7 +38,7 @@ from bert_zoo.tasks.objectives.table import PREDICTIONS
 from bert_zoo.tasks.pretraining.streams import StatefulObjectives
 from bert_zoo.training.presets import optimizer_for
 
-# Epochs between the first ones of two phases, so that no two phases have the same rows.
+# Offset between the first epochs of two phases, so that no two phases have the same rows.
 EPOCHS_APART = 1 << 20
 SCHEMES: dict[str, Callable[[int], Scheme]] = {
     "next_sentence": lambda length: SentencePairs("next_sentence", length),
@@ -48,7 +48,7 @@ SCHEMES: dict[str, Callable[[int], Scheme]] = {
     "packed_documents": PackedDocuments,
     "joined_documents": JoinedDocuments,
 }
-# Those that one family alone has.
+# Rows that only one family has.
 OWN_ROWS: dict[str, OwnRows] = {
     rows.name: rows
     for family in registry().families.values()
@@ -59,17 +59,17 @@ OWN_ROWS: dict[str, OwnRows] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What a pretraining with hidden tokens depends on beside model, text and seed.
+    """Settings for pretraining with masked tokens, besides model, text and seed.
 
     Attributes:
-        recipe: `total_steps` are all updates, where `seconds` do not say how long it is.
-        rows: a key of `SCHEMES` or of `OWN_ROWS`, with `languages` a multilingual one of these.
-        phases: tokens of a row, and the share of the training with rows of that length.
-        objective: a key of `bert_zoo.tasks.objectives.OBJECTIVES`; empty for the family's.
-        seconds: a budget of time; None for one of updates.
-        starts_from_frequencies: whether the head for masked tokens, a new one, begins with how often each
-            token occurs in the text. It need not learn that first, which takes hundreds of updates.
-        languages: of a text whose files say the same, their names in the files' order.
+        recipe: the settings of the optimizer. `total_steps` counts all updates and is not used if `seconds` is set.
+        rows: a key of `SCHEMES` or `OWN_ROWS`; with `languages`, a multilingual one.
+        phases: for each phase, the tokens per row and its share of the training.
+        objective: a key of `bert_zoo.tasks.objectives.OBJECTIVES`; empty for the family's own.
+        seconds: time budget; None to train for a number of updates.
+        starts_from_frequencies: whether to initialise the bias of a new masked-token head to the token
+            frequencies of the text. Otherwise the head spends hundreds of updates learning them.
+        languages: names of the languages in the order of the files, for parallel texts.
     """
 
     recipe: Recipe
@@ -84,11 +84,11 @@ class Settings:
 
     @property
     def goes_on(self) -> bool:
-        """Whether rows go on where those of the batch before ended."""
+        """Whether each batch's rows continue those of the batch before."""
         return not self.languages and self.scheme(self.phases[0][0]).in_order
 
     def scheme(self, length: int, tokenizer: Any = None) -> Scheme:
-        """What a row of `length` tokens is; the tokenizer knows the numbers of languages."""
+        """The scheme of rows of `length` tokens; the tokenizer has the ids of languages."""
         if self.rows in SCHEMES:
             return SCHEMES[self.rows](length)
         known = tokenizer.get_config().get("languages") or {} if self.languages else {}
@@ -113,14 +113,14 @@ def compile_for(
     *,
     steps_per_execution: int = 1,
 ) -> None:
-    """Compiles a model with the losses of those objectives that rows have labels for.
+    """Compiles a model with the losses of the objectives that the rows have labels for.
 
     Args:
-        model: of one head or several.
-        optimizer: what trains it.
-        objective: what hides tokens.
-        labels: of a batch, by logits; or an array, those of one head.
-        steps_per_execution: batches that the backend trains on before it answers.
+        model: a model with one head or several.
+        optimizer: the optimizer.
+        objective: the objective that masks tokens.
+        labels: a batch's labels by output; or an array, for a model with one head.
+        steps_per_execution: batches per execution of the backend.
     """
     losses, weights = model.default_loss(), model.default_loss_weights
     if isinstance(labels, Mapping):
@@ -136,22 +136,23 @@ def compile_for(
 
 
 class MaskedTraining:
-    """A model with heads for hidden tokens, and the batches that it is trained on.
+    """Trains a model with heads for masked tokens.
 
     Args:
-        model: what `fit` trains.
-        settings: how.
+        model: the model.
+        settings: the settings.
         text: the text.
-        seed: of rows and masks.
+        seed: seed of rows and masks.
 
     Attributes:
-        inner: the model with the heads, around which `model` may put a memory.
-        counts: how often each token occurs in the text.
+        model: the model for `fit`, with a memory where the rows need one.
+        inner: the same model without the memory.
+        counts: number of occurrences of each token in the text.
         phases: the batches of each phase.
         use: what the model is for.
 
     Raises:
-        ValueError: rows of pairs, for a model without a head for them, or too short a text.
+        ValueError: the rows are pairs and the model has no head for pairs, or the text is too short.
     """
 
     measured_batches = 1
@@ -179,7 +180,7 @@ class MaskedTraining:
             )
         if settings.rows == "joined_documents" and not isinstance(self.objective, Denoising):
             raise ValueError(
-                "rows=joined_documents have no special tokens, and are for a model of encoder and decoder. "
+                "rows=joined_documents have no special tokens and suit only encoder-decoder models. "
                 "Choose full_sentences."
             )
         self.phases = [
@@ -190,13 +191,13 @@ class MaskedTraining:
         ]
 
     def scheme(self, length: int) -> Scheme:
-        """What a row of `length` tokens is."""
+        """The scheme of rows of `length` tokens."""
         return self.settings.scheme(length, self.inner.preprocessor.tokenizer)
 
     def batches_of(
         self, text: TokenizedText, length: int, batch_size: int, seed: int, first_epoch: int = 0
     ) -> PretrainingBatches | MaskedRowBatches:
-        """A text's batches of rows of a length."""
+        """Batches of a text in rows of `length` tokens."""
         return PretrainingBatches(
             text,
             self.scheme(length),
@@ -209,11 +210,11 @@ class MaskedTraining:
 
     @staticmethod
     def as_tokenized(document: Sequence[str], tokenizer) -> Sequence[str]:
-        """What is tokenized of a document: its sentences."""
+        """The text to tokenize of a document: its sentences."""
         return document
 
     def about(self) -> dict[str, Any]:
-        """What `config.json` says of it beside the recipe."""
+        """The entries of `config.json` besides the recipe."""
         settings = self.settings
         return {
             "objective": repr(self.objective),
@@ -224,13 +225,12 @@ class MaskedTraining:
         }
 
     def held_out(self, name: str, text: TokenizedText) -> HeldOut:
-        """Rows of a text to measure on, as those of the last phase, which a user of the model has.
+        """Rows of a text to measure on, as long as in the last phase, which is how the model will be used.
 
-        They are at most `MEASURED_ROWS`, or `measured_batches` batches, which are no larger than those of
-        training.
+        There are at most `MEASURED_ROWS` rows, or `measured_batches` batches. A batch is at most as large as in training.
 
         Raises:
-            ValueError: the text makes no row.
+            ValueError: the text is too short for a row.
         """
         length, rows = self.settings.phases[-1][0], self.settings.recipe.micro_batch_size
         total = self.batches_of(text, length, 1, MEASURED_SEED).per_epoch
@@ -239,7 +239,7 @@ class MaskedTraining:
         return HeldOut(name, batches, min(batches.per_epoch, wanted))
 
     def compile(self) -> None:
-        """Compiles the model with the recipe's optimizer; a new head may begin with frequencies."""
+        """Compiles the model with the recipe's optimizer, and initialises a new head to frequencies if set."""
         model, recipe = self.model, self.settings.recipe
         optimizer = optimizer_for(recipe, None if self.settings.seconds else recipe.total_steps)
         compile_for(
@@ -256,7 +256,7 @@ class MaskedTraining:
             bias.assign(np.pad(values, (0, more), constant_values=values.min()))
 
     def questions(self, corpus: Corpus | None) -> list[tuple[str, str]]:
-        """Sentences of held-out text with a word masked, and the word."""
+        """Held-out sentences with one word masked, and that word."""
         documents = iter(corpus or ())
         if self.settings.languages:
             language = self.model.preprocessor.tokenizer.get_config()["language"]
@@ -266,7 +266,7 @@ class MaskedTraining:
         return masked_sentences(documents, self.model.preprocessor)
 
     def answers(self, questions: Sequence[tuple[str, str]]) -> list[list[list[Any]]]:
-        """The likeliest words in the masks' places."""
+        """The most likely words at the masks."""
         return answers(self.inner, questions)
 
     def trained(self) -> ObjectiveModel:
@@ -277,26 +277,26 @@ class MaskedTraining:
 
 
 class RememberingTraining(MaskedTraining):
-    """Rows that go on where those of the batch before ended, and the memory of these: XLNet's.
+    """Trains on rows that continue those of the batch before, with a memory of them, as XLNet does.
 
-    The memory keeps a row's first half, and has room for three quarters of a row (384 of 512, as the
-    original). Arguments: as `MaskedTraining`. The model that is saved has no memory.
+    The memory keeps the first half of a row and holds three quarters of one (384 of 512 tokens, as in the
+    original). The saved model has no memory. Arguments are those of `MaskedTraining`.
 
     Raises:
-        ValueError: also rows of several lengths, or a model that does not read rows backwards.
+        ValueError: also for rows of several lengths, or a model that cannot read rows backwards.
     """
 
     def __init__(self, model: ObjectiveModel, settings: Settings, text: TokenizedText, seed: int):
         if "reads_backwards" not in model.id_limits():
             raise ValueError(
-                f"rows={settings.rows} go on from batch to batch, and models of the family "
-                f"{model.encoder.family} cannot remember hidden tokens' rows. Choose other rows."
+                f"rows={settings.rows} continue from batch to batch, and masked-token models of the "
+                f"family {model.encoder.family} have no memory for that. Choose other rows."
             )
         lengths = {length for length, _ in settings.phases}
         if len(lengths) > 1:
             raise ValueError(
-                f"rows={settings.rows} go on from batch to batch, and have one length; phases are of "
-                f"{sorted(lengths)}. Give one (--length)."
+                f"rows={settings.rows} continue from batch to batch, so all need the same length, but "
+                f"the phases have {sorted(lengths)}. Give one length (--length)."
             )
         (length,), recipe = lengths, settings.recipe
         remembering = under_settings(model, mem_len=3 * length // 4, reuse_len=length // 2)
@@ -314,20 +314,20 @@ class RememberingTraining(MaskedTraining):
 
 
 class MaskedRowTraining(MaskedTraining):
-    """Rows that were masked ahead of training, by `bert_zoo create_pretraining_data`.
+    """Trains on rows that `bert_zoo create_pretraining_data` has masked and written.
 
-    All have one length, and the masks that they were written with. Arguments: as `MaskedTraining`, with
-    `MaskedRows` in the text's place.
+    All rows have the same length and keep their masks. Arguments are those of `MaskedTraining`, with
+    `MaskedRows` in place of the text.
 
     Raises:
-        ValueError: a model that predicts tokens in an order, which such rows do not have.
+        ValueError: the model predicts tokens in an order, which such rows do not have.
     """
 
     def __init__(self, model: ObjectiveModel, settings: Settings, rows: MaskedRows, seed: int):
         if model.encoder.backbone.has_second_stream:
             raise ValueError(
-                f"Rows of the form {MASKED_ROWS} have no order of prediction, which models of the family "
-                f"{model.encoder.family} are trained with. Train on the text itself."
+                f"Models of the family {model.encoder.family} predict tokens in an order, which rows of "
+                f"the form {MASKED_ROWS} do not have. Train on the text itself."
             )
         self.model = self.inner = model
         self.settings = replace(settings, rows=MASKED_ROWS, phases=((rows.length, 1.0),))

@@ -1,4 +1,4 @@
-"""What a pretraining is measured by: losses on text that is set aside, and masked words."""
+"""Measurements of a pretraining: losses on held-out text, and predictions of masked words."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ SHOWN, LOOKED_AT, SHOWN_WORDS = 6, 2_000, range(6, 25)
 
 @dataclass
 class HeldOut:
-    """Text that is not trained on, and what it shows; the same rows and masks each time.
+    """Text kept out of training to measure the loss, with the same rows and masks every time.
 
     Attributes:
-        name: of the text.
+        name: name of the text.
         batches: its batches.
-        count: how many of them.
+        count: the number of batches.
     """
 
     name: str
@@ -33,16 +33,16 @@ class HeldOut:
     count: int
 
     def losses(self, model: ObjectiveModel) -> dict[str, float]:
-        """The loss, and that of each objective where there are several."""
+        """The total loss and, with several objectives, the loss of each."""
         data = self.batches.dataset(0, self.count)
         metrics = model.evaluate(data, return_dict=True, verbose=0)
         return {name: float(value) for name, value in metrics.items() if name.endswith("loss")}
 
     def unigram_loss(self, counts: np.ndarray) -> float:
-        """Loss of masked tokens, or of a decoder's targets, of a unigram model with these token counts.
+        """Loss of a unigram model with these token counts, on masked tokens or a decoder's targets.
 
         Args:
-            counts: int [vocabulary], of the text that is trained on.
+            counts: int [vocabulary], counts in the training text.
         """
         labels = [self.batches.at(number)[1] for number in range(self.count)]
         labels = [rows["mlm_logits"] if isinstance(rows, dict) else rows for rows in labels]
@@ -56,14 +56,14 @@ class HeldOut:
 
 
 def log_frequencies(counts: np.ndarray) -> np.ndarray:
-    """The logarithms of tokens' shares of a text, in which each is counted once more."""
+    """The logarithm of each token's relative frequency, with one added to every count."""
     return np.log(counts + 1.0) - np.log(counts.sum() + len(counts))
 
 
 def masked_sentences(documents: Iterator[Sequence[str]], preprocessor) -> list[tuple[str, str]]:
-    """A few sentences with a word masked, and the word; a fixed draw chooses them.
+    """A few sentences with one word masked, and that word, chosen by a fixed seed.
 
-    Words are those of at least four letters that are one token; sentences fit into a row.
+    Each word has at least four letters and is a single token. Each sentence fits into a row.
     """
     tokenizer = preprocessor.tokenizer
     most = preprocessor.sequence_length - preprocessor.packer.layout.specials(1)
@@ -94,7 +94,7 @@ def masked_sentences(documents: Iterator[Sequence[str]], preprocessor) -> list[t
 
 
 def answers(model: ObjectiveModel, sentences: Sequence[tuple[str, str]]) -> list[list[list[Any]]]:
-    """For each sentence the three likeliest words in the mask's place, with their probabilities."""
+    """The three most likely words at the mask of each sentence, with their probabilities."""
     return [
         [[c.token, c.score] for c in model.fill_mask(text, top_k=3)[0]] for text, _ in sentences
     ]

@@ -1,4 +1,4 @@
-"""Models to pretrain: new ones, and checkpoints with the heads that their objective needs."""
+"""Models to pretrain: new ones, and checkpoints with the heads of their objective."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,12 +19,12 @@ from bert_zoo.tasks.text_to_text import TextToText
 
 
 def new_model(family: Family, config: Mapping[str, Any], preprocessor, dtype: str = "float32"):
-    """A model with randomly initialised weights and all heads of its family's objectives.
+    """A randomly initialised model with all heads of its family's objectives.
 
     Args:
-        family: whose page makes it.
-        config: fields of its configuration; `vocab_size` is the vocabulary's.
-        preprocessor: whose vocabulary the model predicts.
+        family: the name of the family.
+        config: fields of its configuration. `vocab_size` comes from the vocabulary.
+        preprocessor: the preprocessor with the vocabulary to predict.
         dtype: a Keras dtype policy.
     """
     sizes = {**family.defaults, **config, "vocab_size": preprocessor.tokenizer.vocab_size}
@@ -39,14 +39,14 @@ def new_model(family: Family, config: Mapping[str, Any], preprocessor, dtype: st
 def model_to_go_on_with(
     name: str, objective: str = "", dtype: str = "float32"
 ) -> ObjectiveModel | TextToText:
-    """A checkpoint with the heads that its objective needs; a log line says which of them are new.
+    """A checkpoint with the heads of its objective. New heads are reported in the log.
 
-    Heads for sentences (BERT's next sentence, ALBERT's order) are not made anew: without them, masked
-    tokens alone are trained. A pooler that no loss reads stays as it is.
+    Heads for sentences (BERT's next sentence, ALBERT's sentence order) are not created: without them, only masked
+    tokens are trained. A pooler that no loss depends on stays unchanged.
 
     Args:
-        name: what `load` takes.
-        objective: a key of `bert_zoo.tasks.objectives.OBJECTIVES`; empty for the family's.
+        name: a name or directory, as for `load`.
+        objective: a key of `bert_zoo.tasks.objectives.OBJECTIVES`; empty for the family's own.
         dtype: a Keras dtype policy.
     """
     opened = open_checkpoint(name, with_weights=False)
@@ -56,7 +56,7 @@ def model_to_go_on_with(
     objective = objective or family.pretraining_of(opened.config)
     if not objective or MaskedLM.task not in family.heads:
         raise ValueError(
-            f"{name} was not pretrained with hidden tokens. Models of masked tokens are those of "
+            f"{name} was not pretrained on masked tokens. Choose a model from "
             "bert_zoo.list_models(provides='masked_lm')."
         )
     chosen = OBJECTIVES.get(objective)
@@ -81,7 +81,7 @@ def model_to_go_on_with(
 def new_language_model(
     preset: LanguageModelPreset, preprocessor, dtype: str = "float32"
 ) -> CausalLM:
-    """A model with randomly initialised weights that predicts the vocabulary of its preprocessor.
+    """A randomly initialised model that predicts the vocabulary of its preprocessor.
 
     Raises:
         ConfigError: the vocabulary is too small for the preset's clusters.
@@ -99,7 +99,7 @@ def new_language_model(
 
 
 def fitted(preset: LanguageModelPreset, vocab_size: int) -> LanguageModelPreset:
-    """The preset without the clusters that a vocabulary is too small for, which is said."""
+    """The preset without the clusters that the vocabulary is too small for, which are reported."""
     cutoffs = preset.config.get("cutoffs", ())
     kept = tuple(cutoff for cutoff in cutoffs if cutoff < vocab_size)
     if kept == cutoffs:

@@ -1,4 +1,4 @@
-"""How far a pretraining is: counted, measured, and kept in checkpoints."""
+"""The progress of a pretraining: counters, measurements and checkpoints."""
 
 import importlib.util
 import json
@@ -22,21 +22,21 @@ from bert_zoo.training.runs import CHECKPOINT, PROGRESS, updates_of
 
 @dataclass
 class Progress:
-    """How far a training is; kept in its checkpoints.
+    """The progress of a training, saved in its checkpoints.
 
     Attributes:
-        phase: the number of the present phase.
-        batches: of the present phase that were trained on.
-        all_batches: of all phases.
-        seconds: of training, in all calls of the program, with what is measured and written between.
-        busy: of these, the seconds of steps alone, without the first of each call.
-        busy_tokens: tokens of those steps.
-        tokens: that were trained on, special ones among them and padding not.
-        loss, losses: the sum, and number, of batches' losses since the latest measurement.
-        starts: of the present phase, `PretrainingBatches.starts`.
-        measured_at: the share of the training that was done at the latest measurement.
-        rows: what was measured, a row each time.
-        before: what was measured and answered before the first batch.
+        phase: index of the current phase.
+        batches: batches trained on in the current phase.
+        all_batches: batches trained on in all phases.
+        seconds: training time over all calls of the program, including measuring and writing.
+        busy: the seconds of these spent in training steps, without the first step of each call.
+        busy_tokens: tokens of the steps that `busy` counts.
+        tokens: tokens trained on, including special tokens but not padding.
+        loss, losses: sum and number of the batch losses since the last measurement.
+        starts: `PretrainingBatches.starts` of the current phase.
+        measured_at: completed share of the training at the last measurement.
+        rows: the measurements so far, one row each.
+        before: losses and example predictions before the first batch.
     """
 
     phase: int = 0
@@ -55,21 +55,20 @@ class Progress:
 
 
 class Keeper(keras.callbacks.Callback):
-    """Counts, measures, writes checkpoints, and ends a training whose loss is no number.
+    """Counts, measures, writes checkpoints, and stops a training whose loss is not finite.
 
-    All of that after each execution of the backend, which is of a batch or, with `steps_per_execution`, of
-    several.
+    This happens after every execution of the backend: one batch, or several with `steps_per_execution`.
 
     Args:
-        progress: is brought up to date.
-        directory: of the run.
-        batches: of the present phase.
-        end: the number after that of the last batch of the `fit`.
-        share: gives the part of the whole training that is done.
-        measure: gives what is measured, by name; of all texts, or of the held-out one alone.
-        measurements: how often the held-out text is measured.
+        progress: the progress to update.
+        directory: the run directory.
+        batches: the batches of the current phase.
+        end: index of the last batch of this `fit`, plus one.
+        share: returns the completed share of the whole training.
+        measure: returns measurements by name, for all texts or only for the held-out text.
+        measurements: number of measurements on the held-out text.
         every: seconds between checkpoints.
-        writes: whether to write files; of several workers one does.
+        writes: whether to write files. Only one of several workers does.
     """
 
     def __init__(
@@ -99,12 +98,12 @@ class Keeper(keras.callbacks.Callback):
         self._now = self._saved = time.monotonic()
 
     def on_train_batch_begin(self, batch, logs=None):
-        # What `fit` logs is then the loss of an execution, not the mean since the beginning of `fit`.
+        # `fit` then logs the loss of one execution, not the mean since its start.
         self.model.reset_metrics()
 
     def on_train_batch_end(self, batch, logs=None):
         progress, loss = self.progress, float(logs["loss"])
-        # The last execution may have fewer.
+        # The last execution may have fewer batches.
         trained = min(self.model.steps_per_execution, self.end - progress.batches)
         progress.batches += trained
         progress.all_batches += trained
@@ -126,14 +125,14 @@ class Keeper(keras.callbacks.Callback):
         share, number = self.share(), self.measurements
         if share < 1 and int(share * number) > int(progress.measured_at * number):
             self.write_row()
-            # Of a budget of time, measuring takes a share too.
+            # Measuring uses part of a time budget, too.
             progress.measured_at = self.share()
         if now - self._saved >= self.every:
             self.save()
         self._step_start = time.monotonic()
 
     def write_row(self, at_end: bool = False) -> None:
-        """Measures, and notes it beside the mean loss of training since the time before."""
+        """Measures, and records the result with the mean training loss since the last measurement."""
         progress = self.progress
         rate = float(ops.convert_to_numpy(self.model.optimizer.learning_rate))
         row = {"step": updates_of(self.model), "seconds": progress.seconds, "rate": rate}
@@ -143,7 +142,7 @@ class Keeper(keras.callbacks.Callback):
         row |= measured
         progress.loss, progress.losses = 0.0, 0
         progress.rows.append(row)
-        # In float16 it stands within another one.
+        # In float16 the optimizer is wrapped in another.
         optimizer = getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)
         if measured and isinstance(optimizer, AveragedSGD):
             name = next(iter(measured))

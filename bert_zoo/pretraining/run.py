@@ -1,4 +1,4 @@
-"""A pretraining: a model and text go in, a run directory comes out."""
+"""Pretrains a model on text and writes a run directory."""
 
 import json
 import shutil
@@ -47,20 +47,20 @@ from bert_zoo.training.runs import (
 from bert_zoo.weights.files import remove_leftovers, write_json
 
 TOKENS, VOCABULARY = "tokens", "vocabulary"
-# More batches than there are.
+# More batches than any training has.
 ENDLESS = 1 << 20
 
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A finished training, as its report shows it.
+    """A finished training, for its report.
 
     Attributes:
-        name: what was trained.
-        goes_on: whether that is a checkpoint, as `load` takes it.
+        name: the model that was trained.
+        goes_on: whether `name` is a checkpoint, as `load` takes it.
         use: what the model is for.
-        config, results: what `config.json` and `metrics.json` hold.
-        directory: of the run.
+        config, results: the contents of `config.json` and `metrics.json`.
+        directory: the run directory.
     """
 
     name: str
@@ -88,44 +88,46 @@ def pretrain(
     report: Callable[[FinishedRun], None] | None = None,
     kind: type[MaskedTraining] | None = None,
 ) -> dict[str, Any]:
-    """Pretrains a model, or goes on with a pretraining that was stopped, and writes a run directory.
+    """Pretrains a model, or resumes a stopped pretraining, and writes a run directory.
 
-    Going on means the same batches with the same masks, random numbers and state of the optimizer: of a
-    training of a number of updates, weights equal those of one that was not stopped to the last bit.
-    With a budget of time learning rates go by the clock, and are not.
+    A resumed training has the same batches, masks, random numbers and optimizer state. If its length is a number
+    of updates, the final weights equal those without the stop, bit for bit. With a time budget they do not, because
+    learning rates then follow the clock.
 
     The directory holds `config.json`, the text's tokens (`tokens`), `metrics.json`, the model (`model`, a
     bert_zoo directory that `load` takes for every task) and, for TensorBoard, `tensorboard`.
 
     Args:
-        name: what it begins with, for the report.
-        make_model: makes the model, under the strategy.
-        settings: how to train.
-        text: what `Corpus` takes; with languages in the settings, a file for each.
-        directory: made if it does not exist.
-        goes_on: whether `name` is that of a checkpoint, as `load` takes it, for the model card.
-        general_text: text of other kinds, on which the loss is measured too.
-        reading: options of `Corpus` for `text`, `form` and `encoding`; `general_text` has none. With the
-            form "stream" both texts are whole files that a language model of words, characters or bytes
-            reads from end to end; with "masked_rows" they are what `bert_zoo create_pretraining_data` wrote.
-        held_out: share of the documents to measure on, or of the stream's tokens, or of the files with
-            rows; 0 sets nothing aside.
-        seed: of randomly initialised weights, rows, masks and dropout.
-        checkpoint_seconds: from one checkpoint to the next.
-        strategy: what `bert_zoo.training.strategy` gives. Of several workers one, the chief, writes.
-        report: writes what a finished run shows beside that, such as
-            `bert_zoo.cli.pretrain.write_report`.
-        kind: what trains the model; by default what model and settings speak for.
+        name: the model that training starts from, for the report.
+        make_model: returns the model; called under the strategy.
+        settings: the settings.
+        text: paths as for `Corpus`; with languages in the settings, one file per language.
+        directory: the run directory, created if missing.
+        goes_on: whether `name` is a checkpoint, as `load` takes it, for the model card.
+        general_text: text of other kinds, on which the loss is also measured.
+        reading: options of `Corpus` for `text`, such as `form` and `encoding`; they do not apply to
+            `general_text`. With the form "stream" both texts are whole files, which a language model of words,
+            characters or bytes reads from end to end. With "masked_rows" both were written by
+            `bert_zoo create_pretraining_data`.
+        held_out: share of the documents to measure on, or of a stream's tokens, or of the files of rows; 0
+            keeps nothing out.
+        seed: seed of randomly initialised weights, rows, masks and dropout.
+        checkpoint_seconds: seconds between checkpoints.
+        strategy: a strategy from `bert_zoo.training.strategy`. Of several workers, only the chief writes.
+        report: writes the report of a finished run, such as `bert_zoo.cli.pretrain.write_report`.
+        kind: the class that trains the model; by default chosen by the model and settings.
 
     Returns:
-        What `metrics.json` holds.
+        The contents of `metrics.json`.
 
     Raises:
-        ValueError: the directory holds a run of other settings or text, or the text is too short.
-        TrainingDiverged: the loss is infinite or no number.
+        ValueError: the directory holds a run with other settings or text, or the text is too short.
+        TrainingDiverged: the loss is not finite.
     """
     if not (settings.seconds or settings.recipe.total_steps):
-        raise ValueError("Say how long to train: seconds, or total_steps of the recipe.")
+        raise ValueError(
+            "The length of the training is missing. Set seconds, or total_steps of the recipe."
+        )
     strategy = strategy or present_strategy()
     writes = is_chief(strategy)
     recipe, checkpoints = settings.recipe, directory / CHECKPOINT
@@ -199,7 +201,7 @@ def pretrain(
         restore(model, checkpoints)
     questions = training.questions(read.held_out)
     if notes:
-        print(f"Going on from step {updates_of(model):,} with the training in {directory}.")
+        print(f"Resuming the training in {directory} from step {updates_of(model):,}.")
     else:
         progress.before = {**measure(True), "answers": training.answers(questions)}
         print_losses("Before", progress.before)
@@ -260,7 +262,7 @@ def _train_phase(
     every: float,
     writes: bool,
 ) -> None:
-    """Trains up to a part of the whole training, and writes a checkpoint."""
+    """Trains up to a share of the whole training, and writes a checkpoint."""
     model, settings = training.model, training.settings
     recipe, callbacks = settings.recipe, []
     if settings.seconds:
@@ -292,17 +294,17 @@ def _train_phase(
     keeper = Keeper(progress, directory, batches, end, share, measure, **keeping)
     keeper.set_model(model)
     if left > 0:
-        # A graph for this phase's shapes alone. One that has met another length is traced for any, which
-        # differs in the last bits from that of a training that goes on in this phase.
+        # A new graph for this phase's shapes. A graph that has met another length is retraced for any length,
+        # and its last bits differ from those of a training that resumes in this phase.
         model.make_train_function(force=True)
         model.fit(
             batches.dataset(progress.batches, end),
             callbacks=[*callbacks, keeper],
             shuffle=False,
-            # Of a budget of time, no one knows how many batches it has.
+            # With a time budget the number of batches is unknown.
             verbose=keras_verbosity() if writes and not settings.seconds else 0,
         )
-    # Not twice, where a run was stopped just before its end.
+    # Not a second time if the run was stopped just before its end.
     if until >= 1 and (not progress.rows or progress.rows[-1]["step"] < updates_of(model)):
         keeper.write_row(at_end=True)
     keeper.save()

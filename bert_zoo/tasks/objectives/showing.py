@@ -52,7 +52,7 @@ def objective_for(
         objective = registry().families[encoder.family].pretraining_of(encoder.config)
         if not objective:
             raise ValueError(
-                f"The family {encoder.family} was not pretrained with hidden tokens. Pass an objective: "
+                f"The family {encoder.family} was not pretrained on masked tokens. Pass an objective: "
                 f"{', '.join(OBJECTIVES)}."
             )
     if isinstance(objective, str):
