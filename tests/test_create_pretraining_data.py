@@ -115,9 +115,9 @@ def test_rows_that_were_written_are_read_as_they_were(text, tmp_path):
     assert counts[:5].sum() == 0 and (counts[5:] > 0).all()
     with files[0].open("ab") as file:
         file.write(b"\1\0\0")
-    with pytest.raises(ValueError, match="no whole TFRecord file"):
+    with pytest.raises(ValueError, match="not a complete TFRecord file"):
         MaskedRows(files)
-    with pytest.raises(ValueError, match="the vocabulary 20 tokens"):
+    with pytest.raises(ValueError, match="the vocabulary has only 20 tokens"):
         rows.counts(20, ())
 
 

@@ -267,7 +267,7 @@ def test_rows_are_full_and_every_pass_has_all_of_them():
     assert np.array_equal(at["labels"], at["token_ids"] + 1)
     for number, found in enumerate(batches.dataset(3, 7), 3):
         assert np.array_equal(found["token_ids"], rows[number])
-    with pytest.raises(ValueError, match="has 10 rows, and a batch has 11"):
+    with pytest.raises(ValueError, match="has only 10 rows, but a batch has 11"):
         RowBatches(np.arange(101), 11, 10, seed=0)
 
 

@@ -339,7 +339,7 @@ def test_errors(text, tmp_path_factory):
     with pytest.raises(ValueError, match="label is 'order'"):
         SentencePairs("order")
     alone, _ = shards_of(tmp_path_factory, [[3, 4]])
-    with pytest.raises(ValueError, match="one document only"):
+    with pytest.raises(ValueError, match="single document"):
         EpochPlan(alone, SentencePairs(), 0, 0)
     assert EpochPlan(alone, FullSentences(16), 0, 0).num_rows == 1
 

@@ -1,6 +1,6 @@
-"""Pretraining and training of language models: from text, and a checkpoint or nothing, to a run directory.
+"""Pretraining and training of language models on text, from scratch or from a checkpoint.
 
-`corpus` reads documents, `tokens` keeps them tokenized, `rows` puts their tokens into rows, `batches` are
-numbered batches of rows, `masked` and `causal` the two kinds of training, and `run.pretrain` trains.
-`vocabularies` trains what tokenizes a text.
+`corpus` reads documents, `tokens` stores their token ids, `rows` arranges tokens in rows, and `batches` numbers
+batches of rows. `masked` and `causal` are the two kinds of training, and `run.pretrain` trains and writes a run
+directory. `vocabularies` makes vocabularies.
 """

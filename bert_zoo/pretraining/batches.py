@@ -1,4 +1,4 @@
-"""Batches of a pretraining by number: each depends on seed and number alone, so that a training goes on anywhere."""
+"""Numbered batches for pretraining. Each depends only on seed and number, so training can resume anywhere."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ PARALLEL, AHEAD = 2, 8
 
 
 class NumberedBatches:
-    """Batches by number, each of which depends on its number alone.
+    """Numbered batches; each depends only on its number.
 
     Attributes:
-        starts: as of `PretrainingBatches`; empty where no epoch is planned.
-        tokens: of a batch on average, special ones among them and padding not.
+        starts: as for `PretrainingBatches`; empty if no epochs are planned.
+        tokens: mean number of tokens per batch, including special tokens but not padding.
     """
 
     starts: Sequence[int] = ()
     tokens: float
 
     def at(self, number: int) -> Any:
-        """A batch, of arrays."""
+        """Returns a batch of arrays."""
         raise NotImplementedError
 
     def dataset(self, first: int, end: int) -> tf.data.Dataset | BatchesByNumber:
-        """The batches from `first` to before `end`, of static shapes."""
+        """Returns the batches from `first` up to, but not including, `end`, with static shapes."""
         if not has_tensorflow:
             return BatchesByNumber(lambda number: self.at(first + number), end - first)
         return self.in_graph(first, end)
 
     def in_graph(self, first: int, end: int) -> tf.data.Dataset:
-        """What `dataset` gives where TensorFlow is installed."""
+        """What `dataset` returns if TensorFlow is installed."""
         specs = tf.nest.map_structure(
             lambda array: tf.TensorSpec(array.shape, array.dtype), self.at(first)
         )
@@ -59,20 +59,20 @@ class NumberedBatches:
 
 
 class ShuffledBatches(NumberedBatches):
-    """Batches of numbered rows, which are in another order in each pass.
+    """Batches of numbered rows, in a different order in each pass.
 
-    The rows of a pass that fill no batch are left out; each pass leaves out others.
+    The last rows of a pass are left out if they do not fill a batch; each pass leaves out different rows.
 
     Args:
-        num_rows: how many there are.
-        batch_size: rows.
-        seed: of the orders.
+        num_rows: number of rows.
+        batch_size: rows per batch.
+        seed: seed of the orders.
 
     Attributes:
-        per_epoch: batches of a pass.
+        per_epoch: number of batches in a pass.
 
     Raises:
-        ValueError: there are fewer rows than a batch has.
+        ValueError: there are fewer rows than fill a batch.
     """
 
     def __init__(self, num_rows: int, batch_size: int, seed: int):
@@ -80,8 +80,8 @@ class ShuffledBatches(NumberedBatches):
         self.per_epoch = num_rows // batch_size
         if not self.per_epoch:
             raise ValueError(
-                f"The text has {num_rows:,} rows, and a batch has {batch_size}. Choose shorter rows or a "
-                "smaller batch_size, or bring more text."
+                f"The text has only {num_rows:,} rows, but a batch has {batch_size}. Choose shorter rows or a "
+                "smaller batch_size, or add text."
             )
         self._order = functools.lru_cache(maxsize=2)(self._order_of)
 
@@ -89,33 +89,33 @@ class ShuffledBatches(NumberedBatches):
         return np.random.default_rng([self.seed, epoch]).permutation(self.num_rows)
 
     def rows(self, number: int) -> np.ndarray:
-        """The numbers of a batch's rows."""
+        """Returns the numbers of a batch's rows."""
         epoch, step = divmod(int(number), self.per_epoch)
         return self._order(epoch)[step * self.batch_size : (step + 1) * self.batch_size]
 
 
 class PretrainingBatches(NumberedBatches):
-    """Batches by number: each depends on seed and number alone, so that a training goes on anywhere.
+    """Numbered batches of a text. Each depends only on seed and number, so training can resume anywhere.
 
-    Rows that fill no batch are left out at the end of each epoch; the next one has others.
+    Rows at the end of an epoch are left out if they do not fill a batch. The next epoch has different rows.
 
     Args:
         text: the text.
-        scheme: what a row is.
-        objective: with its vocabulary.
-        batch_size: rows a batch.
-        seed: of rows and masks.
-        first_epoch: number of the first epoch; trainings that begin with others have other rows.
-        mlm_only: whether labels are those of masked tokens alone, an array, as `task="masked_lm"` has
-            it.
+        scheme: how rows are composed.
+        objective: the objective, with its vocabulary.
+        batch_size: rows per batch.
+        seed: seed of rows and masks.
+        first_epoch: number of the first epoch; another number gives other rows.
+        mlm_only: whether labels are a single array, those of the masked tokens, as for
+            `task="masked_lm"`.
 
     Attributes:
-        per_epoch: batches of the first epoch.
+        per_epoch: number of batches in the first epoch.
         starts: index of the first batch of every planned epoch and of the next one. Save it with a
             checkpoint: on resume, finished epochs need no second planning.
 
     Raises:
-        ValueError: the text has fewer rows than a batch.
+        ValueError: the text has fewer rows than fill a batch.
     """
 
     def __init__(
@@ -138,8 +138,8 @@ class PretrainingBatches(NumberedBatches):
         self.per_epoch = self._plan(0).num_rows // batch_size
         if not self.per_epoch:
             raise ValueError(
-                f"The text has {self._plan(0).num_rows:,} rows of up to {scheme.length} tokens, and a "
-                f"batch has {batch_size}. Lower batch_size, or bring more text."
+                f"The text has {self._plan(0).num_rows:,} rows of up to {scheme.length} tokens, but a "
+                f"batch has {batch_size}. Choose a smaller batch_size, or add text."
             )
         self.tokens = float(self._plan(0).lengths.mean() * batch_size)
 
@@ -153,7 +153,7 @@ class PretrainingBatches(NumberedBatches):
         return self._plans[epoch]
 
     def _place(self, number: int) -> tuple[EpochPlan, int, int]:
-        """The plan, the epoch and the first row of a batch."""
+        """Returns the plan, the epoch and the first row of a batch."""
         with self._lock:
             while self.starts[-1] <= number:
                 plan = self._plan(len(self.starts) - 1)
@@ -174,13 +174,13 @@ class PretrainingBatches(NumberedBatches):
 
 
 class StreamBatches(NumberedBatches):
-    """The batches of `Segments` by number, one pass after another.
+    """Numbered batches of `Segments`, one pass after another.
 
     Args:
-        token_ids, batch_size, segment_length: as of `Segments`.
+        token_ids, batch_size, segment_length: as for `Segments`.
 
     Attributes:
-        per_epoch: batches of a pass.
+        per_epoch: number of batches in a pass.
     """
 
     def __init__(self, token_ids: np.ndarray, batch_size: int, segment_length: int):
@@ -189,7 +189,7 @@ class StreamBatches(NumberedBatches):
         self.tokens = float(batch_size * segment_length)
 
     def at(self, number: int) -> dict[str, np.ndarray]:
-        """A batch, as of `Segments`."""
+        """Returns a batch, as `Segments.at` does."""
         return self._segments.at(number % self.per_epoch)
 
     def in_graph(self, first: int, end: int) -> tf.data.Dataset:
@@ -198,15 +198,15 @@ class StreamBatches(NumberedBatches):
 
 
 class RowBatches(ShuffledBatches):
-    """Rows of a stream, all of the same length, for a language model that remembers nothing between them.
+    """Rows of a stream, all of the same length, for a language model without a memory.
 
-    Tokens of the stream's end that fill no row are left out.
+    Tokens at the stream's end are left out if they do not fill a row.
 
     Args:
         token_ids: integers [tokens].
-        batch_size: rows.
-        row_length: tokens of a row. Each row's labels are its tokens but the first, and the one after it.
-        seed: of the orders.
+        batch_size: rows per batch.
+        row_length: tokens per row. A row's labels are the tokens that follow each of its tokens.
+        seed: seed of the orders.
     """
 
     def __init__(self, token_ids: np.ndarray, batch_size: int, row_length: int, seed: int):
@@ -215,7 +215,7 @@ class RowBatches(ShuffledBatches):
         self.tokens = float(batch_size * row_length)
 
     def at(self, number: int) -> dict[str, np.ndarray]:
-        """A batch: `token_ids` and `labels` int32 [batch_size, row_length]."""
+        """Returns a batch: `token_ids` and `labels` int32 [batch_size, row_length]."""
         places = self.rows(number)[:, None] * self.row_length + np.arange(self.row_length + 1)
         tokens = self.token_ids[places].astype(np.int32)
         return {"token_ids": tokens[:, :-1], "labels": tokens[:, 1:]}
@@ -225,12 +225,12 @@ class MaskedRowBatches(ShuffledBatches):
     """Rows that were masked ahead of training.
 
     Args:
-        rows: all of them.
-        batch_size: rows of a batch.
-        seed: of the orders.
-        inputs: names of what the model reads.
-        pair_logits: the logits that labels of pairs are for; None where the model has none.
-        mlm_only: as of `PretrainingBatches`.
+        rows: all rows.
+        batch_size: rows per batch.
+        seed: seed of the orders.
+        inputs: names of the model's inputs.
+        pair_logits: name of the logits for labels of pairs; None if the model has none.
+        mlm_only: as for `PretrainingBatches`.
     """
 
     def __init__(
@@ -260,10 +260,10 @@ class MaskedRowBatches(ShuffledBatches):
 
 
 def run_numpy(function: Callable, values: Sequence[Any], specs: Any) -> Any:
-    """What a function of NumPy arrays gives, within a graph, with the shapes of `specs`.
+    """Calls a function of NumPy arrays within a graph; its results get the shapes of `specs`.
 
     Args:
-        function: from arrays, one a value, to a structure like that of `specs`.
+        function: takes one array per value, and returns a structure like `specs`.
         values: tensors.
         specs: a structure of TensorSpecs.
     """

@@ -1,7 +1,7 @@
-"""Trainings of language models of both directions on words of characters, as ELMo was pretrained.
+"""Training of bidirectional language models on words that are read as characters, as ELMo was pretrained.
 
-The text is one stream of words with a boundary between sentences. One direction reads it, and another one reads
-it from its end; each goes on in a batch where it ended in the batch before.
+The text is one stream of words with a boundary between sentences. One direction reads it forwards and the other
+backwards; each continues in a batch where it ended in the previous one.
 Source: Peters et al. 2018 (arXiv:1802.05365), section 3.1; allenai/bilm-tf bilm/data.py and training.py.
 """
 
@@ -32,18 +32,18 @@ from bert_zoo.text.layout import PLAIN
 from bert_zoo.text.word_level_files import read_word_level
 
 WORDS = TextFormat(read_word_level, layout=PLAIN, preprocessor=rows_of_language_models)
-# The words of a vocabulary that come first: what ends a line, and what stands for words that it lacks.
+# A vocabulary begins with these: the end of a line, and the unknown word.
 BOUNDARY, UNKNOWN = "<eos>", "<unk>"
-MARKS = ("<S>", "</S>")  # what each direction reads at a boundary
+MARKS = ("<S>", "</S>")  # what the two directions read at a boundary
 
 
 class WordsOfText:
-    """What both directions read of words and predict.
+    """What the two directions read for each word, and what they predict.
 
     Args:
-        vocabulary: the text's words by falling frequency, `BOUNDARY` and `UNKNOWN` before them.
-        encoder: of the characters of words.
-        num_classes: how many of them, the first ones, are predicted.
+        vocabulary: `BOUNDARY`, `UNKNOWN`, then the text's words by falling frequency.
+        encoder: the encoder, which reads the characters of words.
+        num_classes: number of words that are predicted, the first ones of the vocabulary.
     """
 
     def __init__(self, vocabulary: Sequence[str], encoder: Encoder, num_classes: int):
@@ -65,7 +65,7 @@ class WordsOfText:
         self.num_classes = num_classes
 
     def classes(self, token_ids: np.ndarray) -> np.ndarray:
-        """What is predicted of words: themselves, or `UNKNOWN`."""
+        """Returns what is predicted for words: themselves, or `UNKNOWN`."""
         return np.where(token_ids < self.num_classes, token_ids, 1)
 
 
@@ -75,10 +75,10 @@ class BidirectionalBatches(NumberedBatches):
     Args:
         token_ids: integers [tokens], numbers of words.
         words: what is read and predicted.
-        batch_size, segment_length: as of `Segments`.
+        batch_size, segment_length: as for `Segments`.
 
     Attributes:
-        per_epoch: batches of a pass.
+        per_epoch: number of batches in a pass.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class BidirectionalBatches(NumberedBatches):
         self.tokens = float(batch_size * segment_length)
 
     def at(self, number: int) -> dict[str, np.ndarray]:
-        """A batch, as `BidirectionalLM` takes it."""
+        """Returns a batch, as `BidirectionalLM` takes it."""
         batches = [stream.at(number % self.per_epoch) for stream in self._streams]
         labels = np.stack([batch["labels"] for batch in batches], axis=1)
         spelled = zip(self.words.spelled, batches, strict=True)
@@ -104,10 +104,10 @@ class BidirectionalBatches(NumberedBatches):
 
 
 class HeldOutWords(HeldOutStream):
-    """Text that is not trained on, whose `token_ids` are what is predicted of its words."""
+    """Held-out text; its `token_ids` are the words to predict."""
 
     def losses(self, model: BidirectionalLM) -> dict[str, float]:
-        """The loss over all words in nats a word, and that of each direction."""
+        """Returns the loss in nats per word, for both directions together and for each."""
         data = self.batches.dataset(0, self.batches.per_epoch)
         metrics = model.evaluate(data, return_dict=True, verbose=0)
         forward, backward = (float(metrics[f"{name}_loss"]) for name in ("forward", "backward"))
@@ -119,10 +119,10 @@ class HeldOutWords(HeldOutStream):
 
 
 class BidirectionalTraining(StreamTraining):
-    """An encoder of two directions, the softmax above it, and the stream of words that they are trained on.
+    """A bidirectional encoder with a softmax, and the stream of words that they are trained on.
 
-    The softmax is of the text's words, begins with how often each occurs, and is not part of what is saved.
-    Arguments: as `StreamTraining`, with a `BidirectionalLM`.
+    The softmax predicts the text's words. It starts from their frequencies and is not saved.
+    Arguments: as for `StreamTraining`, with a `BidirectionalLM`.
     """
 
     use = Use(
@@ -174,7 +174,7 @@ class BidirectionalTraining(StreamTraining):
 def bidirectional_lm(
     encoder: Encoder, preset: LanguageModelPreset, vocabulary: str | Path
 ) -> BidirectionalLM:
-    """An encoder with a new softmax of the words of a vocabulary, a directory."""
+    """Returns an encoder with a new softmax over the words of a vocabulary, given as a directory."""
     words = DeferredPreprocessor(vocabulary, WORDS, sequence_length=2048).make()
     return BidirectionalLM(
         encoder,
@@ -188,7 +188,7 @@ def bidirectional_lm(
 def new_encoder(
     preset: LanguageModelPreset, vocabulary: str | Path, dtype: str = "float32"
 ) -> Encoder:
-    """An encoder that is randomly initialised. Its characters need no vocabulary."""
+    """Returns a randomly initialised encoder. Its characters need no vocabulary."""
     family = registry().families[preset.family]
     characters = DeferredPreprocessor(vocabulary, family.text, sequence_length=2048).make()
     config = family.config_class(vocab_size=preset.vocab_size, **preset.config)

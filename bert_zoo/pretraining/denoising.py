@@ -1,4 +1,4 @@
-"""Trainings of an encoder and a decoder, of texts that are taken apart between them."""
+"""Pretraining of encoder-decoder models: an objective divides each text between the two."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,10 +11,10 @@ from bert_zoo.pretraining.rows import PackedDocuments, PackedExamples
 
 
 class DenoisingTraining(MaskedTraining):
-    """A model of encoder and decoder, and rows for both.
+    """Trains an encoder-decoder model.
 
-    Phases say how many tokens of a row the encoder reads. Rows of "packed_documents" hold several texts, and
-    those of other schemes one each. Arguments: as `MaskedTraining`.
+    A phase's length is the number of tokens that the encoder reads per row. With the scheme "packed_documents"
+    a row holds several texts, else one. Arguments are those of `MaskedTraining`.
     """
 
     use = Use(
@@ -31,7 +31,7 @@ class DenoisingTraining(MaskedTraining):
         return scheme
 
     def questions(self, corpus: Corpus | None) -> list[tuple[str, str]]:
-        """None: no word is hidden by itself."""
+        """Returns an empty list, as no single word is masked."""
         return []
 
     def answers(self, questions: Sequence[tuple[str, str]]) -> list[list[list[Any]]]:

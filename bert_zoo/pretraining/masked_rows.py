@@ -1,4 +1,4 @@
-"""Rows that were masked ahead of training: what `bert_zoo create_pretraining_data` writes."""
+"""Rows that were masked ahead of training, as `bert_zoo create_pretraining_data` writes them."""
 
 import hashlib
 import struct
@@ -11,12 +11,12 @@ from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.error_text import shown
 from bert_zoo.protobuf import message_class
 
-# The features of a record, as google-research/bert's create_pretraining_data.py names them; a record need
-# not have the last one.
+# The features of a record, with their names in google-research/bert's create_pretraining_data.py; the last
+# one is optional.
 TOKENS = ("input_ids", "input_mask", "segment_ids")
 ASKED = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 PAIR_LABEL = "next_sentence_labels"
-# Rows that token counts are estimated from.
+# Number of rows to estimate token counts from.
 COUNTED_ROWS = 1 << 14
 # A record is its length, a checksum of that, its content and a checksum of that.
 LENGTH, CHECKSUM = struct.Struct("<Q4x"), 4
@@ -35,18 +35,18 @@ _EXAMPLE = message_class(
 
 
 class MaskedRows:
-    """The rows of TFRecord files, read at any place.
+    """The rows of TFRecord files, with random access.
 
     Args:
-        files: all with rows of the same length and number of predictions.
+        files: the files; all rows must have the same length and number of predictions.
 
     Attributes:
         length, predictions: tokens and masked tokens of each row.
-        num_rows: how many there are.
-        summary: what tells these rows from others.
+        num_rows: number of rows.
+        summary: values that identify the rows.
 
     Raises:
-        ValueError: no file, one that is not whole, or records without the features of masked rows.
+        ValueError: there is no file, a file is incomplete, or records lack the features of masked rows.
 
     Source: google-research/bert create_pretraining_data.py; the format of TFRecord files is described in
     tensorflow/core/lib/io/record_writer.h.
@@ -70,7 +70,7 @@ class MaskedRows:
         features = _features(self._record(0))
         if missing := [name for name in (*TOKENS, *ASKED) if name not in features]:
             raise ValueError(
-                f"{files[0]} has no masked rows: its records lack {', '.join(missing)}, and have "
+                f"{files[0]} has no masked rows: its records lack {', '.join(missing)}, but have "
                 f"{', '.join(sorted(features)) or 'nothing'}. `bert_zoo create_pretraining_data` makes them."
             )
         self.length, self.predictions = len(features[TOKENS[0]]), len(features[ASKED[0]])
@@ -86,17 +86,18 @@ class MaskedRows:
         return self._files[self._file[row]][start : start + size].tobytes()
 
     def read(self, rows: Sequence[int]) -> dict[str, np.ndarray]:
-        """Rows as models take them.
+        """Reads rows as inputs and labels of a model.
 
         Args:
-            rows: their numbers.
+            rows: numbers of the rows.
 
         Returns:
-            int32 `token_ids`, `padding_mask` and `segment_ids` [rows, length], `mask_positions` and their
-            labels `mlm_logits` [rows, predictions], -100 for none; where records have one, `pair_label` [rows].
+            dict of int32: `token_ids`, `padding_mask` and `segment_ids` [rows, length]; `mask_positions` and
+            their labels `mlm_logits` [rows, predictions], -100 for unused ones; `pair_label` [rows] if the
+            records have one.
 
         Raises:
-            ValueError: a row has another length than the first.
+            ValueError: a row's length differs from the first row's.
         """
         rows = [_features(self._record(row)) for row in rows]
         found = {}
@@ -104,8 +105,8 @@ class MaskedRows:
             columns = [row.get(name, ()) for row in rows]
             if wrong := [len(column) for column in columns if len(column) != size]:
                 raise ValueError(
-                    f"Not all rows have {self.length} tokens and {self.predictions} masked ones: one has "
-                    f"{wrong[0]} values as {name}, and not {size}. Name files of one call of "
+                    f"All rows must have {self.length} tokens and {self.predictions} masked ones, but one has "
+                    f"{wrong[0]} values for {name} instead of {size}. Pass files of a single call of "
                     "create_pretraining_data."
                 )
             found[name] = np.stack(columns)
@@ -123,11 +124,11 @@ class MaskedRows:
         return batch
 
     def counts(self, vocab_size: int, special_ids: Sequence[int]) -> np.ndarray:
-        """How often each token that is not special occurs in the first `COUNTED_ROWS`, before masking.
+        """Counts the tokens of the first `COUNTED_ROWS` rows, before masking and without special tokens.
 
         Args:
-            vocab_size: how many ids there are.
-            special_ids: ids that are left out.
+            vocab_size: number of ids.
+            special_ids: ids that are not counted.
 
         Returns:
             int64 [vocab_size].
@@ -138,8 +139,8 @@ class MaskedRows:
         ids = ids[batch["padding_mask"] == 1]
         if ids.max() >= vocab_size:
             raise ValueError(
-                f"The rows have the token {ids.max()}, and the vocabulary {vocab_size:,} tokens. Name the "
-                "vocabulary that create_pretraining_data was given."
+                f"The rows have the token id {ids.max()}, but the vocabulary has only {vocab_size:,} tokens. "
+                "Pass the vocabulary that create_pretraining_data was given."
             )
         counts = np.bincount(ids, minlength=vocab_size)
         counts[[*special_ids]] = 0
@@ -147,14 +148,14 @@ class MaskedRows:
 
 
 def _features(record: bytes) -> dict[str, np.ndarray]:
-    """The numbers of a record by the names of its features."""
+    """Returns the values of a record's features by name."""
     entries = _EXAMPLE.FromString(record).features.entries
     numbers = {e.name: e.feature.integers.value or e.feature.floats.value for e in entries}
     return {name: np.array(values) for name, values in numbers.items()}
 
 
 def _records(path: Path) -> np.ndarray:
-    """Where the content of each record begins, and its bytes: int64 [records, 2]."""
+    """Returns the start of each record's content and its size in bytes, int64 [records, 2]."""
     places, start, size = [], 0, path.stat().st_size
     with path.open("rb") as file:
         while start < size:
@@ -163,8 +164,8 @@ def _records(path: Path) -> np.ndarray:
             start += LENGTH.size
             if start + length + CHECKSUM > size:
                 raise ValueError(
-                    f"{shown(str(path))} is no whole TFRecord file: it ends within record {len(places) + 1}. "
-                    "Compressed files are not read."
+                    f"{shown(str(path))} is not a complete TFRecord file: it ends within record {len(places) + 1}. "
+                    "Write it again. Compressed files must be unpacked first."
                 )
             places.append((start, length))
             start += length + CHECKSUM
@@ -173,21 +174,23 @@ def _records(path: Path) -> np.ndarray:
 
 
 def part_of(files: Sequence[Path], held_out: float) -> tuple[MaskedRows, MaskedRows | None]:
-    """The rows to train on, and those that are set aside: whole files, as documents are in one file each.
+    """Returns the rows to train on and the held-out rows.
+
+    Whole files are held out, as each document's rows are in a single file.
 
     Args:
-        files: of one call of `create_pretraining_data`.
-        held_out: the share of files, rounded up, that is set aside.
+        files: files of a single call of `create_pretraining_data`.
+        held_out: share of the files to hold out, rounded, but at least one file; 0 for none.
 
     Raises:
-        ValueError: too few files to set one aside; and as `MaskedRows`.
+        ValueError: there are too few files to hold one out; and as for `MaskedRows`.
     """
     if not held_out:
         return MaskedRows(files), None
     number = max(1, round(len(files) * held_out))
     if number >= len(files):
         raise ValueError(
-            f"Of {len(files)} files none is left to train on where some are set aside. Choose --held_out 0, "
+            f"Holding out a share of {held_out} leaves none of {len(files)} files to train on. Choose --held_out 0, "
             "or write more files (--num_shards)."
         )
     return MaskedRows(files[:-number]), MaskedRows(files[-number:])

@@ -1,4 +1,4 @@
-"""Text in several languages, line by line: files whose lines say the same."""
+"""Parallel text: files in several languages that are translations line by line."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from bert_zoo.data.files import lines
 
 
 class ParallelLines:
-    """Documents of a sentence in each language, from files whose lines i say the same.
+    """Documents with one sentence in each language, from files that are translations line by line.
 
-    Lines that are blank in a language are left out in all.
+    A line that is blank in one language is left out in all.
 
     Args:
-        paths: of the files, one a language; those that end in ".gz" are unpacked while they are read.
-        languages: their names, for messages.
+        paths: paths of the files, one per language; files whose names end in ".gz" are unpacked while read.
+        languages: names of the languages, for messages.
 
     Raises:
-        ValueError: other numbers of files and languages, or of lines in two files (when it is read).
+        ValueError: the numbers of files and languages differ or, while reading, the numbers of lines.
     """
 
     def __init__(self, paths: Sequence[str | Path], languages: Sequence[str]):
         if len(paths) != len(languages) or len(languages) < 2:
             raise ValueError(
                 f"There are {len(paths)} files and {len(languages)} languages ({', '.join(languages)}). "
-                "Give one file for each language, in the same order, and two languages at least."
+                "Give one file per language, in the same order, for at least two languages."
             )
         self.paths, self.languages = tuple(map(Path, paths)), tuple(languages)
 
@@ -40,8 +40,8 @@ class ParallelLines:
                 if row != [None] * len(row):
                     ended = self.languages[row.index(None)]
                     raise ValueError(
-                        f"The file of {ended} ends after {number:,} lines, and another one goes on. Line i "
-                        "of each must say the same: check that they belong together."
+                        f"The file of {ended} ends after {number:,} lines, but another has more. The files must "
+                        "be translations line by line; check that they belong together."
                     )
                 return
             number += 1
@@ -51,11 +51,11 @@ class ParallelLines:
 
 
 class InTurn:
-    """A tokenizer of sentences that come in the same order of languages, over and over.
+    """A tokenizer of sentences whose languages repeat in a fixed order.
 
     Args:
-        tokenizer: of the first language; it has `in_language`.
-        languages: names, in their order.
+        tokenizer: the tokenizer of the first language; it has `in_language`.
+        languages: names of the languages, in order.
     """
 
     def __init__(self, tokenizer: Any, languages: Sequence[str]):
@@ -65,7 +65,7 @@ class InTurn:
         return getattr(self._tokenizers[0], name)
 
     def __call__(self, texts: Sequence[str]) -> Any:
-        """As a tokenizer, of whole documents: int32 [texts, (tokens)]."""
+        """Tokenizes the sentences of whole documents: int32 [texts, (tokens)]."""
         import tensorflow as tf
 
         number = len(self._tokenizers)
@@ -79,6 +79,6 @@ class InTurn:
 
 
 def reading_in_turn(preprocessor: Any, languages: Sequence[str]) -> SimpleNamespace:
-    """What `write_tokens` reads of a preprocessor, for documents of `ParallelLines`."""
+    """Returns a preprocessor's attributes that `write_tokens` uses, for documents of `ParallelLines`."""
     tokenizer = InTurn(preprocessor.tokenizer, languages)
     return SimpleNamespace(tokenizer=tokenizer, packer=preprocessor.packer)

@@ -1,9 +1,9 @@
-"""Rows to pretrain on, from a tokenized text: which tokens share a row, epoch by epoch.
+"""Rows to pretrain on, composed from a tokenized text epoch by epoch.
 
-A scheme such as `SentencePairs` plans an epoch: runs of tokens for each row, which depend on the seed and
-the epoch alone. Rows are numbered, and any of them can be composed by itself, so that workers share an
-epoch as they like and training goes on in the middle of it. Plans are made for a part of the documents
-at a time, without reading a token; nothing here needs TensorFlow.
+A scheme such as `SentencePairs` plans an epoch: the runs of tokens in each row, which depend only on the seed
+and the epoch. Rows are numbered, and each can be composed on its own. So workers can divide an epoch in any
+way, and training can resume in the middle of one. Plans are made for a part of the documents at a time,
+without reading tokens. Nothing here needs TensorFlow.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from bert_zoo.text.layout import Layout
 if TYPE_CHECKING:
     from bert_zoo.tasks.objectives.denoising import Denoising
 
-# Sentences that are planned together, so that memory is bounded.
+# Number of sentences to plan together, to limit memory.
 SECTION = 1 << 18
 
 Batch = dict[str, np.ndarray]
@@ -40,13 +40,13 @@ Batch = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class FullSentences(Scheme):
-    """Whole sentences up to the full length, on over the ends of documents: RoBERTa's FULL-SENTENCES.
+    """Whole sentences up to the full length, across document boundaries: RoBERTa's FULL-SENTENCES.
 
-    A row is a single text; a separator token stands where a document ends within it. Documents come in
-    another order in each epoch. A sentence that is longer than a row is cut.
+    A row is a single text, with a separator token where a document ends within it. Each epoch has the
+    documents in a different order. A sentence that is longer than a row is divided.
 
     Attributes:
-        length: tokens of a row, special ones among them.
+        length: tokens per row, including special tokens.
 
     Source: Liu et al. 2019, section 4.2.
     """
@@ -59,12 +59,12 @@ class FullSentences(Scheme):
         left = _Sentences.none()
         for section in _sections(text, rng.permutation(text.num_documents), most):
             sentences = left.followed_by(section)
-            # A document's first sentence takes its separator too, but not where it begins a row.
+            # A document's first sentence also needs a separator, unless it begins a row.
             begins = separators * sentences.begins_document
             before = np.concatenate([[0], np.cumsum(sentences.lengths + begins)])
             end = np.searchsorted(before, before[:-1] + begins + most, side="right") - 1
             rows = followed(end)
-            # The last row may go on in the next section.
+            # The last row may continue in the next section.
             last = rows.pop()
             left = sentences.part(last, len(end))
             if rows:
@@ -86,11 +86,11 @@ class FullSentences(Scheme):
 class DocSentences(Scheme):
     """Whole sentences of one document up to the full length: RoBERTa's DOC-SENTENCES, SpanBERT's blocks.
 
-    A row is a single text, shorter than the others at a document's end. A sentence that is longer than
-    a row is cut (SpanBERT's original drops it).
+    A row is a single text. The last row of a document may be shorter. A sentence that is longer than a row
+    is divided (SpanBERT's original drops it).
 
     Attributes:
-        length: tokens of a row, special ones among them.
+        length: tokens per row, including special tokens.
 
     Source: Liu et al. 2019, section 4.2; Joshi et al. 2020, section 3.3.
     """
@@ -113,16 +113,16 @@ class DocSentences(Scheme):
 
 @dataclass(frozen=True)
 class PackedDocuments(Scheme):
-    """Several documents side by side in rows of full length, each as if it stood alone.
+    """Several documents side by side in rows of full length, each independent of the others.
 
-    Each has its own special tokens, number (`document_ids`) and positions (`position_ids`). Documents
-    that are longer than a row are cut at its length; what is shorter goes to the row in which it leaves
-    the least room, documents being met in another order in each epoch.
+    Each document has its own special tokens, number (`document_ids`) and positions (`position_ids`). A
+    document that is longer than a row is divided. Documents and remainders that are shorter go to the row in
+    which they leave the least room. Each epoch has the documents in a different order.
 
     Attributes:
-        length: tokens of a row, special ones among them.
+        length: tokens per row, including special tokens.
 
-    Source: Krell et al. 2021, arXiv:2107.02027, whose best fit this is.
+    Source: the best-fit packing of Krell et al. 2021, arXiv:2107.02027.
     """
 
     length: int = 512
@@ -136,8 +136,7 @@ class PackedDocuments(Scheme):
         yield Runs(rows[by_row], starts[by_row], lengths[by_row])
 
     def room(self, sizes: np.ndarray) -> np.ndarray:
-        """int64 [documents], what documents of `sizes` tokens, special ones among them, take of a row's
-        `length`."""
+        """Returns the room in a row for documents of `sizes` tokens with special tokens, int64 [documents]."""
         return sizes
 
     def template(self, layout: Layout) -> Template:
@@ -147,14 +146,14 @@ class PackedDocuments(Scheme):
 
 @dataclass(frozen=True)
 class PackedExamples(PackedDocuments):
-    """Several documents side by side in rows of an encoder and a decoder, each a text of its own.
+    """Several documents side by side in rows for an encoder and a decoder, each an independent text.
 
-    As `PackedDocuments`, without special tokens, which the objective adds. What it makes of a row fits into
-    what it makes of a single text of a row's length.
+    Like `PackedDocuments`, but without special tokens, which the objective adds. The objective's inputs and
+    targets for a row are no longer than for a single text of `length` tokens.
 
     Attributes:
-        length: tokens of the longest text, as of `Denoising.raw_length`.
-        objective: what divides a text between encoder and decoder.
+        length: tokens of the longest text, as returned by `Denoising.raw_length`.
+        objective: the objective, which divides a text between encoder and decoder.
     """
 
     objective: Denoising = field(kw_only=True)
@@ -162,7 +161,7 @@ class PackedExamples(PackedDocuments):
     def room(self, sizes: np.ndarray) -> np.ndarray:
         parts = sizes, *self.objective.sizes(sizes)
         whole = self.length, *self.objective.sizes(np.int64(self.length))
-        # Of what is scarcest: text, inputs or targets; rounded up, so that all of a row fit.
+        # The largest share of text, inputs or targets, rounded up, so that all three fit.
         shares = [-(-self.length * part // most) for part, most in zip(parts, whole, strict=True)]
         return np.max(shares, axis=0)
 
@@ -172,13 +171,13 @@ class PackedExamples(PackedDocuments):
 
 @dataclass(frozen=True)
 class JoinedDocuments(Scheme):
-    """Documents one after another, cut into rows of the same length: T5's.
+    """Documents one after another, cut into rows of the same length, as for T5.
 
-    Nothing stands between documents, and rows have no special tokens. Documents come in another order in
-    each epoch; its last row is shorter.
+    Nothing separates the documents, and rows have no special tokens. Each epoch has the documents in a
+    different order. Its last row may be shorter.
 
     Attributes:
-        length: tokens of a row, as of `Denoising.raw_length`.
+        length: tokens per row, as returned by `Denoising.raw_length`.
 
     Source: google-research/text-to-text-transfer-transformer t5/data/preprocessors.py,
     reduce_concat_tokens and split_tokens, which joins 128 documents at a time.
@@ -189,7 +188,7 @@ class JoinedDocuments(Scheme):
     def plan(self, text: TokenizedText, rng: np.random.Generator) -> Iterator[Runs]:
         starts, lengths = _documents(text, rng)
         ends = np.cumsum(lengths)
-        # Runs begin with documents and with rows.
+        # A run begins where a document or a row begins.
         begins = np.union1d(ends - lengths, np.arange(0, ends[-1], self.length))
         document = np.searchsorted(ends, begins, side="right")
         starts = starts[document] + begins - (ends - lengths)[document]
@@ -201,19 +200,19 @@ class JoinedDocuments(Scheme):
 
 @dataclass(frozen=True)
 class SentencePairs(Scheme):
-    """Two texts of whole sentences, and whether the second belongs there: as BERT and ALBERT have it.
+    """Pairs of texts of whole sentences, labelled for BERT's next sentence or ALBERT's sentence order.
 
     Sentences of a document are collected until they fill a row, and divided in two at random. For
-    "next_sentence" the second part is in half of the rows replaced by sentences of another document
-    (label 1), and those that it stood for begin the next row. For "sentence_order" the two are
-    exchanged in half of the rows (label 1). Where there is but one sentence, the second text comes
-    from another document in both (label 1). Pairs that are too long lose tokens of the longer text, at
-    its front or end at random.
+    "next_sentence", half of the rows get sentences of another document as second text (label 1); the
+    sentences that these replace begin the next row. For "sentence_order", the two texts are exchanged in
+    half of the rows (label 1). If there is only one sentence, the second text comes from another document
+    in both cases (label 1). If a pair is too long, tokens are removed from the longer text, from its
+    start or end at random.
 
     Attributes:
-        label: "next_sentence" or "sentence_order", the name under which a batch has it.
-        length: tokens of a row, special ones among them.
-        short_rows: share of the documents whose rows are filled to a random length only.
+        label: "next_sentence" or "sentence_order", also the key of the labels in a batch.
+        length: tokens per row, including special tokens.
+        short_rows: share of the documents whose rows are only filled to a random length.
 
     Source: google-research/bert and google-research/albert create_pretraining_data.py.
     """
@@ -231,8 +230,8 @@ class SentencePairs(Scheme):
     def plan(self, text: TokenizedText, rng: np.random.Generator) -> Iterator[Runs]:
         if text.num_documents < 2:
             raise ValueError(
-                "There is one document only, and pairs need sentences of others. Check that blank "
-                "lines stand between documents, or choose another scheme, such as FullSentences."
+                "The text is a single document, but pairs need sentences of other documents. Check that blank "
+                "lines separate documents, or choose another scheme, such as FullSentences."
             )
         most = self.length - text.layout.specials(2)
         first_document = 0
@@ -253,12 +252,12 @@ class SentencePairs(Scheme):
         is_short = rng.random(document[-1] + 1) < self.short_rows
         short = rng.integers(2, most, len(is_short), endpoint=True)
         target = np.where(is_short, short, most)[document]
-        # For every sentence: what the row would be if it began there.
+        # For every sentence: the row that would begin there.
         end = np.searchsorted(before, before[:-1] + target)
         end = np.minimum(end, sentences.document_ends)
         begin = np.arange(number)
         is_single = end - begin == 1
-        # Of the sentences but the last, how many belong to the first text.
+        # The sentence with which the second text begins.
         middle = begin + 1 + np.floor(rng.random(number) * (end - begin - 1)).astype(np.int64)
         chosen = rng.random(number) < 0.5
         is_next = self.label == "next_sentence"
@@ -299,20 +298,20 @@ class EpochPlan:
 
     Args:
         text: the text.
-        scheme: what a row is, such as `FullSentences(128)`.
-        seed: of the plan, at least 0.
-        epoch: from 0; another epoch has other rows, in another order.
+        scheme: how rows are composed, such as `FullSentences(128)`.
+        seed: seed of the plan, at least 0.
+        epoch: number of the epoch, from 0. Each epoch has different rows, in a different order.
 
     Attributes:
-        num_rows: how many there are.
-        order: int64 [rows], the place in the plan of the row with each number; a random order, unless
-            the scheme's rows are in order.
-        lengths: int64 [rows], the tokens of each place in the plan, special ones among them.
-        num_tokens: tokens of all rows, without special ones. Where the scheme puts every token of the
-            text in one row, it is the text's number.
+        num_rows: number of rows.
+        order: int64 [rows], each row's place in the plan; a random order, unless the scheme's rows are in
+            order.
+        lengths: int64 [rows], number of tokens at each place in the plan, including special tokens.
+        num_tokens: number of tokens in all rows, without special tokens. It equals the text's if the
+            scheme puts every token in exactly one row.
 
     Raises:
-        ValueError: a length that is too small for the layout, or a text that does not suit the scheme.
+        ValueError: the length is too small for the layout, or the text does not suit the scheme.
     """
 
     def __init__(self, text: TokenizedText, scheme: Scheme, seed: int, epoch: int):
@@ -320,8 +319,8 @@ class EpochPlan:
         self._template = scheme.template(text.layout)
         if scheme.length <= text.layout.most_specials:
             raise ValueError(
-                f"length is {scheme.length}; rows have up to {text.layout.most_specials} special "
-                "tokens and need room for others."
+                f"length is {scheme.length}; it must be larger, as rows have up to {text.layout.most_specials} "
+                "special tokens and need room for others."
             )
         rng = np.random.default_rng([seed, epoch])
         runs, number = [], 0
@@ -333,7 +332,7 @@ class EpochPlan:
         )
         self._lengths = lengths.astype(np.int32)
         self.num_rows = number
-        # Where each row's runs begin, and where the last one's end.
+        # Where each row's runs begin, and where those of the last row end.
         self._splits = np.searchsorted(rows, np.arange(number + 1))
         self.order = np.arange(number) if scheme.in_order else rng.permutation(number)
         self.num_tokens = int(lengths.sum())
@@ -345,19 +344,19 @@ class EpochPlan:
         """Composes rows, padded to the scheme's length.
 
         Args:
-            numbers: of the rows, [batch], each at least 0 and below `num_rows`.
+            numbers: integers [batch], numbers of the rows, from 0 to `num_rows` - 1.
 
         Returns:
-            - `token_ids`, `padding_mask` (1 for tokens) int32 [batch, width], and `segment_ids` where
-              the layout has segments;
-            - `row` int64 [batch], the numbers;
-            - `special` bool [batch, width], special tokens and padding;
-            - `word_starts` bool [batch, width], the first tokens of words and of runs;
+            - `token_ids`, `padding_mask` (1 for tokens) int32 [batch, width], and `segment_ids` if the
+              layout has segments;
+            - `row` int64 [batch], numbers of the rows;
+            - `special` bool [batch, width], true for special tokens and padding;
+            - `word_starts` bool [batch, width], true for the first tokens of words and of runs;
             - for `PackedDocuments`, `document_ids` (from 1; 0 for padding) and `position_ids` int32
               [batch, width];
             - for `SentencePairs`, its label int32 [batch];
             - for schemes with languages, `language_ids` and `position_ids` int32 [batch, width];
-            - for schemes with runs that stand last to first, `reads_backwards` int32 [batch], and
+            - for schemes that reverse their runs, `reads_backwards` int32 [batch], and
               `starts_stream` int32 [batch], 1 for rows of the first batch.
         """
         numbers = np.asarray(numbers, np.int64)
@@ -368,7 +367,7 @@ class EpochPlan:
         runs = np.repeat(first, counts) + ranges(counts)
         starts, run_lengths, kinds = self._starts[runs], self._lengths[runs], self._kinds[runs]
 
-        # Slots: special tokens and runs, in their order.
+        # Slots: special tokens and runs, in order.
         ids = self._template.ids(special_ids)[kinds]
         is_run = ids == RUN
         lengths = np.where(is_run, run_lengths[:, None], ids >= 0)
@@ -419,7 +418,7 @@ class EpochPlan:
             batch["position_ids"] = laid_out(ranges(per_run), 0)
         if len(self._languages):
             batch["language_ids"] = laid_out(np.repeat(self._languages[runs], per_run), 0)
-            # Of each run, how many of its row's tokens its positions leave out.
+            # For each run, the number of its row's tokens that its positions do not count.
             left_out = (np.cumsum(per_run) - per_run) * (kinds == SECOND)
             row_starts = np.repeat(np.cumsum(row_lengths) - row_lengths, counts)
             left_out -= row_starts * (kinds == SECOND)
@@ -435,11 +434,11 @@ class EpochPlan:
 def epoch_rows(
     text: TokenizedText, scheme: Scheme, seed: int, epoch: int, *, batch_size: int
 ) -> Iterator[Batch]:
-    """The batches of an epoch, see `EpochPlan.batch`; the last one may have fewer rows.
+    """Yields the batches of an epoch (see `EpochPlan.batch`). The last one may have fewer rows.
 
     Args:
         text, scheme, seed, epoch: as for `EpochPlan`.
-        batch_size: rows a batch.
+        batch_size: rows per batch.
     """
     plan = EpochPlan(text, scheme, seed, epoch)
     for start in range(0, plan.num_rows, batch_size):
@@ -450,11 +449,11 @@ def epoch_rows(
 
 
 class _Sentences(NamedTuple):
-    """Sentences of several documents, the documents one after the other.
+    """Sentences of several documents, one document after another.
 
     Attributes:
-        starts: int64 [sentences], the place of each one's first token among all tokens.
-        lengths: int64 [sentences], its tokens.
+        starts: int64 [sentences], position of each sentence's first token among all tokens.
+        lengths: int64 [sentences], number of tokens in each.
         begins_document: bool [sentences], whether it is the first of its document.
     """
 
@@ -474,18 +473,18 @@ class _Sentences(NamedTuple):
 
     @property
     def before(self) -> np.ndarray:
-        """Tokens before each sentence and, at the end, of all: int64 [sentences + 1]."""
+        """Returns the number of tokens before each sentence, then of all: int64 [sentences + 1]."""
         return np.concatenate([[0], np.cumsum(self.lengths)])
 
     @property
     def document_ends(self) -> np.ndarray:
-        """For each sentence, where the next document begins: int64 [sentences]."""
+        """Returns for each sentence where the next document begins, int64 [sentences]."""
         begins = np.append(np.flatnonzero(self.begins_document), len(self.starts))
         return begins[np.cumsum(self.begins_document)]
 
 
 def _sections(text: TokenizedText, order: np.ndarray, most: int) -> Iterator[_Sentences]:
-    """The sentences of the documents in an order, some documents at a time; none longer than `most`."""
+    """Yields the sentences of the documents in `order`, some documents at a time, in pieces up to `most`."""
     first = text.document_starts[order]
     counts = text.document_starts[order + 1] - first
     section = np.cumsum(counts) // SECTION
@@ -501,14 +500,14 @@ def _sections(text: TokenizedText, order: np.ndarray, most: int) -> Iterator[_Se
 
 
 def _documents(text: TokenizedText, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """The documents in a random order: where each begins among all tokens, and its tokens."""
+    """Returns the start and the number of tokens of each document, in a random order."""
     order = rng.permutation(text.num_documents)
     starts = text.sentence_starts[text.document_starts[order]]
     return starts, text.sentence_starts[text.document_starts[order + 1]] - starts
 
 
 def _cut_at_documents(sentences: _Sentences, rows: np.ndarray) -> Runs:
-    """The runs of rows that begin at these sentences; a run ends with its document."""
+    """Returns the runs of rows that begin at these sentences; a run ends with its document."""
     begins_row = np.zeros(len(sentences.starts), bool)
     begins_row[rows] = True
     runs = np.flatnonzero(begins_row | sentences.begins_document)
@@ -517,9 +516,9 @@ def _cut_at_documents(sentences: _Sentences, rows: np.ndarray) -> Runs:
 
 
 def _best_fit(sizes: np.ndarray, length: int, smallest: int) -> np.ndarray:
-    """The row of each size: the fullest one that has room, or a new one."""
+    """Returns the row for each size: the fullest row with enough room, or a new one."""
     rows_with_room: list[list[int]] = [[] for _ in range(length + 1)]
-    # A bit for each room that a row has.
+    # A bit for each amount of room that some row has.
     rooms, number, found = 0, 0, []
     for size in sizes.tolist():
         fitting = rooms >> size
@@ -542,20 +541,20 @@ def _best_fit(sizes: np.ndarray, length: int, smallest: int) -> np.ndarray:
 def _random_sentences(
     text: TokenizedText, rng: np.random.Generator, documents: np.ndarray, tokens: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sentences of other documents, from a random one on until they have `tokens` tokens, if they do.
+    """Draws sentences of other documents: from a random one on, up to `tokens` tokens if there are enough.
 
     Args:
-        documents: int64 [n], from which no sentence may come.
-        tokens: int64 [n].
+        documents: int64 [n], documents that the sentences must not come from.
+        tokens: int64 [n], wanted numbers of tokens.
 
     Returns:
-        int64 [n], where they start among all tokens; int64 [n], how many tokens they have.
+        int64 [n], their starts among all tokens; int64 [n], their numbers of tokens.
     """
     other = np.floor(rng.random(len(documents)) * (text.num_documents - 1)).astype(np.int64)
     other += other >= documents
     first, end = text.document_starts[other], text.document_starts[other + 1]
     sentence = first + np.floor(rng.random(len(other)) * (end - first)).astype(np.int64)
     starts = text.sentence_starts[sentence]
-    # The end of the first sentence that brings them to that number.
+    # The end of the sentence that reaches this number.
     last = np.searchsorted(text.sentence_starts, starts + np.maximum(tokens, 1))
     return starts, text.sentence_starts[np.minimum(last, end)] - starts
