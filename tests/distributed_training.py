@@ -35,7 +35,7 @@ LABELLED = (
 
 
 def rows_of(case: str, task: str, rng) -> tuple:
-    """Inputs and labels of so many rows; how many labels a row has differs."""
+    """Inputs and labels of a number of rows, each with a different number of labels."""
     io = arrays(case)
     if task == "causal_lm":
         tokens = np.resize(io["token_ids"], (ROWS, io["token_ids"].shape[-1]))
@@ -88,7 +88,7 @@ def stateful(case: str):
 def pairs(case: str, options: tuple[str, ...]):
     """A model of sentence vectors, compiled, two columns of texts, and the first one.
 
-    An epoch has 11 rows, in batches of 5, 5 and 1, of which a replica may get none.
+    An epoch has 11 rows, in batches of 5, 5 and 1; a replica may get no row of the last.
     """
     rng, columns = np.random.default_rng(0), []
     for length in (8, 6):

@@ -178,7 +178,7 @@ def arrays(case: str) -> dict[str, np.ndarray]:
 def inputs_of(io: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     inputs = {name: v for name, v in io.items() if v.dtype == "int32" and name not in TARGETS}
     if "mask_positions" in inputs and len(io["mask_positions"][0]) != len(io["mlm_logits"][0]):
-        # The logits are those of every token.
+        # Every token has logits.
         del inputs["mask_positions"]
     return inputs
 
@@ -346,7 +346,7 @@ def google_tensors(hf_tensors, *names: tuple[str, str]) -> dict[str, np.ndarray]
 
 
 def google_config(case: str) -> dict:
-    """What Google's configuration file says of a golden case."""
+    """Returns the contents of Google's configuration file for a golden case."""
     config = json.loads((directory_of(case) / "config.json").read_text())
     return {key: config[key] for key in GOOGLE_SIZES if key in config}
 
@@ -412,7 +412,7 @@ def memoized_exports(load, tmp_path_factory):
 
 
 def unallocated(config: Config, task: str = "encoder", family: str = "bert"):
-    """The real model of a task with shapes but no memory behind its variables, however large."""
+    """Returns a task's real model, of any size, whose variables have shapes but take no memory."""
     try:
         with keras.StatelessScope(initialize_variables=False):
             encoder = models.Encoder(config, family)

@@ -69,7 +69,7 @@ def augment(
     already contain a mask token do not change.
 
     Args:
-        texts: texts; or pairs, (firsts, seconds), both of which are varied.
+        texts: texts, or pairs (firsts, seconds); both sides of pairs are varied.
         model: a model with a head for masked tokens, of task "masked_lm" or "pretraining".
         number: variants to draw for each text; equal ones are kept once.
         probability: probability of replacing a word in a variant.

@@ -434,7 +434,7 @@ def _with_tensors(
     """Adds a directory's tensors, and the fields of the configuration that depend on them.
 
     Args:
-        encoder: name of the encoder in a file with several; by default that of the task's head.
+        encoder: name of the encoder in a file with several; by default the one that the task's head uses.
         read_as: format of the configuration file that determined the family; None for registered models.
     """
     stored = open_weights(directory)
@@ -501,7 +501,7 @@ def _add_encoders_beside(
 
 
 def _check_beside(second: SecondEncoder, config: Config, other: Opened, fmt: Format) -> None:
-    """Raises WeightsError if an encoder's configuration is not the one that the main model requires."""
+    """Raises WeightsError if an encoder's configuration differs from what the main model requires."""
     wanted, told = fmt.codec.encode(config), fmt.codec.encode(other.config)
     differing = {key: told[key] for key in told if told[key] != wanted[key]}
     if differing:

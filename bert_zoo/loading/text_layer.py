@@ -34,8 +34,8 @@ class Preprocessor(keras.layers.Layer):
     warning.
 
     Args:
-        model: a name or directory as for `bert_zoo.load`, of which only the vocabulary is read; or a
-            model of the zoo.
+        model: a name or directory as for `bert_zoo.load` (only its vocabulary is read), or a model of the
+            zoo.
         max_length: maximum number of tokens of a text, with special tokens; by default the model's.
         padding: "longest" pads a batch to its longest row, rounded up to a bucket; "fixed" pads to
             max_length; by default as the model.

@@ -243,7 +243,7 @@ class Candidate:
     Attributes:
         text: the answer, "" for no answer.
         start, end: its first character in the context and the one after its last; None for no answer.
-        start_logit, end_logit: logits of its first and last token. No answer has those of its position, or,
+        start_logit, end_logit: logits of its first and last token. For no answer, the logits at its position or,
             with `Window.no_answer_odds`, the best span's, with the odds added to `start_logit`.
         probability: softmax of the score over the candidates of the question.
     """

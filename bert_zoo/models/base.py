@@ -75,7 +75,7 @@ class Interface:
             outputs are per token).
         texts: names and ranks of the inputs of the signature that takes texts.
         pairs: whether the model reads either one text or two.
-        labels: inputs int [batch, length] that the model reads besides those of its encoder.
+        labels: inputs int [batch, length] that the model reads besides its encoder's inputs.
         needs_labels: whether they are required; they may then differ in length from the other inputs.
         steps: for models with a state, the names of the signatures that take it, and whether they return
             only the next token's log-probabilities.

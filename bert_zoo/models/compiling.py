@@ -81,7 +81,7 @@ def with_token_accuracy(metrics: Any) -> Any:
 
 
 def with_probabilities(metrics: Any, activation: str | None) -> Any:
-    """Metrics in which those of Keras that expect probabilities get them instead of logits.
+    """Returns the metrics, with Keras's metrics that expect probabilities getting them instead of logits.
 
     Args:
         metrics: the metrics given to `compile`, single or by output.

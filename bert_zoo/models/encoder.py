@@ -375,10 +375,10 @@ class Encoder(ZooModel):
         return ops.cast(numbers > lengths, "int32")
 
     def _prompt_row(self, prompt: str):
-        """The ids that rows with a prompt begin with, and the number of tokens that count as the prompt.
+        """Returns the ids at the start of rows with a prompt, and the number of tokens that count as the prompt.
 
-        As in sentence-transformers, the number is that of the prompt alone, with the special tokens before
-        it. The ids leave out a final blank, which may be part of the next word's first token.
+        As in sentence-transformers, the number counts the prompt alone and the special tokens before it.
+        The ids leave out a final blank, which may be part of the next word's first token.
         """
         if not prompt:
             return (), 0

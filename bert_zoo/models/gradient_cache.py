@@ -139,7 +139,7 @@ def _on_jax(run, values, states, rows):
 
 
 def _on_tensorflow(run, values, states, rows, *, trims: bool):
-    """Loops whose steps reuse memory; a gradient derived by TensorFlow would keep that of every step."""
+    """Runs loops whose steps reuse memory. TensorFlow's own gradient would keep the memory of every step."""
     import tensorflow as tf
 
     chunks = tf.shape(next(iter(rows.values())))[0]

@@ -83,7 +83,7 @@ class TokenAccuracy(keras.metrics.SparseCategoricalAccuracy):
 
 
 def _weights(counted, sample_weight):
-    """The weight of each label, float32 [labels]: that of its row or its own, 0 if it is not counted."""
+    """Returns each label's weight, float32 [labels]: its row's or its own; 0 for labels that do not count."""
     weight = ops.cast(counted, "float32")
     if sample_weight is not None:
         given = ops.cast(sample_weight, "float32")

@@ -123,7 +123,7 @@ def call_function(model: ZooModel, labels: Sequence[tf.TensorSpec], state: Seque
 
 
 def _run(model: ZooModel, ids: Tensors, training: bool) -> tuple[dict[str, Any], Tensors]:
-    """Returns the outputs of the encoder, with hidden states, and those of the head, by name."""
+    """Returns the outputs of the encoder, with hidden states, and of the head, by name."""
     ids = model.check_in_graph(ids)
     encoder = encoder_of(model)
     read = ids if encoder is model else model.encoder_inputs(ids)

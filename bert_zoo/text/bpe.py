@@ -144,7 +144,7 @@ class Merger(tf.Module):
     def _pairs_with_bounds(
         self, merges: Merges, ids: Mapping[str, int]
     ) -> tuple[np.ndarray, tf.Tensor, tf.Tensor]:
-        """Returns keys of pairs, those of the merges first, and their bounds.
+        """Returns keys of pairs, beginning with the merges' pairs, and their bounds.
 
         The left bound of (a, b) is the number of the first merge of something ending in a with b. The
         right bound is the number of the first merge of a with something beginning with b.

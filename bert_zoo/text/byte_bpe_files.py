@@ -84,8 +84,8 @@ def read_vocabulary_and_merges(
 
     Args:
         files: the directory's files.
-        model_of: finds the model in tokenizer.json, and refuses unsupported settings; by default that of
-            byte-level BPE.
+        model_of: finds the model in tokenizer.json, and refuses unsupported settings; by default the
+            one for byte-level BPE.
 
     Returns:
         The tokens in the order of their ids, and the merges.

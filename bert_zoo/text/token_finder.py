@@ -291,7 +291,7 @@ class TreeFinder(TokenFinder):
             tf.fill(size, _NONE), token[:, None], tf.gather(self._ids, tokens)
         )
         row_splits = tf.concat([first, size], 0)
-        # A token may begin, and even end, before the end of one that has taken white space.
+        # A token may begin, and even end, before the end of another that includes white space.
         is_text = (ids == _NONE) & (begins < stops)
         codes = tf.ragged.range(begins, tf.where(is_text, stops, begins))
         plain = tf.strings.unicode_encode(

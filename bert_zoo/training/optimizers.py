@@ -581,7 +581,7 @@ def _merges_replicas() -> bool:
 
 
 def _assign_on_replicas(variables: list, values: list) -> None:
-    """Sets variables from within replicas, all of which hold the same values."""
+    """Sets variables from within replicas, which all hold the same values."""
     import tensorflow as tf
 
     def assign(strategy, values):

@@ -195,7 +195,7 @@ class Plan:
         return name
 
     def unread_roots(self, read: Iterable[str]) -> tuple[str, ...]:
-        """Returns the roots of a file's other encoders of which no tensor is read."""
+        """Returns the roots of a file's other encoders that no tensor is read from."""
         fmt = self.format
         if not fmt.encoders:
             return ()
@@ -217,8 +217,8 @@ def write_out(
 ) -> Plan:
     """Expands a family's table for its encoder's configuration.
 
-    `root` is the prefix of the encoder's names, `head_root` that of heads and of tensors that several encoders
-    share.
+    `root` is the prefix of the encoder's names. `head_root` is the prefix of heads and of tensors that several
+    encoders share.
     """
     config = config.with_pooler(True)
     copies = {

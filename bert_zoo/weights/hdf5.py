@@ -68,7 +68,7 @@ class HDF5Source(TensorSource):
 
 
 def preset(path: Path) -> View:
-    """Opens a KerasHub preset: its backbone's arrays, and under "task/" those of the task's file."""
+    """Opens a KerasHub preset: the backbone's arrays and, under "task/", the arrays of the task's file."""
     backbone, task = HDF5Source(path), path.with_name("task.weights.h5")
     tensors = {key: (backbone, key) for key in backbone}
     if task.is_file():

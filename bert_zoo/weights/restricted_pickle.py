@@ -85,7 +85,7 @@ def make_dict(items: Iterable[tuple[Any, Any]] = ()) -> dict[str | int | tuple[s
 
 @dataclass(frozen=True)
 class RecordClass:
-    """Replaces a class of which only the objects' attributes are needed."""
+    """Replaces a class when only the attributes of its objects are needed."""
 
     name: str
 

@@ -2,7 +2,7 @@
 
 In `tf_model.h5` and HDF5 files of `save_weights`, a variable is stored at
 `<layer>/<model>/<its layers>/kernel:0`; TensorFlow checkpoints omit the first part, safetensors and shards the
-first two. The rest of the name is that of transformers' PyTorch classes, except for numbers of layers
+first two. The rest of the name is as in transformers' PyTorch classes, except for numbers of layers
 (`layer_._0`), separately named layers (`mlm___cls`), and the last part. HDF5 files store a shared variable with
 each of its layers.
 

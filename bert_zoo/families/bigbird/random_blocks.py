@@ -74,7 +74,7 @@ def paper_blocks(layer: int, num_heads: int, block_size: int, number: int) -> np
 def first_blocks(layer: int, num_heads: int, number: int, blocks: int) -> np.ndarray:
     """The tables for other row lengths, drawn from the first `2 * number + 5` blocks.
 
-    The table of a longer row begins with that of a shorter one.
+    The table of a longer row begins with the table of a shorter one.
     """
     generator = np.random.RandomState(layer)
     candidates = 2 * number + 5

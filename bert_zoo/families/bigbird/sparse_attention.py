@@ -224,7 +224,7 @@ class SparseAttention(SelfAttention):
         if isinstance(blocks, int):
             table = random_blocks(self.layer, self.num_heads, config.block_size, number, blocks)
             return ops.convert_to_tensor(table)
-        # In both kinds of tables, that of a shorter row is the beginning of that of a longer one.
+        # In both kinds of tables, a longer row's table begins with a shorter row's.
         most = self._number_of_blocks(config.longest_input)
         table = ops.convert_to_tensor(first_blocks(self.layer, self.num_heads, number, most))
         of_paper = [n for n in range(most + 1) if is_of_paper(config.block_size, number, n)]

@@ -92,7 +92,7 @@ class ElmoBackbone(Backbone):
         return self.stack(words, mask, memory, training=training)
 
     def sentences(self, ids, mask):
-        """Returns the vectors of words, with those of the sentence's begin and end around them.
+        """Returns the vectors of words, with the vectors of the sentence's start and end marks around them.
 
         Args:
             ids: ids of words, as for `call`.

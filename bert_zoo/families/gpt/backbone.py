@@ -14,13 +14,13 @@ class CausalBackbone(TransformerBackbone):
     """Embeddings and a stack of blocks whose tokens attend to those before them (GPT).
 
     Besides the inputs of `TransformerBackbone`, it takes the keys and values of earlier tokens. If they are
-    given, it returns them with those of the new tokens:
+    given, it returns them extended by the new tokens' keys and values:
 
     * `memory`: for each layer the keys [batch, heads, head_size, slots] and the values [batch, heads,
       slots, head_size] of earlier tokens, with free slots for more;
     * `memory_mask` int [batch, slots]: 1 for slots that hold a token.
 
-    New tokens take the slots after the last one that is taken in any row. Padding after them leaves its
+    New tokens take the slots after the last one in use in any row. Padding after them leaves its
     slots empty, and positions count only tokens. Input and output shapes are the same, so one compiled step
     serves a text up to the number of slots. If too few slots are free, outputs are NaN.
 

@@ -69,5 +69,5 @@ class LongformerConfig(AlbertConfig):
         return tuple(window // 2 for window in self.windows)
 
     def attends_in_blocks(self, length: int | None, reach: int) -> bool:
-        """Whether rows of `length` tokens are computed in blocks; None stands for an unknown length."""
+        """Whether rows of `length` tokens are computed in blocks; None means an unknown length."""
         return length is None or length > self.fewest_blocks * reach

@@ -52,7 +52,7 @@ _SIGNS = {
 }
 # Replaces each of several dots while words are split. Private characters are already removed from the text.
 _DOT = "\ue000"
-# No abbreviation; one that keeps its full stop; one that keeps it before numbers.
+# No abbreviation, an abbreviation that keeps its full stop, one that keeps it before numbers.
 _NO_PREFIX, _ALWAYS, _BEFORE_NUMBERS = range(3)
 # Romanian letters -> ASCII (rsennrich/wmt16-scripts preprocess).
 _ROMANIAN = (

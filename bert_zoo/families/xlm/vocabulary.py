@@ -13,7 +13,7 @@ from bert_zoo.text.files import VocabularyFiles, read_named_tokens, tokens_by_id
 from bert_zoo.text.format import TokenizerParts
 
 MERGES_FILE = "codes*"  # the authors' file
-NUM_SPECIAL = 14  # words before those of the corpus: <s>, </s>, <pad>, <unk>, <special0>, ...
+NUM_SPECIAL = 14  # words before the corpus's: <s>, </s>, <pad>, <unk>, <special0>, ...
 CONTINUED = "@@"  # ends a token that does not end a word
 # Special tokens that transformers finds in raw texts although no file names them.
 _IN_TEXTS = ("<s>", *(f"<special{number}>" for number in range(10)))

@@ -22,7 +22,7 @@ from bert_zoo.layers.dropout import Dropout
 
 
 class View(NamedTuple):
-    """What the tokens of a segment see of the keys, which are those of the memory and their own.
+    """Which keys, of the memory and of the segment itself, the tokens of a segment attend to.
 
     Attributes:
         content: [batch, 1, length, keys], added to the scores of tokens; each token sees itself.
@@ -207,7 +207,7 @@ class TwoStreamBackbone(RecurrentBackbone):
 
     * `segment_ids` int [batch, length]: attention only knows whether two tokens are in the same segment.
       Without them this term is left out. The memory counts as segment 0.
-    * `perm_mask` int [batch, length, length]: 1 if the token of the row must not see that of the column.
+    * `perm_mask` int [batch, length, length]: 1 at [i, j] if token i must not see token j.
       Every token sees itself.
     * `target_mapping` int [batch, targets, length]: 1 at the place of each target (a row of zeros for
       none). The call then also returns `query_output` [batch, targets, hidden], from a second stream that

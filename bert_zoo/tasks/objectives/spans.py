@@ -32,7 +32,7 @@ class Spans(Masking):
 
     There are two more inputs than with `MaskedTokens`: `span_boundaries` int32 [batch, spans, 2], the positions
     before and after each span, then (0, 0); and `span_tokens` int32 [batch, predictions], which tokens to predict
-    from them: s * `targets` + i stands for token i of span s. Their labels are `sbo_logits` int32
+    from them: s * `targets` + i means token i of span s. Their labels are `sbo_logits` int32
     [batch, predictions], then -100. Spans next to a special token have no boundaries.
 
     Attributes:

@@ -37,7 +37,7 @@ class Pretraining(FillsMasks):
     `TokenTable`).
 
     In `fit` and `evaluate` with `mask_positions` (0 for none) but without `replaced_token_ids`, the model
-    samples them from `mlm_logits` and returns them, too. The only labels are then those of `mlm_logits`.
+    samples them from `mlm_logits` and returns them, too. `mlm_logits` are then the only outputs with labels.
     `evaluate` always samples with the same noise.
 
     Source: Clark et al. 2020 (arXiv:2003.10555), section 2; google-research/electra run_pretraining.py;

@@ -15,7 +15,7 @@ from bert_zoo.weights.tensor_source import TensorSource
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """What a directory says of a model beside its encoder's configuration; None where it does not."""
+    """A directory's information about a model besides its encoder's configuration; None if missing."""
 
     task: str | None = None  # what it was saved as
     problem_type: str | None = None  # Hugging Face's word for a classifier's task
@@ -45,7 +45,7 @@ class Format:
 
     name: ClassVar[str]
     layout: ClassVar[str] = "pytorch"
-    # Names that modules had in earlier versions of the format's program -> those of today.
+    # Module names in earlier versions of the format's program -> today's names.
     renames: ClassVar[Sequence[tuple[str, str]]] = ()
     # What every family's files may hold besides weights.
     never_weights: ClassVar[Sequence[str]] = ()
@@ -174,7 +174,7 @@ class Format:
         return frozenset()
 
     def description(self, values: JsonObject, directory: Path) -> Description:
-        """What a directory with this configuration file says of the model."""
+        """Returns what a directory with this configuration file tells about the model."""
         return Description()
 
     def vocabulary_directory(self, directory: Path) -> Path:

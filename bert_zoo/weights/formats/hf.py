@@ -48,7 +48,7 @@ GENERATION = frozenset(
     return_dict_in_generate suppress_tokens temperature top_k top_p typical_p
     """.split()
 )
-# What its generation_config.json says of a model.
+# Token ids in a model's generation_config.json.
 GENERATION_IDS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
 # Ours, of multi-label models; transformers leaves it unread.
 THRESHOLDS = "thresholds"
@@ -92,7 +92,7 @@ class HuggingFace(Format):
 
     config_file: str = "config.json"
     model_type: str = ""  # of its config.json
-    # The `architectures` entry of a model, by task; that of "encoder" for tasks without a head.
+    # The `architectures` entry by task; tasks without a head use the entry of "encoder".
     classes: Mapping[str, str] = field(default_factory=dict)
     # Of its directories, where another family has the same `model_type`; empty for no matter.
     tokenizer_class: str = ""

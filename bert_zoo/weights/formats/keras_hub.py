@@ -135,7 +135,7 @@ class KerasHub(KerasLayers):
     def decode(self, values: JsonObject, *, where: str) -> Config:
         arguments = dict(values.section("config"))
         config = self.codec.decode(arguments, where=where)
-        # One rate stands for all of an encoder's.
+        # KerasHub has a single dropout rate for the whole encoder.
         rates = ("attention_dropout", "embedding_dropout")
         return config.replace(**{n: config.hidden_dropout for n in rates if hasattr(config, n)})
 
