@@ -1,4 +1,4 @@
-"""What holds for every test."""
+"""Hooks and fixtures for all tests."""
 
 import gc
 import random
@@ -15,7 +15,7 @@ SLOW = set(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").spli
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items) -> None:
-    """Marks what slow.txt lists."""
+    """Marks the tests in slow.txt as slow."""
     for item in items:
         if f"tests/{item.path.name}::{item.name}" in SLOW:
             item.add_marker(pytest.mark.slow)
@@ -23,10 +23,10 @@ def pytest_collection_modifyitems(items) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    """Starts every test from the same numbers, so that one that fails fails again.
+    """Sets the random seeds before every test, so that failures repeat.
 
-    Keras draws the seeds of initializers and dropout from `random`, NumPy's are for the tests' own
-    inputs. Before fixtures, as those of a module make models too.
+    Keras draws the seeds of initializers and dropout from `random`; the tests draw their inputs with NumPy.
+    Runs before fixtures, because module fixtures make models too.
     """
     random.seed(0)
     np.random.seed(0)
@@ -41,7 +41,7 @@ def eager():
 
 @pytest.fixture
 def fake_tfds(monkeypatch):
-    """Puts a function (name, split) -> examples in the place of `tensorflow_datasets.load`."""
+    """Replaces `tensorflow_datasets.load` by a function (name, split) -> examples."""
 
     def put(load):
         module = types.SimpleNamespace(load=load, as_numpy=lambda dataset: dataset)
@@ -52,7 +52,7 @@ def fake_tfds(monkeypatch):
 
 @pytest.fixture(scope="module", autouse=True)
 def _what_is_there_stays() -> None:
-    """Leaves what imports and the modules before made out of garbage collection.
+    """Excludes objects made by imports and earlier modules from garbage collection.
 
     A collection took 0.1 s with TensorFlow's modules to go through, and several times that after a
     thousand tests.
@@ -63,7 +63,7 @@ def _what_is_there_stays() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _graphs_run_as_traced(request) -> None:
-    """Leaves graphs as they were traced: optimizing one takes longer than a test runs it.
+    """Turns off the optimization of graphs, which takes longer than tests run them.
 
     Slow tests, and the processes that tests start, optimize them as users' programs do.
     """

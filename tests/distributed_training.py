@@ -23,7 +23,7 @@ from bert_zoo.training import bert_adamw, compile_for_task, language_model_adam,
 
 ROWS, BATCH, EPOCHS = 14, 4, 5  # 20 steps; the last batch of an epoch has 2 rows
 
-# Tasks of whose labels `rows_of` knows the kind.
+# Tasks that `rows_of` can make labels for.
 LABELLED = (
     "masked_lm",
     "token_classification",

@@ -1,4 +1,4 @@
-"""What several test modules share: tiny checkpoints by task, and tensors in and out of files.
+"""Helpers of several test modules: tiny checkpoints by task, and reading and writing tensors.
 
 Every directory below tests/golden that its family's list of cases names is a checkpoint with what
 the reference computes from it; tests/golden/README.md tells the arrays.
@@ -29,7 +29,7 @@ from bert_zoo.weights.cache import package_directory
 ALL_GOLDEN = Path(__file__).parent / "golden"
 GOLDEN = ALL_GOLDEN / "bert"
 TOLERANCE = 1e-5
-# What random texts are made of.
+# The words of random texts.
 WORDS = "the cat sat on a tree and saw big red house in city they ran it was good film bird".split()
 # "<family>/<case>" -> what its list says: "task", and perhaps "twin", "reference", "directory", where that
 # is another case's, and "init", the parts that its file lacks.
@@ -38,7 +38,7 @@ CASES = {
     for file in sorted(ALL_GOLDEN.glob("*/*cases.json"))
     for case, about in json.loads(file.read_text())["cases"].items()
 }
-# Integers that are not read but compared with.
+# Integers that are compared with, not inputs.
 TARGETS = ("labels", "span_targets")
 
 
@@ -51,7 +51,7 @@ def task_of(case: str) -> str:
 
 
 def vocabulary_of(case: str) -> str | None:
-    """What its vocabulary's file ends in, if it has one; or what its cases.json says of texts without."""
+    """Returns the case's entry "vocabulary" in cases.json, else the suffix of its vocabulary's file, if any."""
     if "vocabulary" in CASES[case]:
         return CASES[case]["vocabulary"]
     for path in sorted(directory_of(case).iterdir()):
@@ -66,7 +66,7 @@ def has_text(case: str) -> bool:
 
 
 def one_a_task() -> list[str]:
-    """A case for each family and task, if there is one the case that has the task's name."""
+    """Returns a case for each family and task: the one with the task's name if there is one."""
     found = {}
 
     def rank(case: str) -> tuple[bool, bool]:
@@ -78,7 +78,7 @@ def one_a_task() -> list[str]:
 
 
 def covering(cases: list[str], *keys) -> list[str]:
-    """Few of the cases, with every value of each key, a function of a case, among them."""
+    """Returns a few of the cases that cover all values of each key, which is a function of a case."""
     chosen = []
     for key in keys:
         other_key = task_of if key is family_of else family_of
@@ -162,7 +162,7 @@ def load_task(task: str, **options):
 
 @functools.cache
 def loaded(case: str, task: str | None = None):
-    """A golden model that several tests read and none changes."""
+    """Returns a golden model that tests share and must not change."""
     return load_case(case, task)
 
 
@@ -184,7 +184,7 @@ def inputs_of(io: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def main_input(inputs) -> str:
-    """The name of the ids that every call has to give."""
+    """Returns the name of the ids that every call requires."""
     return "token_ids" if "token_ids" in inputs else "char_ids"
 
 
@@ -193,10 +193,10 @@ def task_inputs(task: str) -> dict[str, np.ndarray]:
 
 
 def steps_of(case: str, labels: bool = True) -> list[dict[str, np.ndarray]]:
-    """Inputs given one after the other: segments where the model carries a state, else one.
+    """Returns the inputs of successive calls: segments if the model carries a state, else a single one.
 
     Args:
-        labels: whether those are among them that are inputs, as a language model's.
+        labels: whether to include labels that are inputs, as for a language model.
     """
     io = arrays(case)
     inputs = inputs_of(io)
@@ -212,13 +212,13 @@ def carries_state(io: dict[str, np.ndarray]) -> bool:
 
 
 def state_of(outputs) -> dict:
-    """What the next segment takes from the outputs of the one before."""
+    """Returns the state for the next segment from the outputs of the previous one."""
     names = ("memory", "memory_mask") if isinstance(outputs, dict) else ()
     return {name: outputs[name] for name in names if name in outputs}
 
 
 def carried(run, steps, state=None) -> list:
-    """The outputs of inputs, each with the state that those before left."""
+    """Returns the outputs for each of the inputs, with the state carried from one to the next."""
     outputs, state = [], state or {}
     for step in steps:
         outputs.append(run({**step, **state}))
@@ -236,7 +236,7 @@ def recurrent_arrays(case: str) -> dict[str, np.ndarray]:
 
 
 def segments_of(io: dict[str, np.ndarray], *names: str) -> list[dict[str, np.ndarray]]:
-    """The inputs of a golden case's segments, one after the other."""
+    """Returns the inputs of a golden case's segments in order."""
     return [{name: io[name][i] for name in names} for i in range(len(io[main_input(io)]))]
 
 
@@ -244,7 +244,7 @@ def segments_of(io: dict[str, np.ndarray], *names: str) -> list[dict[str, np.nda
 
 
 def flat(outputs) -> dict[str, np.ndarray]:
-    """Outputs of any task as NumPy arrays by name."""
+    """Returns the outputs of any task as NumPy arrays by name."""
     return {
         ".".join(map(str, path)): keras.ops.convert_to_numpy(value)
         for path, value in keras.tree.flatten_with_path(outputs)
@@ -252,7 +252,7 @@ def flat(outputs) -> dict[str, np.ndarray]:
 
 
 def assert_same(ours, theirs, atol: float = 0) -> None:
-    """Outputs agree by name; bit for bit without `atol`."""
+    """Checks that outputs agree by name; bit for bit without `atol`."""
     ours, theirs = flat(ours), flat(theirs)
     assert ours.keys() == theirs.keys()
     for name, value in ours.items():
@@ -260,13 +260,13 @@ def assert_same(ours, theirs, atol: float = 0) -> None:
 
 
 def assert_equal_to_reference(outputs: list, io: dict[str, np.ndarray]) -> None:
-    """Every output of every step is what the reference gives."""
+    """Checks that every output of every step equals the reference's."""
     for name, value, expected in beside_reference(outputs, io):
         np.testing.assert_allclose(value, expected, atol=TOLERANCE, rtol=0, err_msg=name)
 
 
 def beside_reference(outputs: list, io: dict[str, np.ndarray]) -> Iterator[tuple]:
-    """(name, value, the reference's value) of every output of every step."""
+    """Yields (name, value, the reference's value) for every output of every step."""
     for number, of_step in enumerate(outputs):
         of_step = of_step if isinstance(of_step, dict) else {"logits": of_step}
         for name, value in of_step.items():
@@ -287,7 +287,7 @@ def beside_reference(outputs: list, io: dict[str, np.ndarray]) -> Iterator[tuple
 
 
 def newest(memory: np.ndarray, rows: int, mask=None) -> np.ndarray:
-    """So much of a memory as the reference's holds; the rest must be masked."""
+    """Returns the part of a memory that the reference holds; the rest must be masked."""
     if mask is not None:
         held = np.arange(memory.shape[2]) >= memory.shape[2] - rows
         assert (keras.ops.convert_to_numpy(mask) == held).all()
@@ -364,14 +364,14 @@ def save_tf1(prefix: Path, tensors: dict) -> None:
 
 
 def in_rust(tokenizer):
-    """A tokenizer as Hugging Face's library tokenizers has it."""
+    """Returns the tokenizer of Hugging Face's tokenizers library."""
     from tokenizers import Tokenizer
 
     return Tokenizer.from_str(json.dumps(tokenizer.serialized()))
 
 
 def stored_gradients(model, loss, tape, fmt: str = "hf") -> dict[str, np.ndarray]:
-    """Gradients of a task model's loss under the names and in the layout of a format."""
+    """Returns the gradients of a task model's loss with the names and layout of a format."""
     import tensorflow as tf
 
     variables = named_variables(model)
@@ -388,7 +388,7 @@ def stored_gradients(model, loss, tape, fmt: str = "hf") -> dict[str, np.ndarray
 
 
 def run_program(*arguments, cwd: Path | None = None) -> str:
-    """What Python prints for arguments, in a process of its own that must succeed."""
+    """Runs Python with arguments in a new process, which must succeed, and returns its output."""
     command = [sys.executable, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -396,7 +396,7 @@ def run_program(*arguments, cwd: Path | None = None) -> str:
 
 
 def memoized_exports(load, tmp_path_factory):
-    """A function from what `load` takes to (model, directory, reloaded), exported once."""
+    """Returns a cached function from an argument of `load` to (model, exported directory, reloaded SavedModel)."""
     import tensorflow as tf
 
     @functools.cache
@@ -428,7 +428,7 @@ def unallocated(config: Config, task: str = "encoder", family: str = "bert"):
 
 
 def random_text(path: Path, documents: int) -> str:
-    """Writes documents of random words, which hold next to nothing to learn; gives the path."""
+    """Writes documents of random words, with almost nothing to learn, and returns the path."""
     random = np.random.default_rng(0)
     texts = [
         "\n".join(" ".join(random.choice(WORDS, random.integers(6, 12))) for _ in range(6))

@@ -85,7 +85,7 @@ def on_jax() -> None:
 
 
 def runtime_alone() -> None:
-    """What releases exported runs."""
+    """Checks that exports of earlier releases run."""
     for directory in sorted(SAVED.glob("*/*")):
         if is_export(directory):
             check_saved(directory)
@@ -93,7 +93,7 @@ def runtime_alone() -> None:
 
 
 def print_sizes() -> None:
-    """Prints the megabytes of all that is installed, and of its largest parts."""
+    """Prints the size in megabytes of all installed packages, and of the largest ones."""
     root = Path(sysconfig.get_paths()["purelib"])
     sizes = {
         part.name: sum(path.stat().st_size for path in (part, *part.rglob("*")) if path.is_file())
@@ -107,7 +107,7 @@ def print_sizes() -> None:
 
 
 def check_saved(directory: Path) -> None:
-    """What a release saved gives what it gave then."""
+    """Checks that a release's saved models give the same outputs as when they were saved."""
     expected = dict(np.load(directory / "outputs.npz"))
     texts = expected.pop("texts").tolist()
     # Questions and contexts.
@@ -139,7 +139,7 @@ def _models(directory: Path) -> Iterator:
 
 
 def outputs_of(model, texts) -> dict[str, np.ndarray]:
-    """What `predict` gives, of a model in Keras or of an export, by name."""
+    """Returns the outputs of `predict` by name, for a Keras model or an export."""
     outputs = model.predict(texts)
     outputs = outputs if isinstance(outputs, dict) else {"outputs": outputs}
     return {name: np.stack([*rows]) for name, rows in outputs.items()}

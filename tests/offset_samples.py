@@ -92,7 +92,7 @@ def text_sets(case: Case) -> Iterator[tuple[str, list[str]]]:
 
 
 def mark_texts(count: int) -> list[str]:
-    """Returns random strings of marks, of what decomposes to several characters, and of letters."""
+    """Returns random strings of marks, letters, and characters that decompose into several."""
     random = Random(23)
 
     def below(number: int) -> int:

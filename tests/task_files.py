@@ -1,4 +1,4 @@
-"""Files of a few examples for every kind of task; read without TensorFlow too."""
+"""Files with a few examples for every kind of task; also readable without TensorFlow."""
 
 import json
 from pathlib import Path

@@ -50,7 +50,7 @@ MADE = {
 
 
 def losses(name: str) -> dict[str, list[float]]:
-    """What two epochs and a validation give."""
+    """Returns the results of two epochs with validation."""
     keras.utils.set_random_seed(0)
     model = MADE[name]() if name in MADE else load_task(name, dropout=0.0)
     for variable in model.trainable_variables:
@@ -82,7 +82,7 @@ VERBS = {
 
 
 def said(name: str) -> list[str]:
-    """What a verb gives, as it prints."""
+    """Returns what a verb returns, as printed."""
     keras.utils.set_random_seed(0)
     return str(VERBS[name]()).split("\n")
 

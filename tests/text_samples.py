@@ -107,7 +107,7 @@ HARD_PIECES = [
 
 
 def latin_vocabulary() -> list[str]:
-    """Returns what of the stress vocabulary is in Latin letters, without white space, which a file may lose."""
+    """Returns the Latin part of the stress vocabulary, without white space, which a file may lose."""
     return [
         token
         for token in stress_vocabulary()
@@ -155,7 +155,7 @@ def corpora(data: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def checksum(items: Iterable[object]) -> int:
-    """Returns a CRC of what items print as, one a line."""
+    """Returns a CRC of the items, printed one per line."""
     return zlib.crc32("\n".join(map(str, items)).encode("utf-8"))
 
 

@@ -1,4 +1,4 @@
-"""What a file format is: the interface of the modules beside this one."""
+"""The interface of file formats, which the other modules of this package implement."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -195,7 +195,7 @@ class Format:
         description: Description,
         tensors: Mapping[str, Any],
     ) -> None:
-        """Writes what a directory has beside configuration, weights and vocabulary.
+        """Writes a directory's files other than configuration, weights and vocabulary.
 
         `tensors` are those that stand in files of their own.
         """

@@ -1,4 +1,4 @@
-"""What stands beside a model in Hugging Face directories: sentence-transformers' and tokenizers' files."""
+"""Files besides the model in Hugging Face directories: those of sentence-transformers and of tokenizers."""
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
@@ -39,7 +39,7 @@ DENSE_ACTIVATIONS = {
     "torch.nn.modules.activation.Sigmoid": "sigmoid",
     "torch.nn.modules.activation.SiLU": "silu",
 }
-# What a cross-encoder makes scores of its logit with, by our words.
+# The activation that turns a cross-encoder's logit into a score, by our names.
 SCORE_ACTIVATIONS = {
     ours: theirs for theirs, ours in DENSE_ACTIVATIONS.items() if ours in ("linear", "sigmoid")
 }
@@ -121,7 +121,7 @@ def text_of(directory: Path) -> TextSpec | None:
 
 
 def _sentence_settings(directory: Path) -> JsonObject:
-    """What a directory says of the transformer before a pooling."""
+    """Returns a directory's settings of the transformer before a pooling."""
     path = next(iter(sorted(directory.glob(SENTENCE_FILES))), directory / SENTENCE_FILE)
     return _read(path, SENTENCE_KEYS)
 
