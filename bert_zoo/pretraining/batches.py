@@ -139,7 +139,7 @@ class PretrainingBatches(NumberedBatches):
         if not self.per_epoch:
             raise ValueError(
                 f"The text has {self._plan(0).num_rows:,} rows of up to {scheme.length} tokens, but a "
-                f"batch has {batch_size}. Choose a smaller batch_size, or add text."
+                f"batch has {batch_size}. Lower batch_size, or add text."
             )
         self.tokens = float(self._plan(0).lengths.mean() * batch_size)
 
