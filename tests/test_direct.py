@@ -48,8 +48,8 @@ def repeated(texts, number: int):
 @pytest.mark.parametrize("task", slow_but(TASK_CASES, "embedding", "classification", "masked_lm"))
 def test_predict_gives_what_the_model_gives_for_all_texts_at_once(task):
     model = loaded_task(task)
-    kinds = {"multiple_choice": [CHOICES], "question_answering": [PAIRS]}.get(task, [MANY, PAIRS])
-    for texts in kinds:
+    kinds = {"multiple_choice": [CHOICES], "question_answering": [PAIRS], "reranking": [PAIRS]}
+    for texts in kinds.get(task, [MANY, PAIRS]):
         for number in (1, 5):
             x = repeated(texts, number)
             inputs = model.texts_to_inputs(model.as_text_rows(x), model.preprocessor)

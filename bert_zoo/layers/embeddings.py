@@ -185,13 +185,13 @@ class TokenTable(keras.layers.Embedding):
         base.embeddings.assign(whole)
         self.embeddings.assign(ops.zeros_like(whole))
         # A function, because Keras would track the other layer as part of this one.
-        self.base = lambda: base.embeddings
+        self.base = lambda: base
 
     @property
     def whole(self):
         """The table [rows, width]."""
         own = float_table(self)
-        return own if self.base is None else ops.stop_gradient(self.base()) + own
+        return own if self.base is None else ops.stop_gradient(float_table(self.base())) + own
 
     def quantize(self, mode=None, type_check=True, **options):
         # Keras quantizes no subclasses, as they may compute something else; with a base, this one does.
@@ -201,14 +201,16 @@ class TokenTable(keras.layers.Embedding):
         if self.base is None:
             return super().call(inputs)
         # Adds rows and not whole tables, because a batch reads few rows.
-        base, own = (ops.take(each, inputs, axis=0) for each in (self.base(), self.embeddings))
+        table, own = self.base(), ops.take(self.embeddings, inputs, axis=0)
+        is_quantized = table.quantization_mode is not None
+        base = table(inputs) if is_quantized else ops.take(table.embeddings, inputs, axis=0)
         return ops.cast(ops.stop_gradient(base) + own, self.compute_dtype)
 
     def stored_variables(self) -> "dict[int, StoredTable]":
         """What files store in place of variables, by the variables' ids: two whole tables."""
         if self.base is None:
             return {}
-        difference, base = self.embeddings, self.base()
+        difference, base = self.embeddings, self.base().embeddings
 
         def assign(table):
             base.assign(table)
