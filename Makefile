@@ -32,7 +32,7 @@ test: $(VENV)/installed-test
 
 test-docs: $(VENV)/installed-test
 	$(PYTEST) --dist load -m slow tests/test_docs.py tests/test_notebooks.py \
-		-k "in_short or adapt_to_your_text or finetuning or load_and_embed or api/distillation"
+		-k "in_short or adapt_to_your_text or finetuning or load_and_embed or api/distillation or api/probing"
 
 test-slow: $(VENV)/installed-test
 	$(PYTEST) -m slow

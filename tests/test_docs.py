@@ -73,8 +73,8 @@ def text_of(page: str) -> str:
 WITH_EXAMPLES = [page for page in PAGES if any(examples(text_of(page)))]
 # They take seconds; the others are run in short by `make test-docs`.
 WITHOUT_TRAINING = [
-    *("CONTRIBUTING.md", "docs/howto/embed.md", "docs/howto/search.md"),
-    *("docs/api/data.md", "docs/api/metrics.md"),
+    *("CONTRIBUTING.md", "docs/howto/embed.md", "docs/howto/measure_search.md"),
+    *("docs/howto/search.md", "docs/api/data.md", "docs/api/metrics.md"),
     *(
         page
         for page in WITH_EXAMPLES
@@ -86,6 +86,7 @@ QUICKSTART = "docs/quickstart.md"
 # Fewer rows would not do.
 AS_SAID = (
     "docs/api/distillation.md",
+    "docs/api/probing.md",
     "docs/finetuning.md",
     "docs/howto/adapt.md",
     "docs/howto/make_it_small.md",
