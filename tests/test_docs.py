@@ -364,8 +364,9 @@ def test_every_public_name_has_an_example(page):
         }
         module, _, name = path.rpartition(".")
         thing = getattr(importlib.import_module(module), name)
-        # An object that a function returned shows its attributes, or prints its class.
-        shown = {name, *dir(thing), *getattr(thing, "__dataclass_fields__", ())}
+        # An object that a function returned shows its own attributes, not Keras's, or prints its class.
+        classes = [c for c in getattr(thing, "__mro__", ()) if c.__module__.startswith("bert_zoo")]
+        shown = {name, *getattr(thing, "__dataclass_fields__", ())}.union(*map(vars, classes))
         assert not words.isdisjoint(shown), f"{page}: {name} has no example."
 
 
