@@ -51,6 +51,13 @@ def float_table(layer: keras.layers.Embedding):
     return layer(ops.arange(layer.input_dim, dtype="int32"))
 
 
+def float_rows(layer: keras.layers.Embedding, ids):
+    """The rows of an embedding layer's table [..., width], as in `float_table`."""
+    if layer.quantization_mode is None:
+        return ops.take(layer.embeddings, ids, axis=0)
+    return layer(ids)
+
+
 def float_kernel(layer: keras.layers.Dense, inputs: int):
     """The kernel of a dense layer [inputs, units]; a quantized kernel is multiplied by its scales."""
     if layer.quantization_mode is None:

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_zoo.layers.common import dense, float_table, initializer, norm, table
+from bert_zoo.layers.common import dense, float_rows, float_table, initializer, norm, table
 from bert_zoo.layers.dropout import Dropout
 
 
@@ -201,9 +201,7 @@ class TokenTable(keras.layers.Embedding):
         if self.base is None:
             return super().call(inputs)
         # Adds rows and not whole tables, because a batch reads few rows.
-        table, own = self.base(), ops.take(self.embeddings, inputs, axis=0)
-        is_quantized = table.quantization_mode is not None
-        base = table(inputs) if is_quantized else ops.take(table.embeddings, inputs, axis=0)
+        base, own = float_rows(self.base(), inputs), ops.take(self.embeddings, inputs, axis=0)
         return ops.cast(ops.stop_gradient(base) + own, self.compute_dtype)
 
     def stored_variables(self) -> "dict[int, StoredTable]":
