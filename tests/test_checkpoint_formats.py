@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from helpers import (
     ALL_GOLDEN,
+    CASES,
     GOLDEN,
     TASK_CASES,
     TOLERANCE,
@@ -19,6 +20,7 @@ from helpers import (
     assert_same,
     assert_same_variables,
     directory_of,
+    family_of,
     google_config,
     google_tensors,
     inputs_of,
@@ -28,13 +30,16 @@ from helpers import (
     loaded_task,
     save_tf1,
     task_inputs,
+    task_of,
     tensors_of,
     variables_of,
 )
 
 import bert_zoo
+from bert_zoo.models.base import encoder_of
 from bert_zoo.registry import registry
 from bert_zoo.weights.files import WeightsError
+from bert_zoo.weights.formats import Description
 from bert_zoo.weights.safetensors_io import write_safetensors
 
 HEADED = [task for task in TASK_CASES if task not in ("encoder", "embedding")]
@@ -126,6 +131,28 @@ def test_google_names_are_read_from_safetensors(task, tmp_path):
     case = TASK_CASES[task]
     directory = write_hf(tmp_path / "hf", google_tensors(tensors_of(directory_of(case))), case)
     assert_same_variables(bert_zoo.load(directory, task), loaded_task(task))
+
+
+# Checkpoints that are read without a configuration file.
+SELF_CONFIGURED = [
+    case
+    for case in CASES
+    if [*directory_of(case).glob("*.index")] and not (directory_of(case) / "config.json").exists()
+]
+
+
+@pytest.mark.parametrize("case", SELF_CONFIGURED)
+def test_names_of_tf1_variables_decide_about_heads_whatever_a_config_json_says(case, tmp_path):
+    """A file that transformers writes lacks what only Google's heads have."""
+    fmts = registry().families[family_of(case)].formats
+    directory = shutil.copytree(directory_of(case), tmp_path / "tf1")
+    values = fmts["hf"].encode(encoder_of(loaded(case)).config, Description())
+    for name in ("classifier_activation", "tie_word_embeddings"):
+        values.pop(name, None)
+    (directory / "config.json").write_text(json.dumps(values))
+    model = bert_zoo.load(directory, task_of(case), init=CASES[case].get("init", ()))
+    inputs = inputs_of(arrays(case))
+    assert_same(model(inputs), loaded(case)(inputs))
 
 
 # --- Names and files -----------------------------------------------------------------------------

@@ -292,6 +292,22 @@ def test_googles_mobilebert_is_the_same_model(name, tmp_path):
     assert_same(model(inputs_of(arrays(case))), loaded(case)(inputs_of(arrays(case))))
 
 
+@pytest.mark.parametrize("name", ["encoder", "encoder_tanh", "classification"])
+def test_variables_tell_whether_the_pooler_of_googles_mobilebert_has_a_layer(
+    name, tmp_path, caplog
+):
+    case = f"mobilebert/{name}"
+    write_google_mobilebert(tmp_path, case)
+    (tmp_path / "bert_config.json").unlink()
+    values = json.loads((directory_of(case) / "config.json").read_text())
+    values["classifier_activation"] = not values["classifier_activation"]
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    model = bert_zoo.load(tmp_path, task_of(case))
+    assert_same_variables(model, loaded(case))
+    assert_same(model(inputs_of(arrays(case))), loaded(case)(inputs_of(arrays(case))))
+    assert "randomly initialised" not in caplog.text
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -228,6 +228,20 @@ def test_tensors_tell_whether_logits_have_a_table_of_their_own(tmp_path):
     assert config.tie_word_embeddings and not config.scale_logits
 
 
+@pytest.mark.parametrize("case", BOTH)
+@needs_tensorflow
+def test_the_originals_variables_tell_how_logits_are_made(case, tmp_path):
+    """Whatever a config.json beside them says."""
+    save_tf1(tmp_path / "model.ckpt-1000000", original_tensors(case))
+    values = json.loads((directory_of(case) / "config.json").read_text())
+    for is_tied in (True, False):
+        changed = values | {"tie_word_embeddings": is_tied, "scale_decoder_outputs": is_tied}
+        (tmp_path / "config.json").write_text(json.dumps(changed))
+        model = bert_zoo.load(tmp_path, "text_to_text")
+        assert_same_variables(model, loaded(case))
+        assert model.encoder.config == loaded(case).encoder.config
+
+
 def test_a_saved_directory_says_where_targets_begin_and_end(tmp_path):
     bert_zoo.save(load_case("t5/text_to_text"), tmp_path, format="hf")
     ids = json.loads((tmp_path / "generation_config.json").read_text())

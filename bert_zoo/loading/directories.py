@@ -450,11 +450,7 @@ def _with_tensors(
             dense = RenamedSource(open_weights(directory / folder), plan.format)
             source.add(dense, f"{number}/{{}}".format)
     beside = _add_encoders_beside(source, plan, family, directory, task)
-    of_pooler = [key for binding in plan.encoder if binding.part == POOLER for key in binding.keys]
-    # A pooler without weights is in every file.
-    has_pooler = any(key in source for key in of_pooler) if of_pooler else config.pooler
-    changes = plan.format.told(source, config, opened.unsaid)
-    config = config.with_pooler(has_pooler).replace(**changes)
+    config = config.replace(**plan.format.told(source, config, opened.unsaid))
     for second, other in beside:
         _check_beside(second, second.config(config), other, plan.format)
     root = plan.root
@@ -464,6 +460,9 @@ def _with_tensors(
         if is_read and root != own and any(key.startswith(own) for key in source):
             config, root = second.config(config), own
     plan = family.plan(plan.format, config, root, plan.head_root)
+    # A pooler without weights is in every file.
+    if of_pooler := [key for b in plan.encoder if b.part == POOLER for key in b.keys]:
+        config = config.with_pooler(any(key in source for key in of_pooler))
     _check_size(family, config, source)
     return replace(
         opened,

@@ -87,7 +87,8 @@ HF_CODEC = replace(
 )
 
 # Google's classifier reads the pooler (see `rows.py`).
-TF1_DEFAULTS = DEFAULTS | {"classifier_activation": "tanh"}
+TF1_HEAD = {"classifier_activation": "tanh"}
+TF1_DEFAULTS = DEFAULTS | TF1_HEAD
 TABLES, FIRST_LAYER = "bert/embeddings/", "bert/encoder/layer_0/"
 TF1_SIZES = {
     "vocab_size": (f"{TABLES}word_embeddings", 0),

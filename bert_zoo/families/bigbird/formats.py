@@ -12,6 +12,7 @@ from bert_zoo.families.bigbird.config import (
     HF_CODEC,
     SPARSE,
     TF1_CODEC,
+    TF1_HEAD,
     BigBirdConfig,
 )
 from bert_zoo.weights.formats import TF1, HuggingFace
@@ -34,6 +35,9 @@ class Original(TF1):
         if re.search(HEADS_LAST, key) and len(stored) == (3 if key.endswith("kernel") else 2):
             return (*stored[:-2], math.prod(stored[-2:]))
         return stored
+
+    def told(self, source, config, unsaid):
+        return {**super().told(source, config, unsaid), **TF1_HEAD}
 
 
 def evaluated_with(config: BigBirdConfig) -> str:

@@ -78,6 +78,14 @@ def backbone(config: MobileBertConfig, dtype):
     )
 
 
+class Original(TF1):
+    """Checkpoints of google-research/mobilebert, where only a pooler with a layer has variables."""
+
+    def told(self, source, config, unsaid):
+        has_layer = any(key.endswith("/pooler/dense/kernel") for key in source)
+        return {**super().told(source, config, unsaid), "classifier_activation": has_layer}
+
+
 FAMILY = Family(
     name="mobilebert",
     backbone=backbone,
@@ -93,7 +101,7 @@ FAMILY = Family(
                 "next_sentence_prediction": "MobileBertForNextSentencePrediction",
             },
         ),
-        "tf1": TF1(codec=TF1_CODEC, config_file="bert_config.json", root="bert/"),
+        "tf1": Original(codec=TF1_CODEC, config_file="bert_config.json", root="bert/"),
     },
     encoder_rows=ENCODER_ROWS,
     heads={

@@ -163,6 +163,7 @@ ATTENTION, DENSE = (
     f"encoder/block_000/{sublayer}"
     for sublayer in ("layer_000/SelfAttention", "layer_001/DenseReluDense")
 )
+TF1_LOGITS = "decoder/logits/kernel"
 TF1_SIZES = {
     "vocab_size": ("shared/embedding", 0),
     "hidden_size": ("shared/embedding", 1),
@@ -184,7 +185,7 @@ def sizes_of_shapes(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
         "num_heads": heads,
         "head_size": inner // heads,
         "num_decoder_layers": decoder["num_layers"],
-        "tie_word_embeddings": "decoder/logits/kernel" not in shapes,
+        "tie_word_embeddings": TF1_LOGITS not in shapes,
     }
 
 

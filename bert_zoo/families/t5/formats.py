@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from bert_zoo.config import Config
-from bert_zoo.families.t5.config import HF_CODEC, TF1_CODEC, T5Config
+from bert_zoo.families.t5.config import HF_CODEC, TF1_CODEC, TF1_LOGITS, T5Config
 from bert_zoo.json_files import JsonObject
 from bert_zoo.weights.formats import TF1, Description, HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec
@@ -84,6 +84,11 @@ class Original(TF1):
     @property
     def goes_first(self) -> bool:
         return bool(self.rows)
+
+    def told(self, source: TensorSource, config: Config, unsaid: Collection[str]) -> dict[str, Any]:
+        is_tied = TF1_LOGITS not in source
+        logits = {"tie_word_embeddings": is_tied, "scale_logits": is_tied}
+        return {**super().told(source, config, unsaid), **logits}
 
     def is_of_family(self, values: JsonObject) -> bool:
         rows = values.get("shared/embedding", (None,))[0]
