@@ -18,7 +18,11 @@ POOLING_MODES = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "
 DENSE_ACTIVATIONS = ("linear", "tanh", "relu", "gelu", "sigmoid", "silu")
 # Ways to compare sentence vectors; the last two are negative distances.
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
-ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
+# Names of `bert_zoo.layers.common.ACTIVATIONS`.
+ACTIVATIONS = (
+    *("gelu", "gelu_tanh", "relu", "silu", "quick_gelu", "gelu_10", "hardswish", "laplace"),
+    *("leaky_relu", "linear", "mish", "relu2", "relu6", "sigmoid", "sqrtsoftplus", "tanh"),
+)
 # An upper limit, as blocks that share weights could run any number of times without more weights.
 MOST_LAYERS = 1_000
 # The longest input of models without a position table, and the largest size of anything: TensorFlow counts
@@ -220,7 +224,8 @@ class EncoderConfig(Config):
         positions_after_padding: whether the first token has row `pad_id + 1` of the position table, and
             padding always row `pad_id` (RoBERTa).
         activation: "gelu" (erf), "gelu_tanh" (the approximation that Google's BERT files call "gelu"),
-            "relu" or "silu" (x times its sigmoid, also called "swish").
+            "relu", "silu" (x times its sigmoid, also called "swish"), or another of `ACTIVATIONS`, with
+            transformers' names.
         layer_norm_epsilon: added to the variance.
         hidden_dropout: dropout rate after the embeddings and after both sublayers of a block.
         attention_dropout: dropout rate on attention probabilities.

@@ -491,7 +491,7 @@ CLASSIFIER = {"task": "classification"}
         ({"dropout": 1.0}, ConfigError, "hidden_dropout is 1.0 | below 1"),
         ({"dropout": "0.1"}, ConfigError, "hidden_dropout is '0.1'"),
         ({"attention_dropout": 1.0}, ConfigError, "attention_dropout is 1.0 | below 1"),
-        ({"activation": "mish"}, ConfigError, "activation is 'mish' | gelu_tanh"),
+        ({"activation": "prelu"}, ConfigError, "activation is 'prelu' | gelu_tanh"),
         ({**CLASSIFIER, "num_classes": 0}, ValueError, "num_classes is 0"),
         ({**CLASSIFIER, "num_classes": 2.5}, ValueError, "num_classes is 2.5"),
         ({**CLASSIFIER, "num_classes": "2"}, ValueError, "num_classes is '2'"),
@@ -553,7 +553,7 @@ def rewritten(tmp_path, **changes):
     ("changes", "words"),
     rows(
         ({"hidden_sise": 3}, "hidden_sise (= 3) is not known | config.json"),
-        ({"hidden_act": "mish"}, "hidden_act is 'mish' | gelu_new"),
+        ({"hidden_act": "prelu"}, "hidden_act is 'prelu' | gelu_new"),
         ({"position_embedding_type": "relative_key"}, "'relative_key' | ['absolute']"),
         ({"hidden_size": 33}, "hidden_size 33 | num_heads 4"),
         ({"hidden_size": "32"}, "hidden_size is '32' | positive integer"),
@@ -563,7 +563,7 @@ def rewritten(tmp_path, **changes):
         ({"id2label": {"0": "a", "2": "b"}}, "id2label | 0, 1, 2"),
         ({"pruned_heads": {"1": [2]}}, "pruned_heads"),
         # All that is wrong is said at once.
-        ({"hidden_act": "mish", "extra": 1, "is_decoder": True}, "mish | extra | is_decoder"),
+        ({"hidden_act": "prelu", "extra": 1, "is_decoder": True}, "prelu | extra | is_decoder"),
     ),
 )
 def test_wrong_configurations(changes, words, tmp_path):
@@ -600,8 +600,8 @@ def test_bert_zoo_directory_of_another_version(tmp_path):
 
 
 def test_configurations_name_every_problem():
-    wrong = {"vocab_size": 0, "num_layers": True, "activation": "tanh", "embedding_size": -1}
-    words = "vocab_size is 0 | num_layers is True | 'tanh' | embedding_size is -1"
+    wrong = {"vocab_size": 0, "num_layers": True, "activation": "prelu", "embedding_size": -1}
+    words = "vocab_size is 0 | num_layers is True | 'prelu' | embedding_size is -1"
     message_of(ConfigError, lambda: EncoderConfig(**wrong), words)
     row = ConfigRow("activation", "hidden_act", {"gelu": "gelu_approximate"})
     words = "activation is 'gelu' | hidden_act | another format"

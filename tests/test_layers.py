@@ -5,9 +5,13 @@ import functools
 import keras
 import numpy as np
 import pytest
+from helpers import ALL_GOLDEN
 
-from bert_zoo.layers.common import FIRST, Activation, norm
+from bert_zoo import config
+from bert_zoo.layers.common import ACTIVATIONS, ACTIVATIONS_IN_TRAINING, FIRST, Activation, norm
 from bert_zoo.layers.relative_bias import RelativeBias
+from bert_zoo.registry import registry
+from bert_zoo.weights.formats import hf
 
 # The first and last offset, from query to key, of each bucket among keys that come before: what
 # `MPNetEncoder.relative_position_bucket` of transformers 5.23 gives for offsets of -600 to 600.
@@ -48,6 +52,32 @@ def test_causal_relative_bias_has_all_rows_for_keys_before():
     assert np.array_equal(found, np.maximum(np.searchsorted(bounds, -offsets, "right") - 1, 0))
 
 
+# --- Activations ---------------------------------------------------------------------------------
+
+
+def test_activations_equal_transformers():
+    """All of them but those with weights, by the names in config.json."""
+    with np.load(ALL_GOLDEN / "activations.npz") as golden:
+        values = dict(golden)
+    x = values.pop("x")
+    assert values.keys() == hf.ACTIVATIONS.keys()
+    assert set(ACTIVATIONS) == set(config.ACTIVATIONS) == set(hf.ACTIVATIONS.values())
+    for name, expected in values.items():
+        for functions in (ACTIVATIONS, ACTIVATIONS_IN_TRAINING):
+            found = functions[hf.ACTIVATIONS[name]](keras.ops.convert_to_tensor(x))
+            np.testing.assert_allclose(found, expected, atol=1e-5, rtol=1e-6, err_msg=name)
+
+
+def test_every_family_reads_transformers_words_for_activations():
+    """But those whose classes have fewer: GPT's, and XLM's, which has a flag."""
+    fewer = set()
+    for name, family in registry().families.items():
+        codec = family.formats["hf"].codec if "hf" in family.formats else None
+        rows = [row for row in codec.rows if row.field == "activation"] if codec else ()
+        fewer |= {name for row in rows if row.values != hf.ACTIVATIONS}
+    assert fewer == {"gpt", "xlm"}
+
+
 # --- Windows -------------------------------------------------------------------------------------
 
 WINDOW = 8
@@ -55,7 +85,6 @@ WINDOW = 8
 
 def encoder_with_windows(**changes):
     from bert_zoo.models.encoder import Encoder
-    from bert_zoo.registry import registry
 
     family = registry().families["modernbert"]
     sizes = {"vocab_size": 50, "hidden_size": 16, "num_heads": 2, "intermediate_size": 24}

@@ -268,6 +268,7 @@ def test_repeated_tables_of_old_files_are_compared(tmp_path):
         ("gated-gelu", "gelu_tanh", True),
         ("gelu", "gelu", False),
         ("gated-silu", "silu", True),
+        ("gated-mish", "mish", True),
     ],
 )
 def test_one_key_names_activation_and_gate(projection, activation, gated):
@@ -280,8 +281,8 @@ def test_one_key_names_activation_and_gate(projection, activation, gated):
 
 def test_an_unknown_activation_is_named():
     values = json.loads((directory_of(TIED) / "config.json").read_text())
-    with pytest.raises(ConfigError, match="dense_act_fn is 'mish'"):
-        HF_CODEC.decode({**values, "feed_forward_proj": "gated-mish"}, where="config.json")
+    with pytest.raises(ConfigError, match="dense_act_fn is 'prelu'"):
+        HF_CODEC.decode({**values, "feed_forward_proj": "gated-prelu"}, where="config.json")
 
 
 # --- Text ----------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Shared parts of layers: initialisers, activations, dense layers, tables, norms."""
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,9 +17,20 @@ FIRST = slice(0, 1)
 ACTIVATIONS: dict[str, Callable] = {
     "gelu": functools.partial(ops.gelu, approximate=False),
     "gelu_tanh": functools.partial(ops.gelu, approximate=True),
+    "gelu_10": lambda x: ops.clip(ops.gelu(x, approximate=False), -10.0, 10.0),
+    "hardswish": ops.hard_silu,
+    # Ma et al. 2022 (MEGA, arXiv:2209.10655): a normal distribution function like the square of "relu".
+    "laplace": lambda x: 0.5 * (1 + ops.erf((x - 0.707107) / (0.282095 * math.sqrt(2)))),
+    "leaky_relu": functools.partial(ops.leaky_relu, negative_slope=0.01),
     "linear": keras.activations.linear,
+    "mish": keras.activations.mish,
+    "quick_gelu": lambda x: x * ops.sigmoid(1.702 * x),
     "relu": ops.relu,
+    "relu2": lambda x: ops.square(ops.relu(x)),
+    "relu6": ops.relu6,
+    "sigmoid": ops.sigmoid,
     "silu": ops.silu,
+    "sqrtsoftplus": lambda x: ops.sqrt(ops.softplus(x)),
     "tanh": ops.tanh,
 }
 # The same functions, some with faster gradients.

@@ -121,8 +121,9 @@ def load(
         attention_dropout: dropout rate on attention probabilities; overrides `dropout`. With 0.0,
             training on a GPU can use a kernel that does not store the probabilities (Keras on JAX,
             16-bit types; docs/measured/gpu.md).
-        activation: replaces the checkpoint's; "gelu_tanh" is Google's original approximation, "gelu"
-            the exact function (erf) that Hugging Face's ports use.
+        activation: replaces the checkpoint's, with a name in `bert_zoo.config.ACTIVATIONS`; "gelu_tanh"
+            is Google's original approximation, "gelu" the exact function (erf) that Hugging Face's
+            ports use.
         output_hidden_states, output_attentions: whether an encoder also returns these.
         model_name: Keras's name for the model; by default the task, numbered if there are several.
         **settings: further fields of the family's configuration: for Transformer-XL `mem_len`,

@@ -1,12 +1,13 @@
 """Makes the golden checkpoints and outputs under tests/golden.
 
-Two parts:
+Three parts:
 
 * `<family>/<case>/`: tiny checkpoints with seeded random weights, one directory for each task and
   each quirk of released files, written as the files in circulation are, with inputs and the outputs
   (and some gradients) that the reference computes after loading that very directory: Hugging Face
   transformers, and for SpanBERT's heads and DeBERTa's masked tokens the original code. What a case
   shows stands in `<family>/cases.json`, how it is made in `golden_families.py`.
+* `activations.npz`: transformers' activation functions.
 * `minilm_l6.npz`: what transformers computes with the real all-MiniLM-L6-v2.
 
 Neither the package nor its tests need torch or transformers; this tool does, in an environment of
@@ -26,6 +27,7 @@ import argparse
 import json
 import pathlib
 
+import golden_activations
 import golden_deberta
 import golden_minilm
 import golden_spanbert
@@ -37,7 +39,7 @@ from golden_case import listed_cases
 from golden_families import FAMILIES
 from golden_files import GOLDEN, empty_directory, write_json
 
-OTHERS = ("deberta_buckets", "minilm_l6")
+OTHERS = ("activations", "deberta_buckets", "minilm_l6")
 
 
 def main() -> None:
@@ -78,6 +80,8 @@ def main() -> None:
             libraries = (numpy, safetensors, torch, transformers)
             listing["made_with"] |= {library.__name__: library.__version__ for library in libraries}
             write_json(options.output_dir / name / "cases.json", listing)
+    if "activations" in wanted:
+        golden_activations.make_activations(options.output_dir / "activations.npz")
     if "deberta_buckets" in wanted:
         golden_deberta.make_buckets(options.output_dir / "deberta_buckets.npz")
     if "minilm_l6" in wanted:

@@ -306,7 +306,7 @@ class DenseLayer(keras.layers.Layer):
 
     Args:
         hidden_size: width of input and output.
-        activation: a name in `bert_zoo.config.ACTIVATIONS`, or "tanh".
+        activation: a name in `bert_zoo.config.ACTIVATIONS`.
         dropout: rate on the input.
     """
 

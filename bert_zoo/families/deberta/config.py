@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bert_zoo.config import ACTIVATIONS as OUR_ACTIVATIONS
 from bert_zoo.config import MOST_LAYERS, UNLIMITED, ConfigError, EncoderConfig, is_integer
 from bert_zoo.error_text import shown
 from bert_zoo.families.bert import formats as bert_formats
@@ -11,7 +12,6 @@ from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.hf import ACTIVATIONS
 
 DEFAULTS = {"num_segments": 0, "pooler": False, "layer_norm_epsilon": 1e-7}
-HEAD_ACTIVATIONS = {**ACTIVATIONS, "tanh": "tanh"}
 # A configuration's name for the position terms of attention -> those terms.
 POSITION_TERMS = {"c2p|p2c": ("c2p", "p2c"), "c2p": ("c2p",), "p2c": ("p2c",), "": ()}
 MASK_DECODERS = ("enhanced", "direct", "legacy")
@@ -83,11 +83,10 @@ class DebertaConfig(EncoderConfig):
             problems.append(
                 f"{name} is {shown(self.longest_distance)}; distances must be at most {MOST_DISTANCES:,}."
             )
-        known = set(HEAD_ACTIVATIONS.values())
         for name in ("conv_activation", "pooler_activation"):
-            if getattr(self, name) not in known:
+            if getattr(self, name) not in OUR_ACTIVATIONS:
                 problems.append(
-                    f"{name} is {getattr(self, name)!r}; choose one of {sorted(known)}."
+                    f"{name} is {shown(getattr(self, name))}; choose one of {OUR_ACTIVATIONS}."
                 )
         if not problems and self.conv_size and self.conv_size % 2 == 0:
             problems.append(f"conv_size is {self.conv_size}; it must be odd.")
@@ -150,7 +149,7 @@ HF_CODEC = ConfigCodec(
         ConfigRow("max_distance", "max_relative_positions", optional=True),
         ConfigRow("classifier_dropout", "cls_dropout", optional=True),
         ConfigRow("pooler_dropout", optional=True),
-        ConfigRow("pooler_activation", "pooler_hidden_act", HEAD_ACTIVATIONS, optional=True),
+        ConfigRow("pooler_activation", "pooler_hidden_act", ACTIVATIONS, optional=True),
     ],
     fixed={"talking_head": (False,)},
     ignored=frozenset({"padding_idx"}),

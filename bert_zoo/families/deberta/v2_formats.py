@@ -6,10 +6,10 @@ from typing import Any
 
 from bert_zoo.families.deberta import formats as deberta_formats
 from bert_zoo.families.deberta.config import DEFAULTS as FIRST_DEFAULTS
-from bert_zoo.families.deberta.config import HEAD_ACTIVATIONS
 from bert_zoo.families.deberta.config import HF_CODEC as FIRST_CODEC
 from bert_zoo.weights.formats import keras_hub
 from bert_zoo.weights.formats.codec import ConfigRow
+from bert_zoo.weights.formats.hf import ACTIVATIONS
 from bert_zoo.weights.table import Row
 from bert_zoo.weights.tensor_source import TensorSource
 
@@ -32,7 +32,7 @@ HF_CODEC = replace(
         ),
         ConfigRow("shares_projections", "share_att_key", optional=True),
         ConfigRow("conv_size", "conv_kernel_size", optional=True),
-        ConfigRow("conv_activation", "conv_act", HEAD_ACTIVATIONS, optional=True),
+        ConfigRow("conv_activation", "conv_act", ACTIVATIONS, optional=True),
     ],
     fixed={**FIRST_CODEC.fixed, "conv_groups": (1,)},
     defaults={**DEFAULTS, **UNSAID, "conv_activation": "tanh"},

@@ -11,7 +11,6 @@ from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import Layout
 from bert_zoo.weights.formats import HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
-from bert_zoo.weights.formats.hf import ACTIVATIONS
 from bert_zoo.weights.table import EMBED, Head, Row
 
 
@@ -54,12 +53,10 @@ def backbone(config: CausalConfig, dtype, pre_norm: bool = False):
 
 
 DEFAULTS = {"max_positions": 512, "pad_id": None}
+# All that transformers has here. "gelu" means the tanh approximation.
+ACTIVATIONS = {"gelu": "gelu_tanh", "relu": "relu", "silu": "silu", "swish": "silu"}
 HF_CODEC = ConfigCodec(
-    # In this file "gelu" means the tanh approximation.
-    rows=[
-        *formats.ROWS,
-        ConfigRow("activation", "afn", {**ACTIVATIONS, "gelu": "gelu_tanh"}, optional=True),
-    ],
+    rows=[*formats.ROWS, ConfigRow("activation", "afn", ACTIVATIONS, optional=True)],
     ignored=formats.IGNORED,
     defaults=DEFAULTS,
     config_class=CausalConfig,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from bert_zoo.config import ACTIVATIONS as OUR_ACTIVATIONS
 from bert_zoo.config import Config, ConfigError
 from bert_zoo.error_text import shown
 from bert_zoo.json_files import JsonObject, read_object
@@ -60,13 +61,14 @@ SWITCHES = {
     "add_cross_attention": (False,),
     "pruned_heads": ({},),
 }
-# Its words for activations. "gelu" means erf here and tanh in Google's files.
+# Its words for activations. "gelu" means erf here and tanh in Google's files. The ones with weights are missing.
 ACTIVATIONS = {
-    "gelu": "gelu",
+    **{name: name for name in OUR_ACTIVATIONS if name != "gelu_tanh"},
     "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "relu": "relu",
-    "silu": "silu",
+    **dict.fromkeys(
+        ("gelu_accurate", "gelu_fast", "gelu_python_tanh", "gelu_pytorch_tanh"), "gelu_tanh"
+    ),
+    "gelu_python": "gelu",
     "swish": "silu",
 }
 
