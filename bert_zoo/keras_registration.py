@@ -15,7 +15,8 @@ from types import ModuleType
 from bert_zoo.private import is_being_imported
 
 REGISTERED = (
-    *("bert_zoo.tasks", "bert_zoo.training", "bert_zoo.loading.text_layer"),
+    # With it, all tasks.
+    *("bert_zoo.loading.load", "bert_zoo.training", "bert_zoo.loading.text_layer"),
     "bert_zoo.distillation.losses",
 )
 # Keras's backends, and those that bert_zoo can install.

@@ -36,7 +36,7 @@ PROGRAM.define_strategy()
 
 def main(arguments: list[str]) -> None:
     from bert_zoo.cli import finetuning
-    from bert_zoo.loading.directories import kept_metrics
+    from bert_zoo.loading.locating import kept_metrics
     from bert_zoo.models.replicas import is_chief
     from bert_zoo.training.runs import CONFIG, read_json
 

@@ -21,10 +21,10 @@ from bert_zoo.cli.benchmarks.distilled import Lesson
 from bert_zoo.cli.benchmarks.few_labels import SetFitBenchmark
 from bert_zoo.cli.program import command
 from bert_zoo.cli.report import RunRecord, write_report
-from bert_zoo.error_text import listing
 from bert_zoo.graph import has_tensorflow
-from bert_zoo.loading.directories import RUN_METRICS as METRICS
-from bert_zoo.loading.directories import RUN_MODEL as MODEL
+from bert_zoo.loading.locating import RUN_METRICS as METRICS
+from bert_zoo.loading.locating import RUN_MODEL as MODEL
+from bert_zoo.loading.locating import kept_directory
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.replicas import is_chief
 from bert_zoo.models.text_columns import epochs_of_any_length
@@ -488,11 +488,6 @@ def kept_model(directory: Path) -> ZooModel:
     """Loads the model of a run directory.
 
     Raises:
-        FileNotFoundError: it holds no model. The message names subdirectories that do.
+        FileNotFoundError: it holds no model (`kept_directory`).
     """
-    path = directory / MODEL
-    if not path.is_dir():
-        runs = sorted(str(d.parent.relative_to(directory)) for d in directory.glob(f"**/{MODEL}"))
-        hint = f"Choose one of its runs: {listing(runs)}." if runs else "Check the path of the run."
-        raise FileNotFoundError(f"{directory} holds no model. {hint}")
-    return bert_zoo.load(path)
+    return bert_zoo.load(kept_directory(directory))

@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> None:
                 "Give texts as arguments, one per line on standard input, or as a table with --file."
             )
     from bert_zoo.cli import finetuning
-    from bert_zoo.loading.directories import kept_metrics
+    from bert_zoo.loading.locating import kept_metrics
 
     directory = Path(_RUN.value)
     model = finetuning.kept_model(directory)

@@ -266,7 +266,7 @@ def write_report(run: "FinishedRun") -> None:
     """Writes `report.html`, `learning_curve.png` and the card of a run's model."""
     from bert_zoo.cli import report
     from bert_zoo.cli.finetuning import card_of, draw
-    from bert_zoo.loading.directories import RUN_MODEL
+    from bert_zoo.loading.locating import RUN_MODEL
 
     results = run.results
 

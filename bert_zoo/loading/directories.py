@@ -12,8 +12,17 @@ from pathlib import Path
 from bert_zoo.config import Config, ConfigError, Prompts
 from bert_zoo.error_text import listing, shown
 from bert_zoo.family import HF, Checkpoint, Family
-from bert_zoo.json_files import JsonObject, read_object
+from bert_zoo.json_files import JsonObject
 from bert_zoo.loading.adapters import in_hugging_face_names
+from bert_zoo.loading.locating import (
+    HUB,
+    REPOSITORY,
+    SAVED_MODEL,
+    cannot_take_apart,
+    config_file,
+    directory_of,
+    model_of_run,
+)
 from bert_zoo.loading.sources import config_files, fetch, fetch_checkpoint
 from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.labels import label_thresholds
@@ -27,17 +36,13 @@ from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.formats import BertZoo, Description, Format, HuggingFace
 from bert_zoo.weights.formats.bert_zoo import record
 from bert_zoo.weights.formats.hf_directories import (
-    MODULES_FILE,
     TOKENIZER_FILE,
     dense_folders,
-    modules_of,
 )
 from bert_zoo.weights.sources import (
     ADAPTER_CONFIG,
-    FILE_ENDINGS,
     check_weight_files,
     open_weights,
-    what_runs,
 )
 from bert_zoo.weights.table import SecondEncoder
 from bert_zoo.weights.tensor_source import TensorSource
@@ -59,12 +64,7 @@ PROBLEM_TYPES = {
     for task, model in TASKS.items()
     if getattr(model, "problem_type", None) is not None
 }
-REPOSITORY = r"[\w-][\w.-]*/[\w.-]+"  # of Hugging Face: owner and name
 TOKEN_TABLE = "encoder/embeddings/token_embedding/embeddings"
-SAVED_MODEL = "saved_model.pb"
-# What `bert_zoo finetune` writes into a run's directory.
-RUN_MODEL, RUN_METRICS = "model", "metrics.json"
-KERAS_SUFFIXES = (".keras", ".h5")
 # Above both of these (parameters, and multiples of the file's), a configuration is refused before it is
 # compared with each tensor.
 BUILT_WITHOUT_QUESTION = 1_000_000
@@ -106,83 +106,14 @@ def open_checkpoint(
         ValueError: the name is unknown, or files are invalid (`ConfigError`, `WeightsError`).
         FileNotFoundError: the directory or a file is missing.
     """
-    if isinstance(name, str) and name.startswith("hf://"):
-        repo, _, revision = name.removeprefix("hf://").partition("@")
+    if isinstance(name, str) and name.startswith(HUB):
+        repo, _, revision = name.removeprefix(HUB).partition("@")
         directory = fetch(HF(repo, revision or "main"))
         return replace(_open_directory(directory, name, with_weights, task), origin=repo)
-    if isinstance(name, os.PathLike) or (isinstance(name, str) and _is_path(name)):
-        directory = Path(name).expanduser()
-        if directory.is_file():
-            raise ValueError(_what_reads(directory))
-        if not directory.is_dir():
-            raise FileNotFoundError(
-                f"There is no directory {directory}.{_if_repository(str(name))} load() takes the directory "
-                "of a model, a name from bert_zoo.list_models(), or 'hf://org/repo'."
-            )
-        return _open_directory(_model_of_run(directory), str(name), with_weights, task)
+    directory = directory_of(name)
+    if directory is not None:
+        return _open_directory(model_of_run(directory), str(name), with_weights, task)
     return _open_registered(*registry().resolve(name), with_weights, task)
-
-
-def _is_path(name: str) -> bool:
-    return (
-        os.sep in name
-        or name.startswith(("~", "."))
-        or name.endswith((*KERAS_SUFFIXES, *FILE_ENDINGS))
-        or os.path.isdir(name)
-    )
-
-
-def _if_repository(name: str) -> str:
-    """Returns advice for a missing path that may be the name of a Hugging Face repository."""
-    if known := registry().name_of_repository(name):
-        return f" bert_zoo's name for the Hugging Face repository {name!r} is {known!r}: load({known!r})."
-    if re.fullmatch(REPOSITORY, name):
-        return f" If it is a Hugging Face repository, pass 'hf://{name}'."
-    return ""
-
-
-def _what_reads(file: Path) -> str:
-    """Returns advice for a file, because load() takes directories."""
-    if file.name.endswith(KERAS_SUFFIXES):
-        return (
-            f"{file} is a Keras file: read it with keras.models.load_model({str(file)!r}), after "
-            "`import bert_zoo`."
-        )
-    if advice := what_runs(file):
-        return advice
-    return (
-        f"{file} is a file. load() takes a model's directory with weights, configuration and vocabulary: "
-        f"load({str(file.parent)!r})."
-    )
-
-
-def _model_of_run(directory: Path) -> Path:
-    """Returns the model's directory in a run, the best of several seeds; else the directory itself."""
-    if (directory / RUN_MODEL / BertZoo.config_file).is_file():
-        return directory / RUN_MODEL
-    seeds = sorted(directory.glob(f"seed_*/{RUN_MODEL}/{BertZoo.config_file}"))
-    if not seeds:
-        return directory
-    runs = [config.parent.parent for config in seeds]
-    metrics = {run: next(iter(kept_metrics(run).values()), None) for run in runs}
-    # Unfinished runs have no metrics.
-    best = max(metrics, key=lambda run: (metrics[run] is not None, metrics[run] or 0.0))
-    log.warning(
-        "%s contains runs with several seeds (%s); %s is loaded.",
-        directory,
-        ", ".join(f"{run.name}: {'-' if m is None else f'{m:.4f}'}" for run, m in metrics.items()),
-        best.name,
-    )
-    return best / RUN_MODEL
-
-
-def kept_metrics(run: Path) -> dict[str, float]:
-    """Returns the metrics of the model that a run kept, the deciding one first; {} for unfinished runs."""
-    path = run / RUN_METRICS
-    if not path.is_file():
-        return {}
-    kept = read_object(path).section("kept")
-    return {name: kept.take(name, float) for name in kept}
 
 
 def _open_registered(
@@ -215,7 +146,7 @@ def _open_directory(
     adapter = Adapter(directory) if (directory / ADAPTER_CONFIG).is_file() else None
     if adapter is not None and not _holds_model(directory):
         return _with_adapter(_base_of(adapter, directory, with_weights, task), adapter, name, task)
-    path = _config_file(directory)
+    path = config_file(directory)
     family, fmt, config, values = _read_config(path)
     description = fmt.description(values, directory)
     if description.task is None and description.score_activation is not None:
@@ -246,7 +177,7 @@ def _open_directory(
 def _holds_model(directory: Path) -> bool:
     """Whether an adapter's directory also contains a model's configuration and weights."""
     try:
-        _config_file(directory)
+        config_file(directory)
         check_weight_files(directory)
     except FileNotFoundError:
         return False
@@ -324,41 +255,6 @@ def _with_adapter(opened: Opened, adapter: Adapter, name: str, task: str | None)
     return replace(opened, description=description, source=adapted, plan=plan)
 
 
-def _config_file(directory: Path) -> Path:
-    """Returns the file that identifies a model's directory.
-
-    Raises:
-        FileNotFoundError: there is none; the message says what the directory contains.
-    """
-    patterns = config_files()
-    for pattern in patterns:
-        for path in sorted(directory.glob(pattern)):
-            if path.is_file():
-                return path
-    if (directory / SAVED_MODEL).is_file():
-        raise FileNotFoundError(_cannot_take_apart(directory))
-    if advice := what_runs(directory):
-        raise FileNotFoundError(f"{directory} contains no model that load() reads. {advice}")
-    if kinds := [kind for kind, _ in modules_of(directory)]:
-        raise FileNotFoundError(
-            f"{directory} contains no model that load() reads: {MODULES_FILE} lists the modules "
-            f"{listing(kinds)}, but a transformer's config.json is missing."
-        )
-    raise FileNotFoundError(
-        f"{directory} contains no model: none of {', '.join(patterns)} (of bert_zoo, Hugging Face or the "
-        f"originals) is there. It contains {sorted(p.name for p in directory.iterdir())[:20]}."
-    )
-
-
-def _cannot_take_apart(directory: Path) -> str:
-    """Returns advice for a SavedModel from which load() cannot make a model."""
-    return (
-        f"{directory} is a SavedModel without the variables of a Model Garden encoder (as on TF-Hub), so "
-        "load() cannot read it. Run it with tf.saved_model.load(directory), or put it into a Keras model with "
-        "bert_zoo.layers.SavedModelLayer(directory). load() reads directories of bert_zoo.save."
-    )
-
-
 def _read_config(path: Path) -> tuple[Family, Format, Config, JsonObject]:
     """Returns a configuration file's family, format, encoder configuration and content.
 
@@ -394,7 +290,7 @@ def _read_config(path: Path) -> tuple[Family, Format, Config, JsonObject]:
             f"{path} has the {key} {shown(values.get(key))}; this version of bert_zoo supports {known}."
         )
     if path.parent.name == "variables" and (path.parents[1] / SAVED_MODEL).is_file():
-        raise ConfigError(_cannot_take_apart(path.parents[1]))
+        raise ConfigError(cannot_take_apart(path.parents[1]))
     if path.suffix == ".index":
         named = ", ".join(file for file in config_files() if not file.endswith(".index"))
         refusals.insert(

@@ -10,8 +10,8 @@ from typing import Any
 import keras
 
 import bert_zoo
-from bert_zoo.loading.directories import RUN_METRICS as METRICS
-from bert_zoo.loading.directories import RUN_MODEL as MODEL
+from bert_zoo.loading.locating import RUN_METRICS as METRICS
+from bert_zoo.loading.locating import RUN_MODEL as MODEL
 from bert_zoo.models import CausalLM
 from bert_zoo.models.replicas import is_chief
 from bert_zoo.models.task_model import Use

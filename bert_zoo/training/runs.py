@@ -11,9 +11,9 @@ import keras
 
 import bert_zoo
 from bert_zoo.graph import has_tensorflow
-from bert_zoo.loading.directories import RUN_METRICS as METRICS
+from bert_zoo.loading.locating import RUN_CONFIG as CONFIG
+from bert_zoo.loading.locating import RUN_METRICS as METRICS
 
-CONFIG = "config.json"
 # The directory with the state of an unfinished training, and the note in it about its progress.
 CHECKPOINT, PROGRESS = "checkpoint", "progress"
 

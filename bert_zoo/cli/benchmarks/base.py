@@ -1,4 +1,7 @@
-"""The base class of benchmarks: the data, training batches and metrics of a fine-tuning run."""
+"""The base class of benchmarks: the data, training batches and metrics of a fine-tuning run.
+
+Benchmarks import what needs TensorFlow or Keras where they use it, so that a mistake in the data is found at once.
+"""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -7,18 +10,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bert_zoo.cli.report import HardExample
 from bert_zoo.data.buckets import Batches
-from bert_zoo.distillation.losses import taught_loss
 from bert_zoo.error_text import shown
-from bert_zoo.models.base import ZooModel
-from bert_zoo.tasks import TASKS, Classifier
-from bert_zoo.training.class_weights import class_weights
-from bert_zoo.training.presets import Recipe
+from bert_zoo.presets import Recipe
+from bert_zoo.tasks import name_of
+
+if TYPE_CHECKING:
+    from bert_zoo.models.base import ZooModel
 
 NUM_SHOWN = 6
 SHOWN_LENGTH = 100
@@ -133,11 +136,13 @@ class Benchmark(ABC):
         """
         if recipe.class_weight is None:
             return None
-        if self.kind != Classifier.task:
+        if self.kind != name_of("Classifier"):
             raise ValueError(
                 f"class_weight is {recipe.class_weight!r}, but it is only for classification, and {self.name} is "
                 f"{self.kind!r}. Leave it out."
             )
+        from bert_zoo.training.class_weights import class_weights
+
         return class_weights(recipe.class_weight, self.train.labels, self.label_names)
 
     def load_options(self) -> dict[str, Any]:
@@ -158,11 +163,11 @@ class Benchmark(ABC):
         """Returns the loss; None for the default loss of the model's task."""
         return None
 
-    def product(self, model: ZooModel) -> ZooModel:
+    def product(self, model: "ZooModel") -> "ZooModel":
         """Returns the model to measure and keep, usually the trained model itself."""
         return model
 
-    def prepare(self, model: ZooModel) -> None:
+    def prepare(self, model: "ZooModel") -> None:
         """Changes a newly loaded model before training starts."""
         return
 
@@ -170,41 +175,46 @@ class Benchmark(ABC):
 
     def taught_loss(self, **how: Any) -> Any:
         """Returns a student's loss; `how` as for `bert_zoo.distillation.losses.taught_loss`."""
+        from bert_zoo.distillation.losses import taught_loss
+        from bert_zoo.tasks import TASKS
+
         return taught_loss(TASKS[self.kind].taught_by, **how)
 
     def unlabelled_row(self, line: str) -> Any:
         """Parses a line of a file as an unlabelled row; raises ValueError for a malformed line."""
         return line
 
-    def taught_texts(self, model: ZooModel, more: Sequence[Any]) -> Any:
+    def taught_texts(self, model: "ZooModel", more: Sequence[Any]) -> Any:
         """Returns the model's input texts: the training data, then the unlabelled rows."""
         raise ValueError(
             f"Distillation does not support {self.name}, a task of kind {self.kind!r}. Fine-tune the student on it "
             "instead."
         )
 
-    def answered_rows(self, teacher: ZooModel, texts: Any, recipe: Recipe) -> Sequence[int] | None:
+    def answered_rows(
+        self, teacher: "ZooModel", texts: Any, recipe: Recipe
+    ) -> Sequence[int] | None:
         """Returns the number of prediction rows of each text; None if each has one."""
         return None
 
     def teacher_says(
-        self, teacher: ZooModel, texts: Any, batch_size: int, recipe: Recipe
+        self, teacher: "ZooModel", texts: Any, batch_size: int, recipe: Recipe
     ) -> np.ndarray:
         """Returns the teacher's predictions, [rows, size]."""
         return teacher.answers_as_teacher(texts, batch_size)
 
     def taught_batches(
-        self, answers: np.ndarray, more: Sequence[Any], model: ZooModel, recipe: Recipe, seed: int
+        self, answers: np.ndarray, more: Sequence[Any], model: "ZooModel", recipe: Recipe, seed: int
     ) -> Batches:
         """Like `batches`, with targets of `taught_loss` instead of labels."""
         raise NotImplementedError
 
     @abstractmethod
-    def batches(self, model: ZooModel, recipe: Recipe, seed: int) -> Batches:
+    def batches(self, model: "ZooModel", recipe: Recipe, seed: int) -> Batches:
         """Returns batches of preprocessed training data, in a new order every epoch."""
 
     @abstractmethod
-    def predict(self, model: ZooModel, data: Any, recipe: Recipe) -> Any:
+    def predict(self, model: "ZooModel", data: Any, recipe: Recipe) -> Any:
         """Returns the model's predictions for a split, without reading labels."""
 
     @abstractmethod
@@ -233,7 +243,7 @@ class Benchmark(ABC):
         return data.labels is not None
 
     @abstractmethod
-    def show(self, model: ZooModel, data: Any, metrics: Mapping[str, float]) -> str:
+    def show(self, model: "ZooModel", data: Any, metrics: Mapping[str, float]) -> str:
         """Returns lines to print: a few predictions and the truth; `metrics` as for `write_predictions`."""
 
 

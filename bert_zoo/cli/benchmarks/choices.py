@@ -17,9 +17,8 @@ from bert_zoo.cli.benchmarks.base import (
     spread_rows,
 )
 from bert_zoo.cli.report.analysis import cross_entropies, hardest_examples
-from bert_zoo.data.batches import choice_batches
 from bert_zoo.metrics.labels import accuracy
-from bert_zoo.tasks import MultipleChoice
+from bert_zoo.tasks import name_of
 
 LETTERS = "ABCDEFGHIJ"
 
@@ -33,7 +32,7 @@ class ChoiceBenchmark(Benchmark):
             None if there is no such file.
     """
 
-    kind = MultipleChoice.task
+    kind = name_of("MultipleChoice")
     question = '"some prompt" "one choice" "another one"'
 
     def __init__(
@@ -43,6 +42,8 @@ class ChoiceBenchmark(Benchmark):
         self.write_official = write_official
 
     def batches(self, model, recipe, seed):
+        from bert_zoo.data.batches import choice_batches
+
         train = self.train
         return choice_batches(
             train.prompts, train.choices, train.labels, model.preprocessor, recipe.batching(seed)

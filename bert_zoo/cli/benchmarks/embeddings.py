@@ -4,39 +4,32 @@ import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import keras
 import numpy as np
 
 from bert_zoo.cli.benchmarks import LAYOUT
 from bert_zoo.cli.benchmarks.base import Benchmark, Measurement, one_line, spread_rows
 from bert_zoo.cli.benchmarks.files import own_files
 from bert_zoo.cli.report.analysis import hardest_examples
-from bert_zoo.data.batches import column_batches, text_batches
 from bert_zoo.data.columns import TextColumns, read_columns, remarks
 from bert_zoo.data.retrieval import Retrieval, read_beir
-from bert_zoo.distillation.answers import vectors_of_size
 from bert_zoo.embeddings.exact_search import Hits, directions, search
 from bert_zoo.embeddings.roles import DOCUMENT, QUERY, prompt_of, similarity_of
 from bert_zoo.metrics.labels import pearson, ranks, spearman
 from bert_zoo.metrics.retrieval import retrieval_metrics
-from bert_zoo.models.base import ZooModel
 from bert_zoo.presets import Recipe
 from bert_zoo.runtime.printed import number
-from bert_zoo.tasks import SentenceEmbedder
-from bert_zoo.tasks.embedding.losses import (
-    CoSENT,
-    CosineRegression,
-    Matryoshka,
-    MultipleNegativesRanking,
-)
+from bert_zoo.tasks import name_of
+
+if TYPE_CHECKING:
+    from keras.losses import Loss
+
+    from bert_zoo.models.base import ZooModel
 
 # Metric -> cutoff ranks.
 CUTOFFS = {"ndcg": (10,), "mrr": (10,), "accuracy": (1,), "recall": (10, 100)}
 NUM_FOUND = 100
-# A recipe's `loss` -> the loss for pairs with scores.
-LOSSES = {None: CoSENT, "cosine_regression": CosineRegression}
 
 
 class VectorBenchmark(Benchmark):
@@ -49,7 +42,7 @@ class VectorBenchmark(Benchmark):
         remarks: returns the sentences of `Benchmark.remarks`.
     """
 
-    kind = SentenceEmbedder.task
+    kind = name_of("SentenceEmbedder")
     heads = ()
     settings = ("matryoshka", "mini_batch_size")
     question = '"a query" "one document" "another one"'
@@ -70,7 +63,7 @@ class VectorBenchmark(Benchmark):
     def remarks(self):
         return tuple(self._remarks())
 
-    def prompt(self, model: ZooModel, column: int) -> str | None:
+    def prompt(self, model: "ZooModel", column: int) -> str | None:
         """Returns the name of a column's prompt. Further columns use the last prompt."""
         if self.prompts:
             return self.prompts[min(column, len(self.prompts) - 1)]
@@ -78,6 +71,8 @@ class VectorBenchmark(Benchmark):
         return prompt_of(model, role)
 
     def batches(self, model, recipe, seed):
+        from bert_zoo.data.batches import column_batches
+
         columns = []
         for i, column in enumerate(self.train.columns):
             before = model.encoder.prompts.text(self.prompt(model, i))
@@ -107,11 +102,14 @@ class VectorBenchmark(Benchmark):
         return teacher.embed(texts, batch_size, prompt="")
 
     def taught_batches(self, answers, more, model, recipe, seed):
+        from bert_zoo.data.batches import text_batches
+        from bert_zoo.distillation.answers import vectors_of_size
+
         vectors = vectors_of_size(answers, model.encoder.vector_size)
         texts = self.taught_texts(model, more)
         return text_batches(texts, vectors, model.preprocessor, recipe.batching(seed))
 
-    def vectors(self, model: ZooModel, texts: Sequence[str], column: int, recipe: Recipe):
+    def vectors(self, model: "ZooModel", texts: Sequence[str], column: int, recipe: Recipe):
         """Embeds texts after their column's prompt, float32 [texts, size]."""
         return model.embed(texts, recipe.predicted_rows, self.prompt(model, column))
 
@@ -119,8 +117,10 @@ class VectorBenchmark(Benchmark):
         return True
 
 
-def nested(loss: keras.losses.Loss, recipe: Recipe) -> keras.losses.Loss:
+def nested(loss: "Loss", recipe: Recipe) -> "Loss":
     """Returns the loss, also over the shorter vectors that a recipe names."""
+    from bert_zoo.tasks.embedding.losses import Matryoshka
+
     return Matryoshka(loss, recipe.matryoshka) if recipe.matryoshka else loss
 
 
@@ -131,6 +131,8 @@ class RetrievalBenchmark(VectorBenchmark):
     roles = (QUERY, DOCUMENT)
 
     def loss(self, recipe):
+        from bert_zoo.tasks.embedding.losses import MultipleNegativesRanking
+
         return nested(MultipleNegativesRanking(symmetric=recipe.symmetric), recipe)
 
     def predict(self, model, data, recipe):
@@ -236,7 +238,10 @@ class SimilarityBenchmark(VectorBenchmark):
     question = '--second "another text" "some text"'
 
     def loss(self, recipe):
-        return nested(LOSSES[recipe.loss](), recipe)
+        from bert_zoo.tasks.embedding.losses import CoSENT, CosineRegression
+
+        losses = {None: CoSENT, "cosine_regression": CosineRegression}
+        return nested(losses[recipe.loss](), recipe)
 
     def predict(self, model, data, recipe):
         """Cosines [N]."""

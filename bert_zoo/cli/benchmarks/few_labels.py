@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 
 from bert_zoo.cli.benchmarks.texts import TextBenchmark, take
-from bert_zoo.data.batches import column_batches
 from bert_zoo.data.tables import LabelledTexts
 from bert_zoo.error_text import quoted
-from bert_zoo.tasks import Classifier, SentenceEmbedder
-from bert_zoo.tasks.embedding.losses import CosineRegression
+from bert_zoo.tasks import name_of
 
 MAX_ITERATIONS = 1000  # of the logistic regression, which needs a few tens
 
@@ -55,7 +53,7 @@ class SetFitBenchmark(TextBenchmark):
             )
 
     def load_options(self):
-        return {"task": SentenceEmbedder.task}
+        return {"task": name_of("SentenceEmbedder")}
 
     def class_weights(self, recipe):
         if recipe.class_weight is not None or recipe.head_initializer_range is not None:
@@ -66,9 +64,13 @@ class SetFitBenchmark(TextBenchmark):
         return None
 
     def loss(self, recipe):
+        from bert_zoo.tasks.embedding.losses import CosineRegression
+
         return CosineRegression()
 
     def batches(self, model, recipe, seed):
+        from bert_zoo.data.batches import column_batches
+
         self.batch_rows = recipe.predicted_rows
         first, second = contrastive_pairs(self.train.labels, recipe.contrastive_pairs, seed)
         labels = np.asarray(self.train.labels)
@@ -82,6 +84,8 @@ class SetFitBenchmark(TextBenchmark):
 
     def product(self, model):
         """Returns a classifier on the sentence vectors."""
+        from bert_zoo.tasks import Classifier
+
         classifier = Classifier(model.encoder, labels=self.label_names, reads_vectors=True)
         texts, labels = self.train.texts, self.train.labels
         vectors = model.encoder.embed(texts, self.batch_rows, prompt="")

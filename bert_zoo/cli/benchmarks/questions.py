@@ -17,27 +17,12 @@ from bert_zoo.cli.benchmarks.base import (
 from bert_zoo.cli.benchmarks.files import own_files
 from bert_zoo.cli.report import HardExample
 from bert_zoo.cli.report.analysis import TINY, hardest_examples
-from bert_zoo.data.arrays import concat, gather, one_hot, shape
 from bert_zoo.data.buckets import Batches, RowOrder
 from bert_zoo.data.mrqa import read_mrqa
-from bert_zoo.data.questions import NO_ANSWER as NO_SPAN
-from bert_zoo.data.questions import (
-    labelled_windows,
-    question_batches,
-    trained_answer,
-    window_table,
-)
 from bert_zoo.data.squad import SquadSplit, read_squad
-from bert_zoo.distillation.losses import LABELLED, TAUGHT
 from bert_zoo.metrics import AnswerSelection, squad_v1, squad_v2, write_predictions
 from bert_zoo.metrics.squad import N_BEST_FILE, NULL_ODDS_FILE, PREDICTIONS_FILE, token_f1
-from bert_zoo.tasks import BeamQuestionAnswerer, QuestionAnswerer
-from bert_zoo.tasks.question_answering.answering import (
-    LOGITS,
-    answer_questions,
-    logits_of_tokens,
-)
-from bert_zoo.text.windows import question_windows
+from bert_zoo.tasks import name_of
 
 # The metric that holds the threshold above which the answer is "no answer".
 THRESHOLD = "best_f1_thresh"
@@ -58,7 +43,7 @@ class QuestionBenchmark(Benchmark):
         others: as for `Benchmark`.
     """
 
-    kind = QuestionAnswerer.task
+    kind = name_of("QuestionAnswerer")
     heads = ("span",)
     question = '--context FILE "some question"'
 
@@ -72,7 +57,7 @@ class QuestionBenchmark(Benchmark):
         super().__init__(*others, **options)
         self._allows_no_answer = allows_no_answer
         if beam_search:
-            self.kind = BeamQuestionAnswerer.task
+            self.kind = name_of("BeamQuestionAnswerer")
 
     @property
     def allows_no_answer(self) -> bool:
@@ -84,15 +69,20 @@ class QuestionBenchmark(Benchmark):
         return all(example.answers is not None for example in data.examples)
 
     def batches(self, model, recipe, seed):
+        from bert_zoo.data.questions import question_batches
+        from bert_zoo.text.windows import question_windows
+
         windows = question_windows(model.preprocessor, **_window_options(recipe))
         return question_batches(self.train, windows, recipe.batching(seed), model)
 
     def taught_loss(self, *, match=None, **others):
-        if self.kind != QuestionAnswerer.task or match == "squared_error":
+        if self.kind != name_of("QuestionAnswerer") or match == "squared_error":
             raise ValueError(
                 "Question answering is distilled with the cross_entropy of start and end, without beam search, but "
                 f"match is {match!r} and the task {self.kind!r}. Leave match and beam_search out."
             )
+        from bert_zoo.tasks.question_answering.answering import LOGITS
+
         return {name: super(QuestionBenchmark, self).taught_loss(**others) for name in LOGITS}
 
     def unlabelled_row(self, line):
@@ -104,15 +94,27 @@ class QuestionBenchmark(Benchmark):
 
     def answered_rows(self, teacher, texts, recipe):
         """Returns the number of tokens in each question's windows."""
+        from bert_zoo.data.questions import window_table
+        from bert_zoo.text.windows import question_windows
+
         windows = question_windows(teacher.preprocessor, **_taught_windows(recipe))
         table = window_table(windows, *texts)
         self._taught_ids = np.array(table.tokens["token_ids"].values)
         return np.bincount(table.rows["example"], table.lengths, len(texts[0])).astype(int)
 
     def teacher_says(self, teacher, texts, batch_size, recipe):
+        from bert_zoo.tasks.question_answering.answering import logits_of_tokens
+
         return logits_of_tokens(teacher, *texts, batch_size, **_taught_windows(recipe))
 
     def taught_batches(self, answers, more, model, recipe, seed):
+        from bert_zoo.data.arrays import concat, gather, one_hot, shape
+        from bert_zoo.data.questions import NO_ANSWER as NO_SPAN
+        from bert_zoo.data.questions import labelled_windows, trained_answer
+        from bert_zoo.distillation.losses import LABELLED, TAUGHT
+        from bert_zoo.tasks.question_answering.answering import LOGITS
+        from bert_zoo.text.windows import question_windows
+
         examples = self.train.examples
         spans = [*map(trained_answer, examples)] + [NO_SPAN] * len(more)
         ids = [example.id for example in examples] + [*range(len(more))]
@@ -140,6 +142,8 @@ class QuestionBenchmark(Benchmark):
 
     def predict(self, model, data, recipe):
         """Returns [N] `AnswerSelection`s in the order of the questions."""
+        from bert_zoo.tasks.question_answering.answering import answer_questions
+
         return answer_questions(
             model,
             [example.question for example in data.examples],

@@ -16,16 +16,13 @@ from bert_zoo.cli.benchmarks.base import (
 )
 from bert_zoo.cli.benchmarks.embeddings import column_files, write_tsv
 from bert_zoo.cli.report.analysis import binary_cross_entropies, cross_entropies, hardest_examples
-from bert_zoo.data.batches import list_batches, text_batches
 from bert_zoo.data.columns import TextColumns
 from bert_zoo.data.tables import Table
-from bert_zoo.distillation.losses import targets_of
 from bert_zoo.metrics.labels import pearson, spearman
 from bert_zoo.metrics.retrieval import retrieval_metrics
 from bert_zoo.presets import Recipe
 from bert_zoo.runtime.rankings import SCORE_ACTIVATIONS
-from bert_zoo.tasks import Reranker
-from bert_zoo.tasks.reranking.losses import MarginMSE
+from bert_zoo.tasks import name_of
 
 CUTOFFS = {"ndcg": (10,), "mrr": (10,), "accuracy": (1,)}
 
@@ -50,7 +47,7 @@ class Judgements:
 class PairBenchmark(Benchmark):
     """Query-document pairs with a relevance from 0 to 1."""
 
-    kind = Reranker.task
+    kind = name_of("Reranker")
     has_variants = True
     question = '"a query" "one document" "another one"'
 
@@ -62,6 +59,8 @@ class PairBenchmark(Benchmark):
         return tuple(self._remarks())
 
     def batches(self, model, recipe, seed):
+        from bert_zoo.data.batches import text_batches
+
         train = self.train
         labels = np.asarray(train.labels, np.float32)[:, None]
         return text_batches(train.columns, labels, model.preprocessor, recipe.batching(seed))
@@ -73,6 +72,9 @@ class PairBenchmark(Benchmark):
         return with_rows(self.train.columns, more)
 
     def taught_batches(self, answers, more, model, recipe, seed):
+        from bert_zoo.data.batches import text_batches
+        from bert_zoo.distillation.losses import targets_of
+
         targets = targets_of(answers, np.asarray(self.train.labels)[:, None])
         texts = self.taught_texts(model, more)
         return text_batches(texts, targets, model.preprocessor, recipe.batching(seed))
@@ -122,6 +124,8 @@ class ListBenchmark(PairBenchmark):
     has_variants = False
 
     def batches(self, model, recipe, seed):
+        from bert_zoo.data.batches import list_batches
+
         queries, *documents = self.train.columns
         labels, reader = self.train.labels, model.preprocessor
         return list_batches(queries, documents, labels, reader, recipe.batching(seed))
@@ -132,6 +136,8 @@ class ListBenchmark(PairBenchmark):
                 f"match is {match!r}, but lists of documents are distilled with the squared_error of margins. Leave it "
                 "out."
             )
+        from bert_zoo.tasks.reranking.losses import MarginMSE
+
         return MarginMSE()
 
     def unlabelled_row(self, line):
@@ -144,6 +150,8 @@ class ListBenchmark(PairBenchmark):
         return [*queries] * len(documents), [*chain.from_iterable(documents)]
 
     def taught_batches(self, answers, more, model, recipe, seed):
+        from bert_zoo.data.batches import list_batches
+
         queries, *documents = self.train.columns
         scores = answers.reshape(len(documents), len(queries)).T
         return list_batches(queries, documents, scores, model.preprocessor, recipe.batching(seed))

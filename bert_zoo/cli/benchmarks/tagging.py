@@ -21,14 +21,11 @@ from bert_zoo.cli.report.analysis import (
     hardest_examples,
     per_label_table,
 )
-from bert_zoo.data.batches import tagged_batches
 from bert_zoo.data.tagging import TaggedSplit, first_break, read_tagging
-from bert_zoo.distillation.losses import targets_of
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.metrics import span_report
 from bert_zoo.runtime.taggings import marks_spans
-from bert_zoo.tasks import TokenClassifier
-from bert_zoo.tasks.token_classification.tagging import word_probabilities
+from bert_zoo.tasks import name_of
 
 log = logging.getLogger("bert_zoo")
 
@@ -39,7 +36,7 @@ class TaggingBenchmark(Benchmark):
     Tags in a span scheme (IOB1, IOB2, IOBES) are scored by spans, other tags by words.
     """
 
-    kind = TokenClassifier.task
+    kind = name_of("TokenClassifier")
 
     @property
     def label_names(self):
@@ -62,6 +59,8 @@ class TaggingBenchmark(Benchmark):
         )
 
     def batches(self, model, recipe, seed):
+        from bert_zoo.data.batches import tagged_batches
+
         return tagged_batches(self.train, model.preprocessor, recipe.batching(seed))
 
     def unlabelled_row(self, line):
@@ -74,6 +73,9 @@ class TaggingBenchmark(Benchmark):
         return [*map(len, texts)]
 
     def taught_batches(self, answers, more, model, recipe, seed):
+        from bert_zoo.data.batches import tagged_batches
+        from bert_zoo.distillation.losses import targets_of
+
         labels = np.concatenate(self.train.labels)
         targets = targets_of(answers, np.eye(len(self.label_names))[labels])
         words = replace(self.train, words=self.taught_texts(model, more), labels=None)
@@ -81,6 +83,8 @@ class TaggingBenchmark(Benchmark):
 
     def predict(self, model, data, recipe):
         """Returns the probabilities of tags for each sentence, [words, tags]."""
+        from bert_zoo.tasks.token_classification.tagging import word_probabilities
+
         return word_probabilities(model, data.words, recipe.predicted_rows)
 
     def measure(self, data, predictions):

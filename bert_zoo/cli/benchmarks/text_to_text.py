@@ -28,13 +28,12 @@ from bert_zoo.cli.benchmarks.base import (
 from bert_zoo.cli.benchmarks.embeddings import write_tsv
 from bert_zoo.cli.benchmarks.files import own_files
 from bert_zoo.cli.report.analysis import NUM_HARDEST, hardest_examples
-from bert_zoo.data.batches import text_table, text_to_text_batches
 from bert_zoo.data.columns import TextColumns, read_columns, remarks
 from bert_zoo.data.mixing import MixedOrder, mixed_rows
 from bert_zoo.metrics import squad_v1
 from bert_zoo.metrics.squad import PREDICTIONS_FILE, token_f1
 from bert_zoo.metrics.texts import TextMetric, text_metric
-from bert_zoo.tasks import TextToText
+from bert_zoo.tasks import name_of
 from bert_zoo.weights.files import write_json
 
 # Similarity score for a text that is not a number, as in the original.
@@ -74,7 +73,7 @@ class TextPairs:
 class TextToTextBenchmark(Benchmark):
     """Generation of a target text for each source. The data are `TextPairs`."""
 
-    kind = TextToText.task
+    kind = name_of("TextToText")
     heads = ()
     question = '"some text, like the sources"'
     # All possible targets; empty for free text.
@@ -88,10 +87,14 @@ class TextToTextBenchmark(Benchmark):
         return data.targets is not None
 
     def batches(self, model, recipe, seed):
+        from bert_zoo.data.batches import text_to_text_batches
+
         return text_to_text_batches(*self.train.trained, model, recipe.batching(seed))
 
     def predict(self, model, data, recipe):
         """Generates targets, [N] strings, at most as long as the longest training target."""
+        from bert_zoo.data.batches import text_table
+
         known = list(dict.fromkeys(self.words or self.train.trained[1]))
         longest = int(text_table(known, model.preprocessor).lengths.max())
         return list(
@@ -343,7 +346,7 @@ class Mixture(Benchmark):
         limit, temperature: as for `mixed_rows`.
     """
 
-    kind = TextToText.task
+    kind = name_of("TextToText")
     heads = ()
     question = TextToTextBenchmark.question
 
@@ -374,6 +377,8 @@ class Mixture(Benchmark):
         return all(task.has_labels(part) for task, _, part in data.parts)
 
     def batches(self, model, recipe, seed):
+        from bert_zoo.data.batches import text_to_text_batches
+
         columns = zip(*(task.train.trained for task in self.tasks), strict=True)
         sources, targets = (list(chain(*texts)) for texts in columns)
         order = partial(MixedOrder, sizes=self._sizes, rows=self._mixed(self._sizes))
@@ -463,6 +468,8 @@ class TableBenchmark(TextToTextBenchmark):
 
     def predict(self, model, data, recipe):
         """Returns the generated texts [N], and the loss and token accuracy with teacher forcing."""
+        from bert_zoo.data.batches import text_to_text_batches
+
         batches = text_to_text_batches(*data.trained, model, recipe.batching(seed=0))
         steps = batches.steps_per_epoch
         taught = model.evaluate(batches.dataset, steps=steps, verbose=0, return_dict=True)

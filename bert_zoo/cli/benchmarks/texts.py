@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain, compress, count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,16 +31,16 @@ from bert_zoo.cli.report.analysis import (
     named_set,
     per_label_table,
 )
-from bert_zoo.data.batches import Texts, text_batches
 from bert_zoo.data.remarks import remarks
 from bert_zoo.data.tables import LabelledTexts, read_table
-from bert_zoo.distillation.losses import targets_of
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.metrics.labels import class_metrics, label_set_metrics
 from bert_zoo.runtime.classifications import sigmoid, softmax
 from bert_zoo.runtime.printed import number
-from bert_zoo.tasks import Classifier, MultiLabelClassifier, Regressor
-from bert_zoo.training.first_answers import start_from_frequencies, start_from_mean
+from bert_zoo.tasks import name_of
+
+if TYPE_CHECKING:
+    from bert_zoo.data.batches import Texts
 
 Metric = Callable[[Sequence[float], np.ndarray], dict[str, float]]
 
@@ -57,7 +57,7 @@ class TextBenchmark(Benchmark):
         remarks: returns the sentences of `Benchmark.remarks`.
     """
 
-    kind = Classifier.task
+    kind = name_of("Classifier")
     settings = ("contrastive_pairs",)
     has_variants = True
 
@@ -89,6 +89,8 @@ class TextBenchmark(Benchmark):
         return tuple(self._remarks())
 
     def batches(self, model, recipe, seed):
+        from bert_zoo.data.batches import text_batches
+
         labels = self.targets(self.train)
         return text_batches(self.train.texts, labels, model.preprocessor, recipe.batching(seed))
 
@@ -99,6 +101,9 @@ class TextBenchmark(Benchmark):
         return with_rows(self.train.texts, more)
 
     def taught_batches(self, answers, more, model, recipe, seed):
+        from bert_zoo.data.batches import text_batches
+        from bert_zoo.distillation.losses import targets_of
+
         targets = targets_of(answers, self.hard_targets())
         texts = self.taught_texts(model, more)
         return text_batches(texts, targets, model.preprocessor, recipe.batching(seed))
@@ -183,7 +188,7 @@ class TextBenchmark(Benchmark):
         labels = [data.labels[row] for row in rows]
         return "\n".join(self.lines(model, chosen, labels))
 
-    def lines(self, model, texts: Texts, labels: Sequence[Any]) -> Iterator[str]:
+    def lines(self, model, texts: "Texts", labels: Sequence[Any]) -> Iterator[str]:
         """Yields a heading and lines to print: some texts with prediction and truth."""
         yield "Some predictions (label, probability, text):"
         width = max(map(len, self.label_names))
@@ -217,7 +222,7 @@ class CandidateBenchmark(GroupedBenchmark):
 class ScoreBenchmark(TextBenchmark):
     """Regression: scores of texts or pairs of texts."""
 
-    kind = Regressor.task
+    kind = name_of("Regressor")
     settings = ()
 
     @property
@@ -230,6 +235,8 @@ class ScoreBenchmark(TextBenchmark):
         return {**super().load_options(), **named}
 
     def prepare(self, model):
+        from bert_zoo.training.first_answers import start_from_mean
+
         start_from_mean(model, self.train.labels)
 
     def hard_targets(self):
@@ -274,10 +281,12 @@ class MultiLabelBenchmark(TextBenchmark):
     `metric` and `write_official` take bool arrays [N, classes]: whether each text has each class.
     """
 
-    kind = MultiLabelClassifier.task
+    kind = name_of("MultiLabelClassifier")
     settings = ()
 
     def prepare(self, model):
+        from bert_zoo.training.first_answers import start_from_frequencies
+
         start_from_frequencies(model, self._present(self.train.labels))
 
     def targets(self, data):
@@ -338,14 +347,14 @@ class MultiLabelBenchmark(TextBenchmark):
             yield f"  {answer}{wrong}"
 
 
-def as_rows(texts: Texts) -> list[str]:
+def as_rows(texts: "Texts") -> list[str]:
     """Returns texts to print, with the two texts of a pair side by side."""
     if not isinstance(texts, tuple):
         return texts
     return [f"{first} | {second}" for first, second in zip(*texts, strict=True)]
 
 
-def take(texts: Texts, rows: Iterable[int]) -> Texts:
+def take(texts: "Texts", rows: Iterable[int]) -> "Texts":
     """Returns some rows of texts, or of both sides of pairs."""
     if isinstance(texts, tuple):
         return tuple(take(column, rows) for column in texts)

@@ -1,0 +1,175 @@
+"""Finds what a name or path stands for.
+
+Nothing here imports TensorFlow or Keras, so that programs find a wrong name at once.
+"""
+
+import logging
+import os
+import re
+from pathlib import Path
+
+from bert_zoo.error_text import listing
+from bert_zoo.json_files import read_object
+from bert_zoo.loading.sources import config_files
+from bert_zoo.registry import registry
+from bert_zoo.weights.formats import BertZoo
+from bert_zoo.weights.formats.hf_directories import MODULES_FILE, modules_of
+from bert_zoo.weights.sources import ADAPTER_CONFIG, FILE_ENDINGS, what_runs
+
+log = logging.getLogger("bert_zoo")
+
+HUB = "hf://"  # before the name of a repository of Hugging Face
+REPOSITORY = r"[\w-][\w.-]*/[\w.-]+"  # of Hugging Face: owner and name
+SAVED_MODEL = "saved_model.pb"
+# What `bert_zoo finetune` writes into a run's directory.
+RUN_MODEL, RUN_METRICS, RUN_CONFIG = "model", "metrics.json", "config.json"
+KERAS_SUFFIXES = (".keras", ".h5")
+
+
+def check_name(name: str) -> None:
+    """Raises the error with which `load` refuses a name or path without a model, without opening files of weights."""
+    if name.startswith(HUB):
+        return
+    directory = directory_of(name)
+    if directory is None:
+        registry().resolve(name)
+    elif not (_models_of_run(directory) or (directory / ADAPTER_CONFIG).is_file()):
+        config_file(directory)
+
+
+def directory_of(name: str | os.PathLike) -> Path | None:
+    """Returns the directory that a path names; None for another name.
+
+    Raises:
+        ValueError: the path is a file.
+        FileNotFoundError: there is no such directory.
+    """
+    if not isinstance(name, os.PathLike) and not (isinstance(name, str) and _is_path(name)):
+        return None
+    directory = Path(name).expanduser()
+    if directory.is_file():
+        raise ValueError(_what_reads(directory))
+    if not directory.is_dir():
+        raise FileNotFoundError(
+            f"There is no directory {directory}.{_if_repository(str(name))} load() takes the directory "
+            "of a model, a name from bert_zoo.list_models(), or 'hf://org/repo'."
+        )
+    return directory
+
+
+def _is_path(name: str) -> bool:
+    return (
+        os.sep in name
+        or name.startswith(("~", "."))
+        or name.endswith((*KERAS_SUFFIXES, *FILE_ENDINGS))
+        or os.path.isdir(name)
+    )
+
+
+def _if_repository(name: str) -> str:
+    """Returns advice for a missing path that may be the name of a Hugging Face repository."""
+    if known := registry().name_of_repository(name):
+        return f" bert_zoo's name for the Hugging Face repository {name!r} is {known!r}: load({known!r})."
+    if re.fullmatch(REPOSITORY, name):
+        return f" If it is a Hugging Face repository, pass 'hf://{name}'."
+    return ""
+
+
+def _what_reads(file: Path) -> str:
+    """Returns advice for a file, because load() takes directories."""
+    if file.name.endswith(KERAS_SUFFIXES):
+        return (
+            f"{file} is a Keras file: read it with keras.models.load_model({str(file)!r}), after "
+            "`import bert_zoo`."
+        )
+    if advice := what_runs(file):
+        return advice
+    return (
+        f"{file} is a file. load() takes a model's directory with weights, configuration and vocabulary: "
+        f"load({str(file.parent)!r})."
+    )
+
+
+def model_of_run(directory: Path) -> Path:
+    """Returns the model's directory in a run, the best of several seeds; else the directory itself."""
+    models = _models_of_run(directory)
+    if not models:
+        return directory
+    if models[0].parent == directory:
+        return models[0]
+    metrics = {m.parent: next(iter(kept_metrics(m.parent).values()), None) for m in models}
+    # Unfinished runs have no metrics.
+    best = max(metrics, key=lambda run: (metrics[run] is not None, metrics[run] or 0.0))
+    log.warning(
+        "%s contains runs with several seeds (%s); %s is loaded.",
+        directory,
+        ", ".join(f"{run.name}: {'-' if m is None else f'{m:.4f}'}" for run, m in metrics.items()),
+        best.name,
+    )
+    return best / RUN_MODEL
+
+
+def _models_of_run(directory: Path) -> list[Path]:
+    """Returns a run's model, or the models of its seeds; [] for a directory that is no run."""
+    runs = (directory, *sorted(directory.glob("seed_*")))
+    models = [run / RUN_MODEL for run in runs]
+    found = [model for model in models if (model / BertZoo.config_file).is_file()]
+    return found[:1] if models[0] in found else found
+
+
+def kept_directory(run: Path) -> Path:
+    """Returns the directory of a run's kept model.
+
+    Raises:
+        FileNotFoundError: there is none. The message names subdirectories that have one.
+    """
+    path = run / RUN_MODEL
+    if path.is_dir():
+        return path
+    runs = sorted(str(d.parent.relative_to(run)) for d in run.glob(f"**/{RUN_MODEL}"))
+    hint = f"Choose one of its runs: {listing(runs)}." if runs else "Check the path of the run."
+    raise FileNotFoundError(f"{run} holds no model. {hint}")
+
+
+def kept_metrics(run: Path) -> dict[str, float]:
+    """Returns the metrics of the model that a run kept, the deciding one first; {} for unfinished runs."""
+    path = run / RUN_METRICS
+    if not path.is_file():
+        return {}
+    kept = read_object(path).section("kept")
+    return {name: kept.take(name, float) for name in kept}
+
+
+def config_file(directory: Path) -> Path:
+    """Returns the file that identifies a model's directory.
+
+    Raises:
+        FileNotFoundError: there is none; the message says what the directory contains.
+    """
+    patterns = config_files()
+    for pattern in patterns:
+        for path in sorted(directory.glob(pattern)):
+            if path.is_file():
+                return path
+    if (directory / SAVED_MODEL).is_file():
+        raise FileNotFoundError(cannot_take_apart(directory))
+    if advice := what_runs(directory):
+        raise FileNotFoundError(f"{directory} contains no model that load() reads. {advice}")
+    if kinds := [kind for kind, _ in modules_of(directory)]:
+        raise FileNotFoundError(
+            f"{directory} contains no model that load() reads: {MODULES_FILE} lists the modules "
+            f"{listing(kinds)}, but a transformer's config.json is missing."
+        )
+    raise FileNotFoundError(
+        f"{directory} contains no model: none of {', '.join(patterns)} (of bert_zoo, Hugging Face or the "
+        f"originals) is there. It contains {sorted(p.name for p in directory.iterdir())[:20]}."
+    )
+
+
+def cannot_take_apart(directory: Path) -> str:
+    """Returns advice for a SavedModel from which load() cannot make a model."""
+    return (
+        f"{directory} is a SavedModel without the variables of a Model Garden encoder (as on TF-Hub), so "
+        "load() cannot read it. Run it with tf.saved_model.load(directory), or put it into a Keras model with "
+        "bert_zoo.layers.SavedModelLayer(directory). load() reads directories of bert_zoo.save."
+    )
