@@ -18,6 +18,9 @@ _KINDS = {
 }
 
 
+# The next step after an error in a file that another program wrote.
+CORRECT_IT = "Correct the line or download the file again."
+
 # Bytes; the largest vocabularies and shard indices have about 40 MB.
 LARGEST_FILE = 256 << 20
 
@@ -45,8 +48,17 @@ def utf8_text(content: bytes, where: object) -> str:
         ) from problem
 
 
-def parse_json(text: str, path: object, first_line: int = 1, **options) -> Any:
-    """Parses JSON that starts on a given line of a file; `options` are for `json.loads`.
+def parse_json(
+    text: str, path: object, first_line: int = 1, *, remedy: str = CORRECT_IT, **options
+) -> Any:
+    """Parses JSON that starts on a given line of a file.
+
+    Args:
+        text: the JSON.
+        path: the file, for the message of an error.
+        first_line: number of the line.
+        remedy: the next step, which ends the message.
+        **options: for `json.loads`.
 
     Raises:
         ValueError: the text is not JSON, or has values that Python cannot represent.
@@ -66,8 +78,7 @@ def parse_json(text: str, path: object, first_line: int = 1, **options) -> Any:
     except json.JSONDecodeError as error:
         raise ValueError(
             f"{path}, line {first_line + error.lineno - 1}: this is not JSON ({error.msg} at "
-            f"character {error.colno}, {shown(text[error.pos : error.pos + 40])}). Correct the "
-            "line or download the file again."
+            f"character {error.colno}, {shown(text[error.pos : error.pos + 40])}). {remedy}"
         ) from error
     except RecursionError as error:
         raise ValueError(
@@ -139,14 +150,14 @@ def as_object(value: Any, where: object) -> JsonObject:
     return JsonObject(value, where)
 
 
-def parse_object(content: bytes, path: object) -> JsonObject:
-    """Parses the bytes of a file that is one JSON object; else raises ConfigError."""
-    return as_object(_parse(content, path), path)
+def parse_object(content: bytes, path: object, remedy: str = CORRECT_IT) -> JsonObject:
+    """Parses the bytes of a file that is one JSON object; else raises ConfigError, with a next step."""
+    return as_object(_parse(content, path, remedy), path)
 
 
-def read_object(path: Path) -> JsonObject:
-    """Reads a file that is one JSON object; else raises ConfigError."""
-    return parse_object(read_whole(path), path)
+def read_object(path: Path, remedy: str = CORRECT_IT) -> JsonObject:
+    """Reads a file that is one JSON object; else raises ConfigError, with a next step."""
+    return parse_object(read_whole(path), path, remedy)
 
 
 def read_list(path: Path) -> list[Any]:
@@ -157,9 +168,9 @@ def read_list(path: Path) -> list[Any]:
     return values
 
 
-def _parse(content: bytes, path: object) -> Any:
+def _parse(content: bytes, path: object, remedy: str = CORRECT_IT) -> Any:
     text = utf8_text(content, path)
     try:
-        return parse_json(text, path)
+        return parse_json(text, path, remedy=remedy)
     except ValueError as error:
         raise ConfigError(str(error)) from error

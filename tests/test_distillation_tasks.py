@@ -138,7 +138,7 @@ TEXTS = [f"good {'dog ' * (i % 5)}" for i in range(20)]
 
 def test_a_pass_that_was_stopped_goes_on_to_the_same_bytes(tmp_path, monkeypatch):
     teacher = load_task("classification")
-    monkeypatch.setattr(kept_module, "NOTED_BATCHES", 2)
+    monkeypatch.setattr(kept_module, "WRITTEN_BATCHES", 2)
     whole = teacher_answers(teacher, TEXTS, tmp_path / "whole.npy", batch_size=4)
     np.testing.assert_allclose(whole, teacher.predict(TEXTS, verbose=0), atol=1e-5)
     answered = []
@@ -174,6 +174,22 @@ def test_answers_of_others_are_refused(tmp_path):
     teacher.classifier.dense.bias.assign([np.nan, 0.0, 0.0])
     with pytest.raises(ValueError, match="for the texts 0 to 19 are not all finite"):
         teacher_answers(teacher, TEXTS, tmp_path / "other.npy")
+
+
+def test_damaged_answers_are_refused(tmp_path):
+    teacher, path = load_task("classification"), tmp_path / "answers.npy"
+    whole = np.array(teacher_answers(teacher, TEXTS, path))
+    notes = tmp_path / "answers.json"
+    notes.write_bytes((content := notes.read_bytes())[:-40])
+    with pytest.raises(
+        ValueError, match=r"answers\.json, line .* not JSON .*or delete .*answers\.npy"
+    ):
+        teacher_answers(teacher, TEXTS, path)
+    notes.write_bytes(content)
+    for other in (whole[1:], whole[:, 1:], whole.astype(np.float16)):
+        np.save(path, other)
+        with pytest.raises(ValueError, match=r"answers\.npy has .*expected float32 .*or delete"):
+            teacher_answers(teacher, TEXTS, path)
 
 
 # --- Every kind of task ---

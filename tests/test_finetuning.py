@@ -190,6 +190,14 @@ def test_numbers_that_json_does_not_have_are_written_as_null(tmp_path):
     assert json.loads(text, parse_constant=pytest.fail) == {"a": [1.5, None], "b": [None, "é"]}
 
 
+def test_half_a_json_file_of_a_run_is_named_with_the_next_step(tmp_path):
+    path = tmp_path / "config.json"
+    for content in (b'{"recipe": {"ep', b"", '{"text": "é'.encode()[:-1]):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"config\.json, line 1: .*(Restore|Convert|fetch)"):
+            finetuning.read_json(path)
+
+
 def test_a_finished_run_is_not_replaced(run, monkeypatch):
     began = (run / "metrics.json").read_bytes()
     monkeypatch.setattr(bert_zoo, "load", None)

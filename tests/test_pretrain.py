@@ -4,6 +4,7 @@ import dataclasses
 import errno
 import functools
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -475,6 +476,24 @@ def test_rows_of_pairs_need_a_head_for_them(text, tmp_path):
     settings = Settings(RECIPE, "next_sentence", ((16, 1.0),))
     with pytest.raises(ValueError, match=r"needs a head for pairs.*full_sentences"):
         pretrain(source, lambda: model_to_go_on_with(source), settings, [text], tmp_path)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_tokens_that_do_not_fit_are_named_with_the_next_step(text, tmp_path, cut):
+    """A run of another model that failed, or a copy that broke off, left them."""
+    make_model, rows = small("roberta" if cut else "bert")
+    with pytest.raises(ValueError, match="a batch has"):
+        too_long = Settings(dataclasses.replace(RECIPE, batch_size=1 << 16), rows, ((64, 1.0),))
+        pretrain("new", make_model, too_long, [text], tmp_path, held_out=0.2)
+    tokens = tmp_path / "tokens" / "train"
+    path, message = tokens, "another vocabulary"
+    if cut:
+        path, message = tokens / "tokens.bin", "bytes instead of"
+        os.truncate(path, path.stat().st_size // 2)
+    make_model, rows = small("roberta")
+    with pytest.raises(ValueError, match=rf"(?i){path} .*{message}.* delete .*{tokens}"):
+        settings = Settings(RECIPE, rows, ((16, 1.0),))
+        pretrain("new", make_model, settings, [text], tmp_path, held_out=0.2)
 
 
 def test_text_that_is_too_short_is_refused(tmp_path):

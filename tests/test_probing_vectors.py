@@ -31,7 +31,7 @@ def test_each_layer_is_that_of_embed_words(name):
 
 
 def test_a_stopped_pass_goes_on_to_the_same_vectors(encoder, tmp_path, monkeypatch):
-    monkeypatch.setattr(kept_module, "NOTED_BATCHES", 1)
+    monkeypatch.setattr(kept_module, "WRITTEN_BATCHES", 1)
     options = {"batch_size": 4}
     whole = probing.compute_vectors(encoder, SENTENCES, tmp_path / "whole", **options)
     computed = []
@@ -66,6 +66,36 @@ def test_what_has_no_vectors_is_refused(encoder, tmp_path):
     probing.compute_vectors(encoder, SENTENCES, tmp_path)
     with pytest.raises(ValueError, match="another model or for other texts"):
         probing.compute_vectors(encoder, SENTENCES[1:], tmp_path)
+
+
+def test_damaged_files_are_refused_with_their_name_and_the_next_step(encoder, tmp_path):
+    """Cut, emptied, and of other vectors; by both functions that open a directory."""
+    # A copy: what is mapped from a file must not be cut.
+    found = np.array(probing.compute_vectors(encoder, SENTENCES, tmp_path).array)
+    path, notes, sentences = (
+        tmp_path / name for name in ("vectors.npy", "vectors.json", "sentences.jsonl")
+    )
+    whole = {file: file.read_bytes() for file in (path, notes, sentences)}
+
+    def other(array):
+        np.save(path, array)
+        return path.read_bytes()
+
+    changes = [(file, content[:end]) for file, content in whole.items() for end in (0, 150)]
+    changes += [(path, whole[path] + b"0"), (path, whole[path][:-1])]
+    changes += [(path, other(found[1:])), (path, other(found[:, 1:]))]
+    changes += [(path, other(found.astype(np.float32))), (notes, b"{}")]
+    remedy = f"delete {path} and {notes}"
+    for file, content in changes:
+        file.write_bytes(content)
+        with pytest.raises(ValueError, match=r"(?i)(vectors|sentences)\.(npy|jsonl?)\b") as raised:
+            probing.open_vectors(tmp_path)
+        assert remedy in str(raised.value).replace("Delete", "delete"), (file, len(content))
+        if file != sentences:  # which each call writes
+            with pytest.raises(ValueError, match=r"delete .*vectors\.npy and .*vectors\.json"):
+                probing.compute_vectors(encoder, SENTENCES, tmp_path)
+        file.write_bytes(whole[file])
+        np.testing.assert_array_equal(probing.open_vectors(tmp_path).array, found)
 
 
 def test_a_randomly_initialised_encoder_reads_the_same_words_otherwise(encoder):

@@ -1,7 +1,10 @@
 """Tokenized texts: what is read is what the tokenizer gives, after a stop too."""
 
+import errno
 import json
+import os
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ import pytest
 from bert_zoo.pretraining.corpus import Corpus
 from bert_zoo.pretraining.tokens import TokenizedText, write_tokens
 from bert_zoo.text import Preprocessor, WordPieceTokenizer
+from bert_zoo.weights.files import DiskFullError
 
 WORDS = ["alpha", "beta", "gamma", "delta", "##s", "##ly", ".", ","]
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
@@ -106,6 +110,45 @@ def test_another_vocabulary_is_refused(tmp_path, preprocessor):
             write_tokens([["alpha beta."]], other, tmp_path)
     # How long rows are does not matter.
     TokenizedText(tmp_path, preprocessor.with_options(sequence_length=8).tokenizer)
+
+
+@pytest.mark.parametrize(
+    "name", ["tokens.bin", "sentences.bin", "documents.bin", "counts.npy", "begins_word.npy"]
+)
+def test_a_damaged_file_is_refused_with_its_name_and_the_next_step(tmp_path, preprocessor, name):
+    documents = some_documents(10)
+    write_tokens(documents, preprocessor, tmp_path)
+    path, remedy = tmp_path / name, rf"Delete the directory .*{tmp_path.name} to tokenize"
+    content = path.read_bytes()
+    changes = [content[: len(content) // 2], b"", content[:-1], content * 2]
+    if name.endswith("npy"):
+        np.save(path, np.zeros(12))
+        changes.append(path.read_bytes())
+    for changed in changes:
+        path.write_bytes(changed)
+        with pytest.raises(ValueError, match=rf"{re.escape(str(path))} .*{remedy}"):
+            TokenizedText(tmp_path)
+        with pytest.raises(ValueError, match=remedy):
+            write_tokens(documents, preprocessor, tmp_path)
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=name):
+        TokenizedText(tmp_path)
+    path.write_bytes(content)
+    index = tmp_path / "index.json"
+    for changed in (index.read_bytes()[:99], b"", b"{}"):
+        index.write_bytes(changed)
+        with pytest.raises(ValueError, match=r"index\.json"):
+            TokenizedText(tmp_path)
+
+
+def test_a_full_disk_is_said_with_the_files_name(tmp_path, preprocessor, monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched, pytest.raises(DiskFullError, match=r"tokens\.bin"):
+        patched.setattr(os, "fsync", full)
+        write_tokens(some_documents(), preprocessor, tmp_path)
+    assert len(write_tokens(some_documents(), preprocessor, tmp_path)) == 60
 
 
 def test_text_without_tokens(tmp_path, preprocessor):

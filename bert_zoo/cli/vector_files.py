@@ -2,17 +2,16 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
 from bert_zoo.data import files, tables
-from bert_zoo.weights.files import naming_full_disk
+from bert_zoo.data.array_files import RowFile
 
 # Texts that are embedded together. A stopped run resumes after a whole number of such parts, so its vectors
 # equal those of an uninterrupted run to the bit.
@@ -72,50 +71,15 @@ def write_vectors(
     tag = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]
     partial = output.with_name(f".{output.name}.{tag}.partial")
     for other in output.parent.glob(f".{output.name}.*.partial"):
-        if other != partial or made_from is None:
+        if other != partial:
             other.unlink()
     texts = iter(texts)
-    with naming_full_disk(output), partial.open("r+b" if partial.exists() else "w+b") as file:
-        done, size = _position(file)
-        if done:
-            print(f"Resuming after {done:,} texts, whose vectors are in {partial}.")
-        skipped = sum(1 for _ in islice(texts, done))
+    with RowFile(output, total, part=partial, resume=made_from is not None) as file:
+        if file.done:
+            print(f"Resuming after {file.done:,} texts, whose vectors are in {partial}.")
+        skipped = sum(1 for _ in islice(texts, file.done))
         with tqdm(total=total, initial=skipped, unit=" texts", disable=None) as progress:
             while some := list(islice(texts, TEXTS_AT_ONCE)):
-                vectors = np.ascontiguousarray(embed(some), "<f4")
-                if not done:
-                    size = vectors.shape[1]
-                    _write_header(file, 0, size)
-                file.write(vectors.tobytes())
-                file.flush()
-                done += len(some)
+                file.append(embed(some).astype("<f4", copy=False))
                 progress.update(len(some))
-        _write_header(file, done, size)
-        os.fsync(file.fileno())
-    os.replace(partial, output)
-    return done, size
-
-
-def _write_header(file: BinaryIO, rows: int, size: int) -> None:
-    """Writes the header. NumPy gives it the same length for any number of rows."""
-    file.seek(0)
-    header = {"descr": "<f4", "fortran_order": False, "shape": (rows, size)}
-    np.lib.format.write_array_header_1_0(file, header)
-
-
-def _position(file: BinaryIO) -> tuple[int, int]:
-    """Returns the number of complete vectors, in whole parts, and their size; positions the file after them."""
-    length = file.seek(0, os.SEEK_END)
-    file.seek(0)
-    try:
-        np.lib.format.read_magic(file)
-        (_, size), *_ = np.lib.format.read_array_header_1_0(file)
-    except ValueError:
-        # The run stopped before the first vectors.
-        file.truncate(0)
-        return 0, 0
-    begin, row = file.tell(), 4 * size
-    done = (length - begin) // row // TEXTS_AT_ONCE * TEXTS_AT_ONCE
-    file.truncate(begin + done * row)
-    file.seek(0, os.SEEK_END)
-    return done, size
+    return file.done, file.size

@@ -6,9 +6,12 @@ here imports TensorFlow or Keras.
 
 from collections.abc import Callable, Iterator
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from bert_zoo.data.array_files import RowFile
 
 BLOCK_ROWS = 16384
 
@@ -38,13 +41,15 @@ def to_int8(
         vectors: float [rows, size]; an array or anything that returns rows by slices.
         ranges: [2, size] from `int8_ranges`; values outside are clipped. Keep them: `search` needs them to
             decode the vectors.
-        output: path of a .npy file to write block by block, for vectors that do not fit in memory.
+        output: path of a .npy file to write block by block, for vectors that do not fit in memory. It is
+            replaced once all rows are written.
 
     Returns:
-        int8 [rows, size]; with `output`, a memory map of the file.
+        int8 [rows, size]; with `output`, a read-only memory map of the file.
 
     Raises:
         ValueError: `vectors` is empty or not of floats.
+        DiskFullError: there is no room for the file.
     """
     starts, steps = _scale(ranges)
 
@@ -61,11 +66,11 @@ def to_binary(vectors: Any, output: str | PathLike[str] | None = None) -> np.nda
         vectors, output: as for `to_int8`.
 
     Returns:
-        uint8 [rows, ceil(size / 8)], the first value in the highest bit; with `output`, a memory map of
-        the file.
+        uint8 [rows, ceil(size / 8)], the first value in the highest bit; with `output`, a read-only memory
+        map of the file.
 
     Raises:
-        ValueError: `vectors` is empty or not of floats.
+        ValueError, DiskFullError: as for `to_int8`.
     """
     return _encoded(vectors, lambda block: np.packbits(block > 0, axis=-1), output)
 
@@ -102,18 +107,18 @@ def _encoded(
     encode: Callable[[np.ndarray], np.ndarray],
     output: str | PathLike[str] | None,
 ) -> np.ndarray:
-    encoded = None
-    for start, block in blocks(vectors, BLOCK_ROWS):
-        if not np.issubdtype(block.dtype, np.floating):
-            raise ValueError(f"The vectors are {block.dtype}; they must be floats.")
-        part = encode(block)
-        if encoded is None:
-            shape, kind = (len(vectors), part.shape[1]), part.dtype
-            if output is None:
-                encoded = np.empty(shape, kind)
-            else:
-                encoded = np.lib.format.open_memmap(output, "w+", kind, shape)
-        encoded[start : start + len(part)] = part
-    if encoded is None:
+    if not len(vectors):
         raise ValueError("`vectors` is empty. Pass at least one vector.")
-    return encoded
+
+    def encoded() -> Iterator[np.ndarray]:
+        for _, block in blocks(vectors, BLOCK_ROWS):
+            if not np.issubdtype(block.dtype, np.floating):
+                raise ValueError(f"The vectors are {block.dtype}; they must be floats.")
+            yield encode(block)
+
+    if output is None:
+        return np.concatenate([*encoded()])
+    with RowFile(Path(output), len(vectors)) as file:
+        for block in encoded():
+            file.append(block)
+    return np.load(output, mmap_mode="r")

@@ -66,7 +66,7 @@ def read_documents(
         except MISFIT as error:
             raise misfit("The text", error) from error
         except ValueError:
-            if corpus.counts.documents:
+            if corpus.counts.documents or not corpus.counts.other_part:
                 raise
             raise ValueError(
                 f"None of {corpus.counts.other_part:,} documents belongs to the part {corpus.part!r}. Check "

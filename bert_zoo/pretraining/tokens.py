@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from filelock import FileLock
 
+from bert_zoo.data.array_files import check_size, open_array
 from bert_zoo.data.rows import ranges
-from bert_zoo.json_files import read_object
+from bert_zoo.json_files import member, read_object
 from bert_zoo.pretraining.corpus import CorpusCounts
 from bert_zoo.text.layout import Layout
-from bert_zoo.weights.files import remove_leftovers, write_json
+from bert_zoo.weights.files import naming_full_disk, remove_leftovers, write_json
 
 if TYPE_CHECKING:
     from bert_zoo.text.preprocessor import TextPreprocessor
@@ -101,7 +102,7 @@ def write_tokens(
             if digest.hexdigest() != written.index["text_sha256"]:
                 raise ValueError(
                     f"{directory} has the tokens of other documents: the text, or the part that is dropped, "
-                    "has changed. Choose another directory, or delete this one to write it again."
+                    "has changed. Choose another directory, or delete this one to tokenize the text again."
                 )
         else:
             tokenized = _tokenized(texts, tokenizer)
@@ -130,7 +131,7 @@ def _write(
 ) -> dict[str, Any]:
     """Writes documents to the files, and returns their `SUMMARY`."""
     dtype, num_documents, num_sentences, num_tokens = _dtype(vocab_size), 0, 0, 0
-    with ExitStack() as stack:
+    with naming_full_disk(directory / "tokens.bin"), ExitStack() as stack:
         files = {
             name: stack.enter_context((directory / f"{name}.bin").open("wb"))
             for name in ("tokens", "sentences", "documents")
@@ -252,8 +253,8 @@ def _check_vocabulary(stored: dict[str, Any], tokenizer: Tokenizer, directory: P
             for v in (stored, given)
         )
         raise ValueError(
-            f"{directory} was tokenized with another vocabulary or other options, by a {have}. The model has "
-            f"a {want}. Tokenize the text again, into another directory."
+            f"{directory} has tokens of another vocabulary or other options: they are from a {have}, and the model "
+            f"has a {want}. Choose another directory, or delete {directory} to tokenize the text again."
         )
 
 
@@ -284,7 +285,7 @@ class TokenizedText:
 
     Raises:
         FileNotFoundError: no such directory, or an incomplete one.
-        ValueError: another vocabulary.
+        ValueError: another vocabulary, or a damaged file.
     """
 
     def __init__(self, directory: str | Path, tokenizer: Tokenizer | None = None):
@@ -294,22 +295,30 @@ class TokenizedText:
                 f"{self.directory} has no {INDEX}: it has no tokens, or not all of them yet. Write it with "
                 "write_tokens."
             )
-        self.index = read_object(self.directory / INDEX)
+        remedy = f"Delete the directory {self.directory} to tokenize the text again."
+        self.index = read_object(self.directory / INDEX, remedy)
         if tokenizer is not None:
             _check_vocabulary(self.index, tokenizer, self.directory)
         self.num_documents, self.num_sentences, self.num_tokens = (
-            self.index[name] for name in ("documents", "sentences", "tokens")
+            member(self.index, name, int, self.directory / INDEX)
+            for name in ("documents", "sentences", "tokens")
         )
-        self.document_starts, self.sentence_starts = (
-            np.memmap(self.directory / f"{name}.bin", np.int64, "r")
-            for name in ("documents", "sentences")
+
+        def mapped(name: str, size: int, dtype: Any) -> np.memmap:
+            path = self.directory / f"{name}.bin"
+            check_size(path, size * np.dtype(dtype).itemsize, remedy)
+            return np.memmap(path, dtype, "r")
+
+        self.document_starts = mapped("documents", self.num_documents + 1, np.int64)
+        self.sentence_starts = mapped("sentences", self.num_sentences + 1, np.int64)
+        vocab_size = self.index["vocab_size"]
+        self._tokens = mapped("tokens", self.num_tokens, _dtype(vocab_size))
+        self.counts, self.begins_word = (
+            np.array(open_array(self.directory / f"{name}.npy", (vocab_size,), dtype, remedy))
+            for name, dtype in (("counts", np.int64), ("begins_word", bool))
         )
-        self.counts = np.load(self.directory / "counts.npy")
-        self.begins_word = np.load(self.directory / "begins_word.npy")
         self.layout = Layout(**self.index["layout"])
         self.special_ids = self.index["special_ids"]
-        dtype = _dtype(self.index["vocab_size"])
-        self._tokens = np.memmap(self.directory / "tokens.bin", dtype, "r")
 
     def __reduce__(self):
         return TokenizedText, (self.directory,)

@@ -12,12 +12,14 @@ import keras
 import numpy as np
 
 from bert_zoo.config import HeadSpec
+from bert_zoo.data.array_files import open_array
+from bert_zoo.data.files import lines
+from bert_zoo.json_files import parse_json, read_object
 from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.inputs import check_batch_size
 from bert_zoo.models.word_outputs import POOLINGS, sentences_of, word_vectors
 from bert_zoo.training.kept_outputs import finite, kept_outputs
-from bert_zoo.training.runs import read_json
 from bert_zoo.weights.files import replacing
 
 ALL_LAYERS = HeadSpec("concat")
@@ -144,16 +146,22 @@ def open_vectors(directory: str | os.PathLike) -> LayerVectors:
 
     Raises:
         FileNotFoundError: the directory holds no vectors, or not all of them yet.
+        ValueError: a file is damaged, or belongs to other vectors.
     """
     path, sentences = Path(directory) / VECTORS, Path(directory) / SENTENCES
+    notes = path.with_suffix(".json")
     if not path.exists() or not sentences.exists():
         raise FileNotFoundError(
             f"{directory} holds no finished vectors. Call compute_vectors with this directory; it continues "
             "where it stopped."
         )
-    words = [json.loads(line) for line in sentences.read_text(encoding="utf-8").splitlines()]
-    sizes = tuple(read_json(path.with_suffix(".json"))["sizes"])
-    return LayerVectors(words, sizes, np.load(path, mmap_mode="r"))
+    remedy = f"Delete {path} and {notes}, and call compute_vectors with this directory again."
+    words = [
+        parse_json(line, sentences, number, remedy=remedy) for number, line in lines(sentences)
+    ]
+    sizes = tuple(read_object(notes, remedy).items_of("sizes", int))
+    shape = (sum(map(len, words)), sum(sizes))
+    return LayerVectors(words, sizes, open_array(path, shape, DTYPE, remedy))
 
 
 def randomly_initialised(encoder: ZooModel, seed: int = 0) -> Encoder:

@@ -1,7 +1,6 @@
 """Computes a model's outputs for many texts into a file, in constant memory; can be resumed."""
 
 import hashlib
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,14 @@ import numpy as np
 from keras import ops
 from tqdm import tqdm
 
+from bert_zoo.data.array_files import RowFile, open_array
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.data_adapters import rows_of
 from bert_zoo.training.runs import read_json
 from bert_zoo.weights.files import write_json
 
-# Batches between two notes of the progress; texts of similar length share a batch among them.
-NOTED_BATCHES = 32
+# Batches whose outputs are written together; texts of similar length share a batch among them.
+WRITTEN_BATCHES = 32
 
 
 def kept_outputs(
@@ -38,7 +38,7 @@ def kept_outputs(
     Args:
         model: a trained model.
         texts: [N], strings, lists of words, or a pair of lists of strings.
-        path: a NumPy file, `.npy`. A `.json` with the same name records progress and inputs.
+        path: a NumPy file, `.npy`. A `.json` with the same name records what they depend on.
         compute: some of the texts -> float [their rows, size].
         batch_size: texts per step.
         counts: [N], rows of each text; one by default.
@@ -50,8 +50,9 @@ def kept_outputs(
         A read-only memory map, [rows, size].
 
     Raises:
-        ValueError: the file contains outputs of another model or for other texts, or an output is not
-            finite in this dtype.
+        ValueError: the file is damaged, or contains outputs of another model or for other texts, or an output
+            is not finite in this dtype.
+        DiskFullError: there is no room for the file.
     """
     columns = texts if isinstance(texts, tuple) else (texts,)
     number = len(columns[0])
@@ -63,35 +64,32 @@ def kept_outputs(
         "batch_size": batch_size,
         **(about or {}),
     }
-    notes, part = path.with_suffix(".json"), path.with_suffix(".part")
-    done = 0
+    notes, file = path.with_suffix(".json"), RowFile(path, int(starts[-1]), resume=True)
+    remedy = f"Choose another directory, or delete {path} and {notes} to compute the outputs again."
+    size = None
     if notes.exists() or path.exists():
-        written = read_json(notes) if notes.exists() else {}
-        done = written.pop("texts_done", 0)
+        written = read_json(notes, remedy) if notes.exists() else {}
+        size = written.pop("size", None)
         if written != made_from:
             raise ValueError(
-                f"{path} contains outputs of another model or for other texts. Choose another directory, or "
-                f"delete {path} and {notes}."
+                f"{path} contains outputs of another model or for other texts. {remedy}"
             )
-    done = done if part.exists() else 0
-    step = NOTED_BATCHES * batch_size
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = np.lib.format.open_memmap(part, "r+") if done else None
-        with tqdm(total=number, initial=done, unit=" texts", desc=title, disable=None) as bar:
-            for first in range(done, number, step):
+        if size is None:
+            file.part.unlink(missing_ok=True)
+        step = WRITTEN_BATCHES * batch_size
+        with file, tqdm(total=number, unit=" texts", desc=title, disable=None) as bar:
+            for first in range(0, number, step):
                 last = min(first + step, number)
-                found = finite(compute(rows_of(texts, slice(first, last))), dtype, first, last)
-                if file is None:
-                    shape = (int(starts[-1]), found.shape[1])
-                    file = np.lib.format.open_memmap(part, "w+", np.dtype(dtype), shape)
-                file[starts[first] : starts[last]] = found
-                file.flush()
-                write_json(notes, made_from | {"texts_done": last})
+                if not file.done or file.done < starts[last]:
+                    found = finite(compute(rows_of(texts, slice(first, last))), dtype, first, last)
+                    size = found.shape[1]
+                    if not file.done:
+                        write_json(notes, made_from | {"size": size})
+                    file.append(found)
                 bar.update(last - first)
-        del file
-        os.replace(part, path)
-    return np.load(path, mmap_mode="r")
+    return open_array(path, (int(starts[-1]), size), dtype, remedy)
 
 
 def finite(outputs: Any, dtype: str, first: int, last: int) -> np.ndarray:

@@ -11,11 +11,13 @@ import keras
 
 import bert_zoo
 from bert_zoo.graph import has_tensorflow
+from bert_zoo.json_files import parse_json, utf8_text
 from bert_zoo.loading.locating import RUN_CONFIG as CONFIG
 from bert_zoo.loading.locating import RUN_METRICS as METRICS
 
 # The directory with the state of an unfinished training, and the note in it about its progress.
 CHECKPOINT, PROGRESS = "checkpoint", "progress"
+RUN_AGAIN = "Restore a copy of the file, or delete its directory and run the same command again."
 
 
 def updates_of(model: keras.Model) -> int:
@@ -32,9 +34,9 @@ def versions() -> dict[str, str]:
     return {"bert_zoo": bert_zoo.__version__} | found
 
 
-def read_json(path: Path) -> Any:
-    """Reads a file of `write_json`."""
-    return json.loads(path.read_text(encoding="utf-8"))
+def read_json(path: Path, remedy: str = RUN_AGAIN) -> Any:
+    """Reads a file of `write_json`. Raises ValueError, which ends with the next step, if it is damaged."""
+    return parse_json(utf8_text(path.read_bytes(), path), path, remedy=remedy)
 
 
 def keras_verbosity() -> int:
