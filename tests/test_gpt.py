@@ -21,6 +21,7 @@ from helpers import (
 )
 
 import bert_zoo
+from bert_zoo.config import ConfigError
 from bert_zoo.families.gpt.tokenizer import CharBpeTokenizer
 from bert_zoo.models import StatefulLM
 from bert_zoo.presets import ROW_ADAPTATION
@@ -179,6 +180,22 @@ def test_gpt2_reads_openais_own_files(tmp_path):
     texts = ["the cat's dog", "a<|endoftext|> the"]
     ours, wanted = (m.preprocessor(texts) for m in (model, loaded("gpt2/encoder")))
     assert np.array_equal(ours["token_ids"], wanted["token_ids"])
+
+
+def test_other_scales_of_scores_hold_with_memory_and_reach_transformers(tmp_path):
+    """Divided by the number of the layer alone."""
+    model = loaded("gpt2/encoder_scales")
+    ids = prompts(9, 9)["token_ids"]
+    state = {name: model.initial_memory(2)[name] for name in ("memory", "memory_mask")}
+    first = model({"token_ids": ids[:, :4], **state})
+    second = model({"token_ids": ids[:, 4:], **{name: first[name] for name in state}})
+    whole = model({"token_ids": ids})["sequence_output"]
+    np.testing.assert_allclose(second["sequence_output"], whole[:, 4:], atol=TOLERANCE)
+    bert_zoo.save(model, tmp_path, format="hf")
+    written = json.loads((tmp_path / "config.json").read_text())
+    assert not written["scale_attn_weights"] and written["scale_attn_by_inverse_layer_idx"]
+    with pytest.raises(ConfigError, match=r"scale_by_layer .* Choose the first ones"):
+        model.config.with_layers([1])
 
 
 def test_masks_of_attention_in_old_files_are_no_weights(tmp_path):

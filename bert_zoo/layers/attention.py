@@ -58,6 +58,7 @@ class SelfAttention(keras.layers.Layer):
         output_range: the same for the output projection; by default `initializer_range`.
         use_bias: whether the projections have biases.
         head_size: width of a head; by default `hidden_size / num_heads`.
+        scale: factor of the scores; by default `head_size` ** -0.5.
     """
 
     def __init__(
@@ -70,11 +71,13 @@ class SelfAttention(keras.layers.Layer):
         output_range: float | None = None,
         use_bias: bool = True,
         head_size: int | None = None,
+        scale: float | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.head_size = head_size or hidden_size // num_heads
+        self.scale = 1 / math.sqrt(self.head_size) if scale is None else scale
         self.hidden_size = hidden_size
         self.inner_size = num_heads * self.head_size  # of all heads
         options = {"use_bias": use_bias, "dtype": self.dtype_policy}
@@ -123,9 +126,8 @@ class SelfAttention(keras.layers.Layer):
 
     def context_at(self, query, key, value, bias, training):
         """As `weighted`, from queries [batch, queries, heads, head_size] and all tokens' keys and values."""
-        scale = 1 / math.sqrt(self.head_size)
-        context = self.fused(query, key, value, bias, training, scale)
-        query = ops.transpose(query, (0, 2, 1, 3)) * scale
+        context = self.fused(query, key, value, bias, training, self.scale)
+        query = ops.transpose(query, (0, 2, 1, 3)) * self.scale
         key = ops.transpose(key, (0, 2, 3, 1))
         value = ops.transpose(value, (0, 2, 1, 3))
         return self.weighted(query, key, value, bias, training, context)

@@ -862,6 +862,10 @@ FAMILIES["gpt2"] = Family(
             {"activation_function": "relu", "n_inner": 48},
             "activation_function bos_token_id eos_token_id",
         ),
+        "encoder_scales": Case(
+            {"scale_attn_weights": False, "scale_attn_by_inverse_layer_idx": True}
+            | {"activation_function": "gelu_10", "n_embd": 16}
+        ),
         "token_classification": Case(SMALL_GPT | TAGS),
         "question_answering": Case(SMALL_GPT),
     },

@@ -26,7 +26,11 @@ def backbone(config: CausalConfig, dtype, pre_norm: bool = False):
 
     def attention(i: int, **options) -> CausalAttention:
         return CausalAttention(
-            config.num_heads, hidden_size, dropout=config.attention_dropout, **options
+            config.num_heads,
+            hidden_size,
+            dropout=config.attention_dropout,
+            scale=config.score_scale(i),
+            **options,
         )
 
     block_class = PreNormBlock if pre_norm else PostNormBlock

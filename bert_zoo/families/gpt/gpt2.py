@@ -34,10 +34,11 @@ HF_CODEC = replace(
         *formats.ROWS,
         ConfigRow("activation", "activation_function", ACTIVATIONS, optional=True),
         ConfigRow("classifier_dropout", optional=True),
+        ConfigRow("scale_attention", "scale_attn_weights", optional=True),
+        ConfigRow("scale_by_layer", "scale_attn_by_inverse_layer_idx", optional=True),
     ],
     # Changes only the order of products, for float16.
     ignored=formats.IGNORED | {"reorder_and_upcast_attn"},
-    fixed={"scale_attn_weights": (True,), "scale_attn_by_inverse_layer_idx": (False,)},
     defaults=DEFAULTS,
 )
 TF1_CODEC = ConfigCodec(
@@ -87,6 +88,7 @@ FAMILY = Family(
                 **keras_hub.block_names("transformer_decoder"),
                 "final_norm": "layers/layer_normalization",
             },
+            supports={"scale_attention": True, "scale_by_layer": False},
         ),
     },
     encoder_rows=ENCODER_ROWS,

@@ -1,7 +1,5 @@
 """Causal attention that can use the keys and values of earlier calls."""
 
-import math
-
 from keras import ops
 
 from bert_zoo.layers.attention import SelfAttention
@@ -34,13 +32,13 @@ class CausalAttention(SelfAttention):
         keys, values = memory
         heads = (-1, ops.shape(bias)[2], self.num_heads, self.head_size)
         query, key, value = (ops.reshape(part, heads) for part in ops.split(self.qkv(x), 3, -1))
-        scale, context = 1 / math.sqrt(self.head_size), None
+        context = None
         keys = ops.slice_update(keys, (0, 0, 0, start), ops.transpose(key, (0, 2, 3, 1)))
         values = ops.slice_update(values, (0, 0, start, 0), ops.transpose(value, (0, 2, 1, 3)))
         if has_kernels():
             slots = ops.transpose(keys, (0, 3, 1, 2)), ops.transpose(values, (0, 2, 1, 3))
-            context = self.fused(query, *slots, bias, training, scale)
-        query = ops.transpose(query, (0, 2, 1, 3)) * scale
+            context = self.fused(query, *slots, bias, training, self.scale)
+        query = ops.transpose(query, (0, 2, 1, 3)) * self.scale
         output, probabilities = self.attended(query, keys, values, bias, training, context)
         return output, probabilities, (keys, values)
 
