@@ -25,6 +25,7 @@ from safetensors.numpy import save_file
 
 import bert_zoo
 from bert_zoo.config import ConfigError
+from bert_zoo.families.modernbert.config import HF_CODEC
 from bert_zoo.weights.bind import named_variables
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.sources import open_weights
@@ -449,8 +450,6 @@ def test_the_directory_of_another_generator_is_refused(file, message, tmp_path):
 
 
 def modernbert_config(**changes):
-    from bert_zoo.families.modernbert.config import HF_CODEC
-
     values = json.loads((directory_of("modernbert/masked_lm") / "config.json").read_text())
     known = {row.key for row in HF_CODEC.rows} | {"layer_types", "rope_parameters"}
     values = {name: value for name, value in values.items() if name in known} | changes
@@ -469,8 +468,13 @@ def test_modernberts_keys_of_transformers_4_and_5_say_the_same():
     ropes = {"full_attention": {"rope_type": "yarn", "rope_theta": 1.0}}
     with pytest.raises(ConfigError, match="rope_type 'default'"):
         modernbert_config(rope_parameters=ropes)
-    with pytest.raises(ConfigError, match="attends globally"):
-        modernbert_config(layer_types=["sliding_attention", *theirs["layer_types"][1:]])
+    irregular = ["sliding_attention", *theirs["layer_types"][1:]]
+    config = modernbert_config(layer_types=irregular, global_attn_every_n_layers=3)
+    assert config.global_layers == (3,)
+    assert HF_CODEC.encode(config)["layer_types"] == irregular
+    for types in (irregular[:3], ["full_attention", "linear_attention"] * 2, 3):
+        with pytest.raises(ConfigError, match="for each of the 4 layers"):
+            modernbert_config(layer_types=types)
     # Where transformers 4 finds null, both kinds of layers have one theta.
     assert modernbert_config(local_rope_theta=None).local_rope_theta == 160000.0
     for name, value in {

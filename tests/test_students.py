@@ -146,5 +146,10 @@ def test_what_is_no_student_is_refused(teacher):
         student_of(teacher, 1, hidden_size=31)
     with pytest.raises(ValueError, match="second encoder, the generator"):
         student_of(bert_zoo.load("electra_nano", task="pretraining"), 1)
-    with pytest.raises(ConfigError, match="Layer 3 would become layer 1"):
-        student_of(loaded("modernbert/classification"), [0, 3])
+    with pytest.raises(ConfigError, match="layer 0 has one norm less"):
+        student_of(loaded("modernbert/classification"), [1, 3])
+
+
+def test_layers_attend_to_all_tokens_where_they_did():
+    student = student_of(loaded("modernbert/classification"), [0, 3])
+    assert student.encoder.config.global_layers == (0, 1)

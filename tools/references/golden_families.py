@@ -676,6 +676,10 @@ OTHER_ROPES = {
     "full_attention": {"rope_type": "default", "rope_theta": 500.0},
     "sliding_attention": {"rope_type": "default", "rope_theta": 20.0},
 }
+ALL_BIASES = dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), True) | {
+    "decoder_bias": False
+}
+LAST_IS_GLOBAL = {"layer_types": ["sliding_attention", "full_attention"]}
 FAMILIES["modernbert"] = Family(
     "ModernBert",
     {
@@ -708,6 +712,14 @@ FAMILIES["modernbert"] = Family(
             edit_config=released.modernbert_config,
         ),
         "classification_cls": Case(TWO_LAYERS | SENTIMENT | {"classifier_pooling": "cls"}),
+        "masked_lm_biases": Case(
+            TWO_LAYERS | ALL_BIASES | LAST_IS_GLOBAL,
+            make_inputs=ODD_ROWS,
+            edit_weights=quirks.calm_modernbert,
+        ),
+        "classification_biases": Case(
+            TWO_LAYERS | SENTIMENT | ALL_BIASES | {"classifier_activation": "quick_gelu"}
+        ),
         "question_answering": Case(
             TWO_LAYERS | {"max_position_embeddings": 3 * POSITIONS}, make_inputs=LONG_ROWS
         ),

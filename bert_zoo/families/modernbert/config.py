@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+from bert_zoo.config import ACTIVATIONS as OUR_ACTIVATIONS
 from bert_zoo.config import (
     UNLIMITED,
     ConfigError,
@@ -17,6 +18,7 @@ from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.hf import ACTIVATIONS
 
 POOLINGS = ("mean", "cls")
+BIASES = ("attention_bias", "mlp_bias", "norm_bias", "classifier_bias", "decoder_bias")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +30,8 @@ class ModernBertConfig(EncoderConfig):
 
     # Layers 0, n, 2n, ... attend to all tokens; the others to tokens at most `local_attention` / 2 away.
     global_attention_every: int = 3
+    # The numbers of the layers that attend to all tokens, in order, if they are others; None for those.
+    global_layers: tuple[int, ...] | None = None
     local_attention: int = 128
     global_rope_theta: float = (
         160_000.0  # base of the wavelengths of rotary positions, by kind of layer
@@ -38,6 +42,14 @@ class ModernBertConfig(EncoderConfig):
         "cls"  # pooling for heads over whole texts: the first token, or the mean
     )
 
+    # Whether there are biases: in attention, feed-forward layers and norms, in the first layer of every head,
+    # and of the predicted tokens.
+    attention_bias: bool = False
+    mlp_bias: bool = False
+    norm_bias: bool = False
+    classifier_bias: bool = False
+    decoder_bias: bool = True
+    classifier_activation: str = "gelu"  # in the first layer of every head
     # Rows of more blocks than this are computed block by block, which is then faster
     # (docs/measured/long_texts.md).
     fewest_blocks: ClassVar[int] = 8
@@ -45,8 +57,26 @@ class ModernBertConfig(EncoderConfig):
     def __post_init__(self):
         super().__post_init__()
         problems = self.problems_with(
-            positive=("global_attention_every",), natural={}, rates=("inner_dropout",)
+            positive=("global_attention_every",),
+            natural={},
+            rates=("inner_dropout",),
+            flags=BIASES,
         )
+        if self.global_layers is not None:
+            layers = self.global_layers
+            if not isinstance(layers, list | tuple) or [
+                i for i in range(self.num_layers) if i in layers
+            ] != [*layers]:
+                problems.append(
+                    f"global_layers is {shown(layers)}; it must list numbers of layers, from 0 to "
+                    f"{self.num_layers - 1}, in ascending order."
+                )
+            else:
+                self.__dict__["global_layers"] = tuple(layers)  # a list in JSON
+        if self.classifier_activation not in OUR_ACTIVATIONS:
+            problems.append(
+                f"classifier_activation is {shown(self.classifier_activation)}; choose one of {OUR_ACTIVATIONS}."
+            )
         window = self.local_attention
         if not is_integer(window) or not 2 <= window <= UNLIMITED or window % 2:
             problems.append(
@@ -70,18 +100,20 @@ class ModernBertConfig(EncoderConfig):
 
     def is_global(self, layer: int) -> bool:
         """Whether a layer attends to all tokens."""
+        if self.global_layers is not None:
+            return layer in self.global_layers
         return layer % self.global_attention_every == 0
 
     def with_layers(self, layers: Sequence[int]) -> Self:
-        for place, layer in enumerate(layers):
-            # Only the first layer has no norm before its attention.
-            if self.is_global(place) != self.is_global(layer) or (place == 0) != (layer == 0):
-                raise ConfigError(
-                    f"Layer {layer} would become layer {place} and compute something else there: layer 0 has one "
-                    f"norm less, and multiples of {self.global_attention_every} attend to all tokens. Choose layers "
-                    "that keep this pattern, such as the first ones."
-                )
-        return super().with_layers(layers)
+        if [layer for layer in layers if layer == 0] != [*layers[:1]]:
+            raise ConfigError(
+                f"The layers are {[*layers]}, but layer 0 has one norm less than the others: it must be the first "
+                "one, and only that."
+            )
+        kept = tuple(place for place, layer in enumerate(layers) if self.is_global(layer))
+        is_regular = kept == (*range(0, len(layers), self.global_attention_every),)
+        global_layers = None if is_regular else kept
+        return self.replace(num_layers=len(layers), global_layers=global_layers)
 
     @property
     def output_range(self) -> float:
@@ -113,7 +145,10 @@ LAYER_TYPES = {"global": "full_attention", "local": "sliding_attention"}
 
 
 def settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Converts a config.json from transformers 5's keys to transformers 4's."""
+    """Converts a config.json from transformers 5's keys to transformers 4's, but for irregular `layer_types`.
+
+    Those become the numbers of the layers that attend to all tokens.
+    """
     values = dict(values)
     if values.get("local_rope_theta", 0) is None and "global_rope_theta" in values:
         values["local_rope_theta"] = values["global_rope_theta"]  # as transformers 4 reads it
@@ -127,14 +162,32 @@ def settings(values: Mapping[str, Any]) -> dict[str, Any]:
         values[f"{kinds[kind]}_rope_theta"] = rope.get("rope_theta")
     types = values.pop("layer_types", None)
     if types is not None:
-        found = [i for i in range(1, len(types)) if types[i] == types[0]]
-        every = values.setdefault("global_attn_every_n_layers", (*found, len(types))[0])
-        regular = [LAYER_TYPES["local" if i % every else "global"] for i in range(len(types))]
-        if types != regular:
+        number = values.get("num_hidden_layers")
+        if (
+            not isinstance(types, list)
+            or len(types) != number
+            or any(t not in kinds for t in types)
+        ):
             raise ConfigError(
-                f"layer_types is {shown(types)}; every {every}th layer attends globally here, from the "
-                "first on."
+                f"layer_types is {shown(types)}; it must list one of {[*kinds]} for each of the {shown(number)} "
+                "layers."
             )
+        found = [i for i, kind in enumerate(types) if kind == LAYER_TYPES["global"]]
+        every = values.setdefault("global_attn_every_n_layers", (*found[1:2], number)[0])
+        is_known = is_integer(every) and every > 0
+        if not is_known or found != [*range(0, number, every)]:
+            values["layer_types"] = found
+    return values
+
+
+def written_settings(values: dict[str, Any]) -> dict[str, Any]:
+    """The inverse of `settings`. transformers 4 has no `layer_types`."""
+    values = dict(values)
+    found = values.pop("layer_types")
+    if found is not None:
+        del values["global_attn_every_n_layers"]
+        kinds = ["global" if i in found else "local" for i in range(values["num_hidden_layers"])]
+        values["layer_types"] = [LAYER_TYPES[kind] for kind in kinds]
     return values
 
 
@@ -151,19 +204,16 @@ HF_CODEC = ConfigCodec(
         ConfigRow("classifier_dropout", optional=True, written="head_dropout"),
         ConfigRow("pad_id", "pad_token_id", optional=True),
         ConfigRow("global_attention_every", "global_attn_every_n_layers", optional=True),
+        ConfigRow("global_layers", "layer_types", optional=True),
+        ConfigRow("classifier_activation", "classifier_activation", ACTIVATIONS, optional=True),
         *(
             ConfigRow(name, optional=True)
             for name in (
                 *("local_attention", "global_rope_theta", "local_rope_theta", "attention_dropout"),
-                *("classifier_pooling", "initializer_range", "tie_word_embeddings"),
+                *("classifier_pooling", "initializer_range", "tie_word_embeddings", *BIASES),
             )
         ),
     ],
-    fixed={
-        **dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), (False,)),
-        "decoder_bias": (True,),
-        "classifier_activation": ("gelu",),
-    },
     # Two of BERT's keys that nothing reads, initialisation, and transformers' choices of implementation.
     ignored=frozenset(
         """
@@ -175,4 +225,5 @@ HF_CODEC = ConfigCodec(
     defaults=DEFAULTS,
     config_class=ModernBertConfig,
     prepare=settings,
+    finish=written_settings,
 )

@@ -14,7 +14,7 @@ from bert_zoo.weights.formats import HuggingFace
 
 
 def backbone(config: ModernBertConfig, dtype):
-    """Pre-norm blocks without biases; every third one attends to all tokens, the others to a window."""
+    """Pre-norm blocks; every third one attends to all tokens, the others to a window."""
     from bert_zoo.families.modernbert.windowed_attention import (
         GLOBAL,
         LOCAL,
@@ -26,7 +26,7 @@ def backbone(config: ModernBertConfig, dtype):
 
     hidden_size, epsilon = config.hidden_size, config.layer_norm_epsilon
     range_options = {"initializer_range": config.initializer_range, "dtype": dtype}
-    options = {**range_options, "output_range": config.output_range, "use_bias": False}
+    options = {**range_options, "output_range": config.output_range}
 
     def block(i: int) -> PreNormBlock:
         return PreNormBlock(
@@ -35,6 +35,7 @@ def backbone(config: ModernBertConfig, dtype):
                 hidden_size,
                 view=GLOBAL if config.is_global(i) else LOCAL,
                 dropout=config.attention_dropout,
+                use_bias=config.attention_bias,
                 name="attention",
                 **options,
             ),
@@ -44,12 +45,13 @@ def backbone(config: ModernBertConfig, dtype):
                 activation=config.activation,
                 gated=True,
                 inner_dropout=config.inner_dropout,
+                use_bias=config.mlp_bias,
                 name="feed_forward",
                 **options,
             ),
             epsilon=epsilon,
             dropout=0.0,
-            norm_bias=False,
+            norm_bias=config.norm_bias,
             norm_first=i > 0,
             dtype=dtype,
             name=f"layer_{i}",
@@ -62,7 +64,7 @@ def backbone(config: ModernBertConfig, dtype):
             hidden_size,
             longest_input=config.longest_input,
             epsilon=epsilon,
-            norm_bias=False,
+            norm_bias=config.norm_bias,
             dropout=config.hidden_dropout,
             name="embeddings",
             **range_options,
@@ -70,7 +72,7 @@ def backbone(config: ModernBertConfig, dtype):
         stack=Stack(
             [block(i) for i in range(config.num_layers)], hidden_size, dtype=dtype, name="stack"
         ),
-        final_norm=norm("final_norm", epsilon=epsilon, use_bias=False, dtype=dtype),
+        final_norm=norm("final_norm", epsilon=epsilon, use_bias=config.norm_bias, dtype=dtype),
         dtype=dtype,
     )
 

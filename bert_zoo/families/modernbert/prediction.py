@@ -6,7 +6,7 @@ from bert_zoo.layers.common import Activation, dense, norm
 
 
 class PredictionHead(keras.layers.Layer):
-    """A dense layer, an activation and a norm, without biases, before the head of every task.
+    """A dense layer, an activation and a norm before the head of every task.
 
     Fine-tuning therefore starts from the layer that was pretrained on masked tokens.
     Source: Warner et al. 2024 (ModernBERT, arXiv:2412.13663); ModernBertPredictionHead of transformers.
@@ -15,6 +15,7 @@ class PredictionHead(keras.layers.Layer):
         hidden_size: width of input and output.
         activation: a name in `bert_zoo.config.ACTIVATIONS`.
         epsilon: epsilon of the layer norm.
+        use_bias, norm_bias: whether the dense layer and the norm have a bias.
     """
 
     def __init__(
@@ -23,14 +24,18 @@ class PredictionHead(keras.layers.Layer):
         *,
         activation: str,
         epsilon: float,
+        use_bias: bool,
+        norm_bias: bool,
         initializer_range: float,
         **kwargs,
     ):
         super().__init__(**kwargs)
-        options = {"use_bias": False, "dtype": self.dtype_policy}
-        self.dense = dense(hidden_size, "dense", stddev=initializer_range, **options)
-        self.activation = Activation(activation, dtype=self.dtype_policy, name="activation")
-        self.norm = norm("norm", epsilon=epsilon, **options)
+        dtype = self.dtype_policy
+        self.dense = dense(
+            hidden_size, "dense", stddev=initializer_range, use_bias=use_bias, dtype=dtype
+        )
+        self.activation = Activation(activation, dtype=dtype, name="activation")
+        self.norm = norm("norm", epsilon=epsilon, use_bias=norm_bias, dtype=dtype)
 
     def build(self, input_shape):
         self.dense.build(input_shape)

@@ -1,5 +1,6 @@
 """ModernBERT's weight rows and heads."""
 
+import operator
 from collections.abc import Iterator
 
 from bert_zoo.families.bert import rows as bert_rows
@@ -14,35 +15,51 @@ from bert_zoo.weights.table import (
     SCALE,
     Copy,
     Head,
+    Kind,
     Row,
+    raw,
 )
 
 LAYER = "layers.{i}."
+# Kinds of layers' weights and of their biases, and the field that says whether there are biases.
+KERNELS, NORM = (KERNEL, BIAS), (SCALE, raw("beta"), "norm_bias")
+ATTENTION, MLP = (*KERNELS, "attention_bias"), (*KERNELS, "mlp_bias")
+
+
+def rows(*layers: tuple[tuple[Kind, Kind, str], str, str]) -> Iterator[Row]:
+    """The rows of layers with optional biases, given by kinds, our name and transformers'."""
+    for (weights, bias, flag), ours, hf in layers:
+        yield Row(weights, ours, hf=hf)
+        yield Row(bias, ours, hf=f"{hf}.bias", when=operator.attrgetter(flag))
 
 
 def attention_norms(config: ModernBertConfig) -> Iterator[Row]:
     """Norms before attention. The first block has none, because embeddings are normed already."""
-    for i in range(1, config.num_layers):
-        yield Row(SCALE, f"stack/layer_{i}/attention_norm", hf=f"layers.{i}.attn_norm")
+    layers = range(1, config.num_layers)
+    return rows(
+        *((NORM, f"stack/layer_{i}/attention_norm", f"layers.{i}.attn_norm") for i in layers)
+    )
 
 
 ENCODER_ROWS = (
     Row(EMBED, "embeddings/token_embedding", hf="embeddings.tok_embeddings"),
-    Row(SCALE, "embeddings/norm", hf="embeddings.norm"),
     attention_norms,
-    Row(KERNEL, "stack/layer_{i}/attention/qkv", hf=f"{LAYER}attn.Wqkv"),
-    Row(KERNEL, "stack/layer_{i}/attention/output", hf=f"{LAYER}attn.Wo"),
-    Row(SCALE, "stack/layer_{i}/output_norm", hf=f"{LAYER}mlp_norm"),
-    Row(KERNEL, "stack/layer_{i}/feed_forward/intermediate", hf=f"{LAYER}mlp.Wi"),
-    Row(KERNEL, "stack/layer_{i}/feed_forward/output", hf=f"{LAYER}mlp.Wo"),
-    Row(SCALE, "final_norm", hf="final_norm"),
+    *rows(
+        (NORM, "embeddings/norm", "embeddings.norm"),
+        (ATTENTION, "stack/layer_{i}/attention/qkv", f"{LAYER}attn.Wqkv"),
+        (ATTENTION, "stack/layer_{i}/attention/output", f"{LAYER}attn.Wo"),
+        (NORM, "stack/layer_{i}/output_norm", f"{LAYER}mlp_norm"),
+        (MLP, "stack/layer_{i}/feed_forward/intermediate", f"{LAYER}mlp.Wi"),
+        (MLP, "stack/layer_{i}/feed_forward/output", f"{LAYER}mlp.Wo"),
+        (NORM, "final_norm", "final_norm"),
+    ),
 )
-
-
 # The first rows of every head.
 PREDICTION_HEAD = (
-    Row(KERNEL, "prediction_head/dense", hf="head.dense"),
-    Row(SCALE, "prediction_head/norm", hf="head.norm"),
+    *rows(
+        ((*KERNELS, "classifier_bias"), "prediction_head/dense", "head.dense"),
+        (NORM, "prediction_head/norm", "head.norm"),
+    ),
 )
 
 
@@ -51,7 +68,12 @@ def prediction_head(config: ModernBertConfig, **options):
     from bert_zoo.families.modernbert.prediction import PredictionHead
 
     return PredictionHead(
-        config.hidden_size, activation="gelu", epsilon=config.layer_norm_epsilon, **options
+        config.hidden_size,
+        activation=config.classifier_activation,
+        epsilon=config.layer_norm_epsilon,
+        use_bias=config.classifier_bias,
+        norm_bias=config.norm_bias,
+        **options,
     )
 
 
@@ -75,7 +97,7 @@ MASKED_LM = Head(
     (
         *PREDICTION_HEAD,
         Row(EMBED, "masked_lm/decoder", hf="decoder", when=bert_rows.untied),
-        Row(BIAS, "masked_lm", hf="decoder.bias"),
+        Row(BIAS, "masked_lm", hf="decoder.bias", when=operator.attrgetter("decoder_bias")),
     ),
     prepare=prediction_head,
     copies=dict.fromkeys(("hf", "torch"), decoder_copies),

@@ -142,6 +142,9 @@ class RotaryBackbone(TransformerBackbone):
             for view, theta in thetas.items()
         }
 
+    def token_head(self, **options):
+        return super().token_head(use_bias=self.config.decoder_bias, **options)
+
     def shown_attentions(self, attentions, length):
         shown = [a if len(a.shape) == 4 else out_of_blocks(a, length, None) for a in attentions]
         return {"attentions": shown}

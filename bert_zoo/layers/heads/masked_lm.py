@@ -14,7 +14,7 @@ from bert_zoo.layers.common import (
 
 
 class MaskedLMHead(keras.layers.Layer):
-    """Dense layer, activation and norm, then a projection onto the vocabulary with a bias.
+    """Dense layer, activation and norm, then a projection onto the vocabulary.
 
     The projection uses the encoder's token table (tied) or a table of its own.
     Source: google-research/bert run_pretraining.py, get_masked_lm_output.
@@ -27,6 +27,7 @@ class MaskedLMHead(keras.layers.Layer):
         tied: whether the projection is the token table that `call` is given.
         table_width: width of the head's own table, if that is only part of the projection; by default
             `width`.
+        use_bias: whether the logits have a bias.
     """
 
     def __init__(
@@ -39,11 +40,13 @@ class MaskedLMHead(keras.layers.Layer):
         tied: bool,
         initializer_range: float,
         table_width: int | None = None,
+        use_bias: bool = True,
         **kwargs,
     ):
         super().__init__(**kwargs)
         self.vocab_size = vocab_size
         self.width = width
+        self.use_bias, self.bias = use_bias, None
         self.transform = None
         if activation is not None:
             self.activation = Activation(activation, dtype=self.dtype_policy, name="activation")
@@ -62,7 +65,8 @@ class MaskedLMHead(keras.layers.Layer):
             self.norm.build((*input_shape[:-1], self.width))
         if self.decoder is not None:
             self.decoder.build()
-        self.bias = self.add_weight(shape=(self.vocab_size,), initializer="zeros", name="bias")
+        if self.use_bias:
+            self.bias = self.add_weight(shape=(self.vocab_size,), initializer="zeros", name="bias")
         self.built = True
 
     def call(self, sequence_output, token_table, mask_positions=None):
