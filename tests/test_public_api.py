@@ -58,6 +58,7 @@ MODULES = {
     "bert_zoo.cli.benchmarks": "make_task",
     "bert_zoo.cli.finetuning": "finetune",
     "bert_zoo.data.choices": "load_race load_swag",
+    "bert_zoo.data.entities": "read_entities",
     "bert_zoo.data.glue": "load_glue write_submission",
     "bert_zoo.pretraining.corpus": "Corpus",
     "bert_zoo.pretraining.evaluation": "evaluate",

@@ -212,7 +212,7 @@ def read_tagging(
         return TaggedSplit(column(word_column), None, (), None)
     lines = [line for sentence in rows for line, _ in sentence]
     words, tags = column(word_column), column(tag_column)
-    return _tagged_split(
+    return tagged_split(
         words, tags, scheme, label_names, lambda word: f"{path}, line {lines[word]}", allow_unseen
     )
 
@@ -245,7 +245,7 @@ def _sentences(
     return [sentence for sentence in sentences if sentence]
 
 
-def _tagged_split(
+def tagged_split(
     words: list[list[str]],
     tags: list[list[str]],
     scheme: str | None,

@@ -97,8 +97,8 @@ class DataOptions:
         "Temperature of a mixture of tasks, whose shares are their numbers of rows to the power 1 / temperature.",
     )
     regression: bool = setting(False, "Whether the table's labels are scores instead of classes.")
-    word_column: int = setting(0, "A tagging file's word column, by number from 0.")
-    tag_column: int = setting(-1, "A tagging file's tag column; -1 is the last one.")
+    word_column: int = setting(0, "The word column of a tagging file in columns, by number from 0.")
+    tag_column: int = setting(-1, "Its tag column; -1 is the last one.")
     languages: tuple[str, ...] = setting(
         ("en",), "Languages of XNLI's training data; en is MNLI itself, others its translations."
     )

@@ -21,6 +21,7 @@ from bert_zoo.cli.report.analysis import (
     hardest_examples,
     per_label_table,
 )
+from bert_zoo.data.entities import is_entity_file, read_entities
 from bert_zoo.data.tagging import TaggedSplit, first_break, read_tagging
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.metrics import span_report
@@ -155,18 +156,16 @@ def _losses(probabilities: np.ndarray, labels: Sequence[int]) -> np.ndarray:
 
 
 def tagging_benchmark(options) -> TaggingBenchmark:
-    """Returns a benchmark of the user's own tagged words, in columns as in CoNLL's files."""
+    """Returns a benchmark of the user's own files: words in columns as in CoNLL's, or JSON with entities."""
 
     def read(path: str, train: TaggedSplit | None) -> TaggedSplit:
-        split = read_tagging(
-            path,
-            word_column=options.word_column,
-            tag_column=options.tag_column,
-            encoding=options.encoding,
-            label_names=train and train.label_names,
-            allow_unseen=train is not None,
-            scheme=train and train.scheme,
-        )
+        known = {"label_names": train and train.label_names, "allow_unseen": train is not None}
+        known["encoding"] = options.encoding
+        if is_entity_file(path):
+            split = read_entities(path, **known)
+        else:
+            columns = {"word_column": options.word_column, "tag_column": options.tag_column}
+            split = read_tagging(path, scheme=train and train.scheme, **columns, **known)
         if train is not None and (unseen := split.label_names[len(train.label_names) :]):
             first = len(train.label_names)
             number = sum(id >= first for row in split.labels for id in row)

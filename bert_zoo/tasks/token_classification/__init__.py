@@ -22,6 +22,10 @@ class TokenClassifier(LabelledModel):
     word's class. In raw texts, white space separates words; in tf.data, labels are ragged rows. For dicts
     of ids, there is a label for each token, -100 for tokens that are not trained.
 
+    The labels of texts may also be entities, spans of characters such as `[(0, 12, "PER")]` for each text,
+    and x a list of texts with their entities, as spaCy, Prodigy, doccano and Label Studio have them; see
+    `bert_zoo.data.entities`.
+
     Args:
         encoder, num_classes, labels: as in `LabelledModel`.
     """
@@ -46,6 +50,10 @@ class TokenClassifier(LabelledModel):
         """As `ZooModel.answers_as_teacher`, one row per word: logarithms of `tag`'s probabilities."""
         rows = tagging.word_probabilities(self, texts, batch_size)
         return np.log(np.maximum(np.concatenate(rows), np.finfo(np.float32).tiny))
+
+    def training_arguments(self, x, y=None, sample_weight=None, **options):
+        x, y = tagging.with_words(self, x, y)
+        return super().training_arguments(x, y, sample_weight, **options)
 
     def as_text_rows(self, x):
         from bert_zoo.text.words import has_rows_of_words, word_batch

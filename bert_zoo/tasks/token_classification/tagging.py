@@ -1,14 +1,26 @@
 """Tags for words: from texts or lists of words to labels and spans."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
 
 import keras
 import numpy as np
 from keras import ops
 
 from bert_zoo.config import IGNORED_LABEL
-from bert_zoo.error_text import shown
+from bert_zoo.data.entities import (
+    AnnotatedText,
+    annotated_texts,
+    are_entities,
+    entities_of,
+    is_annotated,
+    words_and_tags,
+)
+from bert_zoo.data.tagging import scheme_names
+from bert_zoo.error_text import quoted, shown
 from bert_zoo.graph import has_tensorflow
+from bert_zoo.models.data_adapters import yields_batches
 from bert_zoo.models.direct import for_this_device
 from bert_zoo.models.graphs import in_graph
 from bert_zoo.models.inputs import check_batch_size
@@ -115,7 +127,60 @@ def _probabilities(model, pieces, preprocessor, strategy: str):
     )
 
 
-# --- Words with labels in `fit` and `evaluate` ---
+# --- Texts with entities, and words with labels, in `fit` and `evaluate` ---
+
+
+def with_words(model, x, y):
+    """Turns texts with entities into words with tags; returns other data unchanged.
+
+    Args:
+        model: a `TokenClassifier`.
+        x: texts; or without y, records of texts with entities, as for `bert_zoo.data.entities`.
+        y: the entities of each text, as in these records.
+    """
+    if yields_batches(x) or isinstance(x, Mapping):
+        return x, y
+    if y is None:
+        records = as_list(x)
+        is_column = isinstance(records, list | np.ndarray) and len(records) > 0
+        if not is_column or not is_annotated(records[0]):
+            return x, y
+        texts = annotated_texts((f"x[{i}]", record) for i, record in enumerate(records))
+    else:
+        rows = as_list(y)
+        if not isinstance(rows, list | tuple | np.ndarray) or not are_entities([*rows]):
+            return x, y
+        texts = _annotated(x, rows)
+    scheme = "IOBES" if any(label.startswith("E-") for label in model.labels) else "IOB2"
+    words, tags = words_and_tags(texts, scheme)
+    if not {*chain.from_iterable(tags)} <= {*model.labels}:
+        types = sorted({entity.label for text in texts for entity in text.entities})
+        raise ValueError(
+            f"The entities are {quoted(types)}, whose words have the tags {[*scheme_names(types, scheme)]}, but the labels of "
+            f"this model are {quoted(model.labels)}. Load it with labels={[*scheme_names(types, scheme)]}."
+        )
+    return words, tags
+
+
+def _annotated(x, rows) -> list[AnnotatedText]:
+    from bert_zoo.text.batches import strings
+    from bert_zoo.text.words import has_rows_of_words
+
+    if has_rows_of_words(x):
+        raise ValueError(
+            f"y[0] is {shown(rows[0])}, but x has lists of words. Entities are spans of characters: pass the "
+            "texts as strings. For words, pass one label each."
+        )
+    texts = strings(list(x) if isinstance(x, tuple) else x)
+    if len(texts) != len(rows):
+        raise ValueError(
+            f"y has {len(rows)} rows, but x has {len(texts)}. Pass a list of entities for each text."
+        )
+    places = [f"y[{i}]" for i in range(len(rows))]
+    return [
+        AnnotatedText(text, list(entities_of(row, text, place)), place)
+        for text, row, place in zip(texts, rows, places, strict=True)
+    ]
 
 
 def label_rows(model, texts, y):
