@@ -53,7 +53,7 @@ def decoded_in_steps(model, inputs, sizes, slots: int):
     return np.concatenate(logits, axis=1)
 
 
-@pytest.mark.parametrize("case", BOTH)
+@pytest.mark.parametrize("case", [*BOTH, "umt5/text_to_text"])
 def test_steps_give_what_a_whole_target_gives(case):
     model, inputs = loaded(case), inputs_of(arrays(case))
     length = inputs["decoder_token_ids"].shape[1]

@@ -19,7 +19,7 @@ from bert_zoo.families.modernbert import family as modernbert
 from bert_zoo.families.mpnet import family as mpnet
 from bert_zoo.families.roberta import family as roberta
 from bert_zoo.families.spanbert import family as spanbert
-from bert_zoo.families.t5 import byt5, mt5
+from bert_zoo.families.t5 import byt5, mt5, umt5
 from bert_zoo.families.t5 import family as t5
 from bert_zoo.families.transformer_xl import family as transformer_xl
 from bert_zoo.families.xlm import family as xlm
@@ -52,6 +52,7 @@ FAMILIES = (
     awd_lstm.FAMILY,
     t5.FAMILY,
     mt5.FAMILY,
+    umt5.FAMILY,
     byt5.FAMILY,
     elmo.FAMILY,
 )

@@ -899,6 +899,14 @@ T5_GRADIENTS = under(
     decoder.block.1.layer.1.layer_norm.weight decoder.block.1.layer.2.DenseReluDense.wo.weight
     decoder.final_layer_norm.weight""",
 )
+UMT5_GRADIENTS = (
+    *("shared.weight", "lm_head.weight"),
+    *(
+        f"{stack}.block.{block}.layer.0.SelfAttention.relative_attention_bias.weight"
+        for stack in ("encoder", "decoder")
+        for block in range(2)
+    ),
+)
 T5_GATE = "decoder.block.0.layer.2.DenseReluDense.wi_1.weight"
 ONE_T5_LAYER = {"num_layers": 1}
 SHORT_DECODER = {"num_decoder_layers": 1, "feed_forward_proj": "gated-gelu"}
@@ -941,6 +949,25 @@ FAMILIES["mt5"] = Family(
             make_inputs=t5.with_targets(t5.sources),
             edit_weights=t5.calm_and_untied,
             edit_config=t5.released_mt5_config,
+            **TO_TEXT,
+        ),
+    },
+    has_segments=False,
+    edit_weights=t5.calm,
+)
+FAMILIES["umt5"] = Family(
+    "UMT5",
+    T5_SIZES | {"d_model": 16, "d_ff": 24} | {"vocab_size": vocabularies.PIECES + t5.SENTINELS},
+    T5_TOKENS,
+    t5.write_t5,
+    {
+        "encoder": Case(internals=True),
+        "text_to_text": Case(
+            SHORT_DECODER | {"num_decoder_layers": 2, "tie_word_embeddings": False},
+            gradients=UMT5_GRADIENTS,
+            make_inputs=t5.with_targets(t5.sources),
+            edit_weights=t5.calm_and_untied,
+            edit_config=t5.released_umt5_config,
             **TO_TEXT,
         ),
     },

@@ -1,4 +1,4 @@
-"""What the goldens of T5, mT5 and ByT5 need beside those of encoders: targets, and texts with sentinels."""
+"""What the goldens of T5, mT5, UMT5 and ByT5 need beside those of encoders: targets, and texts with sentinels."""
 
 import pathlib
 import tempfile
@@ -109,3 +109,8 @@ def released_config(values: dict) -> dict:
 
 def released_mt5_config(values: dict) -> dict:
     return values | {"tie_word_embeddings": False}
+
+
+def released_umt5_config(values: dict) -> dict:
+    del values["scale_decoder_outputs"]
+    return values | {"scalable_attention": True, "tie_word_embeddings": False}

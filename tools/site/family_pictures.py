@@ -570,6 +570,7 @@ def elmo(d: Drawing) -> None:
 @picture(
     "t5",
     "mt5",
+    "umt5",
     alt="The encoder reads a sentence with sentinels in place of spans. The decoder attends to it and "
     "writes the missing spans.",
 )

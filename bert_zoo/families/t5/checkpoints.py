@@ -211,6 +211,24 @@ MT5 = [
         ("xxl", 12_921_057_280),
     )
 ]
+UMT5 = [
+    released(
+        f"umt5_{size}",
+        f"google/umt5-{size}",
+        V1_1[size][0],
+        params,
+        "UniMax: Fairer and More Effective Language Sampling for Large-Scale Multilingual Pretraining, "
+        "arXiv:2304.09151",
+        max_length=1024,
+        note=f"Covers 107 languages. {SPANS_ONLY}",
+    )
+    for size, params in (
+        ("small", 306_601_984),
+        ("base", 592_043_520),
+        ("xl", 3_768_356_864),
+        ("xxl", 12_972_531_712),
+    )
+]
 BYT5 = [
     released(
         f"byt5_{size}",

@@ -34,6 +34,7 @@ class T5Config(EncoderConfig):
     num_decoder_layers: int = 0  # blocks in the decoder; 0: `num_layers`
     num_buckets: int = 32  # buckets of distances in each stack
     max_distance: int = 128  # distances from this on share a bucket
+    bias_per_layer: bool = False  # whether each layer has its own bias by distance (UMT5)
     # Whether feed-forward layers are gated: the activation is multiplied by a second projection (version 1.1).
     gated: bool = False
     # Whether the decoder's outputs are multiplied by `hidden_size` ** -0.5 before the logits (version 1.0).
@@ -49,7 +50,7 @@ class T5Config(EncoderConfig):
             natural={"num_decoder_layers": "as num_layers"},
             rates=(),
             deviations=("initializer_factor",),
-            flags=("gated", "scale_logits"),
+            flags=("bias_per_layer", "gated", "scale_logits"),
         )
         if is_integer(self.num_decoder_layers) and self.num_decoder_layers > MOST_LAYERS:
             problems.append(

@@ -14,10 +14,12 @@ from bert_zoo.weights.table import Head
 
 
 def parts(config: T5Config, dtype):
-    """Functions that make the layers of both stacks: attention, feed-forward, bias by distance, final norm."""
+    """Functions that make the layers of both stacks: attention, feed-forward, final norm.
+
+    Attention takes its own bias by distance, or the stacks have one; see `biases`.
+    """
     from bert_zoo.families.t5.layers import Attention, RMSNorm
     from bert_zoo.layers import FeedForward
-    from bert_zoo.layers.relative_bias import RelativeBias
 
     hidden_size, inner = config.hidden_size, config.num_heads * config.head_size
 
@@ -49,30 +51,39 @@ def parts(config: T5Config, dtype):
         dtype=dtype,
         name="feed_forward",
     )
-    bias = partial(
+    epsilon, dropout = config.layer_norm_epsilon, config.hidden_dropout
+    final_norm = partial(RMSNorm, epsilon, dropout, dtype=dtype, name="final_norm")
+    return attention, feed_forward, final_norm
+
+
+def biases(config: T5Config, dtype, *, causal: bool):
+    """A function that makes a layer's own bias by distance, and the one that all layers share; one is None."""
+    from bert_zoo.layers.relative_bias import RelativeBias
+
+    make = partial(
         RelativeBias,
         config.num_heads,
-        initializer_range=deviation(hidden_size),
+        initializer_range=config.initializer_factor * config.hidden_size**-0.5,
         num_buckets=config.num_buckets,
         max_distance=config.max_distance,
+        causal=causal,
         dtype=dtype,
         name="relative_bias",
     )
-    epsilon, dropout = config.layer_norm_epsilon, config.hidden_dropout
-    final_norm = partial(RMSNorm, epsilon, dropout, dtype=dtype, name="final_norm")
-    return attention, feed_forward, bias, final_norm
+    return (make, None) if config.bias_per_layer else (lambda: None, make())
 
 
 def backbone(config: T5Config, dtype):
-    """The encoder: pre-norm blocks and one bias by distance, which all add to their attention scores."""
+    """The encoder: pre-norm blocks, which add a bias by distance to their attention scores."""
     from bert_zoo.families.t5.layers import T5Backbone, rms_norm
-    from bert_zoo.layers import PreNormBlock, TokenEmbeddings
+    from bert_zoo.layers import PreNormBlock, Stack, TokenEmbeddings
     from bert_zoo.layers.relative_bias import BiasedStack
 
-    attention, feed_forward, bias, final_norm = parts(config, dtype)
+    attention, feed_forward, final_norm = parts(config, dtype)
+    own_bias, bias = biases(config, dtype, causal=False)
     blocks = [
         PreNormBlock(
-            attention(),
+            attention(relative_bias=own_bias()),
             feed_forward(),
             epsilon=config.layer_norm_epsilon,
             dropout=config.hidden_dropout,
@@ -92,7 +103,11 @@ def backbone(config: T5Config, dtype):
         dtype=dtype,
         name="embeddings",
     )
-    stack = BiasedStack(blocks, config.hidden_size, bias(causal=False), dtype=dtype, name="stack")
+    options = {"dtype": dtype, "name": "stack"}
+    if bias is None:
+        stack = Stack(blocks, config.hidden_size, **options)
+    else:
+        stack = BiasedStack(blocks, config.hidden_size, bias, **options)
     return T5Backbone(
         config, embeddings=embeddings, stack=stack, final_norm=final_norm(), dtype=dtype
     )
@@ -102,10 +117,11 @@ def decoder(config: T5Config, *, name: str, dtype):
     """The decoder, including the projection to logits."""
     from bert_zoo.families.t5.layers import Decoder, DecoderBlock
 
-    attention, feed_forward, bias, final_norm = parts(config, dtype)
+    attention, feed_forward, final_norm = parts(config, dtype)
+    own_bias, bias = biases(config, dtype, causal=True)
     blocks = [
         DecoderBlock(
-            attention(),
+            attention(relative_bias=own_bias()),
             feed_forward(),
             attention(name="cross_attention"),
             epsilon=config.layer_norm_epsilon,
@@ -117,7 +133,7 @@ def decoder(config: T5Config, *, name: str, dtype):
     ]
     return Decoder(
         blocks,
-        bias(causal=True),
+        bias,
         final_norm(),
         vocab_size=config.vocab_size,
         hidden_size=config.hidden_size,

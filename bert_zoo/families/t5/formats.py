@@ -19,6 +19,9 @@ CROSS_BIAS = r"EncDecAttention[./]relative_attention_bias"
 class Directory(HuggingFace):
     """Hugging Face's directories. Only the tensors show whether the logits have their own table."""
 
+    # Whether transformers' class of the encoder alone writes that it is no encoder-decoder.
+    marks_encoders: bool = True
+
     def told(self, source: TensorSource, config: Config, unsaid: Collection[str]) -> dict[str, Any]:
         told = super().told(source, config, unsaid)
         # transformers 5 marks all models as tied.
@@ -28,8 +31,8 @@ class Directory(HuggingFace):
 
     def encode(self, config: Config, description: Description) -> dict[str, Any]:
         values = super().encode(config, description)
-        is_whole = values["architectures"] == [self.classes["text_to_text"]]
-        return values | {"is_encoder_decoder": is_whole}
+        is_encoder = values["architectures"] == [self.classes["encoder"]]
+        return values | {"is_encoder_decoder": not (is_encoder and self.marks_encoders)}
 
 
 def computed_activation(config: T5Config) -> str:

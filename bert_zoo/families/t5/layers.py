@@ -68,8 +68,14 @@ class Attention(SelfAttention):
 
     Scores are not divided by the root of the head size; the initial query weights are smaller instead.
 
-    Arguments as in `SelfAttention`.
+    Args:
+        *arguments, **options: as in `SelfAttention`.
+        relative_bias: a `RelativeBias` that is added to the scores; None if those of `call` have one.
     """
+
+    def __init__(self, *arguments, relative_bias: RelativeBias | None = None, **options):
+        super().__init__(*arguments, **options)
+        self.relative_bias = relative_bias
 
     def make_projections(self, *, stddev: float, **options):
         narrow = stddev * self.head_size**-0.5
@@ -80,6 +86,8 @@ class Attention(SelfAttention):
         self.query.build(input_shape)
         self.key_value.build(input_shape)
         self.output_dense.build((*input_shape[:-1], self.inner_size))
+        if self.relative_bias is not None:
+            self.relative_bias.build(None)
         self.built = True
 
     def keys_values(self, x, length):
@@ -91,7 +99,7 @@ class Attention(SelfAttention):
         key, value = (self._heads(part, length) for part in ops.split(self.key_value(x), 2, -1))
         return ops.transpose(key, (0, 2, 3, 1)), ops.transpose(value, (0, 2, 1, 3))
 
-    def call(self, x, bias, positions=None, seen=None, training=None):
+    def call(self, x, bias, positions=None, seen=None, start=None, training=None):
         """Attends to the tokens of x, or to other keys and values.
 
         Args:
@@ -99,7 +107,13 @@ class Attention(SelfAttention):
             bias: [batch, 1 or heads, 1 or queries, keys], added to the scores. With `seen`, its first axis
                 may have size 1.
             seen: keys and values, as `keys_values` returns them; None for those of x.
+            start: int32 scalar, the number of the first query among the keys; None if there are as many
+                queries as keys.
         """
+        if self.relative_bias is not None:
+            keys = ops.shape(bias)[-1]
+            queries = ops.arange(keys) if start is None else start + ops.arange(ops.shape(bias)[2])
+            bias = bias + self.relative_bias.at(ops.arange(keys)[None, :] - queries[:, None])[None]
         if seen is None:
             length = ops.shape(bias)[-1]
             seen = self.keys_values(x, length)
@@ -187,7 +201,9 @@ class DecoderBlock(PreNormBlock):
         if memory is not None:
             keys = ops.slice_update(memory[0], (0, 0, 0, start), keys)
             values = ops.slice_update(memory[1], (0, 0, start, 0), values)
-        attended, _ = self.attention(normed, bias, seen=(keys, values), training=training)
+        attended, _ = self.attention(
+            normed, bias, seen=(keys, values), start=start, training=training
+        )
         x = x + self.dropout(attended, training=training)
         normed = self.cross_norm(x)
         crossed, _ = self.cross_attention(normed, source_bias, seen=source, training=training)
@@ -207,7 +223,7 @@ class Decoder(keras.layers.Layer):
 
     Args:
         blocks: `DecoderBlock`s.
-        relative_bias: a causal `RelativeBias`.
+        relative_bias: a causal `RelativeBias`; None if the blocks have their own.
         final_norm: a layer applied to the last hidden states.
         vocab_size: number of logits.
         hidden_size: width of the hidden states.
@@ -222,7 +238,7 @@ class Decoder(keras.layers.Layer):
     def __init__(
         self,
         blocks,
-        relative_bias: RelativeBias,
+        relative_bias: RelativeBias | None,
         final_norm,
         *,
         vocab_size: int,
@@ -245,8 +261,10 @@ class Decoder(keras.layers.Layer):
             self.logits = table(vocab_size, hidden_size, "logits", **options)
 
     def build(self, input_shape):
-        for layer in (*self.blocks, self.relative_bias, self.final_norm):
+        for layer in (*self.blocks, self.final_norm):
             layer.build((None, self.hidden_size))
+        if self.relative_bias is not None:
+            self.relative_bias.build(None)
         if self.logits is not None:
             self.logits.build()
         self.built = True
@@ -307,7 +325,8 @@ class Decoder(keras.layers.Layer):
             bias = ops.minimum(bias, bias_between_documents(document_ids, dtype))
             apart = bias_between_documents(document_ids, dtype, source_document_ids)
             source_bias = ops.minimum(source_bias, apart)
-        bias = bias + self.relative_bias(x)
+        if self.relative_bias is not None:
+            bias = bias + self.relative_bias(x)
         logits, _ = self._run(
             x, bias, self.source(encoded), source_bias, token_table, training=training
         )
@@ -332,7 +351,9 @@ class Decoder(keras.layers.Layer):
         queries = start + ops.arange(length, dtype="int32")
         offsets = ops.arange(slots, dtype="int32")[None, :] - queries[:, None]
         later = ops.cast(offsets > 0, dtype) * masked_score(dtype)
-        bias = (self.relative_bias.at(offsets) + later)[None]
+        if self.relative_bias is not None:
+            later = self.relative_bias.at(offsets) + later
+        bias = ops.reshape(later, (1, -1, length, slots))
         # Otherwise tokens would silently overwrite others.
         bias = ops.where(start + length > slots, float("nan"), bias)
         source_bias = attention_bias(source_mask, dtype)

@@ -50,6 +50,9 @@ def stack_rows(stack: str, ours: str, layers: int, config: T5Config) -> Iterator
     for i in range(layers):
         block = f"layer_{i}/"
         yield from attention(i, 0, "", SELF)
+        if config.bias_per_layer or i == 0:
+            path = f"{block}attention/relative_bias" if config.bias_per_layer else "relative_bias"
+            yield row(BIAS, path, i, 0, f"{SELF}.relative_attention_bias")
         if decodes:
             yield from attention(i, 1, "cross_", CROSS)
         last = 1 + decodes
@@ -58,7 +61,6 @@ def stack_rows(stack: str, ours: str, layers: int, config: T5Config) -> Iterator
         yield row(KERNEL, f"{block}feed_forward/intermediate", i, last, *first)
         yield row(KERNEL, f"{block}feed_forward/output", i, last, f"{DENSE}.wo")
         yield row(NORM, f"{block}output_norm", i, last, "layer_norm")
-    yield row(BIAS, "relative_bias", 0, 0, f"{SELF}.relative_attention_bias")
 
 
 def encoder_stack(config: T5Config) -> Iterator[Row]:
