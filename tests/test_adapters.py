@@ -89,6 +89,24 @@ def test_what_is_no_plain_lora_is_refused_by_name(change, error, message, tmp_pa
         bert_zoo.load(beside_base(tmp_path, **change), "classification")
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda tensor: np.full_like(tensor, np.nan), "NaN or infinite"),
+        (lambda tensor: tensor.astype("int8"), "values of type int8"),
+    ],
+)
+def test_tensors_of_an_adapter_that_cannot_be_weights_are_refused_by_name(
+    change, message, tmp_path
+):
+    directory = beside_base(tmp_path)
+    tensors = load_file(directory / WEIGHTS)
+    name = next(key for key in tensors if key.endswith("lora_B.weight"))
+    save_file({**tensors, name: change(tensors[name])}, directory / WEIGHTS)
+    with pytest.raises(WeightsError, match=rf"{name} in .*{WEIGHTS} has .*{message}"):
+        bert_zoo.load(directory, "classification")
+
+
 def test_every_tensor_of_an_adapter_is_used_or_refused(tmp_path):
     directory = beside_base(tmp_path)
     tensors = load_file(directory / WEIGHTS)

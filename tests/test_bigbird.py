@@ -208,6 +208,25 @@ def test_what_transformers_computes_otherwise_is_said_and_kept(tmp_path, caplog)
     assert "random_blocks" not in caplog.text
 
 
+def test_random_blocks_that_transformers_replaces_are_logged_where_rows_can_be_long(
+    tmp_path, caplog
+):
+    load_case(SPARSE)
+    assert f"more than {MOST_SEEN_BY_ALL} tokens read the random blocks" in caplog.text
+    assert "pass random_blocks='hf_evaluation'" in caplog.text
+    caplog.clear()
+    load_case(SPARSE, max_length=MOST_SEEN_BY_ALL)
+    for blocks in ("hf_evaluation", "original"):
+        load_case(SPARSE, random_blocks=blocks)
+    load_case(SPARSE, attention_type="original_full")
+    load_case(SPARSE, num_random_blocks=0)
+    bert_zoo.save(loaded(SPARSE), tmp_path, format="hf")
+    assert "random_blocks" in caplog.text
+    caplog.clear()
+    bert_zoo.load(tmp_path)
+    assert "random" not in caplog.text
+
+
 def test_what_is_no_choice_is_refused():
     for name, value in {
         "attention_type": "simulated_sparse",

@@ -15,6 +15,7 @@ from helpers import (
     CASES,
     GOLDEN,
     TASK_CASES,
+    TEXTS,
     TOLERANCE,
     arrays,
     assert_same,
@@ -29,6 +30,7 @@ from helpers import (
     loaded,
     loaded_task,
     save_tf1,
+    slow_but,
     task_inputs,
     task_of,
     tensors_of,
@@ -36,6 +38,7 @@ from helpers import (
 )
 
 import bert_zoo
+from bert_zoo.loading.directories import open_checkpoint
 from bert_zoo.models.base import encoder_of
 from bert_zoo.registry import registry
 from bert_zoo.weights.files import WeightsError
@@ -153,6 +156,171 @@ def test_names_of_tf1_variables_decide_about_heads_whatever_a_config_json_says(c
     model = bert_zoo.load(directory, task_of(case), init=CASES[case].get("init", ()))
     inputs = inputs_of(arrays(case))
     assert_same(model(inputs), loaded(case)(inputs))
+
+
+# --- Several TensorFlow 1 checkpoints in a folder ------------------------------------------------
+
+STEPS = (0, 500, 1000)
+
+
+def write_run(out: Path, about: Path, vocabulary: Path) -> dict[str, np.ndarray]:
+    """What run_classifier.py leaves in `out`; returns the bias of the logits after each step."""
+    case = TASK_CASES["classification"]
+    tensors = google_tensors(tensors_of(directory_of(case)))
+    out.mkdir(parents=True)
+    biases = {}
+    for step in STEPS:
+        prefix = out / f"model.ckpt-{step}"
+        biases[prefix.name] = tensors["output_bias"] + step
+        save_tf1(prefix, {**tensors, "output_bias": biases[prefix.name]})
+        Path(f"{prefix}.meta").write_bytes(b"a graph")
+    for name in ("graph.pbtxt", "events.out.tfevents.1700000000.host"):
+        (out / name).write_bytes(b"")
+    paths = [f"/another/machine/out/model.ckpt-{step}" for step in STEPS]
+    lines = [f'model_checkpoint_path: "{paths[-1]}"']
+    lines += [f'all_model_checkpoint_paths: "{path}"' for path in paths]
+    (out / "checkpoint").write_text("\n".join(lines) + "\n")
+    (about / "bert_config.json").write_text(json.dumps(google_config(case)))
+    shutil.copy(directory_of(case) / "vocab.txt", vocabulary)
+    return biases
+
+
+def bias_of(model) -> np.ndarray:
+    return variables_of(model)["classifier/dense/bias"]
+
+
+@pytest.mark.parametrize("places", slow_but(["out out", "out .", ". out", ". ."], "out out", ". ."))
+def test_each_of_several_tf1_checkpoints_is_loaded_by_its_name(places, tmp_path, caplog):
+    out, places = tmp_path / "out", [tmp_path / place for place in places.split()]
+    biases = write_run(out, *places)
+    latest = bert_zoo.load(out, "classification")
+    np.testing.assert_array_equal(bias_of(latest), biases["model.ckpt-1000"])
+    assert "model.ckpt-1000.index is loaded, the latest one" in caplog.text
+    assert latest.preprocessor(TEXTS)["token_ids"].shape[0] == len(TEXTS)
+    assert (f"no configuration file; {tmp_path}/bert_config" in caplog.text) == (places[0] != out)
+    assert (f"The vocabulary in {tmp_path} is read, as" in caplog.text) == (places[1] != out)
+    endings = ("", ".index", ".meta", ".data-00000-of-00001")
+    for name, ending in ((name, ending) for name in biases for ending in endings):
+        caplog.clear()
+        opened = open_checkpoint(f"{out}/{name}{ending}", task="classification")
+        np.testing.assert_array_equal(opened.source["output_bias"], biases[name])
+        assert "the latest one" not in caplog.text
+    of_one = bert_zoo.load(out / "model.ckpt-0", "classification")
+    np.testing.assert_array_equal(bias_of(of_one), biases["model.ckpt-0"])
+    assert of_one.preprocessor.tokenizer.vocab_size == latest.preprocessor.tokenizer.vocab_size
+
+
+def test_which_of_several_checkpoints_to_load_is_asked(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    biases = write_run(out, out, out)
+    (out / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-7"\n')
+    with pytest.raises(WeightsError, match=r"several checkpoints.* not model\.ckpt-7"):
+        bert_zoo.load(out)
+    (out / "checkpoint").unlink()
+    with pytest.raises(WeightsError, match="several checkpoints") as error:
+        bert_zoo.load(out)
+    proposed = str(error.value).split("such as ")[1].removesuffix(".")
+    name = Path(proposed).stem
+    model = bert_zoo.load(proposed, "classification")
+    np.testing.assert_array_equal(bias_of(model), biases[name])
+    with pytest.raises(FileNotFoundError, match=r"holds the TensorFlow .*-0, model") as error:
+        bert_zoo.load(f"{out}/model.ckpt-7")
+    assert "hf://" not in str(error.value).split("load()")[0]
+    monkeypatch.chdir(out)
+    model = bert_zoo.load(name, "classification")
+    np.testing.assert_array_equal(bias_of(model), biases[name])
+    (out / f"{name}.index").unlink()
+    with pytest.raises(ValueError, match=rf"{name}\.index is missing"):
+        bert_zoo.load(f"{name}.data-00000-of-00001")
+
+
+def test_one_of_two_kinds_of_weights_is_loaded_by_its_name(tmp_path):
+    case = TASK_CASES["classification"]
+    directory = write_hf(tmp_path / "both", tensors_of(directory_of(case)), case)
+    write_run(tmp_path / "run", tmp_path, tmp_path)
+    for file in (tmp_path / "run").glob("model.ckpt-500.*"):
+        shutil.copy(file, directory)
+    with pytest.raises(WeightsError, match="several checkpoints"):
+        bert_zoo.load(directory)
+    of_hf, of_google = (
+        bert_zoo.load(directory / name, "classification")
+        for name in ("model.safetensors", "model.ckpt-500")
+    )
+    assert_same_variables(of_hf, loaded_task("classification"))
+    np.testing.assert_array_equal(bias_of(of_google), bias_of(of_hf) + 500)
+
+
+def test_shapes_of_the_checkpoint_that_is_loaded_configure_it(tmp_path):
+    """Not those of another family's beside it."""
+    case = "bigbird/tf1_classification"
+    shutil.copytree(directory_of(case), tmp_path / "out")
+    write_run(tmp_path / "run", tmp_path / "run", tmp_path / "run")
+    for file in (tmp_path / "run").glob("model.ckpt-500.*"):
+        shutil.copy(file, tmp_path / "out" / f"a_{file.name}")
+    (prefix,) = (file.stem for file in directory_of(case).glob("*.index"))
+    model = bert_zoo.load(tmp_path / "out" / prefix, "classification")
+    assert_same_variables(model, loaded(case))
+
+
+# --- What cannot be a weight ---------------------------------------------------------------------
+
+BROKEN = "bert.pooler.dense.weight"
+
+
+def with_broken_weight(directory: Path, fmt: str, change) -> Path:
+    """A classifier's directory in a format, with another tensor in the place of one of its weights."""
+    case = TASK_CASES["classification"]
+    tensors = tensors_of(directory_of(case))
+    tensors[BROKEN] = change(tensors[BROKEN])
+    if fmt == "tf1":
+        return write_tf1(directory, google_tensors(tensors), case)
+    if fmt == "hf":
+        return write_hf(directory, tensors, case)
+    bert_zoo.save(loaded_task("classification"), directory)
+    tensors = tensors_of(directory)
+    (name,) = (key for key in tensors if key.endswith("pooler/dense/kernel"))
+    tensors[name] = change(tensors[name])
+    write_safetensors(directory / "model.safetensors", tensors, {})
+    return directory
+
+
+def holding(value: float):
+    def change(tensor):
+        tensor = tensor.copy()
+        tensor[3, 5] = value
+        return tensor
+
+    return change
+
+
+@pytest.mark.parametrize("fmt", ["hf", "tf1", "bert_zoo"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_weights_that_are_not_finite_are_refused_by_name(fmt, value, tmp_path):
+    directory = with_broken_weight(tmp_path / "model", fmt, holding(value))
+    with pytest.raises(
+        WeightsError, match=r"pooler.* has 1 NaN or infinite values among its 1,024"
+    ):
+        bert_zoo.load(directory, "classification")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64", "bool"])
+def test_weights_that_are_whole_numbers_are_refused_by_name(dtype, tmp_path):
+    directory = with_broken_weight(tmp_path / "model", "hf", lambda tensor: tensor.astype(dtype))
+    with pytest.raises(WeightsError, match=rf"{BROKEN} in .* type {dtype}, .*dequantize\(\)"):
+        bert_zoo.load(directory, "classification")
+
+
+def test_weights_of_eight_bits_are_refused_by_name(tmp_path):
+    directory = with_broken_weight(tmp_path / "model", "hf", lambda tensor: tensor.astype("int8"))
+    file = directory / "model.safetensors"
+    content = file.read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    header[BROKEN]["dtype"] = "F8_E4M3"
+    changed = json.dumps(header).encode()
+    file.write_bytes(len(changed).to_bytes(8, "little") + changed + content[8 + size :])
+    with pytest.raises(WeightsError, match=rf"{BROKEN}': 'F8_E4M3'.*dequantize\(\)"):
+        bert_zoo.load(directory, "classification")
 
 
 # --- Names and files -----------------------------------------------------------------------------

@@ -50,6 +50,19 @@ def test_distances_share_rows_as_in_the_original(name):
     np.testing.assert_array_equal(rows[furthest - distances], np.maximum(buckets - expected, 0))
 
 
+def test_distances_that_transformers_reads_differently_are_logged_where_rows_can_be_long(
+    tmp_path, caplog
+):
+    directory = shutil.copytree(directory_of("deberta_v2/encoder"), tmp_path / "model")
+    config = json.loads((directory / "config.json").read_text())
+    bert_zoo.load(directory)
+    (directory / "config.json").write_text(json.dumps(config | {"max_relative_positions": 20}))
+    bert_zoo.load(directory, max_length=20)
+    assert "distances" not in caplog.text
+    bert_zoo.load(directory)
+    assert "rows of more than 20 tokens, distances of 20 and more are read as 19" in caplog.text
+
+
 @pytest.mark.parametrize("case", ENCODERS)
 def test_a_part_of_a_row_asks_as_the_whole_does(case):
     model, inputs = loaded(case), inputs_of(arrays(case))

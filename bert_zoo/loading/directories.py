@@ -20,8 +20,9 @@ from bert_zoo.loading.locating import (
     SAVED_MODEL,
     cannot_take_apart,
     config_file,
-    directory_of,
+    config_in,
     model_of_run,
+    place_of,
 )
 from bert_zoo.loading.sources import config_files, fetch, fetch_checkpoint
 from bert_zoo.models.encoder import Encoder
@@ -41,8 +42,10 @@ from bert_zoo.weights.formats.hf_directories import (
 )
 from bert_zoo.weights.sources import (
     ADAPTER_CONFIG,
+    FILE_ENDINGS,
     check_weight_files,
     open_weights,
+    weights_in,
 )
 from bert_zoo.weights.table import SecondEncoder
 from bert_zoo.weights.tensor_source import TensorSource
@@ -84,7 +87,8 @@ class Opened:
     long_texts: LongTexts = LongTexts()  # noqa: RUF009 (frozen)
     plan: Plan | None = None  # weight table with the source's names, or with ours without a source
     source: RenamedSource | None = None  # None for `weights=None`
-    vocabulary: Path | None = None  # the directory with the tokenizer's files
+    # Directories that may hold the tokenizer's files; the first one that does is used.
+    vocabularies: tuple[Path, ...] = ()
     origin: str | None = (
         None  # the directory or repository of the weights, if there is a single one
     )
@@ -110,9 +114,10 @@ def open_checkpoint(
         repo, _, revision = name.removeprefix(HUB).partition("@")
         directory = fetch(HF(repo, revision or "main"))
         return replace(_open_directory(directory, name, with_weights, task), origin=repo)
-    directory = directory_of(name)
-    if directory is not None:
-        return _open_directory(model_of_run(directory), str(name), with_weights, task)
+    place = place_of(name)
+    if place is not None:
+        directory = place.directory if place.weights else model_of_run(place.directory)
+        return _open_directory(directory, str(name), with_weights, task, place.weights)
     return _open_registered(*registry().resolve(name), with_weights, task)
 
 
@@ -141,14 +146,31 @@ def _open_registered(
 
 
 def _open_directory(
-    directory: Path, name: str, with_weights: bool, task: str | None = None
+    directory: Path,
+    name: str,
+    with_weights: bool,
+    task: str | None = None,
+    weights: Path | None = None,
 ) -> Opened:
+    """Opens a model's directory; `weights` is one of several files with its weights."""
     adapter = Adapter(directory) if (directory / ADAPTER_CONFIG).is_file() else None
     if adapter is not None and not _holds_model(directory):
         return _with_adapter(_base_of(adapter, directory, with_weights, task), adapter, name, task)
     path = config_file(directory)
-    family, fmt, config, values = _read_config(path)
-    description = fmt.description(values, directory)
+    if path.suffix == ".index":
+        weights = weights or weights_in(directory)
+        path = weights if weights.suffix == ".index" else path
+    # Training programs leave TensorFlow's checkpoints in a folder of their own.
+    above = [directory.absolute().parent] if any(directory.glob("*.index")) else []
+    try:
+        family, fmt, config, values = _read_config(path)
+    except ConfigError:
+        path = next(filter(None, map(config_in, above)), path)
+        if path.name.endswith(FILE_ENDINGS):
+            raise
+        family, fmt, config, values = _read_config(path)
+        log.warning("%s has no configuration file; %s is read.", directory, path)
+    description = fmt.description(values, path.parent)
     if description.task is None and description.score_activation is not None:
         description = replace(description, task=Reranker.task)
     _check_description(description, path)
@@ -166,11 +188,11 @@ def _open_directory(
         long_texts=record(description.long_texts, LongTexts, LongTexts(), mode=str, stride=int),
         origin=str(directory.resolve()),
         unsaid=fmt.unsaid(values),
-        vocabulary=fmt.vocabulary_directory(directory),
+        vocabularies=tuple(map(fmt.vocabulary_directory, (directory, *above))),
     )
     if not with_weights:
         return replace(opened, plan=family.plan(BertZoo.name, config))
-    opened = _with_tensors(opened, directory, task, read_as=fmt)
+    opened = _with_tensors(opened, directory, task, read_as=fmt, weights=weights)
     return opened if adapter is None else _with_adapter(opened, adapter, name, task)
 
 
@@ -215,10 +237,9 @@ def _base_of(adapter: Adapter, directory: Path, with_weights: bool, task: str | 
 
 def _with_adapter(opened: Opened, adapter: Adapter, name: str, task: str | None) -> Opened:
     """Returns the base with the adapter merged into its tensors."""
-    vocabulary = opened.vocabulary
+    opened = replace(opened, name=name, origin=None)
     if (adapter.path.parent / TOKENIZER_FILE).is_file():
-        vocabulary = adapter.path.parent
-    opened = replace(opened, name=name, origin=None, vocabulary=vocabulary)
+        opened = replace(opened, vocabularies=(adapter.path.parent,))
     family, source, plan = opened.family, opened.source, opened.plan
     if source is None:
         return opened
@@ -295,8 +316,8 @@ def _read_config(path: Path) -> tuple[Family, Format, Config, JsonObject]:
         named = ", ".join(file for file in config_files() if not file.endswith(".index"))
         refusals.insert(
             0,
-            f"There is no configuration file ({named}) next to {path}, and its tensors' shapes do not "
-            "determine one.",
+            f"There is no configuration file ({named}) next to {path} or in the folder above, and its tensors' "
+            "shapes do not determine one. Copy it there.",
         )
     raise ConfigError(" ".join(refusals))
 
@@ -326,14 +347,16 @@ def _with_tensors(
     task: str | None = None,
     encoder: str = "",
     read_as: Format | None = None,
+    weights: Path | None = None,
 ) -> Opened:
     """Adds a directory's tensors, and the fields of the configuration that depend on them.
 
     Args:
         encoder: name of the encoder in a file with several; by default the one that the task's head uses.
         read_as: format of the configuration file that determined the family; None for registered models.
+        weights: one of several files with weights in the directory.
     """
-    stored = open_weights(directory)
+    stored = open_weights(weights or directory)
     family, config = opened.family, opened.config
     if read_as is not None:
         family = _family_of_tensors(family, read_as, stored)
@@ -366,7 +389,7 @@ def _with_tensors(
         config=config,
         source=source,
         plan=plan,
-        vocabulary=opened.vocabulary or directory,
+        vocabularies=opened.vocabularies or (directory,),
     )
 
 

@@ -7,6 +7,7 @@ import math
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from bert_zoo.config import Config, ConfigError, HeadSpec
@@ -73,7 +74,9 @@ def load(
         name: a name from `list_models()`, "hf://org/repo@revision", or the path of a directory. The
             directory can hold a model of bert_zoo, Hugging Face, KerasHub (a preset), TF1, TensorFlow
             Model Garden (a checkpoint or SavedModel) or fairseq (model.pt), an adapter of peft, or a run
-            of `bert_zoo finetune`. If the run has several seeds, the best one is loaded.
+            of `bert_zoo finetune`. If the run has several seeds, the best one is loaded. If a directory
+            holds several checkpoints, pass the path of one: a weight file, or the prefix of a TensorFlow
+            checkpoint ("out/model.ckpt-1000"). Of several of TensorFlow, the default is the latest.
         task: "encoder", "classification", "multi_label_classification", "regression", "reranking",
             "token_classification", "question_answering", "beam_question_answering", "multiple_choice",
             "masked_lm", "next_sentence_prediction", "pretraining", "causal_lm", "text_to_text" or
@@ -208,6 +211,9 @@ def load(
         model = model_class(encoder, name=model_name, **arguments)
     if opened.source is not None:
         _assign(model, opened, config.pooler, untrained, ignore)
+        unsaid, longest = opened.unsaid - settings.keys(), _longest_text(opened, config, max_length)
+        for difference in opened.plan.format.differences(config, unsaid, longest):
+            log.warning("%s: %s", opened.name, difference)
     if untrained:
         log.warning(
             "%s has no trained %s%s; it is randomly initialised. Train the model before you use it.",
@@ -594,6 +600,14 @@ def _long_texts(
     return asked
 
 
+def _longest_text(opened: Opened, config: Config, max_length: int | None) -> int:
+    """Returns the most tokens of a text: the caller's number, else the checkpoint's."""
+    if max_length is not None:
+        return max_length
+    text = opened.description.text
+    return config.longest_input if text is None else min(text.max_length, config.longest_input)
+
+
 def preprocessor_of(
     opened: Opened,
     config: Config,
@@ -602,46 +616,52 @@ def preprocessor_of(
     truncation: str | None = None,
 ) -> tuple[DeferredPreprocessor | None, str | None]:
     """Returns the preprocessor, or None and the reason why the vocabulary is missing."""
-    text = opened.description.text or TextSpec(lowercase=None, max_length=config.longest_input)
-    length = min(text.max_length, config.longest_input) if max_length is None else max_length
+    text = opened.description.text or TextSpec(lowercase=None)
+    length = _longest_text(opened, config, max_length)
     if not isinstance(length, int) or not 3 <= length <= config.longest_input:
         raise ValueError(
             f"max_length is {length!r}; {opened.name} reads from 3 to {config.longest_input} tokens."
         )
     if padding not in ("longest", "fixed"):
         raise ValueError(f"padding is {padding!r}; it is 'longest' or 'fixed'.")
-    if opened.vocabulary is None:
-        return None, None
-    try:
-        preprocessor = DeferredPreprocessor(
-            opened.vocabulary,
-            opened.family.text.of_model(config),
-            sequence_length=length,
-            padding=padding,
-            tokenizer_options={} if text.lowercase is None else {"lowercase": text.lowercase},
-            **({} if truncation is None else {"truncation": truncation}),
-        )
-    except FileNotFoundError as error:
-        return None, str(error)
-    _check_vocabulary(preprocessor.vocab_size, config.vocab_size, opened)
-    return preprocessor, None
+    lacking = []
+    for directory in opened.vocabularies:
+        try:
+            preprocessor = DeferredPreprocessor(
+                directory,
+                opened.family.text.of_model(config),
+                sequence_length=length,
+                padding=padding,
+                tokenizer_options={} if text.lowercase is None else {"lowercase": text.lowercase},
+                **({} if truncation is None else {"truncation": truncation}),
+            )
+        except FileNotFoundError as error:
+            lacking.append(str(error))
+            continue
+        if lacking:
+            log.warning(
+                "The vocabulary in %s is read, as %s has none.", directory, opened.vocabularies[0]
+            )
+        _check_vocabulary(preprocessor.vocab_size, config.vocab_size, opened.name, directory)
+        return preprocessor, None
+    return None, " ".join(lacking) or None
 
 
-def _check_vocabulary(tokens: int | None, rows: int, opened: Opened) -> None:
+def _check_vocabulary(tokens: int | None, rows: int, name: str, directory: Path) -> None:
     """Compares the vocabulary with the token table, which is often padded to a multiple of 64."""
     if tokens is None:
         return
     if tokens > rows:
         raise ConfigError(
-            f"The vocabulary in {opened.vocabulary} has {tokens:,} tokens, but the token table of "
-            f"{opened.name} has {rows:,} rows. Check that the vocabulary belongs to these weights."
+            f"The vocabulary in {directory} has {tokens:,} tokens, but the token table of "
+            f"{name} has {rows:,} rows. Check that the vocabulary belongs to these weights."
         )
     if rows - tokens > max(UNUSED_ROWS, UNUSED_SHARE * rows):
         log.warning(
             "The vocabulary in %s has %s tokens, but the token table of %s has %s rows: part of the "
             "vocabulary may be missing. Texts are read with the tokens that exist.",
-            opened.vocabulary,
+            directory,
             f"{tokens:,}",
-            opened.name,
+            name,
             f"{rows:,}",
         )

@@ -7,6 +7,7 @@ import logging
 import os
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 from bert_zoo.error_text import listing
 from bert_zoo.json_files import read_object
@@ -14,7 +15,13 @@ from bert_zoo.loading.sources import config_files
 from bert_zoo.registry import registry
 from bert_zoo.weights.formats import BertZoo
 from bert_zoo.weights.formats.hf_directories import MODULES_FILE, modules_of
-from bert_zoo.weights.sources import ADAPTER_CONFIG, FILE_ENDINGS, what_runs
+from bert_zoo.weights.sources import (
+    ADAPTER_CONFIG,
+    FILE_ENDINGS,
+    index_of_part,
+    weights_at,
+    what_runs,
+)
 
 log = logging.getLogger("bert_zoo")
 
@@ -30,31 +37,42 @@ def check_name(name: str) -> None:
     """Raises the error with which `load` refuses a name or path without a model, without opening files of weights."""
     if name.startswith(HUB):
         return
-    directory = directory_of(name)
-    if directory is None:
+    place = place_of(name)
+    if place is None:
         registry().resolve(name)
-    elif not (_models_of_run(directory) or (directory / ADAPTER_CONFIG).is_file()):
-        config_file(directory)
+    elif not (_models_of_run(place.directory) or (place.directory / ADAPTER_CONFIG).is_file()):
+        config_file(place.directory)
 
 
-def directory_of(name: str | os.PathLike) -> Path | None:
-    """Returns the directory that a path names; None for another name.
+class Place(NamedTuple):
+    """Where a model's files are."""
+
+    directory: Path
+    weights: Path | None = None  # the file with weights, if there may be several
+
+
+def place_of(name: str | os.PathLike) -> Place | None:
+    """Returns what a path stands for: a directory, or a file with weights in it; None for another name.
 
     Raises:
-        ValueError: the path is a file.
-        FileNotFoundError: there is no such directory.
+        ValueError: the path is another file.
+        FileNotFoundError: there is nothing.
     """
     if not isinstance(name, os.PathLike) and not (isinstance(name, str) and _is_path(name)):
         return None
-    directory = Path(name).expanduser()
-    if directory.is_file():
-        raise ValueError(_what_reads(directory))
-    if not directory.is_dir():
-        raise FileNotFoundError(
-            f"There is no directory {directory}.{_if_repository(str(name))} load() takes the directory "
-            "of a model, a name from bert_zoo.list_models(), or 'hf://org/repo'."
-        )
-    return directory
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return Place(path)
+    weights = None if path.name.endswith(KERAS_SUFFIXES) else weights_at(path)
+    if weights is not None:
+        return Place(weights.parent, weights)
+    if path.is_file():
+        raise ValueError(_what_reads(path))
+    raise FileNotFoundError(
+        f"There is no directory {path}.{_if_checkpoint(path) or _if_repository(str(name))} load() takes the "
+        "directory of a model, the prefix of a TensorFlow checkpoint, a name from bert_zoo.list_models(), or "
+        "'hf://org/repo'."
+    )
 
 
 def _is_path(name: str) -> bool:
@@ -63,6 +81,18 @@ def _is_path(name: str) -> bool:
         or name.startswith(("~", "."))
         or name.endswith((*KERAS_SUFFIXES, *FILE_ENDINGS))
         or os.path.isdir(name)
+        or index_of_part(Path(name)) is not None
+        or weights_at(Path(name)) is not None
+    )
+
+
+def _if_checkpoint(path: Path) -> str:
+    """Returns advice for a missing path that may be the prefix of a TensorFlow checkpoint."""
+    found = sorted(path.parent.glob("*.index"))
+    if not found:
+        return ""
+    return (
+        f" {path.parent} holds the TensorFlow checkpoints {listing(file.stem for file in found)}."
     )
 
 
@@ -84,6 +114,8 @@ def _what_reads(file: Path) -> str:
         )
     if advice := what_runs(file):
         return advice
+    if index := index_of_part(file):
+        return f"{index} is missing, which {file.name} belongs to. Copy it there."
     return (
         f"{file} is a file. load() takes a model's directory with weights, configuration and vocabulary: "
         f"load({str(file.parent)!r})."
@@ -140,17 +172,23 @@ def kept_metrics(run: Path) -> dict[str, float]:
     return {name: kept.take(name, float) for name in kept}
 
 
+def config_in(directory: Path) -> Path | None:
+    """Returns the file that identifies a model's directory; None if there is none."""
+    for pattern in config_files():
+        for path in sorted(directory.glob(pattern)):
+            if path.is_file():
+                return path
+    return None
+
+
 def config_file(directory: Path) -> Path:
     """Returns the file that identifies a model's directory.
 
     Raises:
         FileNotFoundError: there is none; the message says what the directory contains.
     """
-    patterns = config_files()
-    for pattern in patterns:
-        for path in sorted(directory.glob(pattern)):
-            if path.is_file():
-                return path
+    if path := config_in(directory):
+        return path
     if (directory / SAVED_MODEL).is_file():
         raise FileNotFoundError(cannot_take_apart(directory))
     if advice := what_runs(directory):
@@ -161,7 +199,7 @@ def config_file(directory: Path) -> Path:
             f"{listing(kinds)}, but a transformer's config.json is missing."
         )
     raise FileNotFoundError(
-        f"{directory} contains no model: none of {', '.join(patterns)} (of bert_zoo, Hugging Face or the "
+        f"{directory} contains no model: none of {', '.join(config_files())} (of bert_zoo, Hugging Face or the "
         f"originals) is there. It contains {sorted(p.name for p in directory.iterdir())[:20]}."
     )
 

@@ -62,10 +62,10 @@ class Update:
     transposed: bool = False  # whether the stored tensor is [inputs, outputs]
 
     def value(self, tensors: TensorSource) -> np.ndarray:
-        b = tensors[self.b].astype(np.float32)
+        b = tensors.weight(self.b).astype(np.float32)
         if self.a is None:
             return self.scale * b
-        product = self.scale * (b @ tensors[self.a].astype(np.float32))
+        product = self.scale * (b @ tensors.weight(self.a).astype(np.float32))
         return product.T if self.transposed else product
 
 

@@ -390,7 +390,8 @@ def assign(
         unread: further keys that may stay unread.
 
     Raises:
-        WeightsError: lists all missing, extra and unequal tensors, and all wrong shapes.
+        WeightsError: lists all missing, extra and unequal tensors, and all wrong shapes; or a tensor is no weight
+            (`TensorSource.weight`).
     """
     bindings = list(bindings)
     copies = [copy for copy in plan.copies if copy.key in source]
@@ -442,7 +443,7 @@ def assign(
         )
     for binding in bindings:
         variable = variables[binding.variable]
-        tensors = [source[stand_ins.get(key, key)] for key in binding.keys]
+        tensors = [source.weight(stand_ins.get(key, key)) for key in binding.keys]
         shape = tuple(variable.shape)
         variable.assign(binding.to_ours(tensors, shape) if tensors else np.zeros(shape))
 

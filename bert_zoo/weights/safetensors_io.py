@@ -15,7 +15,12 @@ from safetensors.numpy import save_file
 
 from bert_zoo.error_text import shortened, shown
 from bert_zoo.weights.files import WeightsError, refuse_lfs_pointer, replacing
-from bert_zoo.weights.tensor_source import TensorSource, bfloat16_bits_to_float32, read_bytes
+from bert_zoo.weights.tensor_source import (
+    IF_QUANTIZED,
+    TensorSource,
+    bfloat16_bits_to_float32,
+    read_bytes,
+)
 
 # NumPy has no bfloat16, so its bits are read.
 _DTYPES = {
@@ -55,8 +60,8 @@ class SafetensorsSource(TensorSource):
         }
         if unknown:
             raise WeightsError(
-                f"{path} holds tensors of types that bert_zoo does not read: {shown(unknown)}. Convert them to one of "
-                f"{', '.join(_DTYPES)}."
+                f"{path} holds tensors of types that bert_zoo does not read: {shown(unknown)}. It reads "
+                f"{', '.join(_DTYPES)}. {IF_QUANTIZED}"
             )
         suffix = self.metadata.get(SCALES)
         self._scales = {

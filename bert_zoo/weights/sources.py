@@ -1,13 +1,15 @@
 """`open_weights`: opens the tensors of a directory, file or checkpoint prefix."""
 
+import logging
 import os
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 from bert_zoo.config import ConfigError
 from bert_zoo.error_text import listing, shown
-from bert_zoo.json_files import read_object
+from bert_zoo.json_files import read_object, read_whole
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.hdf5 import HDF5Source, preset
 from bert_zoo.weights.safetensors_io import SafetensorsSource
@@ -15,6 +17,8 @@ from bert_zoo.weights.tensor_source import TensorSource, View
 from bert_zoo.weights.tf1 import TF1Source
 from bert_zoo.weights.tf_classes import TFModelSource, is_of_tf_classes, refuse_classes_alone
 from bert_zoo.weights.torch_bin import TorchSource
+
+log = logging.getLogger("bert_zoo")
 
 # Weight files to look for in a directory. The first kind found is used, because Hugging Face repositories may hold
 # the same weights as safetensors, .bin and .h5.
@@ -33,6 +37,12 @@ _TF1_KIND = (
     "variables/variables.index",  # of a TF-Hub module
     "model/*.ckpt-*.index",  # of the released Transformer-XL directories
 )
+
+# Files of a TensorFlow checkpoint besides `prefix.index`.
+_TF1_PART = re.compile(r"\.(data-\d{5}-of-\d{5}|meta)$")
+# TensorFlow's file about the checkpoints in a directory, and its line about the latest one (a CheckpointState of
+# tensorflow/python/training/checkpoint_state.proto as text).
+_TF1_STATE, _LATEST = "checkpoint", re.compile(r'^model_checkpoint_path: "(.*)"', re.MULTILINE)
 
 # Files of a graph, whose constants do not have the names of weights -> the program that runs them.
 _GRAPHS = {".onnx": "onnxruntime.InferenceSession", ".tflite": "LiteRT's Interpreter"}
@@ -57,9 +67,10 @@ def open_weights(directory_or_file: str | os.PathLike) -> TensorSource:
 
     Args:
         directory_or_file: a directory with one checkpoint (a Hugging Face or bert_zoo directory, a KerasHub
-            preset, or a TensorFlow 1 checkpoint); a file: `*.safetensors`, `*.bin`, `*.pt`, `*.pth`, `*.h5` of
-            transformers or KerasHub, `*.hdf5` of allennlp, a shard index `*.index.json`, or a TensorFlow
-            `*.index`; or a TensorFlow checkpoint prefix.
+            preset, or a TensorFlow 1 checkpoint; of several, the latest according to their file `checkpoint`);
+            a file: `*.safetensors`, `*.bin`, `*.pt`, `*.pth`, `*.h5` of transformers or KerasHub, `*.hdf5` of
+            allennlp, a shard index `*.index.json`, or a TensorFlow `*.index`, `*.data-*` or `*.meta`; or a
+            TensorFlow checkpoint prefix.
 
     Returns:
         A lazy mapping from name to array.
@@ -69,13 +80,9 @@ def open_weights(directory_or_file: str | os.PathLike) -> TensorSource:
         WeightsError: there are several checkpoints, or one that is damaged or refused.
     """
     path = Path(directory_or_file).expanduser()
-    if path.is_dir():
-        path = _only_checkpoint(path)
-    for suffix, open_file in _READERS.items():
-        if path.name.endswith(suffix) and path.is_file():
-            return open_file(path)
-    if path.with_name(path.name + ".index").is_file():
-        return _tensorflow_source(path)
+    file = weights_in(path) if path.is_dir() else weights_at(path)
+    if file is not None:
+        return next(read(file) for ending, read in _READERS.items() if file.name.endswith(ending))
     if path.is_file():
         if advice := what_runs(path):
             raise WeightsError(advice)
@@ -89,12 +96,26 @@ def open_weights(directory_or_file: str | os.PathLike) -> TensorSource:
     )
 
 
+def weights_at(path: Path) -> Path | None:
+    """Returns a weight file, or the .index of the checkpoint whose prefix or part `path` is; None for others."""
+    if path.name.endswith(tuple(_READERS)) and os.path.isfile(path):
+        return path
+    index = index_of_part(path) or path.parent / f"{path.name}.index"
+    return index if os.path.isfile(index) else None
+
+
+def index_of_part(path: Path) -> Path | None:
+    """Returns the .index of the TensorFlow checkpoint that a file with data or a graph belongs to; None for others."""
+    prefix = _TF1_PART.sub("", path.name)
+    return path.parent / f"{prefix}.index" if prefix != path.name else None
+
+
 def check_weight_files(directory: Path) -> None:
     """Raises the errors of `open_weights` if a directory lacks weights or one of their shards.
 
     It only reads an index of shards.
     """
-    path = _only_checkpoint(directory)
+    path = weights_in(directory)
     if path.name.endswith(".index.json"):
         _shard_files(path, _weight_map(path))
 
@@ -148,7 +169,8 @@ _READERS: dict[str, Callable[[Path], TensorSource]] = {
 FILE_ENDINGS = (*_READERS, *_GRAPHS)
 
 
-def _only_checkpoint(directory: Path) -> Path:
+def weights_in(directory: Path) -> Path:
+    """Returns the file that `open_weights` opens for a directory, and raises its errors."""
     tf1 = sorted({file for pattern in _TF1_KIND for file in directory.glob(pattern)})
     found = {
         kind: [directory / name for name in names if (directory / name).is_file()]
@@ -164,14 +186,37 @@ def _only_checkpoint(directory: Path) -> Path:
         raise FileNotFoundError(f"{directory} holds no weights. {advice}")
     looked_for = ", ".join([*(name for names in _KINDS.values() for name in names), *_TF1_KIND])
     if taken:
+        names = listing(file.name for file in taken)
+        latest = None
+        if all(file.suffix == ".index" for file in taken):
+            latest = _latest_named(taken[0].with_name(_TF1_STATE))
+        for file in taken:
+            if file.name == latest:
+                log.warning(
+                    "%s holds several checkpoints: %s. %s is loaded, the latest one according to the file %r. Pass "
+                    "the path of another one to load that.",
+                    *(directory, names, latest, _TF1_STATE),
+                )
+                return file
+        absent = f", but not {latest}, which its file {_TF1_STATE!r} names" if latest else ""
         raise WeightsError(
-            f"{directory} holds several checkpoints: {listing(file.name for file in taken)}. Pass the path of one of "
-            "them instead of the directory."
+            f"{directory} holds several checkpoints: {names}{absent}. Pass the path of one of them instead of the "
+            f"directory, such as {taken[-1]}."
         )
     raise FileNotFoundError(
         f"{directory} holds no weights. Looked for: {looked_for}. Found: "
         f"{listing(sorted(file.name for file in directory.iterdir()))}."
     )
+
+
+def _latest_named(state: Path) -> str | None:
+    """Returns the name of the latest checkpoint's .index in TensorFlow's file about the checkpoints of a directory.
+
+    Its directory is left out, because it often is one of another machine.
+    """
+    content = read_whole(state).decode(errors="replace") if state.is_file() else ""
+    latest = _LATEST.search(content)
+    return re.split(r"[/\\]", latest[1])[-1] + ".index" if latest else None
 
 
 def _weight_map(index: Path) -> dict[str, str]:

@@ -15,6 +15,11 @@ from bert_zoo.weights.files import WeightsError
 # NumPy's, before version 2.
 MAX_DIMENSIONS = 32
 _LARGEST_ELEMENT = 8  # bytes
+# Advice for files with weights in types of quantization.
+IF_QUANTIZED = (
+    "Load the original model, or convert this one first with the program that quantized it: in transformers, "
+    "model.dequantize() and model.save_pretrained(directory)."
+)
 
 
 class TensorSource(Mapping[str, np.ndarray]):
@@ -58,6 +63,31 @@ class TensorSource(Mapping[str, np.ndarray]):
         self.shape(key)
         values = self._read(key)
         return values.astype(np.float32) if values.dtype.name == "float16" else values
+
+    def weight(self, key: str) -> np.ndarray:
+        """Reads a tensor that is a weight.
+
+        Raises:
+            WeightsError: its values are whole numbers, or NaN or infinite ones are among them.
+        """
+        values = self[key]
+        if values.dtype.kind != "f":
+            raise WeightsError(
+                f"{shortened(key)} in {self.location} has values of type {values.dtype}, but weights are floating-point "
+                "numbers. The model seems to be quantized, and its configuration does not say how. "
+                f"{IF_QUANTIZED}"
+            )
+        with np.errstate(over="ignore"):
+            # NaN passes through both, and neither makes an array.
+            ends = np.array([values.min(initial=0), values.max(initial=0)], np.float32)
+            if not np.isfinite(ends).all():
+                wrong = np.count_nonzero(~np.isfinite(values.astype(np.float32)))
+                raise WeightsError(
+                    f"{shortened(key)} in {self.location} has {wrong:,} NaN or infinite values among its "
+                    f"{values.size:,}. The model diverged in training, or the file is damaged: load an earlier "
+                    "checkpoint, or download the file again."
+                )
+        return values
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._shapes)

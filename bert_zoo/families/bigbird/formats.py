@@ -8,6 +8,7 @@ from bert_zoo.families.bert import formats as bert_formats
 from bert_zoo.families.bert.rows import SENTENCE_TASKS
 from bert_zoo.families.bigbird.config import (
     BLOCK_0,
+    DRAWN,
     FLAGS_CODEC,
     HF_CODEC,
     SPARSE,
@@ -52,6 +53,15 @@ class BigBirdHuggingFace(HuggingFace):
 
     def supports_in_head(self, task):
         return {"classifier_activation": None} if task in SENTENCE_TASKS else {}
+
+    def differences(self, config, unsaid, longest):
+        has_others = evaluated_with(config) != config.random_blocks
+        if has_others and "random_blocks" in unsaid and longest > config.most_seen_by_all:
+            yield (
+                f"Rows of more than {config.most_seen_by_all} tokens read the random blocks of the original program. "
+                f"transformers reads them only in training, and block 0 otherwise: pass random_blocks={BLOCK_0!r} for "
+                f"its outputs, or random_blocks={DRAWN!r} to silence this."
+            )
 
 
 FORMATS = {

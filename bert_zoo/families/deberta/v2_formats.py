@@ -52,6 +52,15 @@ class Ported(deberta_formats.Ported):
         # Discriminators hold the tensors of a head that their training does not use.
         return task == "masked_lm" and any(key.startswith("mask_predictions.") for key in source)
 
+    def differences(self, config, unsaid, longest):
+        furthest = config.longest_distance
+        if config.position_attention and config.position_buckets > 0 and longest > furthest:
+            yield (
+                f"In rows of more than {furthest} tokens, distances of {furthest} and more are read as {furthest - 1}, "
+                "as in Microsoft's program. transformers reads another row of the table for some of them: pass "
+                f"max_length={furthest} for its outputs."
+            )
+
 
 class JoinedHeads(keras_hub.KerasHub):
     """The kernel after attention has no axis for heads."""

@@ -1,7 +1,7 @@
 """The interface of file formats, which the other modules of this package implement."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -144,6 +144,16 @@ class Format:
     def supports_in_head(self, task: str) -> Mapping[str, Any]:
         """As `supports`, of a task's head alone."""
         return {}
+
+    def differences(self, config: Config, unsaid: Collection[str], longest: int) -> Iterator[str]:
+        """Yields sentences about what the format's own program computes differently, for the log.
+
+        Args:
+            config: the loaded model's.
+            unsaid: fields that neither the configuration file nor the caller gives.
+            longest: the most tokens of a row.
+        """
+        return iter(())
 
     def buffers(self, config: Config) -> Mapping[str, Any]:
         """The tensors below the encoder's root that files hold besides weights."""
