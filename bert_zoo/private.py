@@ -109,6 +109,17 @@ def has_fused_attention(query, key, value, bias) -> bool:
     return bool(_can_use_flash_attention(query, key, value, bias))
 
 
+def set_mask(x, mask) -> None:
+    """Sets the mask that Keras's layers find on a tensor, bool [batch, length] or None.
+
+    The public way, `Layer.compute_mask`, does not know what a call returned. JAX's arrays do not take the
+    attribute `_keras_mask`, so Keras keeps their masks elsewhere.
+    """
+    from keras.src.backend import set_keras_mask
+
+    set_keras_mask(x, mask)
+
+
 class LossesOfThreads:
     """Mixin for layers whose `add_loss` only affects the calling thread, because replicas are threads.
 

@@ -524,6 +524,16 @@ def test_the_layer_gives_the_models_outputs(exports):
     )
 
 
+def test_the_layers_outputs_of_tokens_have_the_mask(exports):
+    model, directory, _ = exports("classification")
+    layer, ids = bert_zoo.layers.SavedModelLayer(directory), model.preprocessor(TEXTS)
+    for inputs in (tf.constant(TEXTS), dict(ids), under_hub_names(ids)):
+        outputs = layer(inputs)
+        for x in (outputs["sequence_output"], *outputs["encoder_outputs"]):
+            assert np.array_equal(x._keras_mask, ids["padding_mask"])
+        assert not hasattr(outputs["logits"], "_keras_mask")
+
+
 def test_the_layer_has_the_models_parameters(exports):
     model, directory, _ = exports("classification")
     layer = bert_zoo.layers.SavedModelLayer(directory)

@@ -489,3 +489,22 @@ keras.config.disable_flash_attention()
 assert kernels() == (0, 0, True)
 """
     )
+
+
+@pytest.mark.slow
+def test_layers_of_keras_on_an_encoder_leave_padding_out():
+    run_on_jax("""
+import jax
+encoder = load_case("bert/encoder", output_hidden_states=True)
+mean, lstm = keras.layers.GlobalAveragePooling1D(), keras.layers.Bidirectional(keras.layers.LSTM(3))
+ids, mask = np.arange(5, 27).reshape(2, 11), np.array([[1] * 3 + [0] * 8, [1] * 11])
+def pooled(ids, mask):
+    outputs = encoder({"token_ids": ids, "padding_mask": mask})
+    return mean(outputs["sequence_output"]), lstm(outputs["hidden_states"][1])
+alone = pooled(ids[:1, :3], mask[:1, :3])
+given = {name: keras.Input((11,), dtype="int32", name=name) for name in ("ids", "mask")}
+model = keras.Model(given, pooled(given["ids"], given["mask"]))
+for both in (pooled(ids, mask), jax.jit(pooled)(ids, mask), model.predict({"ids": ids, "mask": mask})):
+    for x, y in zip(alone, both):
+        np.testing.assert_allclose(x[0], y[0], atol=1e-5)
+""")

@@ -10,6 +10,7 @@ import types
 from pathlib import Path
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -100,6 +101,14 @@ def test_children_all_layers_and_own_variables():
     assert private.all_layers(model)[0] is model and inner in private.all_layers(model)
     assert private.own_variables(inner) == inner.weights
     assert private.own_variables(model) == []
+
+
+def test_set_mask():
+    x, mask = tf.ones([1, 3, 2]), tf.constant([[True, False, True]])
+    private.set_mask(x, mask)
+    assert np.array_equal(keras.layers.Dropout(0.1)(x)._keras_mask, mask)
+    private.set_mask(x, None)
+    assert getattr(keras.layers.Dropout(0.1)(x), "_keras_mask", None) is None
 
 
 def test_declaring():

@@ -158,7 +158,7 @@ class TripleDistillation(Distillation):
 def _predicted(model: MaskedLM, inputs, training) -> tuple[Any, Any]:
     """Last hidden states [batch, length, hidden] and logits of all tokens [batch, length, vocabulary]."""
     read = read_by(model.encoder, inputs)
-    encoded = model.encoder(read, internals=True, training=training)
+    encoded = model.encoder.unmasked(read, internals=True, training=training)
     return encoded["sequence_output"], model.head_outputs(encoded, read, training)
 
 

@@ -55,6 +55,7 @@ class Dropout(keras.layers.Layer):
     def __init__(self, rate: float, **kwargs):
         super().__init__(**kwargs)
         self.rate = rate
+        self.supports_masking = True
         if rate:
             self.seeds = ReplicaSeeds()
         self.built = True

@@ -38,6 +38,7 @@ class FeedForward(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        self.supports_masking = True
         self.activation = Activation(activation, dtype=self.dtype_policy, name="activation")
         self.intermediate_size = intermediate_size
         self.gated = gated

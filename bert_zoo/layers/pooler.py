@@ -27,6 +27,9 @@ class Pooler(keras.layers.Layer):
         """[batch, length, hidden_size] to [batch, hidden_size]."""
         return ops.tanh(self.dense(sequence_output[:, 0]))
 
+    def compute_mask(self, sequence_output, mask=None):
+        return None
+
     def compute_output_shape(self, input_shape):
         return (input_shape[0], self.hidden_size)
 
@@ -37,6 +40,9 @@ class FirstToken(keras.layers.Layer):
     def call(self, sequence_output):
         """[batch, length, hidden_size] to [batch, hidden_size]."""
         return sequence_output[:, 0]
+
+    def compute_mask(self, sequence_output, mask=None):
+        return None
 
     def compute_output_shape(self, input_shape):
         return (input_shape[0], input_shape[-1])

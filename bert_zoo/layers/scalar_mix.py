@@ -49,6 +49,9 @@ class ScalarMix(keras.layers.Layer):
         mixed = sum(share * h for share, h in zip(ops.unstack(shares), hidden_states, strict=True))
         return self.dropout(mixed, training=training)
 
+    def compute_mask(self, hidden_states, mask=None):
+        return None if mask is None else mask[0]
+
     def compute_output_shape(self, input_shape):
         return tuple(input_shape[0])
 

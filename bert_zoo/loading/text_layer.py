@@ -21,8 +21,8 @@ class Preprocessor(keras.layers.Layer):
     """Turns texts into the ids that a model of the zoo reads, inside any Keras model.
 
     Call it with a string tensor [batch] or [batch, 1], or for pairs with a tuple or list of two. It
-    returns a dict of int32 [batch, length] for an encoder of `bert_zoo.load`: `token_ids`,
-    `padding_mask`, and `segment_ids` if the model has segments.
+    returns the dict of int32 tensors that an encoder of `bert_zoo.load` takes: in most families `token_ids`,
+    `padding_mask`, and `segment_ids` if the model has segments, each [batch, length].
 
         text = keras.Input(shape=(), dtype="string")
         ids = bert_zoo.layers.Preprocessor("minilm_l6", max_length=64)(text)
@@ -32,6 +32,9 @@ class Preprocessor(keras.layers.Layer):
     Such a model trains on raw strings: string tensors, tf.data, or NumPy arrays of dtype=object. Its
     `.keras` files and SavedModels contain the vocabulary. Texts that are too long are cut without a
     warning.
+
+    Attributes:
+        further_axes: for each input that it returns, the sizes of the axes after [batch, length].
 
     Args:
         model: a name or directory as for `bert_zoo.load` (only its vocabulary is read), or a model of the
@@ -61,7 +64,7 @@ class Preprocessor(keras.layers.Layer):
         # XLA has no strings.
         self.supports_jit = False
         self._preprocessor = None
-        self.text_format, self.options = stored or (None, None)
+        self.text_format, self.options, self.further_axes = stored or (None, None, None)
         if stored is None:
             self.text_format, preprocessor = _text_of(model, max_length, padding)
             self._use(preprocessor)
@@ -71,6 +74,8 @@ class Preprocessor(keras.layers.Layer):
         # The report on truncation runs Python, which a SavedModel cannot contain.
         self._preprocessor = preprocessor.with_options(report_truncation=False)
         self.options = self._preprocessor.get_config()
+        row = self._preprocessor([""])
+        self.further_axes = {name: [*ids.shape[2:]] for name, ids in row.items()}
 
     @property
     def preprocessor(self):
@@ -90,7 +95,9 @@ class Preprocessor(keras.layers.Layer):
             # When loading a user's own model, Keras builds it before it reads the vocabulary.
             specs = self.compute_output_spec(inputs)
             return {
-                name: keras.ops.zeros((spec.shape[0], spec.shape[1] or 2), spec.dtype)
+                name: keras.ops.zeros(
+                    (spec.shape[0], spec.shape[1] or 2, *spec.shape[2:]), spec.dtype
+                )
                 for name, spec in specs.items()
             }
         is_pair = isinstance(inputs, tuple | list)
@@ -99,14 +106,9 @@ class Preprocessor(keras.layers.Layer):
     def compute_output_spec(self, inputs):
         texts = inputs[0] if isinstance(inputs, tuple | list) else inputs
         length = self.options["sequence_length"] if self.options["padding"] == "fixed" else None
-        has_segments = self.options["layout"]["segments"]
-        packer = None if self._preprocessor is None else self._preprocessor.packer
-        has_languages = packer is not None and packer.language_id is not None
-        names = ["token_ids", "padding_mask"]
-        names += ["segment_ids"] * has_segments + ["language_ids"] * has_languages
         return {
-            name: keras.KerasTensor((texts.shape[0], length), dtype="int32", name=name)
-            for name in names
+            name: keras.KerasTensor((texts.shape[0], length, *sizes), dtype="int32", name=name)
+            for name, sizes in self.further_axes.items()
         }
 
     # Keras calls these two when it writes and reads a .keras file, with a directory for assets.
@@ -124,13 +126,17 @@ class Preprocessor(keras.layers.Layer):
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
         text_format = WithPreprocessor(self.text_format, self._preprocessor)
-        return {**config, "text_format": text_format, "options": self.options}
+        own = {"options": self.options, "further_axes": self.further_axes}
+        return {**config, "text_format": text_format, **own}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]):
         config = dict(config)
         text_format, options = config.pop("text_format"), config.pop("options")
-        layer = cls(None, stored=(str(text_format), options), **config)
+        # Files of version 0.1 lack it.
+        segments = {"segment_ids": []} if options["layout"]["segments"] else {}
+        axes = config.pop("further_axes", {"token_ids": [], "padding_mask": [], **segments})
+        layer = cls(None, stored=(str(text_format), options, axes), **config)
         if getattr(text_format, "preprocessor", None) is not None:
             layer._use(text_format.preprocessor)
         return layer

@@ -26,6 +26,7 @@ from bert_zoo.models.inputs import (
     check_rank,
     real_tokens,
 )
+from bert_zoo.models.keras_masks import mask_padding
 from bert_zoo.models.long_texts import LongTexts, are_rows, over_windows
 from bert_zoo.models.word_outputs import WordVectors, sentences_of, word_vectors
 from bert_zoo.registry import registry
@@ -69,6 +70,9 @@ class Encoder(ZooModel):
     * on request `hidden_states`, the embedding output first, and `attentions`
       [batch, heads, length, keys], one per layer;
     * the new state.
+
+    `sequence_output` and `hidden_states` carry the Keras mask of `padding_mask`, with which Keras's own layers
+    on top leave padding out. Tokens at `positions` have none.
 
     With `positions`, int [batch, number] or `bert_zoo.layers.common.FIRST` (the first token of each row),
     the last layer computes only these tokens: `sequence_output` and the last hidden state are
@@ -200,6 +204,23 @@ class Encoder(ZooModel):
     def freeze(self, *, embeddings: bool = False, layers: int = 0) -> None:
         """Freezes the embeddings and the lowest `layers` layers; see `bert_zoo.training.freeze`."""
         self.backbone.groups().freeze(embeddings=embeddings, layers=layers)
+
+    def __call__(self, inputs, positions=None, **options):
+        outputs = self.unmasked(inputs, positions, **options)
+        padding_mask = real_tokens(inputs)
+        if padding_mask is not None:
+            mask_padding(outputs, padding_mask, is_partial=positions is not None)
+        return outputs
+
+    def unmasked(self, inputs, positions=None, **options):
+        """As a call, without Keras masks on the outputs.
+
+        For heads, which read `padding_mask`: Keras would pass masks on to logits, and leave tokens out of the
+        loss that have labels.
+        """
+        if positions is not None:
+            options["positions"] = positions
+        return super().__call__(inputs, **options)
 
     def call(self, inputs, positions=None, internals=False, global_tokens=None, training=None):
         inputs, main = self._checked(inputs), self.backbone.main_input

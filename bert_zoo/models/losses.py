@@ -10,6 +10,7 @@ from keras import ops
 
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.layers.replicas import over_replicas
+from bert_zoo.private import set_mask
 
 
 class BatchMean:
@@ -82,10 +83,9 @@ class TokenCrossentropy(Crossentropy):
         log_z = ops.logsumexp(logits, axis=-1)
         wanted = ops.take_along_axis(logits, ops.maximum(labels, 0)[..., None], axis=-1)[..., 0]
         values = log_z - wanted + self.z_loss * ops.square(log_z)
-        is_labelled = ops.cast(ops.not_equal(labels, self.ignore_class), "float32")
-        # Keras divides by the number of all positions.
-        scale = ops.cast(ops.size(labels), "float32") / ops.maximum(ops.sum(is_labelled), 1.0)
-        return values * is_labelled * scale
+        # Keras takes the mean over the positions of the mask.
+        set_mask(values, ops.not_equal(labels, self.ignore_class))
+        return values
 
     def get_config(self):
         return {**super().get_config(), "z_loss": self.z_loss}
@@ -108,11 +108,9 @@ class ReplacedTokenLoss(BatchMean, keras.losses.Loss):
 
     def call(self, y_true, y_pred):
         y_true, y_pred = ops.convert_to_tensor(y_true), ops.cast(y_pred, "float32")
-        is_labelled = ops.cast(ops.not_equal(y_true, IGNORED_LABEL), "float32")
         values = ops.softplus(y_pred) - y_pred * ops.cast(y_true, "float32")
-        # Keras divides by the number of all tokens.
-        scale = ops.cast(ops.size(y_true), "float32") / ops.maximum(ops.sum(is_labelled), 1.0)
-        return values * is_labelled * scale
+        set_mask(values, ops.not_equal(y_true, IGNORED_LABEL))
+        return values
 
 
 @keras.saving.register_keras_serializable("bert_zoo")

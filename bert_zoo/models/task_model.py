@@ -180,7 +180,7 @@ class TaskModel(ZooModel):
     def outputs_of_rows(self, inputs, training=None):
         """As `call`, for inputs that are rows and not windows."""
         read = self.encoder_inputs(inputs)
-        encoded = self.encoder(
+        encoded = self.encoder.unmasked(
             read,
             positions=self.positions_of(read),
             internals=self.features is not None,

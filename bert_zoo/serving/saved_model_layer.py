@@ -7,7 +7,8 @@ from typing import Any
 
 import keras
 
-from bert_zoo.models.inputs import as_strings, with_string_tensors
+from bert_zoo.models.inputs import as_strings, tokens_of, with_string_tensors
+from bert_zoo.models.keras_masks import mask_padding
 from bert_zoo.private import is_loading_safely
 from bert_zoo.serving import HUB_NAMES
 
@@ -21,7 +22,7 @@ class SavedModelLayer(keras.layers.Layer):
     segments are optional. A language model also needs `labels`; a model with a memory also takes it,
     under the names of its outputs (`memory_0`, ..., `memory_mask`). Called with a string tensor [batch]
     or a list of strings, the layer applies its preprocessor first. It returns the SavedModel's dict of
-    outputs (docs/export.md).
+    outputs (docs/export.md), whose token vectors carry the Keras mask of the padding mask.
 
     The layer owns the SavedModel's variables: `fit` changes them in place, and a `.keras` file of the
     outer model contains their values. The graph stays in `directory`, which must exist when that file
@@ -82,9 +83,14 @@ class SavedModelLayer(keras.layers.Layer):
         texts = as_strings(inputs)
         if getattr(texts, "dtype", None) == "string":
             inputs = self.preprocessor(texts)
+        hub_inputs = _hub_inputs(inputs, self.accepted_inputs)
         # Keras passes None outside of fit.
-        inputs = _hub_inputs(inputs, self.accepted_inputs)
-        return self.saved_model(inputs, training=bool(training) and self.trainable)
+        outputs = self.saved_model(hub_inputs, training=bool(training) and self.trainable)
+        mask = HUB_NAMES["padding_mask"]
+        if "padding_mask" in inputs or mask in inputs:
+            length = keras.ops.shape(hub_inputs[mask])[-1]
+            mask_padding(outputs, keras.ops.reshape(hub_inputs[mask], (-1, length)))
+        return outputs
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "directory": self.directory}
@@ -167,13 +173,15 @@ def _hub_inputs(inputs: Any, accepted: list[dict[str, Any]]) -> dict[str, Any]:
         )
     named = {HUB_NAMES.get(name, name): value for name, value in inputs.items()}
     word_ids, mask, type_ids = (HUB_NAMES[n] for n in ("token_ids", "padding_mask", "segment_ids"))
-    if word_ids in named and len(named) == len(inputs):
-        named.setdefault(mask, keras.ops.ones_like(named[word_ids], dtype="int32"))
-        named.setdefault(type_ids, keras.ops.zeros_like(named[word_ids], dtype="int32"))
+    tokens = named.get(word_ids, named.get("char_ids"))
+    if tokens is not None and len(named) == len(inputs):
+        tokens = tokens_of({"token_ids" if word_ids in named else "char_ids": tokens})
+        zeros = keras.ops.zeros_like(tokens, dtype="int32")
+        complete = {mask: zeros + 1, type_ids: zeros, **named}
         for specs in accepted:
-            if named.keys() == specs.keys():
+            if named.keys() <= specs.keys() <= complete.keys():
                 return {
-                    name: keras.ops.cast(named[name], spec.dtype.name)
+                    name: keras.ops.cast(complete[name], spec.dtype.name)
                     for name, spec in specs.items()
                 }
     raise ValueError(

@@ -240,7 +240,7 @@ def _step_signature(model: ZooModel, call, ids: Specs, state: Specs):
 
 def next_token_outputs(model: ZooModel, inputs: Tensors) -> Tensors:
     """Returns a language model's outputs at the last token; the softmax is computed only there."""
-    encoded = model.encoder(inputs, training=False)
+    encoded = model.encoder.unmasked(inputs, training=False)
     last = {**encoded, "sequence_output": encoded["sequence_output"][:, -1:]}
     outputs = as_served(model, model.head_outputs(last, {}, training=False))
     return {**outputs, "log_probs": outputs["log_probs"][:, 0]}

@@ -126,7 +126,7 @@ class ObjectiveModel(TaskModel):
     def outputs_of_rows(self, inputs, training=None):
         read = self.encoder_inputs(inputs)
         if self.decodes_masks:
-            encoded = self.encoder(read, internals=True, training=training)
+            encoded = self.encoder.unmasked(read, internals=True, training=training)
             return self.head_outputs(encoded, inputs, training)
         positions = self.positions_to_compute(inputs)
         if positions is None:
@@ -134,7 +134,7 @@ class ObjectiveModel(TaskModel):
         side_by_side = ops.concatenate(
             [ops.reshape(p, (-1, math.prod(p.shape[1:]))) for p in positions.values()], axis=1
         )
-        encoded = self.encoder(read, positions=side_by_side, training=training)
+        encoded = self.encoder.unmasked(read, positions=side_by_side, training=training)
         # Heads now find these tokens at other positions.
         places, start = {}, 0
         for name, of_input in positions.items():

@@ -100,7 +100,7 @@ class Pretraining(FillsMasks):
         sampled = sampled_tokens(mlm_logits, self.samples if training else EVALUATION_SEED)
         token_ids = with_tokens(inputs["token_ids"], inputs["mask_positions"], sampled)
         inputs = {**inputs, "replaced_token_ids": token_ids}
-        encoded = self.encoder(self.encoder_inputs(inputs), training=training)
+        encoded = self.encoder.unmasked(self.encoder_inputs(inputs), training=training)
         logits = REPLACED_TOKENS.logits(self.replaced_token, self, encoded, inputs)
         return {
             REPLACED_TOKENS.output: logits,

@@ -44,7 +44,7 @@ class StatefulObjectives(StatefulModel):
         self.built = True
 
     def step(self, inputs, training):
-        encoded = self.model.encoder(self.model.encoder_inputs(inputs), training=training)
+        encoded = self.model.encoder.unmasked(self.model.encoder_inputs(inputs), training=training)
         return self.model.head_outputs(encoded, inputs, training), encoded
 
     @property

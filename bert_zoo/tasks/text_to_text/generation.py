@@ -57,7 +57,7 @@ def _read_sources(model, inputs, *, slots: int):
 
     `start`, the number of tokens in memory, is the same for all rows, but like all states has one entry per row.
     """
-    encoded = model.encoder(inputs, training=False)["sequence_output"]
+    encoded = model.encoder.unmasked(inputs, training=False)["sequence_output"]
     rows = ops.shape(encoded)[0]
     return {
         "source": model.decoder.source(encoded),
