@@ -516,6 +516,14 @@ CLASSIFIER = {"task": "classification"}
         ),
         ({"task": "regression", "num_classes": 2}, ValueError, "num_classes | regression"),
         ({"task": "embedding", "output_attentions": True}, ValueError, "for task='encoder'"),
+        ({"max_len": 20}, TypeError, "max_len is max_length here"),
+        (
+            {"n_classes": 3, "lr": 1},
+            TypeError,
+            "lr is an argument of model.compile | num_classes here",
+        ),
+        ({"max_lenght": 20}, TypeError, "no argument max_lenght | Did you mean 'max_length'"),
+        ({**CLASSIFIER, "labels": ["a"]}, ValueError, "task='multi_label_classification'"),
     ),
 )
 def test_wrong_options(options, error, words):
@@ -562,6 +570,11 @@ def rewritten(tmp_path, **changes):
         ({"model_type": "llama"}, "'llama' | 'bert'"),
         ({"id2label": {"0": "a", "2": "b"}}, "id2label | 0, 1, 2"),
         ({"pruned_heads": {"1": [2]}}, "pruned_heads"),
+        (
+            {"quantization_config": {"quant_method": "gptq"}},
+            "'gptq' | not supported | dequantize()",
+        ),
+        ({"compression_config": {"format": "fp8"}}, "'fp8' | not supported"),
         # All that is wrong is said at once.
         ({"hidden_act": "prelu", "extra": 1, "is_decoder": True}, "prelu | extra | is_decoder"),
     ),

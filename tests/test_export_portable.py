@@ -207,7 +207,7 @@ def test_quantized_weights_take_less_room_and_give_nearly_the_same(quantize, for
 def test_what_a_format_cannot_do_is_refused(tmp_path):
     model = load_case("bert/classification")
     for options, message in (
-        ({"format": "tflite"}, "choose one of"),
+        ({"format": "tflite"}, "'tflite' is format='litert' here"),
         ({"format": "litert", "quantize": "int4"}, "choose one of"),
         ({"quantize": "int8"}, "needs format='litert'"),
         ({"format": "litert", "pairs": True}, "Leave pairs out"),

@@ -13,6 +13,7 @@ import bert_zoo
 from bert_zoo import runtime
 from bert_zoo.config import SIMILARITIES, ConfigError, Pooling, Prompts
 from bert_zoo.loading.directories import open_checkpoint
+from bert_zoo.weights.formats.hf_directories import MODULES, OTHER_MODULES
 
 STORED = ALL_GOLDEN / "sentence_transformers"
 CASES = sorted(path.name for path in STORED.iterdir())
@@ -167,9 +168,31 @@ def test_the_card_says_how_vectors_are_made(tmp_path):
 
 
 def test_modules_without_a_transformer_are_named(tmp_path):
-    (tmp_path / "modules.json").write_text(json.dumps(kinds("Router", "Normalize")))
-    with pytest.raises(FileNotFoundError, match=r"lists the modules Router, Normalize, but a"):
+    (tmp_path / "modules.json").write_text(json.dumps(kinds("Transformer", "Pooling")))
+    with pytest.raises(FileNotFoundError, match=r"lists the modules Transformer, Pooling, but a"):
         bert_zoo.load(tmp_path)
+
+
+@pytest.mark.parametrize("has_config", [False, True])
+@pytest.mark.parametrize(
+    "modules",
+    [
+        *(["StaticEmbedding"], ["BoW"], ["CLIPModel"], ["Router", "Normalize"], ["X"]),
+        *(["Transformer", "SpladePooling"], ["WordEmbeddings", "LSTM", "Pooling"]),
+        ["Transformer", "Pooling", "WeightedLayerPooling"],
+    ],
+    ids=" ".join,
+)
+def test_modules_that_are_not_supported_are_named(modules, has_config, tmp_path):
+    (tmp_path / "modules.json").write_text(json.dumps(kinds(*modules)))
+    if has_config:
+        (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ConfigError, match="not supported: ") as raised:
+        bert_zoo.load(tmp_path)
+    for module in set(modules) - {*MODULES}:
+        what = OTHER_MODULES.get(module, "unknown to bert_zoo")
+        assert f"{module} is {what}" in str(raised.value)
+    assert "Remove" not in str(raised.value)
 
 
 def test_vectors_of_all_poolings_are_trained_in_batches_of_any_size(tmp_path, eager):
@@ -212,14 +235,13 @@ def kinds(*names: str) -> list[dict[str, str]]:
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("modules.json", kinds("Transformer", "Pooling", "LSTM"), "lists the modules .*LSTM;"),
+        ("modules.json", kinds("Transformer", "Pooling", "LSTM"), "LSTM is not supported: LSTM is"),
         (
             "modules.json",
             kinds("Transformer", "Pooling", "Normalize", "Dense"),
-            "Normalize, Dense;",
+            "Normalize, Dense, which are not supported in this order",
         ),
-        ("modules.json", kinds("Transformer", "WeightedLayerPooling"), "WeightedLayerPooling;"),
-        ("modules.json", kinds("Transformer", "SpladePooling"), "Transformer, SpladePooling;"),
+        ("modules.json", kinds("Transformer", "Dense"), "part of a late-interaction model"),
         (
             "2_Dense/config.json",
             {"out_features": 16, "dropout": 0.1},

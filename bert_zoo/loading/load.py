@@ -2,6 +2,7 @@
 
 import dataclasses
 import fnmatch
+import inspect
 import logging
 import math
 import os
@@ -13,6 +14,7 @@ from typing import Any
 from bert_zoo.config import Config, ConfigError, HeadSpec
 from bert_zoo.error_text import listing
 from bert_zoo.family import TextSpec
+from bert_zoo.loading.argument_names import unknown_arguments
 from bert_zoo.loading.directories import PROBLEM_TYPES, TRAINED_BY_USERS, Opened, open_checkpoint
 from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.encoder import Encoder
@@ -20,6 +22,7 @@ from bert_zoo.models.head_arguments import Asked, Told
 from bert_zoo.models.labels import Thresholds, label_names
 from bert_zoo.models.long_texts import LongTexts
 from bert_zoo.models.task_model import LabelledModel
+from bert_zoo.registry import registry
 from bert_zoo.tasks import TASKS, no_such_task
 from bert_zoo.text.format import DeferredPreprocessor
 from bert_zoo.training.compiling import compile_for_task
@@ -145,6 +148,10 @@ def load(
     """
     if task is not None and task not in TASKS:
         raise ValueError(no_such_task(task))
+    known = {name for family in registry().families.values() for name in family.settings}
+    if unknown := sorted(set(settings) - known):
+        arguments = [name for name in inspect.signature(load).parameters if name != "settings"]
+        raise unknown_arguments(unknown, [*arguments, *known])
     if weights not in ("pretrained", None):
         raise ValueError(f"weights is {weights!r}; it is 'pretrained' or None.")
     if num_labels is not None:

@@ -14,7 +14,7 @@ from bert_zoo.json_files import read_object
 from bert_zoo.loading.sources import config_files
 from bert_zoo.registry import registry
 from bert_zoo.weights.formats import BertZoo
-from bert_zoo.weights.formats.hf_directories import MODULES_FILE, modules_of
+from bert_zoo.weights.formats.hf_directories import MODULES_FILE, check_modules, modules_of
 from bert_zoo.weights.sources import (
     ADAPTER_CONFIG,
     FILE_ENDINGS,
@@ -186,7 +186,9 @@ def config_file(directory: Path) -> Path:
 
     Raises:
         FileNotFoundError: there is none; the message says what the directory contains.
+        ConfigError: sentence-transformers wrote the directory, with modules that bert_zoo lacks.
     """
+    check_modules(directory)
     if path := config_in(directory):
         return path
     if (directory / SAVED_MODEL).is_file():

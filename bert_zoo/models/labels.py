@@ -96,8 +96,8 @@ def one_class_error(given: str) -> ValueError:
     return ValueError(
         f"{given}: a classifier with a single class gives every text the probability 1 and learns nothing. "
         "For yes or no, use two classes, such as labels=['no', 'yes']. For labels that each may apply or "
-        "not, use problem_type='multi_label_classification'. For a number, such as a score, use "
-        "problem_type='regression'."
+        "not, load with task='multi_label_classification'. For a number, such as a score, load with "
+        "task='regression'."
     )
 
 
@@ -484,7 +484,7 @@ class LabelScores:
             raise ValueError(
                 f"{title}s have the shape {shape}, but a regression model predicts one number per row. Pass "
                 "one column, [batch], and train a model for each column. If the columns say which of several "
-                "labels apply, load the model with problem_type='multi_label_classification'."
+                "labels apply, load the model with task='multi_label_classification'."
             )
         if self.are_probabilities:
             in_range = (labels >= 0) & (labels <= 1)

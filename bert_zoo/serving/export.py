@@ -30,6 +30,8 @@ _ENTRIES = {
     "litert": (DESCRIPTION_FILE, {LITERT_FILE, TOKENIZER_FILE}),
     "onnx": (DESCRIPTION_FILE, {TOKENIZER_FILE}),
 }
+# Other names of formats.
+_OTHER_NAMES = {"tflite": "litert", "tensorflow": "saved_model", "tf": "saved_model"}
 _LAYOUTS = ("bert_zoo", "hf")
 # The folder of graphs in Hugging Face's directories, and the file names that transformers.js looks for.
 _HF_FOLDER = "onnx"
@@ -152,7 +154,9 @@ def _check_options(
     model: ZooModel, format: str, quantize: str | None, layout: str, *, pairs: bool, text: bool
 ) -> None:
     if format not in _ENTRIES:
-        raise ValueError(f"format is {format!r}; choose one of {tuple(_ENTRIES)}.")
+        other = _OTHER_NAMES.get(str(format).lower().removeprefix("."))
+        advice = f" {format!r} is format={other!r} here." if other else ""
+        raise ValueError(f"format is {format!r}; choose one of {tuple(_ENTRIES)}.{advice}")
     if layout not in _LAYOUTS or (layout != "bert_zoo" and format != "onnx"):
         raise ValueError(
             f"layout is {layout!r} and format {format!r}; format='onnx' takes one of {_LAYOUTS}, all others "

@@ -49,6 +49,8 @@ GENERATION = frozenset(
     return_dict_in_generate suppress_tokens temperature top_k top_p typical_p
     """.split()
 )
+# Keys of a config.json whose weights are quantized.
+QUANTIZED = ("quantization_config", "compression_config")
 # Token ids in a model's generation_config.json.
 GENERATION_IDS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
 # Ours, of multi-label models; transformers leaves it unread.
@@ -113,6 +115,14 @@ class HuggingFace(Format):
     @classmethod
     def settings(cls, path: Path) -> JsonObject:
         values = read_object(path)
+        if key := next((key for key in QUANTIZED if values.get(key) is not None), None):
+            said = values[key]
+            method = said.get("quant_method") if isinstance(said, Mapping) else None
+            raise ConfigError(
+                f"{path} has the {key} {shown(method or said)}: its weights are quantized, which is not supported. "
+                "Load the model that they were made from, or have transformers turn them back, where it can: "
+                "model.dequantize(), then model.save_pretrained(directory)."
+            )
         if "model_type" in values and not values.get("tokenizer_class"):
             values["tokenizer_class"] = tokenizer_class_of(path.parent)
         return values

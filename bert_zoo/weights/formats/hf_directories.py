@@ -30,6 +30,25 @@ POOLING_MODES = {
     "weightedmean_tokens": "weightedmean",
     "lasttoken": "lasttoken",
 }
+# Modules of sentence-transformers and PyLate that bert_zoo lacks, and what they are.
+STATIC = "a table of token vectors without a transformer"
+WORDS = "part of a model on word vectors without a transformer"
+SPARSE, LATE = "part of a sparse encoder (SPLADE)", "part of a late-interaction model (ColBERT)"
+CHOOSES = "a choice between modules, such as one for queries and one for documents"
+OTHER_MODULES = {
+    "Asym": CHOOSES,
+    "BoW": "a bag of words without a transformer",
+    "CLIPModel": "a model of images and texts",
+    **dict.fromkeys(("CNN", "LSTM", "WordEmbeddings", "WordWeights"), WORDS),
+    "LogitScore": "a score by the logits of a language model",
+    **dict.fromkeys(("MLMTransformer", "SparseAutoEncoder", "SpladePooling"), SPARSE),
+    "SparseStaticEmbedding": "a sparse encoder's table of token weights without a transformer",
+    **dict.fromkeys(("MultiVectorMask", "TokenPooling"), LATE),
+    "Router": CHOOSES,
+    "StaticEmbedding": STATIC,
+    "WeightedLayerPooling": "a weighted mean of a transformer's layers",
+}
+MODULES = ("Transformer", "Pooling", "Dense", "Normalize")
 # The classes of torch that a Dense may name -> our words.
 DENSE_ACTIVATIONS = {
     "torch.nn.modules.linear.Identity": "linear",
@@ -167,10 +186,11 @@ def pooling_of(directory: Path) -> Pooling:
     normalize = after[-1:] == ["Normalize"]
     dense = after[: len(after) - normalize]
     if kinds and (kinds[:2] != ["Transformer", "Pooling"] or set(dense) - {"Dense"}):
+        late = f" A Dense right after the Transformer is {LATE}." if kinds[1:2] == ["Dense"] else ""
         raise ConfigError(
-            f"{directory / MODULES_FILE} lists the modules {listing(kinds)}; bert_zoo has Transformer, Pooling, "
-            "then any number of Dense, then Normalize or nothing. Without the others in this file, what "
-            "stands before them is loaded."
+            f"{directory / MODULES_FILE} lists the modules {listing(kinds)}, which are not supported in this order: "
+            f"bert_zoo has Transformer, Pooling, then any number of Dense, then Normalize or nothing.{late} "
+            "Use the model with the program that wrote it."
         )
     if (directory / SETFIT_HEAD).is_file():
         log.warning(
@@ -194,6 +214,18 @@ def pooling_of(directory: Path) -> Pooling:
         )
     except ValueError as error:
         raise ConfigError(f"{directory}: {error}") from error
+
+
+def check_modules(directory: Path) -> None:
+    """Raises ConfigError if a directory of sentence-transformers has a module that bert_zoo lacks."""
+    kinds = [kind for kind, _ in modules_of(directory)]
+    if others := [kind for kind in dict.fromkeys(kinds) if kind not in MODULES]:
+        said = "; ".join(f"{k} is {OTHER_MODULES.get(k, 'unknown to bert_zoo')}" for k in others)
+        raise ConfigError(
+            f"{directory / MODULES_FILE} lists the modules {listing(kinds)}, and {listing(others)} "
+            f"{'is' if len(others) == 1 else 'are'} not supported: {said}. Use the model with the program that wrote "
+            f"it, or choose one of the modules {listing(MODULES)}."
+        )
 
 
 def _modes(values: JsonObject) -> tuple[str, ...]:
