@@ -49,7 +49,7 @@ MODULES = {
         ByteBpeTokenizer LanguageModelPreprocessor Packer Preprocessor SentencePieceTokenizer
         WordLevelTokenizer WordPieceTokenizer preprocessor_from_dir tokenizer_from_dir""",
     "bert_zoo.training": """
-        Adafactor BertAdamW BertLamb InverseSquareRootDecay Recipe TimeBudget TokenAccuracy TokenCrossentropy TrainingCheckpoint WarmupCosineDecay
+        Adafactor BertAdamW BertLamb InverseSquareRootDecay Recipe SpanF1 TimeBudget TokenAccuracy TokenCrossentropy TrainingCheckpoint WarmupCosineDecay
         WarmupLinearDecay WarmupThenConstant WarmupThenLinearDecay add_lora bert_adamw
         compile_for_task default_preset freeze language_model_adam optimizer_for preset presets_for
         reinitialize rematerialize restore set_head_range start_from_frequencies start_from_mean strategy

@@ -20,7 +20,7 @@ from helpers import (
 
 import bert_zoo
 from bert_zoo.data.squad import Answer, SquadExample, SquadSplit, read_squad
-from bert_zoo.metrics.squad import Window, select_answers
+from bert_zoo.metrics.squad import Window, select_answers, squad_v1, squad_v2
 from bert_zoo.text.numpy_windows import usual_stride
 from bert_zoo.training import bert_adamw, compile_for_task
 
@@ -29,7 +29,10 @@ tf = pytest.importorskip("tensorflow")
 from bert_zoo.data.buckets import Batching  # noqa: E402
 from bert_zoo.data.questions import question_batches, window_table  # noqa: E402
 from bert_zoo.tasks.question_answering import answering  # noqa: E402
-from bert_zoo.tasks.question_answering.answering import answer_questions  # noqa: E402
+from bert_zoo.tasks.question_answering.answering import (  # noqa: E402
+    answer_questions,
+    position_scores,
+)
 from bert_zoo.tasks.question_answering.in_graph import best_answers  # noqa: E402
 from bert_zoo.text import preprocessor_from_dir  # noqa: E402
 from bert_zoo.text.layout import Layout  # noqa: E402
@@ -507,6 +510,52 @@ def test_fit_evaluate_and_validation_take_answers(split):
     assert after < before - 0.1
     logits = model.predict(x, verbose=0)
     assert logits["start_logits"].shape[0] == len(answers)
+
+
+@pytest.mark.parametrize("has_unanswerable", [False, True])
+def test_evaluate_scores_the_answers_as_squads_programs_do(split, has_unanswerable):
+    model = load_task("question_answering", dropout=0.0)
+    model.run_eagerly = True
+    x, answers = answered(split, FORMS["tuples"])
+    rows = [i for i, a in enumerate(answers) if a is not None or has_unanswerable][:8]
+    questions, contexts, answers = ([column[i] for i in rows] for column in (*x, answers))
+    if not has_unanswerable:  # another right answer, which is the best span
+        best = model.answer(questions[0], contexts[0], None)
+        answers[0] = [answers[0], (best.text, best.start)]
+    found = model.evaluate((questions, contexts), answers, verbose=0, return_dict=True)
+    threshold = 0.0 if has_unanswerable else None
+    texts = {i: a.text for i, a in enumerate(model.answer(questions, contexts, threshold))}
+    references = {
+        i: [text for text, _ in a] if isinstance(a, list) else [a[0]] if a else []
+        for i, a in enumerate(answers)
+    }
+    wanted = (squad_v2 if has_unanswerable else squad_v1)(references, texts)
+    assert found["f1"] == pytest.approx(wanted["f1"])
+    assert found["exact_match"] == pytest.approx(
+        wanted["exact" if has_unanswerable else "exact_match"]
+    )
+    assert has_unanswerable or found["exact_match"] >= 5
+    history = model.fit(
+        (questions, contexts), answers, validation_data=((questions, contexts), answers), verbose=0
+    ).history
+    after = model.evaluate((questions, contexts), answers, verbose=0, return_dict=True)
+    assert history["val_f1"] == [pytest.approx(after["f1"])]
+    assert "val_exact_match" in history and "f1" not in history
+    listed = model.evaluate((questions, contexts), answers, verbose=0)
+    assert listed[0] == pytest.approx(after["loss"]) and len(listed) == len(after)
+
+
+def test_positions_are_scored_on_ids():
+    labels = {"start_logits": [1, 2, 3, 1], "end_logits": [2, 2, 5, 1]}
+    logits = {"start_logits": np.eye(8)[[1, 4, 4, 3]], "end_logits": np.eye(8)[[2, 5, 5, 2]]}
+    # Equal, apart, two of three and two tokens, and an end before its start.
+    assert position_scores(labels, logits) == pytest.approx({"exact_match": 25, "f1": 45})
+    model = model_of()
+    inputs = {"token_ids": np.arange(5, 17).reshape(2, 6)}
+    found = model.predict(inputs, verbose=0)
+    labels = {name: values.argmax(-1) for name, values in found.items()}
+    scores = model.evaluate(inputs, labels, verbose=0, return_dict=True)
+    assert scores["exact_match"] == 100.0
 
 
 def test_weights_of_questions_are_those_of_their_windows(split):

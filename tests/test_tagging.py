@@ -11,6 +11,7 @@ from helpers import ENCODERS, assert_same, flat, has_text, load_task, loaded
 from bert_zoo.data.batches import tagged_batches
 from bert_zoo.data.buckets import Batching
 from bert_zoo.data.tagging import TaggedSplit
+from bert_zoo.metrics import span_report
 from bert_zoo.tasks.token_classification.tagging import label_rows, word_probabilities
 from bert_zoo.text import preprocessor_from_dir
 from bert_zoo.text.splitting import row_splits_that_fit, word_spans
@@ -20,6 +21,7 @@ from bert_zoo.text.words import (
     word_batch,
     word_pieces,
 )
+from bert_zoo.training import SpanF1
 
 LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 WORDS = [["the", "treehouse", "sat"], ["bird"], ["\x07", "unwatchful", "it", "東"]]
@@ -145,7 +147,7 @@ def test_lists_texts_names_and_tf_data_train_alike(model):
     names = [[LABELS[i] for i in row] for row in ([0, 3, 4], [1], [2, 0])]
     words, ids = [*WORDS[:2], WORDS[2][1:3]], [[0, 3, 4], [1], [2, 0]]
     wanted = model.evaluate(words, ids, verbose=0)
-    loss, accuracy = wanted
+    loss, accuracy, *_ = wanted
     ragged = tf.ragged.constant(words), tf.ragged.constant(ids)
     dataset = tf.data.Dataset.from_tensor_slices(ragged).batch(2)
     for same in (
@@ -160,6 +162,55 @@ def test_lists_texts_names_and_tf_data_train_alike(model):
     np.testing.assert_allclose(loss, -np.log(chosen).mean(), rtol=1e-5)
     right = probabilities.argmax(-1) == np.concatenate(ids)
     np.testing.assert_allclose(accuracy, right.mean(), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ("O", "B-a", "I-a", "B-b", "I-b"),
+        ("I-a", "O", "E-a", "S-a", "B-a", "S-b", "I", "B"),
+        ("B-a-x", "O", "I-a-x", "I-b"),
+    ],
+)
+def test_span_f1_of_tokens_is_that_of_the_report_of_words(labels):
+    rng = np.random.default_rng(0)
+    metric = SpanF1.from_config(SpanF1(labels).get_config())
+    tags: list[list[list[str]]] = [[], []]
+    for length in range(1, 9):
+        numbers = rng.integers(-1, len(labels), (4, length))
+        numbers[numbers == -1] = -100  # further pieces of words, padding
+        logits = rng.normal(size=(4, length, len(labels)))
+        metric.update_state(numbers, logits)
+        for row, found in zip(numbers, logits.argmax(-1), strict=True):
+            for sentences, some in zip(tags, (row, found), strict=True):
+                sentences.append([labels[i] for i in some[row != -100]])
+    report = span_report(*tags).micro
+    found = {name: float(value) for name, value in metric.result().items()}
+    assert found == pytest.approx({n: getattr(report, n) for n in ("precision", "recall", "f1")})
+    assert 0 < report.f1 < 1
+    metric.reset_state()
+    assert float(metric.result()["f1"]) == 0
+
+
+def test_evaluate_and_validation_give_the_f1_of_spans_that_tag_finds(model):
+    names = [[LABELS[i] for i in row] for row in ([0, 3, 4], [1], [2, 0])]
+    words = [*WORDS[:2], WORDS[2][1:3]]
+    bias = model.classifier.weights[-1]
+    bias.assign(50.0 * (np.arange(5) == 1))  # each word is a person
+    found = model.evaluate(words, names, verbose=0, return_dict=True)
+    report = span_report(names, [row.labels for row in model.tag(words)])
+    assert {*found} == {"loss", "accuracy", "precision", "recall", "f1"}
+    assert found["accuracy"] == pytest.approx(report.accuracy)
+    assert found["f1"] == pytest.approx(report.micro.f1) == pytest.approx(4 / 9)
+    history = model.fit(words, names, validation_data=(words, names), verbose=0).history
+    assert {"f1", "val_f1", "val_precision", "val_recall"} <= history.keys()
+    model.compile("sgd", model.loss, metrics=["accuracy"])
+    assert len(model.evaluate(words, names, verbose=0)) == 2
+
+
+def test_labels_that_mark_no_spans_are_measured_by_words():
+    tagger = load_task("token_classification", labels=["NN", "DT"], init=("classifier",))
+    assert tagger.default_metrics() == ["accuracy"]
 
 
 def test_tagged_batches_hold_each_sentence_with_its_labels_once(model):

@@ -4,9 +4,11 @@ import math
 from collections.abc import Sequence
 
 import keras
+import numpy as np
 from keras import ops
 
 from bert_zoo.config import IGNORED_LABEL
+from bert_zoo.data.tagging import OUTSIDE
 
 
 def total_and_count(log_probs, labels):
@@ -90,6 +92,92 @@ def _weights(counted, sample_weight):
         missing = len(weight.shape) - len(given.shape)
         weight = weight * ops.reshape(given, (*ops.shape(given), *[1] * missing))
     return ops.reshape(weight, (-1,))
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class SpanF1(keras.metrics.Metric):
+    """Precision, recall and F1 of the spans that tags mark, as `bert_zoo.metrics.span_report` counts them.
+
+    The result is a dict of `precision`, `recall` and `f1`, from 0 to 1, over the spans of all batches. A span
+    is correct if its first word, last word and type are right. Labels of -100 are left out, such as those of
+    words' further pieces; weights are ignored.
+
+    Args:
+        labels: names of the tags in the order of their numbers: "O", and others such as "B-PER" and "I-PER";
+            see `bert_zoo.data.tagging`.
+    """
+
+    def __init__(self, labels: Sequence[str], name: str = "spans", dtype=None):
+        super().__init__(name=name, dtype=dtype)
+        self.labels = tuple(labels)
+        names = ("correct", "predicted", "support")
+        self.correct, self.predicted, self.support = (
+            self.add_variable((), "zeros", name=name, dtype="float32") for name in names
+        )
+        # The last tag is for labels that are left out.
+        prefixes, types = zip(*(tag.partition("-")[::2] for tag in (*labels, OUTSIDE)), strict=True)
+        self._are_inside = np.array([prefix != OUTSIDE for prefix in prefixes])
+        self._continue = np.array([prefix in ("I", "E") for prefix in prefixes])
+        self._are_open = np.array([prefix in ("B", "I") for prefix in prefixes])
+        self._types = np.array([sorted({*types}).index(kind) for kind in types], "int32")
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        """Adds a batch.
+
+        Args:
+            y_true: integers [batch, length].
+            y_pred: scores or logits [batch, length, classes].
+            sample_weight: ignored.
+        """
+        labels = ops.cast(y_true, "int32")
+        is_counted = ops.not_equal(labels, IGNORED_LABEL)
+        length = ops.shape(labels)[1]
+        place = ops.arange(length, dtype="int32")
+        # Counted labels side by side, then the others.
+        order = ops.argsort(ops.where(is_counted, place, place + length), axis=1)
+
+        def tags(numbers):
+            numbers = ops.where(is_counted, ops.cast(numbers, "int32"), len(self.labels))
+            numbers = ops.take_along_axis(numbers, ops.cast(order, "int32"), axis=1)
+            return ops.pad(numbers, [[0, 0], [1, 1]], constant_values=len(self.labels))
+
+        expected, found = self._spans(tags(labels)), self._spans(tags(ops.argmax(y_pred, -1)))
+        (begins, goes_on, is_inside, kind), (other_begins, other_goes_on, _, other_kind) = (
+            expected,
+            found,
+        )
+        begins_wrongly = begins & ~(other_begins & ops.equal(kind, other_kind))
+        # Whether only one of both goes on in the next word; the last tag is outside of spans.
+        ends_wrongly = is_inside & ops.roll(ops.not_equal(goes_on, other_goes_on), -1, axis=1)
+        wrong, begins, other_begins = (
+            ops.reshape(ops.cast(flags, "int32"), (-1,))
+            for flags in (begins_wrongly | ends_wrongly, begins, other_begins)
+        )
+        number_of_span, most = ops.cumsum(begins), ops.shape(begins)[0] + 1
+        wrong_words = ops.segment_sum(wrong, number_of_span, num_segments=most)
+        support = ops.cast(ops.sum(begins), "float32")
+        self.support.assign_add(support)
+        self.correct.assign_add(support - ops.cast(ops.sum(ops.minimum(wrong_words, 1)), "float32"))
+        self.predicted.assign_add(ops.cast(ops.sum(other_begins), "float32"))
+
+    def _spans(self, tags):
+        """Whether each tag but the first begins a span, goes on with one, and is in one; and its type."""
+        is_inside, continues, is_open, kind = (
+            ops.take(ops.convert_to_tensor(table), tags, axis=0)
+            for table in (self._are_inside, self._continue, self._are_open, self._types)
+        )
+        goes_on = continues[:, 1:] & is_open[:, :-1] & ops.equal(kind[:, 1:], kind[:, :-1])
+        return is_inside[:, 1:] & ~goes_on, goes_on, is_inside[:, 1:], kind[:, 1:]
+
+    def result(self):
+        return {
+            "precision": self.correct / ops.maximum(self.predicted, 1.0),
+            "recall": self.correct / ops.maximum(self.support, 1.0),
+            "f1": 2 * self.correct / ops.maximum(self.predicted + self.support, 1.0),
+        }
+
+    def get_config(self):
+        return {**super().get_config(), "labels": list(self.labels)}
 
 
 # Keras's metrics that read probabilities of one class, of all classes, or with labels as class numbers.

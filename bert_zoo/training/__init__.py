@@ -2,7 +2,7 @@
 
 from bert_zoo.models.cores import use_cores
 from bert_zoo.models.losses import TokenCrossentropy
-from bert_zoo.models.metrics import TokenAccuracy
+from bert_zoo.models.metrics import SpanF1, TokenAccuracy
 from bert_zoo.training.budget import TimeBudget
 from bert_zoo.training.compiling import compile_for_task
 from bert_zoo.training.distribution import strategy
@@ -39,6 +39,7 @@ __all__ = [
     "InverseSquareRootDecay",
     "Recipe",
     "SlantedTriangular",
+    "SpanF1",
     "TimeBudget",
     "TokenAccuracy",
     "TokenCrossentropy",

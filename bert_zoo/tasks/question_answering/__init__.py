@@ -15,7 +15,10 @@ from bert_zoo.tasks.question_answering.answering import (
     MAX_ANSWER_LENGTH,
     N_BEST,
     answer,
+    answer_scores,
     answered_batches,
+    answered_texts,
+    position_scores,
 )
 
 # For tokens at which no answer can start or end, in families that know some.
@@ -36,7 +39,8 @@ class QuestionAnswerer(TaskModel):
 
     Contexts are read whole, in the windows that `answer` uses by default, and rows of a batch are windows.
     Windows without the whole answer are trained to point at the first token (at the last in XLNet). If y is
-    a dict of token positions, each pair is one row, cut if it is too long, as in `predict`.
+    a dict of token positions, each pair is one row, cut if it is too long, as in `predict`. `evaluate` also gives
+    exact match and F1.
 
     Source: google-research/bert run_squad.py, create_model.
     """
@@ -118,7 +122,31 @@ class QuestionAnswerer(TaskModel):
         is_of_positions = isinstance(y, Mapping) and set(y) == set(self.label_ranges(x))
         if y is None or is_of_positions:
             return None
-        return answered_batches(self, x, y, sample_weight, **options)
+        asked = answered_texts(x, y)
+        batches = answered_batches(self, asked, sample_weight, **options)
+        batches.answered_texts = asked  # for `evaluate`, when `fit` validates
+        return batches
+
+    def evaluate(self, x=None, y=None, batch_size=None, *, return_dict: bool = False, **kwargs):
+        """Measures loss and metrics as in Keras, and `exact_match` and `f1` in percent.
+
+        For texts, these score the answers of `answer` as SQuAD's programs do, from which a question without
+        an answer makes SQuAD 2.0's. For ids in memory, they compare the likeliest first and last token with the
+        labels. For other data they are left out.
+        """
+        logs = super().evaluate(x, y, batch_size, return_dict=True, **kwargs)
+        asked = getattr(x, "answered_texts", None)
+        are_positions = isinstance(y, Mapping) and set(y) == set(LOGITS)
+        if isinstance(x, Mapping) and are_positions:
+            logs |= position_scores(y, self.predict(x, batch_size, verbose=0))
+        elif asked is not None or (isinstance(x, tuple) and not are_positions):
+            logs |= answer_scores(self, asked or answered_texts(x, y), batch_size)
+        if return_dict:
+            return logs
+        # In Keras's order.
+        first = [name for name in self.metrics_names if name in logs]
+        values = [logs[name] for name in (*first, *sorted(logs.keys() - first))]
+        return values if len(values) > 1 else values[0]
 
     def portable_verb(self):
         return {"verb": "answer"}

@@ -1,14 +1,22 @@
 """Answers from texts: runs the model on windows of the context and chooses the best spans."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import keras
 import numpy as np
 from keras import ops
 from tqdm import tqdm
 
+from bert_zoo.data.squad import Answer, answers_of
 from bert_zoo.graph import has_tensorflow
-from bert_zoo.metrics.squad import AnswerSelection, Window, select_answers
+from bert_zoo.metrics.squad import (
+    AnswerSelection,
+    Window,
+    select_answers,
+    squad_v1,
+    squad_v2,
+)
 from bert_zoo.models.direct import for_this_device, on_rows
 from bert_zoo.models.graphs import in_graph
 from bert_zoo.models.inputs import check_batch_size
@@ -127,26 +135,22 @@ def answer_questions(
     return selections
 
 
-def answered_batches(model, x, answers, sample_weight, *, batch_size: int, shuffle: bool):
-    """Returns batches of training windows for questions with answers, as in `QuestionAnswerer.fit`.
+class AnsweredTexts(NamedTuple):
+    """Questions with the answers that are right, none if the context has no answer."""
+
+    questions: list[str]
+    contexts: list[str]
+    answers: list[tuple[Answer, ...]]
+
+
+def answered_texts(x, answers) -> AnsweredTexts:
+    """Checks questions and their answers, as in `QuestionAnswerer.fit`.
 
     Args:
-        model: a `QuestionAnswerer`.
         x: (questions, contexts).
         answers: the answers of each question, as for `bert_zoo.data.squad.answers_of`.
-        sample_weight: the weight of each question, or None.
-        batch_size: windows per batch.
-        shuffle: whether to shuffle windows.
-
-    Returns:
-        A tf.data.Dataset; without TensorFlow a `RowBatches`.
     """
-    from bert_zoo.data.arrays import gather
-    from bert_zoo.data.buckets import without_autotuning
-    from bert_zoo.data.questions import NO_ANSWER, labelled_windows
-    from bert_zoo.data.squad import answers_of
     from bert_zoo.text.batches import strings
-    from bert_zoo.text.windows import question_windows
 
     if not isinstance(x, tuple) or len(x) != 2:
         raise TypeError(
@@ -158,13 +162,35 @@ def answered_batches(model, x, answers, sample_weight, *, batch_size: int, shuff
         )
     questions, contexts = strings(x[0], "questions"), strings(x[1], "contexts")
     answers = list(answers)
-    _check_numbers(questions, contexts=contexts, answers=answers, weights=sample_weight)
-    spans = []
-    for row, (answer, context) in enumerate(zip(answers, contexts, strict=True)):
-        found = answers_of(answer, context, f"answers[{row}]")
-        spans.append((found[0].start, found[0].end) if found else NO_ANSWER)
+    _check_numbers(questions, contexts=contexts, answers=answers)
+    rows = enumerate(zip(answers, contexts, strict=True))
+    return AnsweredTexts(
+        questions, contexts, [answers_of(*pair, f"answers[{row}]") for row, pair in rows]
+    )
+
+
+def answered_batches(model, asked: AnsweredTexts, sample_weight, *, batch_size: int, shuffle: bool):
+    """Returns batches of training windows for questions with answers, as in `QuestionAnswerer.fit`.
+
+    Args:
+        model: a `QuestionAnswerer`.
+        asked: the questions.
+        sample_weight: the weight of each question, or None.
+        batch_size: windows per batch.
+        shuffle: whether to shuffle windows.
+
+    Returns:
+        A tf.data.Dataset; without TensorFlow a `RowBatches`.
+    """
+    from bert_zoo.data.arrays import gather
+    from bert_zoo.data.buckets import without_autotuning
+    from bert_zoo.data.questions import NO_ANSWER, labelled_windows
+    from bert_zoo.text.windows import question_windows
+
+    _check_numbers(asked.questions, weights=sample_weight)
+    spans = [(some[0].start, some[0].end) if some else NO_ANSWER for some in asked.answers]
     windows = question_windows(with_few_lengths(model.preprocessor))
-    table, batch = labelled_windows(windows, questions, contexts, spans, range(len(spans)), model)
+    table, batch = labelled_windows(windows, *asked[:2], spans, range(len(spans)), model)
 
     def weighted(numbers):
         inputs, labels = batch(numbers)
@@ -185,6 +211,46 @@ def answered_batches(model, x, answers, sample_weight, *, batch_size: int, shuff
         tf.autograph.experimental.do_not_convert(weighted), num_parallel_calls=tf.data.AUTOTUNE
     )
     return without_autotuning(batches.prefetch(tf.data.AUTOTUNE))
+
+
+def answer_scores(model, asked: AnsweredTexts, batch_size: int | None) -> dict[str, float]:
+    """`exact_match` and `f1` of the answers that the model gives, in percent, as SQuAD's programs score them.
+
+    If a question has no answer, the model may also give none, at the threshold 0 of `answer`, and scores are
+    those of SQuAD 2.0; otherwise those of 1.1.
+    """
+    is_v2 = not all(asked.answers)
+    references = {i: [a.text for a in answers] for i, answers in enumerate(asked.answers)}
+    # Nothing can be found in a context without text.
+    found = dict.fromkeys(references, "")
+    readable = [i for i, context in enumerate(asked.contexts) if context.strip()]
+    questions, contexts = ([column[i] for i in readable] for column in asked[:2])
+    selections = answer_questions(
+        model, questions, contexts, readable, batch_size=batch_size, allow_no_answer=is_v2
+    )
+    found |= {i: each.answer() for i, each in zip(readable, selections, strict=True)}
+    scores = (squad_v2 if is_v2 else squad_v1)(references, found)
+    return {"exact_match": scores["exact" if is_v2 else "exact_match"], "f1": scores["f1"]}
+
+
+def position_scores(
+    labels: Mapping[str, np.ndarray], logits: Mapping[str, np.ndarray]
+) -> dict[str, float]:
+    """`exact_match` and `f1` of the likeliest positions, in percent: means over rows of tokens.
+
+    Args:
+        labels: the right first and last token, int [rows], by the names in `LOGITS`.
+        logits: [rows, length], by the same names.
+    """
+    (start, end), (found_start, found_end) = (
+        np.stack([np.ravel(np.asarray(labels[name])) for name in LOGITS]),
+        np.stack([np.argmax(logits[name], axis=-1) for name in LOGITS]),
+    )
+    shared = np.minimum(end, found_end) - np.maximum(start, found_start) + 1
+    tokens = end - start + 1 + np.maximum(found_end - found_start + 1, 0)
+    f1 = 2 * np.maximum(shared, 0) / tokens
+    is_exact = (start == found_start) & (end == found_end)
+    return {"exact_match": 100.0 * float(is_exact.mean()), "f1": 100.0 * float(f1.mean())}
 
 
 def _check_numbers(questions: Sequence[str], **columns: Sequence | None) -> None:

@@ -6,8 +6,9 @@ from keras import ops
 
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.models.losses import token_loss
+from bert_zoo.models.metrics import SpanF1
 from bert_zoo.models.task_model import LabelledModel, Use
-from bert_zoo.runtime.taggings import FIRST_PIECE
+from bert_zoo.runtime.taggings import FIRST_PIECE, marks_spans
 from bert_zoo.tasks.token_classification import tagging
 
 
@@ -25,6 +26,9 @@ class TokenClassifier(LabelledModel):
     The labels of texts may also be entities, spans of characters such as `[(0, 12, "PER")]` for each text,
     and x a list of texts with their entities, as spaCy, Prodigy, doccano and Label Studio have them; see
     `bert_zoo.data.entities`.
+
+    If labels mark spans, such as "B-PER" and "I-PER", `fit` and `evaluate` also report the spans'
+    `precision`, `recall` and `f1`; see `bert_zoo.training.SpanF1`.
 
     Args:
         encoder, num_classes, labels: as in `LabelledModel`.
@@ -45,6 +49,10 @@ class TokenClassifier(LabelledModel):
 
     def default_loss(self):
         return token_loss()
+
+    def default_metrics(self):
+        of_spans = [SpanF1(self.labels)] if marks_spans(self.labels) else []
+        return [*super().default_metrics(), *of_spans]
 
     def answers_as_teacher(self, texts, batch_size: int = 32):
         """As `ZooModel.answers_as_teacher`, one row per word: logarithms of `tag`'s probabilities."""
