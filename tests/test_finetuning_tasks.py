@@ -4,6 +4,7 @@ import csv
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,10 @@ import tensorflow as tf
 from helpers import directory_of, eager_steps, slow_but
 from task_files import CONTEXTS, KINDS, write_questions, write_table, write_tags
 
+import bert_zoo
 from bert_zoo.cli import evaluate, finetuning, predict
 from bert_zoo.cli.benchmarks import make_task
+from bert_zoo.data import messages
 from bert_zoo.data.tables import LabelledTexts
 from bert_zoo.training.presets import Recipe
 
@@ -152,6 +155,19 @@ def test_evaluate_finds_the_data_again_and_predict_answers(run, capsys):
     assert expected.get(kind, "rows-validation.tsv") in written
     predict.PROGRAM.run(predict.main, ["--run", str(directory), *question])
     assert capsys.readouterr().out.strip()
+
+
+def test_a_run_is_measured_on_the_split_that_chose_its_weights(tmp_path, capsys):
+    """The messages have no other split than test."""
+    model = bert_zoo.load("bert_nano", "classification", labels=messages.LABELS)
+    bert_zoo.save(model, tmp_path / "model")
+    config = {"data": {"name": "messages"}, "recipe": asdict(Recipe())}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "metrics.json").write_text(json.dumps({"kept": {}}))
+    evaluate.PROGRAM.run(evaluate.main, ["--run", str(tmp_path)])
+    assert "messages, test split, 120 examples" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="no split 'validation'"):
+        evaluate.PROGRAM.run(evaluate.main, ["--run", str(tmp_path), "--split", "validation"])
 
 
 @pytest.mark.slow

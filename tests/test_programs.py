@@ -18,7 +18,7 @@ from helpers import variables_of
 
 import bert_zoo.__main__
 from bert_zoo.__main__ import VERBS, overview
-from bert_zoo.cli import vector_files
+from bert_zoo.cli import finetune, vector_files
 from bert_zoo.cli.benchmarks import DataOptions, make_task
 from bert_zoo.cli.program import Program, command, message_of
 from bert_zoo.cli.quiet import start_tensorflow_quietly
@@ -64,6 +64,11 @@ def test_programs_and_their_help_are_shown_on_a_screen_without_tensorflow():
     for verb, shown in zip(VERBS, helps, strict=True):
         assert ("--" in shown or verb == "describe") and len(shown.splitlines()) <= 40, verb
         assert "verbosity" not in shown, verb  # absl's own flags
+
+
+def test_finetune_without_flags_prints_its_help(monkeypatch, capsys):
+    main(monkeypatch, "finetune")
+    assert capsys.readouterr().out == finetune.PROGRAM.help() + "\n"
 
 
 def test_help_has_the_main_flags_and_full_help_all():

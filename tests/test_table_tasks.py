@@ -163,6 +163,20 @@ def test_one_class_is_refused(tmp_path):
         len(make_task("table", train_file=file, held_out=2).train)
 
 
+def test_labels_that_are_all_different_are_refused_unless_they_are_scores(tmp_path):
+    file = table(tmp_path / "a.jsonl", [f"ticket {i}" for i in range(6)])
+    message = (
+        r"each of the 6 rows has a label of its own, such as 'ticket 0'.*--label, .*--regression"
+    )
+    for options in ({"held_out": 2}, {"dev_file": file}, {"test_file": file}):
+        with pytest.raises(ValueError, match=message):
+            len(make_task("table", train_file=file, **options).train)
+    scores = table(tmp_path / "b.jsonl", [i / 7 for i in range(6)])
+    assert make_task("table", train_file=scores, held_out=2, regression=True).num_train == 4
+    tags = table(tmp_path / "c.jsonl", [f"a;{i}" for i in range(6)])
+    assert make_task("table", train_file=tags, held_out=2, label_delimiter=";").num_train == 4
+
+
 # --- Figures and weights ---
 
 

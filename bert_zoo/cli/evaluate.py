@@ -24,7 +24,11 @@ from bert_zoo.presets import Recipe
 PROGRAM = Program(__doc__)
 _RUN = PROGRAM.string("run", None, "A run directory of `bert_zoo finetune`.")
 _TASK = PROGRAM.string("task", None, f"Another task's data: {TASK_NAMES}.")
-_SPLIT = PROGRAM.string("split", "validation", "The split, such as validation or test.")
+_SPLIT = PROGRAM.string(
+    "split",
+    None,
+    "The split, such as validation or test; by default the one that chose the weights.",
+)
 _OUTPUT_DIR = PROGRAM.string("output_dir", None, "Directory for predictions.")
 PROGRAM.groups = {
     "Main flags": ("run", "split", "output_dir", "task"),
@@ -60,7 +64,9 @@ def main(arguments: list[str]) -> None:
         options["name"] = _TASK.value
     task = make_task(**options)
     recipe = Recipe(**config["recipe"])
-    data = task.data(_SPLIT.value)
+    # Diagnostic sets are not measured in training.
+    split = _SPLIT.value or next(iter(task.measured), "test")
+    data = task.data(split)
     predictions = task.predict(model, data, recipe)
     if not is_chief(strategy):
         return
@@ -68,15 +74,15 @@ def main(arguments: list[str]) -> None:
     output.mkdir(parents=True, exist_ok=True)
     if task.has_labels(data):
         measurement = task.measure(data, predictions)
-        print(f"{task.name}, {_SPLIT.value} split, {len(data):,} examples:")
+        print(f"{task.name}, {split} split, {len(data):,} examples:")
         for name, value in measurement.metrics.items():
             print(f"  {name:<34} {value:.4f}")
         print_table(measurement.table)
-        path = output / f"{task.name}-{_SPLIT.value}-metrics.json"
+        path = output / f"{task.name}-{split}-metrics.json"
         finetuning.write_json(path, measurement.metrics)
     else:
-        print(f"The {_SPLIT.value} split of {task.name} has no public labels.")
-    for path in task.write_predictions(output, _SPLIT.value, data, predictions, kept):
+        print(f"The {split} split of {task.name} has no public labels.")
+    for path in task.write_predictions(output, split, data, predictions, kept):
         print(f"Wrote {path}")
 
 

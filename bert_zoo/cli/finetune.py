@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 PROGRAM = Program(
     __doc__,
+    needs_flags=True,
     on_interrupt="Stopped. Run the same command to resume after the epoch of the last checkpoint, or from "
     "the start if there is no checkpoint yet. The results are the same as without the stop.",
 )

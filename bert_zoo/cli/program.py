@@ -40,6 +40,7 @@ class Program:
     Args:
         about: description for --help.
         required: names of required flags.
+        needs_flags: whether it prints its help if it is called without any flag.
         takes_arguments: whether it takes positional arguments.
         groups: title -> names of flags. Flags outside all groups come last. With groups, --help shows only
             the first one, and --helpfull shows all.
@@ -51,12 +52,14 @@ class Program:
         about: str,
         *,
         required: Sequence[str] = (),
+        needs_flags: bool = False,
         takes_arguments: bool = False,
         groups: Mapping[str, Sequence[str]] | None = None,
         on_interrupt: str = "Stopped.",
     ):
         self.about = about
         self.required = required
+        self.needs_flags = needs_flags
         self.takes_arguments = takes_arguments
         self.groups = dict(groups or {})
         self.on_interrupt = on_interrupt
@@ -75,8 +78,8 @@ class Program:
         Raises:
             ValueError: a flag is unknown, missing or has a wrong value.
         """
-        if {*HELP, *FULL_HELP} & set(arguments):
-            print(self.help(full=not HELP & set(arguments)))
+        if {*HELP, *FULL_HELP} & set(arguments) or (self.needs_flags and not arguments):
+            print(self.help(full=bool(FULL_HELP & set(arguments)) and not HELP & set(arguments)))
             return
         # Print the package's log messages without a prefix; set this before absl installs its own format.
         # TensorFlow's remarks, for example about writing a SavedModel, would bury the program's output.

@@ -366,6 +366,10 @@ def squared_error(labels: Sequence[float], answers: np.ndarray) -> dict[str, flo
     return {"negative mean squared error": -float(np.mean((np.asarray(labels) - answers) ** 2))}
 
 
+# Rows of a table that may all have different labels, as in examples that only show the format.
+MOST_UNIQUE = 2
+
+
 def table_benchmark(options) -> TextBenchmark:
     """Returns the benchmark of the user's own labelled texts in a table.
 
@@ -373,7 +377,8 @@ def table_benchmark(options) -> TextBenchmark:
         options: `DataOptions`: files, columns, file format, and kind of labels.
 
     Raises:
-        ValueError: all rows of the training file have the same label, or `read_table` fails.
+        ValueError: all rows of the training file have the same label, or each has its own, or `read_table`
+            fails.
     """
     if bool(options.label_delimiter) + bool(options.label_columns) + options.regression > 1:
         raise ValueError(
@@ -406,6 +411,16 @@ def table_benchmark(options) -> TextBenchmark:
             raise ValueError(
                 f"{path}: all {len(data):,} rows have the label {shown(data.label_names[0])}, but a classifier needs at "
                 f"least two labels. Is {options.label!r} the label column?"
+            )
+        if (
+            train is None
+            and len(data) == len(data.label_names) > MOST_UNIQUE
+            and not is_multi_label
+        ):
+            raise ValueError(
+                f"{path}: each of the {len(data):,} rows has a label of its own, such as "
+                f"{shown(data.label_names[0])}, so a classifier has nothing to learn from. Name the label column with "
+                "--label, or pass --regression if the labels are scores."
             )
         return data
 
