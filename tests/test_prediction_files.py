@@ -10,9 +10,10 @@ from helpers import GOLDEN, load_task, loaded_task
 import bert_zoo
 from bert_zoo.cli import predict, prediction_files
 from bert_zoo.cli.prediction_files import predict_file
+from bert_zoo.data.tables import TextRow, text_rows
 
 TEXTS = ["the cat sat", 'a "dog", big', "", "it was\na river"]
-ROWS = [(text,) for text in TEXTS]
+ROWS = [TextRow((text,), {}) for text in TEXTS]
 
 
 def read(path):
@@ -53,7 +54,7 @@ def test_each_task_has_its_columns(tmp_path, task, suffix):
     model = load_task(task)
     path = tmp_path / f"out{suffix}"
     # The first part holds nothing that tells the type of a list.
-    predict_file(model, [("",)] * 3 + ROWS, path)
+    predict_file(model, [TextRow(("",), {})] * 3 + ROWS, path)
     rows = read(path)[3:]
     lists = json.loads if suffix == ".csv" else list
     if task == "regression":
@@ -74,11 +75,66 @@ def test_each_task_has_its_columns(tmp_path, task, suffix):
 def test_questions_and_contexts_are_two_columns(tmp_path):
     model = loaded_task("question_answering")
     path = tmp_path / "out.jsonl"
-    predict_file(model, [("who sat", "the cat sat"), ("what was it", "it was a river")], path)
+    pairs = ("who sat", "the cat sat"), ("what was it", "it was a river")
+    predict_file(model, [TextRow(pair, {}) for pair in pairs], path)
     first, second = read(path)
     assert list(first) == ["question", "context", "answer", "score", "start", "end"]
     for row in (first, second):
         assert row["context"][row["start"] : row["end"]] == row["answer"]
+
+
+@pytest.mark.parametrize("suffix", prediction_files.WRITERS)
+@pytest.mark.parametrize("source", [".csv", ".tsv", ".jsonl", ".json", ".parquet", "no header"])
+def test_every_other_column_is_kept(tmp_path, source, suffix):
+    """Of every kind of table, also columns with the name of a prediction."""
+    columns = {
+        "id": [f"{i:03}" for i in range(5)],
+        "message": ["the cat", "a dog", "it was", "", "big"],
+        "label": ["yes", "no", "no", "no", "yes"],
+        "note": ["é", 'a "b"', "c, d", "e", "f"],
+    }
+    frame = pd.DataFrame(columns)
+    path, output = tmp_path / f"in{source}", tmp_path / f"out{suffix}"
+    how = {"text": "message"}
+    match source:
+        case ".csv":
+            frame.to_csv(path, index=False)
+        case ".tsv":
+            lines = ["\t".join(row) for row in (frame.columns, *frame.to_numpy())]
+            path.write_text("\n".join(lines), encoding="utf-8")
+        case ".jsonl" | ".json":
+            frame.to_json(path, orient="records", lines=source == ".jsonl")
+        case ".parquet":
+            pytest.importorskip("pyarrow")
+            frame.to_parquet(path)
+        case _:
+            path = path.with_suffix(".csv")
+            frame.to_csv(path, index=False, header=False)
+            how = {"text": "-3", "header": False}
+    predict_file(loaded_task("classification"), text_rows(path, **how), output)
+    names = {"id": "id", "label": "input_label", "note": "note"}
+    if source == "no header":
+        names = {"id": "0", "label": "2", "note": "3"}
+    for i, row in enumerate(read(output)):
+        assert list(row) == ["text", *names.values(), "label", "score"]
+        assert row["text"] == columns["message"][i]
+        assert {name: row[new] for name, new in names.items()} == {
+            name: columns[name][i] for name in names
+        }
+
+
+def test_values_of_json_stay_what_they_are(tmp_path):
+    others = [{"n": 3, "x": 0.1234567891, "tags": ["a", "é"], "no": None}, {"n": 4}]
+    rows = [TextRow(("the cat",), each) for each in others]
+    for suffix in (".jsonl", ".csv"):
+        predict_file(loaded_task("classification"), rows, tmp_path / f"out{suffix}")
+    first, second = read(tmp_path / "out.jsonl")
+    assert {name: first[name] for name in others[0]} == others[0] and second["n"] == 4
+    first, second = read(tmp_path / "out.csv")
+    assert [first[name] for name in others[0]] == ["3", "0.1234567891", '["a", "é"]', ""]
+    assert [second[name] for name in others[0]] == ["4", "", "", ""]
+    with pytest.raises(ValueError, match=r"columns \['x', 'tags', 'no'\].*\.jsonl"):
+        predict_file(loaded_task("classification"), rows[::-1], tmp_path / "out.csv")
 
 
 def test_nothing_is_left_of_a_file_whose_table_ends_in_an_error(tmp_path):
@@ -106,7 +162,9 @@ def test_the_program_reads_a_table_and_fills_masks(tmp_path, capsys):
 
     files = [f"--file={table}", f"--output={tmp_path / 'out.csv'}"]
     assert "Wrote 4 rows" in call(*files, "--text=message")
-    assert [row["text"] for row in read(tmp_path / "out.csv")] == TEXTS
+    written = read(tmp_path / "out.csv")
+    assert [row["text"] for row in written] == TEXTS
+    assert [row["id"] for row in written] == [*"0123"]
     with pytest.raises(ValueError, match=r"no column 'text'.*\(--text, "):
         call(*files)
     with pytest.raises(ValueError, match="for predictions, together"):

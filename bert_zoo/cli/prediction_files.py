@@ -2,10 +2,10 @@
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -14,6 +14,8 @@ from tqdm import tqdm
 
 from bert_zoo import tasks
 from bert_zoo.cli.benchmarks.embeddings import row_cosines
+from bert_zoo.data.tables import TextRow
+from bert_zoo.error_text import quoted
 from bert_zoo.models.base import ZooModel
 from bert_zoo.runtime.rankings import SCORE_ACTIVATIONS
 from bert_zoo.weights.files import replacing
@@ -25,7 +27,7 @@ Record = dict[str, Any]
 
 def predict_file(
     model: ZooModel,
-    rows: Iterable[tuple[str, ...]],
+    rows: Iterable[TextRow],
     output: str | Path,
     *,
     all_scores: bool = False,
@@ -38,7 +40,8 @@ def predict_file(
 
     Args:
         model: a model whose task predicts from texts.
-        rows: one text per row, or two for a pair; for questions, the question and its context.
+        rows: one text per row, or two for a pair; for questions, the question and its context. Their other
+            values are written after the texts, named "input_..." if a prediction has their name.
         output: the file. Its suffix decides the format: CSV, TSV or JSON Lines.
         all_scores: whether to write a column with the probability of each class.
         no_answer_threshold: as for `answer`.
@@ -55,24 +58,28 @@ def predict_file(
         raise ValueError(
             f"output is {str(output)!r}, but the format is chosen by its suffix. Use one of {', '.join(WRITERS)}."
         )
-    write, written, rows = WRITERS[output.suffix.lower()], 0, iter(rows)
+    written, rows = 0, iter(rows)
     with (
         replacing(output) as temporary,
         temporary.open("w", encoding="utf-8", newline="") as file,
         tqdm(unit=" rows", disable=None) as progress,
     ):
+        write = WRITERS[output.suffix.lower()](file)
         while part := list(islice(rows, ROWS_AT_ONCE)):
-            columns = tuple(map(list, zip(*part, strict=True)))
+            columns = tuple(map(list, zip(*(row.texts for row in part), strict=True)))
             answers = _answers(model, columns, all_scores, no_answer_threshold, batch_size)
             names = ("question", "context") if _asks(model) else ("text", "text_pair")
-            records = [
-                dict(zip(names, texts, strict=False)) | answer
-                for texts, answer in zip(part, answers, strict=True)
-            ]
-            write(file, records)
+            for row, answer in zip(part, answers, strict=True):
+                texts = dict(zip(names, row.texts, strict=False))
+                write(texts | _renamed(row.others, {*texts, *answer}), answer)
             written += len(part)
             progress.update(len(part))
     return written
+
+
+def _renamed(others: Record, taken: Collection[str]) -> Record:
+    """A table's own columns, under other names than the texts and predictions."""
+    return {f"input_{n}" if n in taken else n: value for n, value in others.items()}
 
 
 def _asks(model: ZooModel) -> bool:
@@ -135,30 +142,44 @@ def _scores(row: Any, all_scores: bool) -> Record:
     return {f"score_{label}": score for label, score in row.scores.items()} if all_scores else {}
 
 
-# --- Writers of records; all records of a file have the same columns ---
+# --- Writers of rows: functions of a row's own values and of its predictions ---
+
+_Write = Callable[[Record, Record], None]
 
 
-def _separated(file: TextIO, records: list[Record], delimiter: str) -> None:
+def _separated(file: TextIO, delimiter: str) -> _Write:
     writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
-    if file.tell() == 0:
-        writer.writerow(records[0])
-    writer.writerows(map(_cell, record.values()) for record in records)
+    columns: list[str] = []
+
+    def write(given: Record, predicted: Record) -> None:
+        if not columns:
+            columns.extend(given)
+            writer.writerow([*given, *predicted])
+        if more := [name for name in given if name not in columns]:
+            raise ValueError(
+                f"A row has the columns {quoted(more)}, which the first row does not have. Write them as JSON "
+                "Lines: --output FILE.jsonl."
+            )
+        rounded = (f"{v:.6f}" if isinstance(v, float) else v for v in predicted.values())
+        writer.writerow(map(_cell, chain((given.get(name) for name in columns), rounded)))
+
+    return write
 
 
 def _cell(value: Any) -> Any:
     """Formats a value for CSV and TSV."""
-    if isinstance(value, float):
-        return f"{value:.6f}"
-    if isinstance(value, list):
-        return json.dumps(value, ensure_ascii=False)
-    return value
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
 
 
-def _json_lines(file: TextIO, records: list[Record]) -> None:
-    file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+def _json_lines(file: TextIO) -> _Write:
+    def write(given: Record, predicted: Record) -> None:
+        # Parquet has dates and other values that JSON does not know.
+        file.write(json.dumps(given | predicted, ensure_ascii=False, default=str) + "\n")
+
+    return write
 
 
-WRITERS: Mapping[str, Callable[[TextIO, list[Record]], None]] = {
+WRITERS: Mapping[str, Callable[[TextIO], _Write]] = {
     ".csv": partial(_separated, delimiter=","),
     ".tsv": partial(_separated, delimiter="\t"),
     ".jsonl": _json_lines,

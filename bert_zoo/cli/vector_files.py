@@ -42,7 +42,7 @@ def texts_of(path: str | Path, column: str | None = None, **how: Any) -> Iterato
         return (text for _, text in files.lines(path, how.get("encoding")))
     if files.is_gzip(path) and "delimiter" not in how:
         how.setdefault("format", by_suffix)
-    return (text for (text,) in tables.text_rows(path, column or "text", **how))
+    return (row.texts[0] for row in tables.text_rows(path, column or "text", **how))
 
 
 def write_vectors(

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bert_zoo.data import files
 from bert_zoo.data.files import MAX_LINE_BYTES
@@ -160,10 +160,17 @@ def read_table(
     return LabelledTexts(read, labels, names, lines, skipped)
 
 
+class TextRow(NamedTuple):
+    """A row's one or two texts, and the values of its other columns by name."""
+
+    texts: tuple[str, ...]
+    others: dict[str, Any]
+
+
 def text_rows(
     path: str | Path, text: str | int = "text", text_pair: str | int | None = None, **how: Any
-) -> Iterator[tuple[str, ...]]:
-    """Yields the one or two texts of each row of a table while reading it.
+) -> Iterator[TextRow]:
+    """Yields the rows of a table while reading it; without a header, columns are named by their numbers.
 
     Args:
         path, text, text_pair: as for `read_table`.
@@ -175,9 +182,11 @@ def text_rows(
     table = Table(path, **how)
     columns = (text,) if text_pair is None else (text, text_pair)
     advice = " Name the columns with text= and text_pair= (--text, --text_pair)."
-    for line, cells in table.rows(columns, advice):
+    for line, cells, record in table.records(columns, advice):
         named = zip(cells, columns, strict=True)
-        yield tuple(files.string(cell, str(name), table.place(line)) for cell, name in named)
+        texts = tuple(files.string(cell, str(name), table.place(line)) for cell, name in named)
+        read = {str(c) if table.header else str(int(c) % len(record)) for c in columns}
+        yield TextRow(texts, {name: cell for name, cell in record.items() if name not in read})
 
 
 def read_trec(
@@ -419,7 +428,13 @@ class Table:
     def rows(
         self, columns: Sequence[str | int], advice: str = ""
     ) -> Iterator[tuple[int, tuple[Any, ...]]]:
-        """Yields each row's number, from 1, and its values in the given columns.
+        """Yields each row's number and its values in the given columns; see `records`."""
+        return ((number, row) for number, row, _ in self.records(columns, advice))
+
+    def records(
+        self, columns: Sequence[str | int], advice: str = ""
+    ) -> Iterator[tuple[int, tuple[Any, ...], Mapping[str, Any]]]:
+        """Yields each row's number, from 1, its values in the given columns, and all its values by name.
 
         The number counts rows for JSON arrays and Parquet; else it is the first line of the row. Blank
         lines at the end of the file are ignored.
@@ -444,10 +459,11 @@ class Table:
             if isinstance(record, Mapping):
                 _check_has(columns, record, self.place(number), advice)
                 row = tuple(record[name] for name in columns)
-                yield number, row
+                yield number, row, record
                 continue
             if positions is None:
                 first, positions = record, self._positions(columns, record, advice)
+                names = self._names(record)
                 if self.header:
                     continue
             if len(record) != len(first):
@@ -456,7 +472,7 @@ class Table:
                     f"first line ({quoted(first)}). Correct the line."
                 )
             row = tuple(record[position] for position in positions)
-            yield number, row
+            yield number, row, dict(zip(names, record, strict=True))
         if row is None:
             raise ValueError(f"{self.path} has no rows. Check that this is the right file.")
 
@@ -483,6 +499,12 @@ class Table:
         widths = set(map(len, first))
         # A delimiter that the file lacks gives one field per row.
         return int(len(widths) == 1 and widths != {1}), 0
+
+    def _names(self, first: Sequence[str]) -> list[str]:
+        """Names of all columns, those without a name by their numbers if there are several."""
+        if not self.header:
+            return [*map(str, range(len(first)))]
+        return [n if first.count(n) == 1 else str(i) for i, n in enumerate(first)]
 
     def _positions(
         self, columns: Sequence[str | int], first: Sequence[str], advice: str
