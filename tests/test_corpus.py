@@ -164,6 +164,49 @@ def test_duplicates_are_counted_and_dropped_by_option():
     assert (both.counts.documents, both.counts.sentences) == (3, 4)
 
 
+@pytest.mark.parametrize("number", [2, 3, 10])
+@pytest.mark.parametrize("share", [0.01, 0.05, 0.5, 0.9])
+@pytest.mark.parametrize("form", ["sentences", "documents", "json_lines"])
+def test_a_few_documents_are_in_both_parts(tmp_path, number, share, form):
+    documents = [[f"One day {i}.", "It rained."] for i in range(number)]
+    path = tmp_path / "few.txt"
+    if form == "sentences":
+        path.write_text("\n\n".join(map("\n".join, documents)))
+    elif form == "documents":
+        path.write_text("\n".join(map(" ".join, documents)))
+    else:
+        path = path.with_suffix(".jsonl")
+        path.write_text("\n".join(json.dumps({"text": each}) for each in documents))
+    options = {"held_out": share, "form": form}
+    train, held = Corpus(path, **options), Corpus(path, **options, part="held_out")
+    parts = list(train), list(held)
+    assert all(parts) and sorted(parts[0] + parts[1]) == sorted(documents)
+    assert train.division == held.division
+    if share == 0.01:
+        assert len(parts[1]) == 1
+        assert train.division == (
+            f"A share of 0.01 of {number} documents is none, so one of them is held out."
+        )
+
+
+@pytest.mark.parametrize(("lines", "aside"), [(2, 1), (9, 1), (100, 5)])
+def test_the_last_lines_of_a_single_document_are_held_out(tmp_path, lines, aside):
+    path, document = tmp_path / "one.txt", [f"Line {i} of it" for i in range(lines)]
+    path.write_text("\n".join(document))
+    train, held = (Corpus(path, held_out=0.05, part=part) for part in ("train", "held_out"))
+    assert list(train) == [document[:-aside]] and list(held) == [document[-aside:]]
+    assert f"the last {aside} of its {lines} lines or sentences are held out" in train.division
+    path.write_text("One line")
+    assert list(Corpus(path, held_out=0.05)) + read(path, held_out=0.05, part="held_out") == [
+        ["One line"]
+    ]
+
+
+def test_documents_that_can_be_read_once_are_divided_by_their_hash_alone():
+    documents = [["One day."], ["It rained."]]
+    assert read(iter(documents), held_out=0.0001) == documents
+
+
 def test_documents_are_set_aside_by_their_content():
     documents = [[f"Document {i}.", "More."] for i in range(2000)]
     train = Corpus(documents, held_out=0.1)

@@ -5,9 +5,11 @@ TensorFlow is imported only for `tensorflow_datasets`.
 
 from __future__ import annotations
 
+import functools
 import glob
 import hashlib
 import logging
+import math
 import sqlite3
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -38,6 +40,8 @@ DUPLICATES = ("documents", "sentences")
 _LONGEST_DOCUMENT = 1 << 20
 # A line may be a whole document, such as a book.
 _MAX_LINE_BYTES = 1 << 26
+# Documents of which some are surely in both parts, unless a part is tiny.
+_MANY_DOCUMENTS = 1_000
 # Lines that are read to detect the form.
 _SAMPLED_LINES = 2_000
 # The most sentences per line, on average, in files with one sentence per line.
@@ -115,8 +119,12 @@ class Corpus:
             their content, so they are the same in every pass and order, and include all duplicates.
         part: "train" for the other documents, or "held_out".
 
+    If none of a few documents would be in one of the parts, one of them is moved there. Of a single document, the
+    last sentences are held out.
+
     Attributes:
         counts: `CorpusCounts` of the latest pass, up to date while it runs.
+        division: a sentence on what was done so that both parts have text; "" if nothing was needed.
 
     Raises:
         ValueError: an unknown value of an option, or a source of another type.
@@ -150,6 +158,7 @@ class Corpus:
         self.drop_duplicates = frozenset(drop_duplicates)
         self.held_out, self.part = held_out, part
         self.counts = CorpusCounts()
+        self.division = ""
         self._is_data_set = isinstance(source, str) and source.startswith(_TFDS)
         self.files = [] if self._is_data_set else files_of(source)
         self.form = form
@@ -164,6 +173,7 @@ class Corpus:
             ValueError: a line that is not UTF-8 (or `encoding`), not JSON, or lacks the field. Names file
                 and line.
         """
+        share, sentences = self._shares
         self.counts = counts = CorpusCounts(form=self.form or "")
         with _Seen() as seen:
             # Progress is shown in a terminal only.
@@ -171,7 +181,10 @@ class Corpus:
                 self._bounded(self._raw()), "Reading", unit=" documents", disable=None
             ):
                 digest = _hash("\n".join(document))
-                if (digest / 2**64 < self.held_out) != (self.part == "held_out"):
+                if sentences:
+                    is_held_out = self.part == "held_out"
+                    document = document[-sentences:] if is_held_out else document[:-sentences]
+                elif (_share(digest) < share) != (self.part == "held_out"):
                     counts.other_part += 1
                     continue
                 if not seen.is_new("documents", digest):
@@ -190,6 +203,39 @@ class Corpus:
                 counts.sentences += len(document)
                 counts.characters += sum(map(len, document))
                 yield document
+
+    @functools.cached_property
+    def _shares(self) -> tuple[float, int]:
+        """The share of hashes whose documents are held out; and the number of sentences that are held out instead,
+        of a single document. Sets `division`."""
+        is_read_once = not self.files and not self._is_data_set and iter(self.source) is self.source
+        if not self.held_out or is_read_once:
+            return self.held_out, 0
+        found, size = set(), 0
+        for document in islice(self._bounded(self._raw()), _MANY_DOCUMENTS):
+            found.add(_share(_hash("\n".join(document))))
+            size = len(document)
+        are_held_out = {share < self.held_out for share in found}
+        if len(found) == _MANY_DOCUMENTS or not found or are_held_out == {True, False}:
+            return self.held_out, 0
+        if len(found) == 1:
+            if (
+                not self.files and not self._is_data_set
+            ):  # whose documents need not be texts that go on
+                return self.held_out, 0
+            sentences = min(max(1, round(self.held_out * size)), size - 1)
+            if sentences:
+                self.division = (
+                    f"The text is a single document, so the last {sentences:,} of its {size:,} lines or sentences are held "
+                    "out. Separate documents with blank lines to hold out whole ones."
+                )
+            return self.held_out, sentences
+        is_none = are_held_out == {False}
+        self.division = (
+            f"A share of {self.held_out} of {len(found):,} documents is {'none' if is_none else 'all'}, so one of them is "
+            f"{'held out' if is_none else 'trained on'}."
+        )
+        return math.nextafter(min(found), 1.0) if is_none else max(found), 0
 
     def _bounded(self, documents: Iterable[Iterable[str]]) -> Iterator[Document]:
         """Strips sentences, drops blank ones, and divides huge documents."""
@@ -356,6 +402,11 @@ def _decoded(text: bytes, where: str) -> str:
             f"{where}: the text is not UTF-8 ({error.reason} at byte "
             f"{error.object[error.start : error.start + 1].hex()}). Write it as UTF-8."
         ) from error
+
+
+def _share(digest: int) -> float:
+    """The share of all hashes that are smaller."""
+    return digest / 2**64
 
 
 def _hash(text: str) -> int:

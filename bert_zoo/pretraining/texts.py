@@ -78,7 +78,10 @@ def read_documents(
         print(f"{name}: {counts}; {tokens.num_tokens:,} tokens.")
         return tokens
 
-    trained_on = tokens_of(corpus(source, held_out=held_out, part="train", **reading), "train")
+    documents = corpus(source, held_out=held_out, part="train", **reading)
+    trained_on = tokens_of(documents, "train")
+    if documents.division:
+        print(documents.division)
     corpora = {}
     if held_out:
         corpora[HELD_OUT] = corpus(source, held_out=held_out, part="held_out", **reading)
