@@ -52,7 +52,14 @@ lint: $(VENV)/installed-dev
 # setuptools warns in ten lines about every editable installation.
 EDITABLE = ignore:Editable installation
 
+# Gigabytes that an installation takes on the disk, by the extras in its name.
+SIZE = $(if $(findstring docs,$1),0.2,$(if $(findstring jax,$1),0.6,$(if $(findstring plots,$1),2.5,4)))
+# Says it before pip, which prints nothing until it is done.
+announce = @echo "Installing bert_zoo[$1] and what it needs in $2: about $(call SIZE,$1) GB on the disk.\
+	This takes minutes, once."
+
 $(VENV)/installed-%: pyproject.toml
+	$(call announce,$*,$(VENV))
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), sys.version'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
@@ -61,6 +68,7 @@ $(VENV)/installed-%: pyproject.toml
 	touch $@
 
 $(VENV_JAX)/installed: pyproject.toml
+	$(call announce,jax,$(VENV_JAX))
 	$(PYTHON) -m venv $(VENV_JAX)
 	PYTHONWARNINGS='$(EDITABLE)' \
 		$(VENV_JAX)/bin/python -m pip install --quiet --editable '.[jax]' pytest pytest-timeout pytest-xdist

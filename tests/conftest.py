@@ -41,10 +41,16 @@ def eager():
 
 @pytest.fixture
 def fake_tfds(monkeypatch):
-    """Replaces `tensorflow_datasets.load` by a function (name, split) -> examples."""
+    """Replaces `tensorflow_datasets.load` by a function (name, split) -> examples.
 
-    def put(load):
-        module = types.SimpleNamespace(load=load, as_numpy=lambda dataset: dataset)
+    Its data sets are there, or else at `urls`.
+    """
+
+    def put(load, urls=()):
+        builder = types.SimpleNamespace(is_prepared=lambda: not urls, url_infos=urls)
+        module = types.SimpleNamespace(
+            load=load, as_numpy=lambda dataset: dataset, builder=lambda name: builder
+        )
         monkeypatch.setitem(sys.modules, "tensorflow_datasets", module)
 
     return put

@@ -1,7 +1,9 @@
 """GLUE's files, metrics and files of predictions."""
 
 import re
+import socket
 import sys
+import urllib.request
 from pathlib import Path
 
 import numpy as np
@@ -186,6 +188,21 @@ def test_a_failed_download_says_why_and_names_data_dir(fake_tfds, monkeypatch):
         RuntimeError, match=r"pip install 'bert_zoo\[datasets,tensorflow\]'.*--data_dir"
     ):
         glue.load_glue("rte", "train")
+
+
+def test_without_a_network_nothing_is_tried_again(fake_tfds, monkeypatch):
+    def refuse(address, timeout):
+        tried.append(address)
+        raise OSError("no route to host")
+
+    tried = []
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    monkeypatch.setattr(urllib.request, "getproxies", dict)
+    urls = ["https://a.org/a.zip", "https://a.org/b.zip", "https://b.org/c.zip"]
+    fake_tfds(lambda name, split: pytest.fail("TFDS would try ten times"), urls)
+    with pytest.raises(RuntimeError, match=r"b\.org cannot be reached \(no route.*--data_dir"):
+        glue.load_glue("rte", "train")
+    assert tried == [("a.org", 443), ("b.org", 443)]
 
 
 def test_the_table_agrees_with_tensorflow_datasets():

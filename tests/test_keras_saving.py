@@ -70,6 +70,21 @@ def test_trained_model_comes_back_with_weights_and_optimizer(tmp_path):
     again.fit(task_inputs("classification"), labels, verbose=0)
 
 
+@pytest.mark.filterwarnings("error:Skipping variable loading")
+def test_an_optimizer_that_was_never_used_comes_back_without_a_warning(tmp_path):
+    path = tmp_path / "a.keras"
+    inner = load_task("classification")
+    ids = keras.Input((None,), dtype="int32", name="token_ids")
+    outer = keras.Model(ids, keras.layers.Dense(1)(inner({"token_ids": ids})))
+    outer.compile("adam", "mse")
+    outer.fit(np.ones((2, 4), "int32"), np.zeros((2, 1)), verbose=0)
+    for model in (inner, outer):
+        model.save(path)
+        again = keras.models.load_model(path)
+        assert int(again.optimizer.iterations) == int(model.optimizer.iterations)
+    assert outer.optimizer.built and not inner.optimizer.built
+
+
 def test_mixed_precision_comes_back(tmp_path):
     model = load_task("classification", dtype="mixed_bfloat16")
     model.save(tmp_path / "model.keras")

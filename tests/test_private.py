@@ -210,11 +210,32 @@ def test_merges_replicas():
         assert private.merges_replicas() in (True, False)
 
 
-def test_without_tracing_warning():
+class Counted(keras.Model):
+    """A model whose steps are counted for it alone."""
+
+    def _make_function(self, *args, **kwargs):
+        return private.count_traces_alone(super()._make_function(*args, **kwargs))
+
+    def call(self, x):
+        return x
+
+
+def test_count_traces_alone(monkeypatch):
     from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
-    name = "_omit_frequent_tracing_warning"
-    assert name in inspect.getsource(polymorphic_function), f"{name} is gone from {VERSIONS}"
+    warned = []
+    monkeypatch.setattr(polymorphic_function.logging, "warning", lambda *said: warned.append(said))
+    x = tf.ones((4, 1))
+    for _ in range(6):
+        model = Counted()
+        model.compile("sgd", "mse")
+        model.evaluate(x, x, verbose=0)
+        private.count_traces_alone(tf.function(lambda x: x))(x)
+    assert not warned
+    graph = private.count_traces_alone(tf.function(lambda x: x))
+    for size in range(6):
+        graph(tf.ones(size))
+    assert warned, "one function that is traced again and again is still said"
 
 
 def test_lasting_sentencepiece():

@@ -127,8 +127,7 @@ class Measure(keras.callbacks.Callback):
 
     def _write(self, epoch: int, metrics: dict[str, float]) -> None:
         shown = ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())
-        after_bar = "\n" if keras_verbosity() == 1 else ""
-        print(f"{after_bar}{self.task.name} after epoch {epoch + 1}: {shown}")
+        print(f"{self.task.name} after epoch {epoch + 1}: {shown}")
         if self.kept_epoch == epoch:
             bert_zoo.save(self.product, self.directory / MODEL)
         if self.stopped:
@@ -289,7 +288,8 @@ def finetune(
     if epochs_before:
         print(f"Resuming after epoch {epochs_before} of the training in {directory}.")
 
-    callbacks = [measure, StopAtDivergence()]
+    # Keras adds its own logger last, which would print the metrics of `measure` a second time.
+    callbacks = [keras.callbacks.ProgbarLogger(), measure, StopAtDivergence()]
     if recipe.total_steps is not None:
         callbacks.append(StopAfter(updates))
     if writes:

@@ -13,9 +13,11 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
+from urllib.parse import urlsplit
 
 from bert_zoo.error_text import shown
 from bert_zoo.json_files import member, parse_json
+from bert_zoo.weights.download import NoNetworkError, require_network
 
 # Default limit of a line. A text of this size has a quarter of a million tokens; anything longer has a
 # missing line end or is another kind of file.
@@ -206,6 +208,9 @@ def examples_of(name: str, split: str, instead: str) -> Iterator[dict[str, Any]]
     try:
         import tensorflow_datasets as tfds
 
+        builder = tfds.builder(name)
+        if not builder.is_prepared():
+            _require_network(builder.url_infos)
         yield from tfds.as_numpy(tfds.load(name, split=split))
     except ImportError as error:
         raise RuntimeError(
@@ -219,6 +224,19 @@ def examples_of(name: str, split: str, instead: str) -> Iterator[dict[str, Any]]
             f"tensorflow_datasets could not provide {name}, split {split} "
             f"({type(error).__name__}: {error}). {instead}"
         ) from error
+
+
+def _require_network(urls: Iterable[str]) -> None:
+    """Raises NoNetworkError if none of the servers can be reached, which tensorflow_datasets would try ten times."""
+    failure = None
+    for url in {urlsplit(url).netloc: url for url in urls}.values():
+        try:
+            require_network(url)
+            return
+        except NoNetworkError as error:
+            failure = error
+    if failure is not None:
+        raise failure
 
 
 def decoded(texts: Iterable[bytes]) -> list[str]:

@@ -460,10 +460,19 @@ class ZooModel(keras.Model):
             options = {"filters": can_be_quantized, **options}
         super().quantize(mode, **options)
 
+    def get_compile_config(self):
+        config = super().get_compile_config()
+        return config and {**config, "optimizer_built": self.optimizer.built}
+
     def compile_from_config(self, config):
         # Keras 3.15 does not compile loaded models whose class overrides `compile`.
-        self.compile(**keras.saving.deserialize_keras_object(config))
-        self.optimizer.build(self.trainable_variables)
+        config = keras.saving.deserialize_keras_object(config)
+        # Files of earlier versions do not say whether the model was trained.
+        is_built = config.pop("optimizer_built", True)
+        self.compile(**config)
+        # An optimizer that was never used has no states in the file, which Keras 3.15 would say in a warning.
+        if is_built:
+            self.optimizer.build(self.trainable_variables)
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs):
         # For tf.train.Checkpoint. Keras 3.15's version has neither layers in lists, such as blocks, nor
@@ -488,7 +497,8 @@ class ZooModel(keras.Model):
         on_tensorflow = keras.backend.backend() == "tensorflow"
         if on_tensorflow and private.is_multi_worker(private.strategy_of(self)):
             step_function = with_one_row(step_function)
-        return super()._make_function(step_function, **kwargs)
+        function = super()._make_function(step_function, **kwargs)
+        return private.count_traces_alone(function) if on_tensorflow else function
 
     def make_train_function(self, force=False):
         if keras.backend.backend() == "torch":

@@ -17,6 +17,7 @@ import numpy as np
 
 from bert_zoo.forks import refuse_fork
 from bert_zoo.graph import MISSING, has_tensorflow, tf
+from bert_zoo.private import count_traces_alone
 from bert_zoo.text.added_tokens import AddedToken, distinct_tokens, extended
 from bert_zoo.text.batches import text_batch
 from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary
@@ -424,14 +425,8 @@ def made_of(cls: type, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 
 
 def traced_once(function: Callable, *signature: tf.TensorSpec) -> Callable:
-    """Returns the function as a graph that is traced once, when it is first called.
-
-    TensorFlow counts the traces of a function's code for all objects together, and warns of expensive
-    tracing from the fifth on. The first call of each tokenizer would count, so the warning is switched off.
-    """
-    graph = tf.function(function, input_signature=signature, autograph=False)
-    graph._omit_frequent_tracing_warning = True
-    return graph
+    """Returns the function as a graph that is traced once, when it is first called."""
+    return count_traces_alone(tf.function(function, input_signature=signature, autograph=False))
 
 
 def import_tensorflow_text() -> Any:
