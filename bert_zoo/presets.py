@@ -6,8 +6,9 @@ Nothing here imports TensorFlow or Keras.
 import difflib
 import math
 import operator
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 # Learning rate schedules; `bert_zoo.training.presets` has the classes.
 SCHEDULES = ("linear", "linear_after_warmup", "constant", "inverse_sqrt", "slanted_triangular")
 OPTIMIZERS = ("adamw", "lamb", "adafactor")
+# Names of `bert_zoo.training.strategy`.
+STRATEGY = re.compile(r"auto|one|cpu:[1-9]\d*|mirrored|multi_worker|tpu(:.*)?")
 # Kind of limit -> a check of (value, bound), and its words in messages.
 LIMITS: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
     "least": (operator.ge, "at least"),
@@ -43,13 +46,25 @@ def setting(default: Any, text: str, **limits: Any) -> Any:
 def check_limits(settings: Any) -> None:
     """Raises ValueError if a field is outside its limits."""
     for each in fields(settings):
-        value, limits = getattr(settings, each.name), each.metadata["limits"]
-        for limit, bound in limits.items():
-            holds, wanted = LIMITS[limit]
-            if value is not None and not holds(value, bound):
-                shown = ", ".join(bound) if limit == "choices" else bound
-                or_none = ", or None" if each.default is None else ""
-                raise ValueError(f"{each.name} is {value!r}; it must be {wanted} {shown}{or_none}.")
+        check_setting(each, getattr(settings, each.name))
+
+
+def check_setting(each: Field, value: Any) -> None:
+    """Raises ValueError if a value is outside the limits of a field."""
+    for limit, bound in each.metadata["limits"].items():
+        holds, wanted = LIMITS[limit]
+        if value is not None and not holds(value, bound):
+            shown = ", ".join(bound) if limit == "choices" else bound
+            or_none = ", or None" if each.default is None else ""
+            raise ValueError(f"{each.name} is {value!r}; it must be {wanted} {shown}{or_none}.")
+
+
+def check_strategy(name: str) -> None:
+    """Raises ValueError for an unknown strategy."""
+    if not STRATEGY.fullmatch(name):
+        raise ValueError(
+            f"There is no strategy {name!r}; choose auto, one, cpu:N, mirrored, multi_worker, tpu or tpu:NAME."
+        )
 
 
 # Settings for training the encoder.

@@ -165,7 +165,7 @@ def test_the_program_reads_a_table_and_fills_masks(tmp_path, capsys):
     written = read(tmp_path / "out.csv")
     assert [row["text"] for row in written] == TEXTS
     assert [row["id"] for row in written] == [*"0123"]
-    with pytest.raises(ValueError, match=r"no column 'text'.*\(--text, "):
+    with pytest.raises(ValueError, match=r"no column 'text'.*with --text and --text_pair"):
         call(*files)
     with pytest.raises(ValueError, match="for predictions, together"):
         call(files[0])

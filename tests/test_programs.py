@@ -134,7 +134,7 @@ def main(monkeypatch, *arguments) -> None:
         ("predict --run", "Missing value for flag --run. --help lists the flags."),
         (
             "finetune --seeds 0 --list_recipes",
-            "flag --seeds=0: 0 is not a positive integer. --help lists the flags.",
+            "--seeds is '0'; it must be a positive integer. --help lists the flags.",
         ),
         ("finetune a b", "Unknown arguments ['a', 'b']. Flags begin with --;"),
         ("list minilm", "No model matches 'minilm'. Did you mean 'minilm_l6'?"),

@@ -103,6 +103,8 @@ def test_documents_are_ranked_and_printed():
     assert [row.index for row in model.rank(QUERY, ["a bird"] * 3, top_k=None)] == [0, 1, 2]
     with pytest.raises(ValueError, match="top_k is 0"):
         model.rank(QUERY, TEXTS, top_k=0)
+    with pytest.raises(ValueError, match=r"query is \['a', 'b'\], but rank\(\) takes one query"):
+        model.rank(["a", "b"], TEXTS)
     with pytest.raises(TypeError, match="pairs of texts"):
         model.predict(TEXTS)
 

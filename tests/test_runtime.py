@@ -102,6 +102,8 @@ def test_verbs_answer_as_the_models_do(case, exported):
         for query in texts:
             both = (m.rank(query, texts, top_k=None) for m in (runtime, model))
             assert_alike(*(sorted(found, key=lambda row: row.index) for found in both))
+        with pytest.raises(ValueError, match="takes one query"):
+            runtime.rank(texts, texts)
     elif hasattr(model, "tag"):
         for given in (texts, [["the", "cat"], ["a"]]):
             for strategy in ("first", "average", "max"):

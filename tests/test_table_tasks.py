@@ -85,10 +85,10 @@ def test_tags_that_break_the_scheme_of_spans_are_said(tmp_path):
     ("name", "options", "message"),
     [
         ("sst3", {}, r"no task 'sst3'.*Did you mean 'sst2'"),
-        ("sst2", {"text": "x"}, r"does not read \['train_file', 'text'\]"),
-        ("swag", {"train_file": None}, r"needs \['data_dir'\]"),
+        ("sst2", {"text": "x"}, "does not read --train_file, --text"),
+        ("swag", {"train_file": None}, "needs --data_dir"),
         ("table", {}, "nothing to measure on"),
-        ("table", {"train_file": None, "held_out": 3}, r"needs \['train_file'\]"),
+        ("table", {"train_file": None, "held_out": 3}, "needs --train_file"),
         ("table", {"held_out": 5, "dev_file": "x"}, "dev_file and held_out both choose"),
         (
             "table",

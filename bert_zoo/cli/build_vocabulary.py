@@ -13,9 +13,11 @@ first) and tokenizer_config.json; see docs/text.md.
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bert_zoo.cli.program import Program
+from bert_zoo.data.files import require_file
 
 if TYPE_CHECKING:
     from bert_zoo.text import WordLevelTokenizer
@@ -73,6 +75,8 @@ def main(arguments: list[str]) -> None:
     if _KIND.value != "word_level":
         _train_pieces(arguments)
         return
+    for path in arguments:
+        require_file(Path(path), advice="Check its name and folder.")
     # An empty flag means no such token.
     given = {"eos_token": _EOS_TOKEN.value, "unknown_token": _UNKNOWN_TOKEN.value}
     special = {name: token or None for name, token in given.items() if token is not None}
@@ -92,9 +96,10 @@ def main(arguments: list[str]) -> None:
 
 def _train_pieces(sources: list[str]) -> None:
     from bert_zoo.pretraining.corpus import Corpus
-    from bert_zoo.pretraining.vocabularies import train_vocabulary
 
     corpus = Corpus(sources)
+    from bert_zoo.pretraining.vocabularies import train_vocabulary
+
     tokens = train_vocabulary(
         (sentence for document in corpus for sentence in document),
         _KIND.value,

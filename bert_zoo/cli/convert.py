@@ -7,10 +7,13 @@ bert_zoo convert --model bert_base --task encoder --output bert_base
 It reads every format that bert_zoo.load reads; docs/migrating/index.md lists them.
 """
 
+from bert_zoo.cli import checks
 from bert_zoo.cli.program import Program
 
 PROGRAM = Program(__doc__, required=("model", "output"))
-_MODEL = PROGRAM.string("model", None, "A name from `bert_zoo list`, or a directory.")
+_MODEL = PROGRAM.string(
+    "model", None, "A name from `bert_zoo list`, or a directory.", check=checks.model
+)
 _OUTPUT = PROGRAM.string("output", None, "The directory to write.")
 _FORMAT = PROGRAM.enum(
     "format",
@@ -22,10 +25,12 @@ _TASK = PROGRAM.string(
     "task",
     None,
     "Task whose head is also written, or encoder for none; by default the model's own.",
+    check=checks.task,
 )
 
 
 def main(arguments: list[str]) -> None:
+    PROGRAM.check()
     import bert_zoo
     from bert_zoo.loading.load import stored_task
 

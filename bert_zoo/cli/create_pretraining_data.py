@@ -123,12 +123,12 @@ def main(arguments: list[str]) -> None:
     settings = Settings(
         **{name: PROGRAM.flags[name].value for name in Settings.__dataclass_fields__}
     )
-    _objective(settings)  # raises for wrong settings before the pipeline starts
     files = sorted(
         match.path for matches in FileSystems.match(_TEXT.value) for match in matches.metadata_list
     )
     if not files:
         raise FileNotFoundError(f"No file matches --text {', '.join(_TEXT.value)}. Check the path.")
+    _objective(settings)  # raises for wrong settings before the pipeline starts
     # The first file decides the form, so that all are read alike.
     with _local(files[0]) as first:
         form = _FORM.value or _corpus(first, None).form

@@ -13,9 +13,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bert_zoo.cli import general_distillation
-from bert_zoo.cli.benchmarks import BENCHMARKS, DataOptions, make_task
+from bert_zoo.cli import checks, general_distillation
+from bert_zoo.cli.benchmarks import BENCHMARKS, DataOptions, make_task, read_files
 from bert_zoo.cli.program import Program, command
+from bert_zoo.data import files
+from bert_zoo.loading.locating import RUN_CONFIG
 from bert_zoo.presets import Recipe
 
 if TYPE_CHECKING:
@@ -28,25 +30,34 @@ PROGRAM = Program(
     on_interrupt="Stopped. Run the same command to resume. The results are the same as without the stop.",
 )
 _TEACHER = PROGRAM.string(
-    "teacher", None, "A run directory of finetune, or any trained model's name or directory."
+    "teacher",
+    None,
+    "A run directory of finetune, or any trained model's name or directory.",
+    check=checks.model,
 )
-_STUDENT = PROGRAM.string("student", None, "A name from `bert_zoo list`, or a directory.")
+_STUDENT = PROGRAM.string(
+    "student", None, "A name from `bert_zoo list`, or a directory.", check=checks.model
+)
 _LAYERS = PROGRAM.list(
     "layers",
     None,
     "Make a student from the teacher: the number of its layers to keep, or their numbers, from 0.",
+    check=checks.whole_number,
 )
 _HIDDEN = PROGRAM.integer(
     "hidden", None, "With --layers: the student's hidden size.", lower_bound=1
 )
 # For distillation on plain text.
-_TEXT = PROGRAM.list("text", None, "Plain text to learn from: files, folders or patterns.")
+_TEXT = PROGRAM.list(
+    "text", None, "Plain text to learn from: files, folders or patterns.", check=checks.text
+)
 _TASK = PROGRAM.enum("task", None, list(BENCHMARKS), "Use this task's data, not the teacher's.")
 _TEXT_COLUMN = PROGRAM.string("text_column", None, 'The table\'s text column; by default "text".')
 _UNLABELLED = PROGRAM.list(
     "unlabelled",
     None,
     "Files or patterns of unlabelled texts, one per line; pairs are separated by a tab.",
+    check=checks.text,
 )
 _TEMPERATURE = PROGRAM.float(
     "temperature", 2.0, "Divisor of teacher and student logits.", lower_bound=0.01
@@ -71,7 +82,9 @@ _AUGMENT = PROGRAM.integer(
 _AUGMENT_WITH = PROGRAM.string(
     "augment_with", "bert_base_uncased", "Masked language model that proposes the variants' words."
 )
-_RECIPE = PROGRAM.string("recipe", None, "A name from `bert_zoo finetune --list_recipes`.")
+_RECIPE = PROGRAM.string(
+    "recipe", None, "A name from `bert_zoo finetune --list_recipes`.", check=checks.recipe
+)
 _OUTPUT_DIR = PROGRAM.string("output_dir", None, "Run directory, by default runs/distill-NAMES.")
 PROGRAM.define_runs()
 _MAIN = (
@@ -108,18 +121,20 @@ def main(arguments: list[str]) -> None:
 
 def distill_on_task(directory: Path) -> None:
     """Trains the student on the teacher's predictions, as the flags say."""
-    strategy = PROGRAM.strategy()
+    data = task_data()
+    PROGRAM.check()
+    task = make_task(**data)
+    read_files(task, data)
     from bert_zoo import private
     from bert_zoo.cli.benchmarks.distilled import Teaching, learn_from, unlabelled, varied
     from bert_zoo.cli.finetune import recipe_for, train
 
+    strategy = PROGRAM.strategy()
     if private.is_multi_worker(strategy):
         raise ValueError(
             "Distillation runs on one machine, because every worker would write the teacher's predictions. Use "
             "--strategy mirrored."
         )
-    data = task_data()
-    task = make_task(**data)
     for remark in task.remarks():
         print(f"Note: {remark}")
     teacher = load_teacher(task)
@@ -157,16 +172,14 @@ def distill_on_task(directory: Path) -> None:
 
 def task_data() -> dict[str, Any]:
     """Returns the arguments of `make_task`: the flags, and the teacher's run for the rest."""
-    from bert_zoo.training.runs import CONFIG, read_json
-
     given = PROGRAM.given(DataOptions)
     if _TEXT_COLUMN.value is not None:
         given["text"] = _TEXT_COLUMN.value
     if _TASK.value is not None:
         return {"name": _TASK.value, **given}
     run = Path(_TEACHER.value)
-    configs = [*run.glob(CONFIG), *sorted(run.glob(f"seed_*/{CONFIG}"))]
-    data = read_json(configs[0]).get("data") if configs else None
+    configs = [*run.glob(RUN_CONFIG), *sorted(run.glob(f"seed_*/{RUN_CONFIG}"))]
+    data = files.read_json(configs[0]).get("data") if configs else None
     if not data:
         raise ValueError(
             f"{_TEACHER.value} is not a run directory of {command('finetune')}, so its task is unknown. Give --task "

@@ -21,6 +21,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from bert_zoo.cli import checks
 from bert_zoo.cli.benchmarks import DataOptions
 from bert_zoo.cli.program import Program
 
@@ -31,7 +32,9 @@ PROGRAM = Program(
     takes_arguments=True,
     on_interrupt="Stopped. With --text and --output, run the same command to resume.",
 )
-_MODEL = PROGRAM.string("model", "minilm_l6", "A name from `bert_zoo list`, or a directory.")
+_MODEL = PROGRAM.string(
+    "model", "minilm_l6", "A name from `bert_zoo list`, or a directory.", check=checks.model
+)
 _TEXT = PROGRAM.string("text", None, "A file of texts, instead of arguments.")
 _COLUMN = PROGRAM.string(
     "column", None, 'The text column, if the file is a table; by default "text".'
@@ -51,6 +54,7 @@ def main(arguments: list[str]) -> None:
     output = Path(_OUTPUT.value) if _OUTPUT.value else None
     if output is not None and output.suffix != ".npy":
         raise ValueError(f"--output is {output}. Name a NumPy file, such as vectors.npy.")
+    PROGRAM.check()
     total = made_from = None
     if _TEXT.value is not None:
         if arguments:

@@ -16,13 +16,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bert_zoo.cli import language_models
-from bert_zoo.cli.benchmarks import TASK_NAMES, DataOptions, make_task
+from bert_zoo.cli import checks, language_models
+from bert_zoo.cli.benchmarks import TASK_NAMES, DataOptions, make_task, read_files
 from bert_zoo.cli.program import Program
+from bert_zoo.data import files
+from bert_zoo.loading.locating import RUN_CONFIG, kept_metrics
 from bert_zoo.presets import Recipe
 
 PROGRAM = Program(__doc__)
-_RUN = PROGRAM.string("run", None, "A run directory of `bert_zoo finetune`.")
+_RUN = PROGRAM.string("run", None, "A run directory of `bert_zoo finetune`.", check=checks.run)
 _TASK = PROGRAM.string("task", None, f"Another task's data: {TASK_NAMES}.")
 _SPLIT = PROGRAM.string(
     "split",
@@ -39,33 +41,33 @@ PROGRAM.define_strategy()
 
 
 def main(arguments: list[str]) -> None:
-    from bert_zoo.cli import finetuning
-    from bert_zoo.loading.locating import kept_metrics
-    from bert_zoo.models.replicas import is_chief
-    from bert_zoo.training.runs import CONFIG, read_json
-
     flags = PROGRAM.flags
     if (_RUN.value is None) == (flags.model is None) or bool(flags.model) != bool(flags.text_file):
         raise ValueError(
             "Give either --run, a run directory, or --model and --text_file, a language model and a text. --help "
             "lists the flags."
         )
+    PROGRAM.check()
     if flags.model:
         language_models.evaluate(flags, Path(_OUTPUT_DIR.value) if _OUTPUT_DIR.value else None)
         return
     directory = Path(_RUN.value)
-    strategy = PROGRAM.strategy()
-    with strategy.scope():
-        model = finetuning.kept_model(directory)
-    config = read_json(directory / CONFIG)
+    config = files.read_json(directory / RUN_CONFIG)
     kept = kept_metrics(directory)
     options = config["data"] | PROGRAM.given(DataOptions)
     if _TASK.value:
         options["name"] = _TASK.value
     task = make_task(**options)
-    recipe = Recipe(**config["recipe"])
     # Diagnostic sets are not measured in training.
     split = _SPLIT.value or next(iter(task.measured), "test")
+    read_files(task, options, split)
+    recipe = Recipe(**config["recipe"])
+    from bert_zoo.cli import finetuning
+    from bert_zoo.models.replicas import is_chief
+
+    strategy = PROGRAM.strategy()
+    with strategy.scope():
+        model = finetuning.kept_model(directory)
     data = task.data(split)
     predictions = task.predict(model, data, recipe)
     if not is_chief(strategy):

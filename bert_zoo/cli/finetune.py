@@ -15,7 +15,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bert_zoo.cli.benchmarks import TASK_NAMES, DataOptions, make_task
+from bert_zoo.cli import checks
+from bert_zoo.cli.benchmarks import TASK_NAMES, DataOptions, make_task, read_files
 from bert_zoo.cli.program import Program, command
 from bert_zoo.presets import Recipe
 
@@ -28,10 +29,14 @@ PROGRAM = Program(
     on_interrupt="Stopped. Run the same command to resume after the epoch of the last checkpoint, or from "
     "the start if there is no checkpoint yet. The results are the same as without the stop.",
 )
-_MODEL = PROGRAM.string("model", "minilm_l6", "A name from `bert_zoo list`, or a directory.")
+_MODEL = PROGRAM.string(
+    "model", "minilm_l6", "A name from `bert_zoo list`, or a directory.", check=checks.model
+)
 _TASK = PROGRAM.string("task", "messages", f"Task to train on: {TASK_NAMES}.")
 _OUTPUT_DIR = PROGRAM.string("output_dir", None, "Run directory, by default runs/MODEL-TASK.")
-_RECIPE = PROGRAM.string("recipe", None, "A name from `bert_zoo finetune --list_recipes`.")
+_RECIPE = PROGRAM.string(
+    "recipe", None, "A name from `bert_zoo finetune --list_recipes`.", check=checks.recipe
+)
 _LIST = PROGRAM.bool("list_recipes", False, "Print all recipes and exit.")
 _MODEL_PARALLEL = PROGRAM.integer(
     "model_parallel",
@@ -65,14 +70,16 @@ def main(arguments: list[str]) -> None:
     if _LIST.value:
         list_recipes()
         return
+    PROGRAM.check()
+    data = {"name": _TASK.value, **PROGRAM.given(DataOptions)}
+    task = make_task(**data)
+    read_files(task, data)
     from bert_zoo.models.cores import use_cores
     from bert_zoo.models.replicas import is_on_tpu
 
     if _CORES.value:
         use_cores(_CORES.value)
     strategy = PROGRAM.strategy(_MODEL_PARALLEL.value)
-    data = {"name": _TASK.value, **PROGRAM.given(DataOptions)}
-    task = make_task(**data)
     recipe = recipe_for(_MODEL.value, task, _RECIPE.value, PROGRAM.given(Recipe))
     if is_on_tpu(strategy) and not recipe.fixed_shapes:
         print("Using fixed_shapes=True, because a TPU compiles each new shape of batch.")

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from bert_zoo.cli import checks
 from bert_zoo.cli.program import Program, command
 from bert_zoo.distillation.presets import TEXT_PRESETS
 from bert_zoo.presets import Recipe
@@ -33,7 +34,7 @@ def define_flags(program: Program) -> None:
         FORMS,
         "What a line of the text holds; by default its first lines decide.",
     )
-    program.list("general_text", None, "Other text to measure on as well.")
+    program.list("general_text", None, "Other text to measure on as well.", check=checks.text)
     program.enum(
         "objective", "relations", list(TEXT_PRESETS), f"What the student learns from text. {about}."
     )
@@ -41,6 +42,7 @@ def define_flags(program: Program) -> None:
         "layer_map",
         None,
         "For objective layers: the teacher's layer for each student layer, counted from 1; by default evenly spaced.",
+        check=checks.whole_number,
     )
     program.integer(
         "teacher_layer",
@@ -73,6 +75,7 @@ def distill_on_text(
     _check_flags(program)
     if (flags.steps is None) == (flags.minutes is None):
         raise ValueError("Set the length of training with one of --steps and --minutes.")
+    program.check()
     strategy = program.strategy()
     from bert_zoo.cli.pretrain import write_report
     from bert_zoo.distillation import distill_on_text

@@ -4,17 +4,30 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from bert_zoo.cli import checks
 from bert_zoo.cli.program import Program
 
 
 def define_flags(program: Program) -> list[str]:
     """Defines the flags for evaluating a language model and returns their names."""
     before = {*program.flags}
-    program.string("model", None, "A recurrent language model, by name or directory.")
-    program.string("text_file", None, "The text to predict, in the form of the training text.")
+    program.string(
+        "model", None, "A recurrent language model, by name or directory.", check=checks.model
+    )
+    program.string(
+        "text_file",
+        None,
+        "The text to predict, in the form of the training text.",
+        check=checks.exists,
+    )
     program.float("last", 1.0, "Fraction of the file to read, from its end.")
     program.integer("segment_length", 128, "Tokens per row and step.", lower_bound=1)
-    program.list("mem_len", None, "Memory lengths in tokens; by default the model's own.")
+    program.list(
+        "mem_len",
+        None,
+        "Memory lengths in tokens; by default the model's own.",
+        check=checks.whole_number,
+    )
     program.integer(
         "clamp_len", None, "Largest distance between tokens; by default the model's own."
     )

@@ -16,20 +16,27 @@ For questions, --text names the column of questions and --text_pair the column o
 """
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from bert_zoo.cli import checks
 from bert_zoo.cli.benchmarks import DataOptions
 from bert_zoo.cli.program import Program
+
+if TYPE_CHECKING:
+    from bert_zoo.data.tables import TextRow
 
 # The format of a table.
 TABLE_FIELDS = ("text", "text_pair", "delimiter", "format", "header", "encoding")
 
 PROGRAM = Program(__doc__, required=("run",), takes_arguments=True)
-_RUN = PROGRAM.string("run", None, "The run directory.")
+_RUN = PROGRAM.string("run", None, "The run directory.", check=checks.run)
 _SECOND = PROGRAM.string("second", None, "The second text of every pair, for tasks on pairs.")
-_CONTEXT = PROGRAM.string("context", None, "File of the text to search for answers.")
-_FILE = PROGRAM.string("file", None, "A table of texts, instead of arguments.")
+_CONTEXT = PROGRAM.string(
+    "context", None, "File of the text to search for answers.", check=checks.exists
+)
+_FILE = PROGRAM.string("file", None, "A table of texts, instead of arguments.", check=checks.exists)
 _OUTPUT = PROGRAM.string("output", None, "The file for its predictions: .csv, .tsv or .jsonl.")
 _ALL_SCORES = PROGRAM.bool("all_scores", False, "Also write the probability of every class.")
 _BATCH_SIZE = PROGRAM.integer("batch_size", 32, "Texts per step.")
@@ -58,6 +65,12 @@ def main(arguments: list[str]) -> None:
             raise ValueError(
                 "Give texts as arguments, one per line on standard input, or as a table with --file."
             )
+    PROGRAM.check()
+    if _FILE.value is not None:
+        from bert_zoo.cli.prediction_files import check_output
+
+        check_output(_OUTPUT.value)
+        next(table_rows(), None)  # an error if a column is missing
     from bert_zoo.cli import finetuning
     from bert_zoo.loading.locating import kept_metrics
 
@@ -70,15 +83,21 @@ def main(arguments: list[str]) -> None:
         predict_table(model, metrics)
 
 
+def table_rows() -> Iterator["TextRow"]:
+    """Yields the texts of the rows of --file."""
+    from bert_zoo.data.tables import text_rows
+
+    return text_rows(_FILE.value, **PROGRAM.given(DataOptions))
+
+
 def predict_table(model: Any, metrics: dict[str, float]) -> None:
     """Writes predictions for the rows of --file."""
     from bert_zoo.cli.benchmarks.questions import THRESHOLD
     from bert_zoo.cli.prediction_files import predict_file
-    from bert_zoo.data.tables import text_rows
 
     written = predict_file(
         model,
-        text_rows(_FILE.value, **PROGRAM.given(DataOptions)),
+        table_rows(),
         _OUTPUT.value,
         all_scores=_ALL_SCORES.value,
         no_answer_threshold=metrics.get(THRESHOLD),

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 from tqdm import tqdm
@@ -16,9 +16,11 @@ from bert_zoo import tasks
 from bert_zoo.cli.benchmarks.embeddings import row_cosines
 from bert_zoo.data.tables import TextRow
 from bert_zoo.error_text import quoted
-from bert_zoo.models.base import ZooModel
 from bert_zoo.runtime.rankings import SCORE_ACTIVATIONS
 from bert_zoo.weights.files import replacing
+
+if TYPE_CHECKING:
+    from bert_zoo.models.base import ZooModel
 
 ROWS_AT_ONCE = 1024
 
@@ -26,7 +28,7 @@ Record = dict[str, Any]
 
 
 def predict_file(
-    model: ZooModel,
+    model: "ZooModel",
     rows: Iterable[TextRow],
     output: str | Path,
     *,
@@ -53,11 +55,7 @@ def predict_file(
     Raises:
         ValueError: the suffix is unknown, or the task does not predict from such rows.
     """
-    output = Path(output)
-    if output.suffix.lower() not in WRITERS:
-        raise ValueError(
-            f"output is {str(output)!r}, but the format is chosen by its suffix. Use one of {', '.join(WRITERS)}."
-        )
+    output = check_output(output)
     written, rows = 0, iter(rows)
     with (
         replacing(output) as temporary,
@@ -82,12 +80,22 @@ def _renamed(others: Record, taken: Collection[str]) -> Record:
     return {f"input_{n}" if n in taken else n: value for n, value in others.items()}
 
 
-def _asks(model: ZooModel) -> bool:
+def check_output(output: str | Path) -> Path:
+    """Returns the path of a file; raises ValueError if its suffix is unknown."""
+    output = Path(output)
+    if output.suffix.lower() not in WRITERS:
+        raise ValueError(
+            f"output is {str(output)!r}, but the format is chosen by its suffix. Use one of {', '.join(WRITERS)}."
+        )
+    return output
+
+
+def _asks(model: "ZooModel") -> bool:
     return isinstance(model, tasks.QuestionAnswerer)
 
 
 def _answers(
-    model: ZooModel,
+    model: "ZooModel",
     columns: tuple[list[str], ...],
     all_scores: bool,
     no_answer_threshold: float | None,
@@ -127,7 +135,7 @@ def _answers(
 
 
 def pair_scores(
-    model: ZooModel, first: Sequence[str], second: Sequence[str], batch_size: int = 32
+    model: "ZooModel", first: Sequence[str], second: Sequence[str], batch_size: int = 32
 ) -> np.ndarray:
     """Returns the cosine of each row's two texts, or a reranker's score of query and document, [N]."""
     first, second = list(first), list(second)

@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bert_zoo.cli import checks
 from bert_zoo.cli.program import Program, command
 from bert_zoo.config import UNLIMITED
 from bert_zoo.presets import (
@@ -34,7 +35,7 @@ from bert_zoo.presets import (
     LanguageModelPreset,
     Recipe,
 )
-from bert_zoo.pretraining.corpus import FORMS, MASKED_ROWS, STREAM, Corpus
+from bert_zoo.pretraining.corpus import DATA_SET, FORMS, MASKED_ROWS, STREAM, Corpus
 from bert_zoo.registry import registry
 
 if TYPE_CHECKING:
@@ -77,7 +78,9 @@ PROGRAM = Program(
     on_interrupt="Stopped. Run the same command to resume after the last checkpoint. The results are the "
     "same as without the stop.",
 )
-_MODEL = PROGRAM.string("model", None, "Checkpoint to train further, by name or directory.")
+_MODEL = PROGRAM.string(
+    "model", None, "Checkpoint to train further, by name or directory.", check=checks.model
+)
 _RECIPE = PROGRAM.enum(
     "recipe",
     None,
@@ -85,7 +88,9 @@ _RECIPE = PROGRAM.enum(
     "Train from scratch, with this family's recipe or this preset of a language model.",
 )
 _SIZE = PROGRAM.enum("size", "nano", PRETRAINING_SIZES, "Size of a model trained from scratch.")
-_TEXT = PROGRAM.list("text", None, "Files, folders or patterns; or tfds: and a data set's name.")
+_TEXT = PROGRAM.list(
+    "text", None, "Files, folders or patterns; or tfds: and a data set's name.", check=checks.text
+)
 _FORM = PROGRAM.enum(
     "form",
     None,
@@ -98,7 +103,10 @@ _ENCODING = PROGRAM.string(
     "encoding", None, "Encoding of the text, such as latin-1; by default UTF-8."
 )
 _GENERAL = PROGRAM.list(
-    "general_text", None, "Other text, to measure what the model forgets; not trained on."
+    "general_text",
+    None,
+    "Other text, to measure what the model forgets; not trained on.",
+    check=checks.text,
 )
 _HELD_OUT = PROGRAM.float(
     "held_out", 0.05, "Fraction of documents to measure on.", lower_bound=0, upper_bound=0.9
@@ -132,6 +140,7 @@ _VOCABULARY = PROGRAM.string(
     "vocabulary",
     None,
     "A vocabulary's directory, for training from scratch; by default built from the text.",
+    check=checks.exists,
 )
 _OUTPUT_DIR = PROGRAM.string("output_dir", None, "Run directory, by default runs/pretrain-NAME.")
 _SEED = PROGRAM.integer(
@@ -153,6 +162,7 @@ _CUTOFFS = PROGRAM.list(
     "cutoffs",
     None,
     "Token ids at which the clusters of the adaptive softmax begin; empty for none.",
+    check=checks.whole_number,
 )
 _DIV_VAL = PROGRAM.integer(
     "div_val", None, "Factor by which vectors get smaller from one cluster to the next."
@@ -185,12 +195,12 @@ def main(arguments: list[str]) -> None:
     if _STEPS.value is not None and _MINUTES.value is not None:
         raise ValueError("--steps and --minutes both set the length of training. Leave one out.")
     _check_languages()
-    strategy = PROGRAM.strategy()
-    from bert_zoo.models.replicas import is_chief
-    from bert_zoo.pretraining.models import model_to_go_on_with
-    from bert_zoo.pretraining.run import pretrain
-
-    text = _TEXT.value[0] if _TEXT.value[0].startswith("tfds:") else _TEXT.value
+    if _MODEL.value:
+        _check_length()
+    if _RECIPE.value in STREAM_PRESETS:
+        stream_preset()
+    PROGRAM.check()
+    text = _TEXT.value[0] if _TEXT.value[0].startswith(DATA_SET) else _TEXT.value
     reading = {"form": _FORM.value, "encoding": _ENCODING.value}
     preset = NAMED_PRESETS.get(_RECIPE.value)
     if preset is not None and preset.unit != "word":
@@ -204,6 +214,11 @@ def main(arguments: list[str]) -> None:
         corpus = Corpus(ParallelLines(text, _LANGUAGES.value), held_out=_HELD_OUT.value)
     elif reading["form"] not in (STREAM, MASKED_ROWS):
         corpus = Corpus(text, held_out=_HELD_OUT.value, **reading)
+    strategy = PROGRAM.strategy()
+    from bert_zoo.models.replicas import is_chief
+    from bert_zoo.pretraining.models import model_to_go_on_with
+    from bert_zoo.pretraining.run import pretrain
+
     is_stream = reads_streams()
     if reading["form"] == (MASKED_ROWS if is_stream else STREAM):
         raise ValueError(
@@ -329,7 +344,6 @@ def settings_to_go_on() -> "Settings":
     from bert_zoo.loading.load import missing_parts
     from bert_zoo.models import MaskedLM, Pretraining
 
-    _check_length()
     opened = open_checkpoint(_MODEL.value, with_weights=True)
     preset = opened.family.pretraining_preset
     rows = preset.rows if preset else "full_sentences"
@@ -448,7 +462,6 @@ def stream_to_go_on(
     from bert_zoo.loading.directories import open_checkpoint
     from bert_zoo.models import CausalLM
 
-    _check_length()
     opened = open_checkpoint(_MODEL.value, with_weights=False)
     if reads_both_directions(opened.family):
         return bidirectional_stream(
@@ -479,14 +492,7 @@ def new_stream(
     from bert_zoo.pretraining.models import fitted, new_language_model
     from bert_zoo.text import preprocessor_from_dir
 
-    preset = NAMED_PRESETS.get(_RECIPE.value)
-    if preset is None:
-        sizes = STREAM_PRESETS[_RECIPE.value]
-        if _SIZE.value not in sizes:
-            raise ValueError(
-                f"--size is {_SIZE.value}, but {_RECIPE.value} comes in {', '.join(sizes)}. Choose one of these."
-            )
-        preset = sizes[_SIZE.value]
+    preset = NAMED_PRESETS.get(_RECIPE.value) or stream_preset()
     fields = registry().families[preset.family].config_class.__dataclass_fields__
     given = {flag.name: flag.value for flag in (_MEMORY, _CUTOFFS, _DIV_VAL)}
     given = {name: value for name, value in given.items() if value is not None}
@@ -510,6 +516,16 @@ def new_stream(
         return new_language_model(preset, preprocessor, _dtype())
 
     return _stream_settings(preset), make_model
+
+
+def stream_preset() -> LanguageModelPreset:
+    """Returns the preset of --recipe and --size."""
+    sizes = STREAM_PRESETS[_RECIPE.value]
+    if _SIZE.value not in sizes:
+        raise ValueError(
+            f"--size is {_SIZE.value}, but {_RECIPE.value} comes in {', '.join(sizes)}. Choose one of these."
+        )
+    return sizes[_SIZE.value]
 
 
 def bidirectional_stream(

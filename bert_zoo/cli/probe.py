@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bert_zoo.cli import checks
 from bert_zoo.cli.program import Program
 
 if TYPE_CHECKING:
@@ -24,35 +25,56 @@ PROGRAM = Program(
     __doc__,
     on_interrupt="Stopped. Run the same command to continue with the vectors computed so far.",
 )
-_MODEL = PROGRAM.string("model", "minilm_l6", "A name from `bert_zoo list`, or a directory.")
+_MODEL = PROGRAM.string(
+    "model", "minilm_l6", "A name from `bert_zoo list`, or a directory.", check=checks.model
+)
 _TREEBANK = PROGRAM.string(
     "treebank",
     None,
     "CoNLL-U, or columns of word, tag and head: probes tags, trees, heads and geometry.",
+    check=checks.exists,
 )
 _TAGGING = PROGRAM.list(
     "tagging",
     None,
     "A word and its tag per line. One file, or train and test, or train, dev and test.",
+    check=checks.exists,
 )
 _EDGES = PROGRAM.list(
-    "edges", None, "Edge-probing JSON Lines of spans and span pairs; files as for --tagging."
+    "edges",
+    None,
+    "Edge-probing JSON Lines of spans and span pairs; files as for --tagging.",
+    check=checks.exists,
 )
-_SENTEVAL = PROGRAM.string("senteval", None, "A SentEval probing file: split, label, sentence.")
+_SENTEVAL = PROGRAM.string(
+    "senteval", None, "A SentEval probing file: split, label, sentence.", check=checks.exists
+)
 _CORPUS = PROGRAM.string(
-    "corpus", None, "Text, one sentence per line: geometry, and neighbours of --word."
+    "corpus",
+    None,
+    "Text, one sentence per line: geometry, and neighbours of --word.",
+    check=checks.exists,
 )
 _WORD = PROGRAM.list("word", None, "Words to find neighbours and occurrences of.")
 _FINE_TUNED = PROGRAM.string(
-    "fine_tuned", None, "A model fine-tuned from --model: how much each layer changed."
+    "fine_tuned",
+    None,
+    "A model fine-tuned from --model: how much each layer changed.",
+    check=checks.model,
 )
 _MINIMAL_PAIRS = PROGRAM.string(
-    "minimal_pairs", None, "BLiMP's JSON Lines, file or folder: which sentence is likelier."
+    "minimal_pairs",
+    None,
+    "BLiMP's JSON Lines, file or folder: which sentence is likelier.",
+    check=checks.exists,
 )
 _FACTS = PROGRAM.string(
-    "facts", None, "LAMA's JSON Lines, file or folder: which word fills a blank."
+    "facts",
+    None,
+    "LAMA's JSON Lines, file or folder: which word fills a blank.",
+    check=checks.exists,
 )
-_BESIDE = PROGRAM.list("beside", None, "Other models to probe for comparison.")
+_BESIDE = PROGRAM.list("beside", None, "Other models to probe for comparison.", check=checks.model)
 _RANDOM = PROGRAM.bool("random", True, "Also probe randomly initialised weights.")
 _HIDDEN_SIZE = PROGRAM.integer(
     "hidden_size", None, "Hidden units of label probes; default: linear.", lower_bound=1
@@ -89,8 +111,8 @@ def main(arguments: list[str]) -> None:
             raise ValueError(
                 f"--{flag.name} names {len(flag.value)} files; it takes up to three: train, dev and test."
             )
-    for flag in files:
-        _check_exists(flag)
+
+    PROGRAM.check()
 
     name = Path(_MODEL.value).name
     directory = Path(_OUTPUT_DIR.value or f"runs/probe-{name}")
@@ -109,13 +131,6 @@ def main(arguments: list[str]) -> None:
         write_json(directory / "results.json", results)
         write_report(directory / "report.html", name, sections, attention=attention)
     print(f"\nThe report is {directory / 'report.html'}")
-
-
-def _check_exists(flag: Any) -> None:
-    names = flag.value if isinstance(flag.value, list) else [flag.value]
-    for path in filter(None, names):
-        if not Path(path).exists():
-            raise FileNotFoundError(f"--{flag.name} names {path}, which does not exist.")
 
 
 def _outcomes(directory: Path, name: str) -> Iterator["Outcome"]:

@@ -22,6 +22,9 @@ from typing import Any, get_args, get_origin, get_type_hints
 import absl.logging
 from absl import flags
 
+from bert_zoo.cli import checks
+from bert_zoo.cli.flag_words import InFlags, in_flags
+
 PACKAGE = Path(__file__).resolve().parents[1]
 HELP, FULL_HELP = {"--help", "-help", "-h", "-?"}, {"--helpfull", "-helpfull"}
 FLAG_WIDTH = 30
@@ -29,13 +32,18 @@ VALUES = {"int": "N", "float": "X", "comma separated list of strings": "X,..."}
 CLAUSE_END = re.compile(r"; |\. (?=[A-Z])")
 INTERRUPTED = 130
 LONGEST_MESSAGE = 300
+# What absl says about a flag's value.
+WRONG_VALUE = re.compile(r"flag --(\w+)=(.*?): ", re.DOTALL)
+# (a flag's name, its value) -> an error for a wrong value.
+Check = Callable[[str, str], None]
 
 
 class Program:
     """A program with its help and its own flags, separate from absl's global ones.
 
     `string`, `integer`, `float`, `bool`, `enum`, `list` and `multi_string` define flags like absl's
-    `DEFINE_*` functions.
+    `DEFINE_*` functions. `string` and `list` also take `check`, a function of `bert_zoo.cli.checks` that raises an
+    error for a wrong value, for the method `check`.
 
     Args:
         about: description for --help.
@@ -64,13 +72,25 @@ class Program:
         self.groups = dict(groups or {})
         self.on_interrupt = on_interrupt
         self.flags = flags.FlagValues()
-        self.string = partial(flags.DEFINE_string, flag_values=self.flags)
+        self.checks: dict[str, Check] = {}
+        self.string = partial(self._checked, flags.DEFINE_string)
+        self.list = partial(self._checked, flags.DEFINE_list)
         self.integer = partial(flags.DEFINE_integer, flag_values=self.flags)
         self.float = partial(flags.DEFINE_float, flag_values=self.flags)
         self.bool = partial(flags.DEFINE_bool, flag_values=self.flags)
         self.enum = partial(flags.DEFINE_enum, flag_values=self.flags)
-        self.list = partial(flags.DEFINE_list, flag_values=self.flags)
         self.multi_string = partial(flags.DEFINE_multi_string, flag_values=self.flags)
+
+    def _checked(
+        self,
+        define: Callable[..., flags.FlagHolder],
+        name: str,
+        *arguments: Any,
+        check: Check | None = None,
+    ) -> flags.FlagHolder:
+        if check is not None:
+            self.checks[name] = check
+        return define(name, *arguments, flag_values=self.flags)
 
     def run(self, main: Callable[[list[str]], None], arguments: Sequence[str]) -> None:
         """Parses the flags and calls `main` with the positional arguments, or prints the help.
@@ -83,14 +103,15 @@ class Program:
             return
         # Print the package's log messages without a prefix; set this before absl installs its own format.
         # TensorFlow's remarks, for example about writing a SavedModel, would bury the program's output.
-        logging.basicConfig(format="%(message)s", level=logging.WARNING)
+        lines = logging.StreamHandler()
+        lines.setFormatter(InFlags(self.flags))
+        logging.basicConfig(handlers=[lines], level=logging.WARNING)
         absl.logging.set_verbosity(absl.logging.WARNING)
         self.flags.unparse_flags()
         try:
             _, *rest = self.flags(["", *arguments])
         except flags.Error as error:
-            what = str(error).strip().removesuffix(" ?").rstrip(".")
-            raise ValueError(f"{what}. --help lists the flags.") from None
+            raise ValueError(f"{self._what_is_wrong(error)}. --help lists the flags.") from None
         if rest and not self.takes_arguments:
             raise ValueError(f"Unknown arguments {rest}. Flags begin with --; --help lists them.")
         if missing := [f"--{name}" for name in self.required if self.flags[name].value is None]:
@@ -99,6 +120,34 @@ class Program:
             main(rest)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(self.on_interrupt) from None
+        except Exception as error:
+            if error.args and message_of(error) == error.args[0]:
+                error.args = (in_flags(error.args[0], self.flags),)
+            raise
+
+    def _what_is_wrong(self, error: flags.Error) -> str:
+        """Returns what absl says about the command line; about a value, what it must be."""
+        wrong = WRONG_VALUE.match(str(error))
+        if wrong is None:
+            return str(error).strip().removesuffix(" ?").rstrip(".")
+        name, value = wrong.groups()
+        parser = self.flags[name].parser
+        kind = f"one of {', '.join(parser.enum_values)}" if hasattr(parser, "enum_values") else ""
+        return (
+            f"--{name} is {value!r}; it must be {kind or parser.syntactic_help or 'true or false'}"
+        )
+
+    def check(self) -> None:
+        """Raises an error if a flag names something that does not exist.
+
+        A program calls it once it knows that its flags fit together, and before it imports TensorFlow.
+        """
+        # Models last: to look up their names takes longest.
+        for name, check in sorted(self.checks.items(), key=lambda each: each[1] is checks.model):
+            value = self.flags[name].value
+            for each in value if isinstance(value, list) else [value]:
+                if each is not None:
+                    check(name, each)
 
     # --- Flags of several programs ---
 
@@ -109,6 +158,7 @@ class Program:
             "one",
             "Devices to run on: one, cpu:N, mirrored, multi_worker, tpu, tpu:NAME or auto. batch_size "
             "counts the rows of all devices together.",
+            check=checks.strategy,
         )
 
     def define_runs(self) -> None:
@@ -153,10 +203,14 @@ class Program:
         """
         define = {int: self.integer, float: self.float, bool: self.bool, tuple: self.list}
         hints = get_type_hints(options)
-        texts = {field.name: field.metadata["help"] for field in fields(options)}
-        names = list(texts if names is None else names)
+        known = {field.name: field for field in fields(options)}
+        names = list(known if names is None else names)
         for name in names:
-            define.get(_plain_type(hints[name]), self.string)(name, None, texts[name])
+            text = known[name].metadata["help"]
+            define.get(_plain_type(hints[name]), self.string)(name, None, text)
+            are_numbers = hints[name] == tuple[int, ...]
+            check = checks.whole_number if are_numbers else partial(checks.setting, known[name])
+            self.checks[name] = check
         return names
 
     def given(self, options: type) -> dict[str, Any]:

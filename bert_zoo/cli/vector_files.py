@@ -42,7 +42,9 @@ def texts_of(path: str | Path, column: str | None = None, **how: Any) -> Iterato
         return (text for _, text in files.lines(path, how.get("encoding")))
     if files.is_gzip(path) and "delimiter" not in how:
         how.setdefault("format", by_suffix)
-    return (row.texts[0] for row in tables.text_rows(path, column or "text", **how))
+    advice = " Name the column with --column."
+    rows = tables.text_rows(path, column or "text", advice=advice, **how)
+    return (row.texts[0] for row in rows)
 
 
 def write_vectors(

@@ -168,12 +168,18 @@ class TextRow(NamedTuple):
 
 
 def text_rows(
-    path: str | Path, text: str | int = "text", text_pair: str | int | None = None, **how: Any
+    path: str | Path,
+    text: str | int = "text",
+    text_pair: str | int | None = None,
+    *,
+    advice: str = " Name the columns with text= and text_pair= (--text, --text_pair).",
+    **how: Any,
 ) -> Iterator[TextRow]:
     """Yields the rows of a table while reading it; without a header, columns are named by their numbers.
 
     Args:
         path, text, text_pair: as for `read_table`.
+        advice: what to do about a missing column, for the message.
         **how: the file's format, as for `read_table`: format, delimiter, header, encoding.
 
     Raises:
@@ -181,7 +187,6 @@ def text_rows(
     """
     table = Table(path, **how)
     columns = (text,) if text_pair is None else (text, text_pair)
-    advice = " Name the columns with text= and text_pair= (--text, --text_pair)."
     for line, cells, record in table.records(columns, advice):
         named = zip(cells, columns, strict=True)
         texts = tuple(files.string(cell, str(name), table.place(line)) for cell, name in named)

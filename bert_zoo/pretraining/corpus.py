@@ -46,7 +46,7 @@ _MANY_DOCUMENTS = 1_000
 _SAMPLED_LINES = 2_000
 # The most sentences per line, on average, in files with one sentence per line.
 _MOST_SENTENCES_A_LINE = 1.5
-_TFDS = "tfds:"
+DATA_SET = "tfds:"
 
 Document = list[str]
 
@@ -159,7 +159,7 @@ class Corpus:
         self.held_out, self.part = held_out, part
         self.counts = CorpusCounts()
         self.division = ""
-        self._is_data_set = isinstance(source, str) and source.startswith(_TFDS)
+        self._is_data_set = isinstance(source, str) and source.startswith(DATA_SET)
         self.files = [] if self._is_data_set else files_of(source)
         self.form = form
         if self.files and form is None:
@@ -292,7 +292,7 @@ class Corpus:
         return lines(path, self.encoding, max_line_bytes=_MAX_LINE_BYTES)
 
     def _of_data_set(self) -> Iterator[Iterable[str]]:
-        name = self.source.removeprefix(_TFDS)
+        name = self.source.removeprefix(DATA_SET)
         instead = "Check its name, or download the text by other means and pass its files."
         for number, example in enumerate(examples_of(name, self.split, instead)):
             where = f"{name}, example {number}"

@@ -18,7 +18,7 @@ from bert_zoo.runtime.classifications import (
 )
 from bert_zoo.runtime.description import SIGNATURE, read_description
 from bert_zoo.runtime.files import DESCRIPTION_FILE
-from bert_zoo.runtime.rankings import Ranking, check_top_k, ranking
+from bert_zoo.runtime.rankings import Ranking, check_asked, ranking
 from bert_zoo.runtime.reading import Rows
 from bert_zoo.runtime.sessions import SESSIONS, checked_inputs
 from bert_zoo.runtime.taggings import (
@@ -249,7 +249,7 @@ class _Reranker(RuntimeModel):
 
     def rank(self, query: str, documents, top_k: int | None = 10, batch_size: int = 32) -> Ranking:
         """Like the Keras model's `rank`."""
-        check_top_k(top_k)
+        check_asked(query, top_k)
         documents = strings(documents)
         logits = self.predict(([query] * len(documents), documents), batch_size)["logits"]
         activation = self.description["score_activation"]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bert_zoo.config import is_integer
+from bert_zoo.error_text import shown
 from bert_zoo.runtime.classifications import sigmoid
 from bert_zoo.runtime.printed import Row, Rows, one_line
 
@@ -52,8 +53,12 @@ def ranking(
     return Ranking(Ranked(documents[i], int(i), float(scores[i])) for i in best)
 
 
-def check_top_k(top_k: int | None) -> None:
-    """Raises ValueError unless `top_k` is a positive integer or None."""
+def check_asked(query: str, top_k: int | None) -> None:
+    """Raises ValueError unless `query` is one text, and `top_k` a positive integer or None."""
+    if np.ndim(query):
+        raise ValueError(
+            f"query is {shown(query)}, but rank() takes one query, a text. Call it once for each query."
+        )
     if top_k is not None and (not is_integer(top_k) or top_k < 1):
         raise ValueError(
             f"top_k is {top_k!r}; it must be a number of documents, at least 1, or None for all."

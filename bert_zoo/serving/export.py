@@ -3,7 +3,6 @@
 import logging
 import os
 from collections.abc import Collection
-from importlib.util import find_spec
 from pathlib import Path
 
 import keras
@@ -12,33 +11,19 @@ from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.quantization import quantized_layers
 from bert_zoo.runtime.files import (
     DESCRIPTION_FILE,
-    LITERT_FILE,
     ONNX_SUFFIX,
-    TOKENIZER_FILE,
     VERSION,
 )
+from bert_zoo.serving.options import ENTRIES, check_options
 from bert_zoo.tasks.streams import StatefulModel
 from bert_zoo.training.lora import without_lora
 from bert_zoo.weights.files import remove_leftovers, replacing_directory, write_json
 
 log = logging.getLogger("bert_zoo")
 
-# Format -> a file that every export has, and its other files. Further ones, such as a SavedModel's
-# `assets.extra`, belong to the user.
-_ENTRIES = {
-    "saved_model": ("saved_model.pb", {"fingerprint.pb", "variables", "assets"}),
-    "litert": (DESCRIPTION_FILE, {LITERT_FILE, TOKENIZER_FILE}),
-    "onnx": (DESCRIPTION_FILE, {TOKENIZER_FILE}),
-}
-# Other names of formats.
-_OTHER_NAMES = {"tflite": "litert", "tensorflow": "saved_model", "tf": "saved_model"}
-_LAYOUTS = ("bert_zoo", "hf")
 # The folder of graphs in Hugging Face's directories, and the file names that transformers.js looks for.
 _HF_FOLDER = "onnx"
 _HF_FILES = {None: "model.onnx", "int8": "model_quantized.onnx", "float16": "model_fp16.onnx"}
-_QUANTIZED = (None, "int8", "float16")
-# Modules that the converters need in addition to TensorFlow.
-_MODULES = {"onnx": ("onnx", "onnxruntime", "tf2onnx")}
 # Bytes: the limit of both formats (flat buffers' offsets and protocol buffers), with a margin.
 _LARGEST_FILE = 2**31 - 2**24
 
@@ -130,7 +115,8 @@ def export(
             "with the environment variable KERAS_BACKEND=tensorflow and TensorFlow installed (pip "
             'install "bert_zoo[tensorflow]").'
         )
-    _check_options(model, format, quantize, layout, pairs=pairs, text=text)
+    check_options(format, quantize, layout, pairs=pairs, text=text)
+    _check_model(model, format, text=text)
     if text and not getattr(model, "encoder", model).has_preprocessor:
         raise ValueError(
             "This model has no vocabulary, so it cannot read texts. Set model.preprocessor = "
@@ -150,26 +136,8 @@ def export(
             _write_portable(model, temporary, format, quantize, text=text)
 
 
-def _check_options(
-    model: ZooModel, format: str, quantize: str | None, layout: str, *, pairs: bool, text: bool
-) -> None:
-    if format not in _ENTRIES:
-        other = _OTHER_NAMES.get(str(format).lower().removeprefix("."))
-        advice = f" {format!r} is format={other!r} here." if other else ""
-        raise ValueError(f"format is {format!r}; choose one of {tuple(_ENTRIES)}.{advice}")
-    if layout not in _LAYOUTS or (layout != "bert_zoo" and format != "onnx"):
-        raise ValueError(
-            f"layout is {layout!r} and format {format!r}; format='onnx' takes one of {_LAYOUTS}, all others "
-            "only 'bert_zoo'."
-        )
-    if quantize not in _QUANTIZED:
-        raise ValueError(f"quantize is {quantize!r}; choose one of {_QUANTIZED}.")
+def _check_model(model: ZooModel, format: str, *, text: bool) -> None:
     if format == "saved_model":
-        if quantize is not None:
-            raise ValueError(
-                f"quantize={quantize!r} needs format='litert' or format='onnx'; a SavedModel keeps the "
-                "model's weights. Leave quantize out, or choose one of these formats."
-            )
         return
     if not encoder_of(model).backbone.is_portable:
         raise ValueError(
@@ -180,16 +148,6 @@ def _check_options(
         raise ValueError(
             "LiteRT's converter does not support the loops over tokens of a BiLSTM, which this model's head "
             "has. Export it with format='onnx', or as a SavedModel."
-        )
-    if pairs:
-        raise ValueError(
-            f"pairs=True changes a SavedModel's signature for texts, but format={format!r} has none: its "
-            "signatures on ids read pairs and single texts alike. Leave pairs out."
-        )
-    modules = (*_MODULES.get(format, ()), *(("tokenizers",) if text else ()))
-    if missing := [name for name in modules if not find_spec(name)]:
-        raise ImportError(
-            f"format={format!r} needs {', '.join(missing)}: pip install 'bert_zoo[{format}]'."
         )
     if text and model.reads_windows:
         raise ValueError(
@@ -290,8 +248,8 @@ def _checked_target(directory: str | os.PathLike, kind: str) -> Path:
         return target
     if not target.is_dir():
         raise FileExistsError(f"{target} is a file. Name a directory for the export.")
-    if kind in _ENTRIES:
-        certain, others = _ENTRIES[kind]
+    if kind in ENTRIES:
+        certain, others = ENTRIES[kind]
         if kind == "onnx":
             others = others | {path.name for path in target.glob(f"*{ONNX_SUFFIX}")}
         _refuse_others(target, certain, others, f"format={kind!r}")

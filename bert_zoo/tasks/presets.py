@@ -1,6 +1,12 @@
-"""Fine-tuning recipes published for a task, for any family."""
+"""Fine-tuning recipes by name, and those that are published for a task, for any family.
+
+Nothing here imports TensorFlow or Keras.
+"""
+
+import difflib
 
 from bert_zoo.presets import ULMFIT, Preset, Recipe
+from bert_zoo.registry import registry
 
 # Defaults of transformers' Trainer.
 TRAINER = Recipe(
@@ -64,3 +70,26 @@ OF_TASKS = (
         is_default=False,
     ),
 )
+PRESETS: dict[str, Preset] = {
+    p.name: p
+    for presets in (OF_TASKS, *(family.presets for family in registry().families.values()))
+    for p in presets
+}
+
+
+def preset(name: str) -> Preset:
+    """Returns a preset by its name.
+
+    Args:
+        name: such as "roberta/rte"; `bert_zoo.training.presets.PRESETS` lists all.
+
+    Raises:
+        ValueError: the name is unknown; the message suggests the nearest ones.
+    """
+    if name not in PRESETS:
+        nearest = difflib.get_close_matches(name, PRESETS, n=3, cutoff=0)
+        raise ValueError(
+            f"There is no preset {name!r}. The nearest are {', '.join(nearest)}; "
+            "bert_zoo.training.presets.PRESETS lists all of them."
+        )
+    return PRESETS[name]

@@ -2,15 +2,14 @@
 
 import json
 import os
-import re
 from collections.abc import Callable
 from typing import Any
 
 import keras
 
 from bert_zoo.layers.replicas import num_replicas
+from bert_zoo.presets import check_strategy
 
-NAME = re.compile(r"auto|one|cpu:[1-9]\d*|mirrored|multi_worker|tpu(:.*)?")
 # Variables in which Colab, Kaggle and Cloud TPU machines name their TPU.
 TPU_VARIABLES = ("TPU_NAME", "COLAB_TPU_ADDR", "KAGGLE_TPU_NAME")
 
@@ -48,10 +47,7 @@ def strategy(name: str = "auto", *, model_parallel: int = 1):
         ValueError: the name is unknown, or devices or settings are missing.
         RuntimeError: "cpu:N" is requested after the backend has started computing.
     """
-    if not NAME.fullmatch(name):
-        raise ValueError(
-            f"There is no strategy {name!r}; choose auto, one, cpu:N, mirrored, multi_worker, tpu or tpu:NAME."
-        )
+    check_strategy(name)
     kind, _, address = name.partition(":")
     if model_parallel < 1:
         raise ValueError(

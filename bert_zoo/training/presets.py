@@ -1,13 +1,12 @@
 """Published training settings by name, and the optimizers and models they describe."""
 
-import difflib
 from typing import Any
 
 from bert_zoo.config import Config
 from bert_zoo.models.base import ZooModel
 from bert_zoo.presets import LanguageModelPreset, Preset, Reading, Recipe
 from bert_zoo.registry import registry
-from bert_zoo.tasks.presets import OF_TASKS
+from bert_zoo.tasks.presets import OF_TASKS, PRESETS, preset
 from bert_zoo.training.freezing import freeze, rematerialize
 from bert_zoo.training.lora import add_lora
 from bert_zoo.training.optimizers import (
@@ -47,30 +46,9 @@ SCHEDULE_CLASSES = {
 }
 ADAMS = {"adamw": BertAdamW, "lamb": BertLamb}
 _FAMILIES = registry().families.values()
-PRESETS: dict[str, Preset] = {
-    p.name: p for presets in (OF_TASKS, *(f.presets for f in _FAMILIES)) for p in presets
-}
 LANGUAGE_MODEL_PRESETS: dict[str, LanguageModelPreset] = {
     p.name: p for family in _FAMILIES for p in family.language_model_presets
 }
-
-
-def preset(name: str) -> Preset:
-    """Returns a preset by its name.
-
-    Args:
-        name: such as "roberta/rte"; `bert_zoo.training.presets.PRESETS` lists all.
-
-    Raises:
-        ValueError: the name is unknown; the message suggests the nearest ones.
-    """
-    if name not in PRESETS:
-        nearest = difflib.get_close_matches(name, PRESETS, n=3, cutoff=0)
-        raise ValueError(
-            f"There is no preset {name!r}. The nearest are {', '.join(nearest)}; "
-            "bert_zoo.training.presets.PRESETS lists all of them."
-        )
-    return PRESETS[name]
 
 
 def presets_for(family: str, task: str | None = None) -> list[Preset]:

@@ -1,7 +1,7 @@
 """The tasks of `bert_zoo finetune --task`: where their data come from and how they are measured."""
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache, partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from bert_zoo.presets import setting
 if TYPE_CHECKING:
     from bert_zoo.cli.benchmarks.base import Benchmark
 
-__all__ = ["BENCHMARKS", "TASK_NAMES", "DataOptions", "make_task"]
+__all__ = ["BENCHMARKS", "TASK_NAMES", "DataOptions", "make_task", "read_files"]
 
 
 @dataclass(frozen=True)
@@ -303,8 +303,22 @@ BENCHMARKS: Mapping[str, Entry] = {
 # Prefix of the names of one or more benchmarks that a text-to-text model learns.
 TEXT_PREFIX = "text:"
 
+
+def _named(entries: Mapping[str, Any]) -> str:
+    """Returns the names of benchmarks, those of the user's own files first."""
+    own = [
+        name
+        for name, entry in entries.items()
+        if isinstance(entry, Entry) and entry.needs == ("train_file",)
+    ]
+    others = ", ".join(name for name in entries if name not in own)
+    if not own:
+        return f"Choose one of {others}"
+    return f"For your own {own[0]}: {own[0]}; for other files of yours: {', '.join(own[1:])}; for a benchmark: {others}"
+
+
 # For messages.
-TASK_NAMES = f"{', '.join(BENCHMARKS)}, or text:NAME for text to text"
+TASK_NAMES = f"{_named(BENCHMARKS)}; text:NAME for text to text"
 
 
 def _glue_as_text(name: str, data_set: glue.GlueDataSet) -> tuple[Entry, str, dict[str, Any]]:
@@ -357,7 +371,7 @@ def _entry(name: str) -> Entry:
 
 def _check_known(problem: str, name: str, known: Mapping[str, Any]) -> None:
     if name not in known:
-        raise ValueError(f"{problem} {name!r}.{nearest(name, known)} Choose one of {list(known)}.")
+        raise ValueError(f"{problem} {name!r}.{nearest(name, known)} {_named(known)}.")
 
 
 def make_task(name: str, **options: Any) -> "Benchmark":
@@ -376,16 +390,34 @@ def make_task(name: str, **options: Any) -> "Benchmark":
     said = [f.name for f in fields(given) if getattr(given, f.name) != f.default]
     if unread := [option for option in said if option not in row.reads]:
         raise ValueError(
-            f"The task {name!r} does not read {unread}. Leave them out; it reads {list(row.reads)}."
+            f"The task {name!r} does not read {_as_flags(unread)}. Leave that out; it reads {_as_flags(row.reads)}."
         )
     if missing := [option for option in row.needs if option not in said]:
         raise ValueError(
-            f"The task {name!r} needs {missing}. Add {' '.join(f'--{m}' for m in missing)}."
+            f"The task {name!r} needs {_as_flags(missing)}. Add it, for example --{missing[0]} PATH."
         )
     task = row.make(name, given)
     if given.labels_per_class:
         task.data = cache(partial(_of_few_labels, task.data, given))
     return task
+
+
+def _as_flags(options: Sequence[str]) -> str:
+    return ", ".join(f"--{option}" for option in options)
+
+
+def read_files(task: "Benchmark", options: Mapping[str, Any], *splits: str) -> None:
+    """Reads a task's files, so that a mistake in them is found before TensorFlow is imported.
+
+    Args:
+        task: made by `make_task`.
+        options: those of `make_task`. Data that they name no files for may be downloaded, which needs TensorFlow,
+            so they are read later.
+        *splits: by default what training needs.
+    """
+    if options.get("train_file") or options.get("data_dir"):
+        for split in splits or ("train", *task.measured):
+            task.data(split)
 
 
 def _of_few_labels(read: Callable[[str], Any], options: DataOptions, split: str) -> Any:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from bert_zoo.data.files import require_file
+
 
 def own_files(
     options,
@@ -29,6 +31,9 @@ def own_files(
     said = [name for name in ("dev_file", "held_out") if getattr(options, name)]
     if len(said) > 1:
         raise ValueError(f"{' and '.join(said)} both choose what to measure on. Leave one out.")
+    for name in ("train_file", "dev_file", "test_file"):
+        if path := getattr(options, name):
+            require_file(Path(path), advice=f"Check the name and folder of {name}.")
     if not said and not options.test_file:
         raise ValueError(
             "There is nothing to measure on. Give a dev_file or a test_file, or keep back some rows of "

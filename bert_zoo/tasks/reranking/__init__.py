@@ -13,7 +13,7 @@ from bert_zoo.models.head_arguments import Asked, Told
 from bert_zoo.models.labels import LabelScores, finite_numbers
 from bert_zoo.models.task_model import SentenceModel, Use
 from bert_zoo.models.text_columns import are_columns, column_arguments, split_element
-from bert_zoo.runtime.rankings import SCORE_ACTIVATIONS, Ranking, check_top_k, ranking
+from bert_zoo.runtime.rankings import SCORE_ACTIVATIONS, Ranking, check_asked, ranking
 from bert_zoo.tasks.reranking.losses import ListwiseSoftmax, LossByShape
 
 
@@ -157,11 +157,11 @@ class Reranker(SentenceModel):
             A list of `Ranked(document, index, score)`, best first, that prints as a table.
 
         Raises:
-            ValueError: `top_k` is not a positive integer.
+            ValueError: `query` is not one text, or `top_k` not a positive integer.
         """
         from bert_zoo.text.batches import strings
 
-        check_top_k(top_k)
+        check_asked(query, top_k)
         documents = strings(documents)
         pairs = ([query] * len(documents), documents)
         logits = self.predict(pairs, batch_size=batch_size, verbose=0)

@@ -1,0 +1,53 @@
+"""The options of exports, checked without importing TensorFlow or Keras."""
+
+from importlib.util import find_spec
+
+from bert_zoo.runtime.files import DESCRIPTION_FILE, LITERT_FILE, TOKENIZER_FILE
+
+# Format -> a file that every export has, and its other files. Further ones, such as a SavedModel's
+# `assets.extra`, belong to the user.
+ENTRIES = {
+    "saved_model": ("saved_model.pb", {"fingerprint.pb", "variables", "assets"}),
+    "litert": (DESCRIPTION_FILE, {LITERT_FILE, TOKENIZER_FILE}),
+    "onnx": (DESCRIPTION_FILE, {TOKENIZER_FILE}),
+}
+# Other names of formats.
+_OTHER_NAMES = {"tflite": "litert", "tensorflow": "saved_model", "tf": "saved_model"}
+_LAYOUTS = ("bert_zoo", "hf")
+_QUANTIZED = (None, "int8", "float16")
+# Modules that the converters need in addition to TensorFlow.
+_MODULES = {"onnx": ("onnx", "onnxruntime", "tf2onnx")}
+
+
+def check_options(
+    format: str, quantize: str | None, layout: str, *, pairs: bool, text: bool
+) -> None:
+    """Raises the errors of `export` that depend on no model."""
+    if format not in ENTRIES:
+        other = _OTHER_NAMES.get(str(format).lower().removeprefix("."))
+        advice = f" {format!r} is format={other!r} here." if other else ""
+        raise ValueError(f"format is {format!r}; choose one of {tuple(ENTRIES)}.{advice}")
+    if layout not in _LAYOUTS or (layout != "bert_zoo" and format != "onnx"):
+        raise ValueError(
+            f"layout is {layout!r} and format {format!r}; format='onnx' takes one of {_LAYOUTS}, all others "
+            "only 'bert_zoo'."
+        )
+    if quantize not in _QUANTIZED:
+        raise ValueError(f"quantize is {quantize!r}; choose one of {_QUANTIZED}.")
+    if format == "saved_model":
+        if quantize is not None:
+            raise ValueError(
+                f"quantize={quantize!r} needs format='litert' or format='onnx'; a SavedModel keeps the "
+                "model's weights. Leave quantize out, or choose one of these formats."
+            )
+        return
+    if pairs:
+        raise ValueError(
+            f"pairs=True changes a SavedModel's signature for texts, but format={format!r} has none: its "
+            "signatures on ids read pairs and single texts alike. Leave pairs out."
+        )
+    modules = (*_MODULES.get(format, ()), *(("tokenizers",) if text else ()))
+    if missing := [name for name in modules if not find_spec(name)]:
+        raise ImportError(
+            f"format={format!r} needs {', '.join(missing)}: pip install 'bert_zoo[{format}]'."
+        )
