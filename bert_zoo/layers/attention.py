@@ -1,6 +1,7 @@
 """Multi-head self-attention."""
 
 import math
+from typing import Any
 
 import keras
 from keras import ops
@@ -15,9 +16,9 @@ MASKED = {"float16": -6e4}
 MASKED_DEFAULT = -1e9
 
 
-def masked_score(dtype: str) -> float:
-    """The number to add to the score of a key that must not be seen."""
-    return MASKED.get(dtype, MASKED_DEFAULT)
+def masked_score(dtype: Any) -> float:
+    """The number to add to the score of a key that must not be seen, in a dtype of Keras or of its backend."""
+    return MASKED.get(keras.backend.standardize_dtype(dtype), MASKED_DEFAULT)
 
 
 def attention_bias(padding_mask, dtype: str):
@@ -36,7 +37,7 @@ def bias_between_documents(document_ids, dtype: str, of_keys=None):
     apart = ops.not_equal(document_ids[:, :, None], of_keys[:, None, :])
     is_padding = ops.equal(of_keys, 0)[:, None, :]
     hidden = ops.cast(ops.logical_or(apart, is_padding), dtype)
-    return (hidden * masked_score(keras.backend.standardize_dtype(dtype)))[:, None]
+    return (hidden * masked_score(dtype))[:, None]
 
 
 def at_queries(scores, positions):

@@ -22,6 +22,7 @@ from bert_zoo.models.inputs import (
     check_range,
     is_of_tensorflow,
     tokens_of,
+    warn_of_padding_first,
 )
 from bert_zoo.models.labels import (
     checked_labels,
@@ -219,6 +220,8 @@ def checked_arrays(model, x: Mapping) -> dict[str, Any]:
     for name, (limit, what) in limits.items():
         if name in arrays:
             check_range(name, arrays[name], limit, what)
+    if getattr(model, "reads_first_only", False):
+        warn_of_padding_first(arrays.get("padding_mask"))
     return arrays
 
 

@@ -1,5 +1,7 @@
 """Checks on the dict of ids that models are called with."""
 
+import functools
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +12,8 @@ from keras import ops
 from bert_zoo.config import IGNORED_LABEL, is_integer
 from bert_zoo.layers.common import concrete
 from bert_zoo.private import runs_for_shapes
+
+log = logging.getLogger("bert_zoo")
 
 
 def is_of_tensorflow(value: Any) -> bool:
@@ -43,6 +47,22 @@ def real_tokens(inputs: Mapping[str, Any]) -> Any:
     if mask is None and "char_ids" in inputs:
         return ops.cast(ops.any(ops.not_equal(inputs["char_ids"], 0), axis=-1), "int32")
     return mask
+
+
+def warn_of_padding_first(padding_mask: Any) -> None:
+    """Logs once that rows begin with padding, for a head that reads the first token."""
+    mask = None if padding_mask is None else concrete(padding_mask)
+    if mask is not None and mask.size and (mask[..., 0] < mask.max(axis=-1)).any():
+        _say_that_padding_is_read()
+
+
+@functools.cache
+def _say_that_padding_is_read() -> None:
+    log.warning(
+        "Some rows begin with padding, but the model's head reads their first token, so its outputs for these rows "
+        "depend on the padding. (transformers reads padding there too, and where it sees no token, its results "
+        "differ by implementation.) Put padding at the end of rows. (Shown once.)"
+    )
 
 
 def check_rank(token_ids: Any, rank: int, wanted: str) -> None:

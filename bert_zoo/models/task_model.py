@@ -19,7 +19,7 @@ from bert_zoo.models.base import ZooModel
 from bert_zoo.models.cores import in_shares
 from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.head_arguments import Asked, Told
-from bert_zoo.models.inputs import real_tokens, tokens_of
+from bert_zoo.models.inputs import real_tokens, tokens_of, warn_of_padding_first
 from bert_zoo.models.labels import (
     NUMBER_OF_LABELS,
     LabelRange,
@@ -33,7 +33,7 @@ from bert_zoo.weights.table import (
     FEATURES,
     FIRST_TOKEN,
     LAST_REAL_TOKEN,
-    LAST_TOKEN,
+    LAST_WITHOUT_PAD_ID,
     MEAN,
     VECTOR,
     Head,
@@ -180,6 +180,8 @@ class TaskModel(ZooModel):
     def outputs_of_rows(self, inputs, training=None):
         """As `call`, for inputs that are rows and not windows."""
         read = self.encoder_inputs(inputs)
+        if self.reads_first_only:
+            warn_of_padding_first(read.get("padding_mask"))
         encoded = self.encoder.unmasked(
             read,
             positions=self.positions_of(read),
@@ -351,11 +353,18 @@ class LabelledModel(TaskModel):
         return {**super().get_config(), "labels": list(self.labels)}
 
 
-def last_positions(inputs):
-    """The position of each row's last token, int32 [batch, 1]."""
+def last_positions(inputs, pad_id: int | None = None):
+    """The position of each row's last token, int32 [batch, 1].
+
+    Args:
+        inputs: the encoder's inputs.
+        pad_id: an id that tokens do not count with; None if all count.
+    """
     mask = real_tokens(inputs)
     mask = ops.ones_like(tokens_of(inputs)) if mask is None else mask
     mask = ops.cast(mask, "int32")
+    if pad_id is not None:
+        mask = mask * ops.cast(ops.not_equal(inputs["token_ids"], pad_id), "int32")
     return ops.max(mask * ops.arange(ops.shape(mask)[1], dtype="int32"), axis=1, keepdims=True)
 
 
@@ -399,11 +408,11 @@ class SentenceModel(TaskModel):
         return parts * super().width_read
 
     def positions_of(self, read):
-        return (
-            last_positions(read)
-            if self.token_read == LAST_REAL_TOKEN
-            else super().positions_of(read)
-        )
+        if self.token_read == LAST_REAL_TOKEN:
+            return last_positions(read)
+        if self.token_read == LAST_WITHOUT_PAD_ID:
+            return last_positions(read, self.encoder.config.pad_id)
+        return super().positions_of(read)
 
     @property
     def reads_first_only(self) -> bool:
@@ -426,8 +435,8 @@ class SentenceModel(TaskModel):
             mean = Pooling("mean", normalize=False)
             pooling = mean if summary == MEAN else CONCATENATED_POOLING
             return pool(encoded["sequence_output"], mask, pooling)
-        # If the last real token is read, it is the only one that was computed.
-        return encoded["sequence_output"][:, -1 if summary == LAST_TOKEN else 0]
+        # If a last token is read, it is the only one that was computed.
+        return encoded["sequence_output"][:, 0]
 
     def head_outputs(self, encoded, inputs, training=None):
         summary = self.prepared(self.summary_of(encoded, inputs))

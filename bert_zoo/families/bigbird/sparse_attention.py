@@ -248,7 +248,7 @@ def hidden(queries: View, keys: View, dtype: str):
     if keys.documents is not None:
         own = ops.expand_dims(queries.documents, -1)
         seen = ops.logical_and(seen, ops.equal(own, ops.expand_dims(keys.documents, -2)))
-    return (1 - ops.cast(seen, dtype)) * masked_score(keras.backend.standardize_dtype(dtype))
+    return (1 - ops.cast(seen, dtype)) * masked_score(dtype)
 
 
 def of_real(context, view: View):

@@ -6,7 +6,7 @@ from typing import Any
 from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.families.gpt.config import CausalConfig
 from bert_zoo.weights.formats.codec import ConfigRow
-from bert_zoo.weights.table import EMBED, LAST_REAL_TOKEN, OUTPUT, Copy, Head, Kind, Row, Stored
+from bert_zoo.weights.table import EMBED, LAST_WITHOUT_PAD_ID, OUTPUT, Copy, Head, Kind, Row, Stored
 
 
 # Conv1D's kernels are [in, out] in all programs; the original's have a first axis for a window of one token.
@@ -94,8 +94,8 @@ def table_copies(table: str) -> dict[str, Callable[[CausalConfig], tuple[Copy, .
     return {"hf": lambda config: () if bert_rows.untied(config) else (copy,)}
 
 
-def last_real_token(config: CausalConfig) -> str:
-    return LAST_REAL_TOKEN
+def last_token(config: CausalConfig) -> str:
+    return LAST_WITHOUT_PAD_ID
 
 
 def without_bias(config: CausalConfig) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def without_bias(config: CausalConfig) -> dict[str, Any]:
 LOGITS = Row(EMBED, "softmax/table_0", hf="lm_head", when=bert_rows.untied)
 SCORE = Head(
     (Row({"kernel": OUTPUT["kernel"]}, "classifier/dense", hf="score"),),
-    summary=last_real_token,
+    summary=last_token,
     output=without_bias,
 )
 SENTENCE_HEADS = dict.fromkeys(bert_rows.SENTENCE_TASKS, SCORE)

@@ -78,7 +78,22 @@ def backbone(config: MobileBertConfig, dtype):
     )
 
 
-class Original(TF1):
+class LastTokenReadsPadding:
+    """Mixin for the formats of programs in which a padded row's last token has padding as its right neighbour."""
+
+    def differences(self, config, unsaid, longest):
+        yield (
+            "In padded rows the last token has no right neighbour, so outputs do not depend on the batch. "
+            "transformers and Google's program read the padding there, so their outputs for padded rows differ; "
+            "those for rows without padding are the same."
+        )
+
+
+class MobileBertHuggingFace(LastTokenReadsPadding, HuggingFace):
+    """Hugging Face's files."""
+
+
+class Original(LastTokenReadsPadding, TF1):
     """Checkpoints of google-research/mobilebert, where only a pooler with a layer has variables."""
 
     def told(self, source, config, unsaid):
@@ -91,7 +106,7 @@ FAMILY = Family(
     backbone=backbone,
     defaults={"vocab_size": 30522, **DEFAULTS, "classifier_activation": False},
     formats={
-        "hf": HuggingFace(
+        "hf": MobileBertHuggingFace(
             model_type="mobilebert",
             codec=HF_CODEC,
             root="mobilebert.",

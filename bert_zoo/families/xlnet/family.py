@@ -91,7 +91,7 @@ FAMILY = Family(
         "token_classification": Head((bert_rows.CLASSIFIER,), output=bert_rows.span_dropout),
         "question_answering": Head((bert_rows.SPAN,), output=bert_rows.span_dropout),
         "beam_question_answering": bert_rows.beam_span_head(
-            summary=formats.last_token, output=bert_rows.hidden_dropout
+            summary=formats.last_real_token, output=bert_rows.hidden_dropout
         ),
     },
     text=TextFormat(

@@ -16,7 +16,7 @@ from bert_zoo.weights.table import (
     BIAS,
     DENSE,
     EMBED,
-    LAST_TOKEN,
+    LAST_REAL_TOKEN,
     NORM,
     Copy,
     Head,
@@ -156,8 +156,8 @@ def tied_copies(config: XLNetConfig) -> tuple[Copy, ...]:
     return () if bert_rows.untied(config) else (table,)
 
 
-def last_token(config: XLNetConfig) -> str:
-    return LAST_TOKEN
+def last_real_token(config: XLNetConfig) -> str:
+    return LAST_REAL_TOKEN
 
 
 LANGUAGE_MODEL = Head(
@@ -183,7 +183,7 @@ SUMMARY = Head(
         ),
         Row(DENSE, "classifier/dense", hf="logits_proj"),
     ),
-    summary=last_token,
+    summary=last_real_token,
     output=partial(bert_rows.with_layer, dropout_first=0.0),
 )
 HF_CLASSES = bert_formats.hf_classes("XLNet") | {

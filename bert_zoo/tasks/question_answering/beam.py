@@ -5,13 +5,15 @@ from types import MappingProxyType
 import keras
 from keras import ops
 
+from bert_zoo.layers.common import FIRST, at_positions
 from bert_zoo.models.base import Interface
 from bert_zoo.models.labels import LabelRange
 from bert_zoo.models.losses import BinaryCrossentropy
+from bert_zoo.models.task_model import last_positions
 from bert_zoo.tasks.question_answering import QuestionAnswerer
 from bert_zoo.tasks.question_answering.answering import LOGITS
 from bert_zoo.tasks.question_answering.beam_span import BeamSpanHead
-from bert_zoo.weights.table import LAST_TOKEN
+from bert_zoo.weights.table import LAST_REAL_TOKEN
 
 NO_ANSWER, STARTS = "no_answer_logits", "start_positions"
 # As in zihangdai/xlnet, run_squad.py (start_n_top).
@@ -68,11 +70,12 @@ class BeamQuestionAnswerer(QuestionAnswerer):
 
     def head_outputs(self, encoded, inputs, training=None):
         x, start = encoded["sequence_output"], inputs.get(STARTS)
-        place = -1 if self.stored_head.summary(self.encoder.config) == LAST_TOKEN else 0
-        allowed = self._allowed(inputs, ops.shape(x)[1], place)
+        is_last = self.stored_head.summary(self.encoder.config) == LAST_REAL_TOKEN
+        place = last_positions(self.encoder_inputs(inputs)) if is_last else FIRST
+        allowed = self._allowed(inputs, ops.shape(x)[1], place if is_last else 0)
         given = None if start is None else ops.expand_dims(start, 1)
         starts, ends, positions, no_answer = self.span(
-            x, allowed, x[:, place], given, training=training
+            x, allowed, at_positions(x, place)[:, 0], given, training=training
         )
         outputs = {"start_logits": starts, "end_logits": ends, NO_ANSWER: no_answer}
         if start is None:
@@ -81,12 +84,11 @@ class BeamQuestionAnswerer(QuestionAnswerer):
 
     @staticmethod
     def _allowed(inputs, length, place):
-        """Bool [batch, length], where an answer may start and end."""
+        """Bool [batch, length], where an answer may start and end; `place`, the summary's, means no answer."""
         mask = inputs.get("context_mask", inputs.get("padding_mask"))
         if mask is None:
             mask = ops.ones_like(inputs["token_ids"])
-        # Not `place % length`: tf2onnx 1.17 rounds towards zero (onnx/tensorflow-onnx#2174).
-        means_no_answer = ops.equal(ops.arange(length), length + place if place < 0 else place)
+        means_no_answer = ops.equal(ops.arange(length, dtype="int32"), place)
         return ops.logical_or(ops.cast(mask, "bool"), means_no_answer)
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
