@@ -1,12 +1,12 @@
 """Configurations: the sizes and settings that define an encoder, its text, pooling and head."""
 
 import dataclasses
-import math
 import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 from bert_zoo.error_text import quoted, shown
@@ -25,10 +25,14 @@ ACTIVATIONS = (
 )
 # An upper limit, as blocks that share weights could run any number of times without more weights.
 MOST_LAYERS = 1_000
+# The largest standard deviation of randomly initialised weights, and the largest number added to a variance.
+MOST_DEVIATION, MOST_EPSILON = 100, 1.0
+MOST_AMOUNT = 1e9  # larger numbers of any kind would only overflow
 # The longest input of models without a position table, and the largest size of anything: TensorFlow counts
 # in int32.
 UNLIMITED = 2**31 - 1
 PARAMETER_BYTES = 4  # float32
+MOST_UNITS = 65_536  # the widest layer of a head
 # Files in which Linux gives a container's memory limit, for both versions of control groups.
 _CONTAINER_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
 
@@ -134,29 +138,53 @@ class Config:
         self,
         *,
         positive: Sequence[str] = (),
-        natural: Mapping[str, str],
-        rates: Sequence[str],
+        natural: Mapping[str, str] = MappingProxyType({}),
         deviations: Sequence[str] = ("initializer_range",),
-        flags: Sequence[str] = (),
+        amounts: Sequence[str] = (),
+        most: Mapping[str, int] = MappingProxyType({}),
     ) -> list[str]:
-        """A list of error messages for fields that every kind of encoder has.
+        """A list of error messages for fields outside their limits.
+
+        Fields of the type bool must be True or False, and those whose names end in "_dropout" are rates in [0, 1).
 
         Args:
             positive: fields that must be integers above 0.
             natural: fields that must be integers of at least 0, mapped to what 0 means.
-            rates: dropout rates in [0, 1).
             deviations: standard deviations.
-            flags: fields that must be True or False.
+            amounts: fields that must be numbers of at least 0.
+            most: the largest values of sizes that no weight's shape limits.
         """
-        most = f" of at most {UNLIMITED:,}"
+        fields = dataclasses.fields(self)
+        flags = [field.name for field in fields if field.type is bool]
+        rates = [
+            field.name
+            for field in fields
+            if field.name.endswith("_dropout")
+            # None stands for another rate.
+            and (field.type is float or getattr(self, field.name) is not None)
+        ]
+        limited = f" of at most {UNLIMITED:,}"
         checks = [
-            (positive, f"a positive integer{most}", lambda v: is_integer(v) and 0 < v <= UNLIMITED),
+            (
+                positive,
+                f"a positive integer{limited}",
+                lambda v: is_integer(v) and 0 < v <= UNLIMITED,
+            ),
             (rates, "at least 0 and below 1", lambda value: is_number(value) and 0 <= value < 1),
-            (deviations, "a positive number", lambda value: is_number(value) and value > 0),
+            (
+                deviations,
+                f"a positive number of at most {MOST_DEVIATION}",
+                lambda value: is_number(value) and 0 < value <= MOST_DEVIATION,
+            ),
+            (
+                amounts,
+                f"a number from 0 to {MOST_AMOUNT:,.0f}",
+                lambda value: is_number(value) and 0 <= value <= MOST_AMOUNT,
+            ),
             (flags, "True or False", lambda value: isinstance(value, bool)),
         ]
         for name, meaning in natural.items():
-            wanted = f"0 ({meaning}) or a positive integer{most}"
+            wanted = f"0 ({meaning}) or a positive integer{limited}"
             checks.append(((name,), wanted, lambda v: is_integer(v) and 0 <= v <= UNLIMITED))
         problems = [
             f"{name} is {shown(getattr(self, name))}; it must be {wanted}."
@@ -164,17 +192,18 @@ class Config:
             for name in names
             if not holds(getattr(self, name))
         ]
-        if is_integer(self.num_layers) and self.num_layers > MOST_LAYERS:
-            problems.append(
-                f"num_layers is {shown(self.num_layers)}; it must be at most {MOST_LAYERS:,}."
-            )
+        for name, limit in {"num_layers": MOST_LAYERS, **most}.items():
+            if is_integer(value := getattr(self, name)) and value > limit:
+                problems.append(f"{name} is {shown(value)}; it must be at most {limit:,}.")
         # Recurrent networks have neither activation nor layer norm.
-        activation = getattr(self, "activation", None)
-        if activation is not None and activation not in ACTIVATIONS:
+        activation = getattr(self, "activation", "relu")
+        if activation not in ACTIVATIONS:
             problems.append(f"activation is {shown(activation)}; choose one of {ACTIVATIONS}.")
         epsilon = getattr(self, "layer_norm_epsilon", 1.0)
-        if not isinstance(epsilon, float) or not 0 < epsilon < math.inf:
-            problems.append(f"layer_norm_epsilon is {shown(epsilon)}; it must be a positive float.")
+        if not isinstance(epsilon, float) or not 0 < epsilon <= MOST_EPSILON:
+            problems.append(
+                f"layer_norm_epsilon is {shown(epsilon)}; it must be a positive float of at most {MOST_EPSILON}."
+            )
         return problems
 
 
@@ -266,28 +295,27 @@ class EncoderConfig(Config):
 
     def __post_init__(self):
         sizes = ("vocab_size", "hidden_size", "num_layers", "num_heads", "intermediate_size")
-        rates = ["hidden_dropout", "attention_dropout", "span_dropout"]
-        if self.classifier_dropout is not None:
-            rates.append("classifier_dropout")
         problems = self.problems_with(
             positive=(*sizes, "max_positions"),
             natural={
                 "embedding_size": "as hidden_size",
                 "num_segments": "no segments",
             },
-            rates=rates,
-            flags=("positions_after_padding", "pooler", "tie_word_embeddings"),
         )
         may_lack = self.pad_id is None and not self.positions_after_padding
         if not may_lack and not (is_integer(self.pad_id) and 0 <= self.pad_id <= UNLIMITED):
-            problems.append(f"pad_id is {shown(self.pad_id)}; it must be an id, 0 or more.")
+            problems.append(
+                f"pad_id is {shown(self.pad_id)}; it must be an id, 0 or more, or None if positions_after_padding is "
+                "False."
+            )
         if not problems and self.heads_fill_width and self.hidden_size % self.num_heads:
             problems.append(
                 f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}."
             )
         if not problems and self.longest_input < 1:
             problems.append(
-                f"max_positions is {self.max_positions}; pad_id {self.pad_id} leaves no row for tokens."
+                f"max_positions is {self.max_positions}; pad_id {self.pad_id} with positions_after_padding leaves "
+                "no row for tokens."
             )
         if problems:
             raise ConfigError("This encoder cannot be built: " + " ".join(problems))
@@ -371,8 +399,10 @@ class PooledDense:
     use_bias: bool = True
 
     def __post_init__(self):
-        if not is_integer(self.units) or self.units < 1:
-            raise ValueError(f"units is {shown(self.units)}; it must be a positive whole number.")
+        if not is_integer(self.units) or not 1 <= self.units <= MOST_UNITS:
+            raise ValueError(
+                f"units is {shown(self.units)}; it must be a whole number from 1 to {MOST_UNITS:,}."
+            )
         if self.activation not in DENSE_ACTIVATIONS:
             raise ValueError(
                 f"activation is {shown(self.activation)}; it must be one of {list(DENSE_ACTIVATIONS)}."
@@ -512,10 +542,10 @@ class HeadSpec:
         if self.kind not in HEAD_KINDS:
             raise ValueError(f"head is {shown(self.kind)}; it must be one of {list(HEAD_KINDS)}.")
         if self.size is not None and (
-            self.kind != "bilstm" or not is_integer(self.size) or self.size < 1
+            self.kind != "bilstm" or not is_integer(self.size) or not 1 <= self.size <= MOST_UNITS
         ):
             raise ValueError(
-                f"head_size is {shown(self.size)}; it must be a positive integer, the units of an LSTM, and "
+                f"head_size is {shown(self.size)}; it must be the units of an LSTM, from 1 to {MOST_UNITS:,}, and "
                 "needs head='bilstm'."
             )
         if not is_number(self.dropout) or not 0 <= self.dropout < 1:

@@ -1,7 +1,7 @@
 """Reads JSON files of other programs, with errors that name file, line, key and the expected type."""
 
 import json
-import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -97,10 +97,22 @@ class JsonObject(dict):
         super().__init__(values)
         self.where = where
 
-    def take(self, key: str, kind: type, default: Any = None) -> Any:
-        """Returns a key's value, or `default` if the key is missing or null."""
+    def take(
+        self, key: str, kind: type, default: Any = None, *, within: tuple[int, int] | None = None
+    ) -> Any:
+        """Returns a key's value, or `default` if the key is missing or null.
+
+        `within` gives the smallest and the largest value of a number.
+        """
         value = self.get(key)
-        return default if value is None else _checked(value, key, kind, self.where)
+        if value is None:
+            return default
+        value = _checked(value, key, kind, self.where)
+        if within is not None and not within[0] <= value <= within[1]:
+            raise ConfigError(
+                f"{self.where}: {key} is {shown(value)}; it must be from {within[0]:,} to {within[1]:,}."
+            )
+        return value
 
     def section(self, key: str) -> "JsonObject":
         """Returns a key's object, or an empty one if the key is missing or null."""
@@ -121,8 +133,9 @@ def _checked(value: Any, name: str, kind: type, where: object) -> Any:
     # In Python, but not in JSON, true is a whole number.
     if not fits or (isinstance(value, bool) and kind is not bool):
         raise ConfigError(f"{where}: {name} is {shown(value)}; it must be {_KINDS[kind]}.")
-    if kind is float and not math.isfinite(value):
-        raise ConfigError(f"{where}: {name} is {value}; it must be a finite number.")
+    # False for NaN, and for whole numbers that no float can hold.
+    if kind is float and not abs(value) <= sys.float_info.max:
+        raise ConfigError(f"{where}: {name} is {shown(value)}; it must be a finite number.")
     return JsonObject(value, f"{where}, {name}") if kind is dict else value
 
 

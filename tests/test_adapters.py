@@ -82,6 +82,19 @@ def test_an_adapter_beside_its_base_is_merged_whatever_base_it_names(tmp_path):
         ),
         ({"rank_pattern": {"a*b*c*d*": 3}}, ConfigError, "may take long to match"),
         ({"rank_pattern": {"a(": 3}}, ConfigError, r"rank_pattern has 'a\('"),
+        ({"lora_alpha": 10**400}, ConfigError, "lora_alpha is .*finite number"),
+        ({"bias": "evil"}, ConfigError, "bias is 'evil'; it is one of"),
+        ({"target_modules": "a*b*c*d*"}, ConfigError, "target_modules has .* may take long"),
+        ({"target_modules": [3]}, ConfigError, r"target_modules\[0\] is 3"),
+        ({"layers_to_transform": ["x"]}, ConfigError, r"layers_to_transform\[0\] is 'x'"),
+        ({"target_modules": ["qwerty"]}, WeightsError, "adapts bert.* says .*'qwerty'"),
+        ({"target_modules": ".*qwerty"}, WeightsError, "adapts bert.* says .*qwerty"),
+        (
+            {"layers_to_transform": [99]},
+            WeightsError,
+            r"adapts bert.*'layers_to_transform': \[99\]",
+        ),
+        ({"layers_to_transform": 99}, WeightsError, r"adapts bert.*'layers_to_transform': \[99\]"),
     ],
 )
 def test_what_is_no_plain_lora_is_refused_by_name(change, error, message, tmp_path):
@@ -105,6 +118,20 @@ def test_tensors_of_an_adapter_that_cannot_be_weights_are_refused_by_name(
     save_file({**tensors, name: change(tensors[name])}, directory / WEIGHTS)
     with pytest.raises(WeightsError, match=rf"{name} in .*{WEIGHTS} has .*{message}"):
         bert_zoo.load(directory, "classification")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"target_modules": "all-linear"},
+        {"target_modules": r"bert\..*"},
+        {"target_modules": None},
+        {"bias": "lora_only"},
+    ],
+)
+def test_targets_that_fit_the_tensors_change_nothing(change, tmp_path):
+    model = bert_zoo.load(beside_base(tmp_path, **change), "classification")
+    assert_same_variables(model, bert_zoo.load(PEFT / "patterns", "classification"))
 
 
 def test_every_tensor_of_an_adapter_is_used_or_refused(tmp_path):

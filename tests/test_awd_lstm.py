@@ -233,6 +233,11 @@ def test_words_with_white_space_are_escaped_and_repeated_ones_numbered(tmp_path)
     assert read_words(tmp_path / "itos.pkl") == [
         *("xxunk", "xxnl", r"\x0a\x0a", "a", "xxfake", "xxfake_5")
     ]
+    (tmp_path / "itos.pkl").write_bytes(pickle.dumps(["xxunk", "a_3", "a", "a"]))
+    assert read_words(tmp_path / "itos.pkl") == ["xxunk", "a_3", "a", "a_3_3"]
+    (tmp_path / "itos.pkl").write_bytes(pickle.dumps(["xxunk", *["a"] * 1_000_000]))
+    with pytest.raises(WeightsError, match="lists 1,000,001 words; at most 1,000,000 are read"):
+        read_words(tmp_path / "itos.pkl")
 
 
 # --- Text ----------------------------------------------------------------------------------------

@@ -441,6 +441,8 @@ def test_the_threshold_decides_whether_there_is_an_answer():
     just_below = never.no_answer_score - 1e-3
     assert model.answer(QUESTION, CONTEXT, just_below).text == ""
     assert model.answer(QUESTION, CONTEXT, just_below + 2e-3).text == always.text
+    with pytest.raises(ValueError, match="no_answer_threshold is nan"):
+        model.answer(QUESTION, CONTEXT, float("nan"))
 
 
 def test_answers_print_their_place_in_the_context():

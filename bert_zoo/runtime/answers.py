@@ -1,5 +1,6 @@
 """Answers that are cut from a context; without TensorFlow and Keras."""
 
+import math
 from dataclasses import dataclass
 
 from bert_zoo.metrics.squad import AnswerSelection, Candidate
@@ -51,7 +52,11 @@ class SpanAnswers(Rows):
 def span_answer(
     question: str, context: str, selection: AnswerSelection, no_answer_threshold: float | None
 ) -> SpanAnswer:
-    """Chooses an answer; without a threshold, always a span."""
+    """Chooses an answer; without a threshold, always a span. Raises ValueError for NaN."""
+    if no_answer_threshold is not None and math.isnan(no_answer_threshold):
+        raise ValueError(
+            "no_answer_threshold is nan; it must be a number, or None to give an answer always."
+        )
     best = selection.best
     if no_answer_threshold is not None and not selection.answer(no_answer_threshold):
         best = next(candidate for candidate in selection.candidates if not candidate.text)

@@ -149,9 +149,8 @@ def read_named_tokens(files: VocabularyFiles, roles: Collection[str] = ()) -> Na
         for name in _LISTS:
             named = source.get(name)
             for item in named if isinstance(named, list) else ():
-                entry = JsonObject(
-                    item if isinstance(item, dict) else {"content": item}, source.where
-                )
+                entry = item if isinstance(item, dict) else {"content": item}
+                entry = JsonObject(entry, f"{source.where}, {name}")
                 token = replace(_entry(entry), special=True)
                 others.setdefault(token.content, token)
     # added_tokens.json has no other fields; see transformers' _from_pretrained.

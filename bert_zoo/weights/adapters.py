@@ -40,6 +40,8 @@ _UNREAD = frozenset(
 _READ = frozenset(
     "alpha_pattern fan_in_fan_out init_lora_weights lora_alpha r rank_pattern use_rslora".split()
 )
+_BIASES = ("none", "all", "lora_only")  # values of `bias`
+_ALL = "all-linear"  # the value of `target_modules` for every linear layer
 # Initialisations that keep the base's weights; others change them.
 _STARTS = (True, False, None, "gaussian", "eva", "orthogonal")
 # peft's patterns of names are regular expressions. Nested repetitions, and more than three repetitions, may take
@@ -112,21 +114,60 @@ class Adapter:
         self.task_type = config.take("task_type", str)
         self._alphas = self._patterns("alpha_pattern")
         self._ranks = self._patterns("rank_pattern")
+        self._targets = self._names("target_modules")
+        self._layers = self._some("layers_to_transform", int)
+        self._stacks = self._some("layers_pattern", str)
+        bias = config.take("bias", str, _BIASES[0])
+        if bias not in _BIASES:
+            raise ConfigError(f"{self.path}: bias is {shown(bias)}; it is one of {_BIASES}.")
 
     def _patterns(self, key: str) -> dict[str, float]:
         patterns = self._config.section(key).values_of(float)
         for pattern in patterns:
-            try:
-                re.compile(pattern)
-                refused = len(pattern) > _LONGEST_PATTERN or _SLOW_PATTERN.search(pattern)
-            except re.error:
-                refused = True
-            if refused:
-                raise ConfigError(
-                    f"{self.path}: {key} has {shown(pattern)}, which is not a regular expression, or may take long to "
-                    "match. Write out the names of its modules."
-                )
+            self._check_pattern(key, pattern)
         return patterns
+
+    def _check_pattern(self, key: str, pattern: str) -> None:
+        try:
+            re.compile(pattern)
+            refused = len(pattern) > _LONGEST_PATTERN or _SLOW_PATTERN.search(pattern)
+        except re.error:
+            refused = True
+        if refused:
+            raise ConfigError(
+                f"{self.path}: {key} has {shown(pattern)}, which is not a regular expression, or may take long to "
+                "match. Write out the names of its modules."
+            )
+
+    def _names(self, key: str) -> str | list[str] | None:
+        """Returns the ends of modules' names, or a pattern of names; None for any."""
+        if isinstance(self._config.get(key), str):
+            self._check_pattern(key, self._config[key])
+            return self._config[key]
+        return self._config.items_of(key, str) or None
+
+    def _some(self, key: str, kind: type) -> list[Any]:
+        """Returns a list that may be written as its only item."""
+        is_list = isinstance(self._config.get(key), list | None)
+        return self._config.items_of(key, kind) if is_list else [self._config.take(key, kind)]
+
+    def _check_target(self, module: str) -> None:
+        """Raises WeightsError for a module with tensors that the configuration says are not there."""
+        targets = self._targets
+        if isinstance(targets, str):
+            found = targets == _ALL or re.fullmatch(targets, module)
+        else:
+            found = targets is None or f".{module}".endswith(tuple(f".{name}" for name in targets))
+        if found and self._layers:
+            stack = "|".join(map(re.escape, self._stacks)) or r"[^.]*"
+            layer = re.match(rf".*\.(?:{stack})\.(\d+)\.", f".{module}")
+            found = layer and int(layer[1]) in self._layers
+        if not found:
+            said = {"target_modules": targets, "layers_to_transform": self._layers or None}
+            raise WeightsError(
+                f"{self.tensors.location} adapts {module}, but {self.path} says {shown(said)}. The two files do not "
+                "belong together: copy both again."
+            )
 
     def _scale(self, module: str, rank: int) -> float:
         """Returns the factor of B A in a module, after checking its rank against the tensors."""
@@ -193,6 +234,7 @@ class Adapter:
                 saved[below(_WRAPPERS.sub("", name))] = key
         updates: dict[str, Update] = {}
         for module, of_module in parts.items():
+            self._check_target(module)
             weight = below(f"{module}.weight")
             of_weight = is_transposed.get(weight, False)
             found = self._updates(module, of_module, weight, of_weight, below(f"{module}.bias"))

@@ -24,7 +24,6 @@ class AlbertConfig(EncoderConfig):
         problems = self.problems_with(
             positive=("inner_group_num",),
             natural={"num_hidden_groups": "nothing is shared"},
-            rates=(),
         )
         if not problems and self.num_hidden_groups > self.num_layers:
             problems.append(

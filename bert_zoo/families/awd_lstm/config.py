@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bert_zoo.config import Config, ConfigError, PlainSoftmax, is_number
-from bert_zoo.error_text import shown
+from bert_zoo.config import Config, ConfigError, PlainSoftmax
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,16 +41,8 @@ class AwdLstmConfig(PlainSoftmax, Config):
         problems = self.problems_with(
             positive=("vocab_size", "hidden_size", "lstm_size", "num_layers"),
             natural={"backward_tokens": "all of a row"},
-            rates=(
-                *("word_dropout", "input_dropout", "hidden_dropout", "last_dropout"),
-                *("recurrent_dropout", "head_dropout"),
-            ),
-            flags=("tie_word_embeddings", "softmax_bias"),
+            amounts=("activation_penalty", "change_penalty"),
         )
-        for name in ("activation_penalty", "change_penalty"):
-            value = getattr(self, name)
-            if not is_number(value) or value < 0:
-                problems.append(f"{name} is {shown(value)}; it must be at least 0.")
         if problems:
             raise ConfigError("This encoder cannot be built: " + " ".join(problems))
 

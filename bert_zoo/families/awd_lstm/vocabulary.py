@@ -14,6 +14,9 @@ from bert_zoo.weights.restricted_pickle import read_pickle
 
 # Replaces fast.ai's token for a line end, the character itself, which a file of lines cannot hold.
 NEWLINE = "xxnl"
+_ESCAPES = str.maketrans({blank: f"\\x{ord(blank):02x}" for blank in " \t\n\r\v\f"})
+# Words of the largest vocabulary that is read; fast.ai's have 60,000.
+MOST_WORDS = 1_000_000
 CLASS = "FastAITokenizer"
 _ADVICE = (
     "bert_zoo reads only a list of words from it. If you trust the file, load it with Python and write "
@@ -67,15 +70,15 @@ def read_words(path: Path) -> list[str]:
         words = read_pickle(stream, str(path), {}, advice=_ADVICE)
     if type(words) is not list or not words or {*map(type, words)} != {str}:
         raise WeightsError(f"{path} holds {shown(words, 60)} instead of a list of words. {_ADVICE}")
+    if len(words) > MOST_WORDS:
+        raise WeightsError(
+            f"{path} lists {len(words):,} words; at most {MOST_WORDS:,} are read. Check that it is a vocabulary."
+        )
     # A padding word, which makes their number a multiple of 8, occurs several times.
-    tokens = [NEWLINE if word == "\n" else "".join(map(_escaped, word)) for word in words]
+    tokens = [NEWLINE if word == "\n" else word.translate(_ESCAPES) for word in words]
     seen: set[str] = set()
-    for index, token in enumerate(tokens):
-        if token in seen:
-            tokens[index] = f"{token}_{index}"
+    for index in range(len(tokens)):
+        while tokens[index] in seen:
+            tokens[index] += f"_{index}"
         seen.add(tokens[index])
     return tokens
-
-
-def _escaped(character: str) -> str:
-    return f"\\x{ord(character):02x}" if character in " \t\n\r\v\f" else character

@@ -43,8 +43,6 @@ class BigBirdConfig(EncoderConfig):
         problems = self.problems_with(
             positive=("block_size",),
             natural={"num_random_blocks": "none", "sep_id": "the first one"},
-            rates=(),
-            flags=("use_bias", "rescale_embeddings"),
         )
         choices = {"attention_type": ATTENTION_TYPES, "random_blocks": RANDOM_BLOCKS}
         choices["classifier_activation"] = (None, "tanh")

@@ -49,8 +49,7 @@ class DebertaConfig(EncoderConfig):
         natural = {"conv_size": "no convolution", "generator_layers": "half of num_layers"}
         problems = self.problems_with(
             natural=natural,
-            rates=("pooler_dropout",),
-            flags=("relative_attention", "position_biased_input"),
+            most={"generator_layers": MOST_LAYERS},
         )
         choices = {"position_attention": POSITION_TERMS, "mask_decoder": MASK_DECODERS}
         for name, known in choices.items():
@@ -73,11 +72,6 @@ class DebertaConfig(EncoderConfig):
                 problems.append(
                     f"{name} is {shown(value)}; it must lie between 2 and {UNLIMITED:,}, or be -1."
                 )
-        if is_integer(self.generator_layers) and self.generator_layers > MOST_LAYERS:
-            problems.append(
-                f"generator_layers is {shown(self.generator_layers)}; it must be at most "
-                f"{MOST_LAYERS:,}."
-            )
         if not problems and self.longest_distance > MOST_DISTANCES:
             name = "max_positions" if self.max_distance == -1 else "max_distance"
             problems.append(

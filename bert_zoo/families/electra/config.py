@@ -20,7 +20,7 @@ class ElectraConfig(EncoderConfig):
     def __post_init__(self):
         super().__post_init__()
         natural = {"generator_hidden_size": "a quarter of hidden_size"}
-        if problems := self.problems_with(natural=natural, rates=("summary_dropout",)):
+        if problems := self.problems_with(natural=natural):
             raise ConfigError(" ".join(problems))
 
     @property

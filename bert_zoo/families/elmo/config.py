@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from bert_zoo.config import MOST_LAYERS, Config, ConfigError, is_integer, is_number
+from bert_zoo.config import MOST_LAYERS, UNLIMITED, Config, ConfigError, is_integer
 from bert_zoo.error_text import shown
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 
+# The longest word, in characters; it is only limited by the memory of its ids.
+MOST_CHARACTERS = 1_000
 CNN_ACTIVATIONS = ("relu", "tanh")
 # Width and number of the filters in each group; the same in all released models.
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
@@ -53,11 +55,13 @@ class ElmoConfig(Config):
                 *("character_size", "max_characters"),
             ),
             natural={"num_characters": "words by their numbers", "num_highways": "none"},
-            rates=("hidden_dropout", "classifier_dropout"),
-            flags=("skip_connections",),
+            amounts=("cell_clip", "projection_clip"),
+            most={"num_highways": MOST_LAYERS, "max_characters": MOST_CHARACTERS},
         )
         are_filters = isinstance(self.filters, tuple) and all(
-            isinstance(f, tuple) and len(f) == 2 and all(is_integer(n) and n > 0 for n in f)
+            isinstance(f, tuple)
+            and len(f) == 2
+            and all(is_integer(n) and 0 < n <= UNLIMITED for n in f)
             for f in self.filters
         )
         if not are_filters or not self.filters:
@@ -73,14 +77,6 @@ class ElmoConfig(Config):
             problems.append(
                 f"cnn_activation is {shown(self.cnn_activation)}; choose one of {CNN_ACTIVATIONS}."
             )
-        if is_integer(self.num_highways) and self.num_highways > MOST_LAYERS:
-            problems.append(
-                f"num_highways is {shown(self.num_highways)}; it must be at most {MOST_LAYERS:,}."
-            )
-        for name in ("cell_clip", "projection_clip"):
-            value = getattr(self, name)
-            if not is_number(value) or value < 0:
-                problems.append(f"{name} is {shown(value)}; it must be 0 for none, or positive.")
         if problems:
             raise ConfigError("This encoder cannot be built: " + " ".join(problems))
 

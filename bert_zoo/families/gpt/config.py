@@ -27,12 +27,6 @@ class CausalConfig(PlainSoftmax, EncoderConfig):
     softmax_bias: ClassVar[bool] = False
     output_dropout: ClassVar[float] = 0.0
 
-    def __post_init__(self):
-        super().__post_init__()
-        flags = ("scale_attention", "scale_by_layer")
-        if problems := self.problems_with(natural={}, rates=(), flags=flags):
-            raise ConfigError("This encoder cannot be built: " + " ".join(problems))
-
     def score_scale(self, layer: int) -> float:
         """The factor of a layer's attention scores."""
         scale = (self.hidden_size // self.num_heads) ** -0.5 if self.scale_attention else 1.0

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from bert_zoo.config import UNLIMITED, is_integer
 from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.families.gpt.config import CausalConfig
 from bert_zoo.weights.formats.codec import ConfigRow
@@ -52,7 +53,9 @@ BLOCK_ROWS = (
 def with_inner_size(values: Mapping[str, Any]) -> dict[str, Any]:
     """Adds the default width of the feed-forward layer to a configuration without one."""
     told = {key: value for key, value in values.items() if value is not None}
-    return {"n_inner": 4 * told["n_embd"]} | told if "n_embd" in told else told
+    width = told.get("n_embd")
+    usual = {"n_inner": min(4 * width, UNLIMITED)} if is_integer(width) else {"n_inner": width}
+    return usual | told if "n_embd" in told else told
 
 
 def without_inner_size(values: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from bert_zoo.config import UNLIMITED, ConfigError, is_integer
+from bert_zoo.config import ConfigError, is_integer
 from bert_zoo.error_text import shown
 from bert_zoo.families.albert.config import AlbertConfig
 
@@ -24,6 +24,8 @@ class LongformerConfig(AlbertConfig):
 
     # Rows of more half windows than this are computed block by block.
     fewest_blocks: ClassVar[int] = 4
+    # A window that models for shorter rows may have, too.
+    wide_window: ClassVar[int] = 4096
 
     def __post_init__(self):
         super().__post_init__()
@@ -33,15 +35,14 @@ class LongformerConfig(AlbertConfig):
         ):
             self.__dict__["attention_window"] = tuple(self.attention_window)
         problems = self.problems_with(
-            positive=("max_global_tokens",), natural={"sep_id": "the first row"}, rates=()
+            positive=("max_global_tokens",), natural={"sep_id": "the first row"}
         )
-        windows = self.windows
+        windows, widest = self.windows, max(2 * self.longest_input, self.wide_window)
         if len(windows) != self.num_layers or not all(
-            is_integer(window) and 2 <= window <= UNLIMITED and window % 2 == 0
-            for window in windows
+            is_integer(window) and 2 <= window <= widest and window % 2 == 0 for window in windows
         ):
             problems.append(
-                f"attention_window is {shown(self.attention_window)}; it must be an even number, at least 2, "
+                f"attention_window is {shown(self.attention_window)}; it must be an even number, from 2 to {widest:,}, "
                 f"or one such number for each of the {self.num_layers} layers."
             )
         elif self.num_blocks < self.num_layers and len({*windows}) > 1:

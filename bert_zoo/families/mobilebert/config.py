@@ -27,9 +27,6 @@ class MobileBertConfig(EncoderConfig):
         super().__post_init__()
         problems = self.problems_with(
             positive=("bottleneck_size", "num_feed_forwards"),
-            natural={},
-            rates=(),
-            flags=("classifier_activation",),
         )
         if not 0 < self.embedding_size < self.hidden_size:
             problems.append(

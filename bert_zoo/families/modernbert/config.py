@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 
 from bert_zoo.config import ACTIVATIONS as OUR_ACTIVATIONS
 from bert_zoo.config import (
+    MOST_AMOUNT,
     UNLIMITED,
     ConfigError,
     EncoderConfig,
@@ -56,12 +57,7 @@ class ModernBertConfig(EncoderConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        problems = self.problems_with(
-            positive=("global_attention_every",),
-            natural={},
-            rates=("inner_dropout",),
-            flags=BIASES,
-        )
+        problems = self.problems_with(positive=("global_attention_every",))
         if self.global_layers is not None:
             layers = self.global_layers
             if not isinstance(layers, list | tuple) or [
@@ -84,8 +80,10 @@ class ModernBertConfig(EncoderConfig):
             )
         for name in ("global_rope_theta", "local_rope_theta"):
             value = getattr(self, name)
-            if not is_number(value) or not 0 < value < math.inf:
-                problems.append(f"{name} is {shown(value)}; it must be a positive number.")
+            if not is_number(value) or not 0 < value <= MOST_AMOUNT:
+                problems.append(
+                    f"{name} is {shown(value)}; it must be a positive number of at most {MOST_AMOUNT:,.0f}."
+                )
         if self.classifier_pooling not in POOLINGS:
             problems.append(
                 f"classifier_pooling is {shown(self.classifier_pooling)}; choose one of {POOLINGS}."
@@ -123,7 +121,7 @@ class ModernBertConfig(EncoderConfig):
     @property
     def reach(self) -> int:
         """The largest distance between tokens that attend to each other in a local layer."""
-        return self.local_attention // 2
+        return min(self.local_attention // 2, self.longest_input)
 
     def attends_in_blocks(self, length: int) -> bool:
         """Whether local layers compute rows of `length` tokens in blocks; see `RotaryAttention`."""

@@ -25,7 +25,7 @@ class SpanBertConfig(EncoderConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        if problems := self.problems_with(positive=("span_targets",), natural={}, rates=()):
+        if problems := self.problems_with(positive=("span_targets",)):
             raise ConfigError(" ".join(problems))
 
 

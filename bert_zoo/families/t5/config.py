@@ -48,14 +48,9 @@ class T5Config(EncoderConfig):
         problems = self.problems_with(
             positive=("head_size",),
             natural={"num_decoder_layers": "as num_layers"},
-            rates=(),
             deviations=("initializer_factor",),
-            flags=("bias_per_layer", "gated", "scale_logits"),
+            most={"num_decoder_layers": MOST_LAYERS},
         )
-        if is_integer(self.num_decoder_layers) and self.num_decoder_layers > MOST_LAYERS:
-            problems.append(
-                f"num_decoder_layers is {shown(self.num_decoder_layers)}; it must be at most {MOST_LAYERS:,}."
-            )
         buckets, distance = self.num_buckets, self.max_distance
         if not is_integer(buckets) or not 4 <= buckets <= MOST_BUCKETS or buckets % 2:
             problems.append(

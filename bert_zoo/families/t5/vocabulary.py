@@ -23,7 +23,7 @@ SCHEME = Scheme(
     special_tokens=SPECIAL_TOKENS,
     begins_word="▁.*",
 )
-SENTINELS = 100  # if no file states the number
+SENTINELS, MOST_SENTINELS = 100, 10_000  # the number if no file states it, and the largest allowed
 SENTINEL = "<extra_id_{}>"
 
 
@@ -40,7 +40,8 @@ def read_vocabulary(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokeni
         FileNotFoundError, ConfigError: as `read_sentencepiece`.
     """
     named = [token for token in read_named_tokens(files).tokens if token.startswith("<extra_id_")]
-    number = len(named) or files.json("tokenizer_config.json").take("extra_ids", int, SENTINELS)
+    config = files.json("tokenizer_config.json")
+    number = len(named) or config.take("extra_ids", int, SENTINELS, within=(0, MOST_SENTINELS))
     sentinels = () if _has_sentinels(files) else [*map(SENTINEL.format, reversed(range(number)))]
     scheme = replace(SCHEME, last_tokens=tuple(sentinels))
     parts = read_sentencepiece(files, {"scheme": scheme, **overrides})

@@ -2,7 +2,7 @@
 
 import itertools
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from bert_zoo.config import UNLIMITED, Config, ConfigError, is_integer
 from bert_zoo.error_text import shown
@@ -12,13 +12,6 @@ SAME_LENGTH_KEYS = ("mem_len", "mem_len+1")
 MEMORY_STARTS = ("zeros", "empty")
 # Largest memory allowed, in tokens. No parameter count limits it.
 MOST_REMEMBERED = 1 << 20
-
-
-def memory_problems(mem_len: Any) -> list[str]:
-    """Checks the length of a memory, beyond the checks of all sizes; returns the problems."""
-    if not is_integer(mem_len) or mem_len <= MOST_REMEMBERED:
-        return []
-    return [f"mem_len is {shown(mem_len)}; it must be at most {MOST_REMEMBERED:,}."]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,11 +74,9 @@ class RecurrentConfig(Config):
         problems = self.problems_with(
             positive=(*sizes, "head_size", "div_val"),
             natural={"embedding_size": "as hidden_size", "mem_len": "no memory"},
-            rates=("hidden_dropout", "attention_dropout"),
             deviations=("initializer_range", "projection_initializer_range"),
-            flags=("proj_same_dim", "tie_word_embeddings", "untie_r", "pre_lnorm", "same_length"),
+            most={"mem_len": MOST_REMEMBERED},
         )
-        problems += memory_problems(self.mem_len)
         if not all(map(is_integer, self.cutoffs)) or (
             is_integer(self.vocab_size)
             and list(self.cluster_bounds) != sorted(set(self.cluster_bounds))
@@ -99,7 +90,7 @@ class RecurrentConfig(Config):
         ):
             problems.append(
                 f"tie_projs are {shown(self.tie_projs)}; there must be True or False for each of the "
-                f"{len(self.cutoffs) + 1} clusters, or nothing."
+                f"{len(self.cutoffs) + 1} clusters of the cutoffs, or nothing."
             )
         if not problems and not all(self.table_widths):
             problems.append(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bert_zoo.config import ConfigError, EncoderConfig, is_integer
+from bert_zoo.config import UNLIMITED, ConfigError, EncoderConfig, is_integer
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 
 
@@ -21,16 +21,14 @@ class XlmConfig(EncoderConfig):
     def __post_init__(self):
         has_width = is_integer(self.hidden_size) and self.hidden_size > 0
         if self.intermediate_size == 0 and has_width:
-            object.__setattr__(self, "intermediate_size", 4 * self.hidden_size)
+            width = min(4 * self.hidden_size, UNLIMITED)
+            object.__setattr__(self, "intermediate_size", width)
         if self.embedding_initializer_range == 0 and has_width:
             object.__setattr__(self, "embedding_initializer_range", self.hidden_size**-0.5)
         super().__post_init__()
         if problems := self.problems_with(
             positive=("num_languages",),
-            natural={},
-            rates=(),
             deviations=("embedding_initializer_range",),
-            flags=("language_embeddings",),
         ):
             raise ConfigError(" ".join(problems))
 

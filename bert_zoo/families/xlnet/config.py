@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from bert_zoo.config import UNLIMITED, Config, ConfigError, is_integer
 from bert_zoo.error_text import shown
-from bert_zoo.families.transformer_xl.config import memory_problems
+from bert_zoo.families.transformer_xl.config import MOST_REMEMBERED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +48,8 @@ class XLNetConfig(Config):
                 "mem_len": "no memory",
                 "reuse_len": "all of a segment",
             },
-            rates=("hidden_dropout", "attention_dropout", "summary_dropout"),
-            flags=("tie_word_embeddings",),
+            most={"mem_len": MOST_REMEMBERED},
         )
-        problems += memory_problems(self.mem_len)
         if not problems and not self.head_size and self.hidden_size % self.num_heads:
             problems.append(
                 f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}."
