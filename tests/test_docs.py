@@ -288,6 +288,17 @@ def test_readmes_picture_is_what_its_script_draws(monkeypatch):
     assert overview.FIGURE.read_text(encoding="utf-8") == overview.draw()
 
 
+def test_the_site_has_pages_and_sections_of_readme_to_find(site_tools):
+    from search import WORDS
+
+    assert not [page for page in WORDS if not (DOCS / page).is_file()]
+    words = [word for some in WORDS.values() for word in some]
+    # `make docs` asks the finished site's search for each of them.
+    assert len(words) == len({*words})
+    sections = re.findall(r"<!-- README: (.+) -->", text_of("docs/index.md"))
+    assert sections and {f"## {title}" for title in sections} <= {*text_of("README.md").split("\n")}
+
+
 def test_readmes_table_of_families_is_what_the_registry_knows():
     rows = re.findall(
         r"^\|[^|\n]*\(docs/families/(\w+)\.md\)[^|\n]*\| ([^|\n]*?) ?\|(?: ([^|\n]+))? \|$",

@@ -12,6 +12,7 @@ from family_page import family_page
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from search import WORDS, check
 
 from bert_zoo.registry import registry
 
@@ -20,6 +21,8 @@ ROOT = Path(__file__).parents[2]
 OUTSIDE = ("CONTRIBUTING.md", "CHANGELOG.md", "checkpoints/README.md")
 FAMILIES = "families/"
 FIGURES = ROOT / "docs" / "figures" / "families"
+# Where a section of README stands in a page.
+SECTION = re.compile(r"<!-- README: (?P<title>.+) -->")
 PICTURE = re.compile(r"!\[[^\]]*\]\(\.\./figures/families/(?P<name>\w+\.svg)\)")
 
 
@@ -60,6 +63,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
     Spreads such as `0.8 ± 0.1` and `1.2 (1.1–1.3)` are kept on one line.
     """
+    page.meta["tags"] = list(WORDS.get(page.file.src_uri, ()))
+    markdown = SECTION.sub(lambda found: _of_readme(found["title"]), markdown)
     markdown = markdown.replace(" ± ", "\u00a0±\u00a0")
     markdown = re.sub(r"(\d) (\(\d[\d.]*)–([\d.]+\))", "\\1\u00a0\\2\u2060–\u2060\\3", markdown)
     name = Path(page.file.src_uri)
@@ -78,6 +83,19 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         lambda code: re.sub(r"(?<=[ >])--\w+", r'<span class="flag">\g<0></span>', code[0]),
         html,
     )
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Checks what the search finds."""
+    check(Path(config.site_dir) / "search" / "search_index.json")
+
+
+def _of_readme(title: str) -> str:
+    """Returns a section of README, with links that start at docs/."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    heading = f"## {title}\n"
+    section = text[text.index(heading) :].removeprefix(heading).partition("\n## ")[0]
+    return f"{heading}{section}".replace("](docs/", "](")
 
 
 def _inlined(figure: Path) -> str:
