@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from bert_zoo.pretraining.corpus import Corpus
+from bert_zoo.pretraining.corpus import PARTS, Corpus
 from bert_zoo.pretraining.sentences import LONGEST, split_sentences
 
 SENTENCES = "One day.\nIt rained.\n\n\nThe sun came.\nSo did we.\nAnd you.\n"
@@ -167,12 +167,8 @@ def test_duplicates_are_counted_and_dropped_by_option():
     assert (both.counts.documents, both.counts.sentences) == (3, 4)
 
 
-@pytest.mark.parametrize("number", [2, 3, 10])
-@pytest.mark.parametrize("share", [0.01, 0.05, 0.5, 0.9])
-@pytest.mark.parametrize("form", ["sentences", "documents", "json_lines"])
-def test_a_few_documents_are_in_both_parts(tmp_path, number, share, form):
-    documents = [[f"One day {i}.", "It rained."] for i in range(number)]
-    path = tmp_path / "few.txt"
+def few(path, documents, form):
+    """Writes documents in one of the forms."""
     if form == "sentences":
         path.write_text("\n\n".join(map("\n".join, documents)))
     elif form == "documents":
@@ -180,29 +176,41 @@ def test_a_few_documents_are_in_both_parts(tmp_path, number, share, form):
     else:
         path = path.with_suffix(".jsonl")
         path.write_text("\n".join(json.dumps({"text": each}) for each in documents))
-    options = {"held_out": share, "form": form}
-    train, held = Corpus(path, **options), Corpus(path, **options, part="held_out")
+    return path
+
+
+@pytest.mark.parametrize("share", [0.01, 0.05, 0.5, 0.9])
+@pytest.mark.parametrize("form", ["sentences", "documents", "json_lines"])
+def test_both_parts_of_a_few_documents_have_two(tmp_path, share, form):
+    documents = [[f"One day {i}.", "It rained."] for i in range(10)]
+    path = few(tmp_path / "few.txt", documents, form)
+    train, held = (Corpus(path, form, held_out=share, part=part) for part in PARTS)
     parts = list(train), list(held)
-    assert all(parts) and sorted(parts[0] + parts[1]) == sorted(documents)
+    assert sorted(parts[0] + parts[1]) == sorted(documents) and min(map(len, parts)) >= 2
     assert train.division == held.division
     if share == 0.01:
-        assert len(parts[1]) == 1
-        assert train.division == (
-            f"A share of 0.01 of {number} documents is none, so one of them is held out."
-        )
+        assert train.division == "Of 10 documents 2 are held out; a share of 0.01 would be 0."
 
 
-@pytest.mark.parametrize(("lines", "aside"), [(2, 1), (9, 1), (100, 5)])
-def test_the_last_lines_of_a_single_document_are_held_out(tmp_path, lines, aside):
-    path, document = tmp_path / "one.txt", [f"Line {i} of it" for i in range(lines)]
-    path.write_text("\n".join(document))
-    train, held = (Corpus(path, held_out=0.05, part=part) for part in ("train", "held_out"))
-    assert list(train) == [document[:-aside]] and list(held) == [document[-aside:]]
-    assert f"the last {aside} of its {lines} lines or sentences are held out" in train.division
-    path.write_text("One line")
-    assert list(Corpus(path, held_out=0.05)) + read(path, held_out=0.05, part="held_out") == [
-        ["One line"]
-    ]
+@pytest.mark.parametrize(("number", "lines", "size"), [(1, 4, 1), (1, 100, 5), (3, 30, 4)])
+@pytest.mark.parametrize("form", ["sentences", "documents", "json_lines"])
+def test_lines_of_fewer_documents_are_held_out(tmp_path, number, lines, size, form):
+    documents = [[f"Line {i} of {n}." for i in range(lines)] for n in range(number)]
+    path = few(tmp_path / "few.txt", documents, form)
+    train, held = (Corpus(path, form, held_out=0.05, part=part) for part in PARTS)
+    parts = list(train), list(held)
+    blocks = [each[i : i + size] for each in documents for i in range(0, lines, size)]
+    assert sorted(parts[0] + parts[1]) == sorted(blocks) and min(map(len, parts)) >= 2
+    said = f"too few documents to hold some out, {number}, so every {size} lines or sentences"
+    assert said in train.division
+
+
+@pytest.mark.parametrize("documents", [[["One line"]], [["Two"], ["lines"]]])
+def test_a_text_too_short_to_divide_stays_whole(tmp_path, documents):
+    path = few(tmp_path / "few.txt", documents, "sentences")
+    parts = [read(path, held_out=0.05, part=part) for part in PARTS]
+    assert sorted(parts[0] + parts[1]) == sorted(documents)
+    assert all(parts) == (len(documents) > 1)
 
 
 def test_documents_that_can_be_read_once_are_divided_by_their_hash_alone():

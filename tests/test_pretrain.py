@@ -519,6 +519,32 @@ def test_text_that_is_too_short_is_refused(tmp_path):
         )
 
 
+@pytest.mark.parametrize("documents", slow_but((10, 1), 10))
+@pytest.mark.parametrize("family", slow_but((*FAMILIES, "stream"), "roberta"))
+def test_a_small_corpus_is_enough(family, documents, tmp_path, capsys):
+    """Of which a twentieth is less than a document, and which has fewer rows than a batch."""
+    lines = Path(random_text(tmp_path / "many.txt", documents=20)).read_text().split("\n\n")
+    between = "\n\n" if documents > 1 else "\n"
+    path = tmp_path / "few.txt"
+    path.write_text(between.join(lines[:10]))
+    if family == "stream":
+        make_model, settings = small_stream(batch_size=256, total_steps=1)
+    else:
+        make_model, rows = small(family)
+        recipe = RECIPE.replace(total_steps=1, batch_size=256)
+        settings = Settings(recipe, rows, ((16, 1.0),))
+    results = pretrain(
+        *(family, make_model, settings, [str(path)], tmp_path / "run"),
+        held_out=0.05,
+        least_batch_size=1,
+    )
+    assert results["steps"] == 1 and np.isfinite(results["after"]["held out loss"])
+    said = capsys.readouterr().out
+    aside = "Of 10 documents 2 are held out" if documents > 1 else "too few documents to hold some"
+    assert said.count(aside) == 1
+    assert said.count("The text is too short for batches of 256 rows, so they have") == 1
+
+
 @pytest.mark.slow
 def test_the_program_goes_on_from_a_checkpoint(text, tmp_path):
     printed = run_program(

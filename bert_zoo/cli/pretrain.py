@@ -250,6 +250,7 @@ def main(arguments: list[str]) -> None:
         checkpoint_seconds=60 * _CHECKPOINT_MINUTES.value,
         strategy=strategy,
         report=write_report,
+        least_batch_size=1 if PROGRAM.flags.batch_size is None else None,
     )
     if not is_chief(strategy):
         return

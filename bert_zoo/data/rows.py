@@ -20,6 +20,10 @@ RUN, NONE = -1, -2
 FIRST, MIDDLE, SECOND = 1, 2, 4
 
 
+class TooFewRows(ValueError):
+    """A text has too few tokens for the rows of a batch; a smaller batch may do."""
+
+
 class Text(Protocol):
     """Attributes of `bert_zoo.pretraining.tokens.TokenizedText` that schemes read."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bert_zoo.data.by_number import BatchesByNumber
-from bert_zoo.data.rows import Scheme
+from bert_zoo.data.rows import Scheme, TooFewRows
 from bert_zoo.graph import has_tensorflow, tf
 from bert_zoo.pretraining.masked_rows import MaskedRows
 from bert_zoo.pretraining.rows import EpochPlan
@@ -72,14 +72,14 @@ class ShuffledBatches(NumberedBatches):
         per_epoch: number of batches in a pass.
 
     Raises:
-        ValueError: there are fewer rows than fill a batch.
+        TooFewRows: there are fewer rows than fill a batch.
     """
 
     def __init__(self, num_rows: int, batch_size: int, seed: int):
         self.num_rows, self.batch_size, self.seed = num_rows, batch_size, seed
         self.per_epoch = num_rows // batch_size
         if not self.per_epoch:
-            raise ValueError(
+            raise TooFewRows(
                 f"The text has only {num_rows:,} rows, but a batch has {batch_size}. Choose shorter rows or a "
                 "smaller batch_size, or add text."
             )
@@ -115,7 +115,7 @@ class PretrainingBatches(NumberedBatches):
             checkpoint: on resume, finished epochs need no second planning.
 
     Raises:
-        ValueError: the text has fewer rows than fill a batch.
+        TooFewRows: the text has fewer rows than fill a batch.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class PretrainingBatches(NumberedBatches):
         self._lock = threading.Lock()
         self.per_epoch = self._plan(0).num_rows // batch_size
         if not self.per_epoch:
-            raise ValueError(
+            raise TooFewRows(
                 f"The text has {self._plan(0).num_rows:,} rows of up to {scheme.length} tokens, but a "
                 f"batch has {batch_size}. Lower batch_size, or add text."
             )

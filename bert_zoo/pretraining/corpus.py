@@ -42,6 +42,10 @@ _LONGEST_DOCUMENT = 1 << 20
 _MAX_LINE_BYTES = 1 << 26
 # Documents of which some are surely in both parts, unless a part is tiny.
 _MANY_DOCUMENTS = 1_000
+# Documents of each part, which pairs of sentences of different documents need.
+_LEAST = 2
+# Documents into which a text with fewer is divided.
+_PARTS_OF_A_TEXT = 20
 # Lines that are read to detect the form.
 _SAMPLED_LINES = 2_000
 # The most sentences per line, on average, in files with one sentence per line.
@@ -119,8 +123,8 @@ class Corpus:
             their content, so they are the same in every pass and order, and include all duplicates.
         part: "train" for the other documents, or "held_out".
 
-    If none of a few documents would be in one of the parts, one of them is moved there. Of a single document, the
-    last sentences are held out.
+    Each part gets at least two documents, as pairs of sentences need, if there are four. A few lines at a time are
+    read as a document if files have fewer.
 
     Attributes:
         counts: `CorpusCounts` of the latest pass, up to date while it runs.
@@ -173,18 +177,15 @@ class Corpus:
             ValueError: a line that is not UTF-8 (or `encoding`), not JSON, or lacks the field. Names file
                 and line.
         """
-        share, sentences = self._shares
+        share, sentences = self._division
         self.counts = counts = CorpusCounts(form=self.form or "")
         with _Seen() as seen:
             # Progress is shown in a terminal only.
             for document in tqdm(
-                self._bounded(self._raw()), "Reading", unit=" documents", disable=None
+                self._divided(sentences), "Reading", unit=" documents", disable=None
             ):
                 digest = _hash("\n".join(document))
-                if sentences:
-                    is_held_out = self.part == "held_out"
-                    document = document[-sentences:] if is_held_out else document[:-sentences]
-                elif (_share(digest) < share) != (self.part == "held_out"):
+                if (_share(digest) < share) != (self.part == "held_out"):
                     counts.other_part += 1
                     continue
                 if not seen.is_new("documents", digest):
@@ -205,37 +206,49 @@ class Corpus:
                 yield document
 
     @functools.cached_property
-    def _shares(self) -> tuple[float, int]:
-        """The share of hashes whose documents are held out; and the number of sentences that are held out instead,
-        of a single document. Sets `division`."""
+    def _division(self) -> tuple[float, int]:
+        """The share of hashes whose documents are held out, and the number of sentences that are read as a document;
+        0 for those that the source has. Sets `division`."""
         is_read_once = not self.files and not self._is_data_set and iter(self.source) is self.source
         if not self.held_out or is_read_once:
             return self.held_out, 0
-        found, size = set(), 0
-        for document in islice(self._bounded(self._raw()), _MANY_DOCUMENTS):
-            found.add(_share(_hash("\n".join(document))))
-            size = len(document)
-        are_held_out = {share < self.held_out for share in found}
-        if len(found) == _MANY_DOCUMENTS or not found or are_held_out == {True, False}:
+        found = [*islice(self._hashes(0), _MANY_DOCUMENTS)]
+        if len(found) == _MANY_DOCUMENTS:
             return self.held_out, 0
-        if len(found) == 1:
-            if (
-                not self.files and not self._is_data_set
-            ):  # whose documents need not be texts that go on
-                return self.held_out, 0
-            sentences = min(max(1, round(self.held_out * size)), size - 1)
-            if sentences:
-                self.division = (
-                    f"The text is a single document, so the last {sentences:,} of its {size:,} lines or sentences are held "
-                    "out. Separate documents with blank lines to hold out whole ones."
-                )
-            return self.held_out, sentences
-        is_none = are_held_out == {False}
-        self.division = (
-            f"A share of {self.held_out} of {len(found):,} documents is {'none' if is_none else 'all'}, so one of them is "
-            f"{'held out' if is_none else 'trained on'}."
-        )
-        return math.nextafter(min(found), 1.0) if is_none else max(found), 0
+        number, sentences, remarks = len(found), 0, []
+        total = sum(size for _, size in found)
+        # The documents of other sources need not be texts that go on.
+        if number < 2 * _LEAST <= total and (self.files or self._is_data_set):
+            sentences = max(1, total // _PARTS_OF_A_TEXT)
+            found = [*self._hashes(sentences)]
+            remarks.append(
+                f"The text has too few documents to hold some out, {number}, so every {sentences:,} lines or sentences "
+                "of it are read as one. Blank lines separate documents."
+            )
+        shares = sorted({share for share, _ in found})
+        usual, least = sum(share < self.held_out for share in shares), min(_LEAST, len(shares) // 2)
+        number = min(max(usual, least), len(shares) - least)
+        if number == usual:
+            share = self.held_out
+        else:
+            share = math.nextafter(shares[number - 1], 1.0)
+            remarks.append(
+                f"Of {len(shares):,} documents {number} are held out; a share of {self.held_out} would be {usual}."
+            )
+        self.division = " ".join(remarks)
+        return share, sentences
+
+    def _hashes(self, sentences: int) -> Iterator[tuple[float, int]]:
+        """The share of hashes below each document's, and its number of sentences; documents as in `_divided`."""
+        for document in self._divided(sentences):
+            yield _share(_hash("\n".join(document))), len(document)
+
+    def _divided(self, sentences: int) -> Iterator[Document]:
+        """The source's documents, or so many sentences as one each."""
+        for document in self._bounded(self._raw()):
+            size = sentences or len(document)
+            for start in range(0, len(document), size):
+                yield document[start : start + size]
 
     def _bounded(self, documents: Iterable[Iterable[str]]) -> Iterator[Document]:
         """Strips sentences, drops blank ones, and divides huge documents."""

@@ -3,13 +3,14 @@
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import keras
 
 import bert_zoo
+from bert_zoo.data.rows import TooFewRows
 from bert_zoo.loading.locating import RUN_METRICS as METRICS
 from bert_zoo.loading.locating import RUN_MODEL as MODEL
 from bert_zoo.models import CausalLM
@@ -27,7 +28,7 @@ from bert_zoo.pretraining.masked import (
     Settings,
 )
 from bert_zoo.pretraining.progress import Keeper, Progress, print_losses
-from bert_zoo.pretraining.texts import read_documents, read_masked_rows, read_streams
+from bert_zoo.pretraining.texts import Texts, read_documents, read_masked_rows, read_streams
 from bert_zoo.tasks.bidirectional_lm import BidirectionalLM
 from bert_zoo.tasks.objectives.model import ObjectiveModel
 from bert_zoo.tasks.text_to_text import TextToText
@@ -87,6 +88,7 @@ def pretrain(
     strategy: Any = None,
     report: Callable[[FinishedRun], None] | None = None,
     kind: type[MaskedTraining] | None = None,
+    least_batch_size: int | None = None,
 ) -> dict[str, Any]:
     """Pretrains a model, or resumes a stopped pretraining, and writes a run directory.
 
@@ -116,6 +118,8 @@ def pretrain(
         strategy: a strategy from `bert_zoo.training.strategy`. Of several workers, only the chief writes.
         report: writes the report of a finished run, such as `bert_zoo.cli.pretrain.write_report`.
         kind: the class that trains the model; by default chosen by the model and settings.
+        least_batch_size: number of rows to which the batch size may be halved if the text has fewer rows than a
+            batch; None to raise an error then.
 
     Returns:
         The contents of `metrics.json`.
@@ -130,7 +134,7 @@ def pretrain(
         )
     strategy = strategy or present_strategy()
     writes = is_chief(strategy)
-    recipe, checkpoints = settings.recipe, directory / CHECKPOINT
+    checkpoints = directory / CHECKPOINT
     if writes:
         directory.mkdir(parents=True, exist_ok=True)
         remove_leftovers(directory)
@@ -162,9 +166,8 @@ def pretrain(
             as_tokenized=kind.as_tokenized,
         )
     with strategy.scope():
-        training = kind(model, settings, read.trained_on, seed)
+        training, measured = _training(kind, model, settings, read, seed, least_batch_size)
     model, settings = training.model, training.settings
-    measured = [training.held_out(name, each) for name, each in read.measured.items()]
 
     def measure(all_texts: bool) -> dict[str, float]:
         return {
@@ -179,7 +182,7 @@ def pretrain(
         "seconds": settings.seconds,
         "seed": seed,
         "examples": [read.trained_on.summary],
-        "recipe": asdict(recipe),
+        "recipe": asdict(settings.recipe),
         "data": {
             "text": text,
             **reading,
@@ -249,6 +252,34 @@ def pretrain(
         write_json(directory / METRICS, results)
         shutil.rmtree(directory / CHECKPOINT)
     return results
+
+
+def _training(
+    kind: type,
+    model: Any,
+    settings: Settings | StreamSettings,
+    texts: Texts,
+    seed: int,
+    least_batch_size: int | None,
+) -> tuple[Any, list[Any]]:
+    """Returns the training and what it measures, with smaller batches if they are allowed and the texts need it."""
+    told = settings.recipe.batch_size
+    while True:
+        try:
+            training = kind(model, settings, texts.trained_on, seed)
+            measured = [training.held_out(name, each) for name, each in texts.measured.items()]
+            break
+        except TooFewRows:
+            rows = settings.recipe.batch_size // 2
+            parts = getattr(settings.recipe, "gradient_accumulation_steps", 1)
+            if least_batch_size is None or rows < max(least_batch_size, parts) or rows % parts:
+                raise
+            settings = replace(settings, recipe=replace(settings.recipe, batch_size=rows))
+    if settings.recipe.batch_size != told:
+        print(
+            f"The text is too short for batches of {told} rows, so they have {settings.recipe.batch_size}."
+        )
+    return training, measured
 
 
 def _train_phase(

@@ -13,6 +13,7 @@ import numpy as np
 
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.data.by_number import BatchesByNumber
+from bert_zoo.data.rows import TooFewRows
 from bert_zoo.graph import has_tensorflow, tf
 from bert_zoo.pretraining.tokens import TokenizedText, ids_of
 from bert_zoo.text.word_level import WordLevelTokenizer
@@ -201,7 +202,7 @@ class Segments:
         self.starts = np.cumsum(self.lengths) - self.lengths
         self.num_steps = -(-int(self.lengths[0]) // segment_length)
         if self.num_steps < 1:
-            raise ValueError(
+            raise TooFewRows(
                 f"{len(token_ids)} tokens are too few for a batch of {batch_size} rows with "
                 f"{segment_length} tokens and their labels. Choose a longer text."
             )

@@ -13,6 +13,7 @@ from bert_zoo.data.rows import (
     Scheme,
     Template,
     Text,
+    TooFewRows,
 )
 from bert_zoo.text.layout import Layout
 
@@ -57,7 +58,7 @@ class StreamedPairs(Scheme):
         streams = self.batch_size // ways
         size, room = tokens // streams, self.length - self.reused - text.layout.specials(2)
         if size < self.length or room < 2:
-            raise ValueError(
+            raise TooFewRows(
                 f"The text has {tokens:,} tokens, and {streams} streams with rows of {self.length} tokens "
                 "need at least that many each, and rows need room for two texts. Lower batch_size or use more text."
             )
