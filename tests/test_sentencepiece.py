@@ -5,9 +5,12 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 import text_samples
+from helpers import slow_but
 
 from bert_zoo.registry import registry
+from bert_zoo.text import tokenizer_from_dir
 from bert_zoo.text.cleaner import TextCleaner, replacements
+from bert_zoo.text.reading import rust_tokenizer
 from bert_zoo.text.sentencepiece import SentencePieceTokenizer
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -114,6 +117,93 @@ def test_special_tokens_in_texts_are_hugging_faces(xlm_roberta, references):
     assert len(texts) >= 3
     for text, row in zip(texts, xlm_roberta(texts).to_list(), strict=True):
         assert row == references["special_tokens"][text], text
+
+
+# --- Blanks, line ends and special tokens in odd places ---
+
+
+BLANKS = json.loads(gzip.decompress((GOLDEN / "blanks.json.gz").read_bytes()))
+del BLANKS["versions"]
+
+
+def vocabulary_of(family):
+    return ROOT / "tests" / "golden" / family / "encoder"
+
+
+def assert_same(texts, found, wanted):
+    for text, row, reference in zip(texts, found, wanted, strict=True):
+        assert row == reference, repr(text)
+
+
+def by_the_library(tokenizer, texts):
+    """What is read without TensorFlow."""
+    encoded = rust_tokenizer(tokenizer.serialized()).encode_batch(texts, add_special_tokens=False)
+    return [row.ids for row in encoded]
+
+
+def test_every_family_with_a_model_has_answers():
+    models = ROOT.glob("tests/golden/*/encoder/*.model")
+    assert {path.parent.parent.name for path in models} == BLANKS.keys()
+
+
+@pytest.mark.parametrize("family", slow_but(BLANKS, "bigbird", "deberta_v2"))
+def test_blanks_are_read_as_by_the_original(family):
+    """SentencePiece drops blanks at both ends, also of the parts between special tokens, and counts runs as one."""
+    answers = BLANKS[family]
+    tokenizer = tokenizer_from_dir(vocabulary_of(family), family, special_tokens_in_text=True)
+    ids = tokenizer(answers["texts"]).to_list()
+    pieces = [[*map(tokenizer.id_to_token, row)] for row in ids]
+    assert_same(answers["texts"], pieces, answers["library"])
+    assert_same(answers["texts"], by_the_library(tokenizer, answers["texts"]), ids)
+
+
+@pytest.mark.parametrize("family", slow_but(BLANKS, "bigbird", "deberta_v2"))
+def test_blanks_are_read_as_the_tokenizer_json_of_transformers_says(family, tmp_path):
+    answers = BLANKS[family]
+    for name, content in answers["files"].items():
+        (tmp_path / name).write_text(json.dumps(content), "utf-8")
+    tokenizer = tokenizer_from_dir(tmp_path, family)
+    texts, wanted = answers["texts"], answers["transformers"]
+    assert_same(texts, tokenizer(texts).to_list(), wanted)
+    assert_same(texts, by_the_library(tokenizer, texts), wanted)
+    tokenizer.save(tmp_path / "saved")
+    assert_same(texts, tokenizer_from_dir(tmp_path / "saved", family)(texts).to_list(), wanted)
+
+
+def test_a_blank_at_the_end_is_a_token_of_bigbirds_tokenizer_json_alone(tmp_path):
+    answers = BLANKS["bigbird"]
+    for name, content in answers["files"].items():
+        (tmp_path / name).write_text(json.dumps(content), "utf-8")
+    theirs = tokenizer_from_dir(tmp_path, "bigbird")
+    ours = tokenizer_from_dir(vocabulary_of("bigbird"), "bigbird", special_tokens_in_text=True)
+    texts = ["the cat  ", "the [SEP] cat ", " "]
+    the, cat, sep, blank = (theirs.token_to_id(each) for each in ("▁the", "▁cat", "[SEP]", "▁"))
+    assert theirs(texts).to_list() == [[the, cat, blank], [the, blank, sep, cat, blank], [blank]]
+    assert ours(texts).to_list() == [[the, cat], [the, sep, cat], []]
+    _, starts, ends = theirs.tokenize_with_offsets(texts)
+    spans = [
+        [*zip(*row, strict=True)] for row in zip(starts.to_list(), ends.to_list(), strict=True)
+    ]
+    assert spans == [
+        [(0, 3), (4, 7), (8, 9)],
+        [(0, 3), (3, 4), (4, 9), (10, 13), (13, 14)],
+        [(0, 1)],
+    ]
+
+
+def test_a_blank_that_the_models_rules_make_counts_as_one(small_model):
+    tokenizer = SentencePieceTokenizer(small_model, SCHEME["xlm_roberta"], blank_at_end=True)
+    (short, *rows) = tokenizer(
+        ["Paris", "Paris ", "Paris\u3000", "Paris\t", " Paris\u200b"]
+    ).to_list()
+    assert rows == [[*short, tokenizer.token_to_id("▁")]] * 4
+
+
+def test_white_space_is_pythons_or_unicodes():
+    """U+001C to U+001F are white space in Python only."""
+    text = "a\x1cb \x85\u3000c\x1f"
+    assert cleaned(text, remove_space=True) == "a b c"
+    assert cleaned(text, remove_space=True, hugging_face_rules=True) == "a\x1cb c\x1f"
 
 
 def test_a_special_token_next_to_bytes_that_are_not_utf8_is_found(xlm_roberta):

@@ -20,7 +20,7 @@ from bert_zoo.text import composition
 from bert_zoo.text.batches import as_utf8
 from bert_zoo.text.composition import compose_as_reference
 from bert_zoo.text.offsets import is_white_space, joined_rows, look_up, sums_before
-from bert_zoo.text.unicode_tables import code_points, paged, re2_class
+from bert_zoo.text.unicode_tables import UNICODE_SPACE, code_points, paged, re2_class
 
 _UNCHANGED = -1
 _SIGMA, _SMALL_SIGMA, _FINAL_SIGMA = "Σσς"
@@ -35,10 +35,11 @@ class TextCleaner:
         keep_accents: False decomposes (NFKD) and drops combining characters.
         lowercase: lower-case, with the final sigma of Greek words.
         spaces: characters to turn into spaces.
-        hugging_face_rules: with accents, drop all marks instead of only those with a combining class,
-            and lower-case each character by itself, as Hugging Face's library does.
-        compose: first compose letters and accents (NFC), and turn tabs, line ends and runs of white
-            space into spaces, as transformers 5 does for DeBERTa 2 and 3.
+        hugging_face_rules: as in Hugging Face's library, white space is Unicode's, without U+001C to
+            U+001F; with accents, drop all marks instead of only those with a combining class; lower-case
+            each character by itself.
+        compose: first compose letters and accents (NFC), turn tabs, line ends and runs of white space
+            into spaces, and drop white space at the end, as transformers 5 does for DeBERTa 2 and 3.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class TextCleaner:
         self._final_sigma = not hugging_face_rules
         self._rewrite_quotes = rewrite_quotes
         self._remove_space = remove_space
+        self._white_space = UNICODE_SPACE if hugging_face_rules else "python/whitespace"
         self._lowercase = lowercase
         self._spaces = spaces
         self._changes_characters = lowercase or not keep_accents
@@ -66,6 +68,8 @@ class TextCleaner:
         )
         # Texts of printable ASCII with single spaces need at most lower-casing.
         self._plain = "(?:[!-~]+(?: [!-~]+)*)?" if remove_space else "[ -~]*"
+        if compose:  # which drops blanks at the end
+            self._plain = "(?:[ -~]*[!-~])?"
 
     def __call__(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns prepared texts, string [batch]; bytes that are not UTF-8 become U+FFFD."""
@@ -82,7 +86,7 @@ class TextCleaner:
         if self._compose:
             texts = compose_as_reference(_with_spaces(texts))
         if self._remove_space:
-            white_space = f"[{re2_class('python/whitespace')}]+"
+            white_space = f"[{re2_class(self._white_space)}]+"
             texts = tf.strings.strip(tf.strings.regex_replace(texts, white_space, " "))
         if self._changes_characters:
             texts = self._table(texts)[0]
@@ -117,7 +121,7 @@ class TextCleaner:
         if self._rewrite_quotes:
             lengths = tf.where(_begins_quotes(characters), 0, lengths)
         if self._remove_space:
-            lengths = tf.where(_is_extra_space(characters), 0, lengths)
+            lengths = tf.where(_is_extra_space(characters, self._white_space), 0, lengths)
         positions = tf.ragged.range(tf.cast(characters.row_lengths(), tf.int32)).values
         lengths = tf.cast(lengths, tf.int64)
         origins = tf.RaggedTensor.from_row_lengths(
@@ -199,10 +203,11 @@ def _lower_sigma(texts: tf.Tensor) -> tf.Tensor:
 
 
 def _with_spaces(texts: tf.Tensor) -> tf.Tensor:
-    """Replaces tabs, line ends, and each character of a run of white space by spaces."""
+    """Replaces tabs, line ends, and each character of a run of white space by spaces; drops those at the end."""
+    texts = tf.strings.regex_replace(texts, f"[{re2_class(UNICODE_SPACE)}]+$", "")
     characters = tf.strings.unicode_decode(texts, "UTF-8")
     codes, row = characters.values, characters.value_rowids()
-    is_space = tf.reduce_any(codes[:, None] == code_points("byte_bpe/whitespace"), axis=1)
+    is_space = is_white_space(codes, UNICODE_SPACE)
     in_run = [is_space & _shifted(is_space, by) & (_shifted(row, by) == row) for by in (1, -1)]
     ends_line = tf.reduce_any(codes[:, None] == [*map(ord, "\n\r\t")], axis=1)
     codes = tf.where(in_run[0] | in_run[1] | ends_line, ord(" "), codes)
@@ -221,13 +226,13 @@ def _begins_quotes(characters: tf.RaggedTensor) -> tf.Tensor:
     return is_mark & is_continued & (place % 2 == 0)
 
 
-def _is_extra_space(characters: tf.RaggedTensor) -> tf.Tensor:
+def _is_extra_space(characters: tf.RaggedTensor, table: str) -> tf.Tensor:
     """Returns which code points [batch, (n)] are white space to remove, bool [all].
 
     This is all white space at both ends of a row, and all but the last character of runs inside it.
     """
     codes, row = characters.values, characters.value_rowids()
-    is_space = is_white_space(codes)
+    is_space = is_white_space(codes, table)
     words_before = sums_before(tf.cast(~is_space, tf.int32), characters.row_splits)
     is_followed = (_shifted(row, 1) == row) & ~_shifted(is_space, 1)
     return is_space & ((words_before == 0) | ~is_followed)

@@ -31,9 +31,9 @@ def sums_before(lengths: tf.Tensor, row_splits: tf.Tensor) -> tf.Tensor:
     return before[:-1] - tf.repeat(before_row, row_splits[1:] - row_splits[:-1])
 
 
-def is_white_space(codes: tf.Tensor) -> tf.Tensor:
-    """Whether code points [n] are white space in Python, bool [n]."""
-    return tf.reduce_any(codes[:, None] == code_points("python/whitespace"), axis=1)
+def is_white_space(codes: tf.Tensor, table: str = "python/whitespace") -> tf.Tensor:
+    """Whether code points [n] are white space, in Python or by another of the tables, bool [n]."""
+    return tf.reduce_any(codes[:, None] == code_points(table), axis=1)
 
 
 def at_origins(

@@ -21,6 +21,7 @@ from bert_zoo.graph import has_tensorflow, tf
 from bert_zoo.json_files import read_whole
 from bert_zoo.private import lasting_sentencepiece
 from bert_zoo.text.added_tokens import AddedToken
+from bert_zoo.text.batches import as_utf8
 from bert_zoo.text.cleaner import TextCleaner
 from bert_zoo.text.offsets import characters_of_bytes, joined_rows, token_columns, utf8_lengths
 from bert_zoo.text.piece_normalizer import PieceNormalizer
@@ -30,9 +31,11 @@ from bert_zoo.text.sentencepiece_model import (
     COMBINING,
     CONTROL,
     NORMAL,
+    THEIR_WHITE_SPACE,
     USER,
     WHITE_SPACE,
     Scheme,
+    character_rules,
     checked_sentencepiece_model,
     read_sentencepiece_model,
     scheme_tokens,
@@ -76,8 +79,11 @@ class SentencePieceTokenizer(Tokenizer):
             library. Without it they are ordinary text, as in Google's code: "[MASK]" in an ALBERT text
             is no mask.
         hugging_face_rules: follow Hugging Face's library where it differs from the family's original:
-            pieces of a digit and a comma stay whole, accents are all marks, and a capital sigma never
-            becomes a final one. This is the default for directories with only a tokenizer.json.
+            pieces of a digit and a comma stay whole, white space is Unicode's, accents are all marks, and a
+            capital sigma never becomes a final one. This is the default for directories with only a tokenizer.json.
+        blank_at_end: keep a blank at the end of a text, or before a special token, as one token, as
+            transformers 5.24 does for BigBird. The SentencePiece library drops it. This is the default for
+            directories with only a tokenizer.json whose steps do not drop it.
         added_tokens: tokens that are kept whole in any case; see `AddedToken`. `PieceNormalizer`
             normalises texts for those with `normalized=True`.
 
@@ -115,8 +121,14 @@ class SentencePieceTokenizer(Tokenizer):
 
     def _build(self) -> None:
         settings = self._settings
-        cleaning = {**settings.options, "spaces": settings.scheme.spaces}
+        cleaning = {**settings.options, "spaces": self._spaces}
         in_text = cleaning.pop("special_tokens_in_text")
+        self._blank_at_end = None
+        if cleaning.pop("blank_at_end"):
+            blanks = [" ", *_blanks_by(read_sentencepiece_model(settings.model).before.rules)]
+            self._blank_at_end = f"(?s).*[{''.join(map(re.escape, blanks))}]"
+            known = SPACE in self._vocabulary.tokens
+            self._blank_id = self.token_to_id(SPACE) if known else self.unk_id
         # Attributes, so that a SavedModel has them.
         self._sentencepiece = _load(settings.model)
         normalizer = None
@@ -185,26 +197,35 @@ class SentencePieceTokenizer(Tokenizer):
     def _normalizers(self, rules: bytes) -> list[dict[str, Any]]:
         """The steps of TextCleaner, then the model's rules and its trimming of spaces, for tokenizer.json."""
         options, steps = self._settings.options, []
+        theirs = options["hugging_face_rules"]
         strip = {"type": "Strip", "strip_left": True, "strip_right": True}
         if options["rewrite_quotes"]:
             steps += [_replacing("``", '"'), _replacing("''", '"')]
         if options["remove_space"]:
-            steps += [_replacing(WHITE_SPACE, " ", "Regex"), strip]
+            white_space = THEIR_WHITE_SPACE if theirs else WHITE_SPACE
+            steps += [_replacing(white_space, " ", "Regex"), strip]
         if options["compose"]:
             steps += [_replacing(r"\s{2,}|[\n\r\t]", " ", "Regex"), {"type": "NFC"}]
+            steps.append({**strip, "strip_left": False})
         if not options["keep_accents"]:
             as_original = _replacing(COMBINING, "", "Regex")
-            theirs = options["hugging_face_rules"]
             steps += [{"type": "NFKD"}, {"type": "StripAccents"} if theirs else as_original]
         if options["lowercase"]:
             steps.append({"type": "Lowercase"})
-        steps += [_replacing(space, " ") for space in self._settings.scheme.spaces]
+        steps += [_replacing(space, " ") for space in self._spaces]
         if rules:
             encoded = base64.b64encode(rules).decode()
             steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
-        # Only blanks are trimmed at the ends, no other white space.
-        pairs = ((" {2,}", " "), (BLANK_AT_END, ""))
-        return [*steps, *(_replacing(pattern, written, "Regex") for pattern, written in pairs)]
+        steps.append(_replacing(" {2,}", " ", "Regex"))
+        if not options["blank_at_end"]:  # only blanks, no other white space
+            steps.append(_replacing(BLANK_AT_END, "", "Regex"))
+        return steps
+
+    @property
+    def _spaces(self) -> str:
+        """The characters that become spaces."""
+        scheme, theirs = self._settings.scheme, self._settings.options["hugging_face_rules"]
+        return scheme.spaces + ("" if theirs else scheme.original_spaces)
 
     @property
     def split_tokens(self) -> dict[int, list[int]]:
@@ -292,6 +313,21 @@ class SentencePieceTokenizer(Tokenizer):
 
     def _tokenize_plain(self, texts: tf.Tensor, with_offsets: bool) -> tf.RaggedTensor:
         cleaned = self._cleaner(texts)
+        tokens = self._tokenize_cleaned(cleaned, texts, with_offsets)
+        if self._blank_at_end is None:
+            return tokens
+        number = tf.cast(tf.strings.regex_full_match(cleaned, self._blank_at_end), tf.int64)
+        blanks = tf.fill([tf.reduce_sum(number)], self._blank_id)
+        if with_offsets:
+            ends = tf.repeat(tf.strings.length(as_utf8(texts), unit="UTF8_CHAR"), number)
+            blanks = token_columns(blanks, ends - 1, ends)
+        blanks = tf.RaggedTensor.from_row_lengths(blanks, number, validate=False)
+        return tf.concat([tokens, blanks], axis=1)
+
+    def _tokenize_cleaned(
+        self, cleaned: tf.Tensor, texts: tf.Tensor, with_offsets: bool
+    ) -> tf.RaggedTensor:
+        """Tokenizes what the cleaner made of texts, without a blank at the end."""
         if with_offsets:
             pieces, *piece_bytes = self._sentencepiece.tokenize_with_offsets(cleaned)
         else:
@@ -407,6 +443,11 @@ def _model_errors(model: bytes, *kinds: type[Exception]) -> Iterator[None]:
             "few hundred bytes are often a Git LFS pointer or an error page. A vocab.txt belongs to a "
             "WordPiece tokenizer."
         ) from error
+
+
+def _blanks_by(rules: bytes) -> list[str]:
+    """The characters that a model's rules turn into a blank."""
+    return [character for character, written in character_rules(rules).items() if written == " "]
 
 
 def _parts_of_words(*, keep_accents: bool) -> tf.Tensor:

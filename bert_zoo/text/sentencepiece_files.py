@@ -17,6 +17,7 @@ from bert_zoo.text.sentencepiece_model import (
     NEWLINE,
     NEXT_LINE,
     PLAIN,
+    THEIR_WHITE_SPACE,
     WHITE_SPACE,
     Scheme,
     made_sentencepiece_model,
@@ -132,21 +133,24 @@ _STEPS = {
     ("Lowercase", None): "lowercase",
     ("Replace", "\\s{2,}|[\\n\\r\\t]"): "compose",
     ("NFC", None): "compose",
-    # SentencePiece always does these.
+    # SentencePiece does these.
     ("Replace", " {2,}"): None,
     ("Replace", BLANK_AT_END): None,
     ("Strip", None): None,
     # From directories that bert_zoo wrote, and transformers wrote again.
     ("Replace", WHITE_SPACE): "remove_space",
+    ("Replace", THEIR_WHITE_SPACE): "remove_space",
     ("Replace", COMBINING): "keep_accents",
     ("Replace", NEXT_LINE): None,
     ("Replace", NEWLINE): None,
 }
+# Steps of the families' originals, which Hugging Face's library lacks.
+_ORIGINAL_STEPS = (("Replace", COMBINING), ("Replace", NEWLINE))
 
 
 def _steps(content: JsonObject) -> tuple[dict[str, bool], bytes]:
     """Returns the options for the steps of a tokenizer.json, and the model's rules."""
-    options, rules = {**PLAIN, "hugging_face_rules": True}, b""
+    options, rules = {**PLAIN, "hugging_face_rules": True, "blank_at_end": True}, b""
     for step in _listed(content.section("normalizer"), "normalizers"):
         kind = step.take("type", str)
         if kind == "Precompiled":
@@ -159,14 +163,16 @@ def _steps(content: JsonObject) -> tuple[dict[str, bool], bytes]:
                 f"{step.where} is {shown(dict(step))}. bert_zoo's tokenizer does not have this step, so ids "
                 "would differ. Put the SentencePiece model (*.model) into the directory."
             )
-        if name == ("Replace", COMBINING):
+        if name in _ORIGINAL_STEPS:
             options["hugging_face_rules"] = False
+        if name == ("Replace", BLANK_AT_END) or step.take("strip_right", bool, False):
+            options["blank_at_end"] = False
         if _STEPS[name] is not None:
             options[_STEPS[name]] = _STEPS[name] != "keep_accents"
     for step in _listed(content.section("pre_tokenizer"), "pretokenizers"):
         kind = step.take("type", str)
         if kind == "WhitespaceSplit":
-            options["remove_space"] = True
+            options |= {"remove_space": True, "blank_at_end": False}
             continue
         # Files from before 2024 have another name for it.
         prepends = step.take("prepend_scheme", str) or (

@@ -16,7 +16,7 @@ import numpy as np
 
 from bert_zoo.error_text import shown
 from bert_zoo.protobuf import DecodeError, message_class
-from bert_zoo.text.unicode_tables import code_points
+from bert_zoo.text.unicode_tables import UNICODE_SPACE, code_points
 
 # The fields that are read of each message. Strings are read as bytes and enumerations as numbers, which have
 # the same encoding.
@@ -148,7 +148,7 @@ def _values_in(units: np.ndarray) -> np.ndarray:
     return np.concatenate(values)
 
 
-# The tokenizer's options for reading texts unchanged.
+# The tokenizer's options for reading texts as the SentencePiece library does.
 PLAIN = {
     "lowercase": False,
     "remove_space": False,
@@ -157,6 +157,7 @@ PLAIN = {
     "special_tokens_in_text": True,
     "hugging_face_rules": False,
     "compose": False,
+    "blank_at_end": False,
 }
 
 
@@ -181,15 +182,18 @@ class Scheme:
     # Pattern of the pieces that begin a word for objectives. ALBERT's: only English letters continue a word
     # (create_pretraining_data.py).
     begins_word: str = r"▁.*|(?![A-Za-z]+$).*"
-    # Characters that become spaces: U+0085, if Hugging Face's library does so unlike SentencePiece, or those
-    # that the original program replaces.
+    # Characters that become spaces: U+0085, if Hugging Face's library does so unlike SentencePiece.
     spaces: str = ""
+    # Those that the original program replaces, unlike Hugging Face's library.
+    original_spaces: str = ""
     options: Mapping[str, bool] = field(default_factory=PLAIN.copy)  # defaults of the options
 
 
 # Patterns of `SentencePieceTokenizer.serialized`. Characters are literal, as escapes differ between the
 # languages that read the file.
-WHITE_SPACE = f"[{''.join(map(chr, code_points('python/whitespace')))}]+"
+WHITE_SPACE, THEIR_WHITE_SPACE = (
+    f"[{''.join(map(chr, code_points(table)))}]+" for table in ("python/whitespace", UNICODE_SPACE)
+)
 COMBINING = "".join(c for c in map(chr, code_points("python/changed")) if unicodedata.combining(c))
 COMBINING = f"[{COMBINING}]"
 NEXT_LINE, NEWLINE = "\u0085", "\n"

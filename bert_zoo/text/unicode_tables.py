@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 NFC = "NFC"  # the normal form that composes letters and accents
-
+UNICODE_SPACE = "byte_bpe/whitespace"  # the set that Hugging Face's library splits at
 
 # The number of low bits of a code point, its position in its page.
 PAGE_BITS = 8

@@ -1,8 +1,10 @@
 """Sentences of words: from words to a model's inputs, and from labels of words to labels of tokens.
 
-Each word is tokenized separately, as by Hugging Face's fast tokenizers with `is_split_into_words=True`. Its
-label belongs to the first of its tokens, the *first piece*. Unlike there, a word without tokens (such as a
-lone control character) becomes one unknown token, so that every word has a label.
+Each word is tokenized separately, as by Hugging Face's fast tokenizers with `is_split_into_words=True` and, in
+byte-level BPE, `add_prefix_space=True`: without its blank, a word would read like the end of the one before it. So
+the option of a file that says otherwise holds for texts only. A word's label belongs to the first of its tokens,
+the *first piece*. Unlike there, a word without tokens (such as a lone control character) becomes one unknown token,
+so that every word has a label.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from bert_zoo.family import Family
 from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.text.format import TextFormat, TokenizerParts
 from bert_zoo.text.sentencepiece_files import read_sentencepiece
-from bert_zoo.text.sentencepiece_model import Scheme
+from bert_zoo.text.sentencepiece_model import PLAIN, Scheme
 from bert_zoo.text.vocabulary import special_tokens
 from bert_zoo.text.wordpiece_files import read_wordpiece
 from bert_zoo.weights.formats import TF1, HuggingFace, keras_hub, model_garden
@@ -36,14 +36,12 @@ SCHEME = Scheme(
     model_file="spiece.model",
     tokenizer_class="AlbertTokenizer",
     special_tokens=special_tokens("<unk>", "<pad>", "[CLS]", "[SEP]", "[MASK]"),
-    options={
+    options=PLAIN
+    | {
         "lowercase": True,
         "remove_space": True,
         "keep_accents": False,
-        "rewrite_quotes": False,
         "special_tokens_in_text": False,
-        "hugging_face_rules": False,
-        "compose": False,
     },
     splits_number_commas=True,
     # Google's code tries to remove that space, but compares a str with bytes, which are never equal.

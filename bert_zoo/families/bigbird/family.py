@@ -48,7 +48,7 @@ SCHEME = Scheme(
     special_tokens=special_tokens("<unk>", "<pad>", "[CLS]", "[SEP]", "[MASK]"),
     options=PLAIN | {"special_tokens_in_text": False},
     begins_word="▁.*",
-    spaces=NEWLINE,  # run_pretraining.py, --substitute_newline
+    original_spaces=NEWLINE,  # run_pretraining.py, --substitute_newline
 )
 
 FAMILY = Family(

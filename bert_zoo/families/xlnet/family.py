@@ -10,7 +10,7 @@ from bert_zoo.family import Family
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import Layout
 from bert_zoo.text.sentencepiece_files import read_sentencepiece
-from bert_zoo.text.sentencepiece_model import Scheme
+from bert_zoo.text.sentencepiece_model import PLAIN, Scheme
 from bert_zoo.text.vocabulary import special_tokens
 from bert_zoo.weights.table import Head
 
@@ -66,14 +66,12 @@ SCHEME = Scheme(
     model_file="spiece.model",
     tokenizer_class="XLNetTokenizer",
     special_tokens=special_tokens("<unk>", "<pad>", "<cls>", "<sep>", "<mask>"),
-    options={
-        "lowercase": False,
+    options=PLAIN
+    | {
         "remove_space": True,
         "keep_accents": False,
         "rewrite_quotes": True,
         "special_tokens_in_text": False,
-        "hugging_face_rules": False,
-        "compose": False,
     },
     splits_number_commas=True,
     begins_word=r"[▁<].*|[!-&(-/:;?-@\[-`{-~]",  # data_utils.py, _is_start_piece
