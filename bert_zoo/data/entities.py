@@ -220,14 +220,30 @@ def entities_of(annotation: Any, text: str, place: str) -> Iterator[Entity]:
                 "two numbers of characters and one label."
             )
         entity = Entity(int(start), int(end), label)
-        # Line ends may be written in another way there.
-        if covered is not None and _letters(covered) != _letters(text[entity.start : entity.end]):
-            raise ValueError(
-                f"{place}: the entity {shown(mark)} has a text of its own, but its characters are "
-                f"{shown(text[entity.start : entity.end], 80)}. Offsets must count characters as Python does: "
-                "not bytes, and not units of UTF-16, which count most emojis twice."
-            )
+        if covered is not None and not _covers(entity, covered, text):
+            entity = _of_utf16(entity, text)
+            if not _covers(entity, covered, text):
+                raise ValueError(
+                    f"{place}: the entity {shown(mark)} has a text of its own, but its characters in the text are "
+                    f"{shown(text[int(start) : int(end)], 80)}. Offsets must count characters as Python does, not bytes."
+                )
         yield entity
+
+
+def _covers(entity: Entity, covered: str, text: str) -> bool:
+    """Whether an entity has these characters, but for white space, which Label Studio writes in other ways."""
+    found, wanted = text[entity.start : entity.end], covered.replace("\\n", " ")
+    return found.split() == wanted.split()
+
+
+def _of_utf16(entity: Entity, text: str) -> Entity:
+    """An entity whose offsets count units of UTF-16, two for an emoji, as Label Studio's do
+    (HumanSignal/label-studio#1347)."""
+    units = text.encode("utf-16-le", "surrogatepass")
+    start, end = (
+        len(units[: 2 * max(place, 0)].decode("utf-16-le", "ignore")) for place in entity[:2]
+    )
+    return Entity(start, end, entity.label)
 
 
 def _parts(mark: Any) -> tuple[Any, Any, Any, str | None]:
@@ -241,10 +257,6 @@ def _parts(mark: Any) -> tuple[Any, Any, Any, str | None]:
     start, end = (mark.get(name, mark.get(f"{name}_offset")) for name in ("start", "end"))
     covered = mark.get("text")
     return start, end, label, covered if isinstance(covered, str) else None
-
-
-def _letters(text: str) -> str:
-    return "".join(text.replace("\\n", " ").split())
 
 
 def is_annotated(record: Any) -> bool:
