@@ -21,6 +21,7 @@ import bert_zoo
 from bert_zoo import private
 from bert_zoo.layers.common import LayerNorm
 from bert_zoo.models.base import encoder_of
+from bert_zoo.models.onnx_conversion import converting
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.skipif(
@@ -147,6 +148,15 @@ def assert_is_described(file, model) -> None:
     assert graph.producer_name == "bert_zoo"
     assert said["task"] == model.task
     assert json.loads(said.get("labels", "[]")) == [*model.labels]
+
+
+@needs_onnx
+def test_tables_made_before_a_conversion_give_no_warning():
+    values = tf.lookup.KeyValueTensorInitializer(["a"], [1])
+    tf.lookup.StaticHashTable(values, 0)
+    assert None in tf.compat.v1.get_collection("table_initializer")
+    with converting():
+        assert None not in tf.compat.v1.get_collection("table_initializer")
 
 
 @needs_onnx

@@ -58,8 +58,12 @@ def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("data")
     (folder / "run" / "model").mkdir(parents=True)
     data = {"name": "table", "train_file": "a.csv", "held_out": 0.5}
-    (folder / "run" / "config.json").write_text(json.dumps({"data": data, "recipe": {}}))
+    (folder / "run" / "config.json").write_text(
+        json.dumps({"task": "a", "data": data, "recipe": {}})
+    )
     (folder / "run" / "model" / "bert_zoo.json").write_text("{}")
+    (folder / "pretrained" / "model").mkdir(parents=True)
+    (folder / "pretrained" / "config.json").write_text(json.dumps({"data": {"text": ["a.txt"]}}))
     (folder / "a.csv").write_text("text,label\ngood dog,yes\nbad cat,no\n")
     (folder / "a.txt").write_text("Some text .\n")
     return folder
@@ -154,6 +158,7 @@ COMMANDS = {
     f"{TABLE} --held_out 0.5 --epochs two": "--epochs is 'two'; it must be an integer.",
     "evaluate --run run --text words": "there is no column 'words'",
     "evaluate --run run --split test": "There is no file for the split 'test'. Give it as --dev_file",
+    "evaluate --run pretrained": "pretrained is not a run of bert_zoo finetune",
     "evaluate --run run --task sst3": "There is no task 'sst3'",
     "predict --run run --file a.csv --output out.csv --text words": "there is no column 'words'",
     "predict --run run --file a.csv --output out.xls": "--output is 'out.xls'",
@@ -161,6 +166,7 @@ COMMANDS = {
     "embed --text a.csv --column words": "the columns are ['text', 'label']. Name the column with --column.",
     "distill --teacher run --student bert_tiny --train_file b.csv": "There is no file b.csv",
     "distill --teacher minilm_l6 --student bert_tiny": "minilm_l6 is not a run directory",
+    "distill --teacher pretrained --student bert_tiny": "pretrained is not a run directory",
     "export --model minilm_l6 --output out --format pdf": "--format is 'pdf'",
     "export --model minilm_l6 --output out --quantize int4": "--quantize is 'int4'",
     "export --model minilm_l6 --output out --quantize int8": "needs --format litert or --format onnx",

@@ -179,8 +179,9 @@ def task_data() -> dict[str, Any]:
         return {"name": _TASK.value, **given}
     run = Path(_TEACHER.value)
     configs = [*run.glob(RUN_CONFIG), *sorted(run.glob(f"seed_*/{RUN_CONFIG}"))]
-    data = files.read_json(configs[0]).get("data") if configs else None
-    if not data:
+    config = files.read_json(configs[0]) if configs else {}
+    data = config.get("data")
+    if not data or "task" not in config:  # the data of a pretraining are others
         raise ValueError(
             f"{_TEACHER.value} is not a run directory of {command('finetune')}, so its task is unknown. Give --task "
             "and its data, for example --task table --train_file train.csv."

@@ -18,7 +18,7 @@ from typing import Any
 
 from bert_zoo.cli import checks, language_models
 from bert_zoo.cli.benchmarks import TASK_NAMES, DataOptions, make_task, read_files
-from bert_zoo.cli.program import Program
+from bert_zoo.cli.program import Program, command
 from bert_zoo.data import files
 from bert_zoo.loading.locating import RUN_CONFIG, kept_metrics
 from bert_zoo.presets import Recipe
@@ -53,6 +53,11 @@ def main(arguments: list[str]) -> None:
         return
     directory = Path(_RUN.value)
     config = files.read_json(directory / RUN_CONFIG)
+    if "task" not in config or not config["data"]:
+        raise ValueError(
+            f"{directory} is not a run of {command('finetune')}, so its data are unknown. Fine-tune its model on a task "
+            "first."
+        )
     kept = kept_metrics(directory)
     options = config["data"] | PROGRAM.given(DataOptions)
     if _TASK.value:

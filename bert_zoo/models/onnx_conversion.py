@@ -25,6 +25,7 @@ def converting() -> Iterator[None]:
     continue if one fails).
     """
     _register_ops()
+    _forget_eager_tables()
     name, optimizers = "TF2ONNX_CATCH_ERRORS", onnx_optimizers()
     before, all_of_them = os.environ.get(name), dict(optimizers)
     os.environ[name] = "FALSE"
@@ -38,6 +39,18 @@ def converting() -> Iterator[None]:
         del os.environ[name]
         if before is not None:
             os.environ[name] = before
+
+
+def _forget_eager_tables() -> None:
+    """Removes from TensorFlow's default graph the tables that were made eagerly, as those of tokenizers.
+
+    TensorFlow 2.21 lists None for each of them, and warns of it at each of tf2onnx's optimizations.
+    """
+    import tensorflow as tf
+
+    kind = tf.compat.v1.GraphKeys.TABLE_INITIALIZERS
+    made = tf.compat.v1.get_default_graph().get_collection_ref(kind)
+    made[:] = [initializer for initializer in made if initializer is not None]
 
 
 @functools.cache
