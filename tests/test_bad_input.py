@@ -119,8 +119,9 @@ def test_batches_have_rows(size, classifier):
 @pytest.mark.parametrize("method", ["fit", "evaluate", "predict"])
 def test_data_that_no_method_takes(method, classifier):
     run = getattr(classifier, method)
-    for texts in ([], np.array([], str), ([], [])):
-        message_of(ValueError, lambda: run(texts), "There are no texts | empty")  # noqa: B023
+    if method != "predict":
+        for texts in ([], np.array([], str), ([], [])):
+            message_of(ValueError, lambda: run(texts), "There are no texts | empty")  # noqa: B023
     labelled = batches({"text": TEXTS, "label": LABELS})
     message_of(TypeError, lambda: run({"text": TEXTS}), "'text' has strings | x['text']")
     message_of(TypeError, lambda: run(labelled), "'text' | (row['text'], row['label'])")

@@ -278,6 +278,58 @@ def test_training_lowers_the_loss(case):
             assert losses[-1] < 0.8 * losses[0], name
 
 
+LEARNERS = [
+    case for case in COVER if task_of(case) != "encoder" and not carries_state(arrays(case))
+]
+
+
+# Whose labels are of rows, of tokens, by output, and inputs.
+KINDS = ("classification", "token_classification", "question_answering", "causal_lm")
+QUICK_LEARNERS = [case for case in covering(LEARNERS, task_of) if task_of(case) in KINDS]
+
+
+@pytest.mark.parametrize("case", slow_but(LEARNERS, *QUICK_LEARNERS))
+@pytest.mark.usefixtures("eager")
+def test_a_rows_weight_multiplies_the_losses_of_all_its_labels(case):
+    """A weight of 0 leaves the row out, however the rows are divided into batches."""
+    model, (x, y) = load_case(case, dropout=0.0), learned_data(case)
+    data = (x, y, model(x))
+    number = len(x[main_input(x)])
+    kept = np.arange(number) % 2 == 0
+    weights = kept.astype("float32")
+
+    def rows(data):
+        return keras.tree.map_structure(lambda of: of if of is None else np.asarray(of)[kept], data)
+
+    def loss(data, weights=None) -> float:
+        return float(model.compute_loss(*data, weights))
+
+    def measured(data, weights=None) -> float:
+        options = {"sample_weight": weights, "batch_size": 1, "verbose": 0}
+        return model.evaluate(*data[:2], **options, return_dict=True)["loss"]
+
+    whole, some = loss(data), loss(rows(data))
+    assert abs(whole - some) > 1e-4
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-7)
+    close(loss(data, np.ones(number)), whole)
+    close(loss(data, np.full((number, 1), 2)), 2 * whole)
+    close([loss(data, w) for w in (weights, weights[:, None], 0 * weights)], [some, some, 0])
+    close(measured(data, weights), measured(rows(data)))
+
+
+def learned_data(case: str) -> tuple:
+    """Inputs and labels that a model nearly gives, of a golden checkpoint."""
+    model, (inputs, *_) = loaded(case), steps_of(case)
+    if "labels" in inputs:
+        return inputs, None
+    if task_of(case) == "beam_question_answering":
+        inputs = {**inputs, "start_positions": np.arange(len(inputs["token_ids"]))}
+    labels = other_labels(model(inputs), model.label_ranges(inputs))
+    if task_of(case) == "regression":
+        labels += np.arange(len(labels))
+    return inputs, labels
+
+
 CLASSIFIERS = [case for case in ONE_A_TASK if task_of(case) == "classification" and has_text(case)]
 # One of each kind of tokenizer; what has a tokenizer.json alone takes a minute.
 BY_SPEED = sorted(CLASSIFIERS, key=lambda case: (directory_of(case) / "tokenizer.json").is_file())

@@ -190,8 +190,17 @@ def test_a_large_request_goes_through_the_model_in_chunks(task, monkeypatch):
 
 
 def test_a_context_without_text_has_no_answer(exports):
-    _, _, reloaded = exports("question_answering")
-    served = serve(reloaded, question=["the cat", "the cat"], context=["", "it was good"])
+    model, _, reloaded = exports("question_answering")
+    contexts = ["", "it was good"]
+    served = serve(reloaded, question=["the cat", "the cat"], context=contexts)
+    for threshold in (0.0, float("inf"), None):
+        first, second = model.answer("the cat", contexts, threshold)
+        assert (first.text, first.start, first.score) == ("", None, 1.0)
+        assert first.no_answer_score == (None if threshold is None else float("inf"))
+        assert second == model.answer("the cat", contexts[1], threshold)
+        assert (
+            str(model.answer("the cat", " \n", threshold)) == "no answer  (the context has no text)"
+        )
     assert served["answer"][0] == b"" and served["answer"][1] != b""
     assert served["start"][0] == served["end"][0] == -1
     assert served["score"][0] == 0 and served["no_answer_score"][0] == float("inf")

@@ -508,3 +508,12 @@ for both in (pooled(ids, mask), jax.jit(pooled)(ids, mask), model.predict({"ids"
     for x, y in zip(alone, both):
         np.testing.assert_allclose(x[0], y[0], atol=1e-5)
 """)
+
+
+@pytest.mark.slow
+def test_a_text_of_weight_0_is_left_out():
+    run_on_jax("""
+import text_results
+for name in text_results.WEIGHED:
+    text_results.check_weights(name)
+""")

@@ -52,6 +52,22 @@ def test_models_come_back_in_a_process_that_imports_bert_zoo_alone(tmp_path):
     assert_same(np.load(tmp_path / "found.npy"), expected, 1e-6)
 
 
+@pytest.mark.parametrize("name", ["model.h5", "MODEL.H5", "model.hdf5"])
+def test_files_that_keras_could_not_load_are_not_written(name, tmp_path):
+    with pytest.raises(ValueError, match=r"cannot load.*'model\.keras'.*save_weights"):
+        load_task("classification").save(tmp_path / name)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_weights_alone_come_back(tmp_path):
+    model, other = (load_task("classification", init=("classifier",)) for _ in range(2))
+    model.save_weights(tmp_path / "a.weights.h5")
+    other.load_weights(tmp_path / "a.weights.h5")
+    assert_same_variables(other, model)
+    with pytest.raises(ValueError, match=r"weights\.h5"):
+        model.save_weights(tmp_path / "a.h5")
+
+
 def test_trained_model_comes_back_with_weights_and_optimizer(tmp_path):
     model = load_task("classification")
     compile_for_task(model, bert_adamw(1e-3, total_steps=20, weight_decay=0.03))

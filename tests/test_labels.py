@@ -1,6 +1,7 @@
 """Labels as people have them train and measure as class numbers do."""
 
 import json
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -9,6 +10,7 @@ import tensorflow as tf
 from helpers import CHOICES, TEXTS, load_task, loaded_task
 
 import bert_zoo
+from bert_zoo.models.class_counts import balanced_class_weight, warn_of_untrained_classes
 from bert_zoo.models.data_adapters import split_rows
 from bert_zoo.models.labels import (
     LabelRange,
@@ -17,7 +19,10 @@ from bert_zoo.models.labels import (
     class_weights_of,
     label_arrays,
     label_names,
+    read_class_weight,
 )
+from bert_zoo.models.task_model import LabelledModel
+from bert_zoo.tasks import TASKS
 from bert_zoo.tasks.classification import Classifier
 from bert_zoo.tasks.regression import Regressor
 from bert_zoo.training import compile_for_task
@@ -346,6 +351,102 @@ def test_class_weights_that_are_none_are_refused(class_weight, message, classifi
 def test_weights_of_rows_and_of_classes_are_not_mixed(classifier):
     with pytest.raises(ValueError, match="both given"):
         classifier.fit(TEXTS, NUMBERS, sample_weight=np.ones(3), class_weight={0: 2.0}, verbose=0)
+
+
+def test_balanced_weights_are_those_of_scikit_learn():
+    """Of rows as of tokens, by the labels of the training part."""
+    weights = pytest.importorskip("sklearn.utils.class_weight")
+    wanted = weights.compute_class_weight("balanced", classes=np.arange(3), y=[0, 0, 2, 1, 0, 2])
+    of_rows, of_words = loaded_task("classification"), loaded_task("token_classification")
+    labels = [of_rows.labels[i] for i in (0, 0, 2, 1, 0, 2)]
+    for data in ((TEXTS * 2, labels), (TEXTS * 2, np.eye(3)[[0, 0, 2, 1, 0, 2]])):
+        found = balanced_class_weight(of_rows, *data)
+        np.testing.assert_allclose([*found.values()], wanted)
+    tags = [[0, 0, 2], [1, 0, -100, 2]]
+    found = balanced_class_weight(of_words, [["a"] * 3, ["a"] * 4], tags)
+    assert [*found.values()] == [*wanted, 1.0, 1.0]
+
+
+@pytest.mark.slow
+def test_classes_are_balanced_in_fit(classifier):
+    x, y = TEXTS * 2, [2, 0, 1, 2, 2, 2]
+    weights = dict(zip(NAMES, (2.0, 2.0, 0.5), strict=True))
+    start, found = classifier.get_weights(), []
+    for class_weight in ("balanced", weights):
+        classifier.set_weights(start)
+        history = classifier.fit(x, y, class_weight=class_weight, shuffle=False, verbose=0)
+        found.append(history.history["loss"])
+    np.testing.assert_allclose(*found)
+    for wrong, message in (
+        ({"class_weight": "balancd"}, "class_weight is 'balancd'.*'balanced'"),
+        ({"x": batches(x, y), "y": None}, "which is read batch by batch. Count them"),
+    ):
+        data = {"x": x, "y": y, "class_weight": "balanced", **wrong}
+        with pytest.raises((TypeError, ValueError), match=message):
+            classifier.fit(**data, verbose=0)
+
+
+def without_classes() -> list[str]:
+    has_classes = {task for task, kind in TASKS.items() if issubclass(kind, LabelledModel)}
+    trained = {task for task, kind in TASKS.items() if kind.default_optimizer is not None}
+    return sorted(trained - has_classes)
+
+
+@pytest.mark.parametrize("task", without_classes())
+def test_class_weights_of_a_task_without_classes_are_refused(task):
+    """Before the data are read."""
+    model = SimpleNamespace(labels=(), task=task, default_optimizer=TASKS[task].default_optimizer)
+    for class_weight in ({0: 2.0}, "balanced"):
+        with pytest.raises(ValueError, match=f"'{task}' has no classes. Pass sample_weight"):
+            read_class_weight(model, class_weight)
+
+
+def test_classes_of_the_validation_part_alone_are_named(classifier, caplog):
+    words, tags = [["a", "b"]] * 4, [["O", "O"], ["B-PER", "O"], ["O", "O"], ["B-LOC", "O"]]
+    many = [{"toxic"}, set(), {"toxic"}, {"insult"}]
+    for model, x, y, missing in (
+        (classifier, TEXTS + TEXTS[:1], [NAMES[i] for i in (0, 1, 1, 2)], "'positive'"),
+        (classifier, TEXTS + TEXTS[:1], [2, 0, 1, 2], None),
+        (loaded_task("token_classification"), words, tags, "'B-LOC'"),
+        (loaded_task("multi_label_classification"), TEXTS + TEXTS[:1], many, "'insult'"),
+    ):
+        caplog.clear()
+        (*training, _), validation = split_rows(0.25, x, y, None)
+        warn_of_untrained_classes(model, training, validation[:2])
+        assert len(caplog.messages) == (missing is not None)
+        if missing:
+            assert f"no label of the classes [{missing}], which the model" in caplog.text
+    caplog.clear()
+    classifier.fit(TEXTS, [0, 1, 2], validation_split=0.3, verbose=0)
+    assert "no label of the classes ['positive']" in caplog.text
+
+
+def test_two_logits_with_one_label_for_both_are_refused(classifier):
+    """Keras would compare each logit with the row's one label."""
+    model = load_task("classification", labels=["no", "yes"], init=("classifier",))
+    for loss in (keras.losses.BinaryCrossentropy(from_logits=True), "binary_crossentropy"):
+        model.compile("sgd", loss)
+        for y in ([0, 1, 1], [[0], [1], [1]]):
+            with pytest.raises(ValueError, match=r"each of the 2 logits.*one logit, load"):
+                model.evaluate(TEXTS, y, verbose=0)
+
+
+@pytest.mark.usefixtures("eager")
+def test_one_logit_is_trained_as_in_tensorflows_tutorial():
+    model = load_task("multi_label_classification", num_classes=1, init=("classifier",))
+    loss = keras.losses.BinaryCrossentropy(from_logits=True)
+    accuracy = keras.metrics.BinaryAccuracy(threshold=0.0)
+    model.compile(keras.optimizers.Adam(1e-2), loss, metrics=[accuracy])
+    y, logits = np.array([0, 1, 1]), model.predict(TEXTS, verbose=0)
+    assert logits.shape == (3, 1)
+    found = model.evaluate(TEXTS, y, verbose=0)
+    wanted = [float(loss(y[:, None], logits)), ((logits[:, 0] > 0) == y).mean()]
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    for labels in (y, y[:, None], y.astype(bool)):
+        np.testing.assert_allclose(model.evaluate(TEXTS, labels, verbose=0), found)
+    np.testing.assert_allclose(model.evaluate(batches(TEXTS, y), verbose=0), found, rtol=1e-5)
+    losses = model.fit(TEXTS, y, epochs=4, verbose=0).history["loss"]
+    assert losses[-1] < losses[0]
 
 
 BAD_WEIGHTS = {"NaN": np.nan, "infinity": np.inf, "None": None, "NA": "NA", "a string": "1"}

@@ -98,27 +98,36 @@ def test_verbs_answer_as_the_models_do(case, exported):
         for given in (texts, PAIRS, TEXTS[0]):
             assert_alike(runtime.classify(given, batch_size=2), model.classify(given))
         assert_alike(runtime.classify(texts, top_k=2), model.classify(texts, top_k=2))
+        assert runtime.classify([]) == [] and runtime.predict([]) == {"logits": []}
     elif hasattr(model, "rank"):
         for query in texts:
             both = (m.rank(query, texts, top_k=None) for m in (runtime, model))
             assert_alike(*(sorted(found, key=lambda row: row.index) for found in both))
         with pytest.raises(ValueError, match="takes one query"):
             runtime.rank(texts, texts)
+        assert runtime.rank("a", []) == []
     elif hasattr(model, "tag"):
+        assert runtime.tag([]) == []
         for given in (texts, [["the", "cat"], ["a"]]):
             for strategy in ("first", "average", "max"):
                 options = {"aggregation_strategy": strategy}
                 ours = model.tag(given, **options)
                 assert_alike(runtime.tag(given, batch_size=2, **options), ours)
     elif hasattr(model, "answer"):
-        contexts = [" ".join(TEXTS), " ".join(TEXTS * 12), "a big  red house, in the\u3000city "]
-        questions = ["the cat", "what did she see in the big red house", ""]
+        contexts = [
+            " ".join(TEXTS),
+            " ".join(TEXTS * 12),
+            "a big  red house, in the\u3000city ",
+            "",
+        ]
+        questions = ["the cat", "what did she see in the big red house", "", "where"]
         for threshold in (None, 0.0, float("inf")):
             expected = model.answer(questions, contexts, threshold)
             assert_alike(runtime.answer(questions, contexts, threshold), expected)
         assert_alike(
             runtime.answer(questions[0], contexts[0]), model.answer(questions[0], contexts[0])
         )
+        assert runtime.answer([], []) == []
     else:
         given = CHOICES if model.task.startswith("multiple") else texts
         served = np.stack(runtime.predict(given)["logits"])
@@ -134,6 +143,7 @@ def test_sentence_vectors_are_the_models(exported, caplog):
         served = runtime.embed(texts, batch_size=2)
     assert sum("was cut" in record.message for record in caplog.records) == 1
     np.testing.assert_allclose(served, model.embed(texts), atol=TOLERANCE)
+    assert runtime.embed([]).shape == (0, served.shape[1])
     with pytest.raises(ValueError, match="lone surrogate"):
         runtime.embed("a\ud800b")
     with pytest.raises(ValueError, match="signature"):

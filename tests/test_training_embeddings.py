@@ -380,6 +380,43 @@ def fit(x, y=None, loss=None, **options):
     return model.fit(x, y, verbose=0, **options)
 
 
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_that_compare_rows_learn_nothing_from_one(name):
+    loss, columns, labels = LOSSES[name]
+    shape = {"softmax": (1, 3)}.get(name, (1, 16) if columns == 1 else (1, columns, 16))
+    vectors = tf.Variable(np.random.default_rng(0).normal(size=shape), dtype="float32")
+    y = np.arange(2 * columns).reshape(1, columns, 2) if labels is None else labels[:1]
+    with tf.GradientTape() as tape:
+        found = tf.reduce_sum(loss.call(tf.constant(y), vectors))
+    gradient = tape.gradient(found, vectors)
+    assert loss.learns_from_one_row(columns) == (
+        gradient is not None and np.abs(gradient).max() > 1e-6
+    )
+
+
+@pytest.mark.usefixtures("eager")
+def test_batches_of_one_row_are_refused_where_rows_are_compared(caplog):
+    model, fewer = load_task("embedding", dropout=0.0), tuple(column[:1] for column in PAIRS)
+    for run in (model.fit, model.evaluate):
+        for data in (
+            {"x": PAIRS, "batch_size": 1},
+            {"x": PAIRS, "y": [0.1, 0.5, 0.2], "batch_size": 1},
+            {"x": TEXTS, "y": [0, 1, 1], "batch_size": 1},
+            {"x": fewer},
+            {"x": tf.data.Dataset.from_tensor_slices((PAIRS,)).batch(1)},
+            {"x": tuple({"token_ids": np.full((4, 3), 5)} for _ in PAIRS), "batch_size": 1},
+        ):
+            with pytest.raises(ValueError, match=r"learns nothing from batches of one row"):
+                run(**data, verbose=0)
+    model.fit((*PAIRS, TEXTS[::-1]), batch_size=1, verbose=0)
+    assert "learns nothing" not in caplog.text
+    model.fit(PAIRS, batch_size=2, verbose=0)
+    assert (
+        "MultipleNegativesRanking compares the rows of a batch, and learns nothing from the last"
+        in caplog.text
+    )
+
+
 def dataset(*columns):
     return tf.data.Dataset.from_tensor_slices(columns).batch(2)
 

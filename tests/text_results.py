@@ -64,6 +64,30 @@ def losses(name: str) -> dict[str, list[float]]:
     return {key: [float(value) for value in values] for key, values in history.items()}
 
 
+# Data whose losses do not compare the rows of a batch, so that rows can have weights.
+WEIGHED = [name for name in DATA if name not in ("pairs", "scores", "classes")]
+
+
+def check_weights(name: str) -> None:
+    """Checks that a row of weight 0 is left out, in fit, validation and evaluation of texts in memory."""
+    model = MADE[name]() if name in MADE else load_task(name, dropout=0.0)
+    compile_for_task(model, keras.optimizers.SGD(0.0))
+    data, weights = DATA[name], np.array([[1.0], [0.0], [1.0]])
+
+    def some(data):
+        return tuple(map(some, data)) if isinstance(data, tuple) else data and [data[0], data[2]]
+
+    def losses(data, **options) -> list[float]:
+        options |= {"shuffle": False, "verbose": 0}
+        history = model.fit(*data, **options).history
+        return [*history["loss"], *history["val_loss"]]
+
+    kept = some(data)
+    wanted = losses(kept, validation_data=kept, validation_batch_size=1)
+    validation = {"validation_data": (*data, weights[:, 0]), "validation_batch_size": 1}
+    np.testing.assert_allclose(losses(data, sample_weight=weights, **validation), wanted, rtol=1e-5)
+
+
 LONG = " ".join(TEXTS * 6)
 VERBS = {
     "classify": lambda: load_task("classification").classify((TEXTS * 12, OTHERS * 12)),

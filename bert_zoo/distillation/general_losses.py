@@ -18,11 +18,11 @@ LEAST_SCORE = -100.0
 class MeanOverTokens(BatchMean, keras.losses.Loss):
     """Mean of losses [batch, length] over the tokens of the whole batch whose label (a mask) is 1."""
 
-    def num_labels(self, y_true):
-        return ops.sum(ops.cast(y_true, "float32"))
+    def labelled(self, y_true):
+        return ops.cast(y_true, "float32")
 
     def call(self, y_true, y_pred):
-        mask = ops.cast(y_true, "float32")
+        mask = self.labelled(y_true)
         # Keras divides by the number of all tokens.
         scale = ops.cast(ops.size(mask), "float32") / ops.maximum(ops.sum(mask), 1.0)
         return y_pred * mask * scale

@@ -108,8 +108,8 @@ class TaughtLoss(BatchMean, keras.losses.Loss):
             )
         self.kind, self.temperature, self.hard_weight = kind, temperature, hard_weight
 
-    def num_labels(self, y_true):
-        return ops.sum(ops.cast(y_true[..., -1] > UNKNOWN, "float32"))
+    def labelled(self, y_true):
+        return ops.cast(y_true[..., -1] > UNKNOWN, "float32")
 
     def call(self, y_true, y_pred):
         student = ops.cast(y_pred, "float32")
@@ -120,7 +120,9 @@ class TaughtLoss(BatchMean, keras.losses.Loss):
         soft = kind.soft(teacher, student, self.temperature)
         values = (1 - weight) * soft + weight * kind.hard(labels, student)
         # Keras divides by the number of all rows.
-        scale = ops.cast(ops.size(known), "float32") / ops.maximum(self.num_labels(y_true), 1.0)
+        scale = ops.cast(ops.size(known), "float32") / ops.maximum(
+            ops.sum(self.labelled(y_true)), 1.0
+        )
         return ops.where(known > UNKNOWN, values * scale, 0.0)
 
     def get_config(self):
@@ -129,7 +131,7 @@ class TaughtLoss(BatchMean, keras.losses.Loss):
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
-class VectorLoss(keras.losses.Loss):
+class VectorLoss(BatchMean, keras.losses.Loss):
     """Distance between a student's sentence vectors and its teacher's, both [batch, size].
 
     Args:
@@ -141,6 +143,9 @@ class VectorLoss(keras.losses.Loss):
     def __init__(self, match: str = "squared_error", **kwargs):
         super().__init__(**kwargs)
         self.match = match
+
+    def labelled(self, y_true):
+        return super().labelled(y_true[:, 0])
 
     def call(self, y_true, y_pred):
         if self.match == "cosine":

@@ -290,6 +290,7 @@ def select_answers(
     n_best: int = 20,
     max_answer_length: int = 30,
     allow_no_answer: bool = True,
+    allow_no_text: bool = False,
 ) -> AnswerSelection:
     """Selects the best answers to one question from the logits of all its windows.
 
@@ -308,6 +309,8 @@ def select_answers(
         n_best: number of candidates; the best span and no answer are added if they are not among them.
         max_answer_length: in tokens.
         allow_no_answer: whether there may be no answer, as in SQuAD 2.0.
+        allow_no_text: whether the context may have no text to answer from. "" is then the only candidate, also
+            as the best span, with an infinite score of no answer.
 
     Returns:
         The candidates with their probabilities, the best span and the score of no answer.
@@ -321,6 +324,9 @@ def select_answers(
             raise ValueError(f"{name} is {value}; it must be at least 1.")
     shown = [_shown(window, context, number) for number, window in enumerate(windows)]
     candidates = _best_spans(context, shown, n_best, max_answer_length)
+    if not candidates and allow_no_text:
+        nothing = Candidate("", None, None, 0.0, 0.0, probability=1.0)
+        return AnswerSelection((nothing,), nothing, math.inf if allow_no_answer else None)
     if not candidates:
         raise ValueError(
             f"None of the {len(windows)} windows has a token with text of the context "

@@ -13,6 +13,11 @@ from keras import ops
 
 from bert_zoo import private
 from bert_zoo.forks import refuse_fork
+from bert_zoo.models.class_counts import (
+    BALANCED,
+    balanced_class_weight,
+    warn_of_untrained_classes,
+)
 from bert_zoo.models.compiling import (
     reads_class_numbers,
     sum_slices,
@@ -22,6 +27,7 @@ from bert_zoo.models.compiling import (
 )
 from bert_zoo.models.cut_texts import ended_after_an_epoch, warning_of_cut_texts
 from bert_zoo.models.data_adapters import (
+    has_no_rows,
     is_text,
     is_tf_dataset,
     keras_arguments,
@@ -38,7 +44,12 @@ from bert_zoo.models.inputs import (
     outside,
     tokens_of,
 )
-from bert_zoo.models.labels import LabelRange, checked_labels, label_arrays, read_class_weight
+from bert_zoo.models.labels import (
+    LabelRange,
+    checked_labels,
+    label_arrays,
+    read_class_weight,
+)
 from bert_zoo.models.onnx_conversion import converting
 from bert_zoo.models.quantization import (
     can_be_quantized,
@@ -51,13 +62,16 @@ from bert_zoo.models.replicas import (
     LossTracker,
     check_several_steps,
     compiles_for_each_shape,
+    counting_rows,
     divided_rows,
+    in_scope_of,
     is_on_tpu,
     warn_of_clipping,
     whole_everywhere,
     with_one_row,
 )
 from bert_zoo.models.row_batches import RowBatches
+from bert_zoo.models.sample_weights import checked_sample_weight, weights_beside
 from bert_zoo.weights.bind import named_variables, set_trained_layers, trained_layers
 
 # The inputs that Keras's own export takes, if the model has them.
@@ -333,6 +347,20 @@ class ZooModel(keras.Model):
         """The user's labels as numbers, in the order of the rows of `as_text_rows`."""
         return label_arrays(self, texts, y)
 
+    def labels_in_memory(self, x, y):
+        """The labels of texts or ids in memory as numbers; None if there are none."""
+        if y is not None and is_text(x):
+            return self.as_text_labels(self.as_text_rows(x), y)
+        return label_arrays(self, x, y)
+
+    def as_text_weights(self, texts, sample_weight):
+        """The user's weights as numbers, in the order of the rows of `as_text_rows`."""
+        return checked_sample_weight(sample_weight)
+
+    def weights_of_text_labels(self, texts, weights, preprocessor):
+        """Weights of rows, or of the labels of `labelled_texts_to_inputs`; traceable."""
+        return checked_sample_weight(weights)
+
     def labelled_texts_to_inputs(self, texts, labels, preprocessor):
         """As `texts_to_inputs`, with the labels as the loss reads them; traceable."""
         return self.texts_to_inputs(texts, preprocessor), checked_labels(self, texts, labels)
@@ -419,11 +447,11 @@ class ZooModel(keras.Model):
         super().compile(optimizer, loss, loss_weights, *both_metrics, *args, **kwargs)
         # The optimizer itself, if Keras has wrapped it to scale losses for float16.
         optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+        with in_scope_of(self):
+            private.set_loss_tracker(self, LossTracker(name="loss"))
+            if on_tensorflow and type(self.optimizer) is keras.optimizers.LossScaleOptimizer:
+                self.optimizer = LossScaling.around(self.optimizer)
         if on_tensorflow:
-            with self.distribute_strategy.scope():
-                private.set_loss_tracker(self, LossTracker(name="loss"))
-                if type(self.optimizer) is keras.optimizers.LossScaleOptimizer:
-                    self.optimizer = LossScaling.around(self.optimizer)
             warn_of_clipping(optimizer, self.distribute_strategy)
             if isinstance(optimizer, keras.optimizers.Optimizer):
                 sum_slices(optimizer)
@@ -509,6 +537,20 @@ class ZooModel(keras.Model):
             )
         return super().make_train_function(force)
 
+    def train_step(self, *args):
+        with counting_rows(keras.utils.unpack_x_y_sample_weight(args[-1])[2]):
+            return super().train_step(*args)
+
+    def test_step(self, *args):
+        with counting_rows(keras.utils.unpack_x_y_sample_weight(args[-1])[2]):
+            return super().test_step(*args)
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        """As in Keras; a row's weight, [rows] or [rows, 1], belongs to all of its labels."""
+        if sample_weight is not None:
+            sample_weight = weights_beside(y, sample_weight)
+        return super().compute_loss(x, y, y_pred, sample_weight, training)
+
     def predict_step(self, *args):
         return whole_everywhere(super().predict_step(*args))
 
@@ -524,6 +566,20 @@ class ZooModel(keras.Model):
         if private.strategy_of(self) is None and self.steps_per_execution == 1:
             self.make_predict_function()
             self.predict_function.get_concrete_function([data.element_spec])
+
+    def save(self, filepath, *args, **kwargs):
+        """As in Keras, as a `.keras` file.
+
+        Raises:
+            ValueError: the file is HDF5, from which Keras cannot load the model again.
+        """
+        if str(filepath).lower().endswith((".h5", ".hdf5")):
+            raise ValueError(
+                f"filepath is {str(filepath)!r}, but Keras cannot load models of this kind from HDF5 files. Save as "
+                "'model.keras', use bert_zoo.save(model, directory), or save_weights('model.weights.h5') for the "
+                "weights alone."
+            )
+        super().save(filepath, *args, **kwargs)
 
     def export(self, filepath, format: str = "tf_saved_model", *, input_signature=None, **kwargs):
         """As in Keras, on ids of any batch and length: `token_ids`, `segment_ids`, `padding_mask`.
@@ -594,7 +650,13 @@ class ZooModel(keras.Model):
     ):
         """Trains as in Keras; `x` may also be strings, a pair of string batches, or a tf.data of these.
 
-        Labels may be names of classes. The keys of `class_weight` are names or numbers.
+        Labels may be names of classes. The keys of `class_weight` are names or numbers; "balanced" gives every
+        class the same total weight, as in scikit-learn, for data in memory. `validation_split` takes the last
+        rows.
+
+        `sample_weight` has a number for each row, [rows] or [rows, 1], which multiplies the losses of all of
+        its labels, or one for each label. The loss is the mean over all labels of the batch whose weight is
+        not 0: a weight of 0 leaves a row out.
         """
         if not self.compiled:
             raise ValueError(
@@ -604,11 +666,15 @@ class ZooModel(keras.Model):
             )
         if validation_batch_size is not None:
             check_batch_size(validation_batch_size, "validation_batch_size")
-        class_weights, class_weight = read_class_weight(self, class_weight)
         if validation_split:
             (x, y, sample_weight), validation_data = split_rows(
                 validation_split, x, y, sample_weight
             )
+            if self.labels:
+                warn_of_untrained_classes(self, (x, y), validation_data[:2])
+        if self.labels and isinstance(class_weight, str) and class_weight == BALANCED:
+            class_weight = balanced_class_weight(self, x, y)
+        class_weights, class_weight = read_class_weight(self, class_weight)
         options = {"batch_size": batch_size, "shuffle": shuffle, "class_weights": class_weights}
         data = self.training_arguments(x, y, sample_weight, **options)
         if validation_data is not None:
@@ -651,7 +717,7 @@ class ZooModel(keras.Model):
         texts, unless there are callbacks, a number of steps, XLA or replicas.
         """
         with warning_of_cut_texts(self, x):
-            if is_text(x) and not kwargs and runs_alone(self):
+            if is_text(x) and (has_no_rows(x) or (not kwargs and runs_alone(self))):
                 return predict_texts(self, x, batch_size, verbose)
             rows = None
             if compiles_for_each_shape(getattr(self, "distribute_strategy", None)):

@@ -37,6 +37,13 @@ def reads_class_numbers(loss) -> bool:
     )
 
 
+def reads_each_class(loss) -> bool:
+    """Whether a loss, as `compile` takes it, is binary cross-entropy, with a label for each logit."""
+    kinds = ("BinaryCrossentropy", "BinaryFocalCrossentropy")
+    is_of_keras = isinstance(loss, tuple(getattr(keras.losses, kind) for kind in kinds))
+    return is_of_keras or _loss_class(loss) in kinds
+
+
 def _loss_class(loss) -> str | None:
     """The class in keras.losses of a loss that is given by name or as a Keras function."""
     name = loss if isinstance(loss, str) else getattr(loss, "__name__", "")

@@ -4,8 +4,7 @@ Texts and pairs of texts, in lists, NumPy arrays or tf.data, become a tf.data pi
 parallel; without TensorFlow, a `keras.utils.PyDataset`. Dicts of ids are checked and passed on.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping, Sized
 from typing import Any
 
 import keras
@@ -27,10 +26,12 @@ from bert_zoo.models.inputs import (
 from bert_zoo.models.labels import (
     checked_labels,
     class_weights_of,
+    has_labels,
     label_arrays,
+    no_labels,
 )
 from bert_zoo.models.row_batches import RowBatches, passes_over, with_few_lengths
-from bert_zoo.models.sample_weights import checked_sample_weight
+from bert_zoo.models.sample_weights import checked_sample_weight, weights_beside
 from bert_zoo.text.columns import column_names
 
 DEFAULT_BATCH_SIZE = 32
@@ -93,7 +94,7 @@ def keras_arguments(
         first, *others = _unpack(x.element_spec, with_names)
         if isinstance(first, Mapping):
             _refuse_dict_of_texts(first)
-        if needs_labels and not others:
+        if needs_labels and (not others or is_none(others[0])):
             raise _no_labels(model)
         if not with_names:
             _refuse_names_as_texts(model, x)
@@ -104,7 +105,6 @@ def keras_arguments(
         )
         return dict(zip(("x", "y", "sample_weight"), columns, strict=True), batch_size=batch_size)
     batching = {"batch_size": batch_size or DEFAULT_BATCH_SIZE, "shuffle": shuffle}
-    sample_weight = checked_sample_weight(sample_weight)
     dataset = model.dataset_of_rows(x, y, sample_weight, **batching)
     if dataset is None:
         columns = _text_columns(model, x, y, sample_weight, needs_labels=needs_labels)
@@ -186,8 +186,24 @@ def with_whole_batches(model, x, batch_size: int | None) -> tuple[Any, int | Non
     return rows_of(x, numbers), rows
 
 
+def has_no_rows(x) -> bool:
+    """Whether texts in memory, or both parts of a pair, are an empty batch."""
+    parts = x if isinstance(x, tuple) else (x,)
+    sizes = [getattr(part, "shape", None) for part in parts]
+    sizes = [
+        size[0] if size is not None else len(part) if isinstance(part, Sized) else None
+        for size, part in zip(sizes, parts, strict=True)
+    ]
+    return {0} == {*sizes} and not any(isinstance(part, str | bytes) for part in parts)
+
+
 def is_tf_dataset(x) -> bool:
     return hasattr(x, "element_spec") and hasattr(x, "prefetch")
+
+
+def is_none(spec) -> bool:
+    """Whether a part of a dataset's elements is None, by its spec."""
+    return getattr(spec, "value_type", None) is type(None)
 
 
 def yields_batches(x) -> bool:
@@ -226,10 +242,8 @@ def checked_arrays(model, x: Mapping) -> dict[str, Any]:
 
 
 def text_rows(model, x):
-    """The strings that `as_text_rows` returns, at least one row."""
+    """The strings that `as_text_rows` returns."""
     texts = model.as_text_rows(x)
-    if num_rows(texts) == 0:
-        raise ValueError("There are no texts: x is empty.")
     if isinstance(texts, tuple) and num_rows(texts[0]) != num_rows(texts[1]):
         raise ValueError(
             f"A pair is (first texts, second texts), where text i of one belongs to text i of the other, but "
@@ -245,13 +259,17 @@ def with_prompt(prompt: str, texts):
 
 def _text_columns(model, x, y=None, sample_weight=None, *, needs_labels: bool) -> tuple:
     """The user's strings with their labels and weights, if any, checked."""
+    if has_no_rows(x):
+        raise ValueError("There are no texts: x is empty.")
     texts = text_rows(model, x)
     if needs_labels and y is None:
         raise _no_labels(model)
     check_rows(texts, y, sample_weight)
     labels = None if y is None else model.as_text_labels(texts, y)
-    weights = checked_sample_weight(sample_weight)
-    return (texts, *(column for column in (labels, weights) if column is not None))
+    if sample_weight is None:
+        return (texts,) if labels is None else (texts, labels)
+    weights = model.as_text_weights(texts, sample_weight)
+    return texts, no_labels(weights) if labels is None else labels, weights
 
 
 def _id_columns(
@@ -263,10 +281,12 @@ def _id_columns(
         raise _no_labels(model)
     y = label_arrays(model, x, y)
     check_rows(x, y, sample_weight)
-    sample_weight = checked_sample_weight(sample_weight)
     if table is not None:
-        sample_weight = class_weights_of(y, table, sample_weight)
-    return x, y, sample_weight
+        return x, y, class_weights_of(y, table, sample_weight)
+    if sample_weight is None:
+        return x, y, None
+    y = no_labels(x) if y is None else y
+    return x, y, weights_beside(y, checked_sample_weight(sample_weight))
 
 
 def check_rows(x, y, sample_weight) -> None:
@@ -276,8 +296,6 @@ def check_rows(x, y, sample_weight) -> None:
             raise ValueError(
                 f"{name} has {num_rows(column)} rows and x has {rows}; the numbers must agree."
             )
-    if y is None and sample_weight is not None:
-        raise ValueError("sample_weight needs y.")
 
 
 def _in_batches(columns: tuple, *, batch_size: int, shuffle: bool):
@@ -298,46 +316,50 @@ def _map_dataset(
 
     check_ranks(dataset)
     x_spec, *_ = _unpack(dataset.element_spec, with_names)
-    if isinstance(x_spec, Mapping):
-        transform = model.check_in_graph
-
-        def transform_labelled(x, y):
-            return model.check_in_graph(x), checked_labels(model, x, y)
-    else:
+    preprocessor = None
+    if not isinstance(x_spec, Mapping):
         check_text_spec(x_spec)
         preprocessor = model.text_reader
         if one_length and preprocessor.get_config()["padding"] != "fixed":
             preprocessor = _one_length(model, preprocessor, dataset)
-        transform, transform_labelled = _transforms(model, preprocessor)
 
     # AutoGraph would needlessly rewrite all code that a batch runs through.
     @tf.autograph.experimental.do_not_convert
     def prepare(*element):
         columns = _unpack(element if len(element) > 1 else element[0], with_names)
-        return _transformed(transform, transform_labelled, class_weights, *columns)
+        return _read(model, preprocessor, class_weights, *columns)
 
     dataset = dataset.map(prepare, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
     return without_autotuning(dataset)
 
 
-def _transforms(model, preprocessor) -> tuple[Callable, Callable]:
-    """Functions that turn texts, and texts with labels, into the model's inputs; traceable."""
-    return tuple(
-        partial(function, preprocessor=preprocessor)
-        for function in (model.texts_to_inputs, model.labelled_texts_to_inputs)
-    )
-
-
-def _transformed(
-    transform: Callable, transform_labelled: Callable, class_weights: np.ndarray | None, x, *rest
+def _read(
+    model, preprocessor, class_weights: np.ndarray | None, x, y=None, sample_weight=None
 ) -> tuple:
-    """A batch of x, alone or with labels and weights, for Keras; traceable."""
-    if not rest:
-        return (transform(x),)
-    x, y = transform_labelled(x, rest[0])
+    """A batch of x, alone or with labels and weights, for Keras; traceable.
+
+    Args:
+        preprocessor: reads texts; None for ids.
+    """
+    is_text = preprocessor is not None
+    if not has_labels(y):
+        inputs = model.texts_to_inputs(x, preprocessor) if is_text else model.check_in_graph(x)
+        if sample_weight is None:
+            return (inputs,)
+        y = no_labels(inputs)
+    elif is_text:
+        inputs, y = model.labelled_texts_to_inputs(x, y, preprocessor)
+    else:
+        inputs, y = model.check_in_graph(x), checked_labels(model, x, y)
     if class_weights is not None:
-        return x, y, class_weights_of(y, class_weights, *rest[1:])
-    return (x, y, *(checked_sample_weight(weights) for weights in rest[1:]))
+        return inputs, y, class_weights_of(y, class_weights, sample_weight)
+    if sample_weight is None:
+        return inputs, y
+    if is_text:
+        weights = model.weights_of_text_labels(x, sample_weight, preprocessor)
+    else:
+        weights = checked_sample_weight(sample_weight)
+    return inputs, y, weights_beside(y, weights)
 
 
 def _row_batches(
@@ -356,10 +378,11 @@ def _row_batches(
         texts = (rows_of(columns[0], numbers) for numbers in passes())
         lengths = (input_length(model, batch, preprocessor=preprocessor) for batch in texts)
         preprocessor = preprocessor.with_options(sequence_length=max(lengths), padding="fixed")
-    transforms = _transforms(model, preprocessor)
-    return RowBatches(
-        lambda numbers: _transformed(*transforms, class_weights, *rows_of(columns, numbers)), passes
-    )
+
+    def read(numbers: np.ndarray) -> tuple:
+        return _read(model, preprocessor, class_weights, *rows_of(columns, numbers))
+
+    return RowBatches(read, passes)
 
 
 def _unpack(element, with_names: bool = False) -> tuple:

@@ -14,6 +14,7 @@ from keras import ops
 from bert_zoo.graph import has_tensorflow
 from bert_zoo.models.data_adapters import (
     DEFAULT_BATCH_SIZE,
+    has_no_rows,
     input_length,
     num_rows,
     rows_of,
@@ -51,10 +52,16 @@ def outputs_of_texts(
         progress: function that is called after each step with the numbers of finished and of all steps.
 
     Returns:
-        NumPy arrays [texts, ...] in the structure of the function's outputs.
+        NumPy arrays [texts, ...] in the structure of the function's outputs; without texts, arrays of no rows.
     """
     if batch_size is not None:
         check_batch_size(batch_size)
+    if has_no_rows(texts):
+        # The outputs of one row have the shape of none.
+        one = ([""], [[""]] if model.ids_rank > 2 else [""]) if isinstance(texts, tuple) else [""]
+        reading = {"per_token": per_token, "reader": reader}
+        outputs = outputs_of_texts(model, function, one, **reading, **options)
+        return keras.tree.map_structure(lambda part: part[:0], outputs)
     rows = text_rows(model, texts)
     batch_size = batch_size or DEFAULT_BATCH_SIZE
     numbers = _batches(rows, batch_size, in_order=per_token)

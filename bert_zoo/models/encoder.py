@@ -339,7 +339,7 @@ class Encoder(ZooModel):
             A `WordVectors(words, vectors)` for each text; vectors are float32 [words, size].
 
         Raises:
-            ValueError: there are no texts, or `features` or `pooling` has an unknown value.
+            ValueError: `features` or `pooling` has an unknown value.
         """
         check_batch_size(batch_size)
         sentences = sentences_of(texts)

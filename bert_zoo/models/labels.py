@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.error_text import listing, nearest, quoted, shown
-from bert_zoo.models.compiling import reads_class_numbers
+from bert_zoo.models.compiling import reads_class_numbers, reads_each_class
 from bert_zoo.models.inputs import check_range, is_of_tensorflow
 from bert_zoo.models.label_tables import labels_of_table
 from bert_zoo.text.columns import as_list, column_names, is_missing
@@ -96,8 +96,8 @@ def one_class_error(given: str) -> ValueError:
     return ValueError(
         f"{given}: a classifier with a single class gives every text the probability 1 and learns nothing. "
         "For yes or no, use two classes, such as labels=['no', 'yes']. For labels that each may apply or "
-        "not, load with task='multi_label_classification'. For a number, such as a score, load with "
-        "task='regression'."
+        "not, and for one logit with binary cross-entropy and the labels 0 and 1, load with "
+        "task='multi_label_classification'. For a number, such as a score, load with task='regression'."
     )
 
 
@@ -357,6 +357,20 @@ class LabelRange:
                 f"{title}s must be [{', '.join(self.axes)}], one per {each}; got shape {shape}."
             )
 
+    def refuse_one_per_row(self, labels) -> None:
+        """Raises ValueError if labels [batch] are for a loss that compares each logit with a label of its own.
+
+        Keras would compare all logits of a row with its one label.
+        """
+        shape = _shape(labels)
+        if len(self.names) > 1 and not self.per_token and shape and shape[1:] in ((), (1,)):
+            raise ValueError(
+                f"Binary cross-entropy compares each of the {self.limit} logits with a label of its own, but there is "
+                "one label per row. Compile with keras.losses.SparseCategoricalCrossentropy(from_logits=True), "
+                "which takes 0 and 1 as the numbers of classes. For a model with one logit, load with "
+                "task='multi_label_classification', num_classes=1."
+            )
+
     def _wanted(self) -> str:
         names = f", or the names {quoted(self.names)}" if self.names else ""
         return f"must be integers from 0 to {self.limit - 1}, {self.what}{names}"
@@ -391,8 +405,8 @@ class LabelSets:
         """Rows of 0 and 1, float32 [batch, classes]; an error names the first invalid one.
 
         Args:
-            labels: such rows, or a collection of names for each row; or a TensorFlow tensor, which is
-                checked when its graph runs and may have ragged names.
+            labels: such rows, or a collection of names for each row; for a single class also [batch]; or a
+                TensorFlow tensor, which is checked when its graph runs and may have ragged names.
             title: name of the labels in messages.
         """
         if is_of_tensorflow(labels):
@@ -416,6 +430,8 @@ class LabelSets:
             if _kind(labels) not in "biuf":
                 raise TypeError(f"{title}[0] is {shown(labels.tolist()[0])}. {self._wanted()}")
         shape = _shape(labels)
+        if shape is not None and len(shape) == len(self.names) == 1:
+            labels, shape = labels[:, None], (*shape, 1)
         if shape is not None and (len(shape) != 2 or shape[1] not in (None, len(self.names))):
             raise ValueError(f"{title}s have the shape {shape}. {self._wanted()}")
         rows = _numpy_for(labels).asarray(labels, np.float32)
@@ -541,9 +557,32 @@ def checked_labels(model, x, y):
         are_labels = not getattr(own_loss, "reads_targets", False)
         if are_labels and name in ranges and ranges[name].is_read_by(own_loss):
             return ranges[name].numbers(labels, title)
-        return finite_numbers(labels, title)
+        found = finite_numbers(labels, title)
+        if reads_each_class(own_loss) and isinstance(ranges.get(name), LabelRange):
+            ranges[name].refuse_one_per_row(found)
+        return found
 
     return by_output(numbers, y)
+
+
+def no_labels(x):
+    """Stands for labels of inputs that have none, for Keras: weights come after labels. [rows, 0], see `has_labels`.
+
+    Args:
+        x: a dict of arrays or tensors, or a tuple of such dicts.
+    """
+    while not hasattr(x, "shape"):
+        x = next(iter(x.values() if isinstance(x, Mapping) else x))
+    if not is_of_tensorflow(x):
+        return np.zeros((len(x), 0), np.float32)
+    import tensorflow as tf
+
+    return tf.zeros([tf.shape(x)[0], 0])
+
+
+def has_labels(y) -> bool:
+    """Whether a step got labels, and not None or `no_labels`."""
+    return y is not None and tuple(getattr(y, "shape", ())[1:]) != (0,)
 
 
 def by_output(function, y):
@@ -583,7 +622,16 @@ def read_class_weight(model, class_weight):
     Returns:
         A table for `class_weights_of` and None; or None and the argument for Keras, if labels have no
         names or the loss does not read class numbers.
+
+    Raises:
+        ValueError: the model's task has no classes.
     """
+    needs_classes = model.default_optimizer is not None or isinstance(class_weight, str)
+    if class_weight is not None and not model.labels and needs_classes:
+        raise ValueError(
+            f"class_weight is {shown(class_weight)}, but task {model.task!r} has no classes. Pass sample_weight, one "
+            "number per row."
+        )
     if class_weight is None or not model.labels:
         return None, class_weight
     table = class_weight_table(class_weight, model.labels)
@@ -597,7 +645,7 @@ def class_weight_table(class_weight: Mapping, names: Sequence[str]) -> np.ndarra
     if not isinstance(class_weight, Mapping):
         raise TypeError(
             f"class_weight is {shown(class_weight)}; it must be a dict of weights by class, such as "
-            f"{{{names[0]!r}: 2.0}} or {{0: 2.0}}."
+            f"{{{names[0]!r}: 2.0}} or {{0: 2.0}}, or 'balanced'."
         )
     numbers = class_indices([*class_weight], names, "class_weight")
     check_range("class_weight", numbers, len(names), NUMBER_OF_LABELS)

@@ -6,6 +6,7 @@ different gradient.
 """
 
 import keras
+import numpy as np
 from keras import ops
 
 from bert_zoo.config import IGNORED_LABEL
@@ -13,8 +14,33 @@ from bert_zoo.layers.replicas import over_replicas
 from bert_zoo.private import set_mask
 
 
+def weights_of_labels(weights, labels):
+    """Weights with as many axes as labels. A row's weight, [rows] or [rows, 1], belongs to all of its labels.
+
+    Raises:
+        ValueError: weights are neither of rows nor of labels.
+    """
+    shape, of_labels = tuple(weights.shape), tuple(labels.shape)
+    rank = len(of_labels)
+    sizes = zip(shape, (*of_labels, *[1] * len(shape)), strict=False)
+    # An axis of no labels is that of `bert_zoo.models.labels.no_labels`.
+    if any(size not in (None, 1, wanted) for size, wanted in sizes if wanted):
+        raise ValueError(
+            f"sample_weight has the shape {shape}, and the labels {of_labels}. Pass one number per row, [rows] or "
+            "[rows, 1], or one per label."
+        )
+    more = [1] * (rank - len(shape))
+    if isinstance(weights, np.ndarray):
+        return weights.reshape(*shape[:rank], *more)
+    return ops.reshape(weights, (*ops.shape(weights)[:rank], *more))
+
+
 class BatchMean:
     """Mixin for Keras losses with the reduction "mean": one mean over the labels of all replicas.
+
+    Weights multiply the losses of their labels. A weight of 0 leaves labels out: they do not count in the
+    mean. (Keras counts them, so that a batch with more of them has a lower loss.) It is not divided by the
+    sum of the weights, with which the weights of batches of one row would change nothing.
 
     Attributes:
         reads_targets: whether it reads a teacher's outputs, which are not checked like labels and not
@@ -23,15 +49,19 @@ class BatchMean:
 
     reads_targets = False
 
-    def num_labels(self, y_true):
-        """The number of this replica's labels in the mean."""
-        return ops.cast(ops.prod(ops.shape(y_true)), "float32")
+    def labelled(self, y_true):
+        """1 for each label in the mean, 0 for others; float32 with the axes of the labels."""
+        return ops.ones_like(y_true, dtype="float32")
 
     def __call__(self, y_true, y_pred, sample_weight=None):
+        labelled = self.labelled(y_true)
+        number = counted = ops.sum(labelled)
+        if sample_weight is not None:
+            sample_weight = weights_of_labels(sample_weight, labelled)
+            counted = ops.sum(labelled * ops.cast(ops.not_equal(sample_weight, 0), "float32"))
         mean = super().__call__(y_true, y_pred, sample_weight)
-        number = self.num_labels(y_true)
         # Without labels, both the mean and its share are 0.
-        share = ops.divide_no_nan(number, over_replicas(number, "MEAN"))
+        share = ops.divide_no_nan(number, over_replicas(counted, "MEAN"))
         return mean * ops.cast(share, mean.dtype)
 
 
@@ -39,10 +69,10 @@ class BatchMean:
 class Crossentropy(BatchMean, keras.losses.SparseCategoricalCrossentropy):
     """`keras.losses.SparseCategoricalCrossentropy` over the labels of the whole batch."""
 
-    def num_labels(self, y_true):
+    def labelled(self, y_true):
         if self.ignore_class is None:
-            return super().num_labels(y_true)
-        return ops.sum(ops.cast(ops.not_equal(y_true, self.ignore_class), "float32"))
+            return super().labelled(y_true)
+        return ops.cast(ops.not_equal(y_true, self.ignore_class), "float32")
 
 
 def class_loss() -> Crossentropy:
@@ -95,6 +125,10 @@ class TokenCrossentropy(Crossentropy):
 class BinaryCrossentropy(BatchMean, keras.losses.BinaryCrossentropy):
     """`keras.losses.BinaryCrossentropy` over the rows and labels of the whole batch."""
 
+    def labelled(self, y_true):
+        # A row's loss is the mean over its classes.
+        return super().labelled(y_true[:, :1] if len(y_true.shape) > 1 else y_true)
+
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class ReplacedTokenLoss(BatchMean, keras.losses.Loss):
@@ -103,8 +137,8 @@ class ReplacedTokenLoss(BatchMean, keras.losses.Loss):
     Source: google-research/electra run_pretraining.py, _get_discriminator_output.
     """
 
-    def num_labels(self, y_true):
-        return ops.sum(ops.cast(ops.not_equal(y_true, IGNORED_LABEL), "float32"))
+    def labelled(self, y_true):
+        return ops.cast(ops.not_equal(y_true, IGNORED_LABEL), "float32")
 
     def call(self, y_true, y_pred):
         y_true, y_pred = ops.convert_to_tensor(y_true), ops.cast(y_pred, "float32")

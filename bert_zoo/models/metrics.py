@@ -9,12 +9,20 @@ from keras import ops
 
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.data.tagging import OUTSIDE
+from bert_zoo.models.losses import weights_of_labels
 
 
-def total_and_count(log_probs, labels):
-    """The sum of the labels' log-probabilities, and the number of labels other than -100."""
-    counted = ops.cast(ops.not_equal(labels, IGNORED_LABEL), "float32")
-    return ops.sum(log_probs), ops.sum(counted)
+def total_and_count(log_probs, labels, sample_weight=None):
+    """The sum of the labels' log-probabilities, and the number of labels other than -100.
+
+    With weights (see `bert_zoo.models.losses.weights_of_labels`), the weighted sum, and the number of these
+    labels whose weight is not 0.
+    """
+    counted = ops.not_equal(labels, IGNORED_LABEL)
+    if sample_weight is not None:
+        weights = weights_of_labels(ops.cast(sample_weight, "float32"), labels)
+        log_probs, counted = log_probs * weights, ops.logical_and(counted, weights != 0)
+    return ops.sum(log_probs), ops.sum(ops.cast(counted, "float32"))
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
@@ -88,9 +96,7 @@ def _weights(counted, sample_weight):
     """Returns each label's weight, float32 [labels]: its row's or its own; 0 for labels that do not count."""
     weight = ops.cast(counted, "float32")
     if sample_weight is not None:
-        given = ops.cast(sample_weight, "float32")
-        missing = len(weight.shape) - len(given.shape)
-        weight = weight * ops.reshape(given, (*ops.shape(given), *[1] * missing))
+        weight *= weights_of_labels(ops.cast(sample_weight, "float32"), weight)
     return ops.reshape(weight, (-1,))
 
 
@@ -218,7 +224,9 @@ class OfLogits(keras.metrics.Metric):
         if isinstance(metric, dict):
             metric = keras.saving.deserialize_keras_object(metric)
         config, kind = metric.get_config(), type(metric).__name__
-        reads_logits = kind in FROM_LOGITS[activation]
+        # A threshold of 0 is of logits: every probability is above it.
+        is_of_logits = activation == "sigmoid" and config.get("threshold") == 0
+        reads_logits = is_of_logits or kind in FROM_LOGITS[activation]
         if config.get("from_logits", reads_logits) != reads_logits:
             metric = type(metric).from_config({**config, "from_logits": reads_logits})
         super().__init__(name=name or metric.name, dtype=dtype)

@@ -6,6 +6,7 @@ All workarounds for Keras 3.15 under tf.distribute are here, except those in the
 import contextlib
 import logging
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import keras
@@ -17,16 +18,44 @@ from bert_zoo.private import is_multi_worker, strategy_of
 log = logging.getLogger("bert_zoo")
 
 
+# Each replica of a step runs in its own thread, and so has its own value.
+_ROWS_COUNTED: ContextVar[Callable[[], Any] | None] = ContextVar("rows_counted", default=None)
+
+
+@contextlib.contextmanager
+def counting_rows(sample_weight):
+    """Has `LossTracker` count only the rows of a step with a weight other than 0.
+
+    Args:
+        sample_weight: weights of rows or of their labels, or a dict of these by output; or None.
+    """
+
+    def number():
+        counted = [
+            ops.any(ops.reshape(weights, (ops.shape(weights)[0], -1)) != 0, axis=1)
+            for weights in keras.tree.flatten(sample_weight)
+        ]
+        return ops.sum(ops.any(ops.stack(counted), axis=0))
+
+    token = _ROWS_COUNTED.set(None if sample_weight is None else number)
+    try:
+        yield
+    finally:
+        _ROWS_COUNTED.reset(token)
+
+
 @keras.saving.register_keras_serializable("bert_zoo")
 class LossTracker(keras.metrics.Mean):
     """The mean of the batches' losses, each weighted by its rows on all replicas.
 
     Keras 3.15 weights each replica's part of a batch by the rows of that replica, which is not the batch's
-    loss if its rows do not divide evenly.
+    loss if its rows do not divide evenly. In `counting_rows`, rows whose weight is 0 do not count.
     """
 
     def update_state(self, values, sample_weight=None):
         if sample_weight is not None:
+            count = _ROWS_COUNTED.get()
+            sample_weight = sample_weight if count is None else count()
             sample_weight = over_replicas(ops.cast(sample_weight, "float32"), "MEAN")
         super().update_state(values, sample_weight)
 

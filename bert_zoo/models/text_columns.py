@@ -17,9 +17,9 @@ from bert_zoo.data.distinct import distinct_batches, say_of_frequent_texts, text
 from bert_zoo.graph import has_tensorflow
 from bert_zoo.models import data_adapters
 from bert_zoo.models.generated import mapped
-from bert_zoo.models.labels import checked_labels, label_arrays
+from bert_zoo.models.labels import checked_labels, has_labels, label_arrays, no_labels
 from bert_zoo.models.row_batches import RowBatches, passes_over, with_few_lengths
-from bert_zoo.models.sample_weights import checked_sample_weight
+from bert_zoo.models.sample_weights import checked_sample_weight, weights_beside
 
 log = logging.getLogger("bert_zoo")
 
@@ -46,6 +46,7 @@ def split_element(x, y=None, sample_weight=None) -> tuple[Any, Any, Any]:
     if not isinstance(spec, tuple) or are_columns(spec):
         return spec, None, None
     spec, *others = spec
+    others = [None if data_adapters.is_none(part) else part for part in others]
     return (spec, *others, *[None] * (2 - len(others)))
 
 
@@ -86,13 +87,18 @@ def column_arguments(
     if all(isinstance(column, Mapping) for column in x):
         columns = tuple(data_adapters.checked_arrays(model, column) for column in x)
         _check_rows(columns, y, sample_weight)
-        weights, y = checked_sample_weight(sample_weight), label_arrays(model, columns, y)
+        y, weights = label_arrays(model, columns, y), checked_sample_weight(sample_weight)
+        if weights is not None:
+            y = no_labels(columns) if y is None else y
+            weights = weights_beside(y, weights)
         return {"x": columns, "y": y, "sample_weight": weights, "batch_size": batch_size}
     columns = _texts(x)
     _check_rows(columns, y, sample_weight)
     say_odd_rows(columns, are_equal_odd=y is None)
-    y = label_arrays(model, columns, y)
-    others = [part for part in (y, checked_sample_weight(sample_weight)) if part is not None]
+    y, weights = label_arrays(model, columns, y), checked_sample_weight(sample_weight)
+    if y is None and weights is not None:
+        y = no_labels(weights)
+    others = [part for part in (y, weights) if part is not None]
     size = batch_size or data_adapters.DEFAULT_BATCH_SIZE
     numbers = _numbers_of_repeated(columns, size) if shuffle and distinct else None
     element = (columns, *others)
@@ -104,8 +110,11 @@ def column_arguments(
 def _checked_ids(model, columns: tuple, *others) -> tuple:
     """A batch of columns of ids with its labels and weights, if any, checked."""
     columns = tuple(data_adapters.checked_arrays(model, column) for column in columns)
-    labels = [label_arrays(model, columns, y) for y in others[:1]]
-    return (columns, *labels, *map(checked_sample_weight, others[1:]))
+    labels = [
+        label_arrays(model, columns, y) if has_labels(y) else no_labels(columns) for y in others[:1]
+    ]
+    weights = [weights_beside(*labels, checked_sample_weight(part)) for part in others[1:]]
+    return (columns, *labels, *weights)
 
 
 def _texts(columns: tuple) -> tuple:
@@ -220,5 +229,9 @@ def _prepared(model, reader, columns: tuple, *others) -> tuple:
         inputs = tuple(map(model.check_in_graph, columns))
     else:
         inputs = model.columns_to_inputs(columns, reader)
-    labels = [checked_labels(model, columns, y) for y in others[:1]]
-    return (inputs, *labels, *map(checked_sample_weight, others[1:]))
+    labels = [
+        checked_labels(model, columns, y) if has_labels(y) else no_labels(inputs)
+        for y in others[:1]
+    ]
+    weights = [weights_beside(*labels, checked_sample_weight(part)) for part in others[1:]]
+    return (inputs, *labels, *weights)

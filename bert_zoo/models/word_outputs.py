@@ -34,7 +34,7 @@ POOLINGS: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]] 
 
 
 def sentences_of(texts) -> list[Sentence]:
-    """Raw texts or lists of words as sentences of words; raises ValueError if there are none."""
+    """Raw texts or lists of words as sentences of words."""
     from bert_zoo.text.batches import strings
     from bert_zoo.text.words import has_rows_of_words, word_batch
 
@@ -44,8 +44,6 @@ def sentences_of(texts) -> list[Sentence]:
         texts = word_batch(texts).to_list() if hasattr(texts, "numpy") else as_list(texts)
     else:
         texts = strings(texts)
-    if not len(texts):
-        raise ValueError("There are no texts: texts is empty.")
     return [*map(sentence_of, texts)]
 
 
@@ -93,6 +91,8 @@ def outputs_of_words(
     from bert_zoo.text.splitting import row_splits_that_fit
     from bert_zoo.text.words import word_batch
 
+    if not len(sentences):
+        return []
     sentences, preprocessor = word_batch(sentences), model.preprocessor
     budget = preprocessor.sequence_length - preprocessor.packer.layout.specials(1)
     read = _rows_in_graph if has_tensorflow else _rows_in_numpy

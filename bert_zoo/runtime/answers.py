@@ -33,7 +33,9 @@ class SpanAnswer:
     candidates: tuple[Candidate, ...]
 
     def __str__(self) -> str:
-        best = next(candidate for candidate in self.candidates if candidate.text)
+        best = next((candidate for candidate in self.candidates if candidate.text), None)
+        if best is None:
+            return "no answer  (the context has no text)"
         if self.text:
             left, right = surroundings(self.context, best.start, best.end)
             place = flat(f"{left}»{best.text}«{right}")

@@ -131,10 +131,13 @@ class RuntimeModel:
         Returns:
             For each output, a list with one array per text. Outputs per token leave out padding.
         """
+        parts = texts if isinstance(texts, tuple) else (texts,)
+        if all(not isinstance(part, str | bytes) and len(part) == 0 for part in parts):
+            one = [[""], [[""]] if self._has_choices else [""]][: len(parts)]
+            found = RuntimeModel.predict(self, tuple(one))
+            return {name: of_rows[:0] for name, of_rows in found.items()}
         if not self._has_choices:
-            pair = texts if isinstance(texts, tuple) else (texts,)
-            segments = self.rows.cut(*map(strings, pair))
-            return _by_name(self._outputs_of_rows(segments, batch_size))
+            return _by_name(self._outputs_of_rows(self.rows.cut(*map(strings, parts)), batch_size))
         prompts, choices = strings(texts[0]), [strings(row) for row in texts[1]]
         found = []
         for prompt, row in zip(prompts, choices, strict=True):
@@ -197,7 +200,7 @@ class _Classifier(RuntimeModel):
             raise ValueError(f"top_k is {top_k!r}; it must be a number of labels, at least 1.")
         pair = isinstance(texts, tuple)
         texts = tuple(map(strings, texts)) if pair else strings(texts)
-        logits = self.predict(texts, batch_size)["logits"] if (texts[0] if pair else texts) else []
+        logits = self.predict(texts, batch_size)["logits"]
         rows = zip(*texts, strict=True) if pair else texts
         return Classifications(
             self._classified(*row, top_k) for row in zip(rows, logits, strict=True)
@@ -237,7 +240,10 @@ class _Embedder(RuntimeModel):
                 f"{sorted(self.prompts.texts)} out of its vectors. Add yours to encoder.prompts and export "
                 "the model again."
             )
-        return np.stack(self._predicted(texts, batch_size, before)["embedding"])
+        texts = strings(texts)
+        # The vector of one text has the size of none.
+        vectors = self._predicted(texts or [""], batch_size, before)["embedding"]
+        return np.stack(vectors)[: len(texts)]
 
     def _predicted(self, texts, batch_size: int, before: str) -> dict[str, list[np.ndarray]]:
         return super().predict([before + text for text in strings(texts)], batch_size)
@@ -251,6 +257,8 @@ class _Reranker(RuntimeModel):
         """Like the Keras model's `rank`."""
         check_asked(query, top_k)
         documents = strings(documents)
+        if not documents:
+            return Ranking()
         logits = self.predict(([query] * len(documents), documents), batch_size)["logits"]
         activation = self.description["score_activation"]
         return ranking(documents, np.concatenate(logits), activation, top_k)
@@ -279,7 +287,7 @@ class _Tagger(RuntimeModel):
             sentence_of(t.decode("utf-8", "replace") if isinstance(t, bytes) else t) for t in texts
         ]
         if not sentences:
-            raise ValueError("There are no texts: texts is empty.")
+            return Taggings()
         aggregate = aggregate and marks_spans(self.labels)
         words = [s.words for s in sentences]
         probabilities = self._word_probabilities(words, batch_size, aggregation_strategy)
@@ -336,12 +344,8 @@ class _Answerer(RuntimeModel):
         for name, value in (("stride", stride), ("max_question_length", max_question_length)):
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value!r}; it must be a number of tokens, at least 1.")
-        for number, text in enumerate(contexts):
-            if not text.strip():
-                raise ValueError(
-                    f"The context of question {number} is {text!r}, but answers are cut from the context. "
-                    "Leave the question out, or give it a context."
-                )
+        if not questions:
+            return SpanAnswers()
         rows, context_tokens = self.rows, self.rows.reader.tokenized(contexts, with_spans=True)
         windows = windows_of_questions(
             rows.packer,
@@ -368,11 +372,10 @@ class _Answerer(RuntimeModel):
             window = Window(*logits, mask, spans, int(windows.first_token[number]), no_answer)
             of_questions[windows.example[number]].append(window)
         options = {"n_best": n_best, "max_answer_length": max_answer_length}
+        options |= {"allow_no_answer": no_answer_threshold is not None, "allow_no_text": True}
         answers = SpanAnswers()
         for question, context, of_question in zip(questions, contexts, of_questions, strict=True):
-            selection = select_answers(
-                context, of_question, allow_no_answer=no_answer_threshold is not None, **options
-            )
+            selection = select_answers(context, of_question, **options)
             answers.append(span_answer(question, context, selection, no_answer_threshold))
         return answers[0] if single else answers
 
@@ -409,6 +412,4 @@ def _batches(lengths: Sequence[int], batch_size: int) -> Iterator[np.ndarray]:
 
 
 def _by_name(outputs: Sequence[Arrays]) -> dict[str, list[np.ndarray]]:
-    if not outputs:
-        raise ValueError("There are no texts: texts is empty.")
     return {name: [of_row[name] for of_row in outputs] for name in outputs[0]}

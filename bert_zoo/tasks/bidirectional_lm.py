@@ -140,7 +140,7 @@ class BidirectionalLM(StatefulModel):
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         """Returns the mean negative log-probability of both directions' labels, in nats."""
-        total, count = total_and_count(y_pred, x["labels"])
+        total, count = total_and_count(y_pred, x["labels"], sample_weight)
         return -total / ops.maximum(over_replicas(count, "SUM"), 1.0)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):

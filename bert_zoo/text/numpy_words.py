@@ -97,9 +97,12 @@ def pack_word_pieces(
 
 
 def labels_of_tokens(
-    labels: Sequence[Sequence[int]], packed: NumpyPackedWords, words: Words
+    labels: Sequence[Sequence[float]],
+    packed: NumpyPackedWords,
+    words: Words,
+    otherwise: float = IGNORED_LABEL,
 ) -> np.ndarray:
-    """Gives the label of each word to its first piece, [batch, length]; all other tokens get -100.
+    """Gives the label of each word to its first piece, [batch, length]; all other tokens get `otherwise`.
 
     Raises:
         ValueError: a row has more or fewer labels than words.
@@ -110,10 +113,10 @@ def labels_of_tokens(
     ]
     if wrong := [each for each in counts if each[1] != each[2]]:
         raise ValueError(
-            "Some rows of this batch do not have one label per word. (row, words, labels): "
+            "Some rows of this batch do not have one label per word (or one weight). (row, words, labels): "
             f"{shown(wrong)}."
         )
-    flat = np.array([*itertools.chain.from_iterable(labels), IGNORED_LABEL], np.int64)
+    flat = np.array([*itertools.chain.from_iterable(labels), otherwise])
     starts = np.cumsum([0, *map(len, labels)])[:-1]
     at = np.where(packed.first_pieces, starts[:, None] + packed.word_ids, len(flat) - 1)
     return flat[at]

@@ -156,21 +156,24 @@ def pack_pieces(pieces: tf.RaggedTensor, preprocessor: Preprocessor) -> PackedWo
 
 
 def token_labels(
-    labels: Any, packed: PackedWords | NumpyPackedWords, words: tf.RaggedTensor | Words
+    labels: Any,
+    packed: PackedWords | NumpyPackedWords,
+    words: tf.RaggedTensor | Words,
+    otherwise: float = IGNORED_LABEL,
 ) -> tf.Tensor | np.ndarray:
     """Gives the label of each word [batch, (words)] to its first piece [batch, length]; traceable.
 
-    All other tokens get -100.
+    All other tokens get `otherwise`. Weights of words are spread in the same way.
 
     Raises:
         ValueError: labels of another rank.
         tf.errors.InvalidArgumentError: a row has more or fewer labels than words; ValueError in NumPy.
     """
     if isinstance(packed, NumpyPackedWords):
-        return labels_of_tokens(labels, packed, words)
+        return labels_of_tokens(labels, packed, words, otherwise)
     if labels.shape.rank != 2:
         raise ValueError(
-            f"Labels of words have shape {labels.shape}; they must be ragged [batch, (words)], one per word."
+            f"Labels or weights of words have shape {labels.shape}; they must be ragged [batch, (words)], one per word."
         )
     if isinstance(labels, tf.Tensor):
         labels = tf.RaggedTensor.from_tensor(labels)
@@ -178,11 +181,11 @@ def token_labels(
     number_of_labels, number_of_words = labels.row_lengths(), words.row_lengths()
     # The operator != loses the rank if only one of the sizes is known.
     wrong = tf.not_equal(number_of_labels, number_of_words)
-    message = "Some rows of this batch do not have one label per word. Rows, words, labels:"
+    message = "Some rows of this batch do not have one label per word (or one weight). Rows, words, labels:"
     found = (tf.where(wrong)[:, 0], number_of_words[wrong], number_of_labels[wrong])
     check = tf.debugging.Assert(~tf.reduce_any(wrong), [message, *found])
     with tf.control_dependencies([check]):
         ignored = tf.size(labels.values, tf.int64)
-    values = tf.concat([labels.values, tf.constant([IGNORED_LABEL], labels.dtype)], axis=0)
+    values = tf.concat([labels.values, tf.constant([otherwise], labels.dtype)], axis=0)
     at = labels.row_starts()[:, None] + tf.cast(packed.word_ids, tf.int64)
     return tf.gather(values, tf.where(packed.first_pieces, at, ignored))

@@ -1,11 +1,11 @@
 """Weights of classes in the training loss."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from bert_zoo.models.labels import class_weight_table
+import numpy as np
 
-BALANCED = "balanced"
+from bert_zoo.models.class_counts import BALANCED, balanced_weights
+from bert_zoo.models.labels import class_weight_table
 
 
 def class_weights(
@@ -23,11 +23,8 @@ def class_weights(
         ValueError: a name is not a class, or a weight is not a positive number.
     """
     if setting == BALANCED:
-        counts = Counter(labels)
-        return {
-            i: len(labels) / (len(counts) * counts[i]) if counts[i] else 1.0
-            for i in range(len(label_names))
-        }
+        counts = np.bincount(labels, minlength=len(label_names))
+        return dict(enumerate(balanced_weights(counts).tolist()))
     is_mapping = isinstance(setting, Mapping)
     spelled = setting if is_mapping else dict(p.rpartition("=")[::2] for p in setting.split(","))
     try:

@@ -12,6 +12,7 @@ from bert_zoo.layers.heads import AdaptiveSoftmax
 from bert_zoo.layers.replicas import over_replicas
 from bert_zoo.models.base import Interface
 from bert_zoo.models.inputs import as_ids, check_range
+from bert_zoo.models.labels import has_labels
 from bert_zoo.models.metrics import PredictionQuality, total_and_count
 from bert_zoo.models.replicas import added_losses
 from bert_zoo.models.task_model import TaskModel
@@ -209,12 +210,12 @@ class CausalLM(TaskModel):
 
     def mean_loss(self, x, y, y_pred, sample_weight):
         """Mean negative log-probability of the labels in nats; labels are inputs, see `call`."""
-        if y is not None or sample_weight is not None or "labels" not in x:
+        if has_labels(y) or "labels" not in x:
             raise ValueError(
-                "A language model's labels are inputs. Pass texts, or dicts with token_ids and labels, without y and "
-                "sample_weight."
+                "A language model's labels are inputs. Pass texts, or dicts with token_ids and labels, without y. "
+                "Batches with weights are (x, None, sample_weight)."
             )
-        total, count = total_and_count(y_pred["log_probs"], x["labels"])
+        total, count = total_and_count(y_pred["log_probs"], x["labels"], sample_weight)
         # Replicas' losses are summed: Keras only divides losses that it computes itself.
         return -total / ops.maximum(over_replicas(count, "SUM"), 1.0)
 

@@ -55,7 +55,7 @@ def score(model, texts, batch_size: int, segment_length: int) -> TextScores:
         check_batch_size(value, name)
     texts = strings(texts)
     if not texts:
-        raise ValueError("There are no texts: the list is empty.")
+        return TextScores()
     # Segments handle long texts, so nothing is truncated.
     reader = model.preprocessor.with_options(
         sequence_length=UNLIMITED, padding="longest", report_truncation=False

@@ -18,6 +18,7 @@ from bert_zoo.models.gradient_cache import (
     traced_once,
 )
 from bert_zoo.models.inputs import check_batch_size, is_of_tensorflow, tokens_of
+from bert_zoo.models.labels import has_labels
 from bert_zoo.models.replicas import compiles_for_each_shape, in_scope_of, rows_of_all
 from bert_zoo.models.task_model import TaskModel, Use
 from bert_zoo.models.text_columns import (
@@ -30,6 +31,7 @@ from bert_zoo.tasks.embedding.data import (
     Cosines,
     PairClasses,
     RowNumbers,
+    check_batches_of_one,
     check_data,
     class_names,
     class_numbers,
@@ -220,8 +222,12 @@ class SentenceEmbedder(TaskModel):
 
     def evaluate(self, *args, prompts: Sequence[str | None] | None = None, **kwargs):
         """Computes the loss of data; arguments as in `fit`."""
-        with self._prompting(prompts):
-            return super().evaluate(*args, **kwargs)
+        fitted = self._loss_fitted
+        try:
+            with self._prompting(prompts):
+                return super().evaluate(*args, **kwargs)
+        finally:
+            self._loss_fitted = fitted
 
     @contextmanager
     def _prompting(self, prompts: Sequence[str | None] | None):
@@ -244,6 +250,7 @@ class SentenceEmbedder(TaskModel):
         self._check_prompts(columns[0] if are_pairs else columns, number)
         self._choose_loss(number, labels)
         check_data(self.loss_in_use, number, labels)
+        check_batches_of_one(self.loss_in_use, number, x, options.get("batch_size"))
         if isinstance(self.loss_in_use, PairSoftmax):
             self._prepare_pair_classifier(labels)
         else:
@@ -335,7 +342,7 @@ class SentenceEmbedder(TaskModel):
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         vectors = rows_of_all(ops.cast(y_pred, "float32"))
-        if y is None:
+        if not has_labels(y):
             y = ops.stack([fingerprints(rows) for rows in x], axis=1)
         y = rows_of_all(ops.convert_to_tensor(y))
         if sample_weight is not None:

@@ -1,9 +1,12 @@
 """Chooses losses for data, and checks labels."""
 
+import logging
 from typing import Any
 
+import keras
 import numpy as np
 
+from bert_zoo.models.data_adapters import DEFAULT_BATCH_SIZE, num_rows, yields_batches
 from bert_zoo.models.inputs import is_of_tensorflow
 from bert_zoo.models.labels import LabelRange, LabelScores
 from bert_zoo.tasks.embedding.losses import (
@@ -14,6 +17,8 @@ from bert_zoo.tasks.embedding.losses import (
     SupervisedContrastive,
 )
 from bert_zoo.text.columns import as_list
+
+log = logging.getLogger("bert_zoo")
 
 
 def loss_of_data(columns: int, labels) -> EmbeddingLoss:
@@ -61,6 +66,35 @@ def check_data(loss, columns: int, labels) -> None:
         )
     if not loss.in_batch_negatives and labels is None:
         raise ValueError(f"{name} needs labels, but there are none. Pass them as y.")
+
+
+def check_batches_of_one(loss, columns: int, x, batch_size: int | None) -> None:
+    """Refuses batches of one row for a loss that compares rows, and warns of a last one.
+
+    Args:
+        loss: the loss in use.
+        columns: texts per row.
+        x, batch_size: as in `fit`. Of a dataset, the first batch is read.
+    """
+    if not isinstance(loss, EmbeddingLoss) or loss.learns_from_one_row(columns):
+        return
+    name = type(loss).__name__
+    if yields_batches(x):
+        first = x[0] if isinstance(x, keras.utils.PyDataset) else next(iter(x.take(1)), None)
+        rows = size = 0 if first is None else num_rows(keras.tree.flatten(first)[0])
+    else:
+        rows, size = num_rows(x), batch_size or DEFAULT_BATCH_SIZE
+    if min(rows, size) == 1:
+        raise ValueError(
+            f"{name} compares the rows of a batch, and learns nothing from batches of one row (rows: {rows}, "
+            f"batch_size: {size}). Pass more rows, and a batch_size of at least 2; more are better."
+        )
+    if rows > size and rows % size == 1:
+        log.warning(
+            "%s compares the rows of a batch, and learns nothing from the last batch, as it has one row (rows: %d, "
+            "batch_size: %d). Another batch_size, or one row more or less, avoids that.",
+            *(name, rows, size),
+        )
 
 
 def kind_of(labels) -> str:

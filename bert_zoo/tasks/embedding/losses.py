@@ -11,12 +11,13 @@ import keras
 from keras import ops
 
 from bert_zoo.layers.heads.pooling import normalized
+from bert_zoo.models.losses import BatchMean
 
 # Logit that removes a candidate from a softmax.
 EXCLUDED = -1e9
 
 
-class EmbeddingLoss(keras.losses.Loss):
+class EmbeddingLoss(BatchMean, keras.losses.Loss):
     """A loss over the vectors of a batch.
 
     Attributes:
@@ -28,6 +29,10 @@ class EmbeddingLoss(keras.losses.Loss):
     columns: int | None = None
     in_batch_negatives = False
     takes_weights = False
+
+    def learns_from_one_row(self, columns: int) -> bool:
+        """Whether a batch of one row, of so many texts, has a gradient."""
+        return self.takes_weights
 
 
 def cosines(a, b):
@@ -83,6 +88,9 @@ class MultipleNegativesRanking(EmbeddingLoss):
             return loss
         back = self._losses(positives, anchors, ops.transpose(excluded[0]))
         return (loss + back) / 2
+
+    def learns_from_one_row(self, columns: int) -> bool:
+        return columns > 2  # which has negatives of its own
 
     def _losses(self, queries, candidates, excluded):
         """Losses of finding candidate i from query i, [batch]."""
@@ -278,6 +286,10 @@ class Matryoshka(EmbeddingLoss):
         self.columns = getattr(loss, "columns", None)
         self.in_batch_negatives = getattr(loss, "in_batch_negatives", False)
         self.takes_weights = getattr(loss, "takes_weights", True)
+
+    def learns_from_one_row(self, columns: int) -> bool:
+        of_one = getattr(self.loss, "learns_from_one_row", None)
+        return of_one is None or of_one(columns)
 
     def call(self, y_true, y_pred):
         size = y_pred.shape[-1]

@@ -28,7 +28,7 @@ def score(model, texts: Any, batch_size: int, within_word: str) -> TextScores:
         )
     texts = strings(texts)
     if not texts:
-        raise ValueError("There are no texts: the list is empty.")
+        return TextScores()
     tokenizer = model.preprocessor.tokenizer
     rows = tokenized(model, text_batch(texts))
     if empty := [number for number, row in enumerate(rows) if not len(row)]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import keras
+from keras import ops
 
 from bert_zoo.layers.dropout import ReplicaSeeds
 from bert_zoo.models.base import Interface
@@ -117,6 +118,10 @@ class Pretraining(FillsMasks):
             self.is_evaluated = False
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        if isinstance(sample_weight, Mapping) and self.samples_within(x):
+            given = sample_weight[MASKED_TOKENS.output]
+            of_rows = ops.max(ops.reshape(given, (ops.shape(given)[0], -1)), axis=1)
+            sample_weight = {**sample_weight, REPLACED_TOKENS.output: of_rows}
         y, y_pred = self._with_sampled_labels(x, y, y_pred)
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 

@@ -173,7 +173,8 @@ class QuestionAnswerer(TaskModel):
                 all of the others.
             no_answer_threshold: there is no answer if its log-odds against the best span are above this;
                 higher values give more answers. None always gives an answer, which suits a model that
-                was trained without unanswerable questions (SQuAD 1.1).
+                was trained without unanswerable questions (SQuAD 1.1). A context without text has no answer,
+                with an infinite `no_answer_score`.
             n_best: number of candidates.
             max_answer_length: maximum length of an answer in tokens.
             stride: number of tokens between the starts of two windows; by default 128, but windows of
@@ -188,8 +189,8 @@ class QuestionAnswerer(TaskModel):
             as a table.
 
         Raises:
-            TypeError, ValueError: an argument is not text, numbers of questions and contexts differ, a
-                context has no text, or an option is outside its range.
+            TypeError, ValueError: an argument is not text, numbers of questions and contexts differ, or an
+                option is outside its range.
 
         Source: google-research/bert, run_squad.py.
         """

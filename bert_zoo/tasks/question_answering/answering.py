@@ -20,7 +20,9 @@ from bert_zoo.metrics.squad import (
 from bert_zoo.models.direct import for_this_device, on_rows
 from bert_zoo.models.graphs import in_graph
 from bert_zoo.models.inputs import check_batch_size
+from bert_zoo.models.losses import weights_of_labels
 from bert_zoo.models.row_batches import RowBatches, passes_over, with_few_lengths
+from bert_zoo.models.sample_weights import checked_sample_weight
 from bert_zoo.runtime.answers import SpanAnswer, SpanAnswers, span_answer
 from bert_zoo.text.numpy_windows import usual_batch_size
 
@@ -40,9 +42,8 @@ def answer(
     """See `QuestionAnswerer.answer`."""
     single = isinstance(question, str) and isinstance(context, str)
     questions, contexts = _broadcast(question, context)
-    selections = answer_questions(
-        model, questions, contexts, allow_no_answer=no_answer_threshold is not None, **options
-    )
+    options |= {"allow_no_answer": no_answer_threshold is not None, "allow_no_text": True}
+    selections = answer_questions(model, questions, contexts, **options)
     answers = SpanAnswers(
         span_answer(*row, no_answer_threshold)
         for row in zip(questions, contexts, selections, strict=True)
@@ -72,6 +73,7 @@ def answer_questions(
     n_best: int = N_BEST,
     max_answer_length: int = MAX_ANSWER_LENGTH,
     allow_no_answer: bool = True,
+    allow_no_text: bool = False,
     verbose: int = 0,
     **window_options,
 ) -> list[AnswerSelection]:
@@ -82,7 +84,8 @@ def answer_questions(
         questions, contexts: [N] texts; question i is about context i.
         ids: [N] names of the questions in errors; by default their numbers.
         batch_size: windows per step; see `QuestionAnswerer.answer`.
-        n_best, max_answer_length, allow_no_answer: as for `bert_zoo.metrics.squad.select_answers`.
+        n_best, max_answer_length, allow_no_answer, allow_no_text: as for
+            `bert_zoo.metrics.squad.select_answers`.
         verbose: 1 shows a progress bar.
         **window_options: options of `bert_zoo.text.windows.question_windows`.
 
@@ -102,7 +105,7 @@ def answer_questions(
     ids = range(len(questions)) if ids is None else ids
     _check_numbers(questions, contexts=contexts, ids=ids)
     for id, context in zip(ids, contexts, strict=True):
-        if not context.strip():
+        if not context.strip() and not allow_no_text:
             raise ValueError(
                 f"The context of question {id!r} is {context!r}, but an answer is part of its context. Leave the "
                 "question out, or give it a text with the answer."
@@ -124,12 +127,11 @@ def answer_questions(
     for number, window in zip(example, windows, strict=True):
         of_questions[number].append(window)
     choice = {"n_best": n_best, "max_answer_length": max_answer_length}
+    choice |= {"allow_no_answer": allow_no_answer, "allow_no_text": allow_no_text}
     selections = []
     for id, context, of_question in zip(ids, contexts, of_questions, strict=True):
         try:
-            selections.append(
-                select_answers(context, of_question, allow_no_answer=allow_no_answer, **choice)
-            )
+            selections.append(select_answers(context, of_question, **choice))
         except ValueError as error:
             raise ValueError(f"Question {id!r}: {error}") from error
     return selections
@@ -187,6 +189,7 @@ def answered_batches(model, asked: AnsweredTexts, sample_weight, *, batch_size: 
     from bert_zoo.data.questions import NO_ANSWER, labelled_windows
     from bert_zoo.text.windows import question_windows
 
+    sample_weight = checked_sample_weight(sample_weight)
     _check_numbers(asked.questions, weights=sample_weight)
     spans = [(some[0].start, some[0].end) if some else NO_ANSWER for some in asked.answers]
     windows = question_windows(with_few_lengths(model.preprocessor))
@@ -196,7 +199,10 @@ def answered_batches(model, asked: AnsweredTexts, sample_weight, *, batch_size: 
         inputs, labels = batch(numbers)
         if sample_weight is None:
             return inputs, labels
-        of_windows = np.asarray(sample_weight, np.float32)[table.rows["example"]]
+        of_questions = weights_of_labels(
+            np.asarray(sample_weight, np.float32), np.array(spans)[:, 0]
+        )
+        of_windows = of_questions[table.rows["example"]]
         return inputs, labels, dict.fromkeys(labels, gather(of_windows, numbers))
 
     if not has_tensorflow:

@@ -12,8 +12,8 @@ from bert_zoo.models.losses import BatchMean
 class RerankingLoss(BatchMean, keras.losses.Loss):
     """A loss per row, averaged over the rows of the whole batch."""
 
-    def num_labels(self, y_true):
-        return ops.cast(ops.shape(y_true)[0], "float32")
+    def labelled(self, y_true):
+        return ops.ones((ops.shape(y_true)[0],), "float32")
 
 
 @keras.saving.register_keras_serializable("bert_zoo")

@@ -239,7 +239,7 @@ class TextToText(TaskModel):
             the targets, that prints as a table. Log-probabilities are in nats.
 
         Raises:
-            ValueError: the numbers of sources and targets differ or are 0.
+            ValueError: the numbers of sources and targets differ.
         """
         from bert_zoo.tasks.text_to_text.scoring import score
 

@@ -22,11 +22,12 @@ def score(model, sources, targets, batch_size: int) -> TextScores:
 
     check_batch_size(batch_size)
     sources, targets = strings(sources, "sources"), strings(targets, "targets")
-    if not sources or len(sources) != len(targets):
+    if len(sources) != len(targets):
         raise ValueError(
-            f"There are {len(sources)} sources and {len(targets)} targets. Pass one target for each source, and at least "
-            "one."
+            f"There are {len(sources)} sources and {len(targets)} targets. Pass one target for each source."
         )
+    if not sources:
+        return TextScores()
     # Nothing is truncated.
     reader = model.preprocessor.with_options(
         sequence_length=UNLIMITED, padding="longest", report_truncation=False

@@ -21,7 +21,8 @@ class TokenClassifier(LabelledModel):
     Besides texts, `fit`, `evaluate` and `predict` take sentences of words: a list of lists of strings or a
     ragged tensor [batch, (words)]. Labels are a list for each sentence with the number or name of each
     word's class. In raw texts, white space separates words; in tf.data, labels are ragged rows. For dicts
-    of ids, there is a label for each token, -100 for tokens that are not trained.
+    of ids, there is a label for each token, -100 for tokens that are not trained. `sample_weight` has a number
+    for each sentence, or a list for each with the weight of each word, as labels are given.
 
     The labels of texts may also be entities, spans of characters such as `[(0, 12, "PER")]` for each text,
     and x a list of texts with their entities, as spaCy, Prodigy, doccano and Label Studio have them; see
@@ -68,8 +69,17 @@ class TokenClassifier(LabelledModel):
 
         return word_batch(x) if has_rows_of_words(x) else super().as_text_rows(x)
 
+    def labels_in_memory(self, x, y):
+        return super().labels_in_memory(*tagging.with_words(self, x, y))
+
     def as_text_labels(self, texts, y):
         return tagging.label_rows(self, texts, y)
+
+    def as_text_weights(self, texts, sample_weight):
+        return tagging.weight_rows(texts, sample_weight)
+
+    def weights_of_text_labels(self, texts, weights, preprocessor):
+        return tagging.weights_of_tokens(texts, weights, preprocessor)
 
     def texts_to_inputs(self, texts, preprocessor):
         from bert_zoo.text.words import has_rows_of_words, pack_words

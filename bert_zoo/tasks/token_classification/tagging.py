@@ -1,8 +1,9 @@
 """Tags for words: from texts or lists of words to labels and spans."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import chain
+from typing import Any
 
 import keras
 import numpy as np
@@ -25,7 +26,8 @@ from bert_zoo.models.direct import for_this_device
 from bert_zoo.models.graphs import in_graph
 from bert_zoo.models.inputs import check_batch_size
 from bert_zoo.models.label_tables import labels_of_table
-from bert_zoo.models.labels import checked_labels, class_indices
+from bert_zoo.models.labels import checked_labels, class_indices, finite_numbers
+from bert_zoo.models.sample_weights import NAME, checked_sample_weight
 from bert_zoo.models.word_outputs import outputs_of_words, pieces_of_words, sentences_of
 from bert_zoo.runtime.classifications import softmax
 from bert_zoo.runtime.taggings import (
@@ -70,6 +72,8 @@ def word_probabilities(
     """
     from bert_zoo.text.words import word_batch
 
+    if not len(words):
+        return []
     sentences, preprocessor = word_batch(words), model.preprocessor
     budget = preprocessor.sequence_length - preprocessor.packer.layout.specials(1)
     if keras.backend.backend() == "tensorflow" and sentences.nrows() <= batch_size:
@@ -128,6 +132,8 @@ def _probabilities(model, pieces, preprocessor, strategy: str):
 
 
 # --- Texts with entities, and words with labels, in `fit` and `evaluate` ---
+
+LABELS = "y"
 
 
 def with_words(model, x, y):
@@ -195,43 +201,74 @@ def label_rows(model, texts, y):
     Returns:
         A ragged tensor, int64 [batch, (words)]; without TensorFlow an array of arrays.
     """
-    from bert_zoo.text.words import word_batch
 
     if isinstance(texts, tuple):
         raise ValueError(
             "Labels of words need single texts, but x is a pair of texts. Pass a list of sentences, each a list of "
             "words, or dicts of ids with a label for each token."
         )
-    words = word_batch(texts)
     if column_names(y) is not None:
-        y = labels_of_table(y, "y")
-    rows = [*(y.numpy() if hasattr(y, "numpy") else as_list(y))]
+        y = labels_of_table(y, LABELS)
+    y = y.numpy() if hasattr(y, "numpy") else as_list(y)
+    of_sentence = replace(model.label_ranges(texts)[""], axes=("words",))
+    return _rows_of_words(
+        texts, y, lambda row, title: of_sentence.numbers(np.array([*row], object), title), LABELS
+    )
+
+
+def weight_rows(texts, sample_weight):
+    """As `label_rows`, for weights: one number per sentence, or a row with one per word."""
+    if column_names(sample_weight) is not None:
+        sample_weight = labels_of_table(sample_weight, NAME)
+    rows = sample_weight.numpy() if hasattr(sample_weight, "numpy") else as_list(sample_weight)
+    if all(np.size(row) == 1 for row in rows):
+        return checked_sample_weight(sample_weight)
+    return _rows_of_words(
+        texts, rows, lambda row, title: np.float32(finite_numbers(row, title)), NAME
+    )
+
+
+def _rows_of_words(texts, values, numbers: Callable[[Any, str], np.ndarray], title: str):
+    """Values of words in memory, ragged [batch, (words)]; without TensorFlow an array of arrays.
+
+    Args:
+        texts: the result of `TokenClassifier.as_text_rows`.
+        values: a sequence with a row for each sentence, as for `label_rows`.
+        numbers: function that checks and converts a row, given its name in messages.
+        title: name of the values in messages.
+    """
+    from bert_zoo.text.words import word_batch
+
+    words = word_batch(texts)
+    rows = [*values]
     lengths = words.row_lengths().numpy() if has_tensorflow else [*map(len, words)]
+    what, one, or_string = "weights", "one weight", ""
+    if title == LABELS:
+        what, one = "labels", f"one label, or {IGNORED_LABEL} to ignore it"
+        or_string = ", or a string of their names separated by spaces"
     if len(rows) != len(lengths):
         raise ValueError(
-            f"y has {len(rows)} rows, but x has {len(lengths)}. Pass a list of labels for each sentence."
+            f"{title} has {len(rows)} rows, but x has {len(lengths)}. Pass a list of {what} for each sentence."
         )
-    of_sentence = replace(model.label_ranges(texts)[""], axes=("words",))
     found = []
     for i, (row, length) in enumerate(zip(rows, lengths, strict=True)):
         if isinstance(row, str | bytes):
             row = row.split()
         if not hasattr(row, "__len__"):
             raise TypeError(
-                f"y[{i}] is {shown(row)}; it must be a list of labels, one per word, or a string of their names "
-                "separated by spaces."
+                f"{title}[{i}] is {shown(row)}; it must be a list of {what}, one per word{or_string}."
             )
         if len(row) != length:
             raise ValueError(
-                f"Row {i} has {length} words, but {len(row)} labels. Give each word one label, or {IGNORED_LABEL} to "
-                f"ignore it. Its first words: {_first_words(words[i])}."
+                f"Row {i} has {length} words, but {len(row)} {what}. Give each word {one}. Its first words: "
+                f"{_first_words(words[i])}."
             )
-        found.append(of_sentence.numbers(np.array([*row], object), f"y[{i}]"))
+        found.append(numbers(row, f"{title}[{i}]"))
     if has_tensorflow:
         return words.with_values(np.concatenate(found))
-    labels = np.empty(len(found), object)
-    labels[:] = found
-    return labels
+    of_rows = np.empty(len(found), object)
+    of_rows[:] = found
+    return of_rows
 
 
 def _first_words(words, number: int = 5) -> list[str]:
@@ -255,3 +292,24 @@ def labelled_words_to_inputs(model, texts, labels, preprocessor):
         labels = tf.ragged.map_flat_values(class_indices, labels, names)
     labels = token_labels(labels, packed, words)
     return packed.inputs, checked_labels(model, packed.inputs, labels)
+
+
+def weights_of_tokens(texts, weights, preprocessor):
+    """Gives the weights of words to the tokens that have their labels, 0 to others; traceable.
+
+    Args:
+        texts: a batch as for `labelled_words_to_inputs`.
+        weights: of sentences, [batch] or [batch, 1], which are returned; or of words, [batch, (words)].
+        preprocessor: as there.
+    """
+    from bert_zoo.text.words import pack_words, token_labels, word_batch
+
+    are_rows = isinstance(weights, np.ndarray) and weights.dtype == object
+    if not are_rows and (len(weights.shape) == 1 or weights.shape[1] == 1):
+        return checked_sample_weight(weights)
+    if not are_rows:
+        import tensorflow as tf
+
+        weights = tf.cast(tf.ragged.map_flat_values(finite_numbers, weights, NAME), tf.float32)
+    words = word_batch(texts)
+    return token_labels(weights, pack_words(words, preprocessor), words, otherwise=0.0)
