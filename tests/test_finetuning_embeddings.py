@@ -14,7 +14,7 @@ import bert_zoo
 from bert_zoo.cli import evaluate, finetuning, predict
 from bert_zoo.cli.benchmarks import make_task
 from bert_zoo.cli.benchmarks.embeddings import RetrievalBenchmark
-from bert_zoo.cli.benchmarks.few_labels import contrastive_pairs, logistic_regression
+from bert_zoo.cli.benchmarks.few_labels import contrastive_pairs, logistic_regression, set_fit
 from bert_zoo.cli.benchmarks.reranking import Judgements, average_precision
 from bert_zoo.cli.prediction_files import pair_scores
 from bert_zoo.data.buckets import Batching, RowOrder
@@ -259,9 +259,60 @@ def test_a_regression_of_two_classes_has_two_logits():
     np.testing.assert_allclose(softmax(vectors @ kernel + bias), wanted, atol=1e-9)
 
 
+def test_classes_of_a_regression_have_weights():
+    vectors, labels, weights = np.eye(6), [0, 1, 2, 0, 1, 2], {0: 1.0, 1: 5.0, 2: 0.5}
+    kernel, bias = logistic_regression(vectors, labels, weights)
+    wanted = LogisticRegression(class_weight=weights).fit(vectors, labels).predict_proba(vectors)
+    np.testing.assert_allclose(softmax(vectors @ kernel + bias), wanted, atol=1e-9)
+
+
+LABEL_SETS = {
+    "text": ["a cat", "a red cat", "a red bird", "the bird", "the city", "red"],
+    "label": ["cat", "cat,red", "red,bird", "bird", "", "red"],
+}
+
+
+def task_of_label_sets(path: Path):
+    file = write_rows(path, **LABEL_SETS)["train_file"]
+    return make_task("table", train_file=file, dev_file=file, label_delimiter=",")
+
+
+def assert_are_regressions_of_each_label(logits, vectors, labels) -> None:
+    assert labels == ("bird", "cat", "red")
+    for number, name in enumerate(labels):
+        applies = [name in label.split(",") for label in LABEL_SETS["label"]]
+        found = LogisticRegression(max_iter=1000).fit(vectors, applies)
+        np.testing.assert_allclose(logits[:, number], found.decision_function(vectors), atol=1e-4)
+
+
+def test_setfit_has_a_regression_for_each_label_and_pairs_that_share_one(tmp_path):
+    task = set_fit(task_of_label_sets(tmp_path / "rows.jsonl"))
+    vectors = np.random.default_rng(0).normal(size=(6, 4))
+    kernel, bias = task.regression(vectors)
+    assert_are_regressions_of_each_label(vectors @ kernel + bias, vectors, task.label_names)
+    applies = task.memberships()
+    first, second = contrastive_pairs(applies, 5, seed=0)
+    is_same = (applies[first] & applies[second]).any(1) | (first == second)
+    assert len(first) == 2 * 5 * 6 and is_same.sum() == 30
+    # Only the text without labels has no other partner.
+    assert set(first[first == second]) == {4}
+
+
+@pytest.mark.slow
+def test_setfit_learns_sets_of_labels(tmp_path):
+    recipe = preset("setfit").recipe.replace(contrastive_pairs=1, max_length=12, batch_size=4)
+    task = task_of_label_sets(tmp_path / "rows.jsonl")
+    with eager_steps():
+        finetuning.finetune(CHECKPOINT, task, recipe, tmp_path / "run", export=False)
+    model = finetuning.kept_model(tmp_path / "run")
+    vectors = model.encoder.embed(LABEL_SETS["text"])
+    logits = model.predict(LABEL_SETS["text"], verbose=0)
+    assert_are_regressions_of_each_label(logits, vectors, model.labels)
+
+
 def test_pairs_of_few_labels_are_half_of_one_class():
     labels = np.array([0, 0, 0, 1, 1, 2])
-    first, second = contrastive_pairs(labels, 5, seed=0)
+    first, second = contrastive_pairs(np.eye(3, dtype=bool)[labels], 5, seed=0)
     assert len(first) == 2 * 5 * 6 and (labels[first] == labels[second]).sum() == 30
     # The only text of a class has no other partner than itself.
     assert set(first[first == second]) == {5}

@@ -18,7 +18,7 @@ import keras
 import bert_zoo
 from bert_zoo.cli.benchmarks.base import Benchmark, Measurement
 from bert_zoo.cli.benchmarks.distilled import Lesson
-from bert_zoo.cli.benchmarks.few_labels import SetFitBenchmark
+from bert_zoo.cli.benchmarks.few_labels import set_fit
 from bert_zoo.cli.program import command
 from bert_zoo.cli.report import RunRecord, write_report
 from bert_zoo.graph import has_tensorflow
@@ -227,7 +227,7 @@ def finetune(
     keras.utils.set_random_seed(seed)
     task.check_settings(recipe)
     if recipe.contrastive_pairs:
-        task = SetFitBenchmark(task)
+        task = set_fit(task)
     learned = lesson or task
     told, recipe = recipe, recipe.for_examples(learned.num_train)
     strategy = strategy or present_strategy()

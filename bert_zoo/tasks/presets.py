@@ -41,7 +41,7 @@ OF_TASKS = (
     ),
     Preset(
         "setfit",
-        ("classification",),
+        ("classification", "multi_label_classification"),
         TRAINER.replace(batch_size=16, learning_rate=2e-5, max_length=256, contrastive_pairs=20),
         "Tunstall et al. 2022 (arXiv:2209.11055), section 4.1",
         note="For 8 to 64 texts per class (--labels_per_class).",

@@ -3,16 +3,16 @@
 Source: Tunstall et al. 2022, "Efficient Few-Shot Learning Without Prompts" (arXiv:2209.11055).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from bert_zoo.cli.benchmarks.texts import TextBenchmark, take
+from bert_zoo.cli.benchmarks.texts import MultiLabelBenchmark, TextBenchmark, take
 from bert_zoo.data.tables import LabelledTexts
 from bert_zoo.error_text import quoted
-from bert_zoo.tasks import name_of
+from bert_zoo.tasks import TASKS, name_of
 
 MAX_ITERATIONS = 1000  # of the logistic regression, which needs a few tens
 
@@ -45,23 +45,39 @@ class SetFitBenchmark(TextBenchmark):
                 f"{self.name} has pairs of texts, but a recipe with contrastive_pairs embeds single texts. Choose "
                 "another recipe."
             )
-        present = set(self.train.labels)
-        if missing := [name for i, name in enumerate(self.label_names) if i not in present]:
-            raise ValueError(
-                f"{self.name} has no training texts with the labels {quoted(missing)}, but the logistic regression "
-                "needs some for each. Add some, or remove these labels."
-            )
+        applies = self.memberships()
+        wrong = {
+            "no training texts with": ~applies.any(0),
+            "only training texts with": applies.all(0),
+        }
+        for what, of_class in wrong.items():
+            if of_class.any():
+                names = [
+                    name for name, is_so in zip(self.label_names, of_class, strict=True) if is_so
+                ]
+                raise ValueError(
+                    f"{self.name} has {what} the labels {quoted(names)}, but the logistic regression needs some texts "
+                    "with each and some without. Add some, or remove these labels."
+                )
+
+    def memberships(self) -> np.ndarray:
+        """Returns whether each training text has each class, bool [N, classes]."""
+        return np.eye(len(self.label_names), dtype=bool)[self.train.labels]
 
     def load_options(self):
         return {"task": name_of("SentenceEmbedder")}
 
     def class_weights(self, recipe):
-        if recipe.class_weight is not None or recipe.head_initializer_range is not None:
+        """Keeps the weights for the logistic regression. The loss of pairs has none."""
+        if recipe.head_initializer_range is not None:
             raise ValueError(
-                "class_weight and head_initializer_range have no effect with contrastive_pairs, whose classifier is a "
-                "logistic regression. Leave them out."
+                "head_initializer_range has no effect with contrastive_pairs, whose classifier is a logistic "
+                "regression. Leave it out."
             )
-        return None
+        self._weights = super().class_weights(recipe)
+
+    def prepare(self, model):
+        """The model that is trained has no classifier."""
 
     def loss(self, recipe):
         from bert_zoo.tasks.embedding.losses import CosineRegression
@@ -72,11 +88,12 @@ class SetFitBenchmark(TextBenchmark):
         from bert_zoo.data.batches import column_batches
 
         self.batch_rows = recipe.predicted_rows
-        first, second = contrastive_pairs(self.train.labels, recipe.contrastive_pairs, seed)
-        labels = np.asarray(self.train.labels)
+        applies = self.memberships()
+        first, second = contrastive_pairs(applies, recipe.contrastive_pairs, seed)
+        is_same = (applies[first] & applies[second]).any(1) | (first == second)
         return column_batches(
             [take(self.train.texts, rows) for rows in (first, second)],
-            (labels[first] == labels[second]).astype(np.float32),
+            is_same.astype(np.float32),
             model.preprocessor,
             replace(recipe.batching(seed), group_by_length=False),
             distinct=False,
@@ -84,48 +101,74 @@ class SetFitBenchmark(TextBenchmark):
 
     def product(self, model):
         """Returns a classifier on the sentence vectors."""
-        from bert_zoo.tasks import Classifier
-
-        classifier = Classifier(model.encoder, labels=self.label_names, reads_vectors=True)
-        texts, labels = self.train.texts, self.train.labels
-        vectors = model.encoder.embed(texts, self.batch_rows, prompt="")
-        for variable, value in zip(
-            classifier.classifier.dense.weights, logistic_regression(vectors, labels), strict=True
-        ):
+        classifier = TASKS[self.kind](model.encoder, labels=self.label_names, reads_vectors=True)
+        vectors = model.encoder.embed(self.train.texts, self.batch_rows, prompt="")
+        found = self.regression(vectors)
+        for variable, value in zip(classifier.classifier.dense.weights, found, strict=True):
             variable.assign(value)
         return classifier
 
+    def regression(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns kernel [size, classes] and bias [classes] of the classifier for the training texts' vectors."""
+        return logistic_regression(vectors, self.train.labels, self._weights)
 
-def contrastive_pairs(
-    labels: Sequence[int], number: int, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Draws pairs: each text with `number` texts of its class and `number` texts of other classes.
+
+class SetFitOfLabelSets(SetFitBenchmark, MultiLabelBenchmark):
+    """The same for texts with any number of classes: pairs share a class or none, and each class has a regression."""
+
+    def memberships(self):
+        return self.targets(self.train) > 0
+
+    def regression(self, vectors):
+        kernels, biases = [], []
+        for applies in self.memberships().T:
+            kernel, bias = logistic_regression(vectors, applies)
+            # The logit of two classes is the difference of theirs.
+            kernels.append(kernel[:, 1:] - kernel[:, :1])
+            biases.append(bias[1:] - bias[:1])
+        return np.concatenate(kernels, axis=1), np.concatenate(biases)
+
+
+def set_fit(task: TextBenchmark) -> SetFitBenchmark:
+    """Returns a benchmark with SetFit's training in place of its own."""
+    kind = SetFitOfLabelSets if isinstance(task, MultiLabelBenchmark) else SetFitBenchmark
+    return kind(task)
+
+
+def contrastive_pairs(applies: np.ndarray, number: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draws pairs: each text with `number` texts that share a class and `number` texts that share none.
 
     Args:
-        labels: class ids [N].
+        applies: whether each text has each class, bool [N, classes].
         number: SetFit's R.
         seed: seed of the draw.
 
     Returns:
-        Row numbers, int [2 * number * N] each.
+        Row numbers, int [2 * number * N] each; fewer if a text shares a class with all others.
     """
     rng = np.random.default_rng(seed)
-    labels = np.asarray(labels)
-    rows = np.arange(len(labels))
+    rows = np.arange(len(applies))
     first, second = [], []
-    for row, label in zip(rows, labels, strict=True):
-        others = rows[(labels == label) & (rows != row)]
-        # The only text of a class is paired with itself.
-        first.append(np.full(2 * number, row))
+    for row in rows:
+        shares = (applies & applies[row]).any(1)
+        others, apart = rows[shares & (rows != row)], rows[~shares & (rows != row)]
+        # A text that shares a class with no other is paired with itself.
         second.append(rng.choice(others if len(others) else [row], number))
-        second.append(rng.choice(rows[labels != label], number))
+        if len(apart):
+            second.append(rng.choice(apart, number))
+        first.append(np.full(number * (1 + bool(len(apart))), row))
     return np.concatenate(first), np.concatenate(second)
 
 
 def logistic_regression(
-    vectors: np.ndarray, labels: Sequence[int]
+    vectors: np.ndarray, labels: Sequence[int], weights: Mapping[int, float] | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Fits scikit-learn's logistic regression with its default regularisation.
+
+    Args:
+        vectors: float [N, size].
+        labels: class ids [N].
+        weights: of the classes; by default equal.
 
     Returns:
         Kernel [size, classes] and bias [classes].
@@ -139,7 +182,8 @@ def logistic_regression(
         raise ImportError(
             "A recipe with contrastive_pairs needs scikit-learn's logistic regression: pip install scikit-learn."
         ) from error
-    found = LogisticRegression(max_iter=MAX_ITERATIONS).fit(vectors.astype(np.float64), labels)
+    model = LogisticRegression(max_iter=MAX_ITERATIONS, class_weight=weights)
+    found = model.fit(vectors.astype(np.float64), labels)
     kernel, bias = found.coef_.T, found.intercept_
     if len(bias) == 1:
         # For two classes, scikit-learn returns the logit of the second only.

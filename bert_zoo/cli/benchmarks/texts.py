@@ -282,7 +282,6 @@ class MultiLabelBenchmark(TextBenchmark):
     """
 
     kind = name_of("MultiLabelClassifier")
-    settings = ()
 
     def prepare(self, model):
         from bert_zoo.training.first_answers import start_from_frequencies
