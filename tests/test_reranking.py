@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import ALL_GOLDEN, GOLDEN, TEXTS, load_task, loaded_task
+from helpers import ALL_GOLDEN, GOLDEN, TEXTS, arrays, inputs_of, load_case, load_task, loaded_task
 
 import bert_zoo
 from bert_zoo.config import ConfigError
@@ -72,6 +72,20 @@ def test_an_unknown_activation_is_an_error_that_says_which_there_are(tmp_path):
     directory = cross_encoder(tmp_path / "tanh", False, **saying)
     with pytest.raises(ConfigError, match=r"Tanh.*Identity.*Sigmoid"):
         bert_zoo.load(directory)
+
+
+@pytest.mark.parametrize("case", ["bert/classification_dropout", "electra/classification_relu"])
+def test_two_logits_become_their_difference(case, tmp_path, caplog):
+    """Its sigmoid is the softmax's probability of the second class, as `apply_softmax` gives it."""
+    model, io = load_case(case, "reranking"), arrays(case)
+    assert "of its second class, 'yes'" in caplog.text
+    expected = io["logits"][:, 1:] - io["logits"][:, :1]
+    np.testing.assert_allclose(model(inputs_of(io)), expected, atol=1e-5)
+    bert_zoo.save(model, tmp_path, format="hf")
+    again = bert_zoo.load(tmp_path, "reranking")
+    np.testing.assert_allclose(again(inputs_of(io)), expected, atol=1e-5)
+    with pytest.raises(ValueError, match="3 logits, but a reranker has one"):
+        load_case("bert/classification", "reranking")
 
 
 def test_heads_of_other_sizes_are_told_apart(tmp_path):

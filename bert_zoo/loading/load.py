@@ -34,9 +34,12 @@ from bert_zoo.weights.bind import (
     variables_of,
 )
 from bert_zoo.weights.files import WeightsError
+from bert_zoo.weights.table import OfTwoLogits
 
 log = logging.getLogger("bert_zoo")
 
+# Prefix of the variables of heads' last layer.
+LOGITS = "classifier/dense/"
 # The most rows of a token table that may be padding without a token: number, and share of the table.
 UNUSED_ROWS = 128
 UNUSED_SHARE = 0.02
@@ -343,7 +346,9 @@ def _task_config(
             f"load() got the unknown settings {unknown}; the family {opened.family.name} has: {known}."
         )
     head = opened.family.heads.get(task)
-    pooler = head.pooler if head is not None else opened.config.pooler and task == "encoder"
+    pooler = opened.config.pooler and task == "encoder"
+    if head is not None:
+        pooler = head.pooler or head.reads_decoder
     if dropout is not None:
         names = (field.name for field in dataclasses.fields(opened.config))
         changes |= {name: dropout for name in names if name.endswith("_dropout")}
@@ -504,7 +509,7 @@ def _told(opened: Opened, task: str, untrained: frozenset[str]) -> Told:
 def _stored_logits(opened: Opened, task: str) -> int | None:
     """Returns the number of logits of the task's head in the checkpoint; None without such a head."""
     # The last binding is the bias, or the kernel without one: each has an axis for the logits.
-    found = [b for b in opened.plan.heads[task] if b.variable.startswith("classifier/dense/")]
+    found = [b for b in opened.plan.heads[task] if b.variable.startswith(LOGITS)]
     if not found or found[-1].keys[0] not in opened.source:
         return None
     shape = opened.source.shape(found[-1].keys[0])
@@ -552,6 +557,13 @@ def _assign(
             " and no ".join(dict.fromkeys(lacking.values())),
             listing(lacking),
         )
+    if getattr(model, "num_outputs", None) == 1 and _stored_logits(opened, model.task) == 2:
+        bindings = [
+            dataclasses.replace(b, layout=OfTwoLogits(b.layout.suffix, b.layout.transposed))
+            if b.variable.startswith(LOGITS)
+            else b
+            for b in bindings
+        ]
     left_out = {b.variable for b in bindings if b.part in untrained}
     assign(
         {path: v for path, v in variables_of(model).items() if path not in left_out},

@@ -69,6 +69,21 @@ class Stored:
         return np.stack(entries)
 
 
+@dataclass(frozen=True)
+class OfTwoLogits(Stored):
+    """The weights of one logit, stored as those of two: the second's minus the first's.
+
+    The logit's sigmoid is then the softmax's probability of the second class.
+    """
+
+    def shape_of(self, part: tuple[int, ...], config: Any) -> tuple[int, ...]:
+        return super().shape_of((*part[:-1], 2), config)
+
+    def to_ours(self, tensor: np.ndarray, part: tuple[int, ...], config: Any) -> np.ndarray:
+        both = super().to_ours(tensor, (*part[:-1], 2), config)
+        return both[..., 1:] - both[..., :1]
+
+
 # Variable -> how it is stored, by layout ("pytorch", "tensorflow"), or by a format's name if it differs
 # from its layout. bert_zoo's own files store variables unchanged.
 Kind = Mapping[str, Mapping[str, Stored]]
@@ -223,6 +238,7 @@ class Head:
     Attributes:
         rows: its modules, named from the model's root.
         pooler: whether the task reads the pooled first token.
+        reads_decoder: whether the task reads a decoder that is part of some models' encoders (T5).
         summary: (configuration) -> what a head on a whole text reads without a pooler, such as
             `FIRST_TOKEN` or `MEAN`.
         output: (configuration) -> options of the fine-tuned `OutputHead`: dropout rates, and the layer
@@ -238,6 +254,7 @@ class Head:
 
     rows: tuple[Row | RowsOf | SecondEncoder, ...]
     pooler: bool = False
+    reads_decoder: bool = False
     summary: Callable[[Any], str] = first_token
     output: Callable[[Any], dict[str, Any]] = after_dropout
     prepare: Callable[..., Any] | None = None

@@ -1,5 +1,6 @@
 """Reranking: a cross-encoder reads query and document together and scores how well they match."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from bert_zoo.models.task_model import SentenceModel, Use
 from bert_zoo.models.text_columns import are_columns, column_arguments, split_element
 from bert_zoo.runtime.rankings import SCORE_ACTIVATIONS, Ranking, check_asked, ranking
 from bert_zoo.tasks.reranking.losses import ListwiseSoftmax, LossByShape
+
+log = logging.getLogger("bert_zoo")
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
@@ -54,10 +57,18 @@ class Reranker(SentenceModel):
 
     @classmethod
     def head_arguments(cls, asked: Asked, told: Told) -> dict[str, Any]:
-        if told.num_logits not in (None, cls.num_outputs):
+        if told.num_logits not in (None, cls.num_outputs, 2):
             raise ValueError(
-                f"The head of {told.name} has {told.num_logits} logits, but a reranker has one: how well the "
-                "document answers the query. To train a new head, pass init=('classifier',)."
+                f"The head of {told.name} has {told.num_logits} logits, but a reranker has one, how well the "
+                "document answers the query, or two, for no and yes. Load it with task='classification' for the "
+                "probabilities of its classes, or pass init=('classifier',) to train a new head."
+            )
+        if told.num_logits == 2:
+            log.warning(
+                "The head of %s has two logits. It is loaded as one, the difference, so that scores are the "
+                "probability of its second class%s.",
+                told.name,
+                f", {told.labels[1]!r}" if told.labels else "",
             )
         arguments = super().head_arguments(asked, told)
         if told.score_activation is not None:
