@@ -381,7 +381,8 @@ def stored_gradients(model, loss, tape, fmt: str = "hf") -> dict[str, np.ndarray
         for (path, v), g in zip(variables.items(), found, strict=True)
     }
     family, config = registry().families[model.encoder.family], model.encoder.config
-    return to_stored(gradients, family.plan(fmt, config).bindings(model.task, config.pooler))
+    plan = family.plan(fmt, config, family.formats[fmt].root_in(model.task))
+    return to_stored(gradients, plan.bindings(model.task, config.pooler))
 
 
 # --- Programs and SavedModels --------------------------------------------------------------------

@@ -153,6 +153,24 @@ def test_rematerialized_steps_are_the_same():
     np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
+@needs_tensorflow
+def test_heads_of_transformers_read_the_decoder_and_new_ones_the_encoder(tmp_path):
+    """The encoder alone is the same in both."""
+    case = "t5/classification"
+    model, inputs = loaded(case), inputs_of(arrays(case))
+    assert model.encoder.config.pooler and not load_case(case, "encoder").config.pooler
+    states = load_case(case, "encoder")(inputs)["sequence_output"]
+    fresh = load_case("t5/encoder", "classification")
+    assert not fresh.encoder.config.pooler
+    assert states.shape[-1] == model.encoder.config.hidden_size
+    new = load_case(case, "classification", init=("classifier",), num_classes=4)
+    assert new.encoder.config.pooler and new(inputs).shape == (len(inputs["token_ids"]), 4)
+    with pytest.raises(ValueError, match="no class for 'classification'"):
+        bert_zoo.save(fresh, tmp_path, format="hf")
+    with pytest.raises(ValueError, match="one text per row"):
+        model({**inputs, "document_ids": inputs["padding_mask"]})
+
+
 def test_float16_is_refused():
     with pytest.raises(ValueError, match="dtype='mixed_bfloat16'"):
         bert_zoo.load(directory_of(TIED), dtype="mixed_float16")

@@ -36,12 +36,13 @@ def save_adapter(model: ZooModel, directory: Path) -> None:
     family = registry().families[encoder.family]
     fmt = family.formats.get(HuggingFace.name)
     is_bare = model.task not in family.heads
-    if fmt is None or ("encoder" if is_bare else model.task) not in fmt.classes:
+    task = "encoder" if is_bare else model.task
+    if fmt is None or fmt.class_of(task, encoder.config) is None:
         raise ValueError(
             f"Hugging Face transformers has no class for {model.task!r} of the family {family.name} that peft "
             "could adapt. Leave format out to save the whole model."
         )
-    plan = family.plan(fmt, encoder.config, "" if is_bare else fmt.root)
+    plan = family.plan(fmt, encoder.config, "" if is_bare else fmt.root_in(task))
     bindings = plan.bindings(model.task, encoder.config.pooler)
     if any(binding.encoder for binding in bindings):
         raise ValueError(

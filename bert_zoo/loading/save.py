@@ -86,7 +86,7 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
         family = family.with_vector_head(model.task)
     if description.head is not None:
         family = family.with_own_head(model.task, description.head, not model.outputs_per_token)
-    root = fmt.root
+    root = fmt.root_in(model.task)
     if format == HuggingFace.name:
         description = _as_hugging_face(fmt, family, model, description, preprocessor)
         if model.task not in family.heads:
@@ -283,7 +283,7 @@ def _as_hugging_face(
     """Returns a model's description for Hugging Face; warns about what the format cannot express."""
     encoder = getattr(model, "encoder", model)
     is_bare = model.task not in family.heads
-    hf_class = fmt.classes.get("encoder" if is_bare else model.task)
+    hf_class = fmt.class_of("encoder" if is_bare else model.task, encoder.config)
     if hf_class is None:
         raise ValueError(
             f"Hugging Face transformers has no class for {model.task!r} of the family {family.name}; it has "

@@ -27,6 +27,8 @@ log = logging.getLogger("bert_zoo")
 ENCODER_PREFIX = "encoder/"
 # The part of an encoder that a checkpoint may lack.
 POOLER = "pooler"
+# The parts of an encoder that only some tasks read.
+READ_BY_SOME = (POOLER, "decoder")
 # Prefix of the names of dense layers on pooled outputs, before their numbers.
 POOLED = "pooled_dense_"
 
@@ -175,7 +177,7 @@ class Plan:
 
     def bindings(self, task: str, pooler: bool) -> list[Binding]:
         """Returns the bindings of a task's model, with or without a pooler."""
-        encoder = [b for b in self.encoder if pooler or b.part != POOLER]
+        encoder = [b for b in self.encoder if pooler or b.part not in READ_BY_SOME]
         return [*encoder, *self.heads.get(task, ())]
 
     def keys(self) -> set[str]:

@@ -907,6 +907,15 @@ UMT5_GRADIENTS = (
         for block in range(2)
     ),
 )
+SMALL_T5 = {"num_layers": 1, "d_model": 16, "d_ff": 24, "decoder_start_token_id": 0}
+T5_CLASSIFIER_GRADIENTS = (
+    *under("transformer.encoder.block.0.layer.0.", "SelfAttention.q.weight layer_norm.weight"),
+    *under(
+        "transformer.decoder.block.0.layer.", "0.SelfAttention.k.weight 1.EncDecAttention.v.weight"
+    ),
+    *under("transformer.", "shared.weight decoder.final_layer_norm.weight"),
+    *under("classification_head.", "dense.weight out_proj.bias"),
+)
 T5_GATE = "decoder.block.0.layer.2.DenseReluDense.wi_1.weight"
 ONE_T5_LAYER = {"num_layers": 1}
 SHORT_DECODER = {"num_decoder_layers": 1, "feed_forward_proj": "gated-gelu"}
@@ -934,6 +943,12 @@ FAMILIES["t5"] = Family(
             edit_config=t5.released_config,
             **TO_TEXT,
         ),
+        "classification": Case(
+            SMALL_T5 | SENTIMENT | {"classifier_dropout": 0.2}, gradients=T5_CLASSIFIER_GRADIENTS
+        ),
+        "regression": Case(SMALL_T5 | REGRESSION),
+        "token_classification": Case(SMALL_T5 | TAGS),
+        "question_answering": Case(SMALL_T5),
     },
     has_segments=False,
     edit_weights=t5.calm,
@@ -951,6 +966,7 @@ FAMILIES["mt5"] = Family(
             edit_config=t5.released_mt5_config,
             **TO_TEXT,
         ),
+        "classification": Case(SMALL_T5 | NO_YES, edit_config=t5.released_mt5_config),
     },
     has_segments=False,
     edit_weights=t5.calm,
@@ -970,6 +986,8 @@ FAMILIES["umt5"] = Family(
             edit_config=t5.released_umt5_config,
             **TO_TEXT,
         ),
+        "classification": Case(SMALL_T5 | NO_YES),
+        "token_classification": Case(SMALL_T5 | TAGS),
     },
     has_segments=False,
     edit_weights=t5.calm,

@@ -18,7 +18,8 @@ MOST_BUCKETS, LONGEST_DISTANCE = 512, 65_536
 class T5Config(EncoderConfig):
     """The configuration of a T5's encoder and decoder.
 
-    `hidden_dropout` also acts within feed-forward layers.
+    `hidden_dropout` also acts within feed-forward layers. `pooler` says whether the outputs are those of the
+    decoder, which reads the same text shifted to the right.
     """
 
     on_card: ClassVar[tuple[str, ...]] = (*Config.on_card, "head_size", "decoder_layers")
@@ -34,6 +35,8 @@ class T5Config(EncoderConfig):
     num_decoder_layers: int = 0  # blocks in the decoder; 0: `num_layers`
     num_buckets: int = 32  # buckets of distances in each stack
     max_distance: int = 128  # distances from this on share a bucket
+    # Whether heads on whole texts and answers read the decoder, as in transformers' classes.
+    heads_read_decoder: bool = False
     bias_per_layer: bool = False  # whether each layer has its own bias by distance (UMT5)
     # Whether feed-forward layers are gated: the activation is multiplied by a second projection (version 1.1).
     gated: bool = False
@@ -73,7 +76,7 @@ class T5Config(EncoderConfig):
         return UNLIMITED
 
     def with_pooler(self, pooler: bool) -> Self:
-        return self
+        return self.replace(pooler=pooler and self.heads_read_decoder)
 
     def with_layers(self, layers: Sequence[int]) -> Self:
         return super().with_layers(layers).replace(num_decoder_layers=self.decoder_layers)

@@ -108,8 +108,17 @@ def backbone(config: T5Config, dtype):
         stack = Stack(blocks, config.hidden_size, **options)
     else:
         stack = BiasedStack(blocks, config.hidden_size, bias, **options)
+    within = None
+    if config.pooler:
+        # Without a table for logits.
+        within = decoder(config.replace(tie_word_embeddings=True), name="decoder", dtype=dtype)
     return T5Backbone(
-        config, embeddings=embeddings, stack=stack, final_norm=final_norm(), dtype=dtype
+        config,
+        embeddings=embeddings,
+        stack=stack,
+        final_norm=final_norm(),
+        decoder=within,
+        dtype=dtype,
     )
 
 

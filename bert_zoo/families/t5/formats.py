@@ -5,33 +5,54 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from bert_zoo.config import Config
+from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.families.t5.config import HF_CODEC, TF1_CODEC, TF1_LOGITS, T5Config
 from bert_zoo.json_files import JsonObject
 from bert_zoo.weights.formats import TF1, Description, HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec
 from bert_zoo.weights.tensor_source import TensorSource
 
+BELOW_HEAD = "transformer."  # before the encoder's names in classes of tasks on texts and tokens
+# Tasks whose heads read the decoder in transformers, and names of these heads.
+READ_DECODER = (*bert_rows.SENTENCE_TASKS, "question_answering")
+DECODER_HEADS = ("classification_head.dense.weight", "qa_outputs.weight")
 # In files of version 1.0. The original once had this bias, but no program reads it (transformers#8518).
 CROSS_BIAS = r"EncDecAttention[./]relative_attention_bias"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Directory(HuggingFace):
-    """Hugging Face's directories. Only the tensors show whether the logits have their own table."""
+    """Hugging Face's directories.
 
-    # Whether transformers' class of the encoder alone writes that it is no encoder-decoder.
+    Only the tensors show whether the logits have their own table, and whether heads read the decoder.
+    """
+
+    renames: ClassVar[tuple[tuple[str, str], ...]] = (*HuggingFace.renames, (f"^{BELOW_HEAD}", ""))
+
+    # Whether transformers' classes of the encoder alone write that they are no encoder-decoder.
     marks_encoders: bool = True
 
     def told(self, source: TensorSource, config: Config, unsaid: Collection[str]) -> dict[str, Any]:
         told = super().told(source, config, unsaid)
+        decodes = any(key.startswith("decoder.") for key in source)
+        told["heads_read_decoder"] = decodes and any(key in source for key in DECODER_HEADS)
         # transformers 5 marks all models as tied.
-        if not config.scale_logits and any(key.startswith("decoder.") for key in source):
+        if decodes and not told["heads_read_decoder"] and not config.scale_logits:
             told["tie_word_embeddings"] = "lm_head.weight" not in source
         return told
 
+    def class_of(self, task: str, config: Config) -> str | None:
+        if task in READ_DECODER and not config.heads_read_decoder:
+            return None
+        return super().class_of(task, config)
+
+    def root_in(self, task: str) -> str:
+        return BELOW_HEAD if task in (*bert_rows.SENTENCE_TASKS, "token_classification") else ""
+
     def encode(self, config: Config, description: Description) -> dict[str, Any]:
         values = super().encode(config, description)
-        is_encoder = values["architectures"] == [self.classes["encoder"]]
+        encoders = {self.classes[task] for task in ("encoder", "token_classification")}
+        is_encoder = {*values["architectures"]} <= encoders
         return values | {"is_encoder_decoder": not (is_encoder and self.marks_encoders)}
 
 
@@ -56,6 +77,9 @@ def hugging_face(
         classes={
             "encoder": f"{prefix}EncoderModel",
             "text_to_text": f"{prefix}ForConditionalGeneration",
+            **dict.fromkeys(bert_rows.SENTENCE_TASKS, f"{prefix}ForSequenceClassification"),
+            "token_classification": f"{prefix}ForTokenClassification",
+            "question_answering": f"{prefix}ForQuestionAnswering",
         },
         ignorable=(CROSS_BIAS,),
         supports={

@@ -4,6 +4,7 @@ Source: Raffel et al. 2020 (arXiv:1910.10683), section 2.1; tensorflow/mesh
 mesh_tensorflow/transformer/transformer_layers.py.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -17,7 +18,7 @@ from bert_zoo.layers.attention import (
     causal_bias,
     masked_score,
 )
-from bert_zoo.layers.backbones import Ids, TransformerBackbone
+from bert_zoo.layers.backbones import Groups, Ids, TransformerBackbone
 from bert_zoo.layers.block import PreNormBlock
 from bert_zoo.layers.common import (
     at_least_one,
@@ -135,7 +136,10 @@ class T5Backbone(TransformerBackbone):
 
     Documents of a row need no positions, because distances within them are the same as in the row.
 
-    Arguments as in `TransformerBackbone`.
+    Args:
+        config, **options: as in `TransformerBackbone`.
+        decoder: a `Decoder` whose hidden states are the `sequence_output`; None for those of the encoder.
+            It reads the same text shifted to the right, after the id of padding.
 
     Raises:
         ValueError: the dtype is float16.
@@ -143,8 +147,9 @@ class T5Backbone(TransformerBackbone):
 
     embedded_ids = ("token_ids",)
 
-    def __init__(self, config, **options):
+    def __init__(self, config, *, decoder: "Decoder | None" = None, **options):
         super().__init__(config, **options)
+        self.decoder = decoder
         if self.compute_dtype == "float16":
             raise ValueError(
                 "T5 was trained in bfloat16, and the outputs of its feed-forward layers exceed the range of "
@@ -156,6 +161,32 @@ class T5Backbone(TransformerBackbone):
         inputs = super().inputs
         del inputs["position_ids"]
         return inputs
+
+    def groups(self) -> Groups:
+        groups = super().groups()
+        return groups if self.decoder is None else replace(groups, top=(*groups.top, self.decoder))
+
+    def call(self, inputs, positions=None, training=None):
+        if self.decoder is None:
+            return super().call(inputs, positions, training)
+        if inputs.get("document_ids") is not None:
+            raise ValueError(
+                "The decoder reads one text per row here, but rows with document_ids hold several. Give each "
+                "document a row of its own, or leave document_ids out."
+            )
+        outputs = super().call(inputs, None, training)
+        shifted = ops.pad(
+            inputs["token_ids"][:, :-1], [(0, 0), (1, 0)], constant_values=self.config.pad_id
+        )
+        states = self.decoder.states(
+            self.embeddings(shifted, training=training),
+            outputs["sequence_output"],
+            source_mask=inputs.get("padding_mask"),
+            training=training,
+        )
+        if positions is not None:
+            states = at_positions(states, positions)
+        return {**outputs, "sequence_output": states}
 
 
 # --- The decoder ---------------------------------------------------------------------------------
@@ -314,6 +345,29 @@ class Decoder(keras.layers.Layer):
         Returns:
             float32 [batch, length, vocab_size].
         """
+        states = self.states(
+            x,
+            encoded,
+            padding_mask=padding_mask,
+            source_mask=source_mask,
+            document_ids=document_ids,
+            source_document_ids=source_document_ids,
+            training=training,
+        )
+        return self._logits(states, token_table)
+
+    def states(
+        self,
+        x,
+        encoded,
+        *,
+        padding_mask=None,
+        source_mask=None,
+        document_ids=None,
+        source_document_ids=None,
+        training=None,
+    ):
+        """The last hidden states [batch, length, hidden] of whole targets; arguments as in `call`."""
         dtype = keras.backend.standardize_dtype(x.dtype)
         padding_mask = ops.ones_like(x[..., 0]) if padding_mask is None else padding_mask
         length = ops.shape(x)[1]
@@ -327,10 +381,8 @@ class Decoder(keras.layers.Layer):
             source_bias = ops.minimum(source_bias, apart)
         if self.relative_bias is not None:
             bias = bias + self.relative_bias(x)
-        logits, _ = self._run(
-            x, bias, self.source(encoded), source_bias, token_table, training=training
-        )
-        return logits
+        states, _ = self._run(x, bias, self.source(encoded), source_bias, training=training)
+        return states
 
     def step(self, x, source, source_mask, token_table, memory, start):
         """Logits after each of the next tokens, and the memory with these tokens.
@@ -357,12 +409,11 @@ class Decoder(keras.layers.Layer):
         # Otherwise tokens would silently overwrite others.
         bias = ops.where(start + length > slots, float("nan"), bias)
         source_bias = attention_bias(source_mask, dtype)
-        return self._run(x, bias, source, source_bias, token_table, memory, start)
+        states, memory = self._run(x, bias, source, source_bias, memory, start)
+        return self._logits(states, token_table), memory
 
-    def _run(
-        self, x, bias, source, source_bias, token_table, memory=None, start=None, training=None
-    ):
-        """Logits, and for each block the keys and values of all tokens."""
+    def _run(self, x, bias, source, source_bias, memory=None, start=None, training=None):
+        """The last hidden states, and for each block the keys and values of all tokens."""
         length = ops.shape(x)[1]
         x = ops.reshape(x, (-1, self.hidden_size))
         memory = [None] * len(self.blocks) if memory is None else memory
@@ -375,7 +426,13 @@ class Decoder(keras.layers.Layer):
             options = {"memory": of_block, "start": start, "training": training}
             x, keys_values = block(*inputs, **options)
             seen.append(keys_values)
-        x = self.final_norm(x, training=training) * self.scale
+        x = self.final_norm(x, training=training)
+        return ops.reshape(x, (-1, length, self.hidden_size)), seen
+
+    def _logits(self, states, token_table):
+        """The logits of hidden states [batch, length, hidden]."""
+        length = ops.shape(states)[1]
         token_table = token_table if self.logits is None else float_table(self.logits)
+        x = ops.reshape(states, (-1, self.hidden_size)) * self.scale
         logits = vocabulary_logits(x, token_table)
-        return ops.reshape(logits, (-1, length, logits.shape[-1])), seen
+        return ops.reshape(logits, (-1, length, logits.shape[-1]))

@@ -1,10 +1,24 @@
 """T5's weight rows and heads."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from bert_zoo.families.bert import rows as bert_rows
 from bert_zoo.families.t5.config import T5Config
-from bert_zoo.weights.table import EMBED, KERNEL, MEAN, Copy, Head, Kind, Row, Stored
+from bert_zoo.weights.table import (
+    DENSE,
+    EMBED,
+    KERNEL,
+    LAST_REAL_TOKEN,
+    MEAN,
+    OUTPUT,
+    Copy,
+    Head,
+    Kind,
+    Row,
+    Stored,
+    after_dropout,
+)
 
 # The original's attention kernels have no suffix in their names; all are [in, out].
 ATTENTION_KERNEL: Kind = {
@@ -18,7 +32,7 @@ BIAS: Kind = {
 LOGITS: Kind = {
     "embeddings": {"pytorch": Stored(".weight"), "tensorflow": Stored("/kernel", transposed=True)}
 }
-SELF, CROSS, DENSE = "SelfAttention", "EncDecAttention", "DenseReluDense"
+SELF, CROSS, INNER = "SelfAttention", "EncDecAttention", "DenseReluDense"
 
 
 def stack_rows(stack: str, ours: str, layers: int, config: T5Config) -> Iterator[Row]:
@@ -57,9 +71,9 @@ def stack_rows(stack: str, ours: str, layers: int, config: T5Config) -> Iterator
             yield from attention(i, 1, "cross_", CROSS)
         last = 1 + decodes
         first = ("wi_0", "wi_1") if config.gated else ("wi",)
-        first = (f"{DENSE}.{name}" for name in first)
+        first = (f"{INNER}.{name}" for name in first)
         yield row(KERNEL, f"{block}feed_forward/intermediate", i, last, *first)
-        yield row(KERNEL, f"{block}feed_forward/output", i, last, f"{DENSE}.wo")
+        yield row(KERNEL, f"{block}feed_forward/output", i, last, f"{INNER}.wo")
         yield row(NORM, f"{block}output_norm", i, last, "layer_norm")
 
 
@@ -76,10 +90,18 @@ def final_norm(stack: str, ours: str) -> Row:
     return Row(NORM, ours, hf=hf, tf1=tf1)
 
 
+def decoder_within(config: T5Config) -> Iterator[Row]:
+    """The decoder of an encoder whose outputs are the decoder's."""
+    if config.pooler:
+        yield from decoder_stack(config)
+        yield final_norm("decoder", "decoder/final_norm")
+
+
 ENCODER_ROWS = (
     Row(EMBED, "embeddings/token_embedding", hf="shared", tf1="shared/embedding"),
     encoder_stack,
     final_norm("encoder", "final_norm"),
+    decoder_within,
 )
 
 
@@ -98,16 +120,36 @@ DECODER_ROWS = (
 )
 
 
-def mean(config: T5Config) -> str:
-    return MEAN
+def reads_decoder(config: T5Config) -> bool:
+    return config.heads_read_decoder
 
 
-# transformers' classifier reads the decoder. These heads read the encoder, which has no first token for the whole
-# text.
-ENCODER_HEADS = {
-    **dict.fromkeys(
-        (*bert_rows.SENTENCE_TASKS, "multiple_choice"), Head((bert_rows.CLASSIFIER,), summary=mean)
+def summary(config: T5Config) -> str:
+    """The decoder has read the whole text at its last token; the encoder has no token for it."""
+    return LAST_REAL_TOKEN if config.pooler else MEAN
+
+
+def output(config: T5Config) -> dict[str, Any]:
+    read_by = bert_rows.with_layer if reads_decoder(config) else after_dropout
+    return read_by(config)
+
+
+# transformers' classifier reads the decoder. Without its weights, these heads read the encoder.
+SENTENCE = Head(
+    (
+        Row(DENSE, "classifier/transform", hf="classification_head.dense", when=reads_decoder),
+        Row(OUTPUT, "classifier/dense", hf="classification_head.out_proj", when=reads_decoder),
+        bert_rows.CLASSIFIER.only(lambda config: not reads_decoder(config)),
     ),
+    reads_decoder=True,
+    summary=summary,
+    output=output,
+)
+ENCODER_HEADS = {
+    **dict.fromkeys(bert_rows.SENTENCE_TASKS, SENTENCE),
+    "multiple_choice": Head((bert_rows.CLASSIFIER,), summary=lambda config: MEAN),
     "token_classification": Head((bert_rows.CLASSIFIER,)),
-    "question_answering": Head((bert_rows.SPAN,), output=bert_rows.span_dropout),
+    "question_answering": Head(
+        (bert_rows.SPAN,), reads_decoder=True, output=bert_rows.span_dropout
+    ),
 }

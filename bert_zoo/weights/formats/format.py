@@ -141,6 +141,10 @@ class Format:
         """What a tensor is that fine-tuned models lack, for the log; zeros stand in for it."""
         return None
 
+    def root_in(self, task: str) -> str | None:
+        """The prefix of the encoder's names in a model with the head of a task."""
+        return self.root
+
     def supports_in_head(self, task: str) -> Mapping[str, Any]:
         """As `supports`, of a task's head alone."""
         return {}

@@ -141,6 +141,10 @@ class HuggingFace(Format):
             return False
         return model_type == self.model_type
 
+    def class_of(self, task: str, config: Config) -> str | None:
+        """The class of transformers for a task's model; "encoder" is one without a head. None for no class."""
+        return self.classes.get(task)
+
     def unsaid(self, values: JsonObject) -> frozenset[str]:
         return self.codec.unsaid(values)
 
