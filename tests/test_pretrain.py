@@ -519,8 +519,9 @@ def test_text_that_is_too_short_is_refused(tmp_path):
         )
 
 
-@pytest.mark.parametrize("documents", slow_but((10, 1), 10))
-@pytest.mark.parametrize("family", slow_but((*FAMILIES, "stream"), "roberta"))
+@pytest.mark.slow
+@pytest.mark.parametrize("documents", [10, 1])
+@pytest.mark.parametrize("family", [*FAMILIES, "stream"])
 def test_a_small_corpus_is_enough(family, documents, tmp_path, capsys):
     """Of which a twentieth is less than a document, and which has fewer rows than a batch."""
     lines = Path(random_text(tmp_path / "many.txt", documents=20)).read_text().split("\n\n")

@@ -514,7 +514,7 @@ def test_fit_evaluate_and_validation_take_answers(split):
     assert logits["start_logits"].shape[0] == len(answers)
 
 
-@pytest.mark.parametrize("has_unanswerable", [False, True])
+@pytest.mark.parametrize("has_unanswerable", slow_but([False, True], True))
 def test_evaluate_scores_the_answers_as_squads_programs_do(split, has_unanswerable):
     model = load_task("question_answering", dropout=0.0)
     model.run_eagerly = True

@@ -192,13 +192,13 @@ def test_span_f1_of_tokens_is_that_of_the_report_of_words(labels):
     assert float(metric.result()["f1"]) == 0
 
 
-def test_evaluate_and_validation_give_the_f1_of_spans_that_tag_finds(model):
+def test_evaluate_and_validation_give_the_f1_of_spans(model):
     names = [[LABELS[i] for i in row] for row in ([0, 3, 4], [1], [2, 0])]
     words = [*WORDS[:2], WORDS[2][1:3]]
     bias = model.classifier.weights[-1]
     bias.assign(50.0 * (np.arange(5) == 1))  # each word is a person
     found = model.evaluate(words, names, verbose=0, return_dict=True)
-    report = span_report(names, [row.labels for row in model.tag(words)])
+    report = span_report(names, [["B-PER"] * len(row) for row in words])
     assert {*found} == {"loss", "accuracy", "precision", "recall", "f1"}
     assert found["accuracy"] == pytest.approx(report.accuracy)
     assert found["f1"] == pytest.approx(report.micro.f1) == pytest.approx(4 / 9)
