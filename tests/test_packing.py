@@ -7,7 +7,9 @@ import pytest
 import tensorflow as tf
 
 from bert_zoo import text
+from bert_zoo.config import UNLIMITED
 from bert_zoo.text.layout import BERT, PLAIN, ROBERTA, Layout
+from bert_zoo.text.numpy_preprocessor import NumpyPreprocessor
 from bert_zoo.text.windows import document_windows, question_windows
 
 REFERENCES = Path(__file__).parent / "golden" / "text" / "references.json.gz"
@@ -312,6 +314,21 @@ def test_nothing_is_reported_where_everything_fits_or_the_report_is_off(tokenize
         preprocessor(tokenizer, report_truncation=False)(["a " * 60])
         preprocessor(tokenizer)((["a " * 2], ["b " * 3]))
     assert truncation_messages(caplog) == []
+
+
+@pytest.mark.parametrize("kind", [text.Preprocessor, NumpyPreprocessor])
+def test_long_texts_that_nothing_cuts_are_said_once(tokenizer, caplog, kind):
+    read = kind(tokenizer, sequence_length=UNLIMITED)
+    with caplog.at_level(logging.WARNING):
+        read(["a " * 500])
+        assert not caplog.records
+        for _ in range(2):
+            read(["a " * 600, "b", "a " * 513])
+        kind(tokenizer, sequence_length=UNLIMITED, report_truncation=False)(["a " * 600])
+        kind(tokenizer, sequence_length=700)(["a " * 600])
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "2 of the 3 texts of a batch have more than 512 tokens; the longest has 600" in message
+    assert "max_length" in message
 
 
 @pytest.mark.parametrize("where", ["eager", "map", "questions", "windows"])

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_zoo.config import IGNORED_LABEL
+from bert_zoo.config import IGNORED_LABEL, UNLIMITED
 from bert_zoo.text.batches import strings
 from bert_zoo.text.numpy_packing import FEW_LENGTHS, Arrays, NumpyPacker, Positions
 from bert_zoo.text.numpy_windows import (
@@ -118,6 +118,8 @@ class NumpyReading(TextPreprocessor):
         kept = self.packer.kept_lengths(lengths)
         if self.report is not None:
             self.report.count_cuts(sum(lengths), sum(kept), self.sequence_length)
+            if self.sequence_length >= UNLIMITED:
+                self.report.count_long(sum(lengths))
         self.watch_unknown(*segments)
         pairs = zip(segments, kept, strict=True)
         return self.packer.lay_out([segment.beginnings(number) for segment, number in pairs])

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from bert_zoo.config import IGNORED_LABEL
+from bert_zoo.config import IGNORED_LABEL, UNLIMITED
 from bert_zoo.graph import tf
 from bert_zoo.text.batches import text_batch
 from bert_zoo.text.layout import BERT, PLAIN
@@ -33,6 +33,14 @@ TEXTS_CUT = (
     "%d of the %d texts of a batch exceed sequence_length=%d and were truncated. The longest has %d tokens "
     "without special tokens. Raise sequence_length, as far as the model allows, to keep them whole. "
     "(Shown once.)"
+)
+# Texts of a model without a limit are long from this number of tokens on, that of most models that have one.
+LONG_TEXT = 512
+# Arguments: long texts, all texts, `LONG_TEXT`, tokens of the longest text.
+TEXTS_LONG = (
+    "%d of the %d texts of a batch have more than %d tokens; the longest has %d. The model has no limit and "
+    "reads them whole, in time and memory that grow faster than their length. To cut them, call load() with "
+    "max_length. (Shown once.)"
 )
 # Arguments: such texts, all texts.
 TEXTS_UNKNOWN = (
@@ -183,6 +191,8 @@ class TextPreprocessor(tf.Module):
         kept = self.packer.kept_lengths(lengths)
         if self.report is not None:
             self.report.watch_cuts(tf.add_n(lengths), tf.add_n(kept), self.sequence_length)
+            if self.sequence_length >= UNLIMITED:
+                self.report.watch_long(tf.add_n(lengths))
         self.watch_unknown(*segments)
         return self.packer.lay_out([*map(Slices.of_beginnings, segments, kept)])
 
@@ -357,7 +367,7 @@ class _Call:
 
 
 class Report:
-    """Logs once that texts were truncated, and once that most of a text is unknown; works inside a graph.
+    """Logs once each that texts were truncated, are long or mostly unknown; works inside a graph.
 
     It reports the first batch with a truncated text. Within `of_call`, it reports all texts at the end.
     """
@@ -374,6 +384,10 @@ class Report:
         count = partial(self._count, message)
         self._watch(message, kept < lengths, count, [lengths, kept, limit])
 
+    def watch_long(self, lengths: tf.Tensor) -> None:
+        """Adds the check to the graph: int64 [batch] tokens of texts without a limit."""
+        self._watch(TEXTS_LONG, lengths > LONG_TEXT, self._say_long, [lengths])
+
     def watch_unknown(self, tokens: tf.RaggedTensor, unk_id: int) -> None:
         """Adds the check to the graph: int32 [batch, (tokens)], without special tokens."""
         is_unknown = tokens.with_values(tf.cast(tokens.values == unk_id, tf.int64))
@@ -387,10 +401,20 @@ class Report:
         if (kept < lengths).any():
             self._count(message, lengths, kept, limit)
 
+    def count_long(self, lengths: np.ndarray) -> None:
+        """Checks a batch outside of a graph: int64 [batch] tokens of texts without a limit."""
+        if (lengths > LONG_TEXT).any():
+            self._say_long(lengths)
+
     def count_unknown(self, is_mostly: np.ndarray) -> None:
         """Checks a batch outside of a graph: bool [batch], whether most of each text is unknown."""
         if is_mostly.any():
             self._say_unknown(is_mostly)
+
+    def _say_long(self, lengths: np.ndarray) -> np.bool_:
+        long = np.count_nonzero(lengths > LONG_TEXT)
+        counts = (long, lengths.size, LONG_TEXT, int(lengths.max()))
+        return self._say(TEXTS_LONG, TEXTS_LONG, *counts)
 
     def _say_unknown(self, is_mostly: np.ndarray) -> np.bool_:
         counts = (np.count_nonzero(is_mostly), is_mostly.size)
