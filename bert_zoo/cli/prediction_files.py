@@ -122,7 +122,7 @@ def _answers(
             for row in model.answer(*columns, **options):
                 yield {"answer": row.text, "score": row.score, "start": row.start, "end": row.end}
         case tasks.TextToText() if len(columns) == 1:
-            for text in model.generate(texts, batch_size=batch_size):
+            for text in model.generate(texts, batch_size=batch_size, num_return_sequences=1):
                 yield {"generated_text": text}
         case tasks.SentenceEmbedder() | tasks.Reranker() if len(columns) == 2:
             for score in pair_scores(model, *columns, batch_size):

@@ -77,6 +77,8 @@ def prune_vocabulary(
         raise ValueError("The texts have no tokens. Check that they are texts for this model.")
     kept = {*np.flatnonzero(counts >= min_count).tolist(), *map(before.token_to_id, keep)}
     kept |= before.added_tokens.keys() | _ids_of(config, before).values()
+    if model.generates:
+        kept |= model.generation_config.needed_ids
     if getattr(config, "positions_after_padding", False):
         kept |= {*range(config.pad_id)}  # as the table of positions starts after this id
     tokenizer = smaller(before, {before.id_to_token(index) for index in kept})
@@ -86,6 +88,9 @@ def prune_vocabulary(
         for name, index in _ids_of(config, before).items()
     }
     pruned = rebuilt(model, vocab_size=len(rows), **ids)
+    if model.generates:
+        new_ids = {old: new for new, old in enumerate(rows.tolist())}
+        pruned.generation_config = model.generation_config.renumbered(new_ids)
     encoder_of(pruned).preprocessor = type(model.preprocessor)(
         tokenizer, **model.preprocessor.get_config()
     )

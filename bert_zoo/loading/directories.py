@@ -12,7 +12,7 @@ from pathlib import Path
 from bert_zoo.config import Config, ConfigError, Prompts
 from bert_zoo.error_text import listing, shown
 from bert_zoo.family import HF, Checkpoint, Family
-from bert_zoo.json_files import JsonObject
+from bert_zoo.json_files import JsonObject, read_object
 from bert_zoo.loading.adapters import in_hugging_face_names
 from bert_zoo.loading.locating import (
     HUB,
@@ -36,6 +36,7 @@ from bert_zoo.weights.bind import POOLER, Plan, RenamedSource
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.formats import BertZoo, Description, Format, HuggingFace
 from bert_zoo.weights.formats.bert_zoo import record
+from bert_zoo.weights.formats.hf import generation_of
 from bert_zoo.weights.formats.hf_directories import (
     TOKENIZER_FILE,
     dense_folders,
@@ -142,7 +143,12 @@ def _open_registered(
     )
     if not with_weights:
         return replace(opened, plan=family.plan(BertZoo.name, opened.config))
-    return _with_tensors(opened, fetch_checkpoint(checkpoint, task), task, checkpoint.encoder)
+    directory = fetch_checkpoint(checkpoint, task)
+    config_file = directory / HuggingFace.config_file
+    if config_file.is_file():
+        generation = generation_of(read_object(config_file), directory)
+        opened = replace(opened, description=replace(opened.description, generation=generation))
+    return _with_tensors(opened, directory, task, checkpoint.encoder)
 
 
 def _open_directory(

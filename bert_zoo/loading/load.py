@@ -14,6 +14,7 @@ from typing import Any
 from bert_zoo.config import Config, ConfigError, HeadSpec
 from bert_zoo.error_text import listing
 from bert_zoo.family import TextSpec
+from bert_zoo.generation_config import GenerationConfig
 from bert_zoo.loading.argument_names import unknown_arguments
 from bert_zoo.loading.directories import PROBLEM_TYPES, TRAINED_BY_USERS, Opened, open_checkpoint
 from bert_zoo.models.base import ZooModel, encoder_of
@@ -189,6 +190,9 @@ def load(
         arguments["head"] = spec
     if reads_vectors:
         arguments["reads_vectors"] = True
+    if model_class.generates:
+        files = opened.description.generation
+        arguments["generation_config"] = GenerationConfig.read(files, config.vocab_size)
     preprocessor, why_none = preprocessor_of(
         opened, config, max_length, padding, model_class.truncation
     )

@@ -10,7 +10,7 @@ from typing import Any
 from bert_zoo.config import Config, TextSpec
 from bert_zoo.error_text import shown
 from bert_zoo.family import Family
-from bert_zoo.json_files import read_object
+from bert_zoo.json_files import JsonObject, read_object
 from bert_zoo.loading.adapters import save_adapter
 from bert_zoo.loading.card import write_card
 from bert_zoo.models.base import ZooModel
@@ -274,7 +274,15 @@ def _description(model: ZooModel, preprocessor) -> Description:
         long_texts=encoder.long_texts.get_config() if encoder.long_texts.in_windows else None,
         reads_vectors=getattr(model, "reads_vectors", False),
         head=getattr(model, "head", None),
+        generation=_generation(model),
     )
+
+
+def _generation(model: ZooModel) -> tuple[JsonObject, ...]:
+    """Returns what a directory says about generating text; () if the model writes none."""
+    if not model.generates:
+        return ()
+    return (JsonObject(model.generation_config.to_dict(), "the model's generation_config"),)
 
 
 def _as_hugging_face(
@@ -306,7 +314,7 @@ def _as_hugging_face(
         classes=(hf_class,),
         pooling=pooling,
         token_ids=_token_ids(preprocessor, description, encoder.config),
-        generates=hasattr(model, "generate"),
+        generates=model.generates,
         lacks_pooler=is_bare and has_pooler and not encoder.config.pooler,
     )
 

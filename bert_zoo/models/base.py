@@ -72,6 +72,7 @@ from bert_zoo.models.replicas import (
 )
 from bert_zoo.models.row_batches import RowBatches
 from bert_zoo.models.sample_weights import checked_sample_weight, weights_beside
+from bert_zoo.registry import registry
 from bert_zoo.weights.bind import named_variables, set_trained_layers, trained_layers
 
 # The inputs that Keras's own export takes, if the model has them.
@@ -106,14 +107,20 @@ class Interface:
     text_name: str | None = None
 
 
+# Verb -> the tasks whose models have it, in the order in which their classes are made.
+TASKS_OF_VERBS: dict[str, list[str]] = {}
+
+
 class ZooModel(keras.Model):
     """A Keras model that also takes raw text as data.
 
     Attributes:
         task: name of the task for `load`.
+        verbs: names of the methods for what the task is there for.
         labels: names of the classes by number; empty without classes.
         labels_are_texts: whether labels are texts of the same kind as the inputs.
         ids_rank: number of axes of the ids that it is called with.
+        generates: whether it writes texts, with a `generation_config`.
         peft_task: the `task_type` of peft adapters for such models, if peft has one.
         output_activation: "softmax" or "sigmoid", which turns outputs into probabilities; None if they are
             not logits of classes.
@@ -145,6 +152,7 @@ class ZooModel(keras.Model):
     """
 
     task: str
+    verbs: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     labels_are_texts = False
     ids_rank = 2
@@ -154,6 +162,7 @@ class ZooModel(keras.Model):
     reads_windows = False
     fixes_encoder = False
     outputs_per_token = False
+    generates = False
     peft_task: str | None = None
     pools_windows = False
     positions_read: Mapping[str, tuple[int, ...]] = MappingProxyType({})
@@ -173,6 +182,28 @@ class ZooModel(keras.Model):
     def __init__(self, *args, name: str | None = None, **kwargs):
         refuse_fork()
         super().__init__(*args, name=name or self._free_name(), **kwargs)
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        for verb in cls.verbs if "task" in vars(cls) else ():
+            TASKS_OF_VERBS.setdefault(verb, []).append(cls.task)
+
+    def __getattr__(self, name):
+        # Called for attributes that do not exist.
+        if name in TASKS_OF_VERBS:
+            raise AttributeError(self._tasks_with(name))
+        parent = getattr(super(), "__getattr__", super().__getattribute__)
+        return parent(name)
+
+    def _tasks_with(self, verb: str) -> str:
+        """Returns a message that says which tasks have a verb."""
+        family, tasks = registry().families[encoder_of(self).family], TASKS_OF_VERBS[verb]
+        here = [f"task={task!r}" for task in tasks if task in family.tasks]
+        return f"A model of task {self.task!r} has no {verb}(). " + (
+            f"To have it, load the checkpoint with {' or '.join(here)}."
+            if here
+            else f"It is for {' and '.join(map(repr, tasks))}, which the family {family.name} does not have."
+        )
 
     @classmethod
     def _free_name(cls) -> str:

@@ -97,6 +97,7 @@ class Encoder(ZooModel):
     """
 
     task = "encoder"
+    verbs = ("embed", "embed_words")
     peft_task = "FEATURE_EXTRACTION"
     outputs_per_token = True
     pools_windows = True

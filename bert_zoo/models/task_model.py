@@ -11,6 +11,7 @@ from keras import ops
 from bert_zoo import private
 from bert_zoo.config import HeadSpec, Pooling
 from bert_zoo.family import Family
+from bert_zoo.generation_config import GenerationConfig
 from bert_zoo.layers.backbones import FIRST_IS_GLOBAL
 from bert_zoo.layers.common import FIRST
 from bert_zoo.layers.heads import Features, OutputHead, pool
@@ -353,6 +354,37 @@ class LabelledModel(TaskModel):
         return {**super().get_config(), "labels": list(self.labels)}
 
 
+class GeneratingModel(TaskModel):
+    """A task whose models write texts.
+
+    Args:
+        encoder, **kwargs: as in `TaskModel`.
+        generation_config: how `generate` works by default, or its dict when Keras rebuilds a saved model. It
+            can be replaced at any time: `model.generation_config.replace(num_beams=4)`.
+    """
+
+    generates = True
+
+    def __init__(
+        self,
+        encoder,
+        *,
+        generation_config: GenerationConfig | Mapping[str, Any] | None = None,
+        **kwargs,
+    ):
+        if isinstance(generation_config, Mapping):
+            generation_config = GenerationConfig.from_dict(generation_config)
+        self.generation_config = generation_config or GenerationConfig()
+        super().__init__(encoder, **kwargs)
+
+    def get_config(self):
+        generation = self.generation_config.to_dict()
+        return {
+            **super().get_config(),
+            **({"generation_config": generation} if generation else {}),
+        }
+
+
 def last_positions(inputs, pad_id: int | None = None):
     """The position of each row's last token, int32 [batch, 1].
 
@@ -455,4 +487,6 @@ def under_settings(model: Model, **settings: Any) -> Model:
     config["config"] = encoder.config.replace(**settings).to_dict()
     other = type(model)(Encoder.from_config(config))
     other.set_weights(model.get_weights())
+    if model.generates:
+        other.generation_config = model.generation_config
     return other

@@ -25,6 +25,7 @@ class Classifier(SentenceModel, LabelledModel):
     """
 
     task = "classification"
+    verbs = ("classify", "zero_shot")
     peft_task = "SEQ_CLS"
     taught_by = "cross_entropy"
     use = Use(

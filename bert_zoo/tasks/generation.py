@@ -1,26 +1,31 @@
 """Token-by-token generation with keras_hub's samplers."""
 
 import codecs
-import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
+import keras
 import numpy as np
 from keras import ops
 
 from bert_zoo.config import is_integer
+from bert_zoo.generation_config import GenerationConfig
+from bert_zoo.models.direct import tokenized
 from bert_zoo.models.graphs import on_model
 from bert_zoo.models.inputs import as_array, as_ids, check_range, check_rank
 from bert_zoo.runtime.printed import Rows
-from bert_zoo.tasks.samplers import as_sampler, drawing_from
+from bert_zoo.tasks.logits import LogitsProcessor
+from bert_zoo.tasks.samplers import SEARCH, choice_of, drawing_from
 
 # A growing memory has a multiple of this number of slots, because XLA and JAX compile for each size.
 SLOTS = 64
 # The id of a position without a chosen token.
 OPEN = -1
+DEFAULT_NEW_TOKENS = 100
 
-# (model, tokens [batch], state) -> log-probabilities of the next tokens, float32 [batch, vocabulary], and the next
-# state, tensors [batch, ...] in any structure. It must be traceable and a module's function, as for `on_model`.
+# (model, tokens [batch], state) -> scores of the next tokens, log-probabilities or logits, float32 [batch, vocabulary],
+# and the next state, tensors [batch, ...] in any structure. It must be traceable and a module's function, as for `on_model`.
 Step = Callable[[Any, Any, Any], tuple[Any, Any]]
 
 
@@ -30,94 +35,226 @@ def slots_for(tokens: int) -> int:
 
 
 class Generation:
-    """Checks the options of `generate` and chooses tokens.
+    """One call of `generate`: its options, checked, and how it chooses tokens.
 
     Args:
-        model: a `ZooModel`.
-        step: the model's `Step`.
-        max_new_tokens, sampler, seed, stop, stream, **drawing: as for `CausalLM.generate`.
+        model: a `GeneratingModel`.
+        max_new_tokens, sampler, beams, seed, stop, stream, bad_words, settings: as for `CausalLM.generate`.
+        **options: further settings of `bert_zoo.generation_config.GenerationConfig`.
 
     Attributes:
+        config: the settings of the model and of the call.
         stop_ids: ids of the tokens that end a text.
+        processor: what changes scores before a token is chosen.
     """
 
     def __init__(
         self,
         model,
-        step: Step,
         *,
-        max_new_tokens: int,
-        sampler,
-        seed,
-        stop,
-        stream: bool,
-        **drawing,
+        sampler=None,
+        beams: int | None = None,
+        seed: int | None = None,
+        stop: str | Sequence[int | str] | None = "eos",
+        stream: bool = False,
+        bad_words: Sequence[str] | None = None,
+        settings: str | None = None,
+        own: bool = False,
+        **options: Any,
     ):
-        if not is_integer(max_new_tokens) or max_new_tokens < 1:
-            raise ValueError(
-                f"max_new_tokens is {max_new_tokens!r}; it must be a positive integer."
-            )
-        self._model, self._number, self._stream = model, max_new_tokens, stream
-        is_named = sampler is None or isinstance(sampler, str)
+        self._model, self._stream, self._seed = model, stream, seed
+        given = {name: value for name, value in options.items() if value is not None}
+        GenerationConfig().replace(**given)
+        if beams is not None and (not is_integer(beams) or beams < 1):
+            raise ValueError(f"beams is {beams!r}; it must be a positive integer.")
+        config = model.generation_config.chosen(settings)
+        if sampler is not None:
+            config = config.replace(**dict.fromkeys(SEARCH))
+        if bad_words is not None:
+            words = spelled_words(model, bad_words)
+            given["bad_words_ids"] = (*given.get("bad_words_ids", ()), *words)
+        self.config = config = config.replace(**given)
+        config.check_ids(model.id_limits()["token_ids"][0])
         # A stream draws between other calls, so it needs its own sampler.
-        sampler = as_sampler(sampler, seed=seed, own=stream, **drawing)
-        if stream and "__call__" in vars(type(sampler)):
+        choice = choice_of(sampler, config, given, beams=beams, seed=seed, own=stream or own)
+        self._choice = choice
+        if stream and "__call__" in vars(type(choice.sampler)):
             raise ValueError(
-                f"{type(sampler).__name__} chooses whole texts, so it cannot stream tokens. Pass stream=False, or another "
-                "sampler."
+                f"{type(choice.sampler).__name__} chooses whole texts, so it cannot stream tokens. Pass stream=False, or "
+                "another sampler: num_beams=1 for none."
             )
-        self._drawing = drawing_from(seed, sampler) if is_named else contextlib.nullcontext()
-        self.stop_ids = _stop_ids(model, stop)
-        self._step = step
-        self._choosing = {"sampler": sampler, "stop_ids": self.stop_ids}
+        self.returned = config.num_return_sequences or 1
+        self._check_returned()
+        self.stop_ids = _stop_ids(model, stop, config)
+        self.processor = LogitsProcessor.of(
+            config, self.stop_ids, draws=choice.warps, beams=choice.has_beams
+        )
+
+    def _check_returned(self) -> None:
+        sampler, returned = self._choice.sampler, self.returned
+        if returned == 1:
+            return
+        if self._stream:
+            raise ValueError(
+                f"num_return_sequences is {returned}, but a stream has one text for each prompt. Pass stream=False, or "
+                "the prompt several times."
+            )
+        if self._choice.has_beams and returned > sampler.beams:
+            raise ValueError(
+                f"num_return_sequences is {returned}, but the search keeps {sampler.beams} beams. Pass num_beams="
+                f"{returned} or more."
+            )
+        if not self._choice.has_beams and not sampler.variables:
+            raise ValueError(
+                f"num_return_sequences is {returned}, but {type(sampler).__name__} chooses the same text every time. Pass "
+                f"num_beams={returned} or more, or do_sample=True."
+            )
+
+    @property
+    def sampler(self):
+        return self._choice.sampler
+
+    @property
+    def reads_logits(self) -> bool:
+        """Whether scores are logits, as a penalty needs them that changes their quotients; else log-probabilities."""
+        return self.processor.repetition_penalty != 1.0 and not self._choice.has_beams
+
+    def new_tokens(self, longest: int, default: int = DEFAULT_NEW_TOKENS) -> int:
+        """Returns the maximum number of new tokens.
+
+        Args:
+            longest: number of tokens of the longest prompt.
+            default: the number if nothing is said.
+        """
+        config = self.config
+        if config.max_new_tokens is None and config.max_length is not None:
+            number = config.max_length - longest
+            if number < 1:
+                raise ValueError(
+                    f"The longest prompt has {longest} tokens, and max_length, which counts them, is "
+                    f"{config.max_length}. Pass max_new_tokens."
+                )
+            return number
+        return default if config.max_new_tokens is None else config.max_new_tokens
 
     def outputs(
         self,
         texts: "TextOutput | IdOutput",
         begins: Sequence[Callable[[], tuple[np.ndarray, Any]]],
+        step: Step,
+        number: int,
         order: np.ndarray | slice = slice(None),
     ):
         """Returns the result of `generate`.
 
         Args:
             texts: the texts to add tokens to.
-            begins: a function for each batch of texts, which returns the last token of each, int32 [batch],
-                and the state before it. A stream has one batch.
+            begins: a function for each batch of texts, which returns tokens of each, int32 [batch, length],
+                at least the last one, with `OPEN` before them; and the state before the last one. A stream
+                has one batch.
+            step: the model's `Step`.
+            number: maximum number of new tokens.
             order: the row of each text in the concatenated batches.
         """
         if self._stream:
             (begin,) = begins
-            return texts.pieces(self._columns(begin))
-        with self._drawing:
-            chosen = [self._chosen(*begin()) for begin in begins]
+            return texts.pieces(self._columns(begin, step, number))
+        choice = self._choice
+        with drawing_from(self._seed, choice.sampler) if choice.is_named else nullcontext():
+            chosen = [self._chosen(*begin(), step, number) for begin in begins]
         longest = max(tokens.shape[1] for tokens in chosen)
         # A batch that ends early is filled with its rows' stop tokens.
         wide = [np.pad(t, [(0, 0), (0, longest - t.shape[1])], "edge") for t in chosen]
-        return texts.whole(np.concatenate(wide)[order])
+        rows = np.concatenate(wide).reshape(-1, self.returned, longest)[order]
+        return texts.whole(rows.reshape(-1, longest), self.returned)
 
-    def _chosen(self, last: np.ndarray, state) -> np.ndarray:
-        """Returns tokens, int32 [batch, new tokens]; a row that has ended repeats its stop token."""
-        # The sampler fills the positions after the last token.
-        canvas = np.full((len(last), 1 + self._number), OPEN, "int32")
-        canvas[:, 0] = last
-        is_given = np.zeros(canvas.shape, bool)
-        is_given[:, 0] = True
-        tensors = (canvas, is_given, state)
-        tokens = on_model(self._model, filled, *tensors, step=self._step, **self._choosing)
-        chosen = ops.convert_to_numpy(tokens)[:, 1:]
+    def _chosen(self, tokens: np.ndarray, state, step: Step, number: int) -> np.ndarray:
+        """Returns tokens, int32 [batch * returned, new tokens]; a row that has ended repeats its stop token."""
+        if self.returned > 1 and not self._choice.has_beams:
+            tokens, state = keras.tree.map_structure(
+                lambda part: ops.repeat(part, self.returned, axis=0), (tokens, state)
+            )
+        tensors = (*_canvas(ops.convert_to_numpy(tokens), number), state)
+        chosen = on_model(
+            self._model,
+            filled,
+            *tensors,
+            step=step,
+            sampler=self._choice.sampler,
+            stop_ids=self.stop_ids,
+            processor=self.processor,
+        )
+        chosen = ops.convert_to_numpy(chosen)[:, -number:]
         return chosen[:, : _lengths(chosen, self.stop_ids, with_stop=True).max()]
 
-    def _columns(self, begin: Callable[[], tuple[np.ndarray, Any]]) -> Iterator[np.ndarray]:
+    def _columns(
+        self, begin: Callable[[], tuple[np.ndarray, Any]], step: Step, number: int
+    ) -> Iterator[np.ndarray]:
         """Yields the columns of `_chosen`'s result, each as soon as it is sampled."""
         tokens, state = begin()
+        canvas, first = _canvas(tokens, number)
         ended = np.zeros(len(tokens), bool)
-        for _ in range(self._number):
-            log_probs, state = on_model(self._model, self._step, tokens, state)
-            tensors = (log_probs, tokens, ended)
-            tokens, ended = on_model(self._model, _next_tokens, *tensors, **self._choosing)
-            yield ops.convert_to_numpy(tokens)
+        options = {"sampler": self._choice.sampler, "stop_ids": self.stop_ids}
+        for index in range(first, first + number):
+            scores, state = on_model(self._model, step, canvas[:, index - 1], state)
+            tensors = (scores, canvas, np.int32(index), first, ended)
+            column, ended = on_model(
+                self._model, _next_tokens, *tensors, processor=self.processor, **options
+            )
+            canvas[:, index] = column = ops.convert_to_numpy(column)
+            yield column
             if ops.convert_to_numpy(ended).all():
                 return
+
+
+def _canvas(tokens: np.ndarray, number: int) -> tuple[np.ndarray, np.int32]:
+    """Returns texts with open positions after their tokens, int32 [batch, length + number], and the first of these."""
+    return (
+        np.pad(tokens, [(0, 0), (0, number)], constant_values=OPEN).astype("int32"),
+        np.int32(tokens.shape[1]),
+    )
+
+
+def left_padded(rows: Sequence[np.ndarray]) -> np.ndarray:
+    """Returns rows of ids with `OPEN` before them, int32 [rows, slots]."""
+    padded = np.full((len(rows), slots_for(max(map(len, rows)))), OPEN, "int32")
+    for to, row in zip(padded, rows, strict=True):
+        to[padded.shape[1] - len(row) :] = row
+    return padded
+
+
+def spelled_words(model, words: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+    """Returns the ids of words, as they stand at the start of a text and after a blank."""
+    from bert_zoo.text.batches import text_batch
+
+    if isinstance(words, str) or not all(isinstance(word, str) and word.strip() for word in words):
+        raise TypeError(f"bad_words is {words!r}; it must be a list of texts that are not blank.")
+    if not words:
+        return ()
+    tokenizer = model.preprocessor.tokenizer
+    eos, unknown = (getattr(tokenizer, name, None) for name in ("eos_id", "unk_id"))
+    texts = text_batch([*words, *(f" {word}" for word in words)])
+    # Some tokenizers end every text with the end token, and a word with unknown parts cannot be written.
+    spelled = (tuple(i for i in row.tolist() if i != eos) for row in tokenized(model, texts))
+    return tuple(dict.fromkeys(row for row in spelled if row and unknown not in row))
+
+
+def with_prefix(given, prefix: str | None, what: str):
+    """Returns texts with the settings' prefix before each.
+
+    Raises:
+        ValueError: there is a prefix, but the texts are ids.
+    """
+    if prefix is None:
+        return given
+    if isinstance(given, Mapping):
+        raise ValueError(
+            f"The chosen settings put {prefix!r} before each {what}, so pass texts; these are ids."
+        )
+    from bert_zoo.text.batches import strings
+
+    texts = [prefix + text for text in strings(given, what)]
+    return texts[0] if isinstance(given, str) else texts
 
 
 # --- Inputs and outputs ---
@@ -179,8 +316,8 @@ class IdOutput:
     def __init__(self, shown: np.ndarray):
         self._shown = shown
 
-    def whole(self, chosen: np.ndarray) -> np.ndarray:
-        return np.concatenate([self._shown, chosen], axis=1)
+    def whole(self, chosen: np.ndarray, returned: int = 1) -> np.ndarray:
+        return np.concatenate([np.repeat(self._shown, returned, axis=0), chosen], axis=1)
 
     def pieces(self, columns: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
         yield self._shown
@@ -204,11 +341,13 @@ class TextOutput:
         self._tokenizer, self._shown = tokenizer, shown
         self._stop_ids, self._is_single = stop_ids, is_single
 
-    def whole(self, chosen: np.ndarray) -> str | GeneratedTexts:
+    def whole(self, chosen: np.ndarray, returned: int = 1) -> str | GeneratedTexts:
         lengths = _lengths(chosen, self._stop_ids)
         new = (row[:length] for row, length in zip(chosen, lengths, strict=True))
-        spelled = self._tokenizer.detokenized(map(np.append, self._shown, new))
-        return self._as_asked(GeneratedTexts(text.decode("utf-8", "replace") for text in spelled))
+        shown = (row for row in self._shown for _ in range(returned))
+        spelled = self._tokenizer.detokenized(map(np.append, shown, new))
+        texts = GeneratedTexts(text.decode("utf-8", "replace") for text in spelled)
+        return texts if returned > 1 else self._as_asked(texts)
 
     def pieces(self, columns: Iterable[np.ndarray]) -> Iterator[str | list[str]]:
         # Tokens may be bytes, and a character may have several.
@@ -244,10 +383,14 @@ def _lengths(chosen: np.ndarray, stop_ids: Sequence[int], with_stop: bool = Fals
     return np.where(ends.any(axis=1), ends.argmax(axis=1) + with_stop, chosen.shape[1])
 
 
-def _stop_ids(model, stop: str | Sequence[int | str] | None) -> tuple[int, ...]:
+def _stop_ids(
+    model, stop: str | Sequence[int | str] | None, config: GenerationConfig
+) -> tuple[int, ...]:
     if stop is None:
         return ()
     if stop == "eos":
+        if config.eos_token_id:
+            return config.eos_token_id
         if not model.encoder.has_preprocessor:
             return ()
         try:
@@ -273,29 +416,32 @@ def _stop_ids(model, stop: str | Sequence[int | str] | None) -> tuple[int, ...]:
 # --- Tokens ---
 
 
-def filled(model, canvas, is_given, state, *, step: Step, sampler, stop_ids):
-    """Returns the canvas [batch, positions] with the sampler's tokens in all positions that were not given."""
+def filled(model, canvas, first, state, *, step: Step, sampler, stop_ids, processor):
+    """Returns the canvas [rows, positions] with the sampler's tokens from the position `first` on."""
+    places = ops.arange(ops.shape(canvas)[1], dtype="int32")
 
-    def next_log_probs(prompt, state, index):
+    def next_scores(prompt, state, index):
         tokens = ops.take(prompt, index - 1, axis=1)
-        log_probs, state = step(model, tokens, state)
-        ended = ops.any(_is_in(prompt[:, 1:], stop_ids), axis=1)
-        return _held_where(ended, log_probs, tokens), None, state
+        scores, state = step(model, tokens, state)
+        scores = processor(scores, prompt, index, first)
+        ended = ops.any(ops.logical_and(_is_in(prompt, stop_ids), places >= first), axis=1)
+        return _held_where(ended, scores, tokens), None, state
 
     return sampler(
-        next=next_log_probs,
+        next=next_scores,
         prompt=ops.convert_to_tensor(canvas),
         cache=state,
-        index=1,
-        mask=ops.convert_to_tensor(is_given),
+        index=first,
+        mask=ops.logical_or(ops.zeros_like(canvas, "bool"), places < first),
         stop_token_ids=stop_ids or None,
         model=model,
     )
 
 
-def _next_tokens(model, log_probs, tokens, ended, *, sampler, stop_ids):
-    """Returns the next tokens [batch], chosen by log-probabilities, and which rows have ended."""
-    held = _held_where(ended, log_probs, tokens)
+def _next_tokens(model, scores, canvas, index, first, ended, *, sampler, stop_ids, processor):
+    """Returns the tokens [batch] at a position, chosen by scores, and which rows have ended."""
+    scores = processor(scores, canvas, index, first)
+    held = _held_where(ended, scores, ops.take(canvas, index - 1, axis=1))
     tokens = sampler.get_next_token(sampler.compute_probabilities(held))
     tokens = ops.cast(tokens, "int32")
     return tokens, ops.logical_or(ended, _is_in(tokens, stop_ids))

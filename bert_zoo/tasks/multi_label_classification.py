@@ -41,6 +41,7 @@ class MultiLabelClassifier(Classifier):
     """
 
     task = "multi_label_classification"
+    verbs = ("classify", "zero_shot")
     peft_task = "SEQ_CLS"
     taught_by = "binary"
     use = Use(

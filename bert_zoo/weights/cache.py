@@ -41,7 +41,8 @@ _LOGGER = logging.getLogger(__name__)
 
 # Files of a model in a hub repository, besides its weights.
 MODEL_FILES = (
-    *("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
+    *("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"),
+    "special_tokens_map.json",
     *("added_tokens.json", "vocab.txt", "vocab.json", "merges.txt", "bpe.codes", "*.model"),
     *("vocab.pkl", "vocab.bin"),  # Transformer-XL's; read without being unpickled
     *("modules.json", "sentence_*_config.json", "config_sentence_transformers.json"),

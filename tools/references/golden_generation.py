@@ -1,12 +1,16 @@
-"""Goldens of generation: the targets that transformers writes for random sources, with models of tests/golden.
+"""Goldens of generation: the tokens that transformers writes for random rows, with models of tests/golden.
 
     python tools/references/golden_generation.py
 
-Runs in an environment with torch and transformers. Writes `generated.npz` beside a model's files: `token_ids` and
-`padding_mask` of the sources, `stops`, and for each way of searching in `OPTIONS` the new tokens, 0 after what stops
-them.
+Runs in an environment with torch and transformers. Writes beside a model's files
+
+- `generated.npz`: `token_ids` and `padding_mask` of the sources, `stops`, and for each way of searching in `OPTIONS`
+  the new tokens, 0 after what stops them;
+- `generated_options.npz`: `token_ids` and `padding_mask` of sources or prompts, and for each set of options in
+  tests/golden/generation.json the new tokens, one row after the other.
 """
 
+import json
 import pathlib
 
 import numpy as np
@@ -23,6 +27,8 @@ SEARCHES = {
 SOURCES, LONGEST, NEW_TOKENS = 200, 14, 16
 # Of the models' vocabulary; sentinels are above, and rows of the table that are no tokens.
 ORDINARY = 90
+# Rows for each set of options, and ids of prompts.
+ROWS, CAUSAL = 40, 81
 OPTIONS = {
     "greedy": {},
     "beams": {"num_beams": 4, "length_penalty": 0.0},
@@ -30,13 +36,14 @@ OPTIONS = {
 }
 
 
-def sources() -> dict[str, np.ndarray]:
-    """Rows of random tokens of different lengths that end in `</s>`, and their mask."""
+def sources(rows: int = SOURCES, shortest: int = 2, end: int | None = 1) -> dict[str, np.ndarray]:
+    """Rows of random tokens of different lengths that end in `</s>` or another token, and their mask."""
     rng = np.random.default_rng(48)
-    lengths = rng.integers(2, LONGEST + 1, (SOURCES, 1))
+    lengths = rng.integers(shortest, LONGEST + 1, (rows, 1))
     places = np.arange(LONGEST)
-    ids = rng.integers(3, ORDINARY, (SOURCES, LONGEST))
-    ids = np.where(places == lengths - 1, 1, np.where(places < lengths, ids, 0))
+    ids = rng.integers(3, ORDINARY if end else CAUSAL, (rows, LONGEST))
+    ids = np.where(places < lengths, ids, 0)
+    ids = np.where(places == lengths - 1, end, ids) if end else ids
     return {"token_ids": ids.astype(np.uint8), "padding_mask": (places < lengths).astype(np.uint8)}
 
 
@@ -52,12 +59,72 @@ def targets(model, inputs: dict[str, np.ndarray], stops: list[int], **options) -
             pad_token_id=0,
             **options,
         )
-    ids = found[:, 1:].numpy()
+    return until(stops, found[:, 1:].numpy())
+
+
+def until(stops: list[int], ids: np.ndarray) -> np.ndarray:
+    """The ids with 0 after what stops them."""
     is_stop = np.isin(ids, stops)
     return np.where(np.cumsum(is_stop, axis=1) - is_stop > 0, 0, ids).astype(np.uint8)
 
 
+def continued(model, inputs: dict[str, np.ndarray], stops: list[int], **options) -> np.ndarray:
+    """The new tokens of each row alone, [rows * returned sequences, NEW_TOKENS].
+
+    In a batch, transformers reads left padding as text where it looks for repeated tokens.
+    """
+    is_whole = model.config.is_encoder_decoder
+    if is_whole:
+        barred = {0, *range(ORDINARY, model.config.vocab_size)}
+        suppressed = sorted(barred | set(options.pop("suppress_tokens", [])))
+        options |= {"decoder_start_token_id": 0, "suppress_tokens": suppressed}
+    found = []
+    for row, mask in zip(inputs["token_ids"], inputs["padding_mask"], strict=True):
+        ids = torch.from_numpy(row[mask > 0][None]).long()
+        with torch.no_grad():
+            texts = model.generate(
+                input_ids=ids,
+                attention_mask=torch.ones_like(ids),
+                max_new_tokens=NEW_TOKENS,
+                eos_token_id=stops,
+                pad_token_id=0,
+                **options,
+            )
+        new = texts[:, 1 if is_whole else ids.shape[1] :].numpy()
+        found.append(np.pad(new, ((0, 0), (0, NEW_TOKENS - new.shape[1]))))
+    return until(stops, np.concatenate(found))
+
+
+def write_options() -> None:
+    told = json.loads((GOLDEN / "generation.json").read_text())
+    beams = told["beams"]
+    cases = {f"greedy {name}": options for name, options in told["greedy_and_beams"].items()}
+    for name, options in (told["greedy_and_beams"] | told["beams_alone"]).items():
+        cases[f"beams {name}"] = beams | options
+    for case, model_options in told["models"].items():
+        is_whole = case.startswith("t5")
+        kind = transformers.AutoModelForSeq2SeqLM if is_whole else transformers.AutoModelForCausalLM
+        model = kind.from_pretrained(GOLDEN / case).eval()
+        inputs = sources(ROWS) if is_whole else sources(ROWS, shortest=1, end=None)
+        stops = model_options["stops"]
+        found = {
+            name: continued(model, inputs, stops, **options) for name, options in cases.items()
+        }
+        for name, ids in found.items():
+            plain = found[name.split(" ")[0] + " nothing"]
+            same = (ids[: len(plain)] == plain).all() if len(ids) == len(plain) else False
+            print(
+                case,
+                name,
+                "mean length",
+                (ids > 0).sum(axis=1).mean(),
+                "as nothing" if same else "",
+            )
+        np.savez_compressed(GOLDEN / case / "generated_options.npz", **inputs, **found)
+
+
 def main() -> None:
+    write_options()
     for case, stops in STOPS.items():
         model = transformers.AutoModelForSeq2SeqLM.from_pretrained(GOLDEN / case).eval()
         inputs = sources()

@@ -98,7 +98,12 @@ class TextToTextBenchmark(Benchmark):
         known = list(dict.fromkeys(self.words or self.train.trained[1]))
         longest = int(text_table(known, model.preprocessor).lengths.max())
         return list(
-            model.generate(data.sources, max_new_tokens=longest, batch_size=recipe.predicted_rows)
+            model.generate(
+                data.sources,
+                max_new_tokens=longest,
+                batch_size=recipe.predicted_rows,
+                num_return_sequences=1,
+            )
         )
 
     def hardest(self, data: TextPairs, texts: Sequence[str]) -> list:

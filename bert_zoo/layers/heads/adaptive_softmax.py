@@ -88,6 +88,17 @@ class AdaptiveSoftmax(keras.layers.Layer):
             name=f"projection_{cluster}",
         )
 
+    def logits(self, x, tables, projections):
+        """Scores of all tokens before a plain softmax, float32 [batch, length, vocabulary].
+
+        Of several clusters, which have no common scores, log-probabilities. Arguments as in `call`.
+        """
+        if len(self.bounds) > 2:
+            return self(x, tables, projections)
+        if self.tables is not None:
+            tables = [*map(float_table, self.tables)]
+        return self._logits(x, self._clusters(tables, projections)[0])
+
     def call(self, x, tables, projections, labels=None):
         """Predicts tokens.
 

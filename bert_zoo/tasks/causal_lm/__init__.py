@@ -15,11 +15,11 @@ from bert_zoo.models.inputs import as_ids, check_range
 from bert_zoo.models.labels import has_labels
 from bert_zoo.models.metrics import PredictionQuality, total_and_count
 from bert_zoo.models.replicas import added_losses
-from bert_zoo.models.task_model import TaskModel
+from bert_zoo.models.task_model import GeneratingModel
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
-class CausalLM(TaskModel):
+class CausalLM(GeneratingModel):
     """Language model that predicts each token from those before it.
 
     Call it as its encoder, optionally also with `labels` int [batch, length]: the tokens whose
@@ -35,6 +35,7 @@ class CausalLM(TaskModel):
     """
 
     task = "causal_lm"
+    verbs = ("generate", "score")
     peft_task = "CAUSAL_LM"
     outputs_per_token = True
     predicts_tokens = True
@@ -81,6 +82,12 @@ class CausalLM(TaskModel):
         state = {name: encoded[name] for name in self.state if name in encoded}
         return {"log_probs": log_probs, **state}
 
+    def next_logits(self, inputs) -> tuple[Any, dict[str, Any]]:
+        """Scores of the next tokens, as `AdaptiveSoftmax.logits`, and the encoder's outputs, for generation."""
+        encoded = self.encoder(inputs, training=False)
+        table = self.encoder.backbone.token_table
+        return self.softmax.logits(encoded["sequence_output"], *table), encoded
+
     def _labels(self, inputs):
         labels = inputs.get("labels")
         if labels is None:
@@ -118,7 +125,7 @@ class CausalLM(TaskModel):
         self,
         prompt: str | Sequence[str] | Mapping[str, Any],
         *,
-        max_new_tokens: int = 100,
+        max_new_tokens: int | None = None,
         sampler: Any = None,
         beams: int | None = None,
         length_penalty: float | None = None,
@@ -127,6 +134,9 @@ class CausalLM(TaskModel):
         seed: int | None = None,
         stop: str | Sequence[int | str] | None = "eos",
         stream: bool = False,
+        bad_words: Sequence[str] | None = None,
+        settings: str | None = None,
+        **options: Any,
     ):
         """Continues a prompt token by token.
 
@@ -135,34 +145,47 @@ class CausalLM(TaskModel):
         result for a prompt does not depend on the other prompts of a batch, except for the random numbers
         that some samplers draw.
 
+        What the checkpoint's generation_config.json says is the default of all options; see
+        `model.generation_config`.
+
         Args:
             prompt: a text or several; or a dict of `token_ids` [batch, length], with a `padding_mask` if
                 rows differ in length (padding may be on either side). An empty text starts from the end
                 token.
-            max_new_tokens: maximum number of tokens to add to each prompt.
+            max_new_tokens: maximum number of tokens to add to each prompt; by default 100.
             sampler: "greedy" (the default), "top_k" (one of the 5 likeliest), "top_p" (one of the likeliest
                 that together pass a probability of 0.1), "random" or "beam" (5 beams); or an object of
-                keras_hub.samplers, for example `keras_hub.samplers.TopKSampler(k=40)`.
+                keras_hub.samplers, for example `keras_hub.samplers.TopKSampler(k=40)`. It replaces the
+                checkpoint's way of choosing tokens.
             beams: number of texts that the sampler "beam" keeps.
-            length_penalty: exponent for the sampler "beam", which divides a text's summed log-probability
-                by its number of new tokens raised to this power; 0 by default. transformers' `generate`
-                chooses the same texts with the same `length_penalty` and `num_beams` and with
-                `early_stopping=False`.
+            length_penalty: exponent for a beam search, which divides a text's summed log-probability
+                by its number of new tokens raised to this power; 0 by default, and with `num_beams` 1.
+                transformers' `generate` chooses the same texts with the same `length_penalty` and
+                `num_beams`.
             top_p: total probability of the tokens that the sampler "top_p" draws from.
-            temperature: number that log-probabilities are divided by, for "top_k", "top_p" and "random";
-                1 by default. Below 1, likely tokens come more often, above 1 less often; 0 means "greedy".
-                A sampler object has its own.
+            temperature: number that log-probabilities are divided by, for "top_k", "top_p", "random" and
+                `do_sample`; 1 by default. Below 1, likely tokens come more often, above 1 less often; 0
+                means "greedy". A sampler object has its own.
             seed: seed of a named sampler. A sampler object has its own state, and continues from it.
-            stop: what ends a text: "eos", the vocabulary's end token if it has one; a list of tokens
-                or ids; or None for nothing.
+            stop: what ends a text: "eos", the checkpoint's end tokens or else the vocabulary's; a list of
+                tokens or ids; or None for nothing.
             stream: whether to return an iterator of pieces, each as soon as it is sampled. The first
                 piece is the prompt; the joined pieces equal the result without streaming.
+            bad_words: texts that are never written in the tokens that they are usually split into; other
+                spellings, such as another case, are other words.
+            settings: name of settings of the checkpoint (`task_specific_params` in its config.json).
+            **options: transformers' options with their meanings and defaults there: `num_beams`,
+                `do_sample` (also with `num_beams`), `top_k`, `early_stopping`, `num_return_sequences`,
+                `min_new_tokens`, `no_repeat_ngram_size`, `repetition_penalty`, `bad_words_ids`,
+                `forced_bos_token_id`, `forced_eos_token_id` and the others of
+                `bert_zoo.generation_config.GenerationConfig`.
 
         Returns:
             The text: the prompt as the model reads it (unknown words replaced) and its continuation,
-            without what stopped it. For several prompts a list, which prints numbered. For ids, int32
-            [batch, length + new tokens]: a row that stops earlier than others repeats its stop token.
-            With `stream`, an iterator of strings, of lists of strings, or of ids [batch, 1].
+            without what stopped it. For several prompts a list, which prints numbered; with
+            `num_return_sequences` a list, in which a prompt's texts follow each other. For ids, int32
+            [batch * returned sequences, length + new tokens]: a row that stops earlier than others repeats
+            its stop token. With `stream`, an iterator of strings, of lists of strings, or of ids [batch, 1].
 
         Raises:
             ValueError, TypeError: invalid options or prompts; an empty prompt without an end token; a text
@@ -171,10 +194,10 @@ class CausalLM(TaskModel):
         """
         from bert_zoo.tasks.causal_lm.generation import generate
 
-        drawing = {"sampler": sampler, "beams": beams, "length_penalty": length_penalty}
-        drawing |= {"top_p": top_p, "temperature": temperature, "seed": seed}
-        options = {"max_new_tokens": max_new_tokens, "stop": stop, "stream": stream}
-        return generate(self, prompt, **drawing, **options)
+        options |= {"max_new_tokens": max_new_tokens, "length_penalty": length_penalty}
+        options |= {"top_p": top_p, "temperature": temperature, "sampler": sampler, "beams": beams}
+        options |= {"seed": seed, "stop": stop, "stream": stream, "bad_words": bad_words}
+        return generate(self, prompt, settings=settings, **options)
 
     def score(self, texts, batch_size: int = 8, segment_length: int = 128) -> list:
         """Scores texts: how likely each token is after those before it.

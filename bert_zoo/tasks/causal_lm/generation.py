@@ -1,6 +1,7 @@
 """Text generation from a prompt with keras_hub's samplers."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -8,7 +9,15 @@ import numpy as np
 
 from bert_zoo.models.direct import tokenized
 from bert_zoo.models.graphs import on_model
-from bert_zoo.tasks.generation import Generation, IdOutput, TextOutput, checked_ids, slots_for
+from bert_zoo.tasks.generation import (
+    Generation,
+    IdOutput,
+    TextOutput,
+    checked_ids,
+    left_padded,
+    slots_for,
+    with_prefix,
+)
 
 # Tokens of a prompt read at once.
 PIECE = 128
@@ -40,36 +49,58 @@ def _read_piece(model, token_ids, lengths, state):
     return model.encoder.backbone.state_after(token_ids, lengths, state)
 
 
-def _step(model, token_ids, state):
-    """Maps tokens [batch] to log-probabilities of the next ones, float32 [batch, vocabulary], and the new state."""
-    outputs = model({"token_ids": token_ids[:, None], **state}, training=False)
-    return outputs["log_probs"][:, 0], {name: outputs[name] for name in state}
+@dataclass(frozen=True)
+class PromptStep:
+    """A `bert_zoo.tasks.generation.Step`.
+
+    Attributes:
+        gives_logits: whether scores are logits and not log-probabilities.
+    """
+
+    gives_logits: bool = False
+
+    def __call__(self, model, tokens, state):
+        inputs = {"token_ids": tokens[:, None], **state}
+        if self.gives_logits:
+            scores, outputs = model.next_logits(inputs)
+        else:
+            outputs = model(inputs, training=False)
+            scores = outputs["log_probs"]
+        return scores[:, 0], {name: outputs[name] for name in state}
 
 
-def generate(model, prompt, *, max_new_tokens, **options):
+def generate(model, prompt, **options):
     """See `CausalLM.generate`."""
     if any(0 in entry.shape for entry in keras.tree.flatten(model.initial_memory(1, tokens=1))):
         raise ValueError(
             "This model's mem_len is 0, so every token would depend only on the previous one. Load it with a memory, for "
             "example load(..., mem_len=512)."
         )
-    generation = Generation(model, _step, max_new_tokens=max_new_tokens, **options)
+    generation = Generation(model, **options)
+    prompt = with_prefix(prompt, generation.config.prefix, "prompt")
     kind = IdPrompts if isinstance(prompt, Mapping) else TextPrompts
     prompts = kind(model, prompt, generation.stop_ids)
     rows, longest = prompts.rows, max(map(len, prompts.rows))
+    number = generation.new_tokens(longest)
     # The last token is not read.
-    if longest + max_new_tokens - 1 > model.longest_input:
+    if longest + number - 1 > model.longest_input:
         raise ValueError(
-            f"The longest prompt has {longest} tokens. With max_new_tokens={max_new_tokens}, its text would exceed the "
+            f"The longest prompt has {longest} tokens. With max_new_tokens={number}, its text would exceed the "
             f"{model.longest_input} positions of this model. Choose at most "
             f"{max(model.longest_input - longest + 1, 0)} new tokens, or shorten the prompt."
         )
 
     def begin():
-        last = np.array([row[-1] for row in rows], "int32")
-        return last, read_prompts(model, [row[:-1] for row in rows], max_new_tokens)
+        tokens = left_padded(rows) if generation.processor.reads_prompt else last_tokens(rows)
+        return tokens, read_prompts(model, [row[:-1] for row in rows], number)
 
-    return generation.outputs(prompts, [begin])
+    step = PromptStep(generation.reads_logits)
+    return generation.outputs(prompts, [begin], step, number)
+
+
+def last_tokens(rows: Sequence[np.ndarray]) -> np.ndarray:
+    """Returns the last token of each row, int32 [rows, 1]."""
+    return np.array([row[-1:] for row in rows], "int32")
 
 
 class IdPrompts(IdOutput):

@@ -69,6 +69,7 @@ class SentenceEmbedder(TaskModel):
     """
 
     task = "embedding"
+    verbs = ("embed",)
     peft_task = "FEATURE_EXTRACTION"
     taught_by = "vectors"
     use = Use(

@@ -70,6 +70,7 @@ class MaskedLM(FillsMasks):
     """
 
     task = "masked_lm"
+    verbs = ("fill_mask", "score")
     default_loss_weights = None
 
     @property

@@ -46,6 +46,7 @@ class Pretraining(FillsMasks):
     """
 
     task = "pretraining"
+    verbs = ("fill_mask", "score")
     is_evaluated = False
     interface = Interface(tuple(objective.output for objective in PREDICTIONS.values()))
 

@@ -46,6 +46,7 @@ class QuestionAnswerer(TaskModel):
     """
 
     task = "question_answering"
+    verbs = ("answer",)
     peft_task = "QUESTION_ANS"
     taught_by = "cross_entropy"
     use = Use(

@@ -33,6 +33,7 @@ class Reranker(SentenceModel):
     """
 
     task = "reranking"
+    verbs = ("rank",)
     peft_task = "SEQ_CLS"
     taught_by = "score"
     use = Use(

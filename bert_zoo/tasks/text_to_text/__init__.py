@@ -13,7 +13,7 @@ from bert_zoo.models.data_adapters import is_tf_dataset, keras_arguments
 from bert_zoo.models.inputs import as_ids, check_range, check_rank
 from bert_zoo.models.labels import LabelRange, label_arrays
 from bert_zoo.models.losses import token_loss
-from bert_zoo.models.task_model import TaskModel, Use
+from bert_zoo.models.task_model import GeneratingModel, Use
 
 # Inputs of the decoder.
 TOKENS, MASK, DOCUMENTS = "decoder_token_ids", "decoder_padding_mask", "decoder_document_ids"
@@ -21,13 +21,13 @@ PREFIX = "decoder_"
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
-class TextToText(TaskModel):
+class TextToText(GeneratingModel):
     """Reads a source text and writes a target text.
 
     Call it with a dict of the encoder's inputs for the source and
 
-    * `decoder_token_ids` int [batch, target length]: the target's tokens shifted to the right, after the id
-      of padding, which starts every target;
+    * `decoder_token_ids` int [batch, target length]: the target's tokens shifted to the right, after
+      `start_id`, which starts every target;
     * optionally `decoder_padding_mask` (1 = real token; default all real);
     * for rows of several sources and targets, `decoder_document_ids` besides `document_ids`.
 
@@ -45,6 +45,7 @@ class TextToText(TaskModel):
     """
 
     task = "text_to_text"
+    verbs = ("generate", "score")
     peft_task = "SEQ_2_SEQ_LM"
     use = Use("text2text-generation", "reads a text and writes another", "model.generate({texts})")
     labels_are_texts = True
@@ -85,7 +86,7 @@ class TextToText(TaskModel):
         """Checks the decoder's inputs and returns them as int32 tensors."""
         if TOKENS not in inputs:
             raise ValueError(
-                f"{TOKENS} is missing: the target's tokens shifted to the right, after the id of padding. To use "
+                f"{TOKENS} is missing: the target's tokens shifted to the right, after the id {self.start_id}. To use "
                 "texts, pass (sources, targets). To write targets, call model.generate(sources). The encoder "
                 "alone is model.encoder."
             )
@@ -122,8 +123,9 @@ class TextToText(TaskModel):
 
     @property
     def start_id(self) -> int:
-        """The id that every target starts with."""
-        return self.encoder.config.pad_id
+        """The id that every target starts with: the checkpoint's, by default padding."""
+        start = self.generation_config.decoder_start_token_id
+        return self.encoder.config.pad_id if start is None else start
 
     # --- Data ---
 
@@ -144,7 +146,7 @@ class TextToText(TaskModel):
         """The decoder's inputs for labels [batch, target length], -100 for none; traceable."""
         from bert_zoo.data.arrays import concat, where
 
-        ids = where(labels == IGNORED_LABEL, self.start_id, labels)
+        ids = where(labels == IGNORED_LABEL, self.encoder.config.pad_id, labels)
         return {TOKENS: concat([ids[:, :1] * 0 + self.start_id, ids[:, :-1]], 1)}
 
     def as_text_labels(self, texts, y):
@@ -171,7 +173,7 @@ class TextToText(TaskModel):
     # --- Use ---
 
     def served_of_texts(self, texts, run, preprocessor):
-        """The text that `generate` writes by default, of up to 256 tokens."""
+        """The text that `generate` writes by default, of up to 256 tokens if the checkpoint sets no limit."""
         from bert_zoo.tasks.text_to_text.generation import served_targets
 
         return {"generated_text": served_targets(self, *texts, preprocessor)}
@@ -180,7 +182,7 @@ class TextToText(TaskModel):
         self,
         sources: str | Sequence[str] | Mapping[str, Any],
         *,
-        max_new_tokens: int = 100,
+        max_new_tokens: int | None = None,
         sampler: Any = None,
         beams: int | None = None,
         length_penalty: float | None = None,
@@ -188,9 +190,12 @@ class TextToText(TaskModel):
         temperature: float | None = None,
         seed: int | None = None,
         stop: str | Sequence[int | str] | None = "eos",
+        bad_words: Sequence[str] | None = None,
+        settings: str | None = None,
         sentinels: bool = False,
         batch_size: int = 32,
         stream: bool = False,
+        **options: Any,
     ) -> str | list[str] | np.ndarray | Iterator:
         """Writes a target for each source, token by token.
 
@@ -199,21 +204,30 @@ class TextToText(TaskModel):
         draw. Padding, and ids of the token table beyond the vocabulary, are never chosen; a model without a
         vocabulary chooses among all ids.
 
+        What the checkpoint's generation_config.json says is the default of all options; see
+        `model.generation_config`.
+
         Args:
             sources: a text or several; or a dict of `token_ids` [batch, length], the end token last, with
                 a `padding_mask` if rows differ in length.
-            max_new_tokens: maximum number of tokens of a target.
-            sampler, beams, length_penalty, top_p, temperature, seed, stop: as in `CausalLM.generate`.
+            max_new_tokens: maximum number of tokens of a target; by default 100.
+            sampler, beams, length_penalty, top_p, temperature, seed, stop, bad_words: as in
+                `CausalLM.generate`.
+            settings: name of settings of the checkpoint (`task_specific_params` in its config.json), such
+                as "summarization" of T5 1.0. Their `prefix` is put before each source.
             sentinels: whether gap markers (`<extra_id_0>`, ...) may be chosen. A model that was pretrained
                 on filling gaps, but not yet trained for a task, writes them.
             batch_size: number of sources per step. A stream reads all sources at once.
             stream: whether to return an iterator of pieces, each as soon as it is sampled. The joined
                 pieces equal the result of one batch without streaming.
+            **options: transformers' options, as in `CausalLM.generate`.
 
         Returns:
             The target, without the source and what stopped it. For several sources a list, which prints
-            numbered. For ids, int32 [batch, new tokens]: a row that stops earlier than others repeats its
-            stop token. With `stream`, an iterator of strings, of lists of strings, or of ids [batch, 1].
+            numbered; with `num_return_sequences` a list, in which a source's targets follow each other. For
+            ids, int32 [batch * returned sequences, new tokens]: a row that stops earlier than others
+            repeats its stop token. With `stream`, an iterator of strings, of lists of strings, or of ids
+            [batch, 1].
 
         Raises:
             ValueError, TypeError: invalid options or sources; a stream of beams.
@@ -221,11 +235,11 @@ class TextToText(TaskModel):
         """
         from bert_zoo.tasks.text_to_text.generation import generate
 
-        drawing = {"sampler": sampler, "beams": beams, "length_penalty": length_penalty}
-        drawing |= {"top_p": top_p, "temperature": temperature, "seed": seed}
-        options = {"max_new_tokens": max_new_tokens, "stop": stop, "stream": stream}
-        options |= {"sentinels": sentinels, "batch_size": batch_size}
-        return generate(self, sources, **drawing, **options)
+        options |= {"max_new_tokens": max_new_tokens, "length_penalty": length_penalty}
+        options |= {"top_p": top_p, "temperature": temperature, "sampler": sampler, "beams": beams}
+        options |= {"seed": seed, "stop": stop, "stream": stream, "bad_words": bad_words}
+        options |= {"settings": settings, "sentinels": sentinels, "batch_size": batch_size}
+        return generate(self, sources, **options)
 
     def score(self, sources, targets, batch_size: int = 8) -> list:
         """Scores targets: how likely each token is given the source, including the end token.

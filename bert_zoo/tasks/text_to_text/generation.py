@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import keras
 import numpy as np
 from keras import ops
 
 from bert_zoo.models.cut_texts import warning_of_cut_texts
 from bert_zoo.models.direct import for_this_device
-from bert_zoo.models.graphs import in_graph, on_model
+from bert_zoo.models.graphs import in_graph, on_model, outside_of_graphs
 from bert_zoo.models.inputs import check_batch_size
 from bert_zoo.tasks.generation import (
     OPEN,
@@ -20,7 +21,9 @@ from bert_zoo.tasks.generation import (
     checked_ids,
     filled,
     slots_for,
+    with_prefix,
 )
+from bert_zoo.tasks.logits import without
 
 # Maximum tokens that a SavedModel generates.
 SERVED_TOKENS = 256
@@ -32,9 +35,11 @@ class DecoderStep:
 
     Attributes:
         never: ids that must not be chosen.
+        gives_logits: whether scores are logits and not log-probabilities.
     """
 
     never: tuple[int, ...]
+    gives_logits: bool = False
 
     def __call__(self, model, tokens, state):
         backbone = model.encoder.backbone
@@ -46,10 +51,9 @@ class DecoderStep:
             state["memory"],
             state["start"][0],
         )
-        log_probs = ops.log_softmax(ops.cast(logits[:, 0], "float32"))
-        barred = np.zeros(log_probs.shape[-1], "float32")
-        barred[list(self.never)] = -np.inf
-        return log_probs + barred, {**state, "memory": memory, "start": state["start"] + 1}
+        scores = ops.cast(logits[:, 0], "float32")
+        scores = scores if self.gives_logits else ops.log_softmax(scores)
+        return without(scores, self.never), {**state, "memory": memory, "start": state["start"] + 1}
 
 
 def _read_sources(model, inputs, *, slots: int):
@@ -75,7 +79,6 @@ def generate(
     model,
     sources,
     *,
-    max_new_tokens: int,
     sentinels: bool,
     batch_size: int,
     stream: bool,
@@ -83,20 +86,21 @@ def generate(
 ):
     """See `TextToText.generate`."""
     check_batch_size(batch_size)
-    step = DecoderStep(_never_chosen(model, sentinels))
-    options |= {"max_new_tokens": max_new_tokens, "stream": stream}
-    generation = Generation(model, step, **options)
+    generation = Generation(model, stream=stream, **options)
+    step = DecoderStep(_never_chosen(model, sentinels), generation.reads_logits)
+    sources = with_prefix(sources, generation.config.prefix, "sources")
     kind = IdSources if isinstance(sources, Mapping) else TextSources
     read = kind(model, sources, generation.stop_ids)
-    number = len(read.lengths)
+    number, new_tokens = len(read.lengths), generation.new_tokens(1)
 
     def begin(rows: np.ndarray):
-        start = np.full(len(rows), model.start_id, "int32")
-        slots = slots_for(max_new_tokens)
+        start = np.full((len(rows), 1), model.start_id, "int32")
+        slots = slots_for(new_tokens)
         return start, on_model(model, _read_sources, read.inputs(rows), slots=slots)
 
     if stream:
-        pieces = generation.outputs(read, [partial(begin, np.arange(number))])
+        begins = [partial(begin, np.arange(number))]
+        pieces = generation.outputs(read, begins, step, new_tokens)
         next(pieces)  # the first piece, the text before the new tokens, is empty
         return pieces
     order = np.arange(number)
@@ -106,28 +110,56 @@ def generate(
     batches = np.split(order, range(batch_size, number, batch_size))
     begins = [partial(begin, rows) for rows in batches]
     with warning_of_cut_texts(model, sources, parts=1):
-        return generation.outputs(read, begins, order=np.argsort(order))
+        return generation.outputs(read, begins, step, new_tokens, order=np.argsort(order))
 
 
 def served_targets(model, texts, preprocessor):
-    """Returns targets, string [batch], from greedy search; in the graph of a SavedModel."""
+    """Returns targets, string [batch], as `generate` writes them by default; in the graph of a SavedModel."""
     import tensorflow as tf
-    from keras_hub.samplers import GreedySampler
 
+    with outside_of_graphs():
+        generation = Generation(model, own=True, num_return_sequences=1)
+    number = generation.new_tokens(1, SERVED_TOKENS)
+    if generation.config.prefix is not None:
+        texts = tf.strings.join([generation.config.prefix, texts])
     inputs, tokenizer = preprocessor(texts), preprocessor.tokenizer
     start = tf.fill([tf.size(texts), 1], model.start_id)
     tokens = filled(
         model,
-        tf.pad(start, [[0, 0], [0, SERVED_TOKENS]], constant_values=OPEN),
-        tf.pad(start == model.start_id, [[0, 0], [0, SERVED_TOKENS]]),
-        _read_sources(model, inputs, slots=slots_for(SERVED_TOKENS)),
-        step=DecoderStep(_never_chosen(model, sentinels=False)),
-        sampler=GreedySampler(),
-        stop_ids=(tokenizer.eos_id,),
+        tf.pad(start, [[0, 0], [0, number]], constant_values=OPEN),
+        1,
+        _read_sources(model, inputs, slots=slots_for(number)),
+        step=DecoderStep(_never_chosen(model, sentinels=False), generation.reads_logits),
+        sampler=served(generation.sampler),
+        stop_ids=generation.stop_ids,
+        processor=generation.processor,
     )[:, 1:]
-    is_over = tf.logical_or(tokens == tokenizer.eos_id, tokens == OPEN)
+    is_stop = tf.reduce_any(
+        tokens[..., None] == tf.constant(generation.stop_ids, tokens.dtype), axis=-1
+    )
+    is_over = tf.logical_or(is_stop, tokens == OPEN)
     is_shown = tf.cumsum(tf.cast(is_over, tf.int32), axis=1) == 0
     return tokenizer.detokenize(tf.ragged.boolean_mask(tokens, is_shown))
+
+
+def served(sampler):
+    """Returns a sampler of its own, without the variables of its seeds, which a SavedModel would have to hold."""
+    drawer = getattr(sampler, "drawer", sampler)
+    if getattr(drawer, "variables", ()):
+        drawer.seed_generator = ServedSeeds()
+    return sampler
+
+
+class ServedSeeds(keras.random.SeedGenerator):
+    """Seeds that TensorFlow draws at each run of a graph."""
+
+    def __init__(self):
+        """Makes no variable."""
+
+    def next(self, ordered: bool = True):
+        import tensorflow as tf
+
+        return tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
 
 
 class IdSources(IdOutput):

@@ -36,6 +36,7 @@ class TokenClassifier(LabelledModel):
     """
 
     task = "token_classification"
+    verbs = ("tag",)
     peft_task = "TOKEN_CLS"
     taught_by = "cross_entropy"
     use = Use("token-classification", "assigns a tag to each word of a text", "model.tag({texts})")

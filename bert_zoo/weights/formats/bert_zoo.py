@@ -22,7 +22,10 @@ from bert_zoo.weights.table import Row, Stored
 VERSION = 1
 KEYS = {"format_version", "family", "task", "config", "labels", "pooling", "text"}
 # Written only where they say something, so that earlier versions read the other directories.
-OPTIONAL_KEYS = {"thresholds", "score_activation", "long_texts", "prompts", "reads_vectors", "head"}
+OPTIONAL_KEYS = {
+    *("thresholds", "score_activation", "long_texts", "prompts", "reads_vectors", "head"),
+    "generation",
+}
 POOLING_KEYS = {"mode", "normalize"}
 
 
@@ -82,6 +85,7 @@ class BertZoo(Format):
             pooling=Pooling() if pooling is None else _pooling(pooling),
             prompts=prompts_of(values.section("prompts")),
             long_texts=values.take("long_texts", dict),
+            generation=(values.section("generation"),),
             reads_vectors=values.take("reads_vectors", bool, False),
             head=record(
                 values.take("head", dict),
@@ -103,6 +107,8 @@ class BertZoo(Format):
         }
         if description.prompts.texts:
             optional["prompts"] = asdict(description.prompts)
+        for generation in description.generation:
+            optional["generation"] = dict(generation)
         if (head := description.head) is not None:
             read = None if head.features is None else str(head.features)
             optional["head"] = asdict(head) | {"features": read}

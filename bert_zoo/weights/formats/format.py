@@ -32,6 +32,8 @@ class Description:
     token_ids: Mapping[str, int] = field(default_factory=dict)
     reads_vectors: bool = False  # whether its head reads sentence vectors
     head: HeadSpec | None = None  # what stands in place of its family's head
+    # What it says about generating text, by the keys of `bert_zoo.generation_config`; the first one decides.
+    generation: Sequence[JsonObject] = ()
     generates: bool = False  # whether it writes texts
     lacks_pooler: bool = False  # whether it has none, and Hugging Face's class would make one
 

@@ -51,8 +51,11 @@ GENERATION = frozenset(
 )
 # Keys of a config.json whose weights are quantized.
 QUANTIZED = ("quantization_config", "compression_config")
-# Token ids in a model's generation_config.json.
-GENERATION_IDS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
+GENERATION_FILE = "generation_config.json"
+# Keys of config.json that say something about generation whether or not there is such a file.
+START, TASK_PARAMS = "decoder_start_token_id", "task_specific_params"
+# Token ids in both files.
+GENERATION_IDS = ("bos_token_id", "eos_token_id", "pad_token_id", START)
 # Ours, of multi-label models; transformers leaves it unread.
 THRESHOLDS = "thresholds"
 BESIDE = {THRESHOLDS, CROSS_ENCODER, OLD_CROSS_ENCODER}  # read apart from the encoder's
@@ -161,12 +164,15 @@ class HuggingFace(Format):
             text=text_of(directory),
             pooling=pooling_of(directory),
             prompts=prompts_of(directory),
+            generation=generation_of(values, directory),
         )
 
     def encode(self, config: Config, description: Description) -> dict[str, Any]:
         """The content of config.json."""
         values = {"architectures": list(description.classes), **self.codec.encode(config)}
         values |= description.token_ids
+        for generation in description.generation:
+            values |= {k: v for k, v in generation.items() if k in (START, TASK_PARAMS)}
         if self.tokenizer_class:
             values["tokenizer_class"] = self.tokenizer_class
         labels = description.labels
@@ -194,7 +200,9 @@ class HuggingFace(Format):
             # Without it transformers 5 does not know where a text begins and ends.
             values = self.encode(config, description)
             ids = {name: values[name] for name in GENERATION_IDS if name in values}
-            write_json(directory / "generation_config.json", ids)
+            (generation,) = description.generation
+            generation = {k: v for k, v in generation.items() if k != TASK_PARAMS}
+            write_json(directory / GENERATION_FILE, ids | generation)
         if description.pooling is not None:
             length = None if text is None else text.max_length
             pooling, dense = description.pooling, []
@@ -209,6 +217,18 @@ class HuggingFace(Format):
             write_settings(directory, pooling, description.prompts)
         if text is not None:
             write_text(directory, text)
+
+
+def generation_of(values: JsonObject, directory: Path) -> tuple[JsonObject, ...]:
+    """What a directory says about generating text: generation_config.json, else config.json as before transformers 4.26.
+
+    Args:
+        values: the content of config.json.
+    """
+    path = directory / GENERATION_FILE
+    keys = (START, TASK_PARAMS) if path.is_file() else (*GENERATION, START, TASK_PARAMS)
+    said = JsonObject({key: values[key] for key in keys if key in values}, values.where)
+    return (read_object(path), said) if path.is_file() else (said,)
 
 
 def _labels(values: JsonObject) -> tuple[str, ...] | None:
