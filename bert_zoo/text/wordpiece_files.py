@@ -22,12 +22,12 @@ from bert_zoo.text.vocabulary import SUFFIX
 logger = logging.getLogger(__name__)
 
 # Names in tokenizer_config.json and special_tokens_map.json -> the tokenizer's options.
-_OPTIONS = {
-    "do_lower_case": ("lowercase", bool),
-    "strip_accents": ("strip_accents", bool),
-    "tokenize_chinese_chars": ("split_cjk", bool),
-    "max_input_chars_per_word": ("max_word_length", int),
+_SWITCHES = {
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "split_cjk",
 }
+_WORD_LENGTH, _WORD_LENGTHS = "max_input_chars_per_word", (1, 1_000_000)
 
 
 def _tokenizer(**arguments):
@@ -58,9 +58,9 @@ def read_wordpiece(
     # As in Hugging Face's library, tokenizer_config.json takes precedence over tokenizer.json.
     options = {**defaults, **_serialized_options(serialized)}
     for source in (files.json("special_tokens_map.json"), config):
-        for name, (option, kind) in _OPTIONS.items():
-            if (value := source.take(name, kind)) is not None:
-                options[option] = value
+        found = {option: source.take(name, bool) for name, option in _SWITCHES.items()}
+        found["max_word_length"] = source.take(_WORD_LENGTH, int, within=_WORD_LENGTHS)
+        options |= {option: value for option, value in found.items() if value is not None}
     named = read_named_tokens(files)
     if config.get("never_split"):
         logger.info(
@@ -120,7 +120,7 @@ def _serialized_options(serialized: JsonObject) -> dict[str, Any]:
     return {
         **switches,
         "strip_accents": normalizer.take("strip_accents", bool),
-        "max_word_length": model.take("max_input_chars_per_word", int, 100),
+        "max_word_length": model.take(_WORD_LENGTH, int, 100, within=_WORD_LENGTHS),
         "unknown_token": model.take("unk_token", str, "[UNK]"),
     }
 

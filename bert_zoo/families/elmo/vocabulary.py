@@ -4,6 +4,7 @@ from typing import Any
 
 from bert_zoo.config import ConfigError
 from bert_zoo.error_text import shown
+from bert_zoo.families.elmo.config import MOST_CHARACTERS
 from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.text.format import TokenizerParts, rows_of_language_models
 from bert_zoo.text.word_level_files import read_word_level
@@ -24,12 +25,13 @@ def read_words(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerPa
     For models that read word ids it has their vocabulary: vocab.txt, or the only file with "vocab" in its name.
     """
     config = files.json("tokenizer_config.json")
-    size = config.take("max_characters", int)
+    size = config.take("max_characters", int, within=(1, MOST_CHARACTERS))
     # The directory may also have the softmax's vocabulary, which spells it differently.
     by_number = config.get("unknown_token") == SPECIAL_WORDS[-1]
     for path in files.directory.glob("*options.json"):
         by_number = "char_cnn" not in files.json(path.name)
-        size = files.json(path.name).section("char_cnn").take("max_characters_per_token", int)
+        section = files.json(path.name).section("char_cnn")
+        size = section.take("max_characters_per_token", int, within=(1, MOST_CHARACTERS))
     if by_number:
         return _read_numbers(files, overrides)
     options = {} if size is None else {"max_characters": size}
