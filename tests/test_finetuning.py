@@ -184,6 +184,14 @@ def test_a_training_that_diverges_stops(tmp_path):
     assert not (tmp_path / "toy" / "model").exists()
 
 
+@pytest.mark.usefixtures("eager")
+def test_the_metrics_of_an_epoch_are_printed_once(tmp_path, capsys):
+    recipe = RECIPE.replace(epochs=1)
+    finetuning.finetune(str(CHECKPOINT), task("validation"), recipe, tmp_path, export=False)
+    out = capsys.readouterr().out
+    assert " after epoch 1: " in out and "val_" not in out
+
+
 def test_numbers_that_json_does_not_have_are_written_as_null(tmp_path):
     finetuning.write_json(tmp_path / "x.json", {"a": [1.5, float("nan")], "b": (float("inf"), "é")})
     text = (tmp_path / "x.json").read_text(encoding="utf-8")

@@ -356,7 +356,7 @@ def recipe_of():
 
 def test_a_small_model_reads_no_more_than_it_can(recipe_of, capsys):
     assert recipe_of("roberta_nano").max_length == 128
-    assert "Recipe roberta/glue, with max_length=128." in capsys.readouterr().out
+    assert "Recipe roberta/glue, with --max_length 128." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("told", [{"batch_size": 32}, {"epochs": 3}, {"total_steps": 9}])

@@ -58,9 +58,7 @@ def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("data")
     (folder / "run" / "model").mkdir(parents=True)
     data = {"name": "table", "train_file": "a.csv", "held_out": 0.5}
-    (folder / "run" / "config.json").write_text(
-        json.dumps({"task": "a", "data": data, "recipe": {}})
-    )
+    (folder / "run" / "config.json").write_text(json.dumps({"data": data, "recipe": {}}))
     (folder / "run" / "model" / "bert_zoo.json").write_text("{}")
     (folder / "pretrained" / "model").mkdir(parents=True)
     (folder / "pretrained" / "config.json").write_text(json.dumps({"data": {"text": ["a.txt"]}}))

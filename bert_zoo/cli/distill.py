@@ -180,8 +180,8 @@ def task_data() -> dict[str, Any]:
     run = Path(_TEACHER.value)
     configs = [*run.glob(RUN_CONFIG), *sorted(run.glob(f"seed_*/{RUN_CONFIG}"))]
     config = files.read_json(configs[0]) if configs else {}
-    data = config.get("data")
-    if not data or "task" not in config:  # the data of a pretraining are others
+    data = config.get("data", {})
+    if "name" not in data:  # a pretraining's data have none
         raise ValueError(
             f"{_TEACHER.value} is not a run directory of {command('finetune')}, so its task is unknown. Give --task "
             "and its data, for example --task table --train_file train.csv."

@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> None:
         return
     directory = Path(_RUN.value)
     config = files.read_json(directory / RUN_CONFIG)
-    if "task" not in config or not config["data"]:
+    if "name" not in config.get("data", {}):
         raise ValueError(
             f"{directory} is not a run of {command('finetune')}, so its data are unknown. Fine-tune its model on a task "
             "first."

@@ -82,7 +82,7 @@ def main(arguments: list[str]) -> None:
     strategy = PROGRAM.strategy(_MODEL_PARALLEL.value)
     recipe = recipe_for(_MODEL.value, task, _RECIPE.value, PROGRAM.given(Recipe))
     if is_on_tpu(strategy) and not recipe.fixed_shapes:
-        print("Using fixed_shapes=True, because a TPU compiles each new shape of batch.")
+        print("Using --fixed_shapes, because a TPU compiles each new shape of batch.")
         recipe = recipe.replace(fixed_shapes=True)
     output = Path(_OUTPUT_DIR.value or f"runs/{Path(_MODEL.value).name}-{task.name}")
     for remark in task.remarks():
@@ -161,7 +161,7 @@ def recipe_for(
         changes = {"least_updates": 0} | changes
     if "batch_size" in changes and chosen.recipe.least_batch_size:
         changes = {"least_batch_size": None} | changes
-    settings = ", ".join(f"{name}={value}" for name, value in changes.items())
+    settings = ", ".join(f"--{name} {value}" for name, value in changes.items())
     print(f"Recipe {chosen.name}" + (f", with {settings}" if settings else "") + ".")
     return chosen.recipe.replace(**changes)
 
