@@ -8,7 +8,8 @@ bert_zoo predict --run runs/minilm_l6-squad --context passage.txt "Who wrote it?
 bert_zoo predict --run runs/bert_nano "The capital of France is [MASK]."
 bert_zoo predict --run runs/minilm_l6-pairs "a query" "one document" "another one"
 
-To predict a whole table (CSV, TSV, JSON, JSON Lines, Parquet) and write a table (CSV, TSV, JSON Lines):
+To predict a whole table (CSV, TSV, JSON, JSON Lines, Parquet) and write a table (CSV, TSV, JSON Lines) that
+keeps all other columns:
 
 bert_zoo predict --run runs/tickets --file tickets.csv --text message --output predictions.csv
 
