@@ -24,7 +24,7 @@ from bert_zoo.layers import Dropout, FirstToken, Preprocessor, ScalarMix
 from bert_zoo.training import TokenCrossentropy
 
 FAMILIES = [case for case in ONE_A_TASK if task_of(case) == "encoder"]
-QUICK = ("awd_lstm/encoder", "bert/encoder", "elmo/encoder")
+QUICK = ("awd_lstm/encoder", "bert/encoder")
 SHORT, LONG = 3, 11
 
 
