@@ -195,7 +195,8 @@ def pooling_of(directory: Path) -> Pooling:
     if (directory / SETFIT_HEAD).is_file():
         log.warning(
             "%s is SetFit's classifier. It is pickled, and bert_zoo unpickles nothing: what it stands on is "
-            "loaded without it.",
+            "loaded without it. Fit a logistic regression on embed(texts), or train again with bert_zoo finetune "
+            "--recipe setfit.",
             directory / SETFIT_HEAD,
         )
     _check_token_vectors(_sentence_settings(directory))
