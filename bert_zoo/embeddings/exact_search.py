@@ -19,8 +19,6 @@ _BITS = np.array([bin(byte).count("1") for byte in range(256)], np.uint8)
 
 # A stored block of the corpus -> float32 [rows, size].
 _Decode = Callable[[np.ndarray], np.ndarray]
-# A stored block -> a function from queries [queries, size] to scores, float32 [queries, rows].
-_Score = Callable[[np.ndarray], Callable[[np.ndarray], np.ndarray]]
 
 
 class Hits(NamedTuple):
@@ -90,9 +88,9 @@ def search(
         raise ValueError("The corpus has no rows.")
     top_k = min(top_k, rows)
     is_binary = _type(corpus) == np.uint8
-    score = _by_signs if is_binary else partial(_by_vectors, decode, similarity)
+    scored = _Signs if is_binary else partial(_Vectors, decode, similarity)
     if not is_binary and rescore_with is None:
-        return _scan(queries, corpus, score, top_k, block_rows)
+        return _scan(queries, corpus, scored, top_k, block_rows)
 
     exact = corpus
     if rescore_with is not None:
@@ -101,7 +99,7 @@ def search(
             raise ValueError(
                 f"rescore_with has {len(exact):,} rows and the corpus {rows:,}; both must have the same rows."
             )
-    candidates = _scan(queries, corpus, score, min(top_k * rescore_multiplier, rows), block_rows)
+    candidates = _scan(queries, corpus, scored, min(top_k * rescore_multiplier, rows), block_rows)
     return _rescored(queries, exact, decode, similarity, candidates.indices, top_k)
 
 
@@ -156,28 +154,32 @@ def _decoder(name: str, vectors: Any, size: int, ranges: np.ndarray | None) -> _
 # --- Scores of a block ---
 
 
-def _by_vectors(decode: _Decode, similarity: str, block: np.ndarray):
+class _Vectors:
     """Scores queries by products with the vectors of a block."""
-    vectors = decode(block)
-    lengths = _lengths(vectors) if similarity == "cosine" else None
 
-    def scores(queries: np.ndarray) -> np.ndarray:
-        found = _products(queries, vectors)
-        return found if lengths is None else np.divide(found, lengths, out=found)
+    def __init__(self, decode: _Decode, similarity: str, block: np.ndarray):
+        self.vectors = decode(block)
+        lengths = _lengths(self.vectors)
+        self.lengths = lengths if similarity == "cosine" else None
+        self.longest = 1.0 if similarity == "cosine" else lengths.max()
 
-    return scores
+    def scores(self, queries: np.ndarray) -> np.ndarray:
+        """Float32 [queries, rows], whose last bits depend on where a row is: BLAS adds up some in another order."""
+        found = queries @ self.vectors.T
+        return found if self.lengths is None else np.divide(found, self.lengths, out=found)
 
+    def errors(self, queries: np.ndarray) -> np.ndarray:
+        """How much two scores of equal rows may differ at most, [queries, 1]."""
+        rounding = queries.shape[1] * np.finfo(np.float32).eps
+        return 2 * rounding * self.longest * _lengths(queries)[:, None]
 
-def _products(queries: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-    """Products [queries, rows]; equal rows have equal products, wherever they are.
-
-    BLAS multiplies a single row or column by another routine, whose rounding depends on positions.
-    """
-    if len(queries) == 1:
-        return np.einsum("qi,ri->qr", queries, vectors)
-    if len(vectors) == 1:
-        return _products(queries, np.repeat(vectors, 2, axis=0))[:, :1]
-    return queries @ vectors.T
+    def exact(self, queries, owners, columns, scores) -> np.ndarray:
+        """The scores [pairs] of queries `owners` and rows `columns`; those of equal rows are equal."""
+        parts = range(0, len(owners), BLOCK_ROWS)
+        parts = [(owners[i : i + BLOCK_ROWS], columns[i : i + BLOCK_ROWS]) for i in parts]
+        pairs = [np.einsum("ni,ni->n", queries[of], self.vectors[row]) for of, row in parts]
+        found = np.concatenate(pairs)
+        return found if self.lengths is None else found / self.lengths[columns]
 
 
 def directions(vectors: np.ndarray) -> np.ndarray:
@@ -191,17 +193,24 @@ def _lengths(vectors: np.ndarray) -> np.ndarray:
     return np.where(lengths == 0, np.float32(1), lengths)
 
 
-def _by_signs(block: np.ndarray):
-    """Scores queries by the negative number of bits that differ from their signs."""
-    columns = _words(block)
+class _Signs:
+    """Scores queries by the negative number of bits that differ from the signs of a block."""
 
-    def scores(queries: np.ndarray) -> np.ndarray:
-        found = np.empty((len(queries), len(block)), np.float32)
+    def __init__(self, block: np.ndarray):
+        self.columns, self.rows = _words(block), len(block)
+
+    def scores(self, queries: np.ndarray) -> np.ndarray:
+        """Float32 [queries, rows]."""
+        found = np.empty((len(queries), self.rows), np.float32)
         for words, row in zip(_words(np.packbits(queries > 0, axis=-1)).T, found, strict=True):
-            np.negative(_count_bits(columns ^ words[:, None]).sum(0, dtype=np.int32), out=row)
+            np.negative(_count_bits(self.columns ^ words[:, None]).sum(0, dtype=np.int32), out=row)
         return found
 
-    return scores
+    def errors(self, queries: np.ndarray) -> float:
+        return 0.0
+
+    def exact(self, queries, owners, columns, scores) -> np.ndarray:
+        return scores[owners, columns]
 
 
 def _words(packed: np.ndarray) -> np.ndarray:
@@ -220,8 +229,8 @@ def _count_bits(words: np.ndarray) -> np.ndarray:
 # --- The best of all blocks ---
 
 
-def _scan(queries: np.ndarray, corpus: Any, score: _Score, count: int, block_rows: int) -> Hits:
-    """The best `count` rows of the whole corpus; `score` scores its blocks."""
+def _scan(queries: np.ndarray, corpus: Any, scored, count: int, block_rows: int) -> Hits:
+    """The best `count` rows of the whole corpus; `scored` is `_Vectors` or `_Signs`, for its blocks."""
     best = [
         (
             part,
@@ -230,28 +239,30 @@ def _scan(queries: np.ndarray, corpus: Any, score: _Score, count: int, block_row
         for part in np.split(queries, range(_QUERIES_AT_ONCE, len(queries), _QUERIES_AT_ONCE))
     ]
     for start, block in blocks(corpus, block_rows):
-        scores_of = score(block)
-        best = [(part, _merged(hits, scores_of(part), start)) for part, hits in best]
+        block = scored(block)
+        best = [(part, _merged(hits, part, block, start)) for part, hits in best]
     return Hits(*map(np.concatenate, zip(*(hits for _, hits in best), strict=True)))
 
 
-def _merged(best: Hits, scores: np.ndarray, first_row: int) -> Hits:
-    """Merges the best rows so far with a later block, whose scores are [queries, rows]."""
+def _merged(best: Hits, queries: np.ndarray, block: _Vectors | _Signs, first_row: int) -> Hits:
+    """Merges the best rows so far with a later block."""
+    scores, errors = block.scores(queries), block.errors(queries)
     _check_finite(scores, range(first_row, first_row + scores.shape[1]))
-    queries, count = best.scores.shape
+    count = best.scores.shape[1]
     # A later row must score higher than a kept one, since ties go to the earlier row.
-    better = scores > best.scores[:, -1:]
+    better = scores > best.scores[:, -1:] - errors
     if scores.shape[1] > count and np.count_nonzero(better) > _MANY * best.scores.size:
-        better &= scores >= np.partition(scores, -count, axis=1)[:, -count, None]
+        better &= scores >= np.partition(scores, -count, axis=1)[:, -count, None] - errors
     # np.nonzero on two axes takes fifty times as long.
     found = np.flatnonzero(better)
     if not len(found):
         return best
     owners, columns = np.divmod(found, scores.shape[1])
-    places = np.arange(queries)
+    places = np.arange(len(queries))
     all_owners = np.concatenate([np.repeat(places, count), owners])
     all_rows = np.concatenate([best.indices.ravel(), columns + first_row])
-    all_scores = np.concatenate([best.scores.ravel(), scores.ravel()[found]])
+    exact = block.exact(queries, owners, columns, scores)
+    all_scores = np.concatenate([best.scores.ravel(), exact])
     order = np.lexsort((all_rows, -all_scores, all_owners))
     firsts = np.searchsorted(all_owners[order], places)
     kept = order[firsts[:, None] + np.arange(count)]
@@ -279,7 +290,8 @@ def _rescored(
     hits = []
     for query, rows in zip(queries, np.sort(candidates), strict=True):
         # HDF5 reads rows in ascending order only.
-        scores = _by_vectors(decode, similarity, np.asarray(exact[rows]))(query[None])[0]
+        block, pairs = _Vectors(decode, similarity, np.asarray(exact[rows])), np.arange(len(rows))
+        scores = block.exact(query[None], np.zeros_like(pairs), pairs, None)
         _check_finite(scores[None], rows)
         order = np.argsort(-scores, kind="stable")[:top_k]
         hits.append((rows[order], scores[order]))
