@@ -1,6 +1,7 @@
 """Generation of targets with keras_hub's samplers: sources are encoded once, then the decoder runs step by step."""
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,7 +12,7 @@ from keras import ops
 
 from bert_zoo.models.cut_texts import warning_of_cut_texts
 from bert_zoo.models.direct import for_this_device
-from bert_zoo.models.graphs import in_graph, on_model, outside_of_graphs
+from bert_zoo.models.graphs import in_graph, on_model
 from bert_zoo.models.inputs import check_batch_size
 from bert_zoo.tasks.generation import (
     OPEN,
@@ -117,8 +118,10 @@ def served_targets(model, texts, preprocessor):
     """Returns targets, string [batch], as `generate` writes them by default; in the graph of a SavedModel."""
     import tensorflow as tf
 
-    with outside_of_graphs():
-        generation = Generation(model, own=True, num_return_sequences=1)
+    # A sampler makes a variable, which TensorFlow allows in no trace, and traces belong to threads.
+    with ThreadPoolExecutor(1) as outside:
+        options = {"own": True, "num_return_sequences": 1}
+        generation = outside.submit(Generation, model, **options).result()
     number = generation.new_tokens(1, SERVED_TOKENS)
     if generation.config.prefix is not None:
         texts = tf.strings.join([generation.config.prefix, texts])
