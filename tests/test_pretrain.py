@@ -543,7 +543,9 @@ def test_a_small_corpus_is_enough(family, documents, tmp_path, capsys):
     said = capsys.readouterr().out
     aside = "Of 10 documents 2 are held out" if documents > 1 else "too few documents to hold some"
     assert said.count(aside) == 1
-    assert said.count("The text is too short for batches of 256 rows, so they have") == 1
+    # A stream's rows may be shorter than a segment.
+    shorter = said.count("The text is too short for batches of 256 rows, so they have")
+    assert shorter == (family != "stream")
 
 
 @pytest.mark.slow
