@@ -135,7 +135,7 @@ def test_targets_that_fit_the_tensors_change_nothing(change, tmp_path):
 
 
 def test_every_tensor_of_an_adapter_is_used_or_refused(tmp_path):
-    directory = beside_base(tmp_path)
+    directory = beside_base(tmp_path, target_modules=None)
     tensors = load_file(directory / WEIGHTS)
     some = next(key for key in tensors if key.endswith("lora_A.weight"))
     prefix = "base_model.model."
@@ -167,7 +167,7 @@ def test_a_base_that_is_not_here_says_where_the_adapter_goes(tmp_path):
 
 
 def test_a_table_that_also_predicts_is_not_adapted_for_both(tmp_path):
-    directory = beside_base(tmp_path)
+    directory = beside_base(tmp_path, target_modules=None)
     shutil.copytree(GOLDEN / "masked_lm", directory, dirs_exist_ok=True)
     lora = "base_model.model.bert.embeddings.word_embeddings.lora_embedding_"
     rows, width = tensors_of(directory)["bert.embeddings.word_embeddings.weight"].shape

@@ -549,8 +549,10 @@ def test_wrong_configurations_are_refused(changes, message):
 
 
 def test_wrong_settings_are_refused():
-    with pytest.raises(TypeError, match=r"\['mem_length'\].*transformer_xl.*mem_len"):
+    with pytest.raises(TypeError, match="mem_length is mem_len here"):
         load_recurrent("hf_adaptive", mem_length=3)
+    with pytest.raises(TypeError, match=r"\['max_global_tokens'\].*transformer_xl has:.*mem_len"):
+        load_recurrent("hf_adaptive", max_global_tokens=3)
     with pytest.raises(ConfigError, match="mem_len is -3"):
         load_recurrent("hf_adaptive", mem_len=-3)
     with pytest.raises(TypeError, match=r"\['mem_len'\].*bert has: none"):

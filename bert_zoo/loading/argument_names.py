@@ -15,6 +15,7 @@ _OTHERS = {
         classifier_dropout resid_pdrop""",
     "attention_dropout": "attention_probs_dropout_prob attention_dropout_rate attn_pdrop",
     "activation": "hidden_act activation_function",
+    "mem_len": "mem_length memory_length",
     "dtype": "torch_dtype precision dtype_policy",
     "weights": "pretrained load_weights from_pretrained",
     "task='multi_label_classification'": "multi_label",
