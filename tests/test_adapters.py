@@ -197,7 +197,8 @@ def test_what_is_written_is_what_is_merged(case, tmp_path):
     bert_zoo.save(model, tmp_path / "merged", format="hf")
     again = bert_zoo.load(tmp_path / "adapter", task)
     inputs = inputs_of(arrays(case))
-    np.testing.assert_allclose(output_of(again, inputs), output_of(model, inputs), atol=1e-6)
+    # Merged products round to 2e-6 on processors without AVX-512.
+    np.testing.assert_allclose(output_of(again, inputs), output_of(model, inputs), atol=1e-5)
 
     config = json.loads((tmp_path / "adapter" / CONFIG).read_text())
     adapter = load_file(tmp_path / "adapter" / WEIGHTS)
@@ -230,7 +231,8 @@ def test_an_adapter_of_a_bert_zoo_directory_finds_its_base(tmp_path):
     bert_zoo.save(model, tmp_path / "adapter", format="peft")
     again = bert_zoo.load(tmp_path / "adapter", "classification", labels=model.labels)
     inputs = task_inputs("classification")
-    np.testing.assert_allclose(output_of(again, inputs), output_of(model, inputs), atol=1e-6)
+    # Merged products round to 2e-6 on processors without AVX-512.
+    np.testing.assert_allclose(output_of(again, inputs), output_of(model, inputs), atol=1e-5)
 
 
 def test_a_model_without_lora_is_no_adapter(tmp_path):

@@ -203,7 +203,7 @@ def test_onnx_runs_a_bilstm(tmp_path):
         ({"task": "classification", "head": "lstm"}, "head is 'lstm'; it must be one of"),
         (
             {"task": "classification", "head_size": 8},
-            "head_size is 8; it must be a positive integer",
+            "head_size is 8; it must be the units of an LSTM",
         ),
     ],
 )

@@ -381,7 +381,6 @@ def test_what_does_not_fit_is_refused_at_the_call(prompt, options, error, messag
         ),
         (lambda: random_model(characters()).score(["abc", "a"]), r"texts\[1\] is 'a'.*no token"),
         (lambda: random_model(words()).score([""]), r"texts\[0\] is ''"),
-        (lambda: random_model(words()).score([]), "list is empty"),
         (lambda: random_model(words()).score("a", segment_length=0), "segment_length is 0"),
     ],
 )
