@@ -211,7 +211,8 @@ UNREAD_SIZES = {
     **dict.fromkeys(("deberta", "deberta_v2"), ("max_positions", "embedding_size")),
     **dict.fromkeys(("gpt", "gpt2"), ("num_segments", "embedding_size")),
     **dict.fromkeys(
-        ("modernbert", "t5", "mt5", "byt5"), ("max_positions", "num_segments", "embedding_size")
+        ("modernbert", "t5", "mt5", "umt5", "byt5"),
+        ("max_positions", "num_segments", "embedding_size"),
     ),
     "awd_lstm": ("lstm_size",),  # of all layers but the last
     "elmo": ("vocab_size", "max_characters"),
@@ -461,8 +462,8 @@ def test_files_and_saved_models_say_what_reads_them(tmp_path):
     message = message_of(ValueError, lambda: bert_zoo.load(tmp_path / "model.keras"))
     assert "keras.models.load_model" in message
     (tmp_path / "model.safetensors").touch()
-    message = message_of(ValueError, lambda: bert_zoo.load(tmp_path / "model.safetensors"))
-    assert f"load({str(tmp_path)!r})" in message
+    message = message_of(FileNotFoundError, lambda: bert_zoo.load(tmp_path / "model.safetensors"))
+    assert f"{tmp_path} contains no model" in message and "config.json" in message
     (tmp_path / "saved_model.pb").touch()
     message = message_of(FileNotFoundError, lambda: bert_zoo.load(tmp_path))
     assert "tf.saved_model.load" in message and "SavedModelLayer" in message
