@@ -81,7 +81,6 @@ def test_models_with_further_objectives_score_too():
 @pytest.mark.parametrize(
     ("case", "texts", "options", "message"),
     [
-        ("bert", [], {}, "list is empty"),
         ("bert", ["a", " "], {}, r"texts\[1\] is ' ', which has no token"),
         ("bert", "a", {"batch_size": 0}, "batch_size is 0"),
         (

@@ -27,5 +27,6 @@ FAMILY = replace(
         )
     },
     checkpoints=UMT5,
+    pretraining="",
     pretraining_preset=None,
 )
