@@ -27,6 +27,7 @@ FAMILIES = {
     "mt5": ("T5Tokenizer", "<extra_id_0>", "</s>"),
     "multilingual_minilm": ("XLMRobertaTokenizer", "<mask>", "</s>"),
     "t5": ("T5Tokenizer", "<extra_id_0>", "</s>"),
+    "umt5": ("T5Tokenizer", "<extra_id_0>", "</s>"),
     "xlm_roberta": ("XLMRobertaTokenizer", "<mask>", "</s>"),
     "xlnet": ("XLNetTokenizer", "<mask>", "<sep>"),
 }
