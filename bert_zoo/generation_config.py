@@ -244,6 +244,12 @@ class GenerationConfig:
         values = {
             name: _as_json(value) for name, value in values.items() if value not in (None, ())
         }
+        # A single id is written as a number, as in transformers' files.
+        values |= {
+            name: value[0]
+            for name, value in values.items()
+            if LIMITS[name] is _ID_OR_IDS and len(value) == 1
+        }
         tasks = {name: config.to_dict() for name, config in self.task_specific_params.items()}
         return values | ({TASKS: tasks} if tasks else {})
 

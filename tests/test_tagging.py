@@ -385,7 +385,6 @@ def test_labels_of_no_scheme_give_words_alone():
     assert tagging.spans is None and len(tagging.words) == 3
     assert empty.words == () and str(empty) == ""
     for call, error, message in (
-        (lambda: tagger.tag([]), ValueError, "no texts"),
         (lambda: tagger.tag([3]), TypeError, r"texts\[0\] is 3 \(int\), not a string"),
         (
             lambda: tagger.tag("a b", aggregation_strategy="simple"),

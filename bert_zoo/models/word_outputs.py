@@ -91,7 +91,8 @@ def outputs_of_words(
     from bert_zoo.text.splitting import row_splits_that_fit
     from bert_zoo.text.words import word_batch
 
-    if not len(sentences):
+    # Ragged tensors have no len.
+    if not (sentences.shape[0] if hasattr(sentences, "shape") else len(sentences)):
         return []
     sentences, preprocessor = word_batch(sentences), model.preprocessor
     budget = preprocessor.sequence_length - preprocessor.packer.layout.specials(1)
