@@ -372,7 +372,7 @@ def test_ignored_labels_teach_nothing():
     inputs = task_inputs("token_classification")
     random = np.random.default_rng(0).integers(0, 5, inputs["token_ids"].shape)
     labels = np.where(inputs["padding_mask"] == 1, random, -100)
-    loss, _ = model.evaluate(inputs, labels, verbose=0)
+    loss, *_ = model.evaluate(inputs, labels, verbose=0)
     kept = labels != -100
     logits = model.predict(inputs, verbose=0)[kept]
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels[kept], logits)
