@@ -29,6 +29,9 @@ from bert_zoo.weights.cache import package_directory
 ALL_GOLDEN = Path(__file__).parent / "golden"
 GOLDEN = ALL_GOLDEN / "bert"
 TOLERANCE = 1e-5
+# Per unit of the value: ELMo's hidden states reach 13, where XLA's kernels for processors without AVX-512 round by
+# 1.3e-5 more or less.
+TOLERANCE_OF_LARGE = 2e-6
 # The words of random texts.
 WORDS = "the cat sat on a tree and saw big red house in city they ran it was good film bird".split()
 # "<family>/<case>" -> what its list says: "task", and perhaps "twin", "reference", "directory", where that
@@ -262,7 +265,7 @@ def assert_same(ours, theirs, atol: float = 0) -> None:
 def assert_equal_to_reference(outputs: list, io: dict[str, np.ndarray]) -> None:
     """Checks that every output of every step equals the reference's."""
     for name, value, expected in beside_reference(outputs, io):
-        np.testing.assert_allclose(value, expected, atol=TOLERANCE, rtol=0, err_msg=name)
+        np.testing.assert_allclose(value, expected, TOLERANCE_OF_LARGE, TOLERANCE, err_msg=name)
 
 
 def beside_reference(outputs: list, io: dict[str, np.ndarray]) -> Iterator[tuple]:

@@ -46,6 +46,8 @@ VERBS = {
     "embed_words": lambda: loaded_task("encoder").embed_words([]),
     "score": lambda: load_case("gpt2/causal_lm").score([]),
     "score_masked": lambda: loaded_task("masked_lm").score([]),
+    "generate": lambda: load_case("gpt2/causal_lm").generate([]),
+    "generate_targets": lambda: load_case("t5/text_to_text").generate([]),
     "score_targets": lambda: load_case("t5/text_to_text").score([], []),
 }
 
@@ -54,6 +56,11 @@ VERBS = {
 def test_verbs_say_nothing_of_no_texts(verb):
     found = VERBS[verb]()
     assert isinstance(found, list) and found == []
+
+
+@pytest.mark.parametrize("case", ["gpt2/causal_lm", "t5/text_to_text"])
+def test_a_stream_of_no_texts_has_no_pieces(case):
+    assert [*load_case(case).generate([], stream=True)] == []
 
 
 def test_vectors_of_no_texts_have_their_size():

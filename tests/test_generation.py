@@ -351,7 +351,6 @@ def test_steps_are_traced_once_for_a_batch():
         ("a", {"stop": "b"}, TypeError, "stop is 'b'"),
         ("a", {"stop": ["zebra"]}, ValueError, "zebra"),
         ("a", {"stop": [99]}, ValueError, "99"),
-        ([], {}, ValueError, "list is empty"),
         (["a", 3], {}, TypeError, r"prompt\[1\] is 3"),
         ({"ids": [[1]]}, {}, ValueError, "dict of token_ids"),
         ({"token_ids": [1, 2]}, {}, ValueError, "batch, length"),

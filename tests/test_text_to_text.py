@@ -188,7 +188,6 @@ def run_eagerly():
         ("a", {"beams": 2, "stream": True}, ValueError, "cannot stream"),
         ("a", {"batch_size": 0}, ValueError, "batch_size"),
         ("a", {"sampler": samplers.GreedySampler(), "seed": 1}, ValueError, "seed=1 only applies"),
-        ([], {}, ValueError, "list is empty"),
         (["a", 3], {}, TypeError, r"sources\[1\] is 3"),
         ({"ids": [[1]]}, {}, ValueError, "A source of ids must be a dict"),
         ({"token_ids": [[1]], "padding_mask": [[0]]}, {}, ValueError, "Row 0 of the source"),

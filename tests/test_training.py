@@ -304,7 +304,7 @@ def test_predict_gives_the_same_on_every_kind(classifier):
 
 def test_dicts_of_ids_equal_text(classifier):
     ids = {name: value.numpy() for name, value in classifier.preprocessor(TEXTS).items()}
-    loss, _ = classifier.evaluate(TEXTS, LABELS, verbose=0)
+    loss, *_ = classifier.evaluate(TEXTS, LABELS, verbose=0)
     lists = {name: value.tolist() for name, value in ids.items()}
     datasets = text_dataset(ids, LABELS)
     for arguments in ({"x": ids, "y": LABELS}, {"x": lists, "y": LABELS}, {"x": datasets}):
@@ -332,7 +332,7 @@ def test_validation_split_takes_the_last_rows():
     inputs, labels = task_inputs("classification"), np.array([2, 1, 1, 0])
     history = model.fit(inputs, labels, validation_split=0.25, verbose=0).history
     last = {name: value[3:] for name, value in inputs.items()}
-    loss, _ = model.evaluate(last, labels[3:], verbose=0)
+    loss, *_ = model.evaluate(last, labels[3:], verbose=0)
     np.testing.assert_allclose(history["val_loss"][0], loss, rtol=1e-4)
 
 

@@ -4,6 +4,7 @@ Building and tracing a pipeline at each call takes ten times as long as a short 
 traced once, turns texts into ids and outputs; see `bert_zoo.models.graphs`.
 """
 
+import itertools
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
@@ -202,7 +203,8 @@ def tokenized(model, texts) -> list[np.ndarray]:
     if not has_tensorflow:
         return [*map(np.int32, model.preprocessor.tokenize(texts))]
     ids, splits = in_graph(model, _tokenize, texts, preprocessor=model.preprocessor)
-    return np.split(ids.numpy(), splits.numpy()[1:-1])
+    ids = ids.numpy()
+    return [ids[start:end] for start, end in itertools.pairwise(splits.numpy())]
 
 
 def _tokenize(model, texts, *, preprocessor):

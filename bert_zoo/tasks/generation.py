@@ -137,6 +137,10 @@ class Generation:
             return number
         return default if config.max_new_tokens is None else config.max_new_tokens
 
+    def no_texts(self) -> list | Iterator:
+        """Returns the result of `generate` for an empty list."""
+        return iter(()) if self._stream else []
+
     def outputs(
         self,
         texts: "TextOutput | IdOutput",

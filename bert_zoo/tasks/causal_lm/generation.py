@@ -80,6 +80,8 @@ def generate(model, prompt, **options):
     prompt = with_prefix(prompt, generation.config.prefix, "prompt")
     kind = IdPrompts if isinstance(prompt, Mapping) else TextPrompts
     prompts = kind(model, prompt, generation.stop_ids)
+    if not prompts.rows:
+        return generation.no_texts()
     rows, longest = prompts.rows, max(map(len, prompts.rows))
     number = generation.new_tokens(longest)
     # The last token is not read.
@@ -127,8 +129,6 @@ class TextPrompts(TextOutput):
 
         tokenizer = model.preprocessor.tokenizer
         texts = text_batch(prompt, "prompt")
-        if not texts.shape[0]:
-            raise ValueError("There is no prompt: the list is empty. Pass [''] for an empty one.")
         tokens = zip(strings(texts), tokenized(model, texts), strict=True)
         # If the tokenizer ends every line, the prompt's last line stays open.
         closes = tokenizer.eos_at in ("line_ends", "line_starts_and_ends")

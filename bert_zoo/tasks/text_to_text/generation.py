@@ -92,6 +92,8 @@ def generate(
     sources = with_prefix(sources, generation.config.prefix, "sources")
     kind = IdSources if isinstance(sources, Mapping) else TextSources
     read = kind(model, sources, generation.stop_ids)
+    if not len(read.lengths):
+        return generation.no_texts()
     number, new_tokens = len(read.lengths), generation.new_tokens(1)
 
     def begin(rows: np.ndarray):
@@ -192,8 +194,6 @@ class TextSources(TextOutput):
         from bert_zoo.text.batches import strings
 
         self._texts = strings(sources, "sources")
-        if not self._texts:
-            raise ValueError("There are no sources: the list is empty.")
         self._model = model
         self.lengths = np.array([*map(len, self._texts)])
         shown = [np.zeros(0, "int32")] * len(self._texts)
