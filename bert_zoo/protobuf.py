@@ -13,7 +13,7 @@ def message_class(schema: Mapping[str, Sequence[tuple[int, str, str]]], name: st
 
     Args:
         schema: message -> the number, type and name of each field. A type is a number's, "bytes" or
-            another message, with "*" at the end for a repeated field.
+            another message, with "*" at the end for a repeated field, or "=" and the default.
         name: the message's name.
     """
     field = descriptor_pb2.FieldDescriptorProto
@@ -22,8 +22,10 @@ def message_class(schema: Mapping[str, Sequence[tuple[int, str, str]]], name: st
         described = file.message_type.add(name=message)
         for number, kind, field_name in rows:
             label = field.LABEL_REPEATED if kind.endswith("*") else field.LABEL_OPTIONAL
-            kind = kind.removesuffix("*")
+            kind, _, default = kind.removesuffix("*").partition("=")
             row = described.field.add(name=field_name, number=number, label=label)
+            if default:
+                row.default_value = default
             if kind in schema:
                 row.type, row.type_name = field.TYPE_MESSAGE, f".bert_zoo.{kind}"
             else:

@@ -12,6 +12,7 @@ from bert_zoo.text import tokenizer_from_dir
 from bert_zoo.text.cleaner import TextCleaner, replacements
 from bert_zoo.text.reading import rust_tokenizer
 from bert_zoo.text.sentencepiece import SentencePieceTokenizer
+from bert_zoo.text.sentencepiece_model import BPE, read_sentencepiece_model
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED_DATA = ROOT.parent / "shared" / "data"
@@ -197,6 +198,29 @@ def test_a_blank_that_the_models_rules_make_counts_as_one(small_model):
         ["Paris", "Paris ", "Paris\u3000", "Paris\t", " Paris\u200b"]
     ).to_list()
     assert rows == [[*short, tokenizer.token_to_id("▁")]] * 4
+
+
+@pytest.mark.parametrize("begins", [True, False])
+@pytest.mark.parametrize("drops", [True, False])
+def test_a_models_own_rule_for_blanks_holds_without_tensorflow(begins, drops, small_model):
+    model = read_sentencepiece_model(small_model)
+    model.before.begins_with_blank, model.before.drops_blanks = begins, drops
+    tokenizer = SentencePieceTokenizer(model.SerializeToString(), SCHEME["xlm_roberta"])
+    texts = ["Paris  is", "  Paris", " Paris ", "", "  ", "is\n \nParis<mask> is"]
+    assert_same(texts, by_the_library(tokenizer, texts), tokenizer(texts).to_list())
+    if (begins, drops) != (True, True):
+        plain = SentencePieceTokenizer(small_model, SCHEME["xlm_roberta"])
+        assert tokenizer(texts).to_list() != plain(texts).to_list()
+
+
+@pytest.mark.parametrize(("name", "value"), [("kind", BPE), ("ends_with_blank", True)])
+def test_models_that_hugging_faces_library_reads_otherwise_have_no_tokenizer_json(
+    name, value, small_model
+):
+    model = read_sentencepiece_model(small_model)
+    setattr(model.trainer, name, value)
+    tokenizer = SentencePieceTokenizer(model.SerializeToString(), SCHEME["xlm_roberta"])
+    assert tokenizer.serialized() is None
 
 
 def test_white_space_is_pythons_or_unicodes():

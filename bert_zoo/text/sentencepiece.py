@@ -32,6 +32,7 @@ from bert_zoo.text.sentencepiece_model import (
     CONTROL,
     NORMAL,
     THEIR_WHITE_SPACE,
+    UNIGRAM,
     USER,
     WHITE_SPACE,
     Scheme,
@@ -149,8 +150,10 @@ class SentencePieceTokenizer(Tokenizer):
         self._words = tf.constant(self._as_words(self.vocabulary))
         self._trace(self._tokenize_batch, partial(self._tokenize_batch, with_offsets=True))
 
-    def serialized(self, *, special_in_text: bool = False) -> dict[str, Any]:
+    def serialized(self, *, special_in_text: bool = False) -> dict[str, Any] | None:
         model = read_sentencepiece_model(self._settings.model)
+        if model.trainer.kind > UNIGRAM or model.trainer.ends_with_blank:
+            return None
         scores = {piece.text.decode(): piece.score for piece in model.pieces}
         special_in_text |= self._settings.options["special_tokens_in_text"]
         found = self._tokens_found(special_in_text=special_in_text)
@@ -165,7 +168,8 @@ class SentencePieceTokenizer(Tokenizer):
         contents = {token.content for token in found.values()}
         # Other pieces, mainly special tokens, never match text unless they are cut out before.
         spelled = {piece.text.decode() for piece in model.pieces if piece.type in (0, NORMAL, USER)}
-        metaspace = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "always"}
+        scheme = "always" if model.before.begins_with_blank else "never"
+        metaspace = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme}
         metaspace["split"] = False  # like the library, not into words
         return serialized(
             {
@@ -180,8 +184,10 @@ class SentencePieceTokenizer(Tokenizer):
                 "byte_fallback": False,
             },
             {index: token.as_dict() for index, token in found.items()},
-            normalizer=sequence(self._normalizers(model.before.rules), "normalizers"),
-            pre_tokenizer=metaspace,
+            normalizer=sequence(self._normalizers(model.before), "normalizers"),
+            pre_tokenizer=metaspace
+            if model.before.drops_blanks
+            else {**metaspace, "prepend_scheme": "never"},
             decoder=metaspace,
         )
 
@@ -194,8 +200,12 @@ class SentencePieceTokenizer(Tokenizer):
             if special_in_text or token.content not in roles
         }
 
-    def _normalizers(self, rules: bytes) -> list[dict[str, Any]]:
-        """The steps of TextCleaner, then the model's rules and its trimming of spaces, for tokenizer.json."""
+    def _normalizers(self, model) -> list[dict[str, Any]]:
+        """The steps of TextCleaner, then the model's rules and its trimming of spaces, for tokenizer.json.
+
+        Args:
+            model: the model's `before`.
+        """
         options, steps = self._settings.options, []
         theirs = options["hugging_face_rules"]
         strip = {"type": "Strip", "strip_left": True, "strip_right": True}
@@ -213,9 +223,14 @@ class SentencePieceTokenizer(Tokenizer):
         if options["lowercase"]:
             steps.append({"type": "Lowercase"})
         steps += [_replacing(space, " ") for space in self._spaces]
-        if rules:
-            encoded = base64.b64encode(rules).decode()
+        if model.rules:
+            encoded = base64.b64encode(model.rules).decode()
             steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
+        if not model.drops_blanks:
+            # Metaspace puts no blank before one that is there.
+            return (
+                [*steps, {"type": "Prepend", "prepend": " "}] if model.begins_with_blank else steps
+            )
         steps.append(_replacing(" {2,}", " ", "Regex"))
         if not options["blank_at_end"]:  # only blanks, no other white space
             steps.append(_replacing(BLANK_AT_END, "", "Regex"))

@@ -22,8 +22,11 @@ from bert_zoo.text.unicode_tables import UNICODE_SPACE, code_points
 # the same encoding.
 _SCHEMA = {
     "Piece": ((1, "bytes", "text"), (2, "float", "score"), (3, "int32", "type")),
-    "Normalizer": ((2, "bytes", "rules"),),
-    "Trainer": ((3, "int32", "kind"),),
+    "Normalizer": (
+        *((2, "bytes", "rules"), (3, "bool=true", "begins_with_blank")),
+        (4, "bool=true", "drops_blanks"),
+    ),
+    "Trainer": ((3, "int32", "kind"), (24, "bool", "ends_with_blank")),
     "Model": (
         *((1, "Piece*", "pieces"), (2, "Trainer", "trainer")),
         *((3, "Normalizer", "before"), (5, "Normalizer", "after")),
@@ -31,8 +34,8 @@ _SCHEMA = {
 }
 # SentencePiece.Type of the proto: NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED and BYTE.
 NORMAL, UNKNOWN, CONTROL, USER, _TYPES = 1, 2, 3, 4, range(1, 7)
-# TrainerSpec.ModelType of a model that merges pieces by score; the others here are unigram models.
-BPE = 2
+# TrainerSpec.ModelType; 0 where it is not set, which means a unigram model.
+UNIGRAM, BPE = 1, 2
 
 # Units of the table: a label in the low byte, the highest bit set in those with a value.
 _LABEL, _VALUE = np.uint32(0x800000FF), np.uint32(0x7FFFFFFF)
@@ -63,7 +66,7 @@ def checked_sentencepiece_model(data: bytes):
 
 
 def read_sentencepiece_model(data: bytes):
-    """Reads a model: `pieces` (`text`, `score`, `type`), `rules` of `before` and `after`, `trainer.kind`."""
+    """Reads a model, with the fields of `_SCHEMA`."""
     try:
         return message_class(_SCHEMA, "Model").FromString(data)
     except DecodeError:
