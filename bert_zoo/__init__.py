@@ -7,6 +7,7 @@ import TensorFlow or Keras.
 import importlib
 
 from bert_zoo.keras_registration import register_with_keras
+from bert_zoo.onednn import use_onednn
 
 _LAZY_VERBS = {
     "add_tokens": "bert_zoo.loading.growing",
@@ -55,4 +56,5 @@ def __dir__() -> list[str]:
     return sorted([*__all__, *_LAZY_PACKAGES, "__version__"])
 
 
+use_onednn()
 register_with_keras()

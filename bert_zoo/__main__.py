@@ -3,8 +3,6 @@
 import ast
 import importlib
 import importlib.util
-import os
-import platform
 import sys
 
 import bert_zoo
@@ -40,20 +38,9 @@ def main(verb: str | None = None) -> None:
             raise ValueError(
                 f"There is no program {verb!r}.{nearest(verb, VERBS)} Run `bert_zoo` to list them."
             )
-        _use_onednn()
         start_tensorflow_quietly()
         module = importlib.import_module(f"bert_zoo.cli.{verb}")
         module.PROGRAM.run(module.main, arguments)
-
-
-def _use_onednn() -> None:
-    """Makes TensorFlow use oneDNN, unless the environment sets it.
-
-    TensorFlow 2.21 uses it by default only on processors with VNNI, AMX or bfloat16 (`IsMklEnabled` in
-    tensorflow/core/util/util.cc), but it is also faster on others: docs/measured/training.md.
-    """
-    if platform.machine() == "x86_64":
-        os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 
 def overview() -> str:

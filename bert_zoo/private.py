@@ -201,6 +201,13 @@ def runs_for_shapes() -> bool:
 # --- TensorFlow ----------------------------------------------------------------------------------
 
 
+def uses_onednn() -> bool:
+    """Whether TensorFlow, once imported, computes with oneDNN. It decides by environment and processor and does not tell."""
+    from tensorflow.python.util import _pywrap_util_port
+
+    return _pywrap_util_port.IsMklEnabled()
+
+
 def is_multi_worker(strategy) -> bool:
     """Whether a strategy's replicas run in several processes; False for None."""
     return strategy is not None and strategy.extended._in_multi_worker_mode()

@@ -17,6 +17,7 @@ import pytest
 from helpers import variables_of
 
 import bert_zoo.__main__
+from bert_zoo import onednn
 from bert_zoo.__main__ import VERBS, overview
 from bert_zoo.cli import finetune, vector_files
 from bert_zoo.cli.benchmarks import DataOptions, make_task
@@ -97,13 +98,46 @@ def test_programs_start_tensorflow_quietly_with_onednn_unless_the_environment_sa
         environment["TF_ENABLE_ONEDNN_OPTS"] = asked
     code = (
         "import sys; from bert_zoo.__main__ import main; sys.argv[1:] = ['--help']; main('finetune'); "
-        "import tensorflow_text; from tensorflow.python.util import _pywrap_util_port; "
-        f"sys.exit(_pywrap_util_port.IsMklEnabled() != {used})"
+        "import tensorflow_text; from bert_zoo.private import uses_onednn; "
+        f"sys.exit(uses_onednn() != {used})"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("asked", "imported", "used", "set_to", "is_told"),
+    [
+        (None, None, False, "1", False),
+        (None, os, False, None, True),
+        (None, os, True, None, False),
+        ("0", os, False, "0", False),
+        ("0", None, False, "0", False),
+    ],
+)
+def test_onednn_is_turned_on_before_tensorflow_is_imported_and_its_lack_told_afterwards(
+    monkeypatch, caplog, asked, imported, used, set_to, is_told
+):
+    # Set first, so that it is put back afterwards.
+    monkeypatch.setenv(onednn.VARIABLE, asked or "")
+    if asked is None:
+        monkeypatch.delenv(onednn.VARIABLE)
+    monkeypatch.setitem(sys.modules, "tensorflow", imported)
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(onednn, "uses_onednn", lambda: used)
+    onednn.use_onednn()
+    assert os.environ.get(onednn.VARIABLE) == set_to
+    assert [onednn.VARIABLE in line for line in caplog.messages] == [True] * is_told
+
+
+def test_onednn_is_left_alone_on_other_processors(monkeypatch):
+    monkeypatch.delenv(onednn.VARIABLE, raising=False)
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    onednn.use_onednn()
+    assert onednn.VARIABLE not in os.environ
 
 
 def test_output_that_is_read_no_further_is_no_error():
@@ -116,9 +150,8 @@ def test_output_that_is_read_no_further_is_no_error():
 
 
 def main(monkeypatch, *arguments) -> None:
-    """Calls the program in this process, whose log and environment it leaves alone."""
-    for name in ("_use_onednn", "start_tensorflow_quietly"):
-        monkeypatch.setattr(bert_zoo.__main__, name, lambda: None)
+    """Calls the program in this process, whose log it leaves alone."""
+    monkeypatch.setattr(bert_zoo.__main__, "start_tensorflow_quietly", lambda: None)
     monkeypatch.setattr(sys, "argv", ["bert_zoo", *map(str, arguments)])
     bert_zoo.__main__.main()
 
