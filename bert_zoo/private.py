@@ -208,6 +208,14 @@ def uses_onednn() -> bool:
     return _pywrap_util_port.IsMklEnabled()
 
 
+def is_in_loop() -> bool:
+    """Whether TensorFlow traces the body of a `tf.while_loop`. Only its private graphs tell."""
+    import tensorflow as tf
+    from tensorflow.python.ops.control_flow_v2_func_graphs import WhileBodyFuncGraph
+
+    return isinstance(tf.compat.v1.get_default_graph(), WhileBodyFuncGraph)
+
+
 def is_multi_worker(strategy) -> bool:
     """Whether a strategy's replicas run in several processes; False for None."""
     return strategy is not None and strategy.extended._in_multi_worker_mode()

@@ -306,9 +306,9 @@ def test_results_print_well():
 def test_the_vocabulary_is_read_at_one_position_a_step_and_at_none_of_the_prompt(monkeypatch):
     model = CausalLM(random_model().encoder)
     lengths = []
-    original = model.softmax.call
+    original = model.softmax.logits
     monkeypatch.setattr(
-        model.softmax, "call", lambda x, *rest: lengths.append(x.shape[1]) or original(x, *rest)
+        model.softmax, "logits", lambda x, *rest: lengths.append(x.shape[1]) or original(x, *rest)
     )
     model.generate({"token_ids": ids(11, 2, 30)}, max_new_tokens=4)
     assert set(lengths) == {1}

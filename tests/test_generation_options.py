@@ -12,14 +12,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import slow_but
+from keras import ops
 from keras_hub import samplers
 
 import bert_zoo
 from bert_zoo.config import ConfigError
 from bert_zoo.generation_config import IDS, LIMITS, GenerationConfig
 from bert_zoo.json_files import JsonObject
-from bert_zoo.tasks.beams import BeamSearch
-from bert_zoo.tasks.generation import spelled_words
+from bert_zoo.tasks.beams import BeamSearch, highest
+from bert_zoo.tasks.generation import Generation, spelled_words
 from bert_zoo.tasks.logits import LogitsProcessor, of_top_k, of_top_p
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -327,6 +328,23 @@ def test_continuations_of_beams_are_drawn_without_replacement():
         p, q = chances[[first, second]]
         share = ((places[:, 0] == first) & (places[:, 1] == second)).mean()
         assert share == pytest.approx(p * q / (1 - p) + p * q / (1 - q), abs=0.03)
+
+
+def test_the_highest_of_many_numbers_are_found_in_blocks_in_the_order_of_equal_ones():
+    for length, number in ((300, 3), (129, 3), (1024, 9), (1000, 5)):
+        scores = np.random.default_rng(length).integers(-3, 3, (4, length)).astype("float32")
+        scores[0, :-1] = -np.inf
+        pairs = zip(highest(scores, number), ops.top_k(scores, number), strict=True)
+        assert all(np.array_equal(found, wanted) for found, wanted in pairs)
+
+
+def test_greedy_needs_no_probabilities_and_beams_log_probabilities():
+    greedy, beams = (Generation(golden("gpt2/causal_lm"), num_beams=n) for n in (1, 3))
+    assert greedy.reads_logits and not beams.reads_logits
+    # A softmax in float32 makes these equal.
+    scores = np.array([[30.0, 30.000002]], "float32")
+    sampler = greedy.sampler
+    assert np.array(sampler.get_next_token(sampler.compute_probabilities(scores))) == [1]
 
 
 def test_the_likeliest_tokens_are_left_to_draw_from():

@@ -8,6 +8,7 @@ import pytest
 from helpers import ALL_GOLDEN
 
 from bert_zoo import config
+from bert_zoo.layers import common
 from bert_zoo.layers.common import ACTIVATIONS, ACTIVATIONS_IN_TRAINING, FIRST, Activation, norm
 from bert_zoo.layers.relative_bias import RelativeBias
 from bert_zoo.registry import registry
@@ -50,6 +51,42 @@ def test_causal_relative_bias_has_all_rows_for_keys_before():
     found = keras.ops.convert_to_numpy(layer.at(offsets))[0]
     bounds = np.array([*range(15), *CAUSAL_BOUNDS])
     assert np.array_equal(found, np.maximum(np.searchsorted(bounds, -offsets, "right") - 1, 0))
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="a loop of TensorFlow")
+@pytest.mark.parametrize(("axis", "start"), [(3, 1), (2, 2), (2, 4)])
+def test_slots_are_written_in_a_loop_as_outside_of_it(axis, start):
+    """Also where they do not fit after the start."""
+    import tensorflow as tf
+
+    random = np.random.default_rng(0)
+    shape = [2, 3, 5, 5]
+    memory = random.normal(size=shape).astype("float32")
+    shape[axis] = 2
+    new = random.normal(size=shape).astype("float32")
+    wanted = common.with_slots(memory, new, start, axis)
+
+    @tf.function
+    def looped(start):
+        def step(written, memory):
+            return True, common.with_slots(memory, new, start, axis)
+
+        return tf.while_loop(lambda written, _: not written, step, (False, tf.constant(memory)))[1]
+
+    found = looped(start)
+    assert np.array_equal(found, wanted) and not np.array_equal(found, memory)
+    operations = str(looped.get_concrete_function(start).graph.as_graph_def())
+    assert "TensorStridedSliceUpdate" in operations and "XlaDynamicUpdateSlice" not in operations
+
+
+@pytest.mark.parametrize("bias", [None, np.float32([1, 2, 3, 4, 5])])
+def test_the_vocabulary_is_read_the_same_without_onednn(monkeypatch, bias):
+    random = np.random.default_rng(0)
+    x, table = (random.normal(size=(rows, 4)).astype("float32") for rows in (3, 5))
+    for used in (True, False):
+        monkeypatch.setattr(common, "uses_onednn", lambda used=used: used)
+        found = common.vocabulary_logits(x, table, bias)
+        np.testing.assert_allclose(found, x @ table.T + (0 if bias is None else bias), atol=1e-5)
 
 
 # --- Activations ---------------------------------------------------------------------------------

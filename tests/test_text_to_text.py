@@ -13,6 +13,7 @@ from keras_hub import samplers
 
 import bert_zoo
 from bert_zoo.config import IGNORED_LABEL
+from bert_zoo.families.t5.layers import Decoder
 from bert_zoo.models import Encoder
 from bert_zoo.models.losses import TokenCrossentropy, token_loss
 from bert_zoo.tasks.text_to_text import TextToText
@@ -92,6 +93,19 @@ def test_greedy_is_the_argmax_of_recomputing_everything():
     log_probs = log_probs_at_once(model, source, found)
     log_probs[:, :, never_chosen(model)] = -np.inf
     assert np.array_equal(log_probs.argmax(axis=-1), found)
+
+
+def test_beams_share_their_source(monkeypatch):
+    model, rows, original = golden("text_to_text"), [], Decoder.step
+
+    def step(decoder, x, source, source_mask, *rest):
+        rows.append((x.shape[0], source_mask.shape[0]))
+        return original(decoder, x, source, source_mask, *rest)
+
+    monkeypatch.setattr(Decoder, "step", step)
+    with run_eagerly():
+        model.generate(SOURCES, beams=3, max_new_tokens=2)
+    assert set(rows) == {(9, 3)}
 
 
 @pytest.mark.parametrize("options", [{}, {"beams": 3}])

@@ -25,7 +25,9 @@ OPEN = -1
 DEFAULT_NEW_TOKENS = 100
 
 # (model, tokens [batch], state) -> scores of the next tokens, log-probabilities or logits, float32 [batch, vocabulary],
-# and the next state, tensors [batch, ...] in any structure. It must be traceable and a module's function, as for `on_model`.
+# and the next state, tensors [batch, ...] in a dict. It must be traceable and a module's function, as for `on_model`. Its
+# attribute `fixed` has the names of what stays as it is in the state; their rows may be fewer than the tokens', if several
+# texts that follow each other share them.
 Step = Callable[[Any, Any, Any], tuple[Any, Any]]
 
 
@@ -116,8 +118,8 @@ class Generation:
 
     @property
     def reads_logits(self) -> bool:
-        """Whether scores are logits, as a penalty needs them that changes their quotients; else log-probabilities."""
-        return self.processor.repetition_penalty != 1.0 and not self._choice.has_beams
+        """Whether scores are logits; a beam search needs log-probabilities, of which it makes sums."""
+        return not self._choice.has_beams
 
     def new_tokens(self, longest: int, default: int = DEFAULT_NEW_TOKENS) -> int:
         """Returns the maximum number of new tokens.
@@ -423,13 +425,19 @@ def _stop_ids(
 def filled(model, canvas, first, state, *, step: Step, sampler, stop_ids, processor):
     """Returns the canvas [rows, positions] with the sampler's tokens from the position `first` on."""
     places = ops.arange(ops.shape(canvas)[1], dtype="int32")
+    # Beams would copy it at every step.
+    fixed = {name: state[name] for name in step.fixed}
+    state = {name: part for name, part in state.items() if name not in fixed}
 
     def next_scores(prompt, state, index):
         tokens = ops.take(prompt, index - 1, axis=1)
-        scores, state = step(model, tokens, state)
+        scores, following = step(model, tokens, {**fixed, **state})
+        state = {name: following[name] for name in state}
         scores = processor(scores, prompt, index, first)
-        ended = ops.any(ops.logical_and(_is_in(prompt, stop_ids), places >= first), axis=1)
-        return _held_where(ended, scores, tokens), None, state
+        if stop_ids:
+            ended = ops.any(ops.logical_and(_is_in(prompt, stop_ids), places >= first), axis=1)
+            scores = _held_where(ended, scores, tokens)
+        return scores, None, state
 
     return sampler(
         next=next_scores,
@@ -455,12 +463,16 @@ def _is_in(tokens, ids: Sequence[int]):
     return ops.any(tokens[..., None] == ops.array(ids, "int32"), axis=-1)
 
 
-def _held_where(ended, log_probs, tokens):
-    """Returns log-probabilities that make an ended row repeat its token without changing its score.
+def _held_where(ended, scores, tokens):
+    """Returns log-probabilities that make an ended row repeat its token without changing its score; others as they are.
 
     keras_hub 0.32's samplers continue a row until all have ended, so beams would otherwise be chosen by
     tokens after their ends.
     """
-    ids = ops.arange(ops.shape(log_probs)[-1])
-    repeated = ops.where(ids[None, :] == tokens[:, None], 0.0, -np.inf)
-    return ops.where(ended[:, None], ops.cast(repeated, log_probs.dtype), log_probs)
+
+    def held():
+        ids = ops.arange(ops.shape(scores)[-1])
+        repeated = ops.where(ids[None, :] == tokens[:, None], 0.0, -np.inf)
+        return ops.where(ended[:, None], ops.cast(repeated, scores.dtype), scores)
+
+    return ops.cond(ops.any(ended), held, lambda: scores)

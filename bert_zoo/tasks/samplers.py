@@ -218,7 +218,15 @@ def _new_sampler(name: str, temperature: float, seed: int | None, numbers: tuple
     from keras_hub import samplers
 
     options = {"temperature": temperature, "seed": seed} if name in SEEDED else {}
-    return getattr(samplers, SAMPLERS[name])(**options, **dict(numbers))
+    sampler = getattr(samplers, SAMPLERS[name])(**options, **dict(numbers))
+    if name == GREEDY:
+        # The likeliest token has the highest score, so a softmax over the vocabulary is saved.
+        sampler.compute_probabilities = _unchanged
+    return sampler
+
+
+def _unchanged(scores):
+    return scores
 
 
 _shared_sampler = functools.lru_cache(maxsize=32)(_new_sampler)

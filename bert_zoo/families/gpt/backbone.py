@@ -8,6 +8,7 @@ from keras import ops
 
 from bert_zoo.layers.attention import attention_bias, causal_bias, masked_score
 from bert_zoo.layers.backbones import Ids, TransformerBackbone, fits
+from bert_zoo.layers.common import with_slots
 
 
 class CausalBackbone(TransformerBackbone):
@@ -81,7 +82,7 @@ class CausalBackbone(TransformerBackbone):
             position_ids = (ops.sum(memory_mask, axis=1)[:, None] + places[None, :]) * mask
         embedded = self.embeddings(token_ids, None, position_ids, training=training)
         dtype = keras.backend.standardize_dtype(embedded.dtype)
-        memory_mask = ops.slice_update(memory_mask, (0, start), mask)
+        memory_mask = with_slots(memory_mask, mask, start, axis=1)
         later = numbers[None, :] > (start + places)[:, None]
         bias = ops.minimum(
             attention_bias(memory_mask, dtype), ops.cast(later, dtype) * masked_score(dtype)

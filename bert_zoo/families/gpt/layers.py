@@ -3,6 +3,7 @@
 from keras import ops
 
 from bert_zoo.layers.attention import SelfAttention
+from bert_zoo.layers.common import with_slots
 from bert_zoo.layers.fused_attention import has_kernels
 from bert_zoo.layers.stack import Stack
 
@@ -33,8 +34,8 @@ class CausalAttention(SelfAttention):
         heads = (-1, ops.shape(bias)[2], self.num_heads, self.head_size)
         query, key, value = (ops.reshape(part, heads) for part in ops.split(self.qkv(x), 3, -1))
         context = None
-        keys = ops.slice_update(keys, (0, 0, 0, start), ops.transpose(key, (0, 2, 3, 1)))
-        values = ops.slice_update(values, (0, 0, start, 0), ops.transpose(value, (0, 2, 1, 3)))
+        keys = with_slots(keys, ops.transpose(key, (0, 2, 3, 1)), start, axis=3)
+        values = with_slots(values, ops.transpose(value, (0, 2, 1, 3)), start, axis=2)
         if has_kernels():
             slots = ops.transpose(keys, (0, 3, 1, 2)), ops.transpose(values, (0, 2, 1, 3))
             context = self.fused(query, *slots, bias, training, self.scale)

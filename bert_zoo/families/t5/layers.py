@@ -27,6 +27,7 @@ from bert_zoo.layers.common import (
     float_table,
     table,
     vocabulary_logits,
+    with_slots,
 )
 from bert_zoo.layers.dropout import Dropout
 from bert_zoo.layers.recomputation import recomputed
@@ -230,8 +231,8 @@ class DecoderBlock(PreNormBlock):
         normed = self.attention_norm(x)
         keys, values = self.attention.keys_values(normed, ops.shape(bias)[2])
         if memory is not None:
-            keys = ops.slice_update(memory[0], (0, 0, 0, start), keys)
-            values = ops.slice_update(memory[1], (0, 0, start, 0), values)
+            keys = with_slots(memory[0], keys, start, axis=3)
+            values = with_slots(memory[1], values, start, axis=2)
         attended, _ = self.attention(
             normed, bias, seen=(keys, values), start=start, training=training
         )

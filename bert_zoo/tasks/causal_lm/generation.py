@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -58,6 +58,7 @@ class PromptStep:
     """
 
     gives_logits: bool = False
+    fixed: ClassVar[tuple[str, ...]] = ()
 
     def __call__(self, model, tokens, state):
         inputs = {"token_ids": tokens[:, None], **state}

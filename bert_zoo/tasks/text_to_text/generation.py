@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -41,6 +41,7 @@ class DecoderStep:
 
     never: tuple[int, ...]
     gives_logits: bool = False
+    fixed: ClassVar[tuple[str, ...]] = ("source", "source_mask")
 
     def __call__(self, model, tokens, state):
         backbone = model.encoder.backbone
