@@ -130,6 +130,24 @@ def test_declaring():
     assert dropped.kernel._value is None
 
 
+def test_is_in_loop():
+    found = []
+
+    @tf.function
+    def counted():
+        found.append(private.is_in_loop())
+        return tf.while_loop(
+            lambda i: i < 2, lambda i: found.append(private.is_in_loop()) or i + 1, [0]
+        )
+
+    counted()
+    assert found == [False, True] and not private.is_in_loop()
+
+
+def test_uses_onednn():
+    assert isinstance(private.uses_onednn(), bool)
+
+
 def test_strategy_of():
     assert private.strategy_of(small_model()) is None
     with tf.distribute.OneDeviceStrategy("CPU:0").scope():
