@@ -8,7 +8,8 @@ which that was found.
 
 import contextlib
 import threading
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 # Class of Keras 3.15 -> private methods that our subclasses override and Keras must call. For the reasons
@@ -64,35 +65,78 @@ def adding_layers(layer) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def declaring(*, made: bool = True) -> Iterator[None]:
+def declaring(*, made: bool = True) -> Iterator[list[Any]]:
     """Declares the variables of layers that are built inside, and creates their values at the end.
 
-    With `made=False` or after an error, values are never created. Keras 3.15 alone would create them at
+    With `made=False` or after an error, values are not created. Keras 3.15 alone would create them at
     the end of the next `StatelessScope`, even after an error, and outside their layers' name scopes,
     which give TensorFlow's variables the names in SavedModels.
+
+    Yields:
+        A list that is filled at the end of the outermost block with its variables, for `create`.
     """
     import keras
     from keras.src.backend.common import global_state
-    from keras.src.backend.common.name_scope import current_path
     from keras.src.backend.common.stateless_scope import in_stateless_scope
 
-    are_wanted = False
+    declared, are_wanted = [], False
     try:
         with keras.StatelessScope(initialize_variables=False):
-            yield
-        are_wanted = made
+            yield declared
+        are_wanted = True
     finally:
-        if not are_wanted:
+        if not are_wanted or not in_stateless_scope():
+            declared += global_state.get_global_attribute("uninitialized_variables", [])
             global_state.set_global_attribute("uninitialized_variables", [])
-    if in_stateless_scope():
-        return
-    here = f"{current_path()}/"
-    for variable in global_state.get_global_attribute("uninitialized_variables", []):
-        with contextlib.ExitStack() as scopes:
-            for name in variable.path.removeprefix(here).split("/")[:-1]:
-                scopes.enter_context(keras.name_scope(name))
+    if made:
+        for variable in declared:
+            create(variable)
+
+
+def is_declared(variable) -> bool:
+    """Whether a variable of `declaring` has no value yet."""
+    # What stands in place of variables, such as a StoredTable, has no `_value`.
+    return getattr(variable, "_value", variable) is None
+
+
+def create(variable, value: Any = None) -> None:
+    """Creates the value of a declared variable, in the name scopes of its layers.
+
+    Args:
+        variable: a variable without value; see `is_declared`.
+        value: a tensor or array of its shape; by default what its initializer draws.
+    """
+    import keras
+    from keras.src.backend.common.name_scope import current_path
+
+    with contextlib.ExitStack() as scopes:
+        for name in variable.path.removeprefix(f"{current_path()}/").split("/")[:-1]:
+            scopes.enter_context(keras.name_scope(name))
+        if value is None:
             variable._deferred_initialize()
-    global_state.set_global_attribute("uninitialized_variables", [])
+        else:
+            variable._initialize(variable._convert_to_tensor(value, dtype=variable._dtype))
+            variable._initializer = None
+
+
+def fill(variable, value: Any) -> None:
+    """Assigns a tensor or array to a variable; a declared one is created with it."""
+    if is_declared(variable):
+        create(variable, value)
+    else:
+        variable.assign(value)
+
+
+def start_like(variable, other) -> None:
+    """Gives a declared variable the initial value that another declared one would have, which gets zeros."""
+    variable._initializer = other._initializer
+    other._initializer = _zeros
+
+
+def _zeros(shape, dtype=None):
+    from keras import ops
+
+    return ops.zeros(shape, dtype)
 
 
 def has_fused_attention(query, key, value, bias) -> bool:
@@ -245,6 +289,56 @@ def count_traces_alone(function: Any) -> Any:
             if callable(cell.cell_contents):
                 count_traces_alone(cell.cell_contents)
     return function
+
+
+def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`keras.ops.custom_gradient`, whose gradient lives only as long as the graph that it is called in."""
+    from keras import ops
+
+    call = ops.custom_gradient(function)
+
+    def bound(*tensors):
+        with gradients_of_graph():
+            return call(*tensors)
+
+    return bound
+
+
+@contextlib.contextmanager
+def gradients_of_graph() -> Iterator[None]:
+    """Custom gradients that are made inside, in a graph of TensorFlow, live only as long as the graph.
+
+    TensorFlow 2.21 keeps each of them in a registry for ever, and with it the graph and the variables.
+    """
+    import keras
+
+    if keras.backend.backend() != "tensorflow":
+        yield
+        return
+    import tensorflow as tf
+    from tensorflow.python.framework import ops
+
+    gradients = ops.gradient_registry._registry
+    known = len(gradients)
+    yield
+    if tf.executing_eagerly():
+        return
+    graph = tf.compat.v1.get_default_graph()
+    for name in list(gradients)[known:]:
+        gradient = gradients[name]["type"]
+        if not hasattr(gradient, "of_graph"):
+            graph.add_to_collection("bert_zoo_gradients", gradient)
+            gradients[name]["type"] = _WhileInGraph(weakref.ref(gradient))
+
+
+class _WhileInGraph:
+    """A gradient that something else holds."""
+
+    def __init__(self, of_graph: Callable[[], Callable[..., Any]]):
+        self.of_graph = of_graph
+
+    def __call__(self, operation, *upstream):
+        return self.of_graph()(operation, *upstream)
 
 
 def lasting_sentencepiece(resource) -> Any:

@@ -385,7 +385,8 @@ def stored_gradients(model, loss, tape, fmt: str = "hf") -> dict[str, np.ndarray
     }
     family, config = registry().families[model.encoder.family], model.encoder.config
     plan = family.plan(fmt, config, family.formats[fmt].root_in(model.task))
-    return to_stored(gradients, plan.bindings(model.task, config.pooler))
+    stored = to_stored(gradients, plan.bindings(model.task, config.pooler))
+    return {key: np.asarray(values) for key, values in stored.items()}
 
 
 # --- Programs and SavedModels --------------------------------------------------------------------

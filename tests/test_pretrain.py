@@ -390,17 +390,17 @@ def test_after_a_full_disk_a_training_ends_with_the_same_bits(text, tmp_path, mo
         return pretrain("tiny", make_model, settings, [text], directory, checkpoint_seconds=0)
 
     run(tmp_path / "through")
-    written, save_file = [], safetensors_io.save_file
+    written, write_tensors = [], safetensors_io.write_tensors
 
-    def full(tensors, path, metadata):
-        written.append(path)
+    def full(file, tensors, metadata):
+        written.append(file.name)
         if len(written) == 3:
-            path.write_bytes(bytes(100))
-            raise OSError(errno.ENOSPC, "No space left on device", str(path))
-        save_file(tensors, path, metadata=metadata)
+            file.write(bytes(100))
+            raise OSError(errno.ENOSPC, "No space left on device", file.name)
+        write_tensors(file, tensors, metadata)
 
     with monkeypatch.context() as patched:
-        patched.setattr(safetensors_io, "save_file", full)
+        patched.setattr(safetensors_io, "write_tensors", full)
         with pytest.raises(DiskFullError, match=r"no room.*then try again"):
             run(tmp_path / "stopped")
     (left,) = (tmp_path / "stopped" / "checkpoint").iterdir()

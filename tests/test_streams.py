@@ -5,7 +5,6 @@ import json
 import math
 import subprocess
 import sys
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -156,11 +155,11 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_older_one(trained, tmp_p
     resume.write_checkpoint(trained, tmp_path, 1)
     before = list(tmp_path.iterdir())
 
-    def full(tensors, path, metadata):
-        Path(path).write_bytes(b"half")
+    def full(file, tensors, metadata):
+        file.write(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("bert_zoo.weights.safetensors_io.save_file", full)
+    monkeypatch.setattr("bert_zoo.weights.safetensors_io.write_tensors", full)
     with pytest.raises(OSError, match=r"no room for .*unnamed\.safetensors, because the disk"):
         resume.write_checkpoint(trained, tmp_path, 2)
     assert list(tmp_path.iterdir()) == before

@@ -196,7 +196,7 @@ def stored(model) -> dict[str, np.ndarray]:
     family, config = registry().families[model.encoder.family], model.encoder.config
     bindings = family.plan("hf", config).bindings(model.task, config.pooler)
     tensors = to_stored(variables_of(model), bindings)
-    return {name.removeprefix("bert."): value for name, value in tensors.items()}
+    return {name.removeprefix("bert."): np.asarray(value) for name, value in tensors.items()}
 
 
 @needs_minilm

@@ -128,7 +128,7 @@ def assert_bound_once_with_inverses(family, config, task: str) -> None:
         # A module that the format lacks.
         bindings = [binding for binding in bindings if binding.keys]
         assert not repeated((key, b.entry) for b in bindings for key in b.keys), (task, fmt)
-        stored = to_stored(values, bindings)
+        stored = {k: np.asarray(v) for k, v in to_stored(values, bindings).items()}
         for binding in bindings:
             value, tensors = values[binding.variable], [stored[key] for key in binding.keys]
             assert [tensor.shape for tensor in tensors] == binding.stored_shapes(value.shape)
@@ -184,7 +184,7 @@ def test_kernels_with_an_axis_for_heads_are_reshaped():
     }
     config = EncoderConfig(vocab_size=11, hidden_size=8, num_layers=2, num_heads=2)
     bindings = list(expand(rows, config, HuggingFace(), "encoder/", "", ""))
-    stored = to_stored(values, bindings)
+    stored = {k: np.asarray(v) for k, v in to_stored(values, bindings).items()}
     assert stored["layer.1.k"].shape == stored["layer.0.o"].shape == (8, 2, 4)
     assert stored["bias"].shape == (2, 2, 4)
     # A head's output is the sum over its own columns.

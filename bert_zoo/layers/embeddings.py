@@ -8,6 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from bert_zoo import private
 from bert_zoo.layers.common import dense, float_rows, float_table, initializer, norm, table
 from bert_zoo.layers.dropout import Dropout
 
@@ -180,10 +181,13 @@ class TokenTable(keras.layers.Embedding):
 
     def share(self, base: "TokenTable") -> None:
         """Copies this table to another one, and from now on learns the difference from that."""
-        whole = ops.convert_to_tensor(self.whole)
         base.build()
-        base.embeddings.assign(whole)
-        self.embeddings.assign(ops.zeros_like(whole))
+        if private.is_declared(self.embeddings):
+            private.start_like(base.embeddings, self.embeddings)
+        else:
+            whole = ops.convert_to_tensor(self.whole)
+            base.embeddings.assign(whole)
+            self.embeddings.assign(ops.zeros_like(whole))
         # A function, because Keras would track the other layer as part of this one.
         self.base = lambda: base
 
@@ -211,12 +215,12 @@ class TokenTable(keras.layers.Embedding):
         difference, base = self.embeddings, self.base().embeddings
 
         def assign(table):
-            base.assign(table)
-            difference.assign(ops.zeros_like(table))
+            private.fill(base, table)
+            private.fill(difference, ops.zeros_like(table))
 
         def assign_base(table):
-            difference.assign(self.whole - table)
-            base.assign(table)
+            private.fill(difference, self.whole - table)
+            private.fill(base, table)
 
         return {
             id(difference): StoredTable(difference, lambda: self.whole, assign),

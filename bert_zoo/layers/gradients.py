@@ -9,6 +9,8 @@ import math
 import keras
 from keras import ops
 
+from bert_zoo import private
+
 
 def gelu(x):
     """x times the standard normal distribution function of x (Hendrycks and Gimpel 2016).
@@ -18,7 +20,7 @@ def gelu(x):
     dtype = keras.backend.standardize_dtype(x.dtype)
     precise = keras.backend.result_type(dtype, "float32")
 
-    @ops.custom_gradient
+    @private.custom_gradient
     def function(x):
         wide = ops.cast(x, precise)
         below = 0.5 + 0.5 * ops.erf(wide * math.sqrt(0.5))
@@ -48,7 +50,7 @@ def standardize(x, epsilon: float):
 def standardized(x, epsilon: float):
     """The first result of `standardize`, with a faster gradient."""
 
-    @ops.custom_gradient
+    @private.custom_gradient
     def function(x):
         result, scale = standardize(x, epsilon)
 

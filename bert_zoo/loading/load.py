@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bert_zoo import private
 from bert_zoo.config import Config, ConfigError, HeadSpec
 from bert_zoo.error_text import listing
 from bert_zoo.family import TextSpec
@@ -206,25 +207,29 @@ def load(
         pooling = dataclasses.replace(pooling, truncate_dim=truncate_dim)
     elif task not in opened.family.tasks_without_head and not reads_vectors:
         pooling = dataclasses.replace(pooling, dense=(), truncate_dim=None)
-    encoder = Encoder(
-        config,
-        opened.family.name,
-        pooling=pooling,
-        prompts=opened.description.prompts,
-        preprocessor=preprocessor,
-        why_no_vocabulary=why_none,
-        dtype=dtype,
-        output_hidden_states=output_hidden_states,
-        output_attentions=output_attentions,
-        name=model_name if model_class is Encoder else None,
-    )
-    encoder.loaded_from = opened.origin
-    encoder.long_texts = _long_texts(opened, model_class, encoder, long_texts, stride)
-    model: ZooModel = encoder
-    if model_class is not Encoder:
-        model = model_class(encoder, name=model_name, **arguments)
+    # Values are created below, by the files or an initializer, so that none is drawn to be overwritten.
+    with private.declaring(made=opened.source is None) as declared:
+        encoder = Encoder(
+            config,
+            opened.family.name,
+            pooling=pooling,
+            prompts=opened.description.prompts,
+            preprocessor=preprocessor,
+            why_no_vocabulary=why_none,
+            dtype=dtype,
+            output_hidden_states=output_hidden_states,
+            output_attentions=output_attentions,
+            name=model_name if model_class is Encoder else None,
+        )
+        encoder.loaded_from = opened.origin
+        encoder.long_texts = _long_texts(opened, model_class, encoder, long_texts, stride)
+        model: ZooModel = encoder
+        if model_class is not Encoder:
+            model = model_class(encoder, name=model_name, **arguments)
     if opened.source is not None:
         _assign(model, opened, config.pooler, untrained, ignore)
+        for variable in filter(private.is_declared, declared):
+            private.create(variable)
         unsaid, longest = opened.unsaid - settings.keys(), _longest_text(opened, config, max_length)
         for difference in opened.plan.format.differences(config, unsaid, longest):
             log.warning("%s: %s", opened.name, difference)

@@ -35,6 +35,7 @@ from bert_zoo.models.data_adapters import (
     with_whole_batches,
 )
 from bert_zoo.models.direct import predict_texts, runs_alone
+from bert_zoo.models.freed_memory import give_back_after
 from bert_zoo.models.graphs import Graphs
 from bert_zoo.models.head_arguments import Asked, Told
 from bert_zoo.models.inputs import (
@@ -182,6 +183,7 @@ class ZooModel(keras.Model):
     def __init__(self, *args, name: str | None = None, **kwargs):
         refuse_fork()
         super().__init__(*args, name=name or self._free_name(), **kwargs)
+        give_back_after(self)
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -569,7 +571,8 @@ class ZooModel(keras.Model):
         return super().make_train_function(force)
 
     def train_step(self, *args):
-        with counting_rows(keras.utils.unpack_x_y_sample_weight(args[-1])[2]):
+        counting = counting_rows(keras.utils.unpack_x_y_sample_weight(args[-1])[2])
+        with counting, private.gradients_of_graph():
             return super().train_step(*args)
 
     def test_step(self, *args):

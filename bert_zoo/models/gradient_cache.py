@@ -12,6 +12,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_zoo import private
+
 
 def with_mask(rows: Mapping[str, Any]) -> dict[str, Any]:
     """Inputs [rows, length] with `padding_mask` among them."""
@@ -164,7 +166,7 @@ def _on_tensorflow(run, values, states, rows, *, trims: bool):
         )
         return found, after
 
-    @tf.custom_gradient
+    @private.custom_gradient
     def vectors_of(*values):
         # Watched tensors would be kept.
         constants = [tf.stop_gradient(value) for value in values]

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import keras
-from keras import ops
 
 from bert_zoo.models.replicas import is_chief
 from bert_zoo.weights.files import WeightsError, remove_leftovers, sha256_of
@@ -70,9 +69,8 @@ def write_checkpoint(
     """
     directory.mkdir(parents=True, exist_ok=True)
     remove_leftovers(directory)
-    state = {name: ops.convert_to_numpy(v) for name, v in _state(model)}
     unnamed = directory / "unnamed.safetensors"
-    write_safetensors(unnamed, state, {"format": "bert_zoo", **(notes or {})})
+    write_safetensors(unnamed, dict(_state(model)), {"format": "bert_zoo", **(notes or {})})
     path = directory / NAME.format(step, sha256_of(unnamed))
     unnamed.rename(path)
     for other in directory.iterdir():

@@ -318,7 +318,7 @@ class ArraysSource(TensorSource):
         super().__init__(location, {key: array.shape for key, array in arrays.items()})
 
     def _read(self, key: str) -> np.ndarray:
-        return self._arrays[key]
+        return np.asarray(self._arrays[key])
 
 
 def _merge_elsewhere(path: Path) -> str:

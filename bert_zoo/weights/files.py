@@ -7,7 +7,6 @@ import math
 import os
 import re
 import shutil
-import stat
 import struct
 import uuid
 import zipfile
@@ -83,7 +82,7 @@ def naming_full_disk(
 def replacing(path: str | os.PathLike) -> Iterator[Path]:
     """Yields a temporary path next to `path`. It replaces `path` on success and is deleted on error.
 
-    The umask decides who may read it, whichever library writes it.
+    The umask decides who may read it, if the writer does not replace it.
 
     Raises:
         DiskFullError: there is no room for it.
@@ -93,10 +92,7 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
     try:
         with naming_full_disk(path):
             temporary.touch(exist_ok=False)
-            mode = stat.S_IMODE(temporary.stat().st_mode)
             yield temporary
-            # safetensors 0.8 replaces the file by one that only its owner may read.
-            temporary.chmod(mode)
             # Without fsync, a power cut may leave an empty file under the new name.
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())

@@ -83,7 +83,7 @@ def write_hdf5(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
     with replacing(path) as temporary, h5py.File(temporary, "w") as file:
         for name, values in arrays.items():
-            file[name] = values
+            file[name] = np.asarray(values)
 
 
 def _check(array: Any, path: str) -> None:

@@ -5,13 +5,15 @@ that length, then the tensors' bytes.
 """
 
 import json
+import math
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 import safetensors
-from safetensors.numpy import save_file
 
 from bert_zoo.error_text import shortened, shown
 from bert_zoo.weights.files import WeightsError, refuse_lfs_pointer, replacing
@@ -38,7 +40,11 @@ _DTYPES = {
     "U8": np.dtype("u1"),
     "BOOL": np.dtype("?"),
 }
-
+# NumPy's name of a type -> the format's.
+_NAMES = {dtype.name: name for name, dtype in _DTYPES.items()} | {
+    "uint16": "U16",
+    "bfloat16": "BF16",
+}
 
 # Metadata key of files from `rounded_to_int8`: the suffix that makes the name of a tensor's scales.
 SCALES = "int8_scales"
@@ -87,19 +93,49 @@ class SafetensorsSource(TensorSource):
 
 
 def write_safetensors(
-    path: str | os.PathLike, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]
+    path: str | os.PathLike, tensors: Mapping[str, Any], metadata: Mapping[str, str]
 ) -> None:
     """Writes a safetensors file atomically: readers find the old file or the complete new one.
 
     Args:
         path: the file to write or replace. Its directory must exist.
-        tensors: name -> array, with any strides and any of NumPy's number types.
+        tensors: name -> array with any strides, variable or `DeferredArray`. One is read at a time; the
+            writer of safetensors 0.8 needs all of them at once.
         metadata: strings for the header. Hugging Face transformers requires {"format": "pt"}.
     """
-    # safetensors 0.8 writes an array's memory as it is and ignores its strides.
-    contiguous = {key: np.asarray(values, order="C") for key, values in tensors.items()}
-    with replacing(path) as temporary:
-        save_file(contiguous, temporary, metadata=dict(metadata))
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        write_tensors(file, tensors, metadata)
+
+
+def write_tensors(file: BinaryIO, tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
+    """Writes the content of a safetensors file; arguments as for `write_safetensors`.
+
+    Raises:
+        ValueError: an array's type has no name in the format.
+    """
+    types = {}
+    for name, values in tensors.items():
+        dtype = getattr(values.dtype, "name", values.dtype)
+        if dtype not in _NAMES:
+            raise ValueError(f"{name} has the type {dtype}; safetensors files have {[*_NAMES]}.")
+        types[name] = _NAMES[dtype]
+    # Larger types first, so that all values lie at multiples of their sizes.
+    order = sorted(tensors, key=lambda name: (-_DTYPES[types[name]].itemsize, name))
+    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    end = 0
+    for name in order:
+        shape, start = [*map(int, tensors[name].shape)], end
+        end += math.prod(shape) * _DTYPES[types[name]].itemsize
+        header[name] = {"dtype": types[name], "shape": shape, "data_offsets": [start, end]}
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    file.write(len(text).to_bytes(8, "little") + text)
+    for name in order:
+        values = np.asarray(tensors[name], order="C")
+        if sys.byteorder == "big" or values.dtype.byteorder == ">":
+            values = values.astype(values.dtype.newbyteorder("<"))
+        # As bytes, because Python has no buffers of bfloat16.
+        file.write(values.reshape(-1).view(np.uint8))
 
 
 def rounded_to_int8(

@@ -3,9 +3,11 @@
 import math
 import sys
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -113,6 +115,24 @@ class View(TensorSource):
     def _read(self, key: str) -> np.ndarray:
         file, name = self._tensors[key]
         return file[name]
+
+
+@dataclass(frozen=True, eq=False)
+class DeferredArray:
+    """An array that is made each time it is read, with `np.asarray`.
+
+    Attributes:
+        shape: its shape.
+        dtype: its type or the type's name.
+        read: function that makes it.
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any
+    read: Callable[[], np.ndarray]
+
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+        return np.asarray(self.read(), dtype)
 
 
 def read_bytes(path: Path, offset: int, length: int, location: str) -> np.ndarray:

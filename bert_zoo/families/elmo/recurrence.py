@@ -7,6 +7,8 @@ parts that need no order: gradients of kernels are one product after all steps.
 import keras
 from keras import ops
 
+from bert_zoo import private
+
 
 def recurrence(
     products,
@@ -41,7 +43,7 @@ def recurrence(
     has_projection = projection is not None
     weights = (kernel, projection) if has_projection else (kernel,)
 
-    @ops.custom_gradient
+    @private.custom_gradient
     def function(products, mask, output, cell, *weights):
         def step(state, inputs):
             product, there = inputs
