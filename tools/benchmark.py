@@ -17,6 +17,8 @@
 sentence-transformers for single calls and trainings of sentence vectors; allennlp 2.10.1 for words), which bert_zoo itself never imports. Rounds alternate
 between the implementations, so that a change of the machine's speed affects all of them alike.
 Medians are printed, with ratios of medians and their spread over the rounds, and written as JSON.
+All is measured twice: as in a program that only imports bert_zoo, and with oneDNN the other way. If the
+environment sets TF_ENABLE_ONEDNN_OPTS, it is measured as it is, once.
 Libraries start threads beside those that are counted: leave the program as many cores as `threads`
 (`taskset -c 0,1 python ...`).
 """
@@ -24,6 +26,8 @@ Libraries start threads beside those that are counted: leave the program as many
 import functools
 import itertools
 import json
+import os
+import platform
 import statistics
 import subprocess
 import sys
@@ -33,7 +37,7 @@ from pathlib import Path
 from typing import Any
 
 from absl import app, flags
-from timing import REFERENCE_PYTHON, ROUNDS, Reference, race, repeated, timed
+from timing import REFERENCE_PYTHON, ROUNDS, Reference, Seconds, race, repeated, timed
 
 # Family -> the checkpoint whose sizes are timed.
 MODELS = {
@@ -75,7 +79,6 @@ TOKENIZERS = {
     "albert": "AlbertTokenizer",
     "xlm_roberta": "XLMRobertaTokenizer",
 }
-# Model, rows and tokens a row of the batches that are timed with oneDNN and without.
 MIN_TEXTS = 20_000  # of tokenizers
 # Of single calls. One text is so quick that a round times several calls.
 MANY, CALL_BATCH, CALLS = 512, 32, 10
@@ -649,11 +652,11 @@ def race_embedding_training(scratch: Path) -> dict[str, dict[str, dict]]:
         model.fit(dataset, steps_per_epoch=steps, verbose=0)
         trained.append(model)
 
-    def then_measured(name: str, run: Callable[[], float], model_of) -> Callable[[], float]:
-        def measuring() -> float:
+    def then_measured(name: str, run: Callable[[], Seconds], model_of) -> Callable[[], Seconds]:
+        def measuring() -> Seconds:
             seconds, seed = run(), len(scores[name])
             scores[name].append(measured(model_of(seed)))
-            print(f"  {name}, seed {seed}: {seconds:.1f} s, {scores[name][-1]}", flush=True)
+            print(f"  {name}, seed {seed}: {seconds[0]:.1f} s, {scores[name][-1]}", flush=True)
             return seconds
 
         return measuring
@@ -975,7 +978,6 @@ def race_distillation(scratch: Path) -> dict[str, dict[str, dict]]:
     return results
 
 
-# What to time -> a function of an empty directory that gives title -> what `race` returns.
 # --- Words of characters -------------------------------------------------------------------------
 
 _ALLENNLP = """
@@ -1071,6 +1073,7 @@ def save_for_allennlp(encoder, directory: Path) -> None:
     (directory / "options.json").write_text(json.dumps(options))
 
 
+# What to time -> a function of an empty directory that gives title -> what `race` returns.
 WHAT = {
     "tokenizer": race_tokenizers,
     "modelling": race_modelling,
@@ -1085,18 +1088,50 @@ WHAT = {
 }
 
 
-def main(argv: list[str]) -> None:
-    if len(argv) > 1:
-        raise app.UsageError(f"Unknown arguments {argv[1:]}; options begin with --.")
+ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
+# Others that choose instructions, of ours and of torch's.
+SETTINGS = (ONEDNN, "ONEDNN_MAX_CPU_ISA", "XLA_FLAGS", "ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS")
+INSTRUCTIONS = ("avx2", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
+
+
+def environment() -> dict[str, Any]:
+    """What speed depends on beside the code: the processor, oneDNN, threads and versions."""
+    given = {name: os.environ[name] for name in SETTINGS if name in os.environ}
+    import bert_zoo.models  # first, as in a user's program: it imports TensorFlow
+    import keras
     import tensorflow as tf
+    from tensorflow.python.util import _pywrap_util_port
 
     tf.config.threading.set_intra_op_parallelism_threads(_THREADS.value)
     tf.config.threading.set_inter_op_parallelism_threads(_THREADS.value)
-    print(f"TensorFlow {tf.__version__}, {_THREADS.value} threads, Python {sys.version.split()[0]}")
-    results: dict[str, Any] = {"arguments": sys.argv[1:]}
+    processor = Path("/proc/cpuinfo")
+    words = set(processor.read_text().split()) if processor.is_file() else {platform.machine()}
+    return {
+        "instructions": [name for name in INSTRUCTIONS if name in words] or sorted(words),
+        "oneDNN": _pywrap_util_port.IsMklEnabled(),
+        "set": given,
+        "threads": _THREADS.value,
+        "python": platform.python_version(),
+        "versions": {module.__name__: module.__version__ for module in (bert_zoo, keras, tf)},
+    }
+
+
+def main(argv: list[str]) -> None:
+    if len(argv) > 1:
+        raise app.UsageError(f"Unknown arguments {argv[1:]}; options begin with --.")
+    is_set = ONEDNN in os.environ  # before bert_zoo sets it
+    results: dict[str, Any] = {"arguments": sys.argv[1:], "environment": environment()}
+    print(f"Measured in {results['environment']}", flush=True)
     for what in dict.fromkeys(_WHAT.value):
         with tempfile.TemporaryDirectory() as scratch:
             results |= WHAT[what](Path(scratch))
+    if not is_set and {*_WHAT.value} != {"tokenizer"}:
+        with tempfile.TemporaryDirectory() as scratch:
+            file = Path(scratch) / "results.json"
+            other = {ONEDNN: str(int(not results["environment"]["oneDNN"]))}
+            again = [sys.executable, *sys.argv, "--output", str(file)]
+            subprocess.run(again, env={**os.environ, **other}, check=True)
+            results["other"] = json.loads(file.read_text(encoding="utf-8"))
     if _OUTPUT.value:
         Path(_OUTPUT.value).write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
 

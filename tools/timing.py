@@ -11,11 +11,13 @@ from absl import flags
 REFERENCE_PYTHON = flags.DEFINE_string(
     "reference_python", None, "Python with transformers and torch."
 )
+# Of the clock, and of the processor in all threads of the process.
+Seconds = tuple[float, float]
 ROUNDS = flags.DEFINE_integer("rounds", 7, "Timed rounds, after one that warms up.", lower_bound=1)
 
 
 class Reference:
-    """A function that runs in another environment, called through a pipe, once a round.
+    """A function that runs in another environment, called through a pipe, once a round: see `timed`.
 
     `calls` of it are timed together; `race` closes it.
 
@@ -44,13 +46,14 @@ class Reference:
             text=True,
         )
 
-    def __call__(self) -> float:
+    def __call__(self) -> Seconds:
         self.process.stdin.write("round\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()
         if not line:
             raise RuntimeError(f"{self.name} stopped with code {self.process.wait()}.")
-        return float(line) / self.calls
+        wall, processor = map(float, line.split())
+        return wall / self.calls, processor / self.calls
 
     def close(self) -> None:
         *_, printed = self.process.communicate()[0].splitlines() or ["None"]
@@ -69,26 +72,27 @@ try:
 except OSError:
     before = None
 for _ in sys.stdin:
-    start = time.perf_counter()
+    start = time.perf_counter(), time.process_time()
     work()
-    print(time.perf_counter() - start, flush=True)
+    print(time.perf_counter() - start[0], time.process_time() - start[1], flush=True)
 print(None if before is None else mebibytes("VmHWM") - before)
 """
 
 
-def timed(work: Callable[[], object], share: float = 1.0) -> Callable[[], float]:
+def timed(work: Callable[[], object], share: float = 1.0) -> Callable[[], Seconds]:
     """Makes a function that runs `work` and returns its seconds, times a share."""
 
-    def run() -> float:
-        start = time.perf_counter()
+    def run() -> Seconds:
+        start = time.perf_counter(), time.process_time()
         work()
-        return (time.perf_counter() - start) * share
+        wall, processor = time.perf_counter() - start[0], time.process_time() - start[1]
+        return wall * share, processor * share
 
     return run
 
 
 def race(
-    title: str, contestants: dict[str, Callable[[], float]], unit: str = "", work: int = 0
+    title: str, contestants: dict[str, Callable[[], Seconds]], unit: str = "", work: int = 0
 ) -> dict[str, dict]:
     """Runs the contestants in turn and prints medians beside the first one's.
 
@@ -99,25 +103,30 @@ def race(
 
     Returns:
         name -> `seconds` of every round, their `median`, and how many times as fast ours is: `ratio`
-        of the medians, and `ratios` of every round; of a `Reference` its `mebibytes` too.
+        of the medians, and `ratios` of every round; `processor_seconds` of all threads, and
+        `processor_ratio` of their medians; of a `Reference` its `mebibytes` too.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    processor: dict[str, list[float]] = {name: [] for name in contestants}
     for round_number in range(1 + ROUNDS.value):
         for name, run in contestants.items():
-            elapsed = run()
+            elapsed, used = run()
             if round_number:
                 seconds[name].append(elapsed)
+                processor[name].append(used)
     for run in contestants.values():
         if isinstance(run, Reference):
             run.close()
-    ours = next(iter(seconds.values()))
+    first, ours = next(iter(seconds.items()))
     results = {}
     print(f"\n{title}")
     for name, theirs in seconds.items():
         median = statistics.median(theirs)
         ratio = median / statistics.median(ours)
         ratios = [their / our for their, our in zip(theirs, ours, strict=True)]
+        used = statistics.median(processor[name]) / statistics.median(processor[first])
         results[name] = {"seconds": theirs, "median": median, "ratio": ratio, "ratios": ratios}
+        results[name] |= {"processor_seconds": processor[name], "processor_ratio": used}
         memory = getattr(contestants[name], "mebibytes", None)
         if memory is not None:
             results[name]["mebibytes"] = memory
@@ -125,6 +134,7 @@ def race(
         spread = f"({duration(min(theirs))} to {duration(max(theirs))})"
         if theirs is not ours:
             spread += f"   ours is {ratio:.2f}x as fast ({min(ratios):.2f}–{max(ratios):.2f})"
+            spread += f", by processor seconds {used:.2f}x"
         if memory is not None:
             spread += f"   {memory:,.0f} MiB"
         print(f"  {name:<34}{figure} {spread}", flush=True)

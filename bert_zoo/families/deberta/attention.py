@@ -163,7 +163,7 @@ class DisentangledAttention(keras.layers.Layer):
         by_distance = ops.matmul(query, position_key)
         length = ops.shape(position_key)[-1] // 2
         if positions is None:
-            return shifted_to_keys(by_distance)[..., :length]
+            return shifted_to_keys(by_distance, length)
         if isinstance(positions, slice):
             return by_distance[..., length:]
         columns = ops.expand_dims(length - positions, (1, 3)) + ops.arange(length, dtype="int32")
@@ -174,7 +174,7 @@ class DisentangledAttention(keras.layers.Layer):
         """Position to content, of the same shape, from all keys [batch, heads, length, head_size]."""
         by_distance = ops.matmul(key, position_query)
         length = ops.shape(key)[2]
-        of_keys = shifted_to_keys(by_distance)[..., :length]
+        of_keys = shifted_to_keys(by_distance, length)
         of_queries = ops.transpose(of_keys, (0, 1, 3, 2))
         return of_queries if positions is None else at_queries(of_queries, positions)
 

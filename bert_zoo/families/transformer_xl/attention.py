@@ -101,7 +101,7 @@ class RelativeAttention(keras.layers.Layer):
         key, value = self.after_memory(memory, key, value)
         biases = (self.content_bias, self.position_bias) if self.has_biases else shared_biases
         by_content, by_distance = self.scores(query, key, self.distance_keys(distances), biases)
-        scores = by_content + shifted_to_keys(by_distance) + bias
+        scores = by_content + shifted_to_keys(by_distance, ops.shape(key)[1]) + bias
         context, probabilities = self.attended(scores, value, training)
         return self.output_dense(ops.reshape(context, (-1, self.width))), probabilities
 

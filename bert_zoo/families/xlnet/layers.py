@@ -103,11 +103,12 @@ class TwoStreamAttention(RelativeAttention):
     def _read(self, query, key, value, distance_keys, bias, is_apart, training):
         biases = (self.content_bias, self.position_bias)
         by_content, by_distance = self.scores(query, key, distance_keys, biases)
-        scores = by_content + shifted_to_keys(by_distance)[..., : ops.shape(key)[1]] + bias
+        scores = by_content + shifted_to_keys(by_distance, ops.shape(key)[1]) + bias
         if is_apart is not None:
             segments = ops.transpose(ops.cast(self.segment_embedding, query.dtype), (1, 2, 0))
             by_segment = ops.matmul(self.scaled(query, self.segment_bias), segments)
-            scores = scores + ops.where(is_apart, by_segment[..., 1:], by_segment[..., :1])
+            same, apart = ops.split(by_segment, 2, axis=-1)
+            scores = scores + ops.where(is_apart, apart, same)
         return self.attended(scores, value, training)
 
 
