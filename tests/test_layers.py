@@ -9,6 +9,7 @@ from helpers import ALL_GOLDEN
 
 from bert_zoo import config
 from bert_zoo.layers import common
+from bert_zoo.layers.attention import shifted_to_keys
 from bert_zoo.layers.common import ACTIVATIONS, ACTIVATIONS_IN_TRAINING, FIRST, Activation, norm
 from bert_zoo.layers.relative_bias import RelativeBias
 from bert_zoo.registry import registry
@@ -202,6 +203,29 @@ def test_queries_of_long_rows_attend_some_at_a_time(monkeypatch):
         for one, other in zip(keras.tree.flatten(whole), keras.tree.flatten(parts), strict=True):
             one, other = map(keras.ops.convert_to_numpy, (one, other))
             np.testing.assert_allclose(one, other, atol=2e-6)
+
+
+def test_scores_are_shifted_to_keys_with_a_quick_gradient():
+    import tensorflow as tf
+
+    length, keys = 3, 5
+    scores = tf.random.normal((2, 4, length, keys + length))
+    of_keys = np.arange(keys) - np.arange(length)[:, None] + length
+    expected = np.take_along_axis(scores.numpy(), of_keys[None, None], axis=-1)
+    np.testing.assert_array_equal(shifted_to_keys(scores, keys), expected)
+
+    @tf.function(autograph=False)
+    def gradient(scores, keys):
+        with tf.GradientTape() as tape:
+            tape.watch(scores)
+            shifted = shifted_to_keys(scores, keys)
+        return tape.gradient(shifted, scores)
+
+    counted = np.zeros(scores.shape)
+    np.put_along_axis(counted, of_keys[None, None], 1, axis=-1)
+    made = gradient.get_concrete_function(scores, tf.constant(keys))
+    np.testing.assert_array_equal(made(scores, tf.constant(keys)), counted)
+    assert "StridedSliceGrad" not in {operation.type for operation in made.graph.get_operations()}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])

@@ -24,6 +24,7 @@ Libraries start threads beside those that are counted: leave the program as many
 """
 
 import functools
+import importlib
 import itertools
 import json
 import os
@@ -1090,14 +1091,21 @@ WHAT = {
 
 ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 # Others that choose instructions, of ours and of torch's.
-SETTINGS = (ONEDNN, "ONEDNN_MAX_CPU_ISA", "XLA_FLAGS", "ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS")
+SETTINGS = (
+    ONEDNN,
+    "ONEDNN_MAX_CPU_ISA",
+    "XLA_FLAGS",
+    "ATEN_CPU_CAPABILITY",
+    "MKL_ENABLE_INSTRUCTIONS",
+)
 INSTRUCTIONS = ("avx2", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
 
 
 def environment() -> dict[str, Any]:
     """What speed depends on beside the code: the processor, oneDNN, threads and versions."""
     given = {name: os.environ[name] for name in SETTINGS if name in os.environ}
-    import bert_zoo.models  # first, as in a user's program: it imports TensorFlow
+    # Before TensorFlow, as in a user's program.
+    versions = {"bert_zoo": importlib.import_module("bert_zoo").__version__}
     import keras
     import tensorflow as tf
     from tensorflow.python.util import _pywrap_util_port
@@ -1112,7 +1120,7 @@ def environment() -> dict[str, Any]:
         "set": given,
         "threads": _THREADS.value,
         "python": platform.python_version(),
-        "versions": {module.__name__: module.__version__ for module in (bert_zoo, keras, tf)},
+        "versions": {**versions, "keras": keras.__version__, "tensorflow": tf.__version__},
     }
 
 

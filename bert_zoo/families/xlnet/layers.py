@@ -40,6 +40,16 @@ class View(NamedTuple):
     backwards: Any = None
 
 
+def of_tokens_and_targets(x, length):
+    """x [batch, length + targets, ...] as [batch, length, ...] and [batch, targets, ...]."""
+    whole = len(x.shape) - 2
+    # As in `shifted_to_keys`, indices would have a slow gradient.
+    return tuple(
+        ops.slice(x, (0, begin, *[0] * whole), (-1, size, *[-1] * whole))
+        for begin, size in ((0, length), (length, -1))
+    )
+
+
 class TwoStreamAttention(RelativeAttention):
     """XLNet's relative attention to both sides and by segment, for one stream or two over the same keys.
 
@@ -83,8 +93,8 @@ class TwoStreamAttention(RelativeAttention):
         rows = length if mapping is None else length + ops.shape(mapping)[1]
         query, key, value = self.projected(x, rows)
         if mapping is not None:
-            at_targets = query[:, length:]
-            query, key, value = (part[:, :length] for part in (query, key, value))
+            parts = (of_tokens_and_targets(part, length) for part in (query, key, value))
+            (query, at_targets), (key, _), (value, _) = parts
         if view.backwards is None:
             distance_keys = self.distance_keys(distances)
         else:
@@ -260,8 +270,9 @@ class TwoStreamBackbone(RecurrentBackbone):
         hidden_states, attentions = self.stack(embedded, memory, view, training=training)
         outputs = {}
         if mapping is not None:
-            outputs["query_output"] = hidden_states[-1][:, length:]
-            hidden_states = [x[:, :length] for x in hidden_states]
+            parts = [of_tokens_and_targets(x, length) for x in hidden_states]
+            outputs["query_output"] = parts[-1][1]
+            hidden_states = [at_tokens for at_tokens, _ in parts]
         outputs |= self.outputs(hidden_states, attentions, positions)
         if self.config.mem_len:
             outputs |= self.next_state(hidden_states, memory, masks, self.config.reuse_len)
