@@ -1108,7 +1108,8 @@ def environment() -> dict[str, Any]:
     versions = {"bert_zoo": importlib.import_module("bert_zoo").__version__}
     import keras
     import tensorflow as tf
-    from tensorflow.python.util import _pywrap_util_port
+
+    from bert_zoo.private import uses_onednn
 
     tf.config.threading.set_intra_op_parallelism_threads(_THREADS.value)
     tf.config.threading.set_inter_op_parallelism_threads(_THREADS.value)
@@ -1116,7 +1117,7 @@ def environment() -> dict[str, Any]:
     words = set(processor.read_text().split()) if processor.is_file() else {platform.machine()}
     return {
         "instructions": [name for name in INSTRUCTIONS if name in words] or sorted(words),
-        "oneDNN": _pywrap_util_port.IsMklEnabled(),
+        "oneDNN": uses_onednn(),
         "set": given,
         "threads": _THREADS.value,
         "python": platform.python_version(),
