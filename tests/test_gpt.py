@@ -25,7 +25,7 @@ from bert_zoo.config import ConfigError
 from bert_zoo.families.gpt.tokenizer import CharBpeTokenizer
 from bert_zoo.models import StatefulLM
 from bert_zoo.presets import ROW_ADAPTATION
-from bert_zoo.pretraining.batches import RowBatches
+from bert_zoo.pretraining.batches import StreamRowBatches
 from bert_zoo.pretraining.causal import StreamSettings
 from bert_zoo.pretraining.run import pretrain
 
@@ -274,7 +274,7 @@ def test_words_of_every_text_become_hugging_faces_ids():
 
 
 def test_rows_are_full_and_every_pass_has_all_of_them():
-    batches = RowBatches(np.arange(101, dtype="int32"), 2, 10, seed=1)
+    batches = StreamRowBatches(np.arange(101, dtype="int32"), 2, 10, seed=1)
     assert (batches.per_epoch, batches.tokens) == (5, 20.0)
     rows = [batches.at(number)["token_ids"] for number in range(10)]
     for a_pass in (rows[:5], rows[5:]):
@@ -285,7 +285,7 @@ def test_rows_are_full_and_every_pass_has_all_of_them():
     for number, found in enumerate(batches.dataset(3, 7), 3):
         assert np.array_equal(found["token_ids"], rows[number])
     with pytest.raises(ValueError, match="has only 10 rows, but a batch has 11"):
-        RowBatches(np.arange(101), 11, 10, seed=0)
+        StreamRowBatches(np.arange(101), 11, 10, seed=0)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

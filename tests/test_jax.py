@@ -207,15 +207,15 @@ np.testing.assert_allclose(scores, alone[:1] @ alone[:2].T, atol=1e-5)
 
 def test_data_of_every_kind_are_read_in_whole_passes():
     run_on_jax("""
-from bert_zoo.models.row_batches import RowBatches, passes_over
+from bert_zoo.data.buckets import Batches, Batching, RowOrder, Rows
 rows = np.arange(10)
 for texts in (None, rows[:, None] // 2):  # every text twice
     read = []
-    passes = passes_over(10, 4, shuffle=True, texts=texts)
-    batches = RowBatches(lambda numbers: read.extend(numbers) or (numbers,), passes)
-    for _ in range(8):
-        for index in range(batches.num_batches):
-            batches[index]
+    data = Rows(rows, lambda numbers: read.extend(numbers) or (numbers,))
+    batches = Batches(data, RowOrder(rows, Batching(4), texts))
+    endless = batches.endless()
+    for number in range(8 * batches.per_epoch):
+        endless[number]
     several = len(read) // 10
     assert several >= 6
     for number in range(several):

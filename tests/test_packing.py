@@ -9,6 +9,7 @@ import tensorflow as tf
 from bert_zoo import text
 from bert_zoo.config import UNLIMITED
 from bert_zoo.text.layout import BERT, PLAIN, ROBERTA, Layout
+from bert_zoo.text.numpy_packing import Slices
 from bert_zoo.text.numpy_preprocessor import NumpyPreprocessor
 from bert_zoo.text.windows import document_windows, question_windows
 
@@ -177,7 +178,12 @@ def test_rows_that_were_kept_without_padding_are_padded_again(layout):
     is_token = packed["padding_mask"] == 1
     kept = {n: tf.ragged.boolean_mask(v, is_token) for n, v in packed.items()}
     del kept["padding_mask"]
-    assert plain(pack.pad(kept)) == plain(packed)
+    kept = {
+        n: Slices(v.values.numpy(), v.row_starts().numpy(), v.row_lengths().numpy())
+        for n, v in kept.items()
+    }
+    padded = pack.in_numpy().pad(kept)
+    assert {n: ids.tolist() for n, ids in padded.items()} == plain(packed)
     short = pack(tf.ragged.constant([[5]], tf.int32))
     wide = plain(pack.widened(short, 9, {}))
     assert {n: row[1:] for n, row in plain(packed).items()} == wide

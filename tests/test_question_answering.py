@@ -487,7 +487,7 @@ FORMS = {
 def test_answers_become_the_labels_of_all_windows(form, split):
     x, answers = answered(split, FORMS[form])
     model = model_of()
-    dataset = model.dataset_of_rows(x, answers, None, batch_size=8, shuffle=False)
+    dataset = model.training_arguments(x, answers, batch_size=8)["x"].epoch()
     of_programs = question_batches(split, windows_of(), Batching(8)).dataset
     assert sorted(rows_of(dataset)) == sorted(rows_of(of_programs))
 
@@ -496,7 +496,7 @@ def test_fit_evaluate_and_validation_take_answers(split):
     x, answers = answered(split, FORMS["tuples"])
     model = load_task("question_answering", dropout=0.0)
     compile_for_task(model, bert_adamw(1e-3, total_steps=60))
-    ((inputs, labels),) = model.dataset_of_rows(x, answers, None, batch_size=999, shuffle=False)
+    ((inputs, labels),) = model.training_arguments(x, answers, batch_size=999)["x"].epoch()
     expected = np.mean(
         [
             keras.losses.sparse_categorical_crossentropy(labels[n], logits, from_logits=True)
@@ -563,8 +563,8 @@ def test_positions_are_scored_on_ids():
 def test_weights_of_questions_are_those_of_their_windows(split):
     x, answers = answered(split, FORMS["tuples"])
     weights = np.arange(60.0)
-    options = {"batch_size": 999, "shuffle": False}
-    ((_, labels, found),) = model_of().dataset_of_rows(x, answers, weights, **options)
+    data = model_of().training_arguments(x, answers, weights, batch_size=999)
+    ((_, labels, found),) = data["x"].epoch()
     expected = weights[windows_of()(*x)["example"].numpy()]
     assert len(expected) > 60 and found.keys() == labels.keys()
     assert all(np.array_equal(of_output, expected) for of_output in found.values())

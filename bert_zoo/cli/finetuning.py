@@ -27,7 +27,6 @@ from bert_zoo.loading.locating import RUN_MODEL as MODEL
 from bert_zoo.loading.locating import kept_directory
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.replicas import is_chief
-from bert_zoo.models.text_columns import epochs_of_any_length
 from bert_zoo.registry import Card
 from bert_zoo.training.compiling import compile_for_task
 from bert_zoo.training.distribution import present_strategy
@@ -284,7 +283,7 @@ def finetune(
         optimizer = optimizer_for(recipe, updates)
         steps = recipe.steps_per_execution
         compile_for_task(model, optimizer, loss=learned.loss(recipe), steps_per_execution=steps)
-        batches.order.epoch = restore(model, directory / CHECKPOINT)
+        restore(model, directory / CHECKPOINT)
     if epochs_before:
         print(f"Resuming after epoch {epochs_before} of the training in {directory}.")
 
@@ -295,16 +294,14 @@ def finetune(
     if writes:
         callbacks += tensorboard(directory / "tensorboard")
     if not measure.stopped and updates_of(model) < updates:
-        with epochs_of_any_length():
-            model.fit(
-                batches.dataset,
-                epochs=epochs,
-                steps_per_epoch=batches.steps_per_epoch,
-                initial_epoch=epochs_before,
-                callbacks=callbacks,
-                class_weight=weights,
-                verbose=keras_verbosity() if writes else 0,
-            )
+        model.fit(
+            batches,
+            epochs=epochs,
+            initial_epoch=epochs_before,
+            callbacks=callbacks,
+            class_weight=weights,
+            verbose=keras_verbosity() if writes else 0,
+        )
     results = {
         "best": measure.metrics[measure.best_epoch - 1],
         "last": measure.metrics[-1],

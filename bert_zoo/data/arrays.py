@@ -1,7 +1,5 @@
-"""Functions that make batches of rows: TensorFlow's, for a dataset's graph, or NumPy's without TensorFlow."""
+"""Functions of texts and ids that are traced into a graph on TensorFlow, and of NumPy arrays."""
 
-from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,30 +7,20 @@ import numpy as np
 from bert_zoo.graph import has_tensorflow, tf
 
 if has_tensorflow:
-    concat, gather, reshape, shape, split = tf.concat, tf.gather, tf.reshape, tf.shape, tf.split
-    maximum, repeat, stack, tile = tf.maximum, tf.repeat, tf.stack, tf.tile
-    one_hot, where = tf.one_hot, tf.where
+    reshape, shape, split = tf.reshape, tf.shape, tf.split
+    repeat, stack, tile = tf.repeat, tf.stack, tf.tile
 else:
-    concat, gather, reshape = np.concatenate, partial(np.take, axis=0), np.reshape
-    shape, split = np.shape, np.split
-    maximum, repeat, stack, tile = np.maximum, np.repeat, np.stack, np.tile
-    where = np.where
-
-    def one_hot(numbers, size):
-        return np.eye(size, dtype=np.float32)[numbers]
+    reshape, shape, split = np.reshape, np.shape, np.split
+    repeat, stack, tile = np.repeat, np.stack, np.tile
 
 
-def integer_rows(rows: Sequence[Sequence[int]]) -> Any:
-    """Rows of any length as a ragged tensor int32 [rows, (values)]; unchanged without TensorFlow."""
-    if not has_tensorflow:
-        return rows
-    return tf.ragged.constant(rows, tf.int32, ragged_rank=1, row_splits_dtype=tf.int64)
+def concat(parts: Any, axis: int) -> Any:
+    """Joins NumPy arrays or tensors."""
+    is_numpy = not has_tensorflow or isinstance(parts[0], np.ndarray)
+    return (np.concatenate if is_numpy else tf.concat)(parts, axis)
 
 
-def held(values: Any) -> Any:
-    """An array to gather batches from. It is a tensor, as a graph would copy an array into itself and has room for
-    2 GB only."""
-    if not has_tensorflow:
-        return np.asarray(values)
-    with tf.device("CPU:0"):
-        return tf.convert_to_tensor(np.asarray(values))
+def where(condition: Any, of_true: Any, of_false: Any) -> Any:
+    """Chooses from NumPy arrays or tensors."""
+    is_numpy = not has_tensorflow or isinstance(condition, np.ndarray)
+    return (np.where if is_numpy else tf.where)(condition, of_true, of_false)

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from bert_zoo.config import IGNORED_LABEL
-from bert_zoo.data.arrays import concat, gather, held, integer_rows, maximum, reshape, shape, split
-from bert_zoo.data.buckets import Batches, Batching, RowOrder
+from bert_zoo.data.buckets import Batches, Batching, RowOrder, Rows
 from bert_zoo.data.distinct import text_numbers
 from bert_zoo.data.tagging import TaggedSplit
 from bert_zoo.data.token_table import TokenTable, token_table
+from bert_zoo.graph import has_tensorflow, tf
 from bert_zoo.text.batches import text_batch
 from bert_zoo.text.preprocessor import Preprocessor
 from bert_zoo.text.words import pack_words, token_labels, word_batch
@@ -47,13 +47,13 @@ def text_batches(
     Returns:
         Batches of (inputs, int32 [batch, width] each, labels [batch] or [batch, classes]).
     """
-    table = text_table(texts, preprocessor)
-    labels = held(labels)
+    table, labels = text_table(texts, preprocessor), np.asarray(labels)
 
     def batch(numbers):
-        return table.padded(numbers), gather(labels, numbers)
+        return table.padded(numbers), labels[numbers]
 
-    return Batches.of(RowOrder(table.padded_lengths, batching), batch)
+    rows = Rows(table.padded_lengths, batch, axes=table.axes)
+    return Batches(rows, RowOrder(rows.lengths, batching))
 
 
 def text_to_text_batches(
@@ -79,7 +79,9 @@ def text_to_text_batches(
     def batch(numbers):
         return model.labelled_rows(source.padded(numbers), target.padded(numbers))
 
-    return Batches.of(order(source.padded_lengths + target.padded_lengths, batching), batch)
+    lengths = source.padded_lengths + target.padded_lengths
+    rows = Rows(lengths, batch, axes=source.axes, label_axes=target.axes)
+    return Batches(rows, order(lengths, batching))
 
 
 def column_batches(
@@ -109,10 +111,11 @@ def column_batches(
 
     def batch(numbers):
         inputs = tuple(table.padded(numbers) for table in tables)
-        return (inputs, *(gather(column, numbers) for column in labels))
+        return (inputs, *(column[numbers] for column in labels))
 
     texts = text_numbers(columns) if distinct else None
-    return Batches.of(RowOrder(lengths, batching, texts), batch)
+    rows = Rows(lengths, batch, axes=tables[0].axes)
+    return Batches(rows, RowOrder(lengths, batching, texts))
 
 
 def list_batches(
@@ -137,12 +140,13 @@ def list_batches(
     longest = table.padded_lengths.reshape(count, -1).max(axis=0)
 
     def batch(numbers):
-        rows = concat([numbers + i * len(queries) for i in range(count)], axis=0)
-        divided = {name: split(value, count) for name, value in table.padded(rows).items()}
+        of_columns = np.concatenate([numbers + i * len(queries) for i in range(count)])
+        divided = {n: np.split(value, count) for n, value in table.padded(of_columns).items()}
         inputs = tuple({name: parts[i] for name, parts in divided.items()} for i in range(count))
-        return (inputs, *(gather(column, numbers) for column in labels))
+        return (inputs, *(column[numbers] for column in labels))
 
-    return Batches.of(RowOrder(count * longest, batching), batch)
+    rows = Rows(count * longest, batch, axes=table.axes)
+    return Batches(rows, RowOrder(rows.lengths, batching))
 
 
 def choice_batches(
@@ -176,12 +180,12 @@ def choice_batches(
     longest = table.padded_lengths.reshape(-1, count).max(axis=1)
 
     def batch(numbers):
-        rows = reshape(numbers[:, None] * count + np.arange(count), [-1])
-        flat = table.padded(rows)
-        inputs = {n: reshape(value, [-1, count, shape(value)[1]]) for n, value in flat.items()}
-        return inputs, gather(labels, numbers)
+        flat = table.padded((numbers[:, None] * count + np.arange(count)).ravel())
+        inputs = {n: value.reshape(-1, count, value.shape[1]) for n, value in flat.items()}
+        return inputs, labels[numbers]
 
-    return Batches.of(RowOrder(count * longest, batching), batch)
+    rows = Rows(count * longest, batch, axes=1 if table.axes == 1 else 3)
+    return Batches(rows, RowOrder(rows.lengths, batching))
 
 
 def tagged_batches(
@@ -210,12 +214,14 @@ def tagged_batches(
         # Words are numbered from 1; row 0 is for other tokens.
         ends = np.cumsum([*map(len, split.words)])
         labels = np.split(np.arange(1, ends[-1] + 1, dtype=np.int32), ends[:-1])
-        targets = held(np.pad(targets, [(1, 0), (0, 0)]))
+        targets = np.pad(targets, [(1, 0), (0, 0)])
     if labels is None:
         raise ValueError(
             "The split has words without tags. Read the file with its tag column to train."
         )
-    columns = word_batch(split.words), integer_rows(labels)
+    if has_tensorflow:
+        labels = tf.ragged.constant(labels, tf.int32, ragged_rank=1, row_splits_dtype=tf.int64)
+    columns = word_batch(split.words), labels
 
     def packed(numbers, words, labels):
         sentences = pack_words(words, preprocessor)
@@ -227,6 +233,7 @@ def tagged_batches(
     def batch(numbers):
         inputs = table.padded(numbers)
         labels = inputs.pop("labels")
-        return inputs, labels if targets is None else gather(targets, maximum(labels, 0))
+        return inputs, labels if targets is None else targets[np.maximum(labels, 0)]
 
-    return Batches.of(RowOrder(table.padded_lengths, batching), batch)
+    rows = Rows(table.padded_lengths, batch, axes=table.axes, label_axes=table.axes)
+    return Batches(rows, RowOrder(rows.lengths, batching))

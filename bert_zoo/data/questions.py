@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from bert_zoo.data.arrays import gather
-from bert_zoo.data.buckets import Batches, Batching, RowOrder
+from bert_zoo.data.buckets import Batches, Batching, RowOrder, Rows
 from bert_zoo.data.squad import SquadExample, SquadSplit, checked_answer
 from bert_zoo.data.token_table import TokenTable, token_table
 from bert_zoo.error_text import quoted
+from bert_zoo.graph import has_tensorflow, tf
 from bert_zoo.text.batches import text_batch
 from bert_zoo.text.windows import (
     TOKEN_COLUMNS,
@@ -64,7 +64,7 @@ def window_table(
             left_out = {*TOKEN_COLUMNS} - {*columns}
             rows = {name: value for name, value in rows.items() if name not in left_out}
             rows |= dict(zip(("start_positions", "end_positions"), positions, strict=True))
-        rows["example"] = gather(numbers, rows["example"])
+        rows["example"] = (tf.gather if has_tensorflow else np.take)(numbers, rows["example"])
         return rows
 
     return token_table(windows.packer, texts, packed)
@@ -105,7 +105,8 @@ def question_batches(
         [example.id for example in examples],
         model,
     )
-    return Batches.of(RowOrder(table.padded_lengths, batching), batch)
+    rows = Rows(table.padded_lengths, batch, axes=table.axes)
+    return Batches(rows, RowOrder(rows.lengths, batching))
 
 
 def labelled_windows(
@@ -124,7 +125,7 @@ def labelled_windows(
         model: as for `question_batches`.
 
     Returns:
-        The table, and a traceable function from row numbers, int64 [batch], to (inputs, labels) as in
+        The table, and a function from row numbers, int64 [batch], to (inputs, labels) as in
         `question_batches`.
     """
     columns = () if model is None else model.columns_read
@@ -139,7 +140,7 @@ def labelled_windows(
         inputs = model_inputs(table.padded(numbers), columns)
         mask = inputs["padding_mask"]
         first = first_tokens(mask)
-        chosen = {n: gather(positions, numbers) + first for n, positions in labels.items()}
+        chosen = {n: positions[numbers] + first for n, positions in labels.items()}
         if model is None:
             return inputs, chosen
         nowhere = no_answer_positions(mask, windows.packer.layout.cls_position)

@@ -12,6 +12,7 @@ import keras
 from keras import ops
 
 from bert_zoo import private
+from bert_zoo.data.buckets import Batches, Rows
 from bert_zoo.forks import refuse_fork
 from bert_zoo.models.class_counts import (
     BALANCED,
@@ -25,8 +26,13 @@ from bert_zoo.models.compiling import (
     with_probabilities,
     with_token_accuracy,
 )
-from bert_zoo.models.cut_texts import ended_after_an_epoch, warning_of_cut_texts
+from bert_zoo.models.cut_texts import (
+    ended_after_an_epoch,
+    warning_of_cut_texts,
+    with_callback,
+)
 from bert_zoo.models.data_adapters import (
+    for_keras,
     has_no_rows,
     is_text,
     is_tf_dataset,
@@ -71,8 +77,8 @@ from bert_zoo.models.replicas import (
     whole_everywhere,
     with_one_row,
 )
-from bert_zoo.models.row_batches import RowBatches
 from bert_zoo.models.sample_weights import checked_sample_weight, weights_beside
+from bert_zoo.models.text_rows import rows_of_texts
 from bert_zoo.registry import registry
 from bert_zoo.weights.bind import named_variables, set_trained_layers, trained_layers
 
@@ -127,6 +133,7 @@ class ZooModel(keras.Model):
             not logits of classes.
         outputs_per_token: whether outputs have the length of the input, so that `predict` must pad all
             batches to the same length.
+        reads_labels_of_words: whether labels of texts become labels of tokens where texts are read.
         reads_columns: whether it can be called with a tuple of input dicts, for rows of several texts.
         shared_columns: number of columns that are read together with each of the other columns.
         reads_windows: whether it reads long texts in windows.
@@ -158,6 +165,7 @@ class ZooModel(keras.Model):
     labels_are_texts = False
     ids_rank = 2
     output_activation: str | None = None
+    reads_labels_of_words = False
     reads_columns = False
     shared_columns = 0
     reads_windows = False
@@ -402,12 +410,26 @@ class ZooModel(keras.Model):
         """Keras's data arguments of `fit` and `evaluate`; `options` are those of `keras_arguments`."""
         return keras_arguments(self, x, y, sample_weight, labelled=True, **options)
 
-    def dataset_of_rows(self, x, y, sample_weight, *, batch_size: int, shuffle: bool):
-        """Data in memory as a tf.data of batches of (inputs, labels), for tasks that divide texts into rows.
+    @property
+    def groups_rows(self) -> bool:
+        """Whether rows of similar length may share a batch in training: its loss compares no rows of a batch."""
+        return True
+
+    @property
+    def prompts_in_use(self) -> tuple[str, ...]:
+        """The prompts that `texts_to_inputs` and the like put before texts."""
+        return ()
+
+    def own_rows(self, x, y, sample_weight) -> Rows | None:
+        """Data in memory as rows, for tasks that divide texts into several.
 
         None for tasks in which each text with its label is a row.
         """
         return None
+
+    def text_rows(self, texts, labels=None, weights=None, **options) -> Rows:
+        """Texts with their labels and weights, checked, as rows; arguments as in `rows_of_texts`."""
+        return rows_of_texts(self, texts, labels, weights, **options)
 
     def check_in_graph(self, inputs):
         """The inputs, with checks that run in the TensorFlow graph.
@@ -710,39 +732,72 @@ class ZooModel(keras.Model):
             class_weight = balanced_class_weight(self, x, y)
         class_weights, class_weight = read_class_weight(self, class_weight)
         options = {"batch_size": batch_size, "shuffle": shuffle, "class_weights": class_weights}
-        data = self.training_arguments(x, y, sample_weight, **options)
-        if validation_data is not None:
-            parts = validation_data if isinstance(validation_data, tuple) else (validation_data,)
-            rows = validation_batch_size or batch_size
-            validation = self.training_arguments(*parts, batch_size=rows)
-            validation_data = validation["x"]
-            if "y" in validation:
-                columns = (validation[name] for name in ("x", "y", "sample_weight"))
-                validation_data = tuple(column for column in columns if column is not None)
-                kwargs["validation_batch_size"] = validation["batch_size"]
-        # Keras shuffles arrays and PyDatasets, and warns if it is asked to shuffle other data.
-        is_finite = getattr(data["x"], "num_batches", None) is not None
-        shuffles_itself = isinstance(data["x"], RowBatches)
-        kwargs["shuffle"] = shuffle and not shuffles_itself and ("batch_size" in data or is_finite)
         with (
             warning_of_cut_texts(self, x, columns=self.reads_columns) as end_counting,
             self._fresh_functions_after_errors(),
         ):
-            if end_counting:
-                kwargs["callbacks"] = ended_after_an_epoch(kwargs.get("callbacks"), end_counting)
+            data = self.training_arguments(x, y, sample_weight, **options)
+            is_read = isinstance(data["x"], Batches)
+            # Keras shuffles arrays and PyDatasets, and warns if it is asked to shuffle other data.
+            is_finite = getattr(data["x"], "num_batches", None) is not None
+            kwargs["shuffle"] = shuffle and ("batch_size" in data or is_finite)
+            if is_read:
+                kwargs |= self._of_batches(data, **kwargs)
+            if end_counting and is_read:
+                end_counting()
+            elif end_counting:
+                callback = ended_after_an_epoch(end_counting)
+                kwargs["callbacks"] = with_callback(kwargs.get("callbacks"), callback)
+            if validation_data is not None:
+                parts = (
+                    validation_data if isinstance(validation_data, tuple) else (validation_data,)
+                )
+                rows = validation_batch_size or batch_size
+                validation = for_keras(
+                    self.training_arguments(*parts, batch_size=rows, shuffle=None)
+                )
+                validation_data = validation["x"]
+                if "y" in validation:
+                    columns = (validation[name] for name in ("x", "y", "sample_weight"))
+                    validation_data = tuple(column for column in columns if column is not None)
+                    kwargs["validation_batch_size"] = validation["batch_size"]
             kwargs |= {"validation_data": validation_data, "class_weight": class_weight}
             return super().fit(**data, epochs=epochs, **kwargs)
+
+    def _of_batches(
+        self, data: dict[str, Any], *, steps_per_epoch: int | None = None, callbacks=None, **kwargs
+    ) -> dict[str, Any]:
+        """Turns `Batches` into data for Keras's `fit`, and returns the other arguments that these need.
+
+        Keras gets an endless sequence, of which it makes a single iterator; for finite data it makes two in
+        each epoch. With several steps per execution, an epoch would end only after a multiple of them.
+        """
+        batches = data["x"]
+        steps = steps_per_epoch or batches.per_epoch
+        is_endless = steps_per_epoch is not None or self.steps_per_execution == 1
+        data["x"] = batches.endless() if is_endless else batches.epoch()
+        begun = []
+
+        def begin(epoch: int, logs=None) -> None:
+            if not (is_endless and begun):  # `initial_epoch`, or that of Keras's BackupAndRestore
+                batches.first = epoch * steps
+            begun.append(epoch)
+
+        callback = keras.callbacks.LambdaCallback(on_epoch_begin=begin)
+        needed = {"callbacks": with_callback(callbacks, callback), "shuffle": False}
+        return needed | ({"steps_per_epoch": steps} if is_endless else {})
 
     def evaluate(
         self, x=None, y=None, batch_size: int | None = None, *, sample_weight=None, **kwargs
     ):
         """Measures loss and metrics as in Keras, on the same kinds of data as `fit`."""
-        data = {"x": x}
-        if not isinstance(x, RowBatches):  # prepared by `fit`, and passed on by Keras
-            data = self.training_arguments(x, y, sample_weight, batch_size=batch_size)
         counting = warning_of_cut_texts(self, x, columns=self.reads_columns)
         with counting, self._fresh_functions_after_errors():
-            return super().evaluate(**data, **kwargs)
+            data = {"x": x}
+            if not kwargs.get("_use_cached_eval_dataset"):  # Keras holds what `fit` has prepared
+                order = {"batch_size": batch_size, "shuffle": None}
+                data = self.training_arguments(x, y, sample_weight, **order)
+            return super().evaluate(**for_keras(data), **kwargs)
 
     def predict(self, x, batch_size: int | None = None, verbose="auto", **kwargs):
         """Computes outputs as in Keras, on the same kinds of data as `fit`.
@@ -757,7 +812,7 @@ class ZooModel(keras.Model):
             if compiles_for_each_shape(getattr(self, "distribute_strategy", None)):
                 x, rows = with_whole_batches(self, x, batch_size)
             one_length = self.outputs_per_token
-            data = keras_arguments(self, x, batch_size=batch_size, one_length=one_length)
+            data = for_keras(keras_arguments(self, x, batch_size=batch_size, one_length=one_length))
             self._trace_prediction_for(data["x"])
             rows_a_step = data.get("batch_size")
             outputs = super().predict(data["x"], rows_a_step, verbose=verbose, **kwargs)

@@ -40,12 +40,16 @@ def warning_of_cut_texts(
         yield end_counting
 
 
-def ended_after_an_epoch(callbacks, end_counting: Callable[[], None]):
-    """The callbacks of `fit` with another one that ends the counting after the first pass over the data."""
-    one = keras.callbacks.LambdaCallback(
+def ended_after_an_epoch(end_counting: Callable[[], None]) -> keras.callbacks.Callback:
+    """A callback that ends the counting after the first pass over the data."""
+    return keras.callbacks.LambdaCallback(
         on_test_begin=lambda logs: end_counting(),
         on_epoch_end=lambda epoch, logs: end_counting(),
     )
+
+
+def with_callback(callbacks, one: keras.callbacks.Callback):
+    """The callbacks of `fit` with another one."""
     if isinstance(callbacks, keras.callbacks.CallbackList):
         callbacks.append(one)
         return callbacks

@@ -1,7 +1,8 @@
 """Converts the data given to `fit`, `evaluate` and `predict` to data for Keras.
 
-Texts and pairs of texts, in lists, NumPy arrays or tf.data, become a tf.data pipeline that tokenizes in
-parallel; without TensorFlow, a `keras.utils.PyDataset`. Dicts of ids are checked and passed on.
+Texts and pairs of texts in memory become rows of ids, which are put together in batches
+(`bert_zoo.models.text_rows`); batches of a tf.data are tokenized there, in parallel. Dicts of ids are checked and
+passed on.
 """
 
 from collections.abc import Iterator, Mapping, Sized
@@ -10,7 +11,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from bert_zoo.data.buckets import without_autotuning
+from bert_zoo.data.buckets import Batches, Rows
+from bert_zoo.data.by_number import without_autotuning
 from bert_zoo.error_text import listing
 from bert_zoo.forks import refuse_fork
 from bert_zoo.graph import has_tensorflow
@@ -30,8 +32,8 @@ from bert_zoo.models.labels import (
     label_arrays,
     no_labels,
 )
-from bert_zoo.models.row_batches import RowBatches, passes_over, with_few_lengths
 from bert_zoo.models.sample_weights import checked_sample_weight, weights_beside
+from bert_zoo.models.text_rows import batches_of, keeps_rows, with_few_lengths
 from bert_zoo.text.columns import column_names
 
 DEFAULT_BATCH_SIZE = 32
@@ -44,19 +46,20 @@ def keras_arguments(
     sample_weight=None,
     *,
     batch_size: int | None = None,
-    shuffle: bool = False,
+    shuffle: bool | None = False,
     one_length: bool = False,
     labelled: bool = False,
     class_weights: np.ndarray | None = None,
 ) -> dict[str, Any]:
-    """Keras's data arguments for any supported data.
+    """Keras's data arguments for any supported data; texts in memory as `Batches`, see `for_keras`.
 
     Args:
         model: a `ZooModel`.
         x: strings; a tuple of two batches of strings; a dict of id arrays; a tf.data.Dataset of
             batches of these, alone or with labels (and weights); or a generator or PyDataset of
             batches of ids.
-        y, sample_weight, batch_size, shuffle: as in `fit`, for strings and arrays.
+        y, sample_weight, batch_size, shuffle: as in `fit`, for strings and arrays. None leaves the order of
+            rows open, for measuring.
         one_length: whether to pad all batches to the same length.
         labelled: whether data have labels. The second of two strings in a dataset's elements is then the
             label, if the model's labels are strings or have names.
@@ -72,6 +75,9 @@ def keras_arguments(
     with_names = labelled and (bool(model.labels) or model.labels_are_texts)
     needs_labels = labelled and getattr(model, "loss", None) is not None
     options = {"one_length": one_length, "with_names": with_names, "class_weights": class_weights}
+    if isinstance(x, Batches):
+        _refuse_labels_beside("Batches", y, sample_weight)
+        return {"x": x}
     if isinstance(x, Iterator | keras.utils.PyDataset):
         _refuse_labels_beside("a generator", y, sample_weight)
         batch, x = peeked(x)
@@ -105,16 +111,24 @@ def keras_arguments(
         )
         return dict(zip(("x", "y", "sample_weight"), columns, strict=True), batch_size=batch_size)
     batching = {"batch_size": batch_size or DEFAULT_BATCH_SIZE, "shuffle": shuffle}
-    dataset = model.dataset_of_rows(x, y, sample_weight, **batching)
-    if dataset is None:
+    # A mean over the tokens of a batch would depend on its rows.
+    groups = model.groups_rows and (shuffle or (shuffle is None and not model.outputs_per_token))
+    rows = model.own_rows(x, y, sample_weight)
+    if rows is None:
         columns = _text_columns(model, x, y, sample_weight, needs_labels=needs_labels)
-        if has_tensorflow:
-            dataset = _map_dataset(model, _in_batches(columns, **batching), **options)
+        if keeps_rows(model, columns):
+            settings = {"class_weights": class_weights, "one_length": one_length}
+            rows = model.text_rows(*columns, **settings)
+        elif has_tensorflow:
+            return {"x": _map_dataset(model, _in_batches(columns, **batching), **options)}
         else:
-            dataset = _row_batches(
-                model, columns, one_length=one_length, class_weights=class_weights, **batching
-            )
-    return {"x": dataset}
+            rows, groups = _read_again(model, columns, class_weights), False
+    return {"x": batches_of(rows, groups=groups, **batching)}
+
+
+def for_keras(data: dict[str, Any]) -> dict[str, Any]:
+    """Keras's data arguments of `evaluate` and `predict`, with `Batches` as data that Keras reads."""
+    return data | {"x": data["x"].epoch()} if isinstance(data["x"], Batches) else data
 
 
 def _no_labels(model) -> ValueError:
@@ -207,7 +221,14 @@ def is_none(spec) -> bool:
 
 
 def yields_batches(x) -> bool:
-    return is_tf_dataset(x) or isinstance(x, Iterator | keras.utils.PyDataset)
+    return is_tf_dataset(x) or isinstance(x, Iterator | keras.utils.PyDataset | Batches)
+
+
+def first_batch(x):
+    """The first of the batches that a PyDataset, a tf.data or `Batches` yields; None without any."""
+    if isinstance(x, Batches):
+        return x.at(0)
+    return x[0] if isinstance(x, keras.utils.PyDataset) else next(iter(x.take(1)), None)
 
 
 def is_text(x) -> bool:
@@ -362,27 +383,14 @@ def _read(
     return inputs, y, weights_beside(y, weights)
 
 
-def _row_batches(
-    model,
-    columns: tuple,
-    *,
-    batch_size: int,
-    shuffle: bool,
-    one_length: bool,
-    class_weights: np.ndarray | None,
-) -> RowBatches:
-    """Columns in memory as batches that are read with NumPy."""
-    passes = passes_over(num_rows(columns[0]), batch_size, shuffle=shuffle)
-    preprocessor = with_few_lengths(model.text_reader)
-    if one_length and preprocessor.get_config()["padding"] != "fixed":
-        texts = (rows_of(columns[0], numbers) for numbers in passes())
-        lengths = (input_length(model, batch, preprocessor=preprocessor) for batch in texts)
-        preprocessor = preprocessor.with_options(sequence_length=max(lengths), padding="fixed")
+def _read_again(model, columns: tuple, class_weights: np.ndarray | None) -> Rows:
+    """Columns in memory as rows that are read with NumPy whenever they are in a batch."""
+    reader = with_few_lengths(model.text_reader)
 
-    def read(numbers: np.ndarray) -> tuple:
-        return _read(model, preprocessor, class_weights, *rows_of(columns, numbers))
+    def gather(numbers):
+        return _read(model, reader, class_weights, *rows_of(columns, numbers))
 
-    return RowBatches(read, passes)
+    return Rows(np.ones(num_rows(columns[0]), int), gather)
 
 
 def _unpack(element, with_names: bool = False) -> tuple:

@@ -3,33 +3,23 @@
 Each column becomes an input dict, and the model is called with a tuple of these.
 """
 
-import contextlib
 import logging
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import keras
 import numpy as np
 
-from bert_zoo.data.buckets import without_autotuning
-from bert_zoo.data.distinct import distinct_batches, say_of_frequent_texts, text_numbers
-from bert_zoo.graph import has_tensorflow
+from bert_zoo.data.buckets import Batches, Rows
+from bert_zoo.data.by_number import without_autotuning
+from bert_zoo.data.distinct import say_of_frequent_texts, text_numbers
 from bert_zoo.models import data_adapters
 from bert_zoo.models.generated import mapped
 from bert_zoo.models.labels import checked_labels, has_labels, label_arrays, no_labels
-from bert_zoo.models.row_batches import RowBatches, passes_over, with_few_lengths
 from bert_zoo.models.sample_weights import checked_sample_weight, weights_beside
+from bert_zoo.models.text_rows import batches_of, tables_of_texts, with_weights
 
 log = logging.getLogger("bert_zoo")
-
-
-@contextlib.contextmanager
-def epochs_of_any_length():
-    """Hides Keras 3.15's warning that a dataset of unknown length has ended, as epochs may differ."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Your input ran out of data")
-        yield
 
 
 def split_element(x, y=None, sample_weight=None) -> tuple[Any, Any, Any]:
@@ -37,8 +27,8 @@ def split_element(x, y=None, sample_weight=None) -> tuple[Any, Any, Any]:
 
     Elements of a dataset may be columns, such as (anchors, positives).
     """
-    if isinstance(x, keras.utils.PyDataset):
-        spec = x[0]
+    if isinstance(x, Batches | keras.utils.PyDataset):
+        spec = data_adapters.first_batch(x)
     elif data_adapters.is_tf_dataset(x):
         spec = x.element_spec
     else:
@@ -64,7 +54,7 @@ def column_arguments(
     sample_weight=None,
     *,
     batch_size: int | None = None,
-    shuffle: bool = False,
+    shuffle: bool | None = False,
     distinct: bool = False,
     class_weights=None,
 ) -> dict[str, Any]:
@@ -80,6 +70,8 @@ def column_arguments(
     """
     if class_weights is not None:
         raise ValueError("class_weight is for rows of one text. Pass sample_weight.")
+    if isinstance(x, Batches):
+        return {"x": x}
     if data_adapters.is_tf_dataset(x):
         return {"x": _mapped(model, x)}
     if isinstance(x, keras.utils.PyDataset):
@@ -98,13 +90,12 @@ def column_arguments(
     y, weights = label_arrays(model, columns, y), checked_sample_weight(sample_weight)
     if y is None and weights is not None:
         y = no_labels(weights)
-    others = [part for part in (y, weights) if part is not None]
+    others = [np.asarray(part) for part in (y, weights) if part is not None]
     size = batch_size or data_adapters.DEFAULT_BATCH_SIZE
     numbers = _numbers_of_repeated(columns, size) if shuffle and distinct else None
-    element = (columns, *others)
-    if has_tensorflow:
-        return {"x": _mapped(model, _in_batches(element, size, shuffle, numbers))}
-    return {"x": _row_batches(model, element, size, shuffle, numbers)}
+    groups = model.groups_rows and shuffle is not False
+    batching = {"batch_size": size, "shuffle": shuffle, "groups": groups}
+    return {"x": batches_of(_rows(model, columns, *others), texts=numbers, **batching)}
 
 
 def _checked_ids(model, columns: tuple, *others) -> tuple:
@@ -163,43 +154,23 @@ def _numbers_of_repeated(columns: tuple, size: int) -> np.ndarray | None:
     return numbers
 
 
-def _in_batches(element: tuple, size: int, shuffle: bool, numbers: np.ndarray | None):
-    import tensorflow as tf
+def _rows(model, columns: tuple, *others: np.ndarray) -> Rows:
+    """Columns of texts with labels and weights, if any, as rows that are read once."""
+    tables = tables_of_texts(model, _ids_of_columns, (*columns,), {}, one_length=False)
 
-    if numbers is not None:
-        return _distinct(element, numbers, size)
-    dataset = tf.data.Dataset.from_tensor_slices(element)
-    if shuffle:
-        dataset = dataset.shuffle(len(element[0][0]))
-    return dataset.batch(size)
+    def gather(numbers):
+        inputs = tuple(table.padded(numbers) for table in tables)
+        if model.shared_columns:  # all columns have one length
+            width = max(ids["padding_mask"].shape[1] for ids in inputs)
+            inputs = tuple(tables[0].packer.widened(ids, width, {}) for ids in inputs)
+        return with_weights(inputs, *(part[numbers] for part in others))
 
-
-def _row_batches(
-    model, element: tuple, size: int, shuffle: bool, numbers: np.ndarray | None
-) -> RowBatches:
-    """As `_in_batches` and `_mapped`, read with NumPy."""
-    reader = with_few_lengths(model.text_reader)
-    passes = passes_over(len(element[0][0]), size, shuffle=shuffle, texts=numbers)
-
-    def read(rows: np.ndarray) -> tuple:
-        return _prepared(model, reader, *data_adapters.rows_of(element, rows))
-
-    return RowBatches(read, passes)
+    lengths = np.sum([table.padded_lengths for table in tables], axis=0)
+    return Rows(lengths, gather, tables[0].axes)
 
 
-def _distinct(element: tuple, numbers: np.ndarray, size: int):
-    """A dataset of `distinct_batches`, in a new order in each epoch."""
-    import tensorflow as tf
-
-    seeds = np.random.default_rng(np.random.randint(2**31))
-    element = tf.nest.map_structure(tf.convert_to_tensor, element)
-    rows = tf.data.Dataset.from_generator(
-        lambda: distinct_batches(numbers, size, seeds),
-        output_signature=tf.TensorSpec([None], tf.int64),
-    )
-    return rows.map(
-        lambda rows: tf.nest.map_structure(lambda column: tf.gather(column, rows), element)
-    )
+def _ids_of_columns(model, columns: tuple, *, reader, prompts) -> tuple[dict[str, Any], ...]:
+    return model.columns_to_inputs(columns, reader)
 
 
 def _mapped(model, dataset):

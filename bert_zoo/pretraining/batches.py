@@ -5,12 +5,12 @@ from __future__ import annotations
 import bisect
 import functools
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
-from bert_zoo.data.by_number import BatchesByNumber
+from bert_zoo.data.by_number import BatchesByNumber, numbered
 from bert_zoo.data.rows import Scheme, TooFewRows
 from bert_zoo.graph import has_tensorflow, tf
 from bert_zoo.pretraining.masked_rows import MaskedRows
@@ -41,21 +41,16 @@ class NumberedBatches:
 
     def dataset(self, first: int, end: int) -> tf.data.Dataset | BatchesByNumber:
         """Returns the batches from `first` up to, but not including, `end`, with static shapes."""
-        if not has_tensorflow:
-            return BatchesByNumber(lambda number: self.at(first + number), end - first)
-        return self.in_graph(first, end)
 
-    def in_graph(self, first: int, end: int) -> tf.data.Dataset:
-        """What `dataset` returns if TensorFlow is installed."""
-        specs = tf.nest.map_structure(
-            lambda array: tf.TensorSpec(array.shape, array.dtype), self.at(first)
-        )
+        def specs():
+            return tf.nest.map_structure(
+                lambda array: tf.TensorSpec(array.shape, array.dtype), self.at(first)
+            )
 
-        def batch(number):
-            return run_numpy(self.at, [number], specs)
+        def at(number: int) -> Any:
+            return self.at(first + number)
 
-        numbers = tf.data.Dataset.range(first, end)
-        return numbers.map(batch, num_parallel_calls=PARALLEL, deterministic=True).prefetch(AHEAD)
+        return numbered(at, end - first, specs, parallel=PARALLEL, ahead=AHEAD)
 
 
 class ShuffledBatches(NumberedBatches):
@@ -192,12 +187,14 @@ class StreamBatches(NumberedBatches):
         """Returns a batch, as `Segments.at` does."""
         return self._segments.at(number % self.per_epoch)
 
-    def in_graph(self, first: int, end: int) -> tf.data.Dataset:
+    def dataset(self, first: int, end: int) -> tf.data.Dataset | BatchesByNumber:
+        if not has_tensorflow:
+            return super().dataset(first, end)
         rest = self._segments.dataset(first % self.per_epoch)
         return rest.concatenate(self._segments.dataset().repeat()).take(end - first)
 
 
-class RowBatches(ShuffledBatches):
+class StreamRowBatches(ShuffledBatches):
     """Rows of a stream, all of the same length, for a language model without a memory.
 
     Tokens at the stream's end are left out if they do not fill a row.
@@ -257,21 +254,3 @@ class MaskedRowBatches(ShuffledBatches):
             labels[self.pair_logits] = pairs
         inputs = {name: value for name, value in batch.items() if name in self.inputs}
         return inputs, labels["mlm_logits"] if self.mlm_only else labels
-
-
-def run_numpy(function: Callable, values: Sequence[Any], specs: Any) -> Any:
-    """Calls a function of NumPy arrays within a graph; its results get the shapes of `specs`.
-
-    Args:
-        function: takes one array per value, and returns a structure like `specs`.
-        values: tensors.
-        specs: a structure of TensorSpecs.
-    """
-
-    def flat(*arrays: np.ndarray) -> list[np.ndarray]:
-        return tf.nest.flatten(function(*arrays))
-
-    results = tf.numpy_function(flat, values, [spec.dtype for spec in tf.nest.flatten(specs)])
-    for result, spec in zip(results, tf.nest.flatten(specs), strict=True):
-        result.set_shape(spec.shape)
-    return tf.nest.pack_sequence_as(specs, results)

@@ -10,7 +10,7 @@ import numpy as np
 from bert_zoo.models import CausalLM, StatefulLM
 from bert_zoo.models.task_model import Use
 from bert_zoo.presets import LanguageModelPreset
-from bert_zoo.pretraining.batches import RowBatches, StreamBatches
+from bert_zoo.pretraining.batches import StreamBatches, StreamRowBatches
 from bert_zoo.pretraining.corpus import Corpus
 from bert_zoo.pretraining.measuring import log_frequencies
 from bert_zoo.pretraining.streams import StreamPart
@@ -59,7 +59,7 @@ class HeldOutStream:
 
     name: str
     token_ids: np.ndarray
-    batches: StreamBatches | RowBatches
+    batches: StreamBatches | StreamRowBatches
 
     def losses(self, model: StatefulLM | CausalLM) -> dict[str, float]:
         """The loss in nats per token, with the memory of training if the model has one."""
@@ -115,7 +115,7 @@ class StreamTraining:
         """The model that `fit` trains."""
         return StatefulLM(self.language_model, self.settings.recipe.batch_size)
 
-    def batches_of(self, token_ids: np.ndarray) -> StreamBatches | RowBatches:
+    def batches_of(self, token_ids: np.ndarray) -> StreamBatches | StreamRowBatches:
         """A stream's batches."""
         recipe = self.settings.recipe
         return StreamBatches(token_ids, recipe.batch_size, recipe.segment_length)
@@ -186,16 +186,16 @@ class RowTraining(StreamTraining):
     def trained_model(self) -> CausalLM:
         return self.language_model
 
-    def batches_of(self, token_ids: np.ndarray) -> RowBatches:
+    def batches_of(self, token_ids: np.ndarray) -> StreamRowBatches:
         recipe = self.settings.recipe
-        return RowBatches(token_ids, recipe.batch_size, recipe.segment_length, self.seed)
+        return StreamRowBatches(token_ids, recipe.batch_size, recipe.segment_length, self.seed)
 
     def held_out(self, name: str, text: TokenizedText | StreamPart) -> HeldOutStream:
         """A text to measure on. It may have fewer rows than a batch, or be shorter than a row."""
         recipe, token_ids = self.settings.recipe, text.stream()[:MEASURED_TOKENS]
         length = max(1, min(recipe.segment_length, len(token_ids) - 1))
         rows = max(1, min(recipe.batch_size, (len(token_ids) - 1) // length))
-        return HeldOutStream(name, token_ids, RowBatches(token_ids, rows, length, self.seed))
+        return HeldOutStream(name, token_ids, StreamRowBatches(token_ids, rows, length, self.seed))
 
     def about(self) -> dict[str, Any]:
         return {

@@ -6,6 +6,7 @@ The base class of all packers is here too. `bert_zoo.text.packing` has the packe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple, Self
 
@@ -262,7 +263,19 @@ class NumpyPacker(PackingOptions):
             shape = (*is_token.shape, *tokens.shape[1:])
             padded[name] = np.full(shape, values.get(name, 0), tokens.dtype)
             padded[name][is_token] = tokens[ragged_range(starts, lengths)]
+        if self.language_id is not None:
+            padded["language_ids"] = np.full(is_token.shape, self.language_id, np.int32)
         return {**padded, "padding_mask": is_token.astype(np.int32)}
+
+    def fixed_to(self, length: int) -> NumpyPacker:
+        """A packer that pads all rows, of at most `length` tokens, to this length."""
+        packer = copy(self)
+        packer.padding, packer.sequence_length = "fixed", length
+        return packer
+
+    def in_numpy(self) -> NumpyPacker:
+        """The packer itself; see `bert_zoo.text.Packer`."""
+        return self
 
     def widened(self, inputs: Mapping[str, Any], length: int, others: Mapping[str, int]) -> Arrays:
         """Pads inputs [batch, tokens] to at least `length` tokens; `others` as in `pad`."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bert_zoo.graph import has_tensorflow, tf
-from bert_zoo.text.numpy_packing import TOO_LONG, TRUNCATIONS, WHOLE, PackingOptions
+from bert_zoo.text.numpy_packing import TOO_LONG, TRUNCATIONS, WHOLE, NumpyPacker, PackingOptions
 
 
 class Slices(NamedTuple):
@@ -142,25 +142,10 @@ class Packer(PackingOptions, tf.Module):
             return {}
         return {"language_ids": tf.zeros_like(mask) + self.language_id}
 
-    def pad(
-        self, rows: Mapping[str, tf.RaggedTensor], others: Mapping[str, int] | None = None
-    ) -> dict[str, tf.Tensor]:
-        """Pads packed rows that have no padding yet, and adds `padding_mask`.
-
-        Args:
-            rows: name -> integers [batch, (tokens), ...], all of the same lengths.
-            others: padding values of inputs that `padding_values` does not list.
-
-        Returns:
-            dict of integers [batch, length, ...].
-        """
-        tokens = next(iter(rows.values()))
-        position, is_token = self._positions(tokens.row_lengths())
-        places = Positions(is_token, tokens.row_starts()[:, None] + position)
-        values = {**self.padding_values, **(others or {})}
-        padded = {n: places.gather(v.values, values.get(n, 0)) for n, v in rows.items()}
-        mask = tf.cast(is_token, tf.int32)
-        return {**padded, **self._languages(mask), "padding_mask": mask}
+    def in_numpy(self) -> NumpyPacker:
+        """The packer that pads rows outside of the graph."""
+        ids = {f"{role}_id": id for role, id in vars(self._ids).items()}
+        return NumpyPacker(**self.get_config(), language_id=self.language_id, **ids)
 
     def widened(
         self, inputs: Mapping[str, tf.Tensor], length: tf.Tensor, others: Mapping[str, int]

@@ -17,7 +17,7 @@ from bert_zoo.cli.benchmarks.base import (
 from bert_zoo.cli.benchmarks.files import own_files
 from bert_zoo.cli.report import HardExample
 from bert_zoo.cli.report.analysis import TINY, hardest_examples
-from bert_zoo.data.buckets import Batches, RowOrder
+from bert_zoo.data.buckets import Batches, RowOrder, Rows
 from bert_zoo.data.mrqa import read_mrqa
 from bert_zoo.data.squad import SquadSplit, read_squad
 from bert_zoo.metrics import AnswerSelection, squad_v1, squad_v2, write_predictions
@@ -108,7 +108,6 @@ class QuestionBenchmark(Benchmark):
         return logits_of_tokens(teacher, *texts, batch_size, **_taught_windows(recipe))
 
     def taught_batches(self, answers, more, model, recipe, seed):
-        from bert_zoo.data.arrays import concat, gather, one_hot, shape
         from bert_zoo.data.questions import NO_ANSWER as NO_SPAN
         from bert_zoo.data.questions import labelled_windows, trained_answer
         from bert_zoo.distillation.losses import LABELLED, TAUGHT
@@ -131,14 +130,15 @@ class QuestionBenchmark(Benchmark):
 
         def taught_batch(numbers):
             inputs, places = batch(numbers)
-            rows, of_rows = taught.padded(numbers), gather(np.float32(known), numbers)
-            width = shape(rows["token_ids"])[1]
+            rows, of_rows = taught.padded(numbers), np.float32(known)[numbers]
+            right = np.eye(rows["token_ids"].shape[1], dtype=np.float32)
             return inputs, {
-                name: concat([rows[name], one_hot(places[name], width), of_rows], axis=1)
+                name: np.concatenate([rows[name], right[places[name]], of_rows], axis=1)
                 for name in LOGITS
             }
 
-        return Batches.of(RowOrder(table.padded_lengths, recipe.batching(seed)), taught_batch)
+        rows = Rows(table.padded_lengths, taught_batch, axes=table.axes, label_axes=table.axes)
+        return Batches(rows, RowOrder(rows.lengths, recipe.batching(seed)))
 
     def predict(self, model, data, recipe):
         """Returns [N] `AnswerSelection`s in the order of the questions."""

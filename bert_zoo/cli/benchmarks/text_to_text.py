@@ -476,8 +476,7 @@ class TableBenchmark(TextToTextBenchmark):
         from bert_zoo.data.batches import text_to_text_batches
 
         batches = text_to_text_batches(*data.trained, model, recipe.batching(seed=0))
-        steps = batches.steps_per_epoch
-        taught = model.evaluate(batches.dataset, steps=steps, verbose=0, return_dict=True)
+        taught = model.evaluate(batches, verbose=0, return_dict=True)
         return super().predict(model, data, recipe), taught
 
     def measure(self, data, predictions):

@@ -3,7 +3,7 @@
 import functools
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
 import keras
 import numpy as np
@@ -11,7 +11,7 @@ from keras import ops
 
 from bert_zoo import private
 from bert_zoo.models.base import Interface
-from bert_zoo.models.data_adapters import is_tf_dataset, keras_arguments, with_prompt
+from bert_zoo.models.data_adapters import keras_arguments, with_prompt
 from bert_zoo.models.gradient_cache import (
     in_groups_by_length,
     in_mini_batches,
@@ -24,7 +24,6 @@ from bert_zoo.models.task_model import TaskModel, Use
 from bert_zoo.models.text_columns import (
     are_columns,
     column_arguments,
-    epochs_of_any_length,
     split_element,
 )
 from bert_zoo.tasks.embedding.data import (
@@ -156,6 +155,15 @@ class SentenceEmbedder(TaskModel):
         prompts = self._column_prompts or (None,)
         return with_prompt(self.encoder.prompts.text(prompts[0]), texts)
 
+    @property
+    def prompts_in_use(self):
+        return tuple(map(self.encoder.prompts.text, self._column_prompts or (None,)))
+
+    @property
+    def groups_rows(self):
+        # Other losses compare the rows of a batch, which would then be of one length.
+        return isinstance(self.loss_in_use, CosineRegression | PairSoftmax)
+
     def columns_to_inputs(self, columns, preprocessor):
         """An input dict for each column of texts, with its prompt; traceable."""
         prompts = self._column_prompts or (None,) * len(columns)
@@ -211,12 +219,11 @@ class SentenceEmbedder(TaskModel):
         """
         if mini_batch_size is not None:
             self.mini_batch_size = mini_batch_size
-        in_memory = not is_tf_dataset(x)
         validation = kwargs.get("validation_data")
         if are_columns(validation) and split_element(x, y)[1] is None:
             kwargs["validation_data"] = (validation,)
         try:
-            with self._prompting(prompts), epochs_of_any_length() if in_memory else nullcontext():
+            with self._prompting(prompts):
                 return super().fit(x, y, *args, **kwargs)
         finally:
             self._loss_fitted = None

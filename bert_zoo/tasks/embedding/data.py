@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from bert_zoo.models.data_adapters import DEFAULT_BATCH_SIZE, num_rows, yields_batches
+from bert_zoo.models.data_adapters import DEFAULT_BATCH_SIZE, first_batch, num_rows, yields_batches
 from bert_zoo.models.inputs import is_of_tensorflow
 from bert_zoo.models.labels import LabelRange, LabelScores
 from bert_zoo.tasks.embedding.losses import (
@@ -80,7 +80,7 @@ def check_batches_of_one(loss, columns: int, x, batch_size: int | None) -> None:
         return
     name = type(loss).__name__
     if yields_batches(x):
-        first = x[0] if isinstance(x, keras.utils.PyDataset) else next(iter(x.take(1)), None)
+        first = first_batch(x)
         rows = size = 0 if first is None else num_rows(keras.tree.flatten(first)[0])
     else:
         rows, size = num_rows(x), batch_size or DEFAULT_BATCH_SIZE

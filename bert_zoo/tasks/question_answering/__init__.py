@@ -16,7 +16,7 @@ from bert_zoo.tasks.question_answering.answering import (
     N_BEST,
     answer,
     answer_scores,
-    answered_batches,
+    answered_rows,
     answered_texts,
     position_scores,
 )
@@ -96,7 +96,7 @@ class QuestionAnswerer(TaskModel):
         return rows | answers
 
     def as_trained(self, inputs, labels, no_answer):
-        """Inputs and labels of windows as training uses them; traceable.
+        """Inputs and labels of windows as training uses them, NumPy arrays.
 
         Args:
             inputs: the model's inputs, with `columns_read`.
@@ -119,14 +119,11 @@ class QuestionAnswerer(TaskModel):
         length = length or self.longest_input
         return dict.fromkeys(LOGITS, LabelRange(length, "the length of the input"))
 
-    def dataset_of_rows(self, x, y, sample_weight, **options):
+    def own_rows(self, x, y, sample_weight):
         is_of_positions = isinstance(y, Mapping) and set(y) == set(self.label_ranges(x))
         if y is None or is_of_positions:
             return None
-        asked = answered_texts(x, y)
-        batches = answered_batches(self, asked, sample_weight, **options)
-        batches.answered_texts = asked  # for `evaluate`, when `fit` validates
-        return batches
+        return answered_rows(self, answered_texts(x, y), sample_weight)
 
     def evaluate(self, x=None, y=None, batch_size=None, *, return_dict: bool = False, **kwargs):
         """Measures loss and metrics as in Keras, and `exact_match` and `f1` in percent.
@@ -136,7 +133,7 @@ class QuestionAnswerer(TaskModel):
         labels. For other data they are left out.
         """
         logs = super().evaluate(x, y, batch_size, return_dict=True, **kwargs)
-        asked = getattr(x, "answered_texts", None)
+        asked = getattr(x, "source", None)  # when `fit` validates
         are_positions = isinstance(y, Mapping) and set(y) == set(LOGITS)
         if isinstance(x, Mapping) and are_positions:
             logs |= position_scores(y, self.predict(x, batch_size, verbose=0))

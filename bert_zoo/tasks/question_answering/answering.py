@@ -1,6 +1,6 @@
 """Answers from texts: runs the model on windows of the context and chooses the best spans."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import keras
@@ -8,8 +8,8 @@ import numpy as np
 from keras import ops
 from tqdm import tqdm
 
+from bert_zoo.data.buckets import Rows
 from bert_zoo.data.squad import Answer, answers_of
-from bert_zoo.graph import has_tensorflow
 from bert_zoo.metrics.squad import (
     AnswerSelection,
     Window,
@@ -21,7 +21,6 @@ from bert_zoo.models.direct import for_this_device, on_rows
 from bert_zoo.models.graphs import in_graph
 from bert_zoo.models.inputs import check_batch_size
 from bert_zoo.models.losses import weights_of_labels
-from bert_zoo.models.row_batches import RowBatches, passes_over, with_few_lengths
 from bert_zoo.models.sample_weights import checked_sample_weight
 from bert_zoo.runtime.answers import SpanAnswer, SpanAnswers, span_answer
 from bert_zoo.text.numpy_windows import usual_batch_size
@@ -171,52 +170,35 @@ def answered_texts(x, answers) -> AnsweredTexts:
     )
 
 
-def answered_batches(model, asked: AnsweredTexts, sample_weight, *, batch_size: int, shuffle: bool):
-    """Returns batches of training windows for questions with answers, as in `QuestionAnswerer.fit`.
+def answered_rows(model, asked: AnsweredTexts, sample_weight) -> Rows:
+    """Returns training windows for questions with answers, as in `QuestionAnswerer.fit`.
 
     Args:
         model: a `QuestionAnswerer`.
         asked: the questions.
         sample_weight: the weight of each question, or None.
-        batch_size: windows per batch.
-        shuffle: whether to shuffle windows.
-
-    Returns:
-        A tf.data.Dataset; without TensorFlow a `RowBatches`.
     """
-    from bert_zoo.data.arrays import gather
-    from bert_zoo.data.buckets import without_autotuning
     from bert_zoo.data.questions import NO_ANSWER, labelled_windows
     from bert_zoo.text.windows import question_windows
 
     sample_weight = checked_sample_weight(sample_weight)
     _check_numbers(asked.questions, weights=sample_weight)
     spans = [(some[0].start, some[0].end) if some else NO_ANSWER for some in asked.answers]
-    windows = question_windows(with_few_lengths(model.preprocessor))
+    windows = question_windows(for_this_device(model.preprocessor))
     table, batch = labelled_windows(windows, *asked[:2], spans, range(len(spans)), model)
-
-    def weighted(numbers):
-        inputs, labels = batch(numbers)
-        if sample_weight is None:
-            return inputs, labels
+    if sample_weight is not None:
         of_questions = weights_of_labels(
             np.asarray(sample_weight, np.float32), np.array(spans)[:, 0]
         )
         of_windows = of_questions[table.rows["example"]]
-        return inputs, labels, dict.fromkeys(labels, gather(of_windows, numbers))
 
-    if not has_tensorflow:
-        passes = passes_over(len(table.lengths), batch_size, shuffle=shuffle)
-        return RowBatches(weighted, passes)
-    import tensorflow as tf
+    def gather(numbers):
+        inputs, labels = batch(numbers)
+        if sample_weight is None:
+            return inputs, labels
+        return inputs, labels, dict.fromkeys(labels, of_windows[numbers])
 
-    numbers = tf.data.Dataset.range(len(table.lengths))
-    if shuffle:
-        numbers = numbers.shuffle(len(table.lengths))
-    batches = numbers.batch(batch_size).map(
-        tf.autograph.experimental.do_not_convert(weighted), num_parallel_calls=tf.data.AUTOTUNE
-    )
-    return without_autotuning(batches.prefetch(tf.data.AUTOTUNE))
+    return Rows(table.padded_lengths, gather, table.axes, source=asked)
 
 
 def answer_scores(model, asked: AnsweredTexts, batch_size: int | None) -> dict[str, float]:
@@ -317,12 +299,12 @@ def _of_table(
     found = [None] * len(order)
     size = min(batch_size, len(order))
     with tqdm(total=len(order), desc="answering", unit=" windows", disable=not verbose) as bar:
-        for numbers, rows in _batches_of_table(table, order, batch_size):
+        for numbers in np.split(order, range(batch_size, len(order), batch_size)):
+            rows = table.padded(numbers)
             outputs = on_rows(model, _outputs, model_inputs(rows, model.columns_read), size)
             outputs = {
                 name: ops.convert_to_numpy(value)[: len(numbers)] for name, value in outputs.items()
             }
-            rows = {name: np.asarray(value) for name, value in rows.items()}
             rows["first_token"] = table.rows["first_token"][numbers]
             for number, window in zip(numbers, _windows(model, rows, outputs), strict=True):
                 found[number] = window
@@ -339,27 +321,6 @@ def logits_of_tokens(
     read = question_windows(for_this_device(model.preprocessor), **window_options)
     windows, _ = _of_table(model, read, questions, contexts, batch_size, verbose=0)
     return np.concatenate([np.stack([w.start_logits, w.end_logits], axis=-1) for w in windows])
-
-
-def _batches_of_table(
-    table, order: np.ndarray, batch_size: int
-) -> Iterator[tuple[np.ndarray, dict]]:
-    """Yields numbers of rows and the padded rows."""
-    if not has_tensorflow:
-        for numbers in np.split(order, range(batch_size, len(order), batch_size)):
-            yield numbers, table.padded(numbers)
-        return
-    import tensorflow as tf
-
-    from bert_zoo.data.buckets import without_autotuning
-
-    @tf.autograph.experimental.do_not_convert
-    def padded(numbers):
-        return numbers, table.padded(numbers)
-
-    batches = tf.data.Dataset.from_tensor_slices(order).batch(batch_size).map(padded).prefetch(1)
-    for numbers, rows in without_autotuning(batches):
-        yield numbers.numpy(), rows
 
 
 def _windows(model, rows: dict[str, np.ndarray], outputs: dict[str, np.ndarray]) -> list[Window]:

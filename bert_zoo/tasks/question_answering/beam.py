@@ -107,7 +107,7 @@ class BeamQuestionAnswerer(QuestionAnswerer):
 
     def as_trained(self, inputs, labels, no_answer):
         start = labels["start_logits"]
-        is_none = ops.cast(ops.equal(start, no_answer), "int32")
+        is_none = (start == no_answer).astype("int32")
         return {**inputs, STARTS: start}, {**labels, NO_ANSWER: is_none}
 
     def of_window(self, outputs, padding):

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 
 from bert_zoo.config import IGNORED_LABEL
+from bert_zoo.data.buckets import Rows
 from bert_zoo.layers.backbones import PADDING
 from bert_zoo.models.base import Interface
 from bert_zoo.models.data_adapters import is_tf_dataset, keras_arguments
@@ -14,6 +15,7 @@ from bert_zoo.models.inputs import as_ids, check_range, check_rank
 from bert_zoo.models.labels import LabelRange, label_arrays
 from bert_zoo.models.losses import token_loss
 from bert_zoo.models.task_model import GeneratingModel, Use
+from bert_zoo.models.text_rows import tables_of_texts, with_weights
 
 # Inputs of the decoder.
 TOKENS, MASK, DOCUMENTS = "decoder_token_ids", "decoder_padding_mask", "decoder_document_ids"
@@ -154,6 +156,24 @@ class TextToText(GeneratingModel):
 
         return text_batch(y, "targets")
 
+    def text_rows(self, texts, labels=None, weights=None, *, one_length=False, class_weights=None):
+        sources, targets = texts if labels is None and isinstance(texts, tuple) else (texts, labels)
+        columns = (sources,) if targets is None else (sources, targets)
+        tables = tables_of_texts(self, _ids_of_texts, columns, {}, one_length)
+        weights = None if weights is None else np.asarray(weights)
+
+        def gather(numbers):
+            inputs, *target = (table.padded(numbers) for table in tables)
+            y = None
+            if target:
+                inputs, y = self.labelled_rows(inputs, *target)
+            if labels is None:
+                return (inputs,)
+            return with_weights(inputs, y, None if weights is None else weights[numbers])
+
+        lengths = sum(table.padded_lengths for table in tables)
+        return Rows(lengths, gather, tables[0].axes, tables[0].axes)
+
     def labelled_texts_to_inputs(self, texts, labels, preprocessor):
         return self.labelled_rows(preprocessor(texts), preprocessor(labels))
 
@@ -258,3 +278,7 @@ class TextToText(GeneratingModel):
         from bert_zoo.tasks.text_to_text.scoring import score
 
         return score(self, sources, targets, batch_size)
+
+
+def _ids_of_texts(model, columns: tuple, *, reader, prompts) -> tuple[dict[str, Any], ...]:
+    return tuple(map(reader, columns))

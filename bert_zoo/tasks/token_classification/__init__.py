@@ -41,6 +41,7 @@ class TokenClassifier(LabelledModel):
     taught_by = "cross_entropy"
     use = Use("token-classification", "assigns a tag to each word of a text", "model.tag({texts})")
     outputs_per_token = True
+    reads_labels_of_words = True
     takes_features = True
 
     def add_head(self, config):

@@ -1,0 +1,217 @@
+"""Texts in memory as rows of ids for `fit` and `evaluate`: read once, and kept for all epochs."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import keras
+import numpy as np
+
+from bert_zoo.config import IGNORED_LABEL
+from bert_zoo.data.buckets import Batches, Batching, RowOrder, Rows
+from bert_zoo.data.token_table import TokenTable, token_tables
+from bert_zoo.data.token_table import num_rows as rows_in
+from bert_zoo.graph import has_tensorflow
+from bert_zoo.models.graphs import in_graph
+from bert_zoo.models.labels import class_weights_of, has_labels, no_labels
+from bert_zoo.models.sample_weights import weights_beside
+from bert_zoo.text.numpy_packing import FEW_LENGTHS
+
+log = logging.getLogger("bert_zoo")
+
+# Texts with more bytes are read again in each epoch. A token has 4 or 5 bytes, and 8 as an id with its segment.
+MAX_BYTES = 2**28
+# Prefix of the names of labels and weights of tokens in a table.
+OTHERS = "other/"
+
+
+def for_this_device(preprocessor):
+    """The preprocessor; on a CPU, one that pads only to the longest text.
+
+    On a CPU, padding costs time: minilm_l6 takes 7.4 ms for a text of 10 tokens, and 10.3 ms if it is padded
+    to 16. GPUs prefer multiples of 8, and JAX compiles for each length.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return with_few_lengths(preprocessor)
+    import tensorflow as tf
+
+    on_gpu = tf.config.list_physical_devices("GPU")
+    return preprocessor if on_gpu else preprocessor.with_options(bucket=1)
+
+
+def with_few_lengths(preprocessor):
+    """The preprocessor with padding to one of a few lengths, as JAX compiles a program for each."""
+    config = preprocessor.get_config()
+    is_open = not has_tensorflow and config["padding"] == "longest"
+    return preprocessor.with_options(padding=FEW_LENGTHS) if is_open else preprocessor
+
+
+def tables_of_texts(
+    model, read: Callable, columns: Sequence[Any], padding: Mapping[str, float], one_length: bool
+) -> list[TokenTable]:
+    """Reads columns of a value per row into tables of ids, in a graph that is traced once per model.
+
+    Args:
+        model: a `ZooModel`.
+        read: (model, columns, *, reader) -> dicts of ids, one for each table; see `in_graph`.
+        columns: texts, or a tuple of texts, alone or with labels and weights.
+        padding: as for `TokenTable`.
+        one_length: whether to pad all batches to the same length.
+    """
+    reader = model.text_reader
+    flat, are_pairs = _flat(columns), [isinstance(column, tuple) for column in columns]
+    options = {"reader": reader, "prompts": model.prompts_in_use}
+
+    def prepare(numbers, *flat):
+        # (Without TensorFlow, columns are lists, which keras.tree would take apart.)
+        parts = iter(flat)
+        columns = [(next(parts), next(parts)) if pair else next(parts) for pair in are_pairs]
+        return in_graph(model, read, tuple(columns), **options)
+
+    tables = token_tables(for_this_device(reader).packer, flat, prepare, padding)
+    return [_of_one_length(table) for table in tables] if one_length else tables
+
+
+def _of_one_length(table: TokenTable) -> TokenTable:
+    """The table with padding to its longest row."""
+    packer = table.packer
+    if packer.padding == "fixed":
+        return table
+    return replace(table, packer=packer.fixed_to(int(table.padded_lengths.max())))
+
+
+def rows_of_texts(
+    model,
+    texts,
+    labels=None,
+    weights=None,
+    *,
+    class_weights: np.ndarray | None = None,
+    one_length: bool = False,
+) -> Rows:
+    """Rows of texts or pairs with their labels and weights, if any, checked.
+
+    Args:
+        model: a `ZooModel`.
+        texts, labels, weights: the results of its `as_text_rows`, `as_text_labels` and `as_text_weights`.
+        class_weights: as for `class_weights_of`.
+        one_length: whether to pad all batches to the same length.
+    """
+    beside = [part for part in (labels, weights) if part is not None]
+    num_rows = rows_in(_flat([texts])[0])
+    # Labels of words become labels of tokens where texts are read; others stay in memory as they are.
+    are_read = model.reads_labels_of_words and has_labels(labels)
+    columns = (texts, *beside) if are_read else (texts,)
+    kept = [] if are_read else keras.tree.map_structure(np.asarray, beside)
+    places = range(len(beside)) if are_read else ()
+    padding = {f"{OTHERS}{place}": (IGNORED_LABEL, 0.0)[place] for place in places}
+    padding["labels"] = IGNORED_LABEL
+    (table,) = tables_of_texts(model, _inputs_and_labels, columns, padding, one_length)
+    each = len(table.lengths) // num_rows
+
+    def gather(numbers):
+        of_table = (numbers[:, None] * each + np.arange(each)).ravel()
+        inputs = table.padded(of_table)
+        if are_read:
+            others = [_rows_or_tokens(table, inputs, place, of_table) for place in places]
+        else:
+            others = keras.tree.map_structure(lambda part: part[numbers], kept)
+        if model.ids_rank > 2:
+            inputs = {n: ids.reshape(-1, each, ids.shape[1]) for n, ids in inputs.items()}
+        return with_weights(inputs, *others, class_weights=class_weights)
+
+    lengths = each * table.padded_lengths.reshape(-1, each).max(axis=1)
+    axes = table.axes if each == 1 or table.axes == 1 else 3
+    return Rows(lengths, gather, axes, table.axes if are_read else 1)
+
+
+def with_weights(inputs, y=None, weights=None, *, class_weights: np.ndarray | None = None) -> tuple:
+    """A batch for Keras, of its inputs, labels and weights."""
+    if y is None:
+        return (inputs,)
+    if class_weights is not None and has_labels(y):
+        return inputs, y, class_weights_of(y, class_weights, weights)
+    if weights is None:
+        return inputs, y
+    y = y if has_labels(y) else no_labels(inputs)
+    return inputs, y, weights_beside(y, weights)
+
+
+def _rows_or_tokens(table: TokenTable, inputs: dict[str, Any], place: int, numbers: np.ndarray):
+    """Labels or weights of a batch, of its rows or its tokens; takes the latter out of the inputs."""
+    name = f"{OTHERS}{place}"
+    return inputs.pop(name) if name in inputs else table.rows[name][numbers]
+
+
+def _inputs_and_labels(model, columns: tuple, *, reader, prompts) -> tuple[dict[str, Any]]:
+    """The ids of texts, with labels and weights of tokens if these are given."""
+    texts, *beside = columns
+    if not beside:
+        inputs = dict(model.texts_to_inputs(texts, reader))
+        if len(inputs["padding_mask"].shape) > 2:
+            inputs = {name: _joined_rows(ids) for name, ids in inputs.items()}
+        return (inputs,)
+    inputs, labels = model.labelled_texts_to_inputs(texts, beside[0], reader)
+    parts = {**inputs, f"{OTHERS}0": labels}
+    for weights in beside[1:]:
+        weights = model.weights_of_text_labels(texts, weights, reader)
+        if len(weights.shape) == 2 and weights.shape[1] == 1:
+            weights = weights[:, 0]
+        parts[f"{OTHERS}1"] = weights
+    return (parts,)
+
+
+def _joined_rows(ids):
+    """Ids [batch, choices, length] as [batch * choices, length]."""
+    from bert_zoo.data.arrays import reshape, shape
+
+    return reshape(ids, [-1, shape(ids)[2]])
+
+
+def batches_of(
+    rows: Rows,
+    *,
+    batch_size: int,
+    shuffle: bool | None,
+    groups: bool,
+    texts: np.ndarray | None = None,
+) -> Batches:
+    """Batches for `fit` if shuffled, else for `evaluate`.
+
+    Args:
+        groups: whether rows of similar length may share a batch.
+        texts: as for `RowOrder`.
+    """
+    batching = Batching(batch_size, group_by_length=groups, shuffle=bool(shuffle))
+    return Batches(rows, RowOrder(rows.lengths, batching, texts))
+
+
+def keeps_rows(model, columns: tuple) -> bool:
+    """Whether texts are read once, into rows in memory; says so if there are too many."""
+    if model.reads_windows:
+        return False
+    size = sum(map(_num_bytes, _flat(columns[:1])))
+    if size > MAX_BYTES:
+        log.info(
+            "The texts have %d MiB. More than %d are not kept as ids, but read again in each epoch, and rows "
+            "of similar length do not share batches.",
+            *(size >> 20, MAX_BYTES >> 20),
+        )
+    return size <= MAX_BYTES
+
+
+def _num_bytes(texts) -> int:
+    """The bytes, or without TensorFlow the characters, of texts or lists of words."""
+    if isinstance(texts, np.ndarray | list):
+        return sum(len(text) if isinstance(text, str) else _num_bytes(text) for text in texts)
+    import tensorflow as tf
+
+    return int(tf.reduce_sum(tf.strings.length(getattr(texts, "flat_values", texts))))
+
+
+def _flat(columns: Sequence[Any]) -> list[Any]:
+    """Columns, the parts of pairs one by one."""
+    return [
+        part for column in columns for part in (column if isinstance(column, tuple) else (column,))
+    ]
