@@ -67,6 +67,8 @@ def test_outputs_for_padded_rows_are_finite_in_every_dtype(case):
 @pytest.mark.parametrize("case", slow_but(OF_TEXTS, "gpt2/classification", "xlnet/classification"))
 def test_padding_behind_a_text_is_not_read(case):
     model, inputs = loaded(case), steps_of(case)[0]
+    # Some inputs are as long as the model's positions.
+    inputs = {name: ids if name == "char_ids" else ids[..., :-3] for name, ids in inputs.items()}
     assert_same(model(padded(inputs, 0, 3)), model(padded(inputs, 0, 0)), atol=TOLERANCE)
 
 
