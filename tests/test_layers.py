@@ -80,10 +80,11 @@ def test_slots_are_written_in_a_loop_as_outside_of_it(axis, start):
     assert "TensorStridedSliceUpdate" in operations and "XlaDynamicUpdateSlice" not in operations
 
 
+@pytest.mark.parametrize("rows", [(3,), (2, 3)])
 @pytest.mark.parametrize("bias", [None, np.float32([1, 2, 3, 4, 5])])
-def test_the_vocabulary_is_read_the_same_without_onednn(monkeypatch, bias):
+def test_the_vocabulary_is_read_the_same_without_onednn(monkeypatch, bias, rows):
     random = np.random.default_rng(0)
-    x, table = (random.normal(size=(rows, 4)).astype("float32") for rows in (3, 5))
+    x, table = (random.normal(size=(*size, 4)).astype("float32") for size in (rows, (5,)))
     for used in (True, False):
         monkeypatch.setattr(common, "uses_onednn", lambda used=used: used)
         found = common.vocabulary_logits(x, table, bias)

@@ -217,11 +217,13 @@ def _slots_in_place(memory, new, start, axis: int):
 
 
 def vocabulary_logits(x, token_table, bias=None):
-    """float32 logits [rows, vocabulary]: x [rows, width] times a table [vocabulary, width]."""
+    """float32 logits [..., vocabulary]: x [..., width] times a table [vocabulary, width]."""
     table = ops.cast(token_table, x.dtype)
     if keras.backend.backend() == "tensorflow" and not uses_onednn():
         # Eigen copies the right factor, which for few rows takes 3 to 13 times as long as the product.
-        logits = ops.transpose(ops.matmul(table, ops.transpose(x)))
+        rows = ops.reshape(x, (-1, x.shape[-1]))
+        logits = ops.transpose(ops.matmul(table, ops.transpose(rows)))
+        logits = ops.reshape(logits, (*ops.shape(x)[:-1], table.shape[0]))
     else:
         logits = ops.matmul(x, ops.transpose(table))
     logits = ops.cast(logits, "float32")
