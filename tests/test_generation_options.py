@@ -453,10 +453,10 @@ def test_ids_of_a_smaller_vocabulary_are_the_same_tokens():
         "bad_words_ids": [[0]],
         "suppress_tokens": [1],
         "forced_bos_token_id": 0,
-        "eos_token_id": [1],
+        "eos_token_id": 1,
         "num_beams": 2,
         "task_specific_params": {
-            "summarization": {"bad_words_ids": [[0]], "forced_eos_token_id": [1]}
+            "summarization": {"bad_words_ids": [[0]], "forced_eos_token_id": 1}
         },
     }
     assert GenerationConfig.from_dict(found.to_dict()) == found

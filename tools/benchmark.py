@@ -1059,6 +1059,7 @@ def race_words(scratch: Path) -> dict[str, dict[str, dict]]:
 def save_for_allennlp(encoder, directory: Path) -> None:
     """Writes options.json and weights.hdf5."""
     import h5py
+    import numpy as np
 
     from bert_zoo.registry import registry
     from bert_zoo.weights.bind import to_stored, variables_of
@@ -1069,7 +1070,7 @@ def save_for_allennlp(encoder, directory: Path) -> None:
         for name, value in to_stored(
             variables_of(encoder), plan.bindings("encoder", False)
         ).items():
-            file[name] = value
+            file[name] = np.asarray(value)
     options = plan.format.codec.encode(encoder.config)
     (directory / "options.json").write_text(json.dumps(options))
 
