@@ -156,7 +156,7 @@ def test_tags_of_entities_follow_the_scheme_of_the_labels():
     labels = ("O", "B-LOC", "I-LOC", "E-LOC", "S-LOC")
     model = load_task("token_classification", labels=labels, init=("classifier",))
     arguments = model.training_arguments(["New York met Rome"], [[(0, 8, "LOC"), (13, 17, "LOC")]])
-    ((_, found),) = arguments["x"]
+    _, found = arguments["x"].at(0)
     found = np.asarray(found)
     assert found[found != -100].tolist() == [1, 3, 0, 4]
 
