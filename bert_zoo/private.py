@@ -341,6 +341,25 @@ class _WhileInGraph:
         return self.of_graph()(operation, *upstream)
 
 
+def numpy_function(function: Callable[..., Any], inputs: Any, dtypes: Any) -> Any:
+    """`tf.numpy_function` in the graph of a dataset, whose function lives only as long as this graph.
+
+    TensorFlow 2.21 keeps it in the outermost graph, which lives as long as the process, and with it the rows and
+    the model that it reads (`_internal_py_func` in python/ops/script_ops.py).
+    """
+    import tensorflow as tf
+
+    results = tf.numpy_function(function, inputs, dtypes)
+    graph = outermost = tf.compat.v1.get_default_graph()
+    while (outer := getattr(outermost, "outer_graph", outermost)) is not outermost:
+        outermost = outer
+    if outermost is not graph:
+        graph.add_to_collection("bert_zoo_functions", function)
+        # TensorFlow calls a wrapper, which the function holds.
+        outermost._py_funcs_used_in_graph.remove(function.ag_dnc_wrapper__)
+    return results
+
+
 def lasting_sentencepiece(resource) -> Any:
     """Returns a SentencePiece model of tensorflow_text as a resource that lives as long as the process.
 

@@ -4,9 +4,11 @@ Where a new version of either fails here, the test's name says which part of ber
 """
 
 import ast
+import gc
 import inspect
 import sys
 import types
+import weakref
 from pathlib import Path
 
 import keras
@@ -146,6 +148,24 @@ def test_is_in_loop():
 
 def test_uses_onednn():
     assert isinstance(private.uses_onednn(), bool)
+
+
+def test_numpy_function():
+    def doubled(value):
+        return 2 * value
+
+    @tf.autograph.experimental.do_not_convert
+    def in_graph(value):
+        return private.numpy_function(held(), [value], tf.int64)
+
+    held = weakref.ref(doubled)
+    dataset = tf.data.Dataset.range(3).map(in_graph)
+    del doubled
+    gc.collect()
+    assert [*dataset.as_numpy_iterator()] == [0, 2, 4]
+    del dataset
+    gc.collect()
+    assert held() is None
 
 
 def test_strategy_of():

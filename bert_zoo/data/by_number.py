@@ -8,6 +8,7 @@ import keras
 import numpy as np
 
 from bert_zoo.graph import has_tensorflow, tf
+from bert_zoo.private import numpy_function
 
 log = logging.getLogger("bert_zoo")
 
@@ -100,7 +101,7 @@ def on_numpy(function: Callable[[Any], Any], specs: Any) -> Callable[[Any], Any]
     @tf.autograph.experimental.do_not_convert
     def in_graph(value):
         found = tf.nest.flatten(specs)
-        results = tf.numpy_function(flat, [value], [spec.dtype for spec in found])
+        results = numpy_function(flat, [value], [spec.dtype for spec in found])
         for result, spec in zip(results, found, strict=True):
             result.set_shape(spec.shape)
         return tf.nest.pack_sequence_as(specs, results)
