@@ -240,8 +240,8 @@ def test_no_answer_is_the_last_token():
     for number in range(len(table.lengths)):
         inputs, labels = batch(np.array([number]))
         shift = width - inputs["token_ids"].shape[1]
-        assert labels["start_logits"].numpy() == starts[number] - shift
-        assert labels["end_logits"].numpy() == ends[number] - shift
+        assert labels["start_logits"] == starts[number] - shift
+        assert labels["end_logits"] == ends[number] - shift
     found = model.answer(questions[0], contexts[0], n_best=5)
     assert found.no_answer_score is not None
 
