@@ -53,7 +53,7 @@ def with_callback(callbacks, one: keras.callbacks.Callback):
     if isinstance(callbacks, keras.callbacks.CallbackList):
         callbacks.append(one)
         return callbacks
-    return [one] if callbacks is None else [callbacks, one]
+    return [*keras.tree.flatten(callbacks or []), one]
 
 
 def _holds_texts(x) -> bool:
