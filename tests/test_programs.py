@@ -357,9 +357,9 @@ def test_faults_keep_their_traceback():
 
 
 def test_ctrl_c_ends_a_program_in_one_line():
-    # It waits for texts on standard input, once Python has started beside other tests.
+    # It waits for texts on standard input.
     running = start("predict", "--run", "nowhere", stdin=subprocess.PIPE)
-    time.sleep(6)
+    time.sleep(3)
     running.send_signal(signal.SIGINT)
     out, err = running.communicate()
     assert (running.returncode, out, err.strip()) == (130, "", "Stopped.")
