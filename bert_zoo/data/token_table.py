@@ -99,7 +99,9 @@ def token_tables(
 
 def num_rows(column: Any) -> int:
     """Rows of a list, an array, or a tensor, ragged or not."""
-    return column.shape[0] if hasattr(column, "shape") else len(column)
+    return (
+        column.shape[0] if hasattr(column, "shape") else len(column)
+    )  # ragged tensors have no len
 
 
 def _table(packer: NumpyPacker, chunks: list[tuple], padding: Mapping[str, float]) -> TokenTable:

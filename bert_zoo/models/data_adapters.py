@@ -13,6 +13,7 @@ import numpy as np
 
 from bert_zoo.data.buckets import Batches, Rows
 from bert_zoo.data.by_number import without_autotuning
+from bert_zoo.data.token_table import num_rows as rows_in
 from bert_zoo.error_text import listing
 from bert_zoo.forks import refuse_fork
 from bert_zoo.graph import has_tensorflow
@@ -181,8 +182,7 @@ def rows_of(value: Any, rows: slice | np.ndarray) -> Any:
 def num_rows(x) -> int:
     if isinstance(x, Mapping):
         x = next(iter(x.values()))
-    rows = x[0] if isinstance(x, tuple) else x
-    return rows.shape[0] if hasattr(rows, "shape") else len(rows)  # ragged tensors have no len
+    return rows_in(x[0] if isinstance(x, tuple) else x)
 
 
 def with_whole_batches(model, x, batch_size: int | None) -> tuple[Any, int | None]:

@@ -11,9 +11,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_zoo.data.buckets import Batches
 from bert_zoo.models.base import ZooModel, encoder_of
-from bert_zoo.models.data_adapters import num_rows, rows_of
+from bert_zoo.models.data_adapters import for_keras, num_rows, rows_of
 from bert_zoo.models.graphs import on_model
 from bert_zoo.runtime.printed import table
 
@@ -173,10 +172,8 @@ def attention_layers(model: ZooModel) -> list[keras.layers.Layer]:
 
 def _examples(model: ZooModel, x, y) -> Iterator[tuple]:
     """Yields batches of one example: inputs, labels and, if given, weights."""
-    data = model.training_arguments(x, y, batch_size=1)
+    data = for_keras(model.training_arguments(x, y, batch_size=1))
     given = data["x"]
-    if isinstance(given, Batches):
-        given = given.epoch()
     if "y" in data:
         columns = tuple(
             part for part in (given, data["y"], data["sample_weight"]) if part is not None
