@@ -110,6 +110,7 @@ _WORD_ENCODER = flags.DEFINE_string(
     "word_encoder", "elmo_small", "Whose sizes words are read with."
 )
 _NEW_TOKENS = flags.DEFINE_integer("new_tokens", 64, "Of generation, a row.", lower_bound=2)
+_BEAMS = flags.DEFINE_integer("num_beams", 1, "Of generation; 1: greedy.", lower_bound=1)
 _FAMILIES = flags.DEFINE_list("families", ["bert"], f"Of modelling; of {', '.join(MODELS)}.")
 flags.register_validator("families", lambda names: set(names) <= set(MODELS), "There is no such.")
 _WORKS = flags.DEFINE_multi_enum(
@@ -361,7 +362,8 @@ model = transformers.AutoModelForCausalLM.from_pretrained(settings["directory"])
 ids = torch.tensor(settings["prompt"])
 model.generation_config.eos_token_id = None
 options = dict(attention_mask=torch.ones_like(ids), do_sample=False, use_cache=True,
-    pad_token_id=0, min_new_tokens=settings["new"], max_new_tokens=settings["new"])
+    num_beams=settings["beams"], pad_token_id=0, min_new_tokens=settings["new"],
+    max_new_tokens=settings["new"])
 def work():
     with torch.no_grad():
         found = model.generate(ids, **options)
@@ -370,7 +372,7 @@ def work():
 
 
 def race_generation(scratch: Path) -> dict[str, dict[str, dict]]:
-    """Greedy generation from a prompt of ids, with what is kept of earlier tokens."""
+    """Generation from a prompt of ids, greedy or with beams, with what is kept of earlier tokens."""
     import numpy as np
 
     import bert_zoo
@@ -387,12 +389,19 @@ def race_generation(scratch: Path) -> dict[str, dict[str, dict]]:
         prompt = np.random.default_rng(0).integers(0, vocab_size, (rows, _LENGTH.value), "int32")
 
         def ours(prompt=prompt) -> None:
-            found["ours"] = model.generate({"token_ids": prompt}, max_new_tokens=new, stop=None)
+            found["ours"] = model.generate(
+                {"token_ids": prompt}, max_new_tokens=new, num_beams=_BEAMS.value, stop=None
+            )
 
-        title = f"{_DECODER.value}, greedy, {rows}x{_LENGTH.value} tokens and {new} new"
-        unit, told = ("tokens/s", rows * new), {"prompt": prompt.tolist(), "new": new}
+        title = f"{_DECODER.value}, {search_name()}, {rows}x{_LENGTH.value} tokens and {new} new"
+        unit = ("tokens/s", rows * new)
+        told = {"prompt": prompt.tolist(), "new": new, "beams": _BEAMS.value}
         results[title] = race_torch(title, ours, found, unit, scratch, _TORCH_GENERATION, **told)
     return results
+
+
+def search_name() -> str:
+    return "greedy" if _BEAMS.value == 1 else f"beam search of {_BEAMS.value}"
 
 
 def race_torch(
@@ -429,8 +438,8 @@ ids, targets = torch.tensor(settings["ids"]), torch.tensor(settings["targets"])
 mask, new = torch.ones_like(ids), targets.shape[1]
 model.train(settings["kind"] == "step")
 model.generation_config.eos_token_id = None
-options = dict(attention_mask=mask, do_sample=False, use_cache=True, min_new_tokens=new,
-    max_new_tokens=new)
+options = dict(attention_mask=mask, do_sample=False, use_cache=True,
+    num_beams=settings["beams"], min_new_tokens=new, max_new_tokens=new)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, eps=1e-6, weight_decay=0.01)
 def step():
     model(input_ids=ids, attention_mask=mask, labels=targets).loss.backward()
@@ -467,7 +476,9 @@ def race_text_to_text(scratch: Path) -> dict[str, dict[str, dict]]:
     found: dict[str, np.ndarray] = {}
 
     def generate(sources) -> None:
-        found["ours"] = model.generate(sources, max_new_tokens=new, stop=None, sentinels=True)
+        found["ours"] = model.generate(
+            sources, max_new_tokens=new, num_beams=_BEAMS.value, stop=None, sentinels=True
+        )
 
     def work_of(kind: str, sources, targets) -> Callable[[], object]:
         shifted = np.pad(targets[:, :-1], ((0, 0), (1, 0)), constant_values=model.start_id)
@@ -483,9 +494,11 @@ def race_text_to_text(scratch: Path) -> dict[str, dict[str, dict]]:
     for kind, rows in itertools.product(("forward", "generate", "step"), (1, _BATCH.value)):
         ids, targets = (random.integers(1000, 20000, (rows, n), "int32") for n in (length, new))
         ours = work_of(kind, {"token_ids": ids, "padding_mask": np.ones_like(ids)}, targets)
-        title = f"{name}, {kind}, {rows}x{length} tokens and {new} of targets"
+        how = f"generate, {search_name()}" if kind == "generate" else kind
+        title = f"{name}, {how}, {rows}x{length} tokens and {new} of targets"
         unit = ("tokens/s", rows * new) if kind == "generate" else ()
         told = {"kind": kind, "ids": ids.tolist(), "targets": targets.tolist()}
+        told["beams"] = _BEAMS.value
         results[title] = race_torch(title, ours, found, unit, scratch, _TORCH_TEXT_TO_TEXT, **told)
     return results
 
