@@ -389,6 +389,23 @@ def stored_gradients(model, loss, tape, fmt: str = "hf") -> dict[str, np.ndarray
     return {key: np.asarray(values) for key, values in stored.items()}
 
 
+# --- Refusals ------------------------------------------------------------------------------------
+
+
+def refusals(*table):
+    """Marks a test to run for each row (call, words) of a table, named by the words."""
+    rows = [pytest.param(*row, id=row[-1]) for row in table]
+    return pytest.mark.parametrize(("call", "words"), rows)
+
+
+def assert_refused(call, words: str, error=(TypeError, ValueError, FileNotFoundError)) -> None:
+    """Checks that the call raises an error whose message has all of the words, " | " between them."""
+    with pytest.raises(error) as raised:
+        call()
+    missing = [each for each in words.split(" | ") if each not in str(raised.value)]
+    assert not missing, f"{missing} not in: {raised.value}"
+
+
 # --- Programs and SavedModels --------------------------------------------------------------------
 
 
