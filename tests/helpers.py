@@ -8,6 +8,7 @@ import contextlib
 import functools
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -150,6 +151,22 @@ def full_name(case: str) -> str:
 def directory_of(case: str) -> Path:
     name = full_name(case)
     return ALL_GOLDEN / family_of(name) / CASES[name].get("directory", name.partition("/")[2])
+
+
+def read_json(path: Path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def change_json(path: Path, **values) -> None:
+    """Gives keys of a JSON file other values."""
+    path.write_text(json.dumps(read_json(path) | values), encoding="utf-8")
+
+
+def changed_copy(case: str, directory: Path, **values) -> Path:
+    """Copies a golden case's directory, with other values in its config.json; returns the copy."""
+    shutil.copytree(directory_of(case), directory, dirs_exist_ok=True)
+    change_json(directory / "config.json", **values)
+    return directory
 
 
 def load_case(case: str, task: str | None = None, **options):
