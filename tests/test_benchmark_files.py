@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import test_mrqa_data as mrqa_files
-import test_nli_data as nli_files
+import test_data_files as data_files
 import test_superglue as superglue_files
 from helpers import eager_steps
 
@@ -29,15 +28,16 @@ def write_superglue(task: str, folder: Path) -> None:
 
 def write_nli(task: str, folder: Path) -> None:
     for split in ("train", "dev", "test"):
-        nli_files.write_snli(folder / f"snli_1.0_{split}.txt")
-        nli_files.write_xnli(folder / f"xnli.{split}.tsv")
-    nli_files.write_translation(folder / "multinli.train.en.tsv", "A dog.")
+        files = {f"snli_1.0_{split}.txt": data_files.SNLI, f"xnli.{split}.tsv": data_files.XNLI}
+        data_files.write_files(folder, files)
+    translated = {"multinli.train.en.tsv": data_files.translation("A dog.")}
+    data_files.write_files(folder, translated)
 
 
 def write_mrqa(task: str, folder: Path) -> None:
     for file in ("train/SQuAD", "train/NewsQA", "dev/SQuAD", "dev/NewsQA", "dev/DROP", "dev/RACE"):
-        path = folder / f"{file}.jsonl.gz"
-        mrqa_files.write(path, mrqa_files.asked(file), name=path.name.partition(".")[0])
+        lines = data_files.mrqa_lines(data_files.asked(file), name=file.partition("/")[2])
+        data_files.write_files(folder, {f"{file}.jsonl.gz": lines})
 
 
 # Task -> what writes its files, what is asked, the scores in their order, what the test split's answers are
@@ -75,7 +75,7 @@ def test_a_benchmark_is_trained_measured_and_asked(name, tmp_path, capsys):
         answers = json.loads((run / "predictions" / written).read_text())
         assert list(answers) == ["dev/DROP", "dev/RACE"]
         assert all(f"{data_set} " in said for data_set in ("DROP", "RACE"))
-        (tmp_path / "context.txt").write_text(mrqa_files.CONTEXT)
+        (tmp_path / "context.txt").write_text(data_files.MRQA_CONTEXT)
         question = ["--context", str(tmp_path / "context.txt"), *question]
     if name == "snli":
         # Of the same classes, in other files.
@@ -144,6 +144,7 @@ def test_answers_are_scored_against_what_mrqa_accepts_by_data_set(tmp_path):
 
 
 def test_files_of_mrqas_form_are_questions_too(tmp_path):
-    file = str(mrqa_files.write(tmp_path / "a.jsonl.gz", mrqa_files.asked()))
+    lines = data_files.mrqa_lines(data_files.asked())
+    file = str(data_files.write_files(tmp_path, {"a.jsonl.gz": lines}) / "a.jsonl.gz")
     task = make_task("questions", train_file=file, dev_file=file)
     assert task.train.examples[0].references == ("the Cat", "a lion")
