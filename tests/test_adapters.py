@@ -27,7 +27,7 @@ from bert_zoo.weights.files import WeightsError
 
 PEFT = ALL_GOLDEN / "peft"
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-# Every adapter that tools/references/make_peft.py makes -> the golden checkpoint that it adapts.
+# Every adapter that peft wrote -> the golden checkpoint that it adapts.
 BASES = {
     path.parent.name: json.loads(path.read_text())["base_model_name_or_path"].removeprefix("../../")
     for path in sorted(PEFT.glob(f"*/{CONFIG}"))

@@ -32,7 +32,7 @@ from bert_zoo.probing.attention import SentenceAttention
 from bert_zoo.probing.head_pruning import attention_layers
 from bert_zoo.text.numpy_words import NO_WORD
 
-# As tools/references/golden_attention_analysis.py has them: words, heads, relations, sizes in pieces.
+# As the program that made the golden file has them: words, heads, relations, sizes in pieces.
 SENTENCES = (
     (
         "Ann 's big cat sat .",

@@ -11,7 +11,7 @@ from bert_zoo.data.word_vectors import StaticVectors
 from bert_zoo.probing import contextual_neighbours
 from bert_zoo.probing.geometry import explained_variance, self_similarity
 
-# Made by tools/references/golden_contextual.py with `analyze.py` of kawine/contextual.
+# Made with `analyze.py` of kawine/contextual.
 GOLDEN = np.load(Path(__file__).parent / "golden" / "contextual_geometry.npz")
 SENTENCES = [sentence.split() for sentence in GOLDEN["sentences"]]
 

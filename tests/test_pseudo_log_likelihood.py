@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from helpers import ALL_GOLDEN, ONE_A_TASK, TEXTS, TOLERANCE, family_of, loaded, slow_but, task_of
 
-# Made by tools/references/make_scores.py, one forward pass of transformers a token.
+# One forward pass of transformers a token.
 GOLDEN = json.loads((ALL_GOLDEN / "pseudo_log_likelihood.json").read_text())
 WAYS = [(c, w) for c, found in GOLDEN["cases"].items() for w in found if w != "token_ids"]
 FAMILIES = [family_of(case) for case in ONE_A_TASK if task_of(case) == "masked_lm"]

@@ -10,7 +10,7 @@ from bert_zoo.probing import structural, trees
 from bert_zoo.probing.structural import QUANTITIES, StructuralProbe, structural_probe
 from bert_zoo.probing.vectors import LayerVectors
 
-# What github.com/john-hewitt/structural-probes computes: tools/references/make_structural_probe.py.
+# What github.com/john-hewitt/structural-probes computes.
 GOLDEN = np.load(Path(__file__).parent / "golden" / "structural_probe.npz")
 TRAIN = 20
 WSJ = Path(__file__).parents[2] / "shared" / "data" / "treebank" / "wsj_sample.dp.gz"

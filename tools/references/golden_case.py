@@ -5,24 +5,17 @@ outputs are computed in float64 by the model that transformers reads from the di
 as float32, so that a difference found by a test is the tested model's own.
 """
 
-import collections
 import dataclasses
 import json
 import pathlib
+import zlib
 from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
 import transformers
-from golden_files import random_generator, write_json
 
-# Of every family; a family adds what it has besides.
-TINY_SIZES = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-}
+GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden"
 POSITIONS = 40  # tokens in the longest input
 
 
@@ -51,8 +44,6 @@ class Family:
     write_vocabulary: Callable[[pathlib.Path], None]
     cases: Mapping[str, "Case"]  # by name
     has_segments: bool = True  # whether inputs have `segment_ids`
-    capture_internals: Callable | None = None  # runs a model as `run_with_internals` does
-    captures_always: bool = False  # whether it runs the models of every case
     # Of cases that have none of their own; see Case.
     make_inputs: Callable = batch_inputs
     edit_weights: Callable[[torch.nn.Module], None] | None = None
@@ -69,45 +60,22 @@ class Family:
 _NORM_SCALES = ("norm.weight", ".gamma", "ln_1.weight", "ln_2.weight", "ln_f.weight")
 
 
-def randomize(model: torch.nn.Module, rng: np.random.Generator) -> None:
+def randomize(model: transformers.PreTrainedModel, rng: np.random.Generator) -> None:
     """Draws every parameter anew, so far from its usual start that a misplaced one shows."""
     for name, parameter in model.named_parameters():
         is_norm_scale = name.lower().endswith(_NORM_SCALES)
         values = rng.normal(loc=1.0 if is_norm_scale else 0.0, scale=0.25, size=parameter.shape)
         parameter.data = torch.from_numpy(values.astype(np.float32))
-    tie_weights(model)
+    model.tie_weights()
 
 
-def round_to_half(model: torch.nn.Module) -> None:
-    """Rounds every parameter to a value that half precision holds exactly."""
-    for parameter in model.parameters():
-        parameter.data = parameter.half().float()
-    tie_weights(model)
-
-
-def tie_weights(model: torch.nn.Module) -> None:
-    """Ties transformers' models again; others share their parameters for good."""
-    if isinstance(model, transformers.PreTrainedModel):
-        model.tie_weights()
+def write_json(path: pathlib.Path, value: dict) -> None:
+    path.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n")
 
 
 def save_current(model: transformers.PreTrainedModel, directory: pathlib.Path) -> None:
     """As this version of transformers writes it: one safetensors file, tied tensors once."""
     model.save_pretrained(directory)
-
-
-def save_bin(
-    state: Mapping[str, torch.Tensor], directory: pathlib.Path, zipped: bool = False
-) -> None:
-    """Pickles a state; not `zipped`, in the format before torch 1.6."""
-    path = directory / "pytorch_model.bin"
-    torch.save(collections.OrderedDict(state), path, _use_new_zipfile_serialization=zipped)
-
-
-def position_ids(model: transformers.PreTrainedModel) -> dict[str, torch.Tensor]:
-    """The buffer of positions that files of the first years hold."""
-    positions = torch.arange(model.config.max_position_embeddings)[None]
-    return {f"{model.base_model_prefix}.embeddings.position_ids": positions}
 
 
 # --- Inputs and labels ---------------------------------------------------------------------------
@@ -198,21 +166,17 @@ def labelled(*names: str) -> dict:
 
 def make_case(family: Family, case: "Case", directory: pathlib.Path) -> None:
     """Writes a checkpoint, and what transformers computes after reading it."""
-    rng = random_generator(case.name)
+    rng = np.random.default_rng(zlib.crc32(case.name.encode()))
     written = write_checkpoint(family, case, rng, directory)
     model = load_checkpoint(case, directory, written)
 
     inputs = case.make_inputs(family, model.config, rng)
-    arrays = inputs | reference_outputs(family, case, model, inputs)
+    arrays = inputs | reference_outputs(case, model, inputs)
     if case.gradients:
-        make_labels = case.make_labels or LABELS[case.task]
-        labels = make_labels(inputs, family, model.config, rng).astype(np.int64)
-        arrays |= {"labels": labels.astype(np.int32)} | reference_gradients(
-            case, model, inputs, labels
-        )
+        labels = LABELS[case.task](inputs, family, model.config, rng).astype(np.int64)
+        arrays |= {"labels": labels.astype(np.int32)}
+        arrays |= reference_gradients(case, model, inputs, labels)
     np.savez_compressed(directory / "io.npz", **arrays)
-    if case.make_training is not None:
-        np.savez_compressed(directory / "training.npz", **case.make_training(family, model, rng))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,17 +193,8 @@ class Case:
     # (family, config, rng) to the arrays that io.npz stores as inputs; None: the family's.
     make_inputs: Callable | None = None
     internals: bool = False  # whether hidden states and attention probabilities are stored
-    # (family, case, directory) writes the files into an empty directory.
-    make: Callable[[Family, "Case", pathlib.Path], None] = make_case
     # Further arguments of the class.
     model_arguments: dict = dataclasses.field(default_factory=dict)
-    # (family, model, rng) to the arrays of training.npz; without it there is none.
-    make_training: Callable | None = None
-    # (model, inputs, **options) to what the model returns; a call with `torch_inputs` by default.
-    call: Callable | None = None
-    # (model, inputs) to the outputs by our names, where they are not those of one call.
-    run: Callable | None = None
-    make_labels: Callable | None = None  # in place of the task's
     # Changes the random weights of the model before they are written; None: as the family's.
     edit_weights: Callable[[torch.nn.Module], None] | None = None
     save: Callable = save_current  # writes the weights
@@ -251,7 +206,6 @@ class Case:
     name: str = ""
     task: str = ""
     model_class: str = ""
-    twin: str | None = None  # the case of the same family that holds the same weights
 
 
 def listed_cases(file: pathlib.Path, family: Family) -> list[Case]:
@@ -270,7 +224,7 @@ def listed_cases(file: pathlib.Path, family: Family) -> list[Case]:
             make_inputs=case.make_inputs or family.make_inputs,
             edit_weights=case.edit_weights or family.edit_weights,
             edit_config=case.edit_config or family.edit_config,
-            **{key: listed[name].get(key) for key in ("task", "model_class", "twin")},
+            **{key: listed[name].get(key) for key in ("task", "model_class")},
         )
         for name, case in family.cases.items()
     ]
@@ -345,41 +299,22 @@ def torch_inputs(inputs: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
     }
 
 
-def run_with_internals(
-    model: transformers.PreTrainedModel, inputs: dict[str, torch.Tensor]
-) -> tuple[dict, dict[str, torch.Tensor]]:
-    """The outputs; every hidden state and attention probability that transformers returns."""
-    result = model(**inputs, output_hidden_states=True, output_attentions=True)
-    return result, {
-        "hidden_states": torch.stack(result.hidden_states),
-        "attentions": torch.stack(result.attentions),
-    }
-
-
-def called(case: Case, model: transformers.PreTrainedModel, inputs: dict, **options):
-    if case.call is not None:
-        return case.call(model, inputs, **options)
-    return model(**torch_inputs(inputs), **options)
-
-
 def reference_outputs(
-    family: Family, case: Case, model: transformers.PreTrainedModel, inputs: dict
+    case: Case, model: transformers.PreTrainedModel, inputs: dict
 ) -> dict[str, np.ndarray]:
     with torch.no_grad():
-        if case.run is not None:
-            outputs = case.run(model, inputs)
-            return {name: value.numpy().astype(np.float32) for name, value in outputs.items()}
-        if case.internals or family.captures_always:
-            run = family.capture_internals or run_with_internals
-            result, internals = run(model, torch_inputs(inputs))
-            internals = internals if case.internals else {}
-        else:
-            result, internals = called(case, model, inputs), {}
+        result = model(
+            **torch_inputs(inputs),
+            output_hidden_states=case.internals,
+            output_attentions=case.internals,
+        )
     names = OUTPUTS.get(case.task, {"logits": "logits"})
     outputs = {ours: result.get(theirs) for ours, theirs in names.items()}
+    if case.internals:
+        outputs |= {name: torch.stack(result[name]) for name in ("hidden_states", "attentions")}
     return {
         name: value.numpy().astype(np.float32)
-        for name, value in (outputs | internals).items()
+        for name, value in outputs.items()
         if value is not None
     }
 
@@ -391,7 +326,7 @@ def reference_gradients(
     targets = torch.from_numpy(labels)
     if model.config.problem_type == "multi_label_classification":
         targets = targets.double()  # transformers takes no integers there
-    loss = called(case, model, inputs, labels=targets).loss
+    loss = model(**torch_inputs(inputs), labels=targets).loss
     loss.backward()
     parameters = dict(model.named_parameters())
     return {"loss": loss.detach().numpy().astype(np.float32)} | {

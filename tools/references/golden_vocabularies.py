@@ -1,6 +1,5 @@
-"""The tiny vocabularies of the golden checkpoints, and the files that hold them."""
+"""Tiny vocabularies of golden checkpoints, one of each kind, and the files that hold them."""
 
-import functools
 import io
 import json
 import pathlib
@@ -9,9 +8,13 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import sentencepiece
 import transformers
-from golden_files import write_json, write_lines
+from golden_case import write_json
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def write_lines(path: pathlib.Path, lines: Iterable[str]) -> None:
+    path.write_text("\n".join(lines) + "\n")
 
 
 def write_ids(directory: pathlib.Path, vocabulary: Iterable[str], merges: Iterable[str]) -> None:
@@ -45,9 +48,6 @@ BERT = [
     *"big small good bad very not this that he she they we you day night city film book".split(),
     *"tea ##ing ##ed ##ly ##er ##est ##un ##able ##ful".split(),
 ]
-# BERT's between fairseq's tokens; BERT's own [UNK] is the unknown token.
-FAIRSEQ_SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
-MPNET = [*FAIRSEQ_SPECIAL, *BERT, "<mask>"]
 
 
 def wordpiece(vocabulary: Iterable[str], tokenizer: str):
@@ -77,31 +77,16 @@ BPE_TOKENS = (
     *(merge.replace(" ", "") for merge in BPE_MERGES),
     END,
 )
+FAIRSEQ_SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 # fairseq fills a dictionary up with such words, which no text has.
 FILLERS = ("madeupword0000", "madeupword0001", "madeupword0002")
 ROBERTA = (*FAIRSEQ_SPECIAL, *BPE_TOKENS, *FILLERS, "<mask>")
-DEBERTA_SPECIAL = ("[PAD]", "[CLS]", "[SEP]", "[UNK]")
-DEBERTA = (*DEBERTA_SPECIAL, *BPE_TOKENS, "[MASK]")
-_MORE_MERGES = ("Ġs he", "Ġ he", "Ġt o", "r e", "Ġ re")
-GPT2 = (*BPE_TOKENS[:-1], *(merge.replace(" ", "") for merge in _MORE_MERGES), END)
 
 
 def write_roberta(directory: pathlib.Path) -> None:
     write_ids(directory, ROBERTA, ("#version: 0.2", *BPE_MERGES))
     write_tokenizer(directory, "RobertaTokenizer")
     require_tokens(directory, "the cat's dog<mask>", "t he Ġcat 's Ġdog <mask>")
-
-
-def write_deberta(directory: pathlib.Path) -> None:
-    write_ids(directory, DEBERTA, ("#version: 0.2", *BPE_MERGES))
-    # As the hub's.
-    write_json(directory / "tokenizer_config.json", {"do_lower_case": False, "vocab_type": "gpt2"})
-
-
-def write_gpt2(directory: pathlib.Path) -> None:
-    write_ids(directory, GPT2, ("#version: 0.2", *BPE_MERGES, *_MORE_MERGES))
-    write_tokenizer(directory, "GPT2Tokenizer")
-    require_tokens(directory, f"the cat's dog{END}", f"t he Ġcat 's Ġdog {END}")
 
 
 # ModernBERT's runs of blanks are tokens that are looked for in normalised texts; so are the unused ones.
@@ -142,81 +127,9 @@ def write_modernbert(directory: pathlib.Path) -> None:
     write_tokenizer(directory, "PreTrainedTokenizerFast", **named)
 
 
-# --- BPE over characters -------------------------------------------------------------------------
-
-# Of BERTweet: letters and signs within and at the end of a word, and what merges make.
-_TWEET_MERGES = (
-    *("t h", "th e</w>", "c a", "ca t</w>", "d o", "do g</w>", "i s</w>", "' s</w>", "@ U", "S E"),
-    *("SE R</w>", "@U SER</w>", "H T", "T P", "HT TP", "U R", "UR L</w>", "HTTP URL</w>"),
-)
-_TWEET_LETTERS = f"{_LETTERS}HTPURLSE0123456789.,!?'#@_:"
-_TWEET_TOKENS = tuple(
-    f"{symbol}@@".replace("</w>@@", "")
-    for symbol in (
-        *(letter + end for letter in _TWEET_LETTERS for end in ("", "</w>")),
-        *(merge.replace(" ", "") for merge in _TWEET_MERGES),
-    )
-)
-BERTWEET_SIZE = len(FAIRSEQ_SPECIAL) + len(_TWEET_TOKENS) + len(("<mask>",))
-
-
-def write_bertweet(directory: pathlib.Path) -> None:
-    write_lines(directory / "vocab.txt", [f"{token} 1" for token in _TWEET_TOKENS])
-    write_lines(directory / "bpe.codes", [f"{merge} 1" for merge in _TWEET_MERGES])
-    write_tokenizer(directory, "BertweetTokenizer", normalization=True)
-    require_tokens(directory, "@me the cat's www.x.yz", "@USER the cat 's HTTPURL")
-
-
-_GPT_CHARACTERS = f"{_LETTERS}0123456789.,!?'-"
-_GPT_MERGES = (
-    *("t h", "th e</w>", "i n", "a n", "an d</w>", "a t</w>", "c at</w>", "s at</w>", "b i"),
-    *("bi r", "bir d</w>", "r e", "h e</w>", "s he</w>", "in g</w>", "d o", "do g</w>"),
-)
-GPT = (
-    "<unk>",
-    *_GPT_CHARACTERS,
-    *(f"{character}</w>" for character in _GPT_CHARACTERS),
-    *(merge.replace(" ", "") for merge in _GPT_MERGES),
-)
-
-
-def write_gpt(directory: pathlib.Path) -> None:
-    write_ids(directory, GPT, ("#version: 0.2", *_GPT_MERGES))
-    write_tokenizer(directory, "OpenAIGPTTokenizer")
-    require_tokens(directory, "The bIrd: sat", "the</w> bird</w> <unk> sat</w>")
-
-
-LANGUAGES = ("de", "en", "fr")
-XLM_SPECIAL = ("<s>", "</s>", "<pad>", "<unk>", *(f"<special{number}>" for number in range(10)))
-XLM_MERGES = (
-    *("t h", "th e</w>", "a n", "an d</w>", "c a", "ca t</w>", "s a", "sa t</w>", "o n</w>", "b i"),
-    *("bi r", "bir d</w>", "d o", "do g</w>", "i n", "in g</w>", "i s</w>", "' s</w>", "w a"),
-)
-XLM = (
-    *XLM_SPECIAL,
-    *_LETTERS,
-    *(f"{character}</w>" for character in f"{_LETTERS}.,'?!"),
-    *(merge.replace(" ", "") for merge in XLM_MERGES),
-)
-
-
-def write_xlm(directory: pathlib.Path) -> None:
-    # Of generating text, which the others' heads for masked tokens do not have.
-    (directory / "generation_config.json").unlink(missing_ok=True)
-    write_ids(directory, XLM, XLM_MERGES)
-    languages = {}
-    if directory.name != "encoder_one_language":
-        languages["lang2id"] = {name: number for number, name in enumerate(LANGUAGES)}
-        languages["id2lang"] = {str(number): name for number, name in enumerate(LANGUAGES)}
-    write_tokenizer(directory, "XLMTokenizer", do_lowercase_and_remove_accent=True, **languages)
-
-
 # --- SentencePiece -------------------------------------------------------------------------------
 
-PIECES, XLNET_PIECES = 90, 95
-ALBERT_SPECIAL = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
-_XLNET_CONTROL = ("<cls>", "<sep>", "<pad>", "<mask>", "<eod>")
-XLNET_SPECIAL = ("<unk>", "<s>", "</s>", *_XLNET_CONTROL, "<eop>")
+PIECES = 90
 _SENTENCE_WORDS = (
     "the is was it in on of and to cat dog bird sat ran saw tree river house red blue big small "
     "good bad very not this that he she they we you day night city film book tea walking walked "
@@ -258,49 +171,6 @@ def train_sentencepiece(
         raise ValueError(f"{path} has {len(pieces)} pieces and begins with {begins}.")
 
 
-def write_albert(directory: pathlib.Path) -> None:
-    options = {"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1}
-    options["control_symbols"] = list(ALBERT_SPECIAL[2:])
-    train_sentencepiece(directory / "spiece.model", PIECES, ALBERT_SPECIAL, **options)
-    options = {"do_lower_case": True, "keep_accents": False, "remove_space": True}
-    write_tokenizer(directory, "AlbertTokenizer", **options)
-
-
-def write_xlnet(directory: pathlib.Path) -> None:
-    options = {"unk_id": 0, "bos_id": 1, "eos_id": 2, "user_defined_symbols": ["<eop>"]}
-    options["control_symbols"] = list(_XLNET_CONTROL)
-    train_sentencepiece(directory / "spiece.model", XLNET_PIECES, XLNET_SPECIAL, **options)
-    options = {"do_lower_case": False, "keep_accents": False, "remove_space": True}
-    write_tokenizer(directory, "XLNetTokenizer", **options)
-
-
-BIGBIRD_PIECES = 93
-BIGBIRD_SPECIAL = ("<pad>", "</s>", "<s>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
-
-
-def write_bigbird(directory: pathlib.Path) -> None:
-    """As Google's: what texts do not have is found in them, and there is no table of normalization."""
-    roles = dict(zip(("pad", "eos", "bos", "unk"), range(4), strict=True))
-    options = {f"{role}_id": index for role, index in roles.items()}
-    options["user_defined_symbols"] = list(BIGBIRD_SPECIAL[4:])
-    path = directory / "spiece.model"
-    train_sentencepiece(path, BIGBIRD_PIECES, BIGBIRD_SPECIAL, **options)
-    write_tokenizer(directory, "BigBirdTokenizer")
-
-
-def _write_fairseq_pieces(directory: pathlib.Path, tokenizer: str) -> None:
+def write_xlm_roberta(directory: pathlib.Path) -> None:
     train_sentencepiece(directory / "sentencepiece.bpe.model", PIECES)
-    write_tokenizer(directory, tokenizer)
-
-
-write_xlm_roberta = functools.partial(_write_fairseq_pieces, tokenizer="XLMRobertaTokenizer")
-write_camembert = functools.partial(_write_fairseq_pieces, tokenizer="CamembertTokenizer")
-
-
-def write_deberta_v2(directory: pathlib.Path) -> None:
-    roles = dict(zip(("pad", "bos", "eos", "unk"), enumerate(DEBERTA_SPECIAL), strict=True))
-    options = {f"{role}_id": index for role, (index, _) in roles.items()}
-    options |= {f"{role}_piece": piece for role, (_, piece) in roles.items()}
-    train_sentencepiece(directory / "spm.model", PIECES, **options)
-    write_json(directory / "tokenizer_config.json", {"do_lower_case": False, "vocab_type": "spm"})
-    write_json(directory / "added_tokens.json", {"[MASK]": PIECES})
+    write_tokenizer(directory, "XLMRobertaTokenizer")

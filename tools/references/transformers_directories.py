@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from hugging_face_tokenizers import run
+from hugging_face_tokenizers import ROOT, run
 
 TEXTS, MOST_CHARACTERS, BATCH = 400, 120, 6
 TOLERANCE = 1e-5
@@ -43,7 +43,7 @@ OF_STREAMS = {
     "ForQuestionAnsweringSimple": "question_answering",
 }
 OF_DECODERS = HEADS | {"LMHeadModel": "causal_lm"}
-# Of our family, whose tiny configuration golden_families.py has: vocabulary below vocabularies/, class of
+# Of our family, whose tiny configuration its golden encoder has: vocabulary below vocabularies/, class of
 # the tokenizer, classes.
 FAMILIES = {
     "bert": ("wordpiece", "BertTokenizer", OF_SENTENCES),
@@ -234,19 +234,21 @@ def inputs_in(file: Path) -> dict[str, np.ndarray]:
 
 
 def config_of(family: str, tokenizer):
-    """A tiny configuration for a vocabulary."""
-    from golden_families import FAMILIES as TINY
+    """The beginning of the names of a family's classes, and a tiny configuration for a vocabulary."""
+    import transformers
 
-    tiny = TINY[family]
-    said = tiny.config().to_dict()
-    others = {name: value for name, value in OTHERS.items() if name in tiny.tiny_config}
+    directory = ROOT / "tests" / "golden" / family / "encoder"
+    tiny = transformers.AutoConfig.from_pretrained(directory)
+    said = tiny.to_dict()
+    others = {name: value for name, value in OTHERS.items() if name in said}
     others["vocab_size"] = len(tokenizer)
     if family in AFTER_PADDING:
         others["max_position_embeddings"] += 2
     for role in ("pad", "eos", "cls", "sep", "bos"):
         if f"{role}_token_id" in said or role in ("pad", "eos"):
             others[f"{role}_token_id"] = getattr(tokenizer, f"{role}_token_id")
-    return tiny.prefix, tiny.config(**others)
+    tiny.update(others)
+    return type(tiny).__name__.removesuffix("Config"), tiny
 
 
 def write(directory: str, *names: str) -> None:
