@@ -18,7 +18,7 @@ from typing import Any
 
 from absl import app, flags
 
-# Gigabytes of a chip.
+# Of a chip, by its version; GB, not GiB. Source: Cloud TPU's system architecture pages.
 MEMORY = {"v4": 32, "v5e": 16, "v5p": 95, "v6e": 32}
 
 _MODEL = flags.DEFINE_string("model", "albert_base", "A name of bert_zoo.list_models().")
@@ -42,8 +42,6 @@ _PACKED = flags.DEFINE_bool(
 _REMATERIALIZE = flags.DEFINE_bool("rematerialize", False, "Train in less memory and more time.")
 
 GIGABYTE = 1e9
-# Of a chip, by its version; GB, not GiB. Source: Cloud TPU's system architecture pages.
-TPU_CHIPS = {"v4": 32 * 10**9, "v5e": 16 * 10**9, "v5p": 95 * 10**9, "v6e": 32 * 10**9}
 NUM_CHOICES = 2
 
 

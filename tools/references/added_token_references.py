@@ -16,8 +16,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import unicode_file
-from hugging_face_tokenizers import CODE_POINTS, GOLDEN, run, write_answers
+from hugging_face_tokenizers import (
+    CODE_POINTS,
+    GOLDEN,
+    ranges_of,
+    run,
+    write_answers,
+    write_section,
+)
 
 # isort: split
 # Beside the tests, where hugging_face_tokenizers lets them be found.
@@ -69,10 +75,10 @@ def write_tables() -> None:
         for c, *is_found in zip(CODE_POINTS, found("Q"), found("X"), strict=True)
         if not all(is_found)
     )
-    unicode_file.write_section(
+    write_section(
         "added_tokens",
         f"tokenizers {tokenizers.__version__}, AddedToken",
-        {"word": unicode_file.ranges_of(word)},
+        {"word": ranges_of(word)},
     )
 
 

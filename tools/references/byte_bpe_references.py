@@ -15,8 +15,16 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-import unicode_file
-from hugging_face_tokenizers import CODE_POINTS, SHARED_DATA, ids, roberta, run, write_answers
+from hugging_face_tokenizers import (
+    CODE_POINTS,
+    SHARED_DATA,
+    ids,
+    ranges_of,
+    roberta,
+    run,
+    write_answers,
+    write_section,
+)
 
 # isort: split
 # Beside the tests, where hugging_face_tokenizers lets them be found.
@@ -37,13 +45,8 @@ def write_tables() -> None:
         if len(kinds) != 1:
             raise AssertionError(f"U+{code:04X} is of the kinds {kinds}, not of one")
         codes[kinds[0]].append(code)
-    tables = {
-        name.lower(): unicode_file.ranges_of(codes[name])
-        for name in ("LETTERS", "NUMBERS", "WHITESPACE")
-    }
-    unicode_file.write_section(
-        "byte_bpe", f"tokenizers {tokenizers.__version__}, ByteLevel", tables
-    )
+    tables = {name.lower(): ranges_of(codes[name]) for name in ("LETTERS", "NUMBERS", "WHITESPACE")}
+    write_section("byte_bpe", f"tokenizers {tokenizers.__version__}, ByteLevel", tables)
 
 
 def write_composition() -> None:
@@ -75,7 +78,7 @@ def write_composition() -> None:
         ord(max(text)) for text, differs in zip(parts, differing(parts), strict=True) if differs
     }
     source = f"tokenizers {tokenizers.__version__}, tensorflow_text {tensorflow_text.__version__}"
-    unicode_file.write_section("composition", source, {"younger": unicode_file.ranges_of(codes)})
+    write_section("composition", source, {"younger": ranges_of(codes)})
 
 
 def write_golden() -> None:

@@ -1,6 +1,6 @@
 """The Rust tokenizers that bert_zoo's are measured against, with the options of bert_zoo's own.
 
-What the programs beside it share besides: paths, code points, and how answers are written.
+What the programs beside it share besides: paths, code points, and how tables and answers are written.
 """
 
 from __future__ import annotations
@@ -8,12 +8,14 @@ from __future__ import annotations
 import gzip
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "text"
+# Sets of code points; the notation is its reader's.
+UNICODE_TABLES = ROOT / "bert_zoo" / "text" / "unicode_tables.json"
 SHARED_DATA = ROOT.parent / "shared" / "data"
 CODE_POINTS = [code for code in range(0x110000) if not 0xD800 <= code < 0xE000]
 
@@ -35,6 +37,25 @@ def write_answers(name: str, answers: dict[str, Any]) -> None:
     payload = json.dumps(answers, separators=(",", ":")).encode("utf-8")
     path.write_bytes(gzip.compress(payload, mtime=0))
     print(f"{path}: {path.stat().st_size} bytes")
+
+
+def ranges_of(codes: Iterable[int]) -> str:
+    """Writes a set of code points as `first-last` ranges."""
+    ranges: list[list[int]] = []
+    for code in sorted(codes):
+        if ranges and ranges[-1][1] == code - 1:
+            ranges[-1][1] = code
+        else:
+            ranges.append([code, code])
+    return " ".join(f"{a:x}" if a == b else f"{a:x}-{b:x}" for a, b in ranges)
+
+
+def write_section(name: str, source: str, tables: Mapping[str, str]) -> None:
+    """Replaces a section of the file, and leaves the others as they are."""
+    sections = json.loads(UNICODE_TABLES.read_text(encoding="utf-8"))
+    sections[name] = {"source": source, "tables": dict(tables)}
+    UNICODE_TABLES.write_text(json.dumps(sections, indent=1) + "\n", encoding="utf-8")
+    print(f"{UNICODE_TABLES}: {name}, {len(tables)} tables from {source}")
 
 
 def bert(directory: str | Path, lowercase=None, strip_accents=None, split_cjk=None) -> Any:

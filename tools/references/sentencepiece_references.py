@@ -31,14 +31,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import sentencepiece
-import unicode_file
 from hugging_face_tokenizers import (
     CODE_POINTS,
     GOLDEN,
     SHARED_DATA,
     ids,
+    ranges_of,
     run,
     write_answers,
+    write_section,
     xlm_roberta,
 )
 
@@ -113,10 +114,8 @@ def write_tables() -> None:
             if unicodedata.category(char).startswith("M") and not unicodedata.combining(char)
         ),
     }
-    tables = {name: unicode_file.ranges_of(map(ord, found)) for name, found in tables.items()}
-    unicode_file.write_section(
-        "python", f"Python 3.11 (Unicode {unicodedata.unidata_version})", tables
-    )
+    tables = {name: ranges_of(map(ord, found)) for name, found in tables.items()}
+    write_section("python", f"Python 3.11 (Unicode {unicodedata.unidata_version})", tables)
 
 
 # ---------------------------------------------------------------------------------------------

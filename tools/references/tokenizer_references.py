@@ -18,8 +18,16 @@ from functools import partial
 from pathlib import Path
 
 import tokenizers
-import unicode_file
-from hugging_face_tokenizers import CODE_POINTS, SHARED_DATA, bert, ids, run, write_answers
+from hugging_face_tokenizers import (
+    CODE_POINTS,
+    SHARED_DATA,
+    bert,
+    ids,
+    ranges_of,
+    run,
+    write_answers,
+    write_section,
+)
 from tokenizers.normalizers import NFD, BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from transformers import BertTokenizerFast
@@ -40,7 +48,7 @@ def write_tables() -> None:
     """Writes the section "bert" of unicode_tables.json."""
     source = f"tokenizers {tokenizers.__version__}, BertNormalizer and BertPreTokenizer"
     tables = {name.lower(): value for name, value in probe_reference().items()}
-    unicode_file.write_section("bert", source, tables)
+    write_section("bert", source, tables)
 
 
 def probe_reference() -> dict[str, str]:
@@ -88,11 +96,11 @@ def probe_reference() -> dict[str, str]:
     starters = {c for c in nonspacing if strip(f"\u08d4{chr(c)}\u1b44") == "\u08d4\u1b44"}
     mapping = {code: result for code, result in stripped.items() if result}
     return {
-        "DROPPED": unicode_file.ranges_of(dropped),
-        "WHITESPACE": unicode_file.ranges_of(whitespace),
-        "CJK": unicode_file.ranges_of(cjk),
-        "PUNCTUATION": unicode_file.ranges_of(punctuation),
-        "NONSPACING": unicode_file.ranges_of(nonspacing),
+        "DROPPED": ranges_of(dropped),
+        "WHITESPACE": ranges_of(whitespace),
+        "CJK": ranges_of(cjk),
+        "PUNCTUATION": ranges_of(punctuation),
+        "NONSPACING": ranges_of(nonspacing),
         "ACCENT_STRIPPED": mapping_of(mapping),
         "LOWERCASE": mapping_of(lowered),
         "COMBINING_CLASS": combining_classes({*dropped}, {*nonspacing} - starters),
@@ -132,7 +140,7 @@ def combining_classes(removed: set[int], stripped: set[int]) -> str:
         by_class.setdefault(value, []).append(code)
     items = []
     for value, codes in sorted(by_class.items()):
-        ranges = unicode_file.ranges_of(codes).split()
+        ranges = ranges_of(codes).split()
         # Several items where one would not fit in a line.
         items += [f"{value}:{','.join(ranges[i : i + 7])}" for i in range(0, len(ranges), 7)]
     return " ".join(items)
