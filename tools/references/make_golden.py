@@ -8,7 +8,7 @@ is made in `golden_families.py`. tests/golden/README.md says how the files of ot
 Neither the package nor its tests need torch or transformers; this tool does, in an environment of its own:
 
     python -m venv golden-env
-    golden-env/bin/pip install torch transformers safetensors sentencepiece
+    golden-env/bin/pip install torch transformers safetensors sentencepiece protobuf
     golden-env/bin/python tools/references/make_golden.py --cases=modernbert
 """
 
