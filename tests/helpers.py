@@ -7,6 +7,7 @@ the reference computes from it; tests/golden/README.md tells the arrays.
 import contextlib
 import functools
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -426,10 +427,10 @@ def assert_refused(call, words: str, error=(TypeError, ValueError, FileNotFoundE
 # --- Programs and SavedModels --------------------------------------------------------------------
 
 
-def run_program(*arguments, cwd: Path | None = None) -> str:
+def run_program(*arguments, cwd: Path | None = None, **environment: str) -> str:
     """Runs Python with arguments in a new process, which must succeed, and returns its output."""
-    command = [sys.executable, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=300)
+    command, env = [sys.executable, *map(str, arguments)], os.environ | environment
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=env, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 

@@ -15,11 +15,14 @@ import tensorflow as tf
 from distributed_training import LABELLED
 from helpers import (
     ONE_A_TASK,
+    assert_refused,
     covering,
     family_of,
     full_name,
     load_recurrent,
     load_task,
+    refusals,
+    run_program,
     task_of,
 )
 
@@ -44,9 +47,26 @@ def start(arguments, **environment) -> subprocess.Popen:
     )
 
 
-def finish(process: subprocess.Popen) -> None:
-    output, _ = process.communicate(timeout=600)
-    assert process.returncode == 0, output[-3000:]
+def finish(*processes: subprocess.Popen) -> list[str]:
+    """Waits for processes, which must succeed, and returns their outputs."""
+    outputs = [process.communicate(timeout=600)[0] for process in processes]
+    for process, output in zip(processes, outputs, strict=True):
+        assert process.returncode == 0, output[-3000:]
+    return outputs
+
+
+def trained_together(case: str, directory: Path, environments, *options: str) -> dict:
+    """Starts a process for each environment, and returns what the first writes; the others write nothing."""
+    names = [f"{number}.npz" for number in range(len(environments))]
+    finish(
+        *(
+            start([case, directory / name, "multi_worker", *options], **environment)
+            for name, environment in zip(names, environments, strict=True)
+        )
+    )
+    assert [path.name for path in directory.glob("[0-9].npz")] == names[:1]
+    with np.load(directory / names[0]) as file:
+        return dict(file)
 
 
 def assert_same_training(
@@ -90,8 +110,6 @@ FAMILIES = CHOSEN + [
     for case in covering([case for case in ONE_A_TASK if task_of(case) in LABELLED], family_of)
     if family_of(case) not in {family_of(full_name(chosen)) for chosen in CHOSEN}
 ]
-
-
 ON_JAX = {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
 needs_jax = pytest.mark.skipif(
     importlib.util.find_spec("jax") is None, reason="JAX is not installed."
@@ -181,15 +199,8 @@ def worker_environments(number: int) -> list[dict[str, str]]:
 @pytest.mark.slow
 def test_two_workers_train_as_one(tmp_path):
     alone = train("masked_lm", tmp_path, "one")
-    processes = [
-        start(["masked_lm", tmp_path / f"worker{index}.npz", "multi_worker"], **environment)
-        for index, environment in enumerate(worker_environments(2))
-    ]
-    for process in processes:
-        finish(process)
-    assert not (tmp_path / "worker1.npz").exists()
-    with np.load(tmp_path / "worker0.npz") as chief:
-        assert_same_training(alone, dict(chief))
+    together = trained_together("masked_lm", tmp_path, worker_environments(2))
+    assert_same_training(alone, together)
 
 
 @pytest.mark.slow
@@ -199,22 +210,14 @@ def test_a_memory_is_carried_on_replicas_and_workers_as_on_one_device(tmp_path):
     assert np.abs(one["weights/training_memory/memory_0"]).max() > 0.1
     for name in ("cpu:2", "cpu:4"):
         assert_same_training(one, train(case, tmp_path, name, "--stateful"))
-    processes = [
-        start([case, tmp_path / "workers.npz", "multi_worker", "--stateful"], **environment)
-        for environment in worker_environments(2)
-    ]
-    for process in processes:
-        finish(process)
-    with np.load(tmp_path / "workers.npz") as chief:
-        assert_same_training(one, dict(chief))
+    together = trained_together(case, tmp_path, worker_environments(2), "--stateful")
+    assert_same_training(one, together)
 
 
 def test_batches_of_streams_divide_among_replicas(monkeypatch):
     monkeypatch.setattr(streams, "sharing_replicas", lambda: 2)
-    with pytest.raises(
-        ValueError, match="A batch of 3 streams cannot be split evenly across 2 replicas"
-    ):
-        StatefulLM(load_recurrent("hf_plain"), 4, 3)
+    words = "A batch of 3 streams cannot be split evenly across 2 replicas"
+    assert_refused(lambda: StatefulLM(load_recurrent("hf_plain"), 4, 3), words)
 
 
 DROPOUT = """
@@ -236,8 +239,7 @@ for place, mask in enumerate(masks):
 
 
 def test_every_replica_draws_dropout_masks_of_its_own():
-    done = subprocess.run([sys.executable, "-c", DROPOUT], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_program("-c", DROPOUT)
 
 
 MINI_BATCHES = """
@@ -285,11 +287,8 @@ assert np.abs(first - second).max() > 0.1
 
 @pytest.mark.slow
 def test_mini_batches_of_a_replica_have_the_same_dropout_both_times_they_are_computed():
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS)])}
-    done = subprocess.run(
-        [sys.executable, "-c", MINI_BATCHES], env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    path = os.pathsep.join([str(TESTS.parent), str(TESTS)])
+    run_program("-c", MINI_BATCHES, PYTHONPATH=path)
 
 
 @needs_jax
@@ -306,48 +305,29 @@ def test_a_memory_lies_on_devices_of_jax_as_on_one_of_tensorflow(tmp_path):
 def test_two_processes_of_jax_train_as_tensorflow_does(tmp_path):
     one = train("masked_lm", tmp_path, "one")
     addresses = ",".join(f"127.0.0.1:{port}" for port in free_ports(2))
-    variables = {"JOB_ADDRESSES": addresses, "NUM_PROCESSES": "2"}
-    processes = []
-    for index in range(2):
-        named = {**variables, "PROCESS_ID": str(index)}
-        environment = ON_JAX | {f"KERAS_DISTRIBUTION_{key}": v for key, v in named.items()}
-        path = tmp_path / f"process{index}.npz"
-        processes.append(start(["masked_lm", path, "multi_worker"], **environment))
-    for process in processes:
-        finish(process)
-    assert not (tmp_path / "process1.npz").exists()
-    with np.load(tmp_path / "process0.npz") as first:
-        assert_same_on_jax(one, dict(first))
+    environments = []
+    for index in "01":
+        named = {"JOB_ADDRESSES": addresses, "NUM_PROCESSES": "2", "PROCESS_ID": index}
+        named = {f"KERAS_DISTRIBUTION_{key}": value for key, value in named.items()}
+        environments.append(ON_JAX | named)
+    assert_same_on_jax(one, trained_together("masked_lm", tmp_path, environments))
+
+
+SETTINGS = """
+    --task=table --held_out=5 --batch_size=8 --max_length=16 --bucket=8 --epochs=12 --learning_rate=1e-3
+    --checkpoint_minutes=0 --noexport
+""".split()
 
 
 def finetuning(directory: Path, name: str, *options: str, **environment: str) -> subprocess.Popen:
     """Starts `bert_zoo finetune` on a table that it writes, in `directory`."""
     directory.mkdir(exist_ok=True)
-    rows = [
-        ("positive", "good one"),
-        ("negative", "bad two"),
-        ("neutral", "three"),
-        ("positive", "good"),
-    ]
-    table = "".join(f"{label}\t{text}\n" for label, text in [("label", "text"), *rows * 12])
-    (directory / "train.tsv").write_text(table)
-    arguments = {
-        "model": TESTS / "golden/bert/classification",
-        "task": "table",
-        "train_file": directory / "train.tsv",
-        "held_out": 5,
-        "batch_size": 8,
-        "max_length": 16,
-        "bucket": 8,
-        "epochs": 12,
-        "learning_rate": 1e-3,
-        "checkpoint_minutes": 0,
-        "strategy": name,
-        "output_dir": directory / "run",
-    }
-    flags = [f"--{key}={value}" for key, value in arguments.items()]
+    rows = ["positive\tgood one", "negative\tbad two", "neutral\tthree", "positive\tgood"] * 12
+    (directory / "train.tsv").write_text("\n".join(["label\ttext", *rows]) + "\n")
+    flags = [f"--model={TESTS}/golden/bert/classification", f"--train_file={directory}/train.tsv"]
+    flags += [f"--strategy={name}", f"--output_dir={directory}/run", *SETTINGS, *options]
     return subprocess.Popen(
-        [sys.executable, "-m", "bert_zoo", "finetune", *flags, "--noexport", *options],
+        [sys.executable, "-m", "bert_zoo", "finetune", *flags],
         env=os.environ | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -363,9 +343,7 @@ def losses_of(directory: Path) -> list[float]:
 def test_a_killed_worker_and_its_fellow_started_again_train_as_if_nothing_had_been(tmp_path):
     # With dropout, whose state goes on too.
     alone, together = tmp_path / "alone", tmp_path / "together"
-    processes = [finetuning(alone, "multi_worker", "--export", **e) for e in worker_environments(2)]
-    for process in processes:
-        finish(process)
+    finish(*(finetuning(alone, "multi_worker", "--export", **e) for e in worker_environments(2)))
     assert (alone / "run" / "saved_model" / "saved_model.pb").exists()
     first, second = (finetuning(together, "multi_worker", **e) for e in worker_environments(2))
     progress = together / "run" / "checkpoint"
@@ -376,9 +354,7 @@ def test_a_killed_worker_and_its_fellow_started_again_train_as_if_nothing_had_be
     first.communicate(timeout=300)  # it cannot go on alone
     assert first.returncode != 0
     assert not (together / "run" / "metrics.json").exists(), "The training was over too soon."
-    processes = [finetuning(together, "multi_worker", **e) for e in worker_environments(2)]
-    for process in processes:
-        finish(process)
+    finish(*(finetuning(together, "multi_worker", **e) for e in worker_environments(2)))
     assert len(losses_of(together)) == 12
     np.testing.assert_allclose(losses_of(together), losses_of(alone), rtol=1e-6)
 
@@ -408,23 +384,15 @@ except RuntimeError as error:
 else:
     raise AssertionError("cpu:2")
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=os.environ | ON_JAX,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_program("-c", program, **ON_JAX)
 
 
 @needs_jax
 @pytest.mark.slow
 def test_the_tool_trains_on_jax(tmp_path):
     # Fresh weights of the head are drawn by the backend, so that losses are not TensorFlow's.
-    process = finetuning(tmp_path, "cpu:2", "--export", "--steps_per_execution=2", **ON_JAX)
-    output, _ = process.communicate(timeout=600)
-    assert process.returncode == 0, output[-3000:]
+    options = ("--export", "--steps_per_execution=2")
+    (output,) = finish(finetuning(tmp_path, "cpu:2", *options, **ON_JAX))
     losses = losses_of(tmp_path)
     assert len(losses) == 12 and losses[-1] < 0.1 < losses[0]
     assert "No SavedModel was written, because that needs Keras on TensorFlow" in output
@@ -432,30 +400,21 @@ def test_the_tool_trains_on_jax(tmp_path):
     assert [answer.label for answer in predictions] == ["neutral", "positive"]
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "error", "message"),
-    [
-        ("gpu", {}, ValueError, "no strategy 'gpu'; choose auto, one, cpu:N, mirrored"),
-        ("cpu:0", {}, ValueError, "no strategy 'cpu:0'"),
-        ("mirrored:2", {}, ValueError, "no strategy 'mirrored:2'"),
-        ("mirrored", {}, ValueError, "no GPU to mirror on"),
-        ("multi_worker", {}, ValueError, "TF_CONFIG names no workers"),
-        ("cpu:7", {}, RuntimeError, "cpu:7 divides the processor"),
-        ("one", {"model_parallel": 2}, ValueError, "is 2, but Keras divides models only on JAX"),
-        (
-            "one",
-            {"model_parallel": 0},
-            ValueError,
-            "model_parallel is 0; it must be a number of devices",
-        ),
-    ],
+@refusals(
+    (lambda: strategy("gpu"), "no strategy 'gpu'; choose auto, one, cpu:N, mirrored"),
+    (lambda: strategy("cpu:0"), "no strategy 'cpu:0'"),
+    (lambda: strategy("mirrored:2"), "no strategy 'mirrored:2'"),
+    (lambda: strategy("mirrored"), "no GPU to mirror on"),
+    (lambda: strategy("multi_worker"), "TF_CONFIG names no workers"),
+    (lambda: strategy("cpu:7"), "cpu:7 divides the processor"),
+    (lambda: strategy("one", model_parallel=2), "is 2, but Keras divides models only on JAX"),
+    (lambda: strategy("one", model_parallel=0), "is 0; it must be a number of devices"),
 )
-def test_a_strategy_that_is_not_there_is_refused(name, options, error, message, monkeypatch):
+def test_a_strategy_that_is_not_there_is_refused(call, words, monkeypatch):
     tf.zeros(())  # the processor has been used, and cannot be divided any more
     monkeypatch.delenv("TF_CONFIG", raising=False)
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [])
-    with pytest.raises(error, match=message):
-        strategy(name, **options)
+    assert_refused(call, words, (ValueError, RuntimeError))
 
 
 def test_where_shapes_are_compiled_the_last_batch_is_filled_and_cut_again(monkeypatch):
