@@ -6,6 +6,7 @@ import random
 import types
 
 import pytest
+from helpers import assert_refused, refusals
 
 from bert_zoo.pretraining.corpus import PARTS, Corpus
 from bert_zoo.pretraining.sentences import LONGEST, split_sentences
@@ -79,30 +80,14 @@ def test_json_lines(tmp_path):
     assert read(path) == [["One.", "Two.", "Three."], ["As it is. Whole.", "Two."]]
     renamed = written(tmp_path / "b.txt", '{"body": "One."}\n')
     assert read(renamed, form="json_lines", text_field="body") == [["One."]]
-    with pytest.raises(ValueError, match=r"b\.txt, line 1: 'text' is missing"):
-        read(renamed, form="json_lines")
-    broken = written(tmp_path / "c.jsonl", '{"text": "One."}\n{"text": \n')
-    with pytest.raises(ValueError, match=r"c\.jsonl, line 2"):
-        read(broken)
 
 
 def test_packed_files_are_unpacked_while_they_are_read(tmp_path):
-    text = "Grüße.\nZwei.\n\nDrei.\n"
-    path = tmp_path / "text.txt.gz"
-    path.write_bytes(gzip.compress(text.encode("latin-1")))
+    path, lines = tmp_path / "text.txt.gz", tmp_path / "lines.jsonl.gz"
+    path.write_bytes(gzip.compress("Grüße.\nZwei.\n\nDrei.\n".encode("latin-1")))
     assert read(path, encoding="latin-1") == [["Grüße.", "Zwei."], ["Drei."]]
-    with pytest.raises(ValueError, match=r"text.txt.gz, line 1: this is not UTF-8.*--encoding"):
-        read(path)
-    lines = tmp_path / "lines.jsonl.gz"
     lines.write_bytes(gzip.compress(b'{"text": "One. Two."}\n' * 2))
     assert read(lines) == [["One.", "Two."]] * 2
-    whole = path.read_bytes()
-    for damaged in (whole[: len(whole) - 9], text.encode()):
-        path.write_bytes(damaged)
-        with pytest.raises(
-            ValueError, match=r"text.txt.gz, line [15]: the file is not complete gzip"
-        ):
-            read(path, encoding="latin-1")
 
 
 def test_data_sets(monkeypatch):
@@ -118,41 +103,47 @@ def test_data_sets(monkeypatch):
     monkeypatch.setattr(tfds, "load", load)
     assert read("tfds:some/thing", split="test") == [["One.", "Two."], ["Three."]]
     monkeypatch.setattr(tfds, "load", lambda *_, **__: 1 / 0)
-    with pytest.raises(RuntimeError, match="could not provide some/thing"):
-        read("tfds:some/thing")
-
-
-def test_masked_rows_are_no_text(tmp_path):
-    path = tmp_path / "rows-00000-of-00001.tfrecord"
-    path.write_bytes(b"")
-    with pytest.raises(ValueError, match="--form masked_rows"):
-        read(path)
+    words = "could not provide some/thing"
+    assert_refused(lambda: read("tfds:some/thing"), words, RuntimeError)
 
 
 def test_iterables():
     texts = ["One. Two.", "Three.\nFour."]
     assert read(iter(texts)) == [["One.", "Two."], ["Three.", "Four."]]
     assert read([["As it is. Whole.", " "], ["Two."]]) == [["As it is. Whole."], ["Two."]]
-    with pytest.raises(FileNotFoundError, match=r"iter\(texts\)"):
-        read(texts)
-    with pytest.raises(TypeError, match="A document is 3"):
-        read(iter([3]))
 
 
-def test_errors_name_file_and_line(tmp_path):
-    path = tmp_path / "a.txt"
-    path.write_bytes(b"One.\n\nTwo.\n\xff\n")
-    with pytest.raises(ValueError, match=r"a\.txt, line 4: this is not UTF-8"):
-        read(path, form="sentences")
-    assert read(path, encoding="latin-1")[1] == ["Two.", "ÿ"]
-    for options in (
-        {"form": "word"},
-        {"part": "test"},
-        {"held_out": 1},
-        {"drop_duplicates": "documents"},
-    ):
-        with pytest.raises(ValueError, match=next(iter(options))):
-            Corpus(path, **options)
+PACKED = gzip.compress(b"One.\nTwo.\n")
+BAD = {
+    "a.txt": b"One.\n\nTwo.\n\xff\n",
+    "a.txt.gz": gzip.compress(b"\xff"),
+    "cut.txt.gz": PACKED[:-9],
+    "plain.txt.gz": b"One.\n",
+    "b.txt": b'{"body": "One."}\n',
+    "c.jsonl": b'{"text": "One."}\n{"text": \n',
+    "rows-00000-of-00001.tfrecord": b"",
+}
+
+
+@refusals(
+    (lambda d: read(d / "a.txt", form="sentences"), "a.txt, line 4: this is not UTF-8"),
+    (lambda d: read(d / "a.txt.gz"), "a.txt.gz, line 1: this is not UTF-8 | --encoding"),
+    (lambda d: read(d / "cut.txt.gz"), "cut.txt.gz, line | the file is not complete gzip"),
+    (lambda d: read(d / "plain.txt.gz"), "gz, line 1: the file is not complete gzip"),
+    (lambda d: read(d / "b.txt", form="json_lines"), "b.txt, line 1: 'text' is missing"),
+    (lambda d: read(d / "c.jsonl"), "c.jsonl, line 2"),
+    (lambda d: read(d / "rows-00000-of-00001.tfrecord"), "--form masked_rows"),
+    (lambda d: read(["One. Two."]), "iter(texts)"),
+    (lambda d: read(iter([3])), "A document is 3"),
+    (lambda d: Corpus(d, form="word"), "form"),
+    (lambda d: Corpus(d, part="test"), "part"),
+    (lambda d: Corpus(d, held_out=1), "held_out"),
+    (lambda d: Corpus(d, drop_duplicates="documents"), "drop_duplicates"),
+)
+def test_an_error_names_file_and_line_or_option(call, words, tmp_path):
+    for name, content in BAD.items():
+        (tmp_path / name).write_bytes(content)
+    assert_refused(lambda: call(tmp_path), words)
 
 
 def test_duplicates_are_counted_and_dropped_by_option():

@@ -10,19 +10,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import directory_of, run_program, tensors_of
+from helpers import assert_same, directory_of, random_text, run_program, tensors_of
 
 pytestmark = pytest.mark.slow
-WORDS = "the cat sat on a tree and saw big red house in city they ran it was good film bird".split()
 STEPS, KILLS = 300, 10
 # Seconds after the step of a moment: steps take hundredths, checkpoints and measuring tenths.
 LONGEST_DELAY = 0.5
 
 
-def options(text: Path, directory: Path) -> list[str]:
+def options(text: str, directory: Path) -> list[str]:
     """The nano recipe on short rows, with a checkpoint after every step."""
     return [
-        *("-m", "bert_zoo", "pretrain", "--recipe", "bert", "--size", "nano", "--text", str(text)),
+        *("-m", "bert_zoo", "pretrain", "--recipe", "bert", "--size", "nano", "--text", text),
         *("--vocabulary", str(directory_of("bert/encoder")), "--held_out", "0.2"),
         *("--length", "16", "--batch_size", "4", "--steps", str(STEPS)),
         *("--checkpoint_minutes", "0", "--output_dir", str(directory)),
@@ -45,12 +44,7 @@ def wait_for(condition, process: subprocess.Popen) -> None:
 @pytest.mark.timeout(1200)
 def test_ten_kills_at_random_moments_leave_the_same_weights(tmp_path):
     random = np.random.default_rng(0)
-    text = tmp_path / "text.txt"
-    documents = (
-        "\n".join(" ".join(random.choice(WORDS, random.integers(6, 12))) for _ in range(6))
-        for _ in range(120)
-    )
-    text.write_text("\n\n".join(documents), encoding="utf-8")
+    text = random_text(tmp_path / "text.txt", documents=120)
     through, stopped = tmp_path / "through", tmp_path / "stopped"
     run_program(*options(text, through))
 
@@ -76,7 +70,4 @@ def test_ten_kills_at_random_moments_leave_the_same_weights(tmp_path):
         print(f"Killed at step {step_of(stopped)} and {delay:.2f} s.")
 
     run_program(*options(text, stopped))
-    wanted, found = (tensors_of(path / "model") for path in (through, stopped))
-    assert wanted.keys() == found.keys()
-    for name, value in wanted.items():
-        assert np.array_equal(value, found[name]), name
+    assert_same(*(tensors_of(path / "model") for path in (stopped, through)))

@@ -1,26 +1,30 @@
 """Language models on streams: memory between steps, stopping and resuming, recipes, evaluation."""
 
 import errno
+import functools
 import json
 import math
-import subprocess
-import sys
 
 import keras
 import numpy as np
 import pytest
-from helpers import load_recurrent, slow_but, tensors_of, unallocated, variables_of
+from helpers import (
+    assert_refused,
+    assert_same_variables,
+    load_recurrent,
+    refusals,
+    run_program,
+    slow_but,
+    unallocated,
+)
 
 import bert_zoo
 from bert_zoo.families.transformer_xl.config import RecurrentConfig
 from bert_zoo.models import StatefulLM
 from bert_zoo.models.task_model import under_settings
 from bert_zoo.pretraining.causal import StreamSettings
-from bert_zoo.pretraining.evaluation import (
-    evaluate,
-)
+from bert_zoo.pretraining.evaluation import evaluate
 from bert_zoo.pretraining.models import new_language_model
-from bert_zoo.pretraining.progress import Keeper
 from bert_zoo.pretraining.run import pretrain
 from bert_zoo.pretraining.streams import Segments, encode_file, segments
 from bert_zoo.training import (
@@ -99,14 +103,8 @@ def test_evaluation_between_steps_leaves_the_memory_of_training_alone():
     for validated in (False, True):
         model, recorded = stateful(), Losses()
         validation = segments(IDS[:60], 2, 5) if validated else None
-        model.fit(
-            segments(IDS, 3, 7),
-            epochs=3,
-            steps_per_epoch=5,
-            validation_data=validation,
-            callbacks=[recorded],
-            verbose=0,
-        )
+        options = {"validation_data": validation, "callbacks": [recorded], "verbose": 0}
+        model.fit(segments(IDS, 3, 7), epochs=3, steps_per_epoch=5, **options)
         losses[validated] = recorded.values
     assert losses[False] == losses[True]
 
@@ -118,9 +116,8 @@ def test_a_training_that_was_stopped_goes_on_with_the_same_losses(tmp_path):
     assert whole.language_model.encoder.config.hidden_dropout > 0
     whole.fit(data, verbose=0)
     first = stateful()
-    first.fit(
-        data, steps_per_epoch=11, callbacks=[TrainingCheckpoint(tmp_path, every=4)], verbose=0
-    )
+    every_fourth = TrainingCheckpoint(tmp_path, every=4)
+    first.fit(data, steps_per_epoch=11, callbacks=[every_fourth], verbose=0)
     (checkpoint,) = tmp_path.iterdir()
     assert checkpoint.name.startswith("step-000000011-")
     keras.utils.set_random_seed(99)
@@ -128,8 +125,7 @@ def test_a_training_that_was_stopped_goes_on_with_the_same_losses(tmp_path):
     step = restore(second, tmp_path)
     assert step == 11
     second.fit(segments(IDS, 3, 7, first_step=step), verbose=0)
-    for path, value in variables_of(whole.language_model).items():
-        assert np.array_equal(value, variables_of(second.language_model)[path]), path
+    assert_same_variables(second.language_model, whole.language_model)
     for one, other in zip(whole.training_memory.memory, second.training_memory.memory, strict=True):
         assert np.array_equal(*map(keras.ops.convert_to_numpy, (one, other)))
 
@@ -139,16 +135,6 @@ def trained():
     model = stateful()
     model.fit(segments(IDS, 3, 7), steps_per_epoch=1, verbose=0)
     return model
-
-
-def test_a_checkpoint_whose_bytes_have_changed_is_refused(trained, tmp_path):
-    resume.write_checkpoint(trained, tmp_path, 1)
-    (checkpoint,) = tmp_path.iterdir()
-    content = bytearray(checkpoint.read_bytes())
-    content[-5] ^= 1
-    checkpoint.write_bytes(content)
-    with pytest.raises(WeightsError, match="has changed since it was written"):
-        restore(stateful(), tmp_path)
 
 
 def test_a_checkpoint_that_cannot_be_written_leaves_the_older_one(trained, tmp_path, monkeypatch):
@@ -166,22 +152,36 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_older_one(trained, tmp_p
     assert restore(stateful(), tmp_path) == 1
 
 
-def test_a_checkpoint_of_another_model_is_refused(trained, tmp_path):
-    resume.write_checkpoint(trained, tmp_path, 1)
-    with pytest.raises(WeightsError, match="belongs to another model or optimizer"):
-        restore(stateful("hf_plain"), tmp_path)
+def test_checkpoints_that_changed_or_are_of_another_model_are_refused(trained, tmp_path):
     assert restore(stateful(), tmp_path / "nothing") == 0
+    resume.write_checkpoint(trained, tmp_path, 1)
+    words = "belongs to another model or optimizer"
+    assert_refused(lambda: restore(stateful("hf_plain"), tmp_path), words, WeightsError)
+    (checkpoint,) = tmp_path.iterdir()
+    content = bytearray(checkpoint.read_bytes())
+    content[-5] ^= 1
+    checkpoint.write_bytes(content)
+    words = "has changed since it was written"
+    assert_refused(lambda: restore(stateful(), tmp_path), words, WeightsError)
 
 
-def test_batches_that_do_not_fit_the_memory_are_refused():
+def without_starts(batch):
+    return {name: batch[name] for name in ("token_ids", "labels")}
+
+
+@refusals(
+    (lambda m: m.fit(segments(IDS, 4, 7), verbose=0), "4 rows, but the memory has 3"),
+    (lambda m: m.fit(segments(IDS, 3, 7).map(without_starts)), "starts_stream"),
+    (lambda m: bert_zoo.export(m, "nowhere"), "language_model"),
+    (lambda m: bert_zoo.save(m, "nowhere"), "language_model"),
+    (
+        lambda m: new_language_model(LANGUAGE_MODEL_PRESETS["wt103_base"], characters()),
+        "6 tokens | begin at (20000, 40000, 200000)",
+    ),
+)
+def test_what_does_not_fit_a_model_with_memory_is_refused(call, words):
     model = stateful()
-    with pytest.raises(ValueError, match="4 rows, but the memory has 3"):
-        model.fit(segments(IDS, 4, 7), verbose=0)
-    with pytest.raises(ValueError, match="starts_stream"):
-        model.fit(segments(IDS, 3, 7).map(lambda x: {k: x[k] for k in ("token_ids", "labels")}))
-    for write in (bert_zoo.export, bert_zoo.save):
-        with pytest.raises(TypeError, match="language_model"):
-            write(model, "nowhere")
+    assert_refused(lambda: call(model), words)
 
 
 @pytest.mark.slow
@@ -190,8 +190,7 @@ def test_keras_file_holds_model_optimizer_and_memory(tmp_path):
     model.fit(data.take(4), verbose=0)
     model.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")
-    for path, value in variables_of(model).items():
-        assert np.array_equal(value, variables_of(again)[path]), path
+    assert_same_variables(again, model)
     assert again.evaluate(segments(IDS, 2, 5), verbose=0) == model.evaluate(
         segments(IDS, 2, 5), verbose=0
     )
@@ -232,12 +231,8 @@ TINY = LanguageModelPreset(
     "tiny",
     "transformer_xl",
     {
-        "num_layers": 2,
-        "hidden_size": 16,
-        "num_heads": 2,
-        "head_size": 8,
-        "intermediate_size": 32,
-        "mem_len": 8,
+        **{"num_layers": 2, "hidden_size": 16, "num_heads": 2, "head_size": 8},
+        **{"intermediate_size": 32, "mem_len": 8},
     },
     "character",
     batch_size=4,
@@ -257,56 +252,23 @@ def characters():
     return LanguageModelPreprocessor(tokenizer, sequence_length=64)
 
 
-def test_a_files_characters_are_read_whole_and_a_run_that_was_killed_ends_the_same(
-    tmp_path, monkeypatch
-):
-    path, settings = tmp_path / "text.txt", StreamSettings(TINY)
+def test_a_files_characters_are_read_whole(tmp_path):
+    path, settings, directory = tmp_path / "text.txt", StreamSettings(TINY), tmp_path / "run"
     path.write_text("abcded c" * 100)
-    reading, killed = {"form": "stream"}, []
-
-    def run(name):
-        return pretrain(
-            "tiny",
-            lambda: new_language_model(TINY, characters()),
-            settings,
-            [str(path)],
-            tmp_path / name,
-            reading=reading,
-            held_out=0.1,
-            checkpoint_seconds=0,
-        )
-
-    through = run("through")
-    assert through["tokens"] == 40 * 32
+    make_model = functools.partial(new_language_model, TINY, characters())
+    how = {"reading": {"form": "stream"}, "held_out": 0.1}
+    results = pretrain("tiny", make_model, settings, [str(path)], directory, **how)
+    assert results["tokens"] == 40 * 32
     # What follows a character can be learned, beside how often each occurs.
-    assert through["after"]["held out loss"] < 0.7 * through["unigram loss"]
-    trained = Keeper.on_train_batch_end
-
-    def killing(keeper, batch, logs=None):
-        trained(keeper, batch, logs)
-        if keeper.progress.all_batches == 17 and not killed:
-            killed.append(True)
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Keeper, "on_train_batch_end", killing)
-    with pytest.raises(KeyboardInterrupt):
-        run("stopped")
-    assert run("stopped")["after"] == through["after"]
-    wanted, found = (tensors_of(tmp_path / name / "model") for name in ("through", "stopped"))
-    assert all(np.array_equal(value, found[name]) for name, value in wanted.items())
+    assert results["after"]["held out loss"] < 0.7 * results["unigram loss"]
     # All of the file is one stream, of which the end is set aside.
-    kept = bert_zoo.load(tmp_path / "through")
+    kept = bert_zoo.load(directory)
     ids = encode_file(path, kept.preprocessor.tokenizer)
     assert len(ids) == 800
     reading = Reading(8, 8, same_length=False, batch_size=4)
     metrics = evaluate(kept, ids[720:], reading)
     assert metrics["tokens"] == 79
-    assert metrics["bits"] * math.log(2) == pytest.approx(through["after"]["held out loss"], 1e-5)
-
-
-def test_a_vocabulary_below_the_clusters_is_refused():
-    with pytest.raises(ValueError, match=r"6 tokens .*begin at \(20000, 40000, 200000\)"):
-        new_language_model(LANGUAGE_MODEL_PRESETS["wt103_base"], characters())
+    assert metrics["bits"] * math.log(2) == pytest.approx(results["after"]["held out loss"], 1e-5)
 
 
 def test_settings_change_the_reading_and_no_weights():
@@ -314,31 +276,24 @@ def test_settings_change_the_reading_and_no_weights():
     other = under_settings(model, mem_len=3, same_length=False)
     assert (other.encoder.config.mem_len, model.encoder.config.mem_len) == (3, 8)
     assert other.initial_memory(1)["memory"][0].shape == (1, 3, 16)
-    for path, value in variables_of(model).items():
-        assert np.array_equal(value, variables_of(other)[path]), path
+    assert_same_variables(other, model)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["one", "cpu:2"])
-def test_the_command_lines_train_and_evaluate(strategy, tmp_path):
-    text = tmp_path / "text.txt"
-    text.write_text("the cat sat on the mat\n" * 200)
+def test_the_command_lines_train_go_on_and_evaluate(strategy, tmp_path):
+    (tmp_path / "text.txt").write_text("the cat sat on the mat\n" * 200)
 
-    def run(program: str, *options: str) -> str:
-        command = [sys.executable, "-m", "bert_zoo", program, *options]
-        return subprocess.run(
-            command, capture_output=True, text=True, check=True, cwd=tmp_path
-        ).stdout
+    def run(verb: str, options: str) -> str:
+        return run_program("-m", "bert_zoo", verb, *options.split(), cwd=tmp_path)
 
-    trained = run(
-        "pretrain", "--recipe", "characters_nano", "--text", str(text), "--steps", "40",
-        "--batch_size", "4", "--length", "8", "--output_dir", "run", "--strategy", strategy,
-    )  # fmt: skip
-    assert "11 characters is made" in trained and "After: held out loss" in trained
-    evaluated = run(
-        "evaluate", "--model", "run/model", "--text_file", str(text), "--mem_len", "0,8",
-        "--segment_length", "8", "--output_dir", "evaluation",
-    )  # fmt: skip
-    assert "perplexity" in evaluated
+    flags = f"--text text.txt --steps 40 --batch_size 4 --length 8 --strategy {strategy}"
+    trained = run("pretrain", f"--recipe characters_nano {flags} --output_dir first")
+    assert "vocabulary of 11 of the text" in trained and "After: held out loss" in trained
+    assert "evaluate --model first/model" in trained
+    again = run("pretrain", f"--model first --form stream {flags} --output_dir run")
+    assert "After: held out loss" in again
+    reading = "--text_file text.txt --mem_len 0,8 --segment_length 8 --output_dir evaluation"
+    assert "perplexity" in run("evaluate", f"--model run/model {reading}")
     figures = json.loads((tmp_path / "evaluation" / "evaluation.json").read_text())
     assert set(figures) == {"0", "8"}
