@@ -11,10 +11,19 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import GOLDEN, TEXTS, load_case, load_task, loaded_task, task_inputs
+from helpers import (
+    GOLDEN,
+    TEXTS,
+    assert_refused,
+    load_case,
+    load_task,
+    loaded_task,
+    refusals,
+    task_inputs,
+)
 
 import bert_zoo
-from bert_zoo.config import ConfigError, EncoderConfig
+from bert_zoo.config import EncoderConfig
 from bert_zoo.text import tokenizer
 from bert_zoo.text.tokenizer import import_tensorflow_text
 from bert_zoo.training import compile_for_task
@@ -34,12 +43,8 @@ def batches(*columns):
     return tf.data.Dataset.from_tensor_slices(columns if len(columns) > 1 else columns[0]).batch(2)
 
 
-def message_of(error: type[Exception], run, words: str) -> None:
-    """The error's message has all words."""
-    with pytest.raises(error) as raised:
-        run()
-    missing = [each for each in words.split(" | ") if each not in str(raised.value)]
-    assert not missing, f"{missing} not in: {raised.value}"
+def refused(call, words: str) -> None:
+    assert_refused(call, words, (TypeError, ValueError, OSError, ImportError, IN_GRAPH))
 
 
 def rows(*table):
@@ -53,28 +58,26 @@ class Table:
     columns = ("text", "other")
 
 
-# ---------------------------------------------------------------------------------------------
-# Texts
-# ---------------------------------------------------------------------------------------------
+# --- Texts ---
 
 
 @pytest.mark.parametrize("verb", ["predict", "classify"])
 @pytest.mark.parametrize(
-    ("texts", "error", "words"),
+    ("texts", "words"),
     rows(
-        (["a", None], TypeError, "[1] is None | not a string | Replace missing texts with ''"),
-        (["a", 3], TypeError, "[1] is 3 (int) | str()"),
-        (["a", NAN], TypeError, "[1] is nan | Replace missing texts"),
-        ([["a", "b"], ["c", "d"]], TypeError, "[0] is ['a', 'b'] | tuple of two batches"),
-        (5, TypeError, "5 (int) | Texts are"),
-        (["a\ud800"], ValueError, "[0] | surrogate"),
-        (np.array([["a", "b"]]), ValueError, "(1, 2) | tuple of two batches"),
-        (("a", "b", "c"), ValueError, "(first, second) | 3 parts"),
-        ((["a", "b"], ["c"]), ValueError, "2 first and 1 second texts"),
+        (["a", None], "[1] is None | not a string | Replace missing texts with ''"),
+        (["a", 3], "[1] is 3 (int) | str()"),
+        (["a", NAN], "[1] is nan | Replace missing texts"),
+        ([["a", "b"], ["c", "d"]], "[0] is ['a', 'b'] | tuple of two batches"),
+        (5, "5 (int) | Texts are"),
+        (["a\ud800"], "[0] | surrogate"),
+        (np.array([["a", "b"]]), "(1, 2) | tuple of two batches"),
+        (("a", "b", "c"), "(first, second) | 3 parts"),
+        ((["a", "b"], ["c"]), "2 first and 1 second texts"),
     ),
 )
-def test_what_is_not_text(verb, texts, error, words, classifier):
-    message_of(error, lambda: getattr(classifier, verb)(texts), words)
+def test_what_is_not_text(verb, texts, words, classifier):
+    refused(lambda: getattr(classifier, verb)(texts), words)
 
 
 @pytest.mark.parametrize(
@@ -82,10 +85,7 @@ def test_what_is_not_text(verb, texts, error, words, classifier):
     rows(
         ({"text": TEXTS}, "is a dict"),
         ({*TEXTS}, "is a set | in order"),
-        (
-            Table(),
-            "Table with the columns 'text', 'other' | table['text'] | (table['text'], tab",
-        ),
+        (Table(), "Table with the columns 'text', 'other' | table['text'] | (table['text'], tab"),
         (batches(TEXTS), "tf.data.Dataset | predict"),
     ),
 )
@@ -97,7 +97,7 @@ def test_what_verbs_do_not_read(texts, words, classifier):
         lambda: loaded_task("token_classification").tag(texts),
         lambda: bert_zoo.similarity(texts, "a", encoder),
     ):
-        message_of(TypeError, run, words)
+        refused(run, words)
 
 
 @pytest.mark.parametrize("size", [0, -1, 2.5, True])
@@ -113,7 +113,7 @@ def test_batches_have_rows(size, classifier):
         lambda: loaded_task("token_classification").tag(TEXTS, batch_size=size),
         lambda: loaded_task("question_answering").answer("who", "the cat", batch_size=size),
     ):
-        message_of(ValueError, run, f"batch_size is {size!r} | positive integer")
+        refused(run, f"batch_size is {size!r} | positive integer")
 
 
 @pytest.mark.parametrize("method", ["fit", "evaluate", "predict"])
@@ -121,15 +121,15 @@ def test_data_that_no_method_takes(method, classifier):
     run = getattr(classifier, method)
     if method != "predict":
         for texts in ([], np.array([], str), ([], [])):
-            message_of(ValueError, lambda: run(texts), "There are no texts | empty")  # noqa: B023
+            refused(lambda: run(texts), "There are no texts | empty")  # noqa: B023
     labelled = batches({"text": TEXTS, "label": LABELS})
-    message_of(TypeError, lambda: run({"text": TEXTS}), "'text' has strings | x['text']")
-    message_of(TypeError, lambda: run(labelled), "'text' | (row['text'], row['label'])")
-    message_of(TypeError, lambda: run(None), "x is None | Pass texts")
+    refused(lambda: run({"text": TEXTS}), "'text' has strings | x['text']")
+    refused(lambda: run(labelled), "'text' | (row['text'], row['label'])")
+    refused(lambda: run(None), "x is None | Pass texts")
     if method != "predict":
         ids = task_inputs("classification")
         for x in (TEXTS, ids, batches(TEXTS), iter([(ids,)])):
-            message_of(ValueError, lambda: run(x), "There are no labels | as y")  # noqa: B023
+            refused(lambda: run(x), "There are no labels | as y")  # noqa: B023
 
 
 def test_empty_texts_are_special_tokens_alone(classifier):
@@ -150,17 +150,15 @@ def test_bytes_that_are_not_utf8_are_replaced(classifier):
 def test_what_is_not_supported_is_said(classifier, monkeypatch):
     with monkeypatch.context() as on_torch:
         on_torch.setattr(keras.backend, "backend", lambda: "torch")
-        message_of(ValueError, classifier.make_train_function, "torch backend | KERAS_BACKEND")
+        refused(classifier.make_train_function, "torch backend | KERAS_BACKEND")
     monkeypatch.setitem(sys.modules, "tensorflow_text", None)
-    message_of(ImportError, import_tensorflow_text, "tensorflow-text==2.")
+    refused(import_tensorflow_text, "tensorflow-text==2.")
     monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
     monkeypatch.setattr(tokenizer, "find_spec", lambda name: None)
-    message_of(ImportError, import_tensorflow_text, "TF_USE_LEGACY_KERAS is set | Keras 3")
+    refused(import_tensorflow_text, "TF_USE_LEGACY_KERAS is set | Keras 3")
 
 
-# ---------------------------------------------------------------------------------------------
-# Ids
-# ---------------------------------------------------------------------------------------------
+# --- Ids ---
 
 
 @pytest.mark.parametrize(
@@ -181,9 +179,9 @@ def test_ids_out_of_range(name, value, what, classifier):
         lambda: classifier.evaluate(inputs, np.zeros(4, int)),
         lambda: classifier.predict(inputs),
     ):
-        message_of(ValueError, run, f"{name}[1, 2] is {value} | {what}")
+        refused(run, f"{name}[1, 2] is {value} | {what}")
     dataset = batches(inputs)
-    message_of(IN_GRAPH, lambda: classifier.predict(dataset), f"{name} | {what} | {value}")
+    refused(lambda: classifier.predict(dataset), f"{name} | {what} | {value}")
 
 
 def changed(task: str = "encoder", **values):
@@ -211,125 +209,85 @@ BY_ANOTHER_NAME = {"input_ids": np.zeros((4, 16), int), "token_ids": None}
 FOUR = np.zeros(4, int)
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
-    rows(
-        (lambda m: m(["a text"]), TypeError, "dict | list | model.preprocessor(texts)"),
-        (lambda m: m(changed(**BY_ANOTHER_NAME)), ValueError, UNKNOWN),
-        (lambda m: m.fit(changed(**BY_ANOTHER_NAME), FOUR), ValueError, UNKNOWN),
-        (lambda m: m.fit(batches(changed(**BY_ANOTHER_NAME), FOUR)), ValueError, UNKNOWN),
-        (
-            lambda m: m(changed(segment_ids=np.zeros((4, 15), int))),
-            ValueError,
-            "segment_ids | (4, 15) | (4, 16)",
+@refusals(
+    (lambda m: m(["a text"]), "dict | list | model.preprocessor(texts)"),
+    (lambda m: m(changed(**BY_ANOTHER_NAME)), UNKNOWN),
+    (lambda m: m.fit(changed(**BY_ANOTHER_NAME), FOUR), UNKNOWN),
+    (lambda m: m.fit(batches(changed(**BY_ANOTHER_NAME), FOUR)), UNKNOWN),
+    (
+        lambda m: m(changed(segment_ids=np.zeros((4, 15), int))),
+        "segment_ids | (4, 15) | (4, 16)",
+    ),
+    (lambda m: m(changed(token_ids=np.zeros(16, int))), "[batch, length] | (16,) | .batch(32)"),
+    (lambda m: m(changed(token_ids=np.zeros((4, 16)))), "token_ids must be integers | float"),
+    (lambda m: m(changed(token_ids=keras.Input((16,)))), "token_ids must be integers | float"),
+    (
+        lambda m: m.predict({"token_ids": [[2, 5, 3], [2, 3]]}),
+        "token_ids | different lengths | Pad",
+    ),
+    (
+        lambda m: m.predict({"token_ids": np.zeros((0, 16), "int32")}),
+        "token_ids is empty | (0, 16)",
+    ),
+    (lambda m: m({"token_ids": np.zeros((4, 0), "int32")}), "token_ids is empty | (4, 0)"),
+    (lambda m: m(too_long()), LENGTHS),
+    (lambda m: m.fit(too_long(), np.zeros(2, int)), LENGTHS),
+    (lambda m: m.predict(too_long()), LENGTHS),
+    (lambda m: m.predict(of_unknown_length()), "40 positions"),
+    (
+        lambda m: loaded_task("masked_lm")(masked()),
+        "mask_positions[0, 0] is 16 | length of the input",
+    ),
+    (
+        lambda m: loaded_task("masked_lm").predict(batches(masked())),
+        "mask_positions must lie in",
+    ),
+    (
+        lambda m: loaded_task("multiple_choice")(task_inputs("encoder")),
+        "[batch, choices, length] | (4, 16)",
+    ),
+    (lambda m: loaded_task("multiple_choice").predict(TEXTS), "pair (prompts, choices)"),
+    (
+        lambda m: loaded_task("multiple_choice").predict((["a", "b"], [["c"], ["d", "e"]])),
+        "same number of choices",
+    ),
+    # Data sets.
+    (
+        lambda m: m.fit(tf.data.Dataset.from_tensor_slices((TEXTS, LABELS))),
+        "single texts | dataset.batch(32)",
+    ),
+    (
+        lambda m: m.predict(tf.data.Dataset.from_tensor_slices(task_inputs("encoder"))),
+        "single rows | dataset.batch(32)",
+    ),
+    (lambda m: m.predict(batches([1.0, 2.0])), "float32 | dict of ids"),
+    (
+        lambda m: m.fit(tf.data.Dataset.from_tensors((TEXTS, LABELS, [1.0] * 3, [0] * 3))),
+        "(x, y, sample_weight) | 4 parts",
+    ),
+    (lambda m: m.fit(batches(TEXTS), LABELS), "labels | leave y | tf.data"),
+    (lambda m: m.fit(Table(), LABELS), "table['text']"),
+    (lambda m: m.fit(TEXTS, LABELS, validation_split=1.0), "1.0 | 0 and 1"),
+    (lambda m: m.fit(TEXTS, LABELS, validation_split=-0.5), "-0.5 | 0 and 1"),
+    (lambda m: m.fit(batches(TEXTS, LABELS), validation_split=0.5), "validation_data"),
+    # Models.
+    (
+        lambda m: bert_zoo.load("bert_tiny", "classification", num_classes=2, weights=None).predict(
+            ["a"]
         ),
-        (
-            lambda m: m(changed(token_ids=np.zeros(16, int))),
-            ValueError,
-            "[batch, length] | (16,) | .batch(32)",
-        ),
-        (
-            lambda m: m(changed(token_ids=np.zeros((4, 16)))),
-            TypeError,
-            "token_ids must be integers | float",
-        ),
-        (
-            lambda m: m(changed(token_ids=keras.Input((16,)))),
-            TypeError,
-            "token_ids must be integers | float",
-        ),
-        (
-            lambda m: m.predict({"token_ids": [[2, 5, 3], [2, 3]]}),
-            ValueError,
-            "token_ids | different lengths | Pad",
-        ),
-        (
-            lambda m: m.predict({"token_ids": np.zeros((0, 16), "int32")}),
-            ValueError,
-            "token_ids is empty | (0, 16)",
-        ),
-        (
-            lambda m: m({"token_ids": np.zeros((4, 0), "int32")}),
-            ValueError,
-            "token_ids is empty | (4, 0)",
-        ),
-        (lambda m: m(too_long()), ValueError, LENGTHS),
-        (lambda m: m.fit(too_long(), np.zeros(2, int)), ValueError, LENGTHS),
-        (lambda m: m.predict(too_long()), ValueError, LENGTHS),
-        (lambda m: m.predict(of_unknown_length()), IN_GRAPH, "40 positions"),
-        (
-            lambda m: loaded_task("masked_lm")(masked()),
-            ValueError,
-            "mask_positions[0, 0] is 16 | length of the input",
-        ),
-        (
-            lambda m: loaded_task("masked_lm").predict(batches(masked())),
-            IN_GRAPH,
-            "mask_positions must lie in",
-        ),
-        (
-            lambda m: loaded_task("multiple_choice")(task_inputs("encoder")),
-            ValueError,
-            "[batch, choices, length] | (4, 16)",
-        ),
-        (
-            lambda m: loaded_task("multiple_choice").predict(TEXTS),
-            TypeError,
-            "pair (prompts, choices)",
-        ),
-        (
-            lambda m: loaded_task("multiple_choice").predict((["a", "b"], [["c"], ["d", "e"]])),
-            ValueError,
-            "same number of choices",
-        ),
-        # Data sets.
-        (
-            lambda m: m.fit(tf.data.Dataset.from_tensor_slices((TEXTS, LABELS))),
-            ValueError,
-            "single texts | dataset.batch(32)",
-        ),
-        (
-            lambda m: m.predict(tf.data.Dataset.from_tensor_slices(task_inputs("encoder"))),
-            ValueError,
-            "single rows | dataset.batch(32)",
-        ),
-        (lambda m: m.predict(batches([1.0, 2.0])), TypeError, "float32 | dict of ids"),
-        (
-            lambda m: m.fit(tf.data.Dataset.from_tensors((TEXTS, LABELS, [1.0] * 3, [0] * 3))),
-            ValueError,
-            "(x, y, sample_weight) | 4 parts",
-        ),
-        (lambda m: m.fit(batches(TEXTS), LABELS), ValueError, "labels | leave y | tf.data"),
-        (lambda m: m.fit(Table(), LABELS), TypeError, "table['text']"),
-        (lambda m: m.fit(TEXTS, LABELS, validation_split=1.0), ValueError, "1.0 | 0 and 1"),
-        (lambda m: m.fit(TEXTS, LABELS, validation_split=-0.5), ValueError, "-0.5 | 0 and 1"),
-        (
-            lambda m: m.fit(batches(TEXTS, LABELS), validation_split=0.5),
-            ValueError,
-            "validation_data",
-        ),
-        # Models.
-        (
-            lambda m: bert_zoo.load(
-                "bert_tiny", "classification", num_classes=2, weights=None
-            ).predict(["a"]),
-            ValueError,
-            "no vocabulary | weights=None | preprocessor",
-        ),
-        (
-            lambda m: bert_zoo.load(GOLDEN / "encoder").fit(["a"], ["b"]),
-            ValueError,
-            "'encoder' | model.compile(",
-        ),
-        (
-            lambda m: bert_zoo.load(GOLDEN / "encoder", "embedding").fit(["a"]),
-            ValueError,
-            "without labels | (anchors, positives)",
-        ),
+        "no vocabulary | weights=None | preprocessor",
+    ),
+    (
+        lambda m: bert_zoo.load(GOLDEN / "encoder").fit(["a"], ["b"]),
+        "'encoder' | model.compile(",
+    ),
+    (
+        lambda m: bert_zoo.load(GOLDEN / "encoder", "embedding").fit(["a"]),
+        "without labels | (anchors, positives)",
     ),
 )
-def test_what_no_model_reads(call, error, words, classifier):
-    message_of(error, lambda: call(classifier), words)
+def test_what_no_model_reads(call, words, classifier):
+    refused(lambda: call(classifier), words)
 
 
 def test_no_rows_give_no_rows(classifier):
@@ -341,34 +299,32 @@ def test_a_mended_mistake_is_forgotten():
     model, inputs = load_task("classification"), task_inputs("classification")
     labels = np.array([2, 1, 1, 0])
     wrong = {**inputs, "input_ids": inputs["token_ids"]}
-    message_of(ValueError, lambda: model.fit(wrong, labels, verbose=0), "['input_ids']")
+    refused(lambda: model.fit(wrong, labels, verbose=0), "['input_ids']")
     model.fit(inputs, labels, verbose=0)
 
 
-# ---------------------------------------------------------------------------------------------
-# Labels
-# ---------------------------------------------------------------------------------------------
+# --- Labels ---
 
 
 @pytest.mark.parametrize(
-    ("labels", "error", "words"),
+    ("labels", "words"),
     rows(
-        ([0, 1, 3], ValueError, "[2] is 3 | [0, 3) | number of labels"),
-        ([0, -1, 2], ValueError, "[1] is -1 | [0, 3)"),
-        ([0, -100, 2], ValueError, "[1] is -100 | [0, 3)"),
-        ([0.0, 1.5, 2.0], ValueError, "[1] is 1.5 | integers from 0 to 2 | 'neutral'"),
-        ([0, NAN, 1], ValueError, "[1] is nan | Drop rows without a label"),
-        (["no", "yes", "no"], ValueError, "[0] is 'no' | 'negative', 'neutral', 'positive'"),
-        ([0, None, 1], TypeError, "[1] is None | Drop rows without a label"),
-        ([0, 1], ValueError, "y has 2 rows and x has 3"),
-        ([[0, 1], [1, 0], [1, 1]], ValueError, "[batch] | (3, 2)"),
-        ({"a": [0, 1, 2]}, ValueError, "one array | ['a']"),
+        ([0, 1, 3], "[2] is 3 | [0, 3) | number of labels"),
+        ([0, -1, 2], "[1] is -1 | [0, 3)"),
+        ([0, -100, 2], "[1] is -100 | [0, 3)"),
+        ([0.0, 1.5, 2.0], "[1] is 1.5 | integers from 0 to 2 | 'neutral'"),
+        ([0, NAN, 1], "[1] is nan | Drop rows without a label"),
+        (["no", "yes", "no"], "[0] is 'no' | 'negative', 'neutral', 'positive'"),
+        ([0, None, 1], "[1] is None | Drop rows without a label"),
+        ([0, 1], "y has 2 rows and x has 3"),
+        ([[0, 1], [1, 0], [1, 1]], "[batch] | (3, 2)"),
+        ({"a": [0, 1, 2]}, "one array | ['a']"),
     ),
 )
 @pytest.mark.usefixtures("eager")
-def test_wrong_class_labels(labels, error, words, classifier):
-    message_of(error, lambda: classifier.fit(TEXTS, labels, verbose=0), words)
-    message_of(error, lambda: classifier.evaluate(TEXTS, labels, verbose=0), words)
+def test_wrong_class_labels(labels, words, classifier):
+    refused(lambda: classifier.fit(TEXTS, labels, verbose=0), words)
+    refused(lambda: classifier.evaluate(TEXTS, labels, verbose=0), words)
 
 
 def tokens(value: int) -> np.ndarray:
@@ -381,68 +337,48 @@ ENDS = {"end_logits": FOUR}
 
 
 @pytest.mark.parametrize(
-    ("task", "x", "y", "error", "words"),
+    ("task", "x", "y", "words"),
     rows(
-        ("classification", None, np.arange(4), ValueError, "[3] is 3 | [0, 3)"),
-        ("classification", batches(TEXTS, [7, 1, 0]), None, IN_GRAPH, "must lie in [0, 3) | 7"),
-        (
-            "classification",
-            batches(TEXTS, [1.5, 0.0, 2.0]),
-            None,
-            IN_GRAPH,
-            "integers from 0 to 2 | 1.5",
-        ),
-        (
-            "classification",
-            batches(TEXTS, [[0, 1], [1, 0], [1, 1]]),
-            None,
-            ValueError,
-            "[batch] | (None, 2)",
-        ),
-        ("regression", TEXTS, [1.0, NAN, 0.5], ValueError, "label[1] is | finite"),
-        ("regression", TEXTS, [1.0, INFINITE, 0.5], ValueError, "label[1] is | finite"),
-        ("regression", batches(TEXTS, [NAN, 1.0, 0.5]), None, IN_GRAPH, "finite"),
-        ("regression", TEXTS, ["1", "2", "3"], TypeError, "must be numbers | '1'"),
+        ("classification", None, np.arange(4), "[3] is 3 | [0, 3)"),
+        ("classification", batches(TEXTS, [7, 1, 0]), None, "must lie in [0, 3) | 7"),
+        ("classification", batches(TEXTS, [1.5, 0.0, 2.0]), None, "integers from 0 to 2 | 1.5"),
+        ("classification", batches(TEXTS, [[0, 1], [1, 0], [1, 1]]), None, "[batch] | (None, 2)"),
+        ("regression", TEXTS, [1.0, NAN, 0.5], "label[1] is | finite"),
+        ("regression", TEXTS, [1.0, INFINITE, 0.5], "label[1] is | finite"),
+        ("regression", batches(TEXTS, [NAN, 1.0, 0.5]), None, "finite"),
+        ("regression", TEXTS, ["1", "2", "3"], "must be numbers | '1'"),
         (
             "question_answering",
             None,
             {"start_logits": np.array([0, 1, 2, 16]), **ENDS},
-            ValueError,
             "start_logits label[3] is 16",
         ),
         (
             "question_answering",
             None,
             ENDS,
-            ValueError,
             "dict of ['end_logits', 'start_logits'] | ['end_logits']",
         ),
-        ("question_answering", None, FOUR, ValueError, "a dict of | ndarray"),
-        (
-            "multiple_choice",
-            None,
-            np.array([0, 3]),
-            ValueError,
-            "label[1] is 3 | number of choices",
-        ),
-        ("masked_lm", None, tokens(120), ValueError, "label[1, 3] is 120 | vocabulary"),
-        ("masked_lm", None, tokens(-99), ValueError, "label[1, 3] is -99"),
+        ("question_answering", None, FOUR, "a dict of | ndarray"),
+        ("multiple_choice", None, np.array([0, 3]), "label[1] is 3 | number of choices"),
+        ("masked_lm", None, tokens(120), "label[1, 3] is 120 | vocabulary"),
+        ("masked_lm", None, tokens(-99), "label[1, 3] is -99"),
     ),
 )
 @pytest.mark.usefixtures("eager")
-def test_wrong_labels_of_a_task(task, x, y, error, words):
+def test_wrong_labels_of_a_task(task, x, y, words):
     of_four_rows = "encoder" if task == "question_answering" else task
     inputs = task_inputs(of_four_rows) if x is None else x
     labels = () if y is None else (y,)
     # What a graph finds wrong may come after a batch that is right, and other tests share the loaded model.
     model = (load_task if isinstance(x, tf.data.Dataset) else loaded_task)(task)
-    message_of(error, lambda: model.fit(inputs, *labels, verbose=0), words)
+    refused(lambda: model.fit(inputs, *labels, verbose=0), words)
 
 
 @pytest.mark.usefixtures("eager")
 def test_wrong_labels_for_validation(classifier):
     validation = {"validation_data": (TEXTS, [0, 1, 9])}
-    message_of(ValueError, lambda: classifier.fit(TEXTS, LABELS, **validation), "[2] is 9")
+    refused(lambda: classifier.fit(TEXTS, LABELS, **validation), "[2] is 9")
 
 
 @pytest.mark.usefixtures("eager")
@@ -450,11 +386,11 @@ def test_a_model_that_is_compiled_for_one_of_its_objectives_takes_its_labels_alo
     model, inputs = load_task("pretraining"), task_inputs("pretraining")
     shape = model.predict(inputs, verbose=0)["mlm_logits"].shape[:2]
     labels = {"mlm_logits": np.full(shape, 7)}
-    message_of(ValueError, lambda: model.evaluate(inputs, labels), "['mlm_logits', 'nsp_logits']")
+    refused(lambda: model.evaluate(inputs, labels), "['mlm_logits', 'nsp_logits']")
     model.compile(loss={"mlm_logits": model.default_loss()["mlm_logits"]})
     assert np.isfinite(model.evaluate(inputs, labels, verbose=0))
     both = {**labels, "nsp_logits": FOUR}
-    message_of(ValueError, lambda: model.evaluate(inputs, both), "['mlm_logits']")
+    refused(lambda: model.evaluate(inputs, both), "['mlm_logits']")
 
 
 @pytest.mark.usefixtures("eager")
@@ -464,71 +400,53 @@ def test_another_loss_takes_other_labels():
     model.fit(inputs, np.full((4, 3), 1 / 3, "float32"), verbose=0)
     compile_for_task(model)
     words = "[0] is [0.3 | one-hot | CategoricalCrossentropy(from_logits=True)"
-    message_of(ValueError, lambda: model.fit(inputs, np.full((4, 3), 1 / 3)), words)
+    refused(lambda: model.fit(inputs, np.full((4, 3), 1 / 3)), words)
 
 
-# ---------------------------------------------------------------------------------------------
-# load
-# ---------------------------------------------------------------------------------------------
+# --- load ---
 
 CLASSIFIER = {"task": "classification"}
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "words"),
+    ("options", "words"),
     rows(
-        ({"task": "clasification"}, ValueError, "'clasification' | classification | masked_lm"),
-        ({"task": "ner"}, ValueError, "'ner' | 'token_classification'"),
-        ({"task": "text-classification"}, ValueError, "'text-classification' | 'classification'"),
-        ({"task": "Question Answering"}, ValueError, "'Question Answering' | 'question_answering'"),
-        ({"weights": "x"}, ValueError, "weights is 'x' | 'pretrained' or None"),
-        ({"weights": True}, ValueError, "weights is True"),
-        ({"dtype": "bfloat61"}, ValueError, "bfloat61 | mixed_bfloat16"),
-        ({"max_length": 41}, ValueError, "max_length is 41 | from 3 to 40"),
-        ({"max_length": 0}, ValueError, "max_length is 0 | from 3 to 40"),
-        ({"max_length": "20"}, ValueError, "max_length is '20'"),
-        ({"max_length": 12.5}, ValueError, "max_length is 12.5"),
-        ({"padding": "max"}, ValueError, "padding is 'max' | 'longest' or 'fixed'"),
-        ({"dropout": 1.0}, ConfigError, "hidden_dropout is 1.0 | below 1"),
-        ({"dropout": "0.1"}, ConfigError, "hidden_dropout is '0.1'"),
-        ({"attention_dropout": 1.0}, ConfigError, "attention_dropout is 1.0 | below 1"),
-        ({"activation": "prelu"}, ConfigError, "activation is 'prelu' | gelu_tanh"),
-        ({**CLASSIFIER, "num_classes": 0}, ValueError, "num_classes is 0"),
-        ({**CLASSIFIER, "num_classes": 2.5}, ValueError, "num_classes is 2.5"),
-        ({**CLASSIFIER, "num_classes": "2"}, ValueError, "num_classes is '2'"),
-        ({**CLASSIFIER, "labels": ["a", "a"]}, ValueError, "different | 'a'"),
-        ({**CLASSIFIER, "labels": "ab"}, ValueError, "labels | 'ab'"),
-        ({**CLASSIFIER, "labels": 3}, ValueError, "labels is 3 (int) | list"),
-        (
-            {**CLASSIFIER, "labels": {"b", "a"}},
-            ValueError,
-            "a set | no order | labels=['a', 'b']",
-        ),
-        (
-            {**CLASSIFIER, "labels": {"a": 1, "b": 2}},
-            ValueError,
-            "number the names from 0 | {'a': 1, 'b': 2}",
-        ),
-        ({**CLASSIFIER, "labels": {"a": 0, "b": 0}}, ValueError, "number the names from 0"),
-        (
-            {**CLASSIFIER, "labels": ["a", "b"], "num_classes": 3},
-            ValueError,
-            "num_classes is 3 | 2 labels",
-        ),
-        ({"task": "regression", "num_classes": 2}, ValueError, "num_classes | regression"),
-        ({"task": "embedding", "output_attentions": True}, ValueError, "for task='encoder'"),
-        ({"max_len": 20}, TypeError, "max_len is max_length here"),
-        (
-            {"n_classes": 3, "lr": 1},
-            TypeError,
-            "lr is an argument of model.compile | num_classes here",
-        ),
-        ({"max_lenght": 20}, TypeError, "no argument max_lenght | Did you mean 'max_length'"),
-        ({**CLASSIFIER, "labels": ["a"]}, ValueError, "task='multi_label_classification'"),
+        ({"task": "clasification"}, "'clasification' | classification | masked_lm"),
+        ({"task": "ner"}, "'ner' | 'token_classification'"),
+        ({"task": "text-classification"}, "'text-classification' | 'classification'"),
+        ({"task": "Question Answering"}, "'Question Answering' | 'question_answering'"),
+        ({"weights": "x"}, "weights is 'x' | 'pretrained' or None"),
+        ({"weights": True}, "weights is True"),
+        ({"dtype": "bfloat61"}, "bfloat61 | mixed_bfloat16"),
+        ({"max_length": 41}, "max_length is 41 | from 3 to 40"),
+        ({"max_length": 0}, "max_length is 0 | from 3 to 40"),
+        ({"max_length": "20"}, "max_length is '20'"),
+        ({"max_length": 12.5}, "max_length is 12.5"),
+        ({"padding": "max"}, "padding is 'max' | 'longest' or 'fixed'"),
+        ({"dropout": 1.0}, "hidden_dropout is 1.0 | below 1"),
+        ({"dropout": "0.1"}, "hidden_dropout is '0.1'"),
+        ({"attention_dropout": 1.0}, "attention_dropout is 1.0 | below 1"),
+        ({"activation": "prelu"}, "activation is 'prelu' | gelu_tanh"),
+        ({**CLASSIFIER, "num_classes": 0}, "num_classes is 0"),
+        ({**CLASSIFIER, "num_classes": 2.5}, "num_classes is 2.5"),
+        ({**CLASSIFIER, "num_classes": "2"}, "num_classes is '2'"),
+        ({**CLASSIFIER, "labels": ["a", "a"]}, "different | 'a'"),
+        ({**CLASSIFIER, "labels": "ab"}, "labels | 'ab'"),
+        ({**CLASSIFIER, "labels": 3}, "labels is 3 (int) | list"),
+        ({**CLASSIFIER, "labels": {"b", "a"}}, "a set | no order | labels=['a', 'b']"),
+        ({**CLASSIFIER, "labels": {"a": 1, "b": 2}}, "number the names from 0 | {'a': 1, 'b': 2}"),
+        ({**CLASSIFIER, "labels": {"a": 0, "b": 0}}, "number the names from 0"),
+        ({**CLASSIFIER, "labels": ["a", "b"], "num_classes": 3}, "num_classes is 3 | 2 labels"),
+        ({"task": "regression", "num_classes": 2}, "num_classes | regression"),
+        ({"task": "embedding", "output_attentions": True}, "for task='encoder'"),
+        ({"max_len": 20}, "max_len is max_length here"),
+        ({"n_classes": 3, "lr": 1}, "lr is an argument of model.compile | num_classes here"),
+        ({"max_lenght": 20}, "no argument max_lenght | Did you mean 'max_length'"),
+        ({**CLASSIFIER, "labels": ["a"]}, "task='multi_label_classification'"),
     ),
 )
-def test_wrong_options(options, error, words):
-    message_of(error, lambda: load_case("encoder", **{"task": "encoder", **options}), words)
+def test_wrong_options(options, words):
+    refused(lambda: load_case("encoder", **{"task": "encoder", **options}), words)
 
 
 def test_missing_directories_and_files(tmp_path):
@@ -536,38 +454,28 @@ def test_missing_directories_and_files(tmp_path):
         return bert_zoo.load(tmp_path)
 
     words = "no directory | list_models"
-    message_of(FileNotFoundError, lambda: bert_zoo.load(tmp_path / "no"), words)
+    refused(lambda: bert_zoo.load(tmp_path / "no"), words)
     (tmp_path / "readme.txt").touch()
-    message_of(FileNotFoundError, load, "bert_config.json | readme.txt")
+    refused(load, "bert_config.json | readme.txt")
     shutil.copy(GOLDEN / "encoder" / "config.json", tmp_path)
-    message_of(FileNotFoundError, load, "model.safetensors | readme.txt")
+    refused(load, "model.safetensors | readme.txt")
     shutil.copy(GOLDEN / "encoder" / "model.safetensors", tmp_path)
-    message_of(FileNotFoundError, lambda: load().preprocessor, "vocab.txt | readme.txt")
+    refused(lambda: load().preprocessor, "vocab.txt | readme.txt")
 
 
 def test_unknown_names():
     name, words = "bert-base-uncased", "'bert_base_uncased' | list_models() | hf://"
-    message_of(ValueError, lambda: bert_zoo.load(name), f"{name!r} | {words}")
-    message_of(TypeError, lambda: bert_zoo.load(None), "None | string")
-
-
-def rewritten(tmp_path, **changes):
-    shutil.copytree(GOLDEN / "encoder", tmp_path, dirs_exist_ok=True)
-    config = json.loads((tmp_path / "config.json").read_text()) | changes
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    return tmp_path
+    refused(lambda: bert_zoo.load(name), f"{name!r} | {words}")
+    refused(lambda: bert_zoo.load(None), "None | string")
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("content", "words"),
     rows(
         ({"hidden_sise": 3}, "hidden_sise (= 3) is not known | config.json"),
         ({"hidden_act": "prelu"}, "hidden_act is 'prelu' | gelu_new"),
         ({"position_embedding_type": "relative_key"}, "'relative_key' | ['absolute']"),
         ({"hidden_size": 33}, "hidden_size 33 | num_heads 4"),
-        ({"hidden_size": "32"}, "hidden_size is '32' | positive integer"),
-        ({"num_hidden_layers": 0}, "num_layers is 0"),
-        ({"layer_norm_eps": 0}, "layer_norm_epsilon is 0"),
         ({"model_type": "llama"}, "'llama' | 'bert'"),
         ({"id2label": {"0": "a", "2": "b"}}, "id2label | 0, 1, 2"),
         ({"pruned_heads": {"1": [2]}}, "pruned_heads"),
@@ -576,27 +484,20 @@ def rewritten(tmp_path, **changes):
             "'gptq' | not supported | dequantize()",
         ),
         ({"compression_config": {"format": "fp8"}}, "'fp8' | not supported"),
+        ('{"vocab_size": 120}', "hidden_size | num_hidden_layers"),
+        *((content, "config.json | JSON") for content in ("{", "[1, 2]", "\ufeff{}")),
         # All that is wrong is said at once.
         ({"hidden_act": "prelu", "extra": 1, "is_decoder": True}, "prelu | extra | is_decoder"),
     ),
 )
-def test_wrong_configurations(changes, words, tmp_path):
-    directory = rewritten(tmp_path, **changes)
-    message_of(ConfigError, lambda: bert_zoo.load(directory), words)
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ('{"vocab_size": 120}', "hidden_size | num_hidden_layers"),
-        ("{", "config.json | JSON"),
-        ("[1, 2]", "config.json | JSON"),
-        ("\ufeff{}", "config.json | JSON"),
-    ],
-)
-def test_configuration_files_of_other_content(content, words, tmp_path):
-    (rewritten(tmp_path) / "config.json").write_text(content, encoding="utf-8")
-    message_of(ConfigError, lambda: bert_zoo.load(tmp_path), words)
+def test_wrong_configurations(content, words, tmp_path):
+    """Changes of a right one, or what else its file may hold."""
+    directory = shutil.copytree(GOLDEN / "encoder", tmp_path / "model")
+    path = directory / "config.json"
+    if isinstance(content, dict):
+        content = json.dumps(json.loads(path.read_text()) | content)
+    path.write_text(content, encoding="utf-8")
+    refused(lambda: bert_zoo.load(directory), words)
 
 
 def test_bert_zoo_directory_of_another_version(tmp_path):
@@ -610,16 +511,16 @@ def test_bert_zoo_directory_of_another_version(tmp_path):
         ({"task": "translation"}, "'translation' | classification"),
     ):
         path.write_text(json.dumps(config | changes))
-        message_of(ConfigError, lambda: bert_zoo.load(tmp_path), words)
+        refused(lambda: bert_zoo.load(tmp_path), words)
 
 
 def test_configurations_name_every_problem():
     wrong = {"vocab_size": 0, "num_layers": True, "activation": "prelu", "embedding_size": -1}
     words = "vocab_size is 0 | num_layers is True | 'prelu' | embedding_size is -1"
-    message_of(ConfigError, lambda: EncoderConfig(**wrong), words)
+    refused(lambda: EncoderConfig(**wrong), words)
     row = ConfigRow("activation", "hidden_act", {"gelu": "gelu_approximate"})
     words = "activation is 'gelu' | hidden_act | another format"
-    message_of(ConfigError, lambda: row.encode("gelu"), words)
+    refused(lambda: row.encode("gelu"), words)
 
 
 def test_a_model_without_vocabulary_can_be_given_one(tmp_path):
