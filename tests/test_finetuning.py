@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from helpers import eager_steps, variables_of
+from helpers import assert_refused, assert_same_variables, eager_steps
 
 import bert_zoo
 from bert_zoo.cli import finetuning, predict
@@ -36,6 +36,11 @@ def task(measured_on: str, metric=accuracy) -> TextBenchmark:
 RECIPE = Recipe(epochs=2, batch_size=8, max_length=16, learning_rate=1e-3)
 
 
+def trained(directory: Path, recipe: Recipe = RECIPE, of: TextBenchmark | None = None, **options):
+    of = of or task("validation")
+    return finetuning.finetune(str(CHECKPOINT), of, recipe, directory, **options)
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> Path:
     directory = tmp_path_factory.mktemp("runs") / "toy"
@@ -44,7 +49,7 @@ def run(tmp_path_factory) -> Path:
     (directory / ".saved_model.1e.tmp" / "variables").mkdir(parents=True)
     (directory / ".notes.tmp").touch()
     with eager_steps():
-        finetuning.finetune(str(CHECKPOINT), task("validation"), RECIPE, directory)
+        trained(directory)
     return directory
 
 
@@ -67,25 +72,13 @@ def test_run_directory_holds_configuration_figures_curve_and_models(run):
     assert metrics["baseline"] == {"answer": "always 'good'", "figures": {"accuracy": 0.5}}
 
 
-def test_saved_model_of_a_run_answers_as_its_model(run):
-    import tensorflow as tf
-
-    served = tf.saved_model.load(str(run / "saved_model")).signatures["serving_default"]
-    logits = served(text=tf.constant(TEXTS[:3]))["logits"]
-    wanted = bert_zoo.load(run / "model").predict(TEXTS[:3], verbose=0)
-    np.testing.assert_allclose(logits, wanted, atol=1e-5)
-
-
 @pytest.mark.usefixtures("eager")
 def test_head_begins_as_wide_as_the_recipe_says(tmp_path):
     still = RECIPE.replace(total_steps=1, learning_rate=1e-12)
     heads = []
-    for initializer_range in (None, 0.2):
-        recipe, directory = (
-            still.replace(head_initializer_range=initializer_range),
-            tmp_path / str(initializer_range),
-        )
-        finetuning.finetune(str(CHECKPOINT), task("validation"), recipe, directory, export=False)
+    for width in (None, 0.2):
+        directory = tmp_path / str(width)
+        trained(directory, still.replace(head_initializer_range=width), export=False)
         heads.append(finetuning.kept_model(directory).classifier.dense.kernel.numpy())
     np.testing.assert_allclose(heads[1], 10 * heads[0], rtol=1e-4)
 
@@ -118,7 +111,7 @@ def test_a_test_set_does_not_choose_the_weights(measured_on, kept, tmp_path):
 def test_a_stopped_run_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch):
     """With dropout, and orders of rows that differ between epochs; in graphs, as users train."""
     run, directory = tmp_path / "whole", tmp_path / "toy"
-    finetuning.finetune(str(CHECKPOINT), task("validation"), RECIPE, run)
+    trained(run)
     begin = finetuning.Measure.on_epoch_begin
 
     def killed(callback, epoch, logs=None):
@@ -128,23 +121,17 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(finetuning.Measure, "on_epoch_begin", killed)
-        finetuning.finetune(
-            str(CHECKPOINT), task("validation"), RECIPE, directory, checkpoint_seconds=0
-        )
+        trained(directory, checkpoint_seconds=0)
     assert not (directory / "metrics.json").exists()
-
     other = RECIPE.replace(learning_rate=2e-3)
-    with pytest.raises(ValueError, match=r"learning_rate was 0\.001 and is 0\.002\. Use the same"):
-        finetuning.finetune(str(CHECKPOINT), task("validation"), other, directory)
-
-    results = finetuning.finetune(str(CHECKPOINT), task("validation"), RECIPE, directory)
+    words = "learning_rate was 0.001 and is 0.002. Use the same"
+    assert_refused(lambda: trained(directory, other), words)
+    results = trained(directory)
     whole = json.loads((run / "metrics.json").read_text())
     for name in ("epochs", "loss", "steps", "kept"):
         assert results[name] == whole[name], name
     assert not (directory / finetuning.CHECKPOINT).exists()
-    one, other = (bert_zoo.load(d / "model") for d in (run, directory))
-    for path, value in variables_of(one).items():
-        np.testing.assert_array_equal(variables_of(other)[path], value, err_msg=path)
+    assert_same_variables(*(bert_zoo.load(d / "model") for d in (directory, run)))
     assert (directory / "report.html").exists()
 
 
@@ -179,15 +166,13 @@ def test_checkpoints_are_as_far_apart_as_asked(tmp_path, monkeypatch):
 def test_a_training_that_diverges_stops(tmp_path):
     recipe = RECIPE.replace(learning_rate=1e30, warmup_proportion=0.0)
     with pytest.raises(TrainingDiverged, match=r"The loss is .* of epoch 1, at a learning rate of"):
-        finetuning.finetune(str(CHECKPOINT), task("validation"), recipe, tmp_path / "toy")
-    assert not (tmp_path / "toy" / "metrics.json").exists()
-    assert not (tmp_path / "toy" / "model").exists()
+        trained(tmp_path / "toy", recipe)
+    assert not {"metrics.json", "model"} & {path.name for path in (tmp_path / "toy").iterdir()}
 
 
 @pytest.mark.usefixtures("eager")
 def test_the_metrics_of_an_epoch_are_printed_once(tmp_path, capsys):
-    recipe = RECIPE.replace(epochs=1)
-    finetuning.finetune(str(CHECKPOINT), task("validation"), recipe, tmp_path, export=False)
+    trained(tmp_path, RECIPE.replace(epochs=1), export=False)
     out = capsys.readouterr().out
     assert " after epoch 1: " in out and "val_" not in out
 
@@ -209,25 +194,16 @@ def test_half_a_json_file_of_a_run_is_named_with_the_next_step(tmp_path):
 def test_a_finished_run_is_not_replaced(run, monkeypatch):
     began = (run / "metrics.json").read_bytes()
     monkeypatch.setattr(bert_zoo, "load", None)
-    results = finetuning.finetune(str(CHECKPOINT), task("validation"), RECIPE, run)
-    assert results == json.loads(began)
-
+    assert trained(run) == json.loads(began)
     other = task("validation")
     other.data = lambda split: LabelledTexts(TEXTS[::-1], LABELS, ("bad", "good"))
-    for changed, message in (
-        (
-            {"recipe": RECIPE.replace(epochs=3)},
-            r"finished run.*epochs was 2 and is 3\. Choose another",
-        ),
-        (
-            {"task": other},
-            r"finished run with other settings: the examples or their splits are different",
-        ),
-        ({"seed": 1}, r"seed was 0 and is 1"),
+    epochs = "epochs was 2 and is 3. Choose another"
+    for options, words in (
+        ({"recipe": RECIPE.replace(epochs=3)}, f"finished run | {epochs}"),
+        ({"of": other}, "finished run | the examples or their splits are different"),
+        ({"seed": 1}, "seed was 0 and is 1"),
     ):
-        options = {"task": task("validation"), "recipe": RECIPE, "seed": 0, **changed}
-        with pytest.raises(ValueError, match=message):
-            finetuning.finetune(str(CHECKPOINT), directory=run, **options)
+        assert_refused(lambda: trained(run, **options), words)  # noqa: B023
     assert (run / "metrics.json").read_bytes() == began
 
 
@@ -266,9 +242,7 @@ def test_previews_stand_on_one_line_each():
 def test_class_weights_change_what_is_learned(tmp_path):
     """The rows of a class without weight, here as small as can be, teach nothing."""
     recipe = RECIPE.replace(epochs=1, class_weight={"bad": 1e-9, "good": 1.0})
-    results = finetuning.finetune(
-        str(CHECKPOINT), task("validation"), recipe, tmp_path / "toy", export=False
-    )
+    results = trained(tmp_path / "toy", recipe, export=False)
     predicted = bert_zoo.load(tmp_path / "toy" / "model").predict(TEXTS, verbose=0).argmax(axis=-1)
     assert set(predicted) == {1} and results["loss"][0] < 0.5
     with pytest.raises(ValueError, match=r"is 'god'\. .* Did you mean 'good'\?"):
@@ -276,10 +250,8 @@ def test_class_weights_change_what_is_learned(tmp_path):
 
 
 def test_summary_gives_mean_and_sample_deviation():
-    runs = [
-        {"last": {"a": value}, "best": {"a": value}, "seconds": 1.0} for value in (0.5, 0.6, 0.7)
-    ]
-    summary = finetuning.summarize(runs)
+    figures = ({"a": value} for value in (0.5, 0.6, 0.7))
+    summary = finetuning.summarize([{"last": a, "best": a, "seconds": 1.0} for a in figures])
     assert summary["last a"]["mean"] == pytest.approx(0.6)
     assert summary["last a"]["sd"] == pytest.approx(0.1)
 

@@ -6,20 +6,27 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
-from helpers import GOLDEN, TEXTS, eager_steps, load_case, load_task, slow_but, variables_of
+from helpers import (
+    GOLDEN,
+    TEXTS,
+    assert_refused,
+    eager_steps,
+    load_case,
+    load_task,
+    refusals,
+    slow_but,
+)
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 
 import bert_zoo
 from bert_zoo.cli import evaluate, finetuning, predict
 from bert_zoo.cli.benchmarks import make_task
-from bert_zoo.cli.benchmarks.embeddings import RetrievalBenchmark
 from bert_zoo.cli.benchmarks.few_labels import contrastive_pairs, logistic_regression, set_fit
 from bert_zoo.cli.benchmarks.reranking import Judgements, average_precision
 from bert_zoo.cli.prediction_files import pair_scores
 from bert_zoo.data.buckets import Batching, RowOrder
 from bert_zoo.data.distinct import text_numbers
-from bert_zoo.embeddings import Hits
 from bert_zoo.metrics.labels import class_metrics
 from bert_zoo.runtime.classifications import sigmoid, softmax
 from bert_zoo.tasks import Classifier
@@ -41,10 +48,8 @@ def test_a_classifier_on_sentence_vectors_comes_back_as_it_was_saved(case, tmp_p
     np.testing.assert_array_equal(bert_zoo.load(tmp_path / "model")(ids), logits)
     model.save(tmp_path / "model.keras")
     np.testing.assert_array_equal(keras.models.load_model(tmp_path / "model.keras")(ids), logits)
-    with pytest.raises(
-        ValueError, match="Hugging Face transformers and KerasHub have no such class"
-    ):
-        bert_zoo.save(model, tmp_path / "hf", format="hf")
+    words = "Hugging Face transformers and KerasHub have no such class"
+    assert_refused(lambda: bert_zoo.save(model, tmp_path / "hf", format="hf"), words)
 
 
 # --- Programs ------------------------------------------------------------------------------------
@@ -80,61 +85,31 @@ def write_beir(folder: Path) -> dict:
 
 GRADES = [i % 2 for i in range(len(TEXTS_OF_ROWS))]
 NEGATIVES = [list(pair) for pair in zip(OTHERS, PARTNERS[1:], strict=False)]
-# Name -> (task, columns of its file, options, settings, the metric that chooses).
+LISTS = {"query": TEXTS_OF_ROWS, "positive": PARTNERS}
+# Name -> (task, columns of its file, names of columns, settings, the metric that chooses).
 TASKS = {
-    "pairs": (
-        "pairs",
-        {"anchor": TEXTS_OF_ROWS, "positive": PARTNERS},
-        {},
-        {"symmetric": True, "matryoshka": (32, 8), "mini_batch_size": 2},
-        "ndcg@10",
-    ),
-    "triplets": (
-        "triplets",
-        {"anchor": TEXTS_OF_ROWS, "positive": PARTNERS, "negatives": NEGATIVES},
-        {"columns": ("anchor", "positive", "negatives")},
-        {},
-        "ndcg@10",
-    ),
-    "scores": (
-        "scores",
-        {"sentence1": TEXTS_OF_ROWS, "sentence2": PARTNERS, "label": GRADES},
-        {},
-        {"loss": "cosine_regression"},
-        "spearman",
-    ),
-    "beir": ("beir", None, {}, {}, "ndcg@10"),
-    "reranking": (
-        "reranking",
-        {"query": TEXTS_OF_ROWS, "document": PARTNERS, "label": GRADES},
-        {},
-        {},
-        "average_precision",
-    ),
-    "lists": (
-        "reranking",
-        {"query": TEXTS_OF_ROWS, "positive": PARTNERS, "negatives": NEGATIVES},
-        {"columns": ("query", "positive", "negatives")},
-        {},
-        "ndcg@10",
-    ),
-    "margins": (
-        "reranking",
-        {"query": TEXTS_OF_ROWS, "positive": PARTNERS, "negative": OTHERS, "label": GRADES},
-        {"columns": ("query", "positive", "negative")},
-        {},
-        "ndcg@10",
-    ),
-}
+    "pairs": ("pairs", {"anchor": TEXTS_OF_ROWS, "positive": PARTNERS}, (),
+              {"symmetric": True, "matryoshka": (32, 8), "mini_batch_size": 2}, "ndcg@10"),
+    "triplets": ("triplets", {"anchor": TEXTS_OF_ROWS, "positive": PARTNERS, "negatives": NEGATIVES},
+                 ("anchor", "positive", "negatives"), {}, "ndcg@10"),
+    "scores": ("scores", {"sentence1": TEXTS_OF_ROWS, "sentence2": PARTNERS, "label": GRADES}, (),
+               {"loss": "cosine_regression"}, "spearman"),
+    "beir": ("beir", None, (), {}, "ndcg@10"),
+    "reranking": ("reranking", {"query": TEXTS_OF_ROWS, "document": PARTNERS, "label": GRADES}, (), {},
+                  "average_precision"),
+    "lists": ("reranking", LISTS | {"negatives": NEGATIVES}, ("query", "positive", "negatives"), {}, "ndcg@10"),
+    "margins": ("reranking", LISTS | {"negative": OTHERS, "label": GRADES}, ("query", "positive", "negative"), {},
+                "ndcg@10"),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=slow_but(TASKS, "pairs", "scores", "lists"))
 def run(request, tmp_path_factory):
     """A task, its run directory, the metrics that are kept, and the name of the first."""
-    name, columns, options, settings, metric = TASKS[request.param]
+    name, columns, names, settings, metric = TASKS[request.param]
     folder = tmp_path_factory.mktemp("data")
     files = write_rows(folder / "rows.jsonl", **columns) if columns else write_beir(folder)
-    data = {"name": name, **options, **files}
+    data = {"name": name, **({"columns": names} if names else {}), **files}
     task, recipe = make_task(**data), RECIPE.replace(epochs=1, **settings)
     with eager_steps():
         results = finetuning.finetune(
@@ -177,46 +152,6 @@ def test_a_rerankers_scores_are_written_as_its_activation_makes_them(tmp_path):
     np.testing.assert_array_equal(Judgements(wanted, "sigmoid").scores, sigmoid(wanted))
 
 
-@pytest.mark.slow
-def test_a_stopped_training_on_pairs_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch):
-    """With dropout, and texts that occur in several rows."""
-    anchors, positives = TEXTS_OF_ROWS[:5] * 2, PARTNERS[:5] + OTHERS[:5]
-    data = {"name": "pairs"} | write_rows(
-        tmp_path / "rows.jsonl", anchor=anchors, positive=positives
-    )
-    begin = finetuning.Measure.on_epoch_begin
-    # What is found has no part in the training, and takes a graph.
-    found = Hits(np.zeros((HELD_OUT, 1), int), np.zeros((HELD_OUT, 1)))
-    monkeypatch.setattr(RetrievalBenchmark, "predict", lambda *_: found)
-
-    def killed(callback, epoch, logs=None):
-        if epoch == 1:
-            raise KeyboardInterrupt
-        begin(callback, epoch, logs)
-
-    def train(name):
-        return finetuning.finetune(
-            CHECKPOINT,
-            make_task(**data),
-            RECIPE,
-            tmp_path / name,
-            export=False,
-            checkpoint_seconds=0,
-        )
-
-    with eager_steps():
-        whole = train("whole")
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(finetuning.Measure, "on_epoch_begin", killed)
-            train("stopped")
-        results = train("stopped")
-    for name in ("epochs", "loss", "steps"):
-        assert results[name] == whole[name], name
-    one, other = (finetuning.kept_model(tmp_path / name) for name in ("whole", "stopped"))
-    for path, value in variables_of(one).items():
-        np.testing.assert_array_equal(variables_of(other)[path], value, err_msg=path)
-
-
 def test_no_text_stands_twice_in_a_batch_of_pairs():
     numbers = text_numbers((["a", "b", "c", "d"] * 2, ["p", "q", "r", "s", "p", "t", "u", "a"]))
     order = RowOrder(np.ones(8), Batching(3, seed=1), numbers)
@@ -226,8 +161,8 @@ def test_no_text_stands_twice_in_a_batch_of_pairs():
         assert all(len(np.unique(numbers[b])) == numbers[b].size for b in batches)
         again = RowOrder(np.ones(8), Batching(3, seed=1), numbers).batches(epoch)
         assert [b.tolist() for b in again] == [b.tolist() for b in batches]
-    with pytest.raises(ValueError, match="mini_batch_size saves memory"):
-        RowOrder(np.ones(8), Batching(3, tokens=10), numbers)
+    by_tokens = Batching(3, tokens=10)
+    assert_refused(lambda: RowOrder(np.ones(8), by_tokens, numbers), "mini_batch_size saves memory")
 
 
 # --- Few labels ----------------------------------------------------------------------------------
@@ -252,16 +187,12 @@ def test_setfits_model_predicts_what_vectors_and_their_regression_do(tmp_path):
     )
 
 
-def test_a_regression_of_two_classes_has_two_logits():
-    vectors, labels = np.eye(4), [0, 1, 1, 0]
-    kernel, bias = logistic_regression(vectors, labels)
-    wanted = LogisticRegression().fit(vectors, labels).predict_proba(vectors)
-    np.testing.assert_allclose(softmax(vectors @ kernel + bias), wanted, atol=1e-9)
-
-
-def test_classes_of_a_regression_have_weights():
-    vectors, labels, weights = np.eye(6), [0, 1, 2, 0, 1, 2], {0: 1.0, 1: 5.0, 2: 0.5}
-    kernel, bias = logistic_regression(vectors, labels, weights)
+@pytest.mark.parametrize(
+    ("labels", "weights"), [([0, 1, 1, 0], None), ([0, 1, 2, 0, 1, 2], {0: 1.0, 1: 5.0, 2: 0.5})]
+)
+def test_classes_of_a_regression_have_a_logit_each_and_weights(labels, weights):
+    vectors = np.eye(len(labels))
+    kernel, bias = logistic_regression(vectors, labels, *([weights] if weights else []))
     wanted = LogisticRegression(class_weight=weights).fit(vectors, labels).predict_proba(vectors)
     np.testing.assert_allclose(softmax(vectors @ kernel + bias), wanted, atol=1e-9)
 
@@ -318,32 +249,45 @@ def test_pairs_of_few_labels_are_half_of_one_class():
     assert set(first[first == second]) == {5}
 
 
-def test_settings_and_labels_that_do_not_fit_are_refused(tmp_path):
-    task = make_task("messages")
-    with pytest.raises(ValueError, match=r"\['symmetric', 'loss'\]|\['loss', 'symmetric'\]"):
-        task.check_settings(Recipe(symmetric=True, loss="cosine_regression"))
-    with pytest.raises(ValueError, match="labels_per_class is 100, but only 75"):
-        len(make_task("messages", labels_per_class=100).train)
-    rows = {"query": TEXTS_OF_ROWS, "document": PARTNERS, "label": range(11)}
-    file = write_rows(tmp_path / "rows.jsonl", **rows)
-    with pytest.raises(
-        ValueError, match="range from 0 to 10, but a reranker needs labels from 0 to 1"
-    ):
-        len(make_task("reranking", **file).train)
-    uneven = write_rows(
-        tmp_path / "uneven.jsonl",
-        anchor=["a", "b"],
-        positive=["c", "d"],
-        negative=[["e"], "f g".split()],
-    )
-    listed = {"query": TEXTS_OF_ROWS, "positive": PARTNERS, "negative": OTHERS}
+UNEVEN = {"anchor": ["a", "b"], "positive": ["c", "d"], "negative": [["e"], "f g".split()]}
+UNFIT = {"query": TEXTS_OF_ROWS, "document": PARTNERS, "label": range(11)}
+
+
+def rows_of(task: str, folder: Path, **columns):
+    return make_task(task, **write_rows(folder / "rows.jsonl", **columns)).train
+
+
+@refusals(
+    (
+        lambda d: make_task("messages").check_settings(
+            Recipe(symmetric=True, loss="cosine_regression")
+        ),
+        "'symmetric' | 'loss'",
+    ),
+    (
+        lambda d: len(make_task("messages", labels_per_class=100).train),
+        "labels_per_class is 100, but only 75",
+    ),
+    (
+        lambda d: len(rows_of("reranking", d, **UNFIT)),
+        "range from 0 to 10, but a reranker needs labels from 0 to 1",
+    ),
+    (
+        lambda d: len(rows_of("triplets", d, **UNEVEN)),
+        "line 2: the row has 4 texts, but the first one 3",
+    ),
+)
+def test_settings_and_labels_that_do_not_fit_are_refused(call, words, tmp_path):
+    assert_refused(lambda: call(tmp_path), words)
+
+
+def test_lists_to_rerank_may_lack_labels(tmp_path):
+    listed = LISTS | {"negative": OTHERS}
     columns = {"columns": ("query", "positive", "negative")}
     for more, labels in (({}, None), ({"label": GRADES}, 8)):
         file = write_rows(tmp_path / "lists.jsonl", **listed, **more)
         found = make_task("reranking", **file, **columns).train.labels
         assert (found and len(found)) == labels
-    with pytest.raises(ValueError, match="line 2: the row has 4 texts, but the first one 3"):
-        len(make_task("triplets", **uneven).train)
 
 
 def test_average_precision_is_scikit_learns():

@@ -180,19 +180,6 @@ def test_evaluate_runs_on_several_devices(run):
     assert f"{figure:<34} {value:.4f}" in done.stdout
 
 
-def test_bad_data_names_file_and_line(tmp_path):
-    path = tmp_path / "rows.csv"
-    for text, message in (
-        ("text,kind\ngood,yes\n", r"rows\.csv, line 1.*label"),
-        ("text,label\n", r"rows\.csv"),
-        ("text,label\ngood,\n", r"rows\.csv, line 2"),
-        ("text,label\n" + "x" * (10 << 20) + ",yes\n", r"rows\.csv, line 2.*longer"),
-    ):
-        path.write_text(text)
-        with pytest.raises(ValueError, match=message):
-            len(make_task("table", train_file=str(path), held_out=1).train)
-
-
 @pytest.mark.slow
 def test_questions_are_answered_with_a_beam_of_starts(tmp_path):
     write_questions(tmp_path / "questions.json")
