@@ -1,60 +1,41 @@
 """SuperGLUE's files, texts, metrics and submissions."""
 
 import json
-import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import assert_refused, refusals
 from sklearn.metrics import f1_score, matthews_corrcoef
 
 from bert_zoo.data import superglue
 from bert_zoo.data.superglue import load_superglue, metrics, write_submission
 
+
 # Two lines of each task's train file, in the members of the official ones. What has labels loses them in
 # test files; AX's one file keeps them.
+def answer(idx: int, text: str, label: int) -> dict:
+    return {"text": text, "idx": idx, "label": label}
+
+
+def span(start: int, end: int, **text) -> dict:
+    return {"start": start, "end": end, **text}
+
+
+WHO_RAN = {"question": "Who ran?", "sentences_used": [0], "idx": 7}
+WHO_SAT = {"question": "Who sat?", "idx": 8, "answers": [answer(22, "Bob", 1)]}
+QUESTIONS = [WHO_RAN | {"answers": [answer(20, "Ann", 1), answer(21, "Bob", 0)]}, WHO_SAT]
 MULTIRC = {
-    "idx": 3,
-    "version": 1.1,
-    "passage": {
-        "text": "Ann ran. Bob sat.",
-        "questions": [
-            {
-                "question": "Who ran?",
-                "sentences_used": [0],
-                "idx": 7,
-                "answers": [
-                    {"text": "Ann", "idx": 20, "label": 1},
-                    {"text": "Bob", "idx": 21, "label": 0},
-                ],
-            },
-            {"question": "Who sat?", "idx": 8, "answers": [{"text": "Bob", "idx": 22, "label": 1}]},
-        ],
-    },
+    **{"idx": 3, "version": 1.1},
+    "passage": {"text": "Ann ran. Bob sat.", "questions": QUESTIONS},
 }
+PASSAGE = "Rome beat the Paris team. Oslo saw it."
+LOST = {"query": "@placeholder lost to Rome", "answers": [span(10, 23, text="the Paris team")]}
+SEEN = {"query": "It was seen in @placeholder", "answers": [span(26, 29, text="Oslo")]}
 RECORD = {
-    "source": "made",
-    "idx": 5,
-    "passage": {
-        "text": "Rome beat the Paris team. Oslo saw it.",
-        "entities": [
-            {"start": 10, "end": 23},
-            {"start": 0, "end": 3},
-            {"start": 26, "end": 29},
-        ],
-    },
-    "qas": [
-        {
-            "query": "@placeholder lost to Rome",
-            "answers": [{"start": 10, "end": 23, "text": "the Paris team"}],
-            "idx": 31,
-        },
-        {
-            "query": "It was seen in @placeholder",
-            "answers": [{"start": 26, "end": 29, "text": "Oslo"}],
-            "idx": 32,
-        },
-    ],
+    **{"source": "made", "idx": 5},
+    "passage": {"text": PASSAGE, "entities": [span(10, 23), span(0, 3), span(26, 29)]},
+    "qas": [LOST | {"idx": 31}, SEEN | {"idx": 32}],
 }
 WSC = {"text": "The big dog saw Tom because he, Tom, ran.", "label": True, "idx": 0, "target": {
     "span1_index": 0, "span1_text": "The big dog", "span2_index": 6, "span2_text": "he"}}  # fmt: skip
@@ -77,7 +58,6 @@ LINES = {
     "axg": [{"premise": "A.", "hypothesis": "B.", "idx": 0, "label": "entailment", "pair_id": 1}],
 }  # fmt: skip
 MARKED = "* The big dog * saw Tom because # he #, Tom, ran."
-PASSAGE = RECORD["passage"]["text"]
 # Task -> texts and labels of these lines.
 EXPECTED = {
     "boolq": ((["It is."] * 2, ["is it", "is it not"]), [1, 0]),
@@ -131,10 +111,8 @@ def test_a_file_as_superglue_distributes_it_is_read(task, tmp_path):
 def test_copa_asks_for_the_cause_or_the_effect(tmp_path):
     write(tmp_path, "copa")
     data = load_superglue("copa", "train", tmp_path)
-    assert data.prompts == [
-        "It broke. What was the cause of this?",
-        "He ran. What happened as a result?",
-    ]
+    asked = ["It broke. What was the cause of this?", "He ran. What happened as a result?"]
+    assert data.prompts == asked
     assert data.choices == [["He hit it.", "It sang."], ["It was old.", "He fell."]]
     assert data.labels == [0, 1]
 
@@ -174,17 +152,16 @@ def test_wsc_is_marked_where_the_words_are_numbered(span, marked, tmp_path):
 )  # fmt: skip
 def test_a_bad_line_is_named(task, change, message, tmp_path):
     write(tmp_path, task, lines=[LINES[task][0] | change])
-    with pytest.raises(ValueError, match=re.escape(message)):
-        load_superglue(task, "train", tmp_path)
+    assert_refused(lambda: load_superglue(task, "train", tmp_path), message)
 
 
-def test_unknown_names_list_the_known_ones(tmp_path):
-    with pytest.raises(ValueError, match=r"SuperGLUE has no task 'sst2'; .*'boolq', 'cb'"):
-        load_superglue("sst2", "train", tmp_path)
-    with pytest.raises(ValueError, match=r"axb has no split 'train'; .*\['test'\]"):
-        load_superglue("axb", "train", tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"BoolQ.val\.jsonl\. data_dir must contain"):
-        load_superglue("boolq", "validation", tmp_path)
+@refusals(
+    (lambda d: load_superglue("sst2", "train", d), "SuperGLUE has no task 'sst2'; | 'boolq', 'cb'"),
+    (lambda d: load_superglue("axb", "train", d), "axb has no split 'train'; | ['test']"),
+    (lambda d: load_superglue("boolq", "validation", d), "val.jsonl. data_dir must contain"),
+)
+def test_unknown_names_list_the_known_ones(call, words, tmp_path):
+    assert_refused(lambda: call(tmp_path), words)
 
 
 # --- TensorFlow Datasets ---
@@ -240,12 +217,9 @@ def test_metrics_equal_scikit_learns():
     rng = np.random.default_rng(0)
     labels, logits = rng.integers(0, 3, 40), rng.normal(size=(40, 3))
     found = metrics(split_of("cb", labels), logits)
-    assert found == pytest.approx(
-        {
-            "f1": f1_score(labels, logits.argmax(-1), average="macro"),
-            "accuracy": np.mean(labels == logits.argmax(-1)),
-        }
-    )
+    answers = logits.argmax(-1)
+    f1 = f1_score(labels, answers, average="macro")
+    assert found == pytest.approx({"f1": f1, "accuracy": np.mean(labels == answers)})
     labels, logits = rng.integers(0, 2, 40), rng.normal(size=(40, 2))
     answers = logits.argmax(-1)
     correlation = metrics(split_of("axb", labels), logits)["matthews_correlation"]
