@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+from helpers import assert_refused
 
 from bert_zoo.data.array_files import RowFile, open_array
 from bert_zoo.embeddings import int8_ranges, precision, to_binary, to_int8
@@ -95,9 +96,7 @@ def cannot_reserve(*_):
 def test_a_full_disk_is_said_before_anything_is_computed_in_vain(tmp_path, monkeypatch):
     path, ranges = tmp_path / "a.npy", int8_ranges(VECTORS)
     monkeypatch.setattr(precision, "BLOCK_ROWS", 8)
-    message = (
-        r"no room for .*a\.npy, because the disk is full: .* of its 278 bytes .* bytes are free"
-    )
+    words = "no room for | a.npy, because the disk is full: | of its 278 bytes | bytes are free"
     nothing = shutil.disk_usage(tmp_path)._replace(free=200)
     for module, name, replacement in (
         (os, "posix_fallocate", no_room),
@@ -105,8 +104,7 @@ def test_a_full_disk_is_said_before_anything_is_computed_in_vain(tmp_path, monke
     ):
         with monkeypatch.context() as patched:
             patched.setattr(module, name, replacement, raising=False)
-            with pytest.raises(DiskFullError, match=message):
-                to_int8(VECTORS, ranges, path)
+            assert_refused(lambda: to_int8(VECTORS, ranges, path), words, DiskFullError)
         assert not os.listdir(tmp_path)
     monkeypatch.setattr(os, "posix_fallocate", cannot_reserve, raising=False)
     np.testing.assert_array_equal(to_int8(VECTORS, ranges, path), to_int8(VECTORS, ranges))
@@ -157,12 +155,8 @@ def test_a_damaged_file_is_refused_with_its_name_and_the_next_step(tmp_path):
             pytest.fail(name)
     for values in (VECTORS[1:], VECTORS.T, VECTORS.astype(np.float64), VECTORS[:, :, None]):
         np.save(path, values)
-        with pytest.raises(
-            ValueError, match=r"a\.npy has .*expected float32 of the shape \(50, 3\)"
-        ):
-            opened(path)
-    with pytest.raises(FileNotFoundError, match=r"b\.npy"):
-        opened(tmp_path / "b.npy")
+        assert_refused(lambda: opened(path), "a.npy has | expected float32 of the shape (50, 3)")
+    assert_refused(lambda: opened(tmp_path / "b.npy"), "b.npy")
 
 
 @pytest.mark.parametrize("length", [40, 128, 200])
@@ -170,5 +164,5 @@ def test_a_part_that_was_cut_is_refused(tmp_path, length):
     with pytest.raises(Stop):
         write(tmp_path / "a.npy", stops_after=3)
     os.truncate(tmp_path / "a.npy.part", length)
-    with pytest.raises(ValueError, match=r"a\.npy\.part is damaged.* Delete .*part to begin again"):
-        write(tmp_path / "a.npy")
+    words = "a.npy.part is damaged | Delete | part to begin again"
+    assert_refused(lambda: write(tmp_path / "a.npy"), words)

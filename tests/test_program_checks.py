@@ -196,10 +196,7 @@ def test_mistakes_are_found_before_tensorflow_is_imported(folder):
         ("Raise sequence_length.", "Raise --max_length."),
         ("Use encoding='latin-1' (--encoding latin-1).", "Use --encoding latin-1."),
         ("No 'a'; bert_zoo.list_models() lists all.", "No 'a'; `bert_zoo list` lists all."),
-        (
-            "Choose a scheme such as FullSentences.",
-            "Choose a scheme such as --rows full_sentences.",
-        ),
+        ("Use a scheme such as FullSentences.", "Use a scheme such as --rows full_sentences."),
         ("It is 'ab': load('ab').", "It is 'ab': --model ab."),
         ("Look. Read another with read_squad(path). Go on.", "Look. Go on."),
         # What the user named is left alone.
