@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import re
 import shutil
 import zlib
 
@@ -14,19 +13,20 @@ from helpers import (
     ALL_GOLDEN,
     ONE_A_TASK,
     TOLERANCE,
+    assert_refused,
     assert_same,
     assert_same_variables,
     directory_of,
     family_of,
     google_config,
     loaded,
+    refusals,
     slow_but,
     task_of,
     tensors_of,
 )
 
 import bert_zoo
-from bert_zoo.config import ConfigError
 from bert_zoo.registry import registry
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.hdf5 import write_hdf5
@@ -65,9 +65,7 @@ def test_every_array_of_tf_classes_is_a_tensor_of_the_torch_class(case):
     fmt = registry().families[family_of(case)].formats["hf"]
     root = fmt.root
     # A bare encoder has a root here and none there.
-    tensors = {
-        key.removeprefix(root): value for key, value in tensors_of(directory_of(case)).items()
-    }
+    tensors = {k.removeprefix(root): v for k, v in tensors_of(directory_of(case)).items()}
     read = set()
     for path, checksum in TF_ARRAYS[case].items():
         stored = path.split("/", 2)[2]
@@ -83,9 +81,8 @@ def test_every_array_of_tf_classes_is_a_tensor_of_the_torch_class(case):
 
 @pytest.mark.parametrize("case", slow_but(TF_FILES.values(), "bert/pretraining", "gpt2/causal_lm"))
 def test_tf_model_h5_gives_the_same_model(case, tmp_path):
-    assert_same_variables(
-        bert_zoo.load(tf_directory(case, tmp_path / "tf"), task_of(case)), loaded(case)
-    )
+    directory = tf_directory(case, tmp_path / "tf")
+    assert_same_variables(bert_zoo.load(directory, task_of(case)), loaded(case))
 
 
 def write_as_safetensors(arrays, directory):
@@ -127,8 +124,8 @@ def test_what_else_tf_classes_saved_gives_the_same_model(write, tmp_path):
 def test_a_file_of_tf_classes_without_names_says_what_to_save(tmp_path):
     path = tmp_path / "my.weights.h5"
     write_hdf5(path, {"layers/tf_bert_main_layer/pooler/dense/vars/0": np.ones(3, "float32")})
-    with pytest.raises(WeightsError, match=r"does not name its variables.*save_pretrained\(\)"):
-        open_weights(path)
+    words = "does not name its variables | save_pretrained()"
+    assert_refused(lambda: open_weights(path), words, WeightsError)
 
 
 def test_albert_s_class_computes_with_the_second_of_two_biases(tmp_path):
@@ -149,9 +146,8 @@ def test_a_file_of_bert4keras_is_refused_with_what_to_load_instead(whole_model, 
         for layer in ("Embedding-Token", "Pooler-Dense"):
             stored[f"{whole_model}{layer}/{layer}/kernel:0"] = np.zeros((2, 2))
     (tmp_path / "bert_config.json").write_text(json.dumps(google_config("bert/pretraining")))
-    wanted = f"{re.escape(str(file))} is not .*Embedding-Token.*layer_.*Google's checkpoint"
-    with pytest.raises(WeightsError, match=wanted):
-        bert_zoo.load(tmp_path)
+    words = f"{file} is not | Embedding-Token | layer_ | Google's checkpoint"
+    assert_refused(lambda: bert_zoo.load(tmp_path), words, WeightsError)
 
 
 def changed(change, to):
@@ -177,17 +173,13 @@ def change_one_of_two(file, name):
     file[name][0] = 7.0
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (compress, "uncompressed"),
-        (leave_values_out, "has the shape"),
-        (change_one_of_two, "different values"),
-    ],
+@refusals(
+    (compress, "uncompressed"),
+    (leave_values_out, "has the shape"),
+    (change_one_of_two, "different values"),
 )
-def test_what_is_not_an_array_in_the_file_is_refused(change, message, tmp_path):
-    with pytest.raises(WeightsError, match=message):
-        dict(open_weights(changed(change, tmp_path)))
+def test_what_is_not_an_array_in_the_file_is_refused(call, words, tmp_path):
+    assert_refused(lambda: dict(open_weights(changed(call, tmp_path))), words, WeightsError)
 
 
 def test_safetensors_hide_a_tf_model_h5(tmp_path):
@@ -202,8 +194,8 @@ def test_an_array_that_no_model_has_is_refused(tmp_path):
         file["bert/tf_bert_for_pre_training/bert/more/kernel:0"] = np.ones(3, "float32")
 
     directory = tf_directory("bert/pretraining", tmp_path / "tf", changed(add, tmp_path))
-    with pytest.raises(WeightsError, match=r"not known, so not loaded: bert\.more\.weight"):
-        bert_zoo.load(directory, "pretraining")
+    words = "not known, so not loaded: bert.more.weight"
+    assert_refused(lambda: bert_zoo.load(directory, "pretraining"), words, WeightsError)
 
 
 # --- KerasHub ------------------------------------------------------------------------------------
@@ -249,20 +241,30 @@ def hub():
     return pytest.importorskip("keras_hub").models
 
 
+def with_head(hub, name: str, head: str, **options):
+    """A backbone of random weights, and a model of it with the head, where there is a class for it."""
+    backbone = getattr(hub, f"{name}Backbone")(**BACKBONES[name])
+    kind = getattr(hub, f"{name}{head}", None)
+    model = backbone if kind is None else kind(backbone, preprocessor=None, **options)
+    return backbone, with_random_values(model)
+
+
+def sequences(outputs, inputs) -> np.ndarray:
+    """The outputs of tokens that are no padding."""
+    outputs = outputs["sequence_output"] if isinstance(outputs, dict) else outputs
+    return np.asarray(outputs)[inputs["padding_mask"] > 0]
+
+
 @pytest.mark.parametrize("name", slow_but(BACKBONES, "Bert", "Roberta"))
 def test_keras_hub_presets_compute_the_same(name, hub, tmp_path):
-    backbone = getattr(hub, f"{name}Backbone")(**BACKBONES[name])
-    task = getattr(hub, f"{name}TextClassifier", None)
-    theirs = backbone if task is None else task(backbone, num_classes=3, preprocessor=None)
-    with_random_values(theirs).save_to_preset(tmp_path)
+    backbone, theirs = with_head(hub, name, "TextClassifier", num_classes=3)
+    theirs.save_to_preset(tmp_path)
     inputs = hub_inputs(backbone, 1 if "Roberta" in name else 0)
     expected, ours = backbone(inputs), bert_zoo.load(tmp_path, "encoder")(inputs)
-    expected = expected if isinstance(expected, dict) else {"sequence_output": expected}
-    tokens = inputs["padding_mask"] > 0
-    assert_same(ours["sequence_output"][tokens], expected["sequence_output"][tokens], TOLERANCE)
+    assert_same(sequences(ours, inputs), sequences(expected, inputs), TOLERANCE)
     if "pooled_output" in ours:
         assert_same(ours["pooled_output"], expected["pooled_output"], TOLERANCE)
-    if task is not None:
+    if theirs is not backbone:
         classifier = bert_zoo.load(tmp_path, "classification")
         assert_same(classifier(inputs), theirs(inputs), TOLERANCE)
 
@@ -270,53 +272,44 @@ def test_keras_hub_presets_compute_the_same(name, hub, tmp_path):
 @pytest.mark.parametrize("name", slow_but(sorted(BACKBONES.keys() - {"Electra"}), "Roberta"))
 def test_what_is_saved_for_keras_hub_is_what_it_loads(name, hub, tmp_path):
     """There and back: the weights are those that its own preset has."""
-    kinds = getattr(hub, f"{name}Backbone"), getattr(hub, f"{name}TextClassifier", None)
-    backbone = kinds[0](**BACKBONES[name])
-    is_task = kinds[1] is not None
-    first = kinds[1](backbone, num_classes=3, preprocessor=None) if is_task else backbone
-    with_random_values(first).save_to_preset(tmp_path / "first")
+    backbone, first = with_head(hub, name, "TextClassifier", num_classes=3)
+    first.save_to_preset(tmp_path / "first")
+    is_task = first is not backbone
     model = bert_zoo.load(tmp_path / "first", "classification" if is_task else "encoder")
     bert_zoo.save(model, tmp_path / "second", format="keras_hub")
     options = {"preprocessor": None} if is_task else {}
-    second = kinds[is_task].from_preset(str(tmp_path / "second"), **options)
+    second = type(first).from_preset(str(tmp_path / "second"), **options)
     inputs = hub_inputs(backbone, 1 if "Roberta" in name else 0)
-    expected, found = first(inputs), second(inputs)
-    assert_same(found, expected)
+    assert_same(second(inputs), first(inputs))
 
 
 @pytest.mark.parametrize("name", slow_but(("Albert", "Bert", "DebertaV3", "Roberta"), "Bert"))
 def test_a_preset_with_a_head_for_masked_tokens_is_an_encoder(name, hub, tmp_path, caplog):
-    backbone = getattr(hub, f"{name}Backbone")(**BACKBONES[name])
-    theirs = getattr(hub, f"{name}MaskedLM")(backbone, preprocessor=None)
-    with_random_values(theirs).save_to_preset(tmp_path)
+    backbone, theirs = with_head(hub, name, "MaskedLM")
+    theirs.save_to_preset(tmp_path)
     ours = bert_zoo.load(tmp_path)
     assert "head for masked tokens, whose arithmetic is KerasHub's own" in caplog.text
     inputs = hub_inputs(backbone, 1 if "Roberta" in name else 0)
-    expected = backbone(inputs)
-    expected = expected["sequence_output"] if isinstance(expected, dict) else expected
-    tokens = inputs["padding_mask"] > 0
-    assert_same(ours(inputs)["sequence_output"][tokens], expected[tokens], TOLERANCE)
+    assert_same(sequences(ours(inputs), inputs), sequences(backbone(inputs), inputs), TOLERANCE)
     with pytest.raises(WeightsError, match="has no masked_lm"):
         bert_zoo.load(tmp_path, "masked_lm")
 
 
 def test_keras_hub_holds_no_other_heads_and_no_other_arithmetic(tmp_path, caplog):
-    with pytest.raises(
-        ValueError, match=r"no head for 'masked_lm' of the family bert \(it has: BertTextClassifier"
-    ):
-        bert_zoo.save(loaded("bert/masked_lm"), tmp_path, format="keras_hub")
-    bert_zoo.save(loaded("bert/relu"), tmp_path, format="keras_hub")
+    def saving(case: str, fmt: str = "keras_hub"):
+        return lambda: bert_zoo.save(loaded(case), tmp_path, format=fmt)
+
+    words = "no head for 'masked_lm' of the family bert (it has: BertTextClassifier"
+    assert_refused(saving("bert/masked_lm"), words)
+    saving("bert/relu")()
     assert "BertBackbone does not support {'activation': 'relu'}" in caplog.text
-    with pytest.raises(ValueError, match="ElectraBackbone has a pooler"):
-        bert_zoo.save(loaded("electra/encoder"), tmp_path, format="keras_hub")
-    with pytest.raises(FileExistsError, match=r"model\.weights\.h5"):
-        bert_zoo.save(loaded("bert/relu"), tmp_path, format="hf")
+    assert_refused(saving("electra/encoder"), "ElectraBackbone has a pooler")
+    assert_refused(saving("bert/relu", "hf"), "model.weights.h5", FileExistsError)
 
 
 def test_a_preset_of_another_class_is_named(tmp_path):
     (tmp_path / "config.json").write_text('{"class_name": "GemmaBackbone", "config": {}}')
-    with pytest.raises(ConfigError, match=r"class_name 'GemmaBackbone'.*BertBackbone"):
-        bert_zoo.load(tmp_path)
+    assert_refused(lambda: bert_zoo.load(tmp_path), "class_name 'GemmaBackbone' | BertBackbone")
 
 
 # --- Model Garden --------------------------------------------------------------------------------
@@ -389,7 +382,5 @@ def test_tf_hub_s_first_modules_are_read_with_their_vocabulary(tmp_path):
 def test_an_albert_of_unknown_depth_asks_for_its_configuration(tmp_path):
     for file in (GARDEN / "albert").glob("ckpt*"):
         shutil.copy(file, tmp_path)
-    with pytest.raises(
-        ConfigError, match=r"no released ALBERT has the width 16.*albert_config\.json"
-    ):
-        bert_zoo.load(tmp_path)
+    words = "no released ALBERT has the width 16 | albert_config.json"
+    assert_refused(lambda: bert_zoo.load(tmp_path), words)
