@@ -212,27 +212,6 @@ def test_an_example_that_prints_something_else_fails(page_runner):
         page_runner("```python\nprint('a 0.50')\n```\n\n```text\nb 0.51\n```\n")
 
 
-def test_what_an_example_takes_as_given_is_run_before_it(page_runner):
-    page = "<!-- first\nx = 3\n-->\n```python\ny = x + 1\n```\n<!-- not run: no z -->\n```python\nz\n```\n"
-    names, _ = page_runner(page)
-    assert names["y"] == 4
-
-
-@pytest.mark.parametrize(
-    ("shown", "comment", "trained", "alike"),
-    [
-        ("track  0.71  Where?", "track  0.7  Where?", False, True),
-        ("track  0.91  Where?", "track  0.7  Where?", True, True),
-        ("track  0.91  Where?", "track  0.7  Where?", False, False),
-        ("refund  0.71  Where?", "track  0.7  Where?", True, False),
-        ("-0.058", "0.589", True, False),
-        ("[-2.5892]", "[-2.5866]", False, False),
-    ],
-)
-def test_results_are_compared_by_words_and_numbers(shown, comment, trained, alike):
-    assert agree(shown, comment, trained) == alike
-
-
 # --- Families and reference ----------------------------------------------------------------------
 
 
@@ -419,12 +398,6 @@ def test_links_lead_to_files_and_headings(page):
         assert not anchor or anchor in anchors(target.read_text(encoding="utf-8")), anchor
 
 
-def test_links_and_headings_are_found():
-    page = "# A b-c, d\n[x](y.md#z), `[no](link)`, [here](#a-b-c-d), [there](https://z.org)."
-    assert links(page) == [("y.md", "z"), ("", "a-b-c-d")]
-    assert anchors(page) == {"a-b-c-d"}
-
-
 # --- Commands ------------------------------------------------------------------------------------
 
 # On a line of its own, behind variables of the environment, or within a sentence.
@@ -469,18 +442,15 @@ def test_commands_are_programs_that_take_these_flags(page):
 
 
 @pytest.mark.parametrize(
-    ("command", "error"),
+    "command",
     [
-        ("bert_zoo finetun", AssertionError),
-        ("bert_zoo predict --run R --rum a", AssertionError),
-        ("bert_zoo predict --rum a", absl.flags.UnrecognizedFlagError),
-        ("bert_zoo finetune --epochs three", absl.flags.IllegalFlagValueError),
-        ("python tools/benchmark.py --devices 4", AssertionError),
+        *("finetun", "predict --run R --rum a", "predict --rum a", "finetune --epochs three"),
+        "python tools/benchmark.py --devices 4",
     ],
 )
-def test_a_command_that_does_not_exist_is_found(command, error):
-    (words,) = commands(f"It is `{command}`.")
-    with pytest.raises(error):
+def test_a_command_that_does_not_exist_is_found(command):
+    (words,) = commands(f"It is `{command if ' tools/' in command else f'bert_zoo {command}'}`.")
+    with pytest.raises((AssertionError, absl.flags.Error)):
         check_command(words)
 
 
