@@ -16,7 +16,7 @@ from bert_zoo.config import HEAD_KINDS, Config, HeadSpec
 
 if TYPE_CHECKING:
     from bert_zoo.data.buckets import Batching
-    from bert_zoo.data.rows import Scheme
+    from bert_zoo.data.rows import RowScheme
 
 # Learning rate schedules; `bert_zoo.training.presets` has the classes.
 SCHEDULES = ("linear", "linear_after_warmup", "constant", "inverse_sqrt", "slanted_triangular")
@@ -437,12 +437,12 @@ class OwnRows:
 
     Attributes:
         name: its name for `PretrainingPreset.rows` and --rows.
-        scheme: (tokens per row, rows per batch, language numbers) -> a `bert_zoo.data.rows.Scheme`.
+        scheme: (tokens per row, rows per batch, language numbers) -> a `bert_zoo.data.rows.RowScheme`.
         multilingual: whether the text has several languages.
     """
 
     name: str
-    scheme: Callable[[int, int, tuple[int, ...]], "Scheme"]
+    scheme: Callable[[int, int, tuple[int, ...]], "RowScheme"]
     multilingual: bool = False
 
 

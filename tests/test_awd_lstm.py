@@ -13,9 +13,7 @@ from helpers import TOLERANCE, directory_of, flat, load_case, loaded
 
 import bert_zoo
 from bert_zoo.families.awd_lstm import layers
-from bert_zoo.families.awd_lstm.config import AwdLstmConfig
-from bert_zoo.families.awd_lstm.family import FAMILY
-from bert_zoo.families.awd_lstm.vocabulary import read_words
+from bert_zoo.families.awd_lstm.family import FAMILY, AwdLstmConfig, read_words
 from bert_zoo.models import CausalLM, Classifier, Encoder
 from bert_zoo.text.format import DeferredPreprocessor
 from bert_zoo.weights.files import WeightsError

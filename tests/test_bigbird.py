@@ -72,8 +72,8 @@ def test_a_graph_of_open_lengths_computes_short_and_long_rows():
 
 @needs_tensorflow
 def test_open_lengths_have_the_tables_of_all_lengths():
-    from bert_zoo.families.bigbird.config import BigBirdConfig
-    from bert_zoo.families.bigbird.sparse_attention import SparseAttention
+    from bert_zoo.families.bigbird.family import BigBirdConfig
+    from bert_zoo.families.bigbird.layers import SparseAttention
 
     config = BigBirdConfig(vocab_size=9, max_positions=5120)
     attention = SparseAttention(1, config, initializer_range=0.02)
@@ -134,7 +134,7 @@ def test_nothing_grows_with_the_square_of_the_length():
     """No operation of the graph, gradients included, has as many numbers as a matrix of scores."""
     import tensorflow as tf
 
-    from bert_zoo.families.bigbird.config import BigBirdConfig
+    from bert_zoo.families.bigbird.family import BigBirdConfig
     from bert_zoo.models.encoder import Encoder
 
     sizes = {"hidden_size": 8, "num_layers": 1, "num_heads": 2, "intermediate_size": 8}

@@ -23,9 +23,8 @@ from test_torch_bin import write_archive
 
 import bert_zoo
 from bert_zoo.config import ConfigError
-from bert_zoo.families.deberta.attention import rows_of_distances
-from bert_zoo.families.deberta.config import DebertaConfig
-from bert_zoo.families.deberta.original import read_bpe_encoder
+from bert_zoo.families.deberta.family import DebertaConfig, read_bpe_encoder
+from bert_zoo.families.deberta.layers import rows_of_distances
 from bert_zoo.layers.common import FIRST
 from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.weights.files import WeightsError

@@ -22,9 +22,9 @@ from helpers import (
 
 import bert_zoo
 from bert_zoo.config import ConfigError
-from bert_zoo.families.elmo.characters import ids_in_graph, ids_of_words
-from bert_zoo.families.elmo.config import ElmoConfig
-from bert_zoo.families.elmo.recurrence import recurrence
+from bert_zoo.families.elmo.family import ElmoConfig
+from bert_zoo.families.elmo.layers import recurrence
+from bert_zoo.families.elmo.text import ids_in_graph, ids_of_words
 from bert_zoo.weights.sources import open_weights
 
 WORDS = ["", "a", "naïve", "日本語日本語", "<S>", "</S>", "<s>", "x" * 60, "é" * 30, "\U0001f600"]
@@ -59,7 +59,7 @@ def test_texts_are_split_as_python_does_and_words_as_given_are_not():
 
 
 def test_numpy_reads_texts_as_the_graph_does():
-    from bert_zoo.families.elmo.tokenizer import NumpyWordPreprocessor
+    from bert_zoo.families.elmo.text import NumpyWordPreprocessor
 
     preprocessor = loaded("elmo/classification").preprocessor
     twin = NumpyWordPreprocessor(preprocessor.tokenizer, **preprocessor.get_config())

@@ -25,7 +25,7 @@ from safetensors.numpy import save_file
 
 import bert_zoo
 from bert_zoo.config import ConfigError
-from bert_zoo.families.modernbert.config import HF_CODEC
+from bert_zoo.families.modernbert.family import HF_CODEC
 from bert_zoo.weights.bind import named_variables
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.sources import open_weights

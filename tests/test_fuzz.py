@@ -41,7 +41,7 @@ from test_wordpiece import SERIALIZED
 import bert_zoo
 import bert_zoo.runtime
 from bert_zoo.config import ConfigError
-from bert_zoo.families.transformer_xl.vocabulary import read_pickled_vocabulary
+from bert_zoo.families.transformer_xl.text import read_pickled_vocabulary
 from bert_zoo.loading.directories import open_checkpoint
 from bert_zoo.registry import registry
 from bert_zoo.text import tokenizer_from_dir

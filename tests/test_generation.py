@@ -12,7 +12,7 @@ from keras import ops
 from keras_hub import samplers
 
 import bert_zoo
-from bert_zoo.families.transformer_xl.config import RecurrentConfig
+from bert_zoo.families.transformer_xl.family import RecurrentConfig
 from bert_zoo.models import CausalLM, Encoder
 from bert_zoo.tasks.causal_lm.generation import PIECE, TextPrompts, read_prompts
 from bert_zoo.text.byte_bpe import ALPHABET, ByteBpeTokenizer

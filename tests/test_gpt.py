@@ -22,7 +22,7 @@ from helpers import (
 
 import bert_zoo
 from bert_zoo.config import ConfigError
-from bert_zoo.families.gpt.tokenizer import CharBpeTokenizer
+from bert_zoo.families.gpt.text import CharBpeTokenizer
 from bert_zoo.models import StatefulLM
 from bert_zoo.presets import ROW_ADAPTATION
 from bert_zoo.pretraining.batches import StreamRowBatches

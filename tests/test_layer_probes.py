@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from keras import ops
 
-import bert_zoo.probing.description_length as description_length
 from bert_zoo.data.edges import Edge
 from bert_zoo.probing import (
     LayerCurve,
     LayerMixes,
     LayerVectors,
+    description_length,
     description_lengths,
     mix_layers,
     probe_layers,

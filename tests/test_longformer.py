@@ -10,8 +10,8 @@ from helpers import TOLERANCE, directory_of, flat, load_case, loaded, steps_of
 
 import bert_zoo
 from bert_zoo.config import ConfigError
-from bert_zoo.families.longformer.config import LongformerConfig
-from bert_zoo.families.modernbert.config import ModernBertConfig
+from bert_zoo.families.longformer.family import LongformerConfig
+from bert_zoo.families.modernbert.family import ModernBertConfig
 from bert_zoo.models import Encoder
 from bert_zoo.training import rematerialize
 

@@ -32,9 +32,9 @@ from helpers import (
 import bert_zoo
 from bert_zoo import models
 from bert_zoo.config import ConfigError
-from bert_zoo.families.albert.config import AlbertConfig
-from bert_zoo.families.spanbert.family import SpanBertConfig
-from bert_zoo.families.transformer_xl.config import RecurrentConfig
+from bert_zoo.families.albert.family import AlbertConfig
+from bert_zoo.families.spanbert import SpanBertConfig
+from bert_zoo.families.transformer_xl.family import RecurrentConfig
 from bert_zoo.json_files import read_object
 from bert_zoo.loading import load as loading
 from bert_zoo.registry import registry

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from test_torch_bin import MODEL, Runs, stream_head, write_archive
 
-from bert_zoo.families.transformer_xl import vocabulary as pickled_vocabulary
-from bert_zoo.families.transformer_xl.vocabulary import PickledVocabulary, read_pickled_vocabulary
+from bert_zoo.families.transformer_xl import text as transformer_xl_text
+from bert_zoo.families.transformer_xl.text import PickledVocabulary, read_pickled_vocabulary
 from bert_zoo.weights.files import WeightsError
 
 SYMBOLS = ["<eos>", "the", "<unk>", "Enquêtes", "–", "Łódź"]
@@ -179,7 +179,7 @@ def test_reading_needs_no_tensorflow():
     """The package bert_zoo.text does; the module itself does not."""
     program = (
         "import sys, importlib.util; sys.modules['tensorflow'] = None;"
-        f"spec = importlib.util.spec_from_file_location('a', {pickled_vocabulary.__file__!r});"
+        f"spec = importlib.util.spec_from_file_location('a', {transformer_xl_text.__file__!r});"
         "module = importlib.util.module_from_spec(spec); sys.modules['a'] = module;"
         "spec.loader.exec_module(module); module.read_pickled_vocabulary"
     )

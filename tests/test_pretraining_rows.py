@@ -9,8 +9,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from bert_zoo.families.xlm.rows import Translations
-from bert_zoo.families.xlnet.rows import StreamedPairs
+from bert_zoo.families.xlm.cards import Translations
+from bert_zoo.families.xlnet.cards import StreamedPairs
 from bert_zoo.pretraining import rows as pretraining_rows
 from bert_zoo.pretraining.rows import (
     DocSentences,

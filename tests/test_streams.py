@@ -19,7 +19,7 @@ from helpers import (
 )
 
 import bert_zoo
-from bert_zoo.families.transformer_xl.config import RecurrentConfig
+from bert_zoo.families.transformer_xl.family import RecurrentConfig
 from bert_zoo.models import StatefulLM
 from bert_zoo.models.task_model import under_settings
 from bert_zoo.pretraining.causal import StreamSettings

@@ -12,7 +12,7 @@ import tensorflow as tf
 from helpers import ALL_GOLDEN, directory_of
 
 from bert_zoo import text
-from bert_zoo.families.bertweet.tokenizer import TweetBpeTokenizer
+from bert_zoo.families.bertweet.text import TweetBpeTokenizer
 from bert_zoo.registry import registry
 from bert_zoo.text.byte_bpe import ALPHABET
 from bert_zoo.weights.cache import MODEL_FILES

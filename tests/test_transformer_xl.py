@@ -29,8 +29,8 @@ from helpers import (
 from safetensors.numpy import save_file
 
 import bert_zoo
-from bert_zoo.families.transformer_xl.attention import distance_embedding
-from bert_zoo.families.transformer_xl.config import RecurrentConfig
+from bert_zoo.families.transformer_xl.family import RecurrentConfig
+from bert_zoo.families.transformer_xl.layers import distance_embedding
 from bert_zoo.family import Files
 from bert_zoo.layers.heads import adaptive_softmax
 from bert_zoo.models import CausalLM, Encoder

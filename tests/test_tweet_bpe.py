@@ -11,7 +11,7 @@ from helpers import ALL_GOLDEN
 tf = pytest.importorskip("tensorflow")
 
 
-from bert_zoo.families.bertweet.tweets import UNKNOWN, TweetNormalizer  # noqa: E402
+from bert_zoo.families.bertweet.text import UNKNOWN, TweetNormalizer  # noqa: E402
 
 VOCABULARY = ALL_GOLDEN / "tweet_bpe"
 MODELS = ALL_GOLDEN / "bertweet"

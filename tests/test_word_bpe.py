@@ -16,8 +16,7 @@ tf = pytest.importorskip("tensorflow")
 
 from bert_zoo import load  # noqa: E402
 from bert_zoo.config import ConfigError  # noqa: E402
-from bert_zoo.families.xlm.moses import MosesWords  # noqa: E402
-from bert_zoo.families.xlm.tokenizer import WordBpeTokenizer  # noqa: E402
+from bert_zoo.families.xlm.text import MosesWords, WordBpeTokenizer  # noqa: E402
 from bert_zoo.text import tokenizer_from_dir  # noqa: E402
 from bert_zoo.text.bpe import WordMerger  # noqa: E402
 

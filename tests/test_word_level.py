@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from bert_zoo import text
-from bert_zoo.families.transformer_xl import vocabulary
+from bert_zoo.families.transformer_xl import text as transformer_xl_text
 
 WIKITEXT = Path(__file__).resolve().parent.parent.parent / "shared/data/text/wikitext2_part.txt"
 WORDS = ["<eos>", "the", "<unk>", "a", "tree", "\\", "\\1", "字", "ας", "σ", "i̇", "_", "U+0020"]
@@ -278,7 +278,7 @@ def test_the_originals_pickled_vocabularies_are_read(
 ):
     found = namedtuple("Found", "tokens lowercase eos_token unknown_token")
     monkeypatch.setattr(
-        vocabulary,
+        transformer_xl_text,
         "read_pickled_vocabulary",
         lambda path: found(symbols, path.name == name, *tokens),
     )

@@ -1028,7 +1028,7 @@ def race_words(scratch: Path) -> dict[str, dict[str, dict]]:
     import numpy as np
 
     import bert_zoo
-    from bert_zoo.families.elmo.characters import ids_of_words
+    from bert_zoo.families.elmo.text import ids_of_words
     from bert_zoo.training.optimizers import bert_adamw
 
     name, shape = _WORD_ENCODER.value, (_BATCH.value, _LENGTH.value)

@@ -55,7 +55,7 @@ class Runs(NamedTuple):
     backwards: np.ndarray = np.zeros(0, bool)
 
 
-class Scheme:
+class RowScheme:
     """Divides a text into rows.
 
     Attributes:

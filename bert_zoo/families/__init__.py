@@ -1,6 +1,13 @@
 """The families of this package, listed by hand. A test compares the list with the files."""
 
-from bert_zoo.families import camembert, multilingual_minilm, xlm_roberta
+from bert_zoo.families import (
+    camembert,
+    distilbert,
+    mpnet,
+    multilingual_minilm,
+    spanbert,
+    xlm_roberta,
+)
 from bert_zoo.families.albert import family as albert
 from bert_zoo.families.awd_lstm import family as awd_lstm
 from bert_zoo.families.bert import family as bert
@@ -8,7 +15,6 @@ from bert_zoo.families.bertweet import family as bertweet
 from bert_zoo.families.bigbird import family as bigbird
 from bert_zoo.families.deberta import family as deberta
 from bert_zoo.families.deberta import v2 as deberta_v2
-from bert_zoo.families.distilbert import family as distilbert
 from bert_zoo.families.electra import family as electra
 from bert_zoo.families.elmo import family as elmo
 from bert_zoo.families.gpt import family as gpt
@@ -16,10 +22,7 @@ from bert_zoo.families.gpt import gpt2
 from bert_zoo.families.longformer import family as longformer
 from bert_zoo.families.mobilebert import family as mobilebert
 from bert_zoo.families.modernbert import family as modernbert
-from bert_zoo.families.mpnet import family as mpnet
 from bert_zoo.families.roberta import family as roberta
-from bert_zoo.families.spanbert import family as spanbert
-from bert_zoo.families.t5 import byt5, mt5, umt5
 from bert_zoo.families.t5 import family as t5
 from bert_zoo.families.transformer_xl import family as transformer_xl
 from bert_zoo.families.xlm import family as xlm
@@ -51,8 +54,8 @@ FAMILIES = (
     xlnet.FAMILY,
     awd_lstm.FAMILY,
     t5.FAMILY,
-    mt5.FAMILY,
-    umt5.FAMILY,
-    byt5.FAMILY,
+    t5.MT5_FAMILY,
+    t5.UMT5_FAMILY,
+    t5.BYT5_FAMILY,
     elmo.FAMILY,
 )

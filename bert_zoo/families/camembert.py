@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from bert_zoo.families.bert import formats as bert_formats
-from bert_zoo.families.bert.checkpoints import BASE, LARGE
+from bert_zoo.families.bert import family as bert
+from bert_zoo.families.bert.cards import BASE, LARGE
 from bert_zoo.families.roberta import family as roberta
 from bert_zoo.family import HF, Checkpoint, TextSpec
 from bert_zoo.text.format import TextFormat
@@ -36,7 +36,7 @@ FAMILY = replace(
         "hf": replace(
             roberta.FAMILY.formats["hf"],
             model_type="camembert",
-            classes=bert_formats.hf_classes("Camembert"),
+            classes=bert.hf_classes("Camembert"),
         )
     },
     text=TextFormat(read_sentencepiece, {"scheme": SCHEME}, ROBERTA),

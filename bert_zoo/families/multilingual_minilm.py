@@ -4,9 +4,7 @@ from dataclasses import replace
 
 from bert_zoo.families import xlm_roberta
 from bert_zoo.families.bert import family as bert
-from bert_zoo.families.bert import formats as bert_formats
-from bert_zoo.families.bert import rows as bert_rows
-from bert_zoo.families.bert.derived_checkpoints import EMBEDDING, SMALL, multilingual_e5
+from bert_zoo.families.bert.cards import EMBEDDING, SMALL, multilingual_e5
 from bert_zoo.family import HF, Checkpoint, Pooling, TextSpec
 
 PARAMS = 117_653_760
@@ -18,12 +16,12 @@ FAMILY = replace(
     defaults=SMALL | {"vocab_size": 250037},
     formats={
         "hf": replace(
-            bert_formats.HF,
+            bert.HF,
             tokenizer_class=xlm_roberta.SCHEME.tokenizer_class,
-            classes=bert_formats.hf_classes("Bert"),
+            classes=bert.hf_classes("Bert"),
         )
     },
-    heads={"masked_lm": bert_rows.HEADS["masked_lm"], **bert_rows.TASK_HEADS},
+    heads={"masked_lm": bert.HEADS["masked_lm"], **bert.TASK_HEADS},
     text=xlm_roberta.FAMILY.text,
     objectives=("masked_lm",),
     pretraining_preset=None,

@@ -2,12 +2,10 @@
 
 from dataclasses import replace
 
-from bert_zoo.families.bert import formats as bert_formats
-from bert_zoo.families.bert.checkpoints import BASE, LARGE
-from bert_zoo.families.bert.derived_checkpoints import multilingual_e5
+from bert_zoo.families.bert import family as bert
+from bert_zoo.families.bert.cards import BASE, LARGE, multilingual_e5
 from bert_zoo.families.roberta import family as roberta
-from bert_zoo.families.roberta import formats as roberta_formats
-from bert_zoo.families.roberta.checkpoints import fairseq
+from bert_zoo.families.roberta.cards import fairseq
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.layout import ROBERTA
 from bert_zoo.text.sentencepiece_files import read_sentencepiece
@@ -16,8 +14,8 @@ from bert_zoo.text.vocabulary import special_tokens
 
 PAPER = "Unsupervised Cross-lingual Representation Learning at Scale, arXiv:1911.02116"
 FAIRSEQ_CODEC = replace(
-    roberta_formats.FAIRSEQ_CODEC,
-    fixed={**roberta_formats.FAIRSEQ_CODEC.fixed, "task": ("multilingual_masked_lm",)},
+    roberta.FAIRSEQ_CODEC,
+    fixed={**roberta.FAIRSEQ_CODEC.fixed, "task": ("multilingual_masked_lm",)},
 )
 # fairseq's dictionary puts four tokens before the pieces; three of them are also pieces of the model.
 SCHEME = Scheme(
@@ -40,7 +38,7 @@ FAMILY = replace(
         "hf": replace(
             roberta.FAMILY.formats["hf"],
             model_type="xlm-roberta",
-            classes=bert_formats.hf_classes("XLMRoberta"),
+            classes=bert.hf_classes("XLMRoberta"),
         ),
         "fairseq": replace(roberta.FAMILY.formats["fairseq"], codec=FAIRSEQ_CODEC),
         "keras_hub": replace(

@@ -139,7 +139,7 @@ def load(
         model_name: Keras's name for the model; by default the task, numbered if there are several.
         **settings: further fields of the family's configuration: for Transformer-XL `mem_len`,
             `clamp_len`, `same_length`, `same_length_keys` and `memory_start` (see
-            `bert_zoo.families.transformer_xl.config.RecurrentConfig`).
+            `bert_zoo.families.transformer_xl.family.RecurrentConfig`).
 
     Returns:
         A `keras.Model`. Models with a loss are compiled with the task's loss, metrics and default

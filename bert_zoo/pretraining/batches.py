@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bert_zoo.data.by_number import BatchesByNumber, numbered
-from bert_zoo.data.rows import Scheme, TooFewRows
+from bert_zoo.data.rows import RowScheme, TooFewRows
 from bert_zoo.graph import has_tensorflow, tf
 from bert_zoo.pretraining.masked_rows import MaskedRows
 from bert_zoo.pretraining.rows import EpochPlan
@@ -116,7 +116,7 @@ class PretrainingBatches(NumberedBatches):
     def __init__(
         self,
         text: TokenizedText,
-        scheme: Scheme,
+        scheme: RowScheme,
         objective: Objective,
         batch_size: int,
         *,

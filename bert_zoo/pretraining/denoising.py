@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from bert_zoo.data.rows import Scheme
+from bert_zoo.data.rows import RowScheme
 from bert_zoo.models.task_model import Use
 from bert_zoo.pretraining.corpus import Corpus
 from bert_zoo.pretraining.masked import MaskedTraining
@@ -24,7 +24,7 @@ class DenoisingTraining(MaskedTraining):
         limits=("Without fine-tuning it can only fill in hidden spans.",),
     )
 
-    def scheme(self, length: int) -> Scheme:
+    def scheme(self, length: int) -> RowScheme:
         scheme = super().scheme(self.objective.raw_length(length))
         if isinstance(scheme, PackedDocuments):
             return PackedExamples(scheme.length, objective=self.objective)

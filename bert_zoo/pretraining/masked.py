@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bert_zoo.data.rows import Scheme
+from bert_zoo.data.rows import RowScheme
 from bert_zoo.models import MaskedLM
 from bert_zoo.models.task_model import Use, under_settings
 from bert_zoo.presets import PAIRS, OwnRows, Recipe
@@ -40,7 +40,7 @@ from bert_zoo.training.presets import optimizer_for
 
 # Offset between the first epochs of two phases, so that no two phases have the same rows.
 EPOCHS_APART = 1 << 20
-SCHEMES: dict[str, Callable[[int], Scheme]] = {
+SCHEMES: dict[str, Callable[[int], RowScheme]] = {
     "next_sentence": lambda length: SentencePairs("next_sentence", length),
     "sentence_order": lambda length: SentencePairs("sentence_order", length),
     "full_sentences": FullSentences,
@@ -87,7 +87,7 @@ class Settings:
         """Whether each batch's rows continue those of the batch before."""
         return not self.languages and self.scheme(self.phases[0][0]).in_order
 
-    def scheme(self, length: int, tokenizer: Any = None) -> Scheme:
+    def scheme(self, length: int, tokenizer: Any = None) -> RowScheme:
         """The scheme of rows of `length` tokens; the tokenizer has the ids of languages."""
         if self.rows in SCHEMES:
             return SCHEMES[self.rows](length)
@@ -190,7 +190,7 @@ class MaskedTraining:
             for number, (length, _) in enumerate(settings.phases)
         ]
 
-    def scheme(self, length: int) -> Scheme:
+    def scheme(self, length: int) -> RowScheme:
         """The scheme of rows of `length` tokens."""
         return self.settings.scheme(length, self.inner.preprocessor.tokenizer)
 

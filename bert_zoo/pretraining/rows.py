@@ -17,8 +17,8 @@ import numpy as np
 from bert_zoo.data.rows import (
     RUN,
     SECOND,
+    RowScheme,
     Runs,
-    Scheme,
     Template,
     around,
     cut,
@@ -39,7 +39,7 @@ Batch = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class FullSentences(Scheme):
+class FullSentences(RowScheme):
     """Whole sentences up to the full length, across document boundaries: RoBERTa's FULL-SENTENCES.
 
     A row is a single text, with a separator token where a document ends within it. Each epoch has the
@@ -83,7 +83,7 @@ class FullSentences(Scheme):
 
 
 @dataclass(frozen=True)
-class DocSentences(Scheme):
+class DocSentences(RowScheme):
     """Whole sentences of one document up to the full length: RoBERTa's DOC-SENTENCES, SpanBERT's blocks.
 
     A row is a single text. The last row of a document may be shorter. A sentence that is longer than a row
@@ -112,7 +112,7 @@ class DocSentences(Scheme):
 
 
 @dataclass(frozen=True)
-class PackedDocuments(Scheme):
+class PackedDocuments(RowScheme):
     """Several documents side by side in rows of full length, each independent of the others.
 
     Each document has its own special tokens, number (`document_ids`) and positions (`position_ids`). A
@@ -170,7 +170,7 @@ class PackedExamples(PackedDocuments):
 
 
 @dataclass(frozen=True)
-class JoinedDocuments(Scheme):
+class JoinedDocuments(RowScheme):
     """Documents one after another, cut into rows of the same length, as for T5.
 
     Nothing separates the documents, and rows have no special tokens. Each epoch has the documents in a
@@ -199,7 +199,7 @@ class JoinedDocuments(Scheme):
 
 
 @dataclass(frozen=True)
-class SentencePairs(Scheme):
+class SentencePairs(RowScheme):
     """Pairs of texts of whole sentences, labelled for BERT's next sentence or ALBERT's sentence order.
 
     Sentences of a document are collected until they fill a row, and divided in two at random. For
@@ -314,7 +314,7 @@ class EpochPlan:
         ValueError: the length is too small for the layout, or the text does not suit the scheme.
     """
 
-    def __init__(self, text: TokenizedText, scheme: Scheme, seed: int, epoch: int):
+    def __init__(self, text: TokenizedText, scheme: RowScheme, seed: int, epoch: int):
         self.text, self.scheme = text, scheme
         self._template = scheme.template(text.layout)
         if scheme.length <= text.layout.most_specials:
@@ -432,7 +432,7 @@ class EpochPlan:
 
 
 def epoch_rows(
-    text: TokenizedText, scheme: Scheme, seed: int, epoch: int, *, batch_size: int
+    text: TokenizedText, scheme: RowScheme, seed: int, epoch: int, *, batch_size: int
 ) -> Iterator[Batch]:
     """Yields the batches of an epoch (see `EpochPlan.batch`). The last one may have fewer rows.
 

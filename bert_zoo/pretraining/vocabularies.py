@@ -142,7 +142,7 @@ def _byte_bpe(
 
 def _word_bpe(texts: Iterator[str], vocab_size: int, lowercase: bool) -> tuple[list[str], Files]:
     library = _library("tokenizers")
-    from bert_zoo.families.xlm.moses import MosesWords
+    from bert_zoo.families.xlm.text import MosesWords
 
     words_of = MosesWords("en", lowercase=lowercase)
 

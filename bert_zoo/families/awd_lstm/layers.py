@@ -11,7 +11,7 @@ import keras
 from keras import ops
 
 from bert_zoo import private
-from bert_zoo.families.awd_lstm.config import AwdLstmConfig
+from bert_zoo.config import Config
 from bert_zoo.layers.backbones import Backbone, Groups, fits
 from bert_zoo.layers.common import at_positions, float_table, table
 from bert_zoo.layers.dropout import Dropout
@@ -159,7 +159,7 @@ class LSTMStack(private.LossesOfThreads, Stack):
         config: the configuration, with sizes, rates and penalties.
     """
 
-    def __init__(self, blocks: Sequence[DroppedLSTM], config: AwdLstmConfig, **kwargs):
+    def __init__(self, blocks: Sequence[DroppedLSTM], config: Config, **kwargs):
         super().__init__(blocks, config.hidden_size, **kwargs)
         self.config = config
         options = {"dtype": self.dtype_policy}

@@ -1,13 +1,72 @@
 """BERTweet (Nguyen et al. 2020, arXiv:2005.10200): RoBERTa for normalised tweets."""
 
-from dataclasses import replace
+from __future__ import annotations
 
-from bert_zoo.families.bert.checkpoints import BASE
-from bert_zoo.families.bertweet.vocabulary import read_tweet_bpe
+from dataclasses import replace
+from typing import Any
+
+from bert_zoo.config import ConfigError
+from bert_zoo.error_text import shown
+from bert_zoo.families.bert.cards import BASE
+from bert_zoo.families.bertweet import FIRST_TOKENS
 from bert_zoo.families.roberta import family as roberta
 from bert_zoo.family import HF, Checkpoint, TextSpec
-from bert_zoo.text.format import TextFormat
+from bert_zoo.text.added_tokens import AddedToken
+from bert_zoo.text.files import VocabularyFiles, read_named_tokens
+from bert_zoo.text.format import TextFormat, TokenizerParts
 from bert_zoo.text.layout import ROBERTA
+
+# -------------------------------------------------------------------------------------------------
+# Reads BERTweet's vocabularies, without TensorFlow.
+# -------------------------------------------------------------------------------------------------
+
+MASK = "<mask>"
+
+
+def _tokenizer(**arguments):
+    from bert_zoo.families.bertweet.text import TweetBpeTokenizer
+
+    return TweetBpeTokenizer(**arguments)
+
+
+def read_tweet_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
+    """Reads vocab.txt and bpe.codes, each with a count in its last column, and the settings.
+
+    Args:
+        files: the directory's files.
+        overrides: keyword arguments of TweetBpeTokenizer that overrule the files.
+
+    Raises:
+        FileNotFoundError: there is no vocabulary, or a part of one.
+        ConfigError: a damaged file.
+    """
+    files.require("vocab.txt", "bpe.codes")
+    vocabulary = [*FIRST_TOKENS]
+    for number, line in enumerate(files.lines("vocab.txt"), start=1):
+        token, separator, _ = line.strip().rpartition(" ")
+        if not separator:
+            raise ConfigError(
+                f"{files.path('vocab.txt')}, line {number} is {shown(line)}; it must be a token and its "
+                "count. Check that the directory belongs to BERTweet."
+            )
+        vocabulary.append(token)
+    named = read_named_tokens(files)
+    mask = named.special.get("mask_token", MASK)
+    # transformers 5 writes bpe.codes without counts.
+    pairs = (tuple(line.split()[:2]) for line in files.lines("bpe.codes"))
+    arguments = {
+        **named.special,
+        "vocabulary": vocabulary,
+        "added_tokens": [
+            AddedToken(mask, special=True).as_config(),
+            *named.added_to(vocabulary, files.directory),
+        ],
+        "merges": [pair for pair in pairs if len(pair) == 2],
+        "normalization": files.json("tokenizer_config.json").take("normalization", bool, True),
+        **overrides,
+    }
+    return TokenizerParts(_tokenizer, arguments, files.directory)
+
 
 COVID = "bertweet_base, trained further on 23 million English tweets about COVID-19"
 

@@ -5,14 +5,168 @@ characters; Sak et al. 2014 (arXiv:1402.1128) for projections.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
-from bert_zoo.families.elmo.recurrence import recurrence
-from bert_zoo.layers.common import ACTIVATIONS
+from bert_zoo import private
+from bert_zoo.families.elmo.text import BEGIN, END, boundary_ids
+from bert_zoo.layers.backbones import PADDING, Backbone, Ids, fits
+from bert_zoo.layers.common import ACTIVATIONS, at_positions
 from bert_zoo.layers.dropout import Dropout
 from bert_zoo.layers.stack import Stack
+
+# -------------------------------------------------------------------------------------------------
+# The steps of an LSTM with projection and clipping, with an explicit gradient.
+#
+# XLA cannot compile the gradient that TensorFlow derives for a loop. Here the gradient is a loop of its own, without the
+# parts that need no order: gradients of kernels are one product after all steps.
+# -------------------------------------------------------------------------------------------------
+
+
+def recurrence(
+    products,
+    kernel,
+    projection,
+    mask,
+    output,
+    cell,
+    *,
+    cell_clip: float,
+    projection_clip: float,
+):
+    """Computes an LSTM's outputs from the products of its inputs.
+
+    With z = products[t] + output kernel, split into i, j, f and o, a step is
+
+        cell = clip(sigmoid(f + 1) cell + sigmoid(i) tanh(j))
+        output = clip(sigmoid(o) tanh(cell) projection)
+
+    Args:
+        products: [length, batch, 4 * cells], products of inputs and their kernel, plus the bias.
+        kernel: [outputs, 4 * cells], the kernel of outputs.
+        projection: [cells, outputs], or None; then outputs are not clipped either.
+        mask: [length, batch, 1]; 0 leaves the state unchanged.
+        output, cell: the initial state, [batch, outputs] and [batch, cells].
+        cell_clip, projection_clip: bounds on cells and projected outputs; 0: no bound.
+
+    Returns:
+        All outputs, [length, batch, outputs]; then the last output and the last cell, without gradients.
+    """
+    clips = (cell_clip, projection_clip if projection is not None else 0.0)
+    has_projection = projection is not None
+    weights = (kernel, projection) if has_projection else (kernel,)
+
+    @private.custom_gradient
+    def function(products, mask, output, cell, *weights):
+        def step(state, inputs):
+            product, there = inputs
+            found = _step(product, *state, weights, clips)
+            state = tuple(old + there * (new - old) for old, new in zip(state, found, strict=True))
+            return state, state
+
+        _, (outputs, cells) = _scan(step, (output, cell), (products, mask))
+
+        def gradient(*upstream):
+            of_outputs = keras.tree.flatten(upstream)[0]
+            before = [
+                ops.concatenate([first[None], later[:-1]])
+                for first, later in ((output, outputs), (cell, cells))
+            ]
+            return _gradient(of_outputs, products, mask, *before, weights, clips)
+
+        return (outputs, outputs[-1], cells[-1]), gradient
+
+    outputs, *state = function(products, mask, output, cell, *weights)
+    return outputs, *map(ops.stop_gradient, state)
+
+
+def _scan(step, state, sequences, *, reverse: bool = False):
+    """`ops.scan` of several sequences; in Keras 3.15 it takes only one if the length is unknown."""
+    length = sequences[0].shape[0]
+    numbers = ops.arange(ops.shape(sequences[0])[0], dtype="int32")
+
+    def numbered(state, number):
+        return step(state, [sequence[number] for sequence in sequences])
+
+    return ops.scan(numbered, state, numbers, length=length, reverse=reverse)
+
+
+def _gates(z):
+    i, j, f, o = ops.split(z, 4, axis=-1)
+    return ops.sigmoid(i), ops.tanh(j), ops.sigmoid(f + 1.0), ops.sigmoid(o)
+
+
+def _clipped(x, bound: float):
+    return ops.clip(x, -bound, bound) if bound else x
+
+
+def _step(product, output, cell, weights, clips):
+    i, j, f, o = _gates(product + ops.matmul(output, weights[0]))
+    cell = _clipped(f * cell + i * j, clips[0])
+    output = o * ops.tanh(cell)
+    return _clipped(ops.matmul(output, weights[1]) if len(weights) > 1 else output, clips[1]), cell
+
+
+def _gradient(of_outputs, products, mask, output, cell, weights, clips):
+    """Gradients of `recurrence`'s arguments, from outputs' gradients and the states before each step."""
+    kernel, *projections = weights
+    dtype = keras.backend.standardize_dtype(products.dtype)
+
+    def product(x, weight):
+        """One product for all steps."""
+        return ops.reshape(ops.matmul(_flat(x), weight), (*ops.shape(x)[:-1], weight.shape[-1]))
+
+    def within(x, bound: float):
+        """1 where clipping does not change x, else 0."""
+        return ops.cast(ops.abs(x) <= bound, dtype) if bound else ops.ones_like(x)
+
+    i, j, f, o = _gates(products + product(output, kernel))
+    unclipped = f * cell + i * j
+    squashed = ops.tanh(_clipped(unclipped, clips[0]))
+    whole = o * squashed
+    out_within = mask * within(product(whole, projections[0]) if projections else whole, clips[1])
+    # Factors of the gradients of a step's output and cell, named after the target and the source.
+    cell_by_output = o * (1 - ops.square(squashed))
+    o_by_output = squashed * o * (1 - o)
+    of_cell = within(unclipped, clips[0])
+    i_by_cell, j_by_cell = j * i * (1 - i), i * (1 - ops.square(j))
+    f_by_cell = cell * f * (1 - f)
+    factors = (cell_by_output, o_by_output, of_cell, i_by_cell, j_by_cell, f_by_cell, f)
+
+    def step(state, inputs):
+        of_output, of_state, *_ = state
+        upstream, there, is_within, by_output, to_o, is_free, to_i, to_j, to_f, keeps = inputs
+        of_output = of_output + upstream
+        of_projected = of_output * is_within
+        whole = (
+            ops.matmul(of_projected, ops.transpose(projections[0])) if projections else of_projected
+        )
+        of_cell = (there * of_state + whole * by_output) * is_free
+        of_z = ops.concatenate([of_cell * to_i, of_cell * to_j, of_cell * to_f, whole * to_o], -1)
+        state = (
+            (1 - there) * of_output + ops.matmul(of_z, ops.transpose(kernel)),
+            (1 - there) * of_state + of_cell * keeps,
+            of_z,
+            of_projected,
+        )
+        return state, state
+
+    begin = tuple(ops.zeros_like(x[0]) for x in (output, cell, products, output))
+    inputs = (of_outputs, mask, out_within, *factors)
+    (of_first, of_first_cell, *_), (_, _, of_z, of_projected) = _scan(
+        step, begin, inputs, reverse=True
+    )
+    of_weights = [ops.matmul(ops.transpose(_flat(output)), _flat(of_z))]
+    if projections:
+        of_weights.append(ops.matmul(ops.transpose(_flat(whole)), _flat(of_projected)))
+    return of_z, ops.zeros_like(mask), of_first, of_first_cell, *of_weights
+
+
+def _flat(x):
+    return ops.reshape(x, (-1, x.shape[-1]))
 
 
 def _closed_gates(shape, dtype=None):
@@ -293,3 +447,143 @@ class BidirectionalStack(Stack):
 def _joined(*directions):
     """Concatenates both directions, [length, batch, width] each, to [batch, length, 2 * width]."""
     return ops.transpose(ops.concatenate(directions, axis=-1), (1, 0, 2))
+
+
+# -------------------------------------------------------------------------------------------------
+# ELMo's backbone: character-based words with sentence marks, and LSTMs in both directions.
+# -------------------------------------------------------------------------------------------------
+
+
+class ElmoBackbone(Backbone):
+    """Encodes words with LSTMs in both directions (Peters et al. 2018).
+
+    It takes `char_ids` [batch, words, characters] and optionally a `padding_mask`. A word of only zeros is always
+    padding. A model without characters takes `token_ids` [batch, words] instead, ids of a vocabulary that begins
+    with the marks of sentences. The marks are added before the LSTMs, and their outputs removed.
+
+    `hidden_states` has the outputs of every layer, both directions concatenated. The first entry is the word
+    vectors, twice, for the same width. `memory` has [batch, 2, projection + cell] for each layer: the last output and
+    cell of both directions. It is returned if it is given; the originals carry it from batch to batch. Without it,
+    rows start from zeros.
+
+    Args:
+        config: the configuration.
+        embeddings: a `CharacterEncoder`, or a table of words.
+        stack: a `BidirectionalStack`.
+    """
+
+    state = ("memory",)
+    state_is_optional = True
+    is_portable = False
+
+    @property
+    def inputs(self) -> dict[str, Ids]:
+        if not self.config.num_characters:
+            return super().inputs
+        characters = Ids(
+            self.config.num_characters + 1,
+            "the rows of the table of characters, and 0 for none",
+            required=True,
+            axes=("batch", "length", "characters"),
+        )
+        return {"char_ids": characters, "padding_mask": Ids(2, PADDING)}
+
+    def initial_state(self, batch_size: int, tokens: int | None = None) -> dict[str, Any]:
+        config = self.config
+        shape = (batch_size, 2, config.projection_size + config.cell_size)
+        return {"memory": [ops.zeros(shape, self.compute_dtype) for _ in range(config.num_layers)]}
+
+    def call(self, inputs, positions=None, training=None):
+        ids, memory = inputs[self.main_input], inputs.get("memory")
+        mask = inputs.get("padding_mask")
+        mask = ops.ones(ops.shape(ids)[:2], "int32") if mask is None else mask
+        if self.config.num_characters:
+            mask = mask * ops.cast(ops.any(ops.not_equal(ids, 0), axis=-1), "int32")
+        self._check_memory(memory, ids)
+        hidden_states, new = self.states(*self.sentences(ids, mask), memory, training=training)
+        # The end of a short row is where longer rows have words.
+        mask = ops.cast(mask[:, :, None], self.compute_dtype)
+        hidden_states = [states[:, 1:-1] * mask for states in hidden_states]
+        if positions is not None:
+            hidden_states[-1] = at_positions(hidden_states[-1], positions)
+        outputs = {"sequence_output": hidden_states[-1], "hidden_states": hidden_states}
+        outputs |= {} if memory is None else {"memory": new}
+        return outputs | {"attentions": []}
+
+    def directions(self, char_ids, memory, training=None):
+        """Runs each direction over its own words, as in training language models.
+
+        Args:
+            char_ids: int [batch, 2, words, characters], the words of each direction in its reading order. No marks of
+                sentences are added.
+            memory: as for `call`.
+
+        Returns:
+            The last layer's outputs, [batch, 2, words, projection_size], in the same order; and the new memory.
+        """
+        batch, _, length, characters = ops.shape(char_ids)
+        words = self.embeddings(ops.reshape(char_ids, (-1, characters)))
+        words = ops.reshape(words, (batch, 2, length, words.shape[-1]))
+        inputs = [ops.transpose(words[:, direction], (1, 0, 2)) for direction in range(2)]
+        masks = [ops.ones_like(inputs[0][..., :1])] * 2
+        layers, new = self.stack.directions(inputs, masks, memory, training=training)
+        return ops.transpose(ops.stack(layers[-1]), (2, 0, 1, 3)), new
+
+    def states(self, words, mask, memory=None, training=None):
+        """Like `BidirectionalStack.call`, starting from zeros without a memory."""
+        if memory is None:
+            memory = self.initial_state(ops.shape(words)[0])["memory"]
+        return self.stack(words, mask, memory, training=training)
+
+    def sentences(self, ids, mask):
+        """Returns the vectors of words, with the vectors of the sentence's start and end marks around them.
+
+        Args:
+            ids: ids of words, as for `call`.
+            mask: int [batch, words], 1 for words.
+
+        Returns:
+            The vectors, [batch, 1 + words + 1, projection_size], and their mask.
+        """
+        batch, length, *characters = ops.shape(ids)
+        marks = np.int32([0, 1])
+        if characters:
+            size = self.config.max_characters
+            if ids.shape[2] not in (None, size):
+                raise ValueError(
+                    f"char_ids has shape {tuple(ids.shape)}; its words must have {size} characters, padding "
+                    "among them, as model.preprocessor gives them."
+                )
+            marks = np.stack([boundary_ids(mark, size) for mark in (BEGIN, END)])
+        rows = ops.concatenate([ops.reshape(ids, (-1, *characters)), marks], axis=0)
+        vectors = self.embeddings(rows)
+        words = ops.reshape(vectors[:-2], (-1, length, vectors.shape[-1]))
+        begin, end = vectors[-2], vectors[-1]
+        # The end comes after the last word.
+        numbers = ops.arange(1, length + 1, dtype="int32")
+        last = ops.max(mask * numbers, axis=1, initial=0)[:, None]
+        is_end = ops.equal(ops.arange(length + 2, dtype="int32"), last + 1)
+        words = ops.concatenate(
+            [
+                ops.broadcast_to(begin, (batch, 1, begin.shape[-1])),
+                words,
+                ops.broadcast_to(end, (batch, 1, end.shape[-1])),
+            ],
+            axis=1,
+        )
+        mask = ops.concatenate(
+            [ops.ones_like(last), mask, ops.zeros_like(last)], axis=1
+        ) + ops.cast(is_end, "int32")
+        return ops.where(is_end[:, :, None], end, words), mask
+
+    def _check_memory(self, memory, ids) -> None:
+        if memory is None:
+            return
+        config = self.config
+        wanted = (ids.shape[0], 2, config.projection_size + config.cell_size)
+        shapes = [tuple(state.shape) for state in memory]
+        if len(shapes) != config.num_layers or not all(fits(shape, wanted) for shape in shapes):
+            raise ValueError(
+                f"memory has the shapes {shapes}; it is a list of {config.num_layers} tensors of the shape "
+                f"{wanted}, one for each layer: the batch, directions, and an output and a cell."
+            )

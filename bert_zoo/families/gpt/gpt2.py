@@ -4,13 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 from bert_zoo.config import EncoderConfig
-from bert_zoo.families.bert import rows as bert_rows
-from bert_zoo.families.bert.presets import ANSWERS, WORDS
+from bert_zoo.families.bert import family as bert
+from bert_zoo.families.bert.cards import ANSWERS, WORDS
+from bert_zoo.families.gpt import cards as gpt_cards
 from bert_zoo.families.gpt import family as gpt
-from bert_zoo.families.gpt import formats
-from bert_zoo.families.gpt import presets as gpt_presets
-from bert_zoo.families.gpt.checkpoints import GPT2
-from bert_zoo.families.gpt.config import CausalConfig
+from bert_zoo.families.gpt.cards import GPT2
+from bert_zoo.families.gpt.family import CausalConfig
 from bert_zoo.family import Family
 from bert_zoo.presets import Preset
 from bert_zoo.text.byte_bpe_files import read_byte_bpe
@@ -31,27 +30,27 @@ DEFAULTS = {"max_positions": 1024, "pad_id": None}
 HF_CODEC = replace(
     gpt.HF_CODEC,
     rows=[
-        *formats.ROWS,
+        *gpt.ROWS,
         ConfigRow("activation", "activation_function", ACTIVATIONS, optional=True),
         ConfigRow("classifier_dropout", optional=True),
         ConfigRow("scale_attention", "scale_attn_weights", optional=True),
         ConfigRow("scale_by_layer", "scale_attn_by_inverse_layer_idx", optional=True),
     ],
     # Changes only the order of products, for float16.
-    ignored=formats.IGNORED | {"reorder_and_upcast_attn"},
+    ignored=gpt.IGNORED | {"reorder_and_upcast_attn"},
     defaults=DEFAULTS,
 )
 TF1_CODEC = ConfigCodec(
-    rows=[ConfigRow("vocab_size", "n_vocab"), ConfigRow("max_positions", "n_ctx"), *formats.SIZES],
+    rows=[ConfigRow("vocab_size", "n_vocab"), ConfigRow("max_positions", "n_ctx"), *gpt.SIZES],
     defaults=DEFAULTS,
     config_class=CausalConfig,
-    prepare=formats.with_inner_size,
+    prepare=gpt.with_inner_size,
 )
 ENCODER_ROWS = (
     Row(EMBED, "embeddings/token_embedding", hf="wte", tf1="wte"),
     Row(EMBED, "embeddings/position_embedding", hf="wpe", tf1="wpe"),
-    *formats.BLOCK_ROWS,
-    Row(formats.NORM, "final_norm", hf="ln_f", tf1="ln_f"),
+    *gpt.BLOCK_ROWS,
+    Row(gpt.NORM, "final_norm", hf="ln_f", tf1="ln_f"),
 )
 END = "<|endoftext|>"
 
@@ -72,7 +71,7 @@ FAMILY = Family(
             codec=HF_CODEC,
             root="transformer.",
             classes={
-                **formats.hf_classes("GPT2"),
+                **gpt.hf_classes("GPT2"),
                 "token_classification": "GPT2ForTokenClassification",
                 "question_answering": "GPT2ForQuestionAnswering",
             },
@@ -93,10 +92,10 @@ FAMILY = Family(
     },
     encoder_rows=ENCODER_ROWS,
     heads={
-        "causal_lm": Head((formats.LOGITS,), copies=formats.table_copies("wte")),
-        **formats.SENTENCE_HEADS,
-        "token_classification": bert_rows.TASK_HEADS["token_classification"],
-        "question_answering": bert_rows.TASK_HEADS["question_answering"],
+        "causal_lm": Head((gpt.LOGITS,), copies=gpt.table_copies("wte")),
+        **gpt.SENTENCE_HEADS,
+        "token_classification": bert.TASK_HEADS["token_classification"],
+        "question_answering": bert.TASK_HEADS["question_answering"],
     },
     text=TextFormat(read_vocabulary, layout=gpt.LAYOUT, transformers_class="GPT2Tokenizer"),
     checkpoints=GPT2,
@@ -111,6 +110,6 @@ FAMILY = Family(
             preset.source,
             note="GPT's settings; GPT-2's paper has no fine-tuning.",
         )
-        for preset in gpt_presets.PRESETS
+        for preset in gpt_cards.PRESETS
     ],
 )

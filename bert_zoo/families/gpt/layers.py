@@ -1,8 +1,13 @@
 """Causal attention that can use the keys and values of earlier calls."""
 
+from collections.abc import Mapping
+from typing import Any
+
+import keras
 from keras import ops
 
-from bert_zoo.layers.attention import SelfAttention
+from bert_zoo.layers.attention import SelfAttention, attention_bias, causal_bias, masked_score
+from bert_zoo.layers.backbones import Ids, TransformerBackbone, fits
 from bert_zoo.layers.common import with_slots
 from bert_zoo.layers.fused_attention import has_kernels
 from bert_zoo.layers.stack import Stack
@@ -74,3 +79,129 @@ class CausalStack(Stack):
             updated += keys, values
             hidden_states.append(ops.reshape(x, (-1, length, self.hidden_size)))
         return hidden_states, attentions, updated
+
+
+# -------------------------------------------------------------------------------------------------
+# GPT's backbone, whose tokens attend to those before them.
+# -------------------------------------------------------------------------------------------------
+
+
+class CausalBackbone(TransformerBackbone):
+    """Embeddings and a stack of blocks whose tokens attend to those before them (GPT).
+
+    Besides the inputs of `TransformerBackbone`, it takes the keys and values of earlier tokens. If they are
+    given, it returns them extended by the new tokens' keys and values:
+
+    * `memory`: for each layer the keys [batch, heads, head_size, slots] and the values [batch, heads,
+      slots, head_size] of earlier tokens, with free slots for more;
+    * `memory_mask` int [batch, slots]: 1 for slots that hold a token.
+
+    New tokens take the slots after the last one in use in any row. Padding after them leaves its
+    slots empty, and positions count only tokens. Input and output shapes are the same, so one compiled step
+    serves a text up to the number of slots. If too few slots are free, outputs are NaN.
+
+    Arguments as in `TransformerBackbone`; the stack is a `CausalStack`.
+    """
+
+    state = ("memory", "memory_mask")
+    state_is_optional = True
+
+    @property
+    def inputs(self) -> dict[str, Ids]:
+        return {**super().inputs, "memory_mask": Ids(2, "1 is a token and 0 a free slot")}
+
+    @property
+    def token_table(self):
+        """As `RecurrentBackbone.token_table`, with one cluster and no projection."""
+        return [super().token_table], [None]
+
+    def initial_state(self, batch_size: int, tokens: int | None = None) -> dict[str, Any]:
+        config = self.config
+        slots = config.longest_input if tokens is None else tokens
+        size = config.hidden_size // config.num_heads
+        shapes = ((size, slots), (slots, size))
+        return {
+            "memory": [
+                ops.zeros((batch_size, config.num_heads, *shape), self.compute_dtype)
+                for _ in range(config.num_layers)
+                for shape in shapes
+            ],
+            "memory_mask": ops.zeros((batch_size, slots), "int32"),
+        }
+
+    def embedded(self, inputs, training):
+        embedded, bias = super().embedded(inputs, training)
+        length = ops.shape(embedded)[1]
+        return embedded, ops.minimum(bias, causal_bias(length, length, None, bias.dtype))
+
+    def call(self, inputs, positions=None, training=None):
+        memory, memory_mask = (inputs.get(name) for name in self.state)
+        if memory is None and memory_mask is None:
+            return super().call(inputs, positions, training)
+        self._check_memory(memory, memory_mask, inputs)
+        if positions is not None or "document_ids" in inputs:
+            raise ValueError(
+                "With memory, a row continues one text and all of its tokens are computed. Leave document_ids "
+                "and positions out."
+            )
+        token_ids, mask = inputs["token_ids"], inputs.get("padding_mask")
+        mask = ops.ones_like(token_ids) if mask is None else mask
+        length, slots = ops.shape(token_ids)[1], ops.shape(memory_mask)[1]
+        numbers = ops.arange(slots, dtype="int32")
+        # Padded with a row of zeros, because an empty batch has no maximum.
+        start = ops.max(ops.pad(memory_mask * (numbers + 1)[None, :], [(1, 0), (0, 0)]))
+        places = ops.arange(length, dtype="int32")
+        position_ids = inputs.get("position_ids")
+        if position_ids is None:
+            # Padding gets 0, as its place may lie beyond the last position.
+            position_ids = (ops.sum(memory_mask, axis=1)[:, None] + places[None, :]) * mask
+        embedded = self.embeddings(token_ids, None, position_ids, training=training)
+        dtype = keras.backend.standardize_dtype(embedded.dtype)
+        memory_mask = with_slots(memory_mask, mask, start, axis=1)
+        later = numbers[None, :] > (start + places)[:, None]
+        bias = ops.minimum(
+            attention_bias(memory_mask, dtype), ops.cast(later, dtype) * masked_score(dtype)
+        )
+        # Otherwise tokens would silently overwrite others.
+        bias = ops.where(start + length > slots, float("nan"), bias)
+        hidden_states, attentions, memory = self.stack(
+            embedded, bias, memory=memory, start=start, training=training
+        )
+        if self.final_norm is not None:
+            hidden_states[-1] = self.final_norm(hidden_states[-1])
+        return {
+            "sequence_output": hidden_states[-1],
+            "hidden_states": hidden_states,
+            "attentions": attentions,
+            "memory": memory,
+            "memory_mask": memory_mask,
+        }
+
+    def state_after(self, token_ids, lengths, state: Mapping[str, Any]) -> dict[str, Any]:
+        """As `RecurrentBackbone.state_after`."""
+        mask = ops.arange(ops.shape(token_ids)[1])[None, :] < lengths[:, None]
+        outputs = self({"token_ids": token_ids, "padding_mask": ops.cast(mask, "int32"), **state})
+        return {name: outputs[name] for name in self.state}
+
+    def _check_memory(self, memory, memory_mask, inputs) -> None:
+        config, tensors = self.config, 2 * self.config.num_layers
+        if memory is None or memory_mask is None:
+            raise ValueError(
+                "memory and memory_mask go together: pass both, as the model returned them or as "
+                "initial_memory(batch_size) gives them, or neither."
+            )
+        if isinstance(memory, Mapping) or len(memory) != tensors:
+            raise ValueError(
+                f"memory has {len(memory)} entries; it must be a list of {tensors} tensors, the keys and the "
+                f"values of each of the {config.num_layers} layers."
+            )
+        batch, slots = inputs["token_ids"].shape[0], memory_mask.shape[1]
+        size = config.hidden_size // config.num_heads
+        for number, entry in enumerate(memory):
+            of_token = (slots, size) if number % 2 else (size, slots)
+            wanted = (batch, config.num_heads, *of_token)
+            if not fits(entry.shape, wanted):
+                raise ValueError(
+                    f"memory[{number}] has shape {tuple(entry.shape)}; it must be {wanted}: batch, heads, "
+                    "slots and head size (for keys, head size and slots)."
+                )

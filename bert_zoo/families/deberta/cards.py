@@ -1,0 +1,277 @@
+"""DeBERTa's settings for fine-tuning and for pretraining versions 1 and 3."""
+
+from dataclasses import replace
+
+from bert_zoo.config import Config
+from bert_zoo.families.bert import cards as bert_cards
+from bert_zoo.families.bert.cards import (
+    ANSWERS,
+    BASE,
+    CHOICES,
+    LARGE,
+    PRETRAINING_SIZES,
+    TEXTS,
+    width,
+)
+from bert_zoo.family import HF, Checkpoint, TextSpec
+from bert_zoo.presets import Preset, PretrainingSize, Recipe
+
+SOURCE = "microsoft/DeBERTa experiments/glue/mnli.sh"
+RECIPE = Recipe(epochs=3, batch_size=64, warmup_steps=1000, max_length=256)
+# (Width, layers) -> learning rate, epochs, warmup. FIRST is for versions 1 and 2, THIRD for version 3, which
+# shares projections and has no convolution.
+FIRST = {
+    (768, 12): (3e-5, 3, 1000),
+    (1024, 24): (1e-5, 3, 1000),
+    (1024, 48): (5e-6, 3, 1000),
+    (1536, 24): (4e-6, 3, 1000),
+    (1536, 48): (3e-6, 3, 1000),
+}
+THIRD = {
+    (384, 12): (4.5e-5, 3, 1000),
+    (768, 6): (4.5e-5, 3, 1500),
+    (768, 12): (1.5e-5, 3, 1000),
+    (1024, 24): (7e-6, 2, 500),
+}
+
+
+def is_third(config: Config) -> bool:
+    return config.shares_projections and not config.conv_size
+
+
+def preset(name: str, size: tuple[int, int], settings: tuple, third: bool) -> Preset:
+    rate, epochs, warmup = settings
+
+    def fits(config: Config) -> bool:
+        return is_third(config) == third and (config.hidden_size, config.num_layers) == size
+
+    return Preset(
+        name,
+        (*TEXTS, *CHOICES),
+        RECIPE.replace(learning_rate=rate, epochs=epochs, warmup_steps=warmup),
+        SOURCE,
+        fits=fits,
+        note="Published for MNLI. Its dropout before the classifier, which grows with the model, is not set here.",
+    )
+
+
+OF_TEXTS = (
+    # For every other size.
+    Preset(
+        "deberta/glue",
+        (*TEXTS, *CHOICES),
+        RECIPE.replace(learning_rate=2e-5),
+        SOURCE,
+        note="For sizes that were not released. The rate is that of the base model on smaller tasks.",
+    ),
+    *(preset(f"deberta/mnli_l{s[1]}_h{s[0]}", s, FIRST[s], False) for s in FIRST),
+    *(preset(f"deberta/v3_l{s[1]}_h{s[0]}", s, THIRD[s], True) for s in THIRD),
+)
+PRESETS = (
+    *OF_TEXTS,
+    *(
+        replace(
+            p,
+            name=f"{p.name}_answers",
+            tasks=ANSWERS,
+            recipe=p.recipe.replace(max_length=384),
+            note="The settings for texts with BERT's windows; none were published for question answering.",
+        )
+        for p in OF_TEXTS
+    ),
+)
+
+# Batch size, updates and learning rate are BERT's.
+THIRD_PRETRAINING = replace(
+    bert_cards.PRETRAINING,
+    rows="full_sentences",
+    phases=((512, 1.0),),
+    sizes=PRETRAINING_SIZES | {"small": PretrainingSize(width(768, 6))},
+    vocabulary="sentencepiece_plain",
+    lowercase=False,
+    source="microsoft/DeBERTa experiments/language_model/rtd.sh; small and large as base",
+)
+FIRST_PRETRAINING = replace(
+    THIRD_PRETRAINING,
+    vocabulary="byte_bpe_bracketed",
+    source="microsoft/DeBERTa experiments/language_model/mlm.sh; small and large as base",
+)
+
+
+# -------------------------------------------------------------------------------------------------
+# Cards of the released DeBERTa 1 checkpoints.
+# -------------------------------------------------------------------------------------------------
+
+PAPER = "DeBERTa: Decoding-enhanced BERT with Disentangled Attention, arXiv:2006.03654"
+CASED = TextSpec(lowercase=None)
+MNLI_LABELS = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
+
+
+def released(name: str, config: dict, params: int, **card) -> Checkpoint:
+    """A checkpoint by Microsoft; its repository has the same name."""
+    return Checkpoint(
+        name,
+        config,
+        sources=[HF(f"microsoft/{name.replace('_', '-')}")],
+        params=params,
+        licence="MIT",
+        text=CASED,
+        **{"paper": PAPER, "provides": frozenset({"encoder", "masked_lm"}), **card},
+    )
+
+
+def on_mnli(checkpoint: Checkpoint) -> Checkpoint:
+    """The same checkpoint fine-tuned on MNLI, which was released separately."""
+    (source,) = checkpoint.sources
+    return Checkpoint(
+        checkpoint.name,
+        checkpoint.config,
+        sources=[HF(f"{source.repo}-mnli")],
+        provides=frozenset({"encoder", "classification"}),
+        params=checkpoint.params,
+        licence=checkpoint.licence,
+        paper=checkpoint.paper,
+        text=checkpoint.text,
+        tag="mnli",
+        labels=MNLI_LABELS,
+        scores={n: score for n, score in checkpoint.scores.items() if n.startswith("MNLI")},
+        note="Fine-tuned on MNLI.",
+    )
+
+
+# microsoft/DeBERTa README.md.
+COLUMNS = (
+    "SQuAD 1.1 (dev F1/EM)",
+    "SQuAD 2.0 (dev F1/EM)",
+    "MNLI (dev accuracy, matched/mismatched)",
+    "SST-2 (dev accuracy)",
+    "QNLI (dev accuracy)",
+    "CoLA (dev Matthews correlation)",
+    "RTE (dev accuracy)",
+    "MRPC (dev accuracy/F1)",
+    "QQP (dev accuracy/F1)",
+    "STS-B (dev Pearson/Spearman correlation)",
+)
+
+
+def scores(row: str) -> dict[str, str]:
+    """The scores in a row of that table; "-" marks a missing one."""
+    return {
+        name: value for name, value in zip(COLUMNS, row.split(), strict=True) if value.strip("-/")
+    }
+
+
+# Files of version 1 include the head for masked tokens.
+CHECKPOINTS = [
+    checkpoint
+    for released_one in (
+        released("deberta_base", BASE, 138_601_728, scores=scores("- - 88.8/88.5 - - - - - - -")),
+        released(
+            "deberta_large",
+            LARGE,
+            405_163_008,
+            scores=scores(
+                "95.5/90.1 90.7/88.0 91.3/91.1 96.5 95.3 69.5 91.0 92.6/94.6 92.3/- 92.8/92.5"
+            ),
+        ),
+        released(
+            "deberta_xlarge",
+            LARGE | {"num_layers": 48},
+            757_804_032,
+            scores=scores("-/- -/- 91.5/91.2 97.0 - - 93.1 92.1/94.3 - 92.9/92.7"),
+        ),
+    )
+    for checkpoint in (released_one, on_mnli(released_one))
+]
+
+
+# -------------------------------------------------------------------------------------------------
+# Cards of the released DeBERTa 2, DeBERTa 3 and mDeBERTa checkpoints.
+# -------------------------------------------------------------------------------------------------
+
+V3 = {
+    "paper": "DeBERTaV3: Improving DeBERTa using ELECTRA-Style Pre-Training with Gradient-Disentangled "
+    "Embedding Sharing, arXiv:2111.09543",
+    "provides": frozenset({"encoder"}),
+}
+PAIR = frozenset({"pretraining"})
+CONVOLUTION = {"conv_size": 3}
+GENERATOR = "pytorch_model.generator.bin"
+
+
+def with_generator(checkpoint: Checkpoint) -> Checkpoint:
+    """The same checkpoint with the generator of its repository (microsoft/DeBERTa experiments/language_model)."""
+    (source,) = checkpoint.sources
+    return replace(
+        checkpoint,
+        sources=[replace(source, lacks=PAIR), HF(source.repo, beside=(GENERATOR,))],
+        provides=checkpoint.provides | PAIR,
+    )
+
+
+V2_CHECKPOINTS = [
+    *(
+        checkpoint
+        for released_one in (
+            released(
+                "deberta_v2_xlarge",
+                width(1536, 24, **CONVOLUTION),
+                884_593_152,
+                scores=scores(
+                    "95.8/90.8 91.4/88.9 91.7/91.6 97.5 95.8 71.1 93.9 92.0/94.2 92.3/89.8 92.9/92.9"
+                ),
+            ),
+            released(
+                "deberta_v2_xxlarge",
+                width(1536, 48, **CONVOLUTION),
+                1_564_549_632,
+                scores=scores(
+                    "96.1/91.4 92.2/89.7 91.7/91.9 97.2 96.0 72.0 93.5 93.1/94.9 92.7/90.3 93.2/93.1"
+                ),
+            ),
+        )
+        for checkpoint in (released_one, on_mnli(released_one))
+    ),
+    with_generator(
+        released(
+            "deberta_v3_xsmall",
+            width(384, 12),
+            70_682_112,
+            scores=scores("-/- 84.8/82.0 88.1/88.3 - - - - - - -"),
+            **V3,
+        )
+    ),
+    with_generator(
+        released(
+            "deberta_v3_small",
+            width(768, 6),
+            141_304_320,
+            scores=scores("-/- 82.9/80.4 88.3/87.7 - - - - - - -"),
+            **V3,
+        )
+    ),
+    released(
+        "deberta_v3_base",
+        BASE,
+        183_831_552,
+        scores=scores("-/- 88.4/85.4 90.6/90.7 - - - - - - -"),
+        **V3,
+    ),
+    with_generator(
+        released(
+            "deberta_v3_large",
+            LARGE,
+            434_012_160,
+            scores=scores("-/- 91.5/89.0 91.8/91.9 96.9 96.0 75.3 92.7 92.2/- 93.0/- 93.0/-"),
+            **V3,
+        )
+    ),
+    released(
+        "mdeberta_v3_base",
+        BASE | {"vocab_size": 251_000},
+        278_218_752,
+        scores={"XNLI (zero-shot dev accuracy, average over 15 languages)": 79.8},
+        note="Covers 102 languages.",
+        **V3,
+    ),
+]

@@ -1,0 +1,241 @@
+"""SpanBERT's settings for fine-tuning and pretraining."""
+
+from dataclasses import dataclass, replace
+
+from bert_zoo.config import ConfigError, EncoderConfig
+from bert_zoo.families.bert import family as bert
+from bert_zoo.families.bert.cards import ANSWERS, BASE, CHOICES, LARGE, PRETRAINING_SIZES, TEXTS
+from bert_zoo.families.nano import SIZE, trained_here
+from bert_zoo.family import HF, Archive, Checkpoint, TextSpec
+from bert_zoo.presets import Preset, PretrainingPreset, Recipe
+from bert_zoo.weights.formats import Fairseq
+from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
+from bert_zoo.weights.table import BIAS, DENSE, EMBED, NORM, Copy, Head, Row
+from bert_zoo.weights.tensor_source import TensorSource
+
+# BertAdam clips each gradient separately, and its rate falls from the end of warmup.
+RECIPE = Recipe(learning_rate=2e-5, schedule="linear_after_warmup", clip_each=True)
+PRESETS = (
+    Preset(
+        "spanbert/rte",
+        TEXTS,
+        RECIPE.replace(epochs=10),
+        "facebookresearch/SpanBERT README.md, code/pytorch_pretrained_bert/optimization.py",
+        note="The authors published it for RTE and TACRED, and none for other tasks of GLUE. They clip the gradients "
+        "of query, key and value separately; here they are one.",
+    ),
+    Preset(
+        "spanbert/squad",
+        ANSWERS,
+        RECIPE.replace(epochs=4, max_length=512),
+        "facebookresearch/SpanBERT README.md, code/pytorch_pretrained_bert/optimization.py",
+        note="The authors clip the gradients of query, key and value separately; here they are one.",
+    ),
+    Preset(
+        "spanbert/swag",
+        CHOICES,
+        RECIPE.replace(batch_size=16),
+        "Devlin et al. 2018, section 4.4, with SpanBERT's optimizer",
+    ),
+)
+
+# The rate, batch size and updates of base are from the authors' answer in issue 6 of their repository.
+PRETRAINING = PretrainingPreset(
+    rows="doc_sentences",
+    recipe=Recipe(
+        batch_size=2048,
+        total_steps=300_000,
+        warmup_steps=10_000,
+        learning_rate=5e-4,
+        schedule="linear_after_warmup",
+        epsilon=1e-8,
+        bias_correction=True,
+        decay_all=True,
+    ),
+    phases=((512, 1.0),),
+    sizes=PRETRAINING_SIZES
+    | {
+        "large": replace(
+            PRETRAINING_SIZES["large"],
+            changes={"batch_size": 256, "total_steps": 2_400_000, "learning_rate": 1e-4},
+        ),
+    },
+    vocabulary="wordpiece",
+    lowercase=False,
+    source="facebookresearch/SpanBERT pretraining/README.md; Joshi et al. 2020, section 4.2",
+)
+
+
+# -------------------------------------------------------------------------------------------------
+# Cards of the released SpanBERT checkpoints and of the one that this project trained.
+# -------------------------------------------------------------------------------------------------
+
+PAPER = "SpanBERT: Improving Pre-training by Representing and Predicting Spans, arXiv:1907.10529"
+FAIRSEQ = "https://dl.fbaipublicfiles.com/fairseq/models/spanbert_"
+RELEASED_SIZES = {"base": BASE, "large": LARGE}
+PARAMS = {"base": 107_719_680, "large": 332_529_664}
+# facebookresearch/SpanBERT README.md.
+SCORES = {
+    "base": {
+        "SQuAD 1.1 (dev F1)": 92.4,
+        "SQuAD 2.0 (dev F1)": 83.6,
+        "OntoNotes coreference (average F1)": 77.4,
+        "TACRED (F1)": 68.2,
+    },
+    "large": {
+        "SQuAD 1.1 (test F1)": 94.6,
+        "SQuAD 2.0 (test F1)": 88.7,
+        "OntoNotes coreference (average F1)": 79.6,
+        "TACRED (F1)": 70.8,
+    },
+}
+
+
+def released(size: str, archive: str, *hubs: HF, **card) -> Checkpoint:
+    """A checkpoint of facebookresearch/SpanBERT. All have the same licence and vocabulary."""
+    return Checkpoint(
+        f"spanbert_{size}",
+        RELEASED_SIZES[size],
+        sources=[*hubs, Archive(f"{FAIRSEQ}{archive}.tar.gz")],
+        params=PARAMS[size],
+        licence="CC-BY-NC-4.0 (not for commercial use)",
+        paper=PAPER,
+        text=TextSpec(lowercase=False),
+        **{"provides": frozenset({"encoder"}), **card},
+    )
+
+
+def on_squad(size: str, version: str, archive: str) -> Checkpoint:
+    return released(
+        size,
+        archive,
+        tag=f"squad{version}",
+        provides=frozenset({"encoder", "question_answering"}),
+        note=f"Fine-tuned on SQuAD {version}.",
+    )
+
+
+CHECKPOINTS = [
+    released("base", "hf_base", HF("SpanBERT/spanbert-base-cased"), scores=SCORES["base"]),
+    released("large", "hf", HF("SpanBERT/spanbert-large-cased"), scores=SCORES["large"]),
+    released(
+        "large",
+        "large_with_head",
+        tag="with_head",
+        provides=frozenset({"encoder", "masked_lm", "pretraining"}),
+        note="Includes the heads for masked tokens and span boundaries.",
+    ),
+    on_squad("base", "1.1", "squad1_base"),
+    on_squad("base", "2.0", "squad2_base"),
+    on_squad("large", "1.1", "squad1"),
+    on_squad("large", "2.0", "squad2"),
+    trained_here(
+        "spanbert_nano",
+        PRETRAINING.sizes[SIZE].config,
+        PAPER,
+        sha256="c0607301807b0d887fb88214e0a297905353916b87ab80e9f55fde2f4984b10a",
+        params=1_181_440,
+        text=TextSpec(lowercase=False, max_length=128),
+        scores={
+            "held-out loss": 12.061,
+            "held-out masked-token loss": 5.88,
+            "held-out masked-token loss before training": 7.189,
+            "held-out masked-token loss of a unigram model": 7.058,
+            "held-out span-boundary loss": 6.181,
+        },
+    ),
+]
+
+
+# -------------------------------------------------------------------------------------------------
+# SpanBERT's weight rows.
+# -------------------------------------------------------------------------------------------------
+
+# The original has the names of pytorch_pretrained_bert under fairseq's prefix `decoder.`.
+SPANS = "cls.pair_target_predictions"
+SPAN_BOUNDARY_ROWS = (
+    Row(EMBED, "span_boundary/target_position", hf=f"{SPANS}.position_embeddings"),
+    Row(DENSE, "span_boundary/first", hf=f"{SPANS}.mlp_layer_norm.linear1"),
+    Row(NORM, "span_boundary/first_norm", hf=f"{SPANS}.mlp_layer_norm.layer_norm1"),
+    Row(DENSE, "span_boundary/second", hf=f"{SPANS}.mlp_layer_norm.linear2"),
+    Row(NORM, "span_boundary/second_norm", hf=f"{SPANS}.mlp_layer_norm.layer_norm2"),
+    Row(BIAS, "span_boundary", hf=f"{SPANS}.bias"),
+)
+
+
+def copies(config) -> tuple[Copy, ...]:
+    table = Copy(f"{SPANS}.decoder.weight", of="{root}embeddings.word_embeddings.weight")
+    return (*bert.MASKED_LM_COPIES["hf"](config), table)
+
+
+# -------------------------------------------------------------------------------------------------
+# SpanBERT (Joshi et al. 2020, arXiv:1907.10529): a cased BERT without pooler, trained on spans.
+# -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpanBertConfig(EncoderConfig):
+    """The configuration of a SpanBERT."""
+
+    # Largest number of a span's tokens predicted from its boundaries: `--max-pair-targets` of the original trainer,
+    # with its default, which the paper's models use.
+    span_targets: int = 15
+
+    def __post_init__(self):
+        super().__post_init__()
+        if problems := self.problems_with(positive=("span_targets",)):
+            raise ConfigError(" ".join(problems))
+
+
+class SpanBertFiles(bert.Untyped):
+    """Directories with BERT's config.json; the span-boundary head distinguishes them from BERT's."""
+
+    def claims(self, source: TensorSource) -> bool:
+        return any(f"{SPANS}." in key for key in source)
+
+
+# Arguments of the pretraining program, which wrote tensors with the names of the hf format.
+ARGUMENTS_CODEC = ConfigCodec(
+    rows=[*bert.ROWS, ConfigRow("activation", "hidden_act", {"gelu": "gelu"})],
+    fixed={"task": ("span_bert",)},
+    ignored=None,
+    defaults={"pooler": False},
+    config_class=SpanBertConfig,
+)
+
+FAMILY = replace(
+    bert.FAMILY,
+    name="spanbert",
+    defaults={"vocab_size": 28996, "pooler": False},
+    formats={
+        "hf": SpanBertFiles(
+            model_type=bert.HF.model_type,
+            root=bert.HF.root,
+            codec=replace(bert.HF_CODEC, config_class=SpanBertConfig),
+            classes={
+                **bert.HF.classes,
+                "pretraining": "BertForMaskedLM",
+            },
+            sizes={
+                "span_targets": r"(^|\.)cls\.pair_target_predictions\.position_embeddings\.weight$"
+            },
+            # Only trainings without --no-nsp have it; the paper's models used --no-nsp.
+            unread={r"(^|\.)cls\.seq_relationship\.(weight|bias)$": "next-sentence head"},
+        ),
+        "fairseq": Fairseq(codec=ARGUMENTS_CODEC, root=None),
+    },
+    heads={
+        **bert.TASK_HEADS,
+        "masked_lm": bert.HEADS["masked_lm"],
+        "next_sentence_prediction": bert.HEADS["next_sentence_prediction"],
+        "pretraining": Head((*bert.MASKED_LM_ROWS, *SPAN_BOUNDARY_ROWS), copies={"hf": copies}),
+    },
+    checkpoints=CHECKPOINTS,
+    # The files do not say that the vocabulary is BERT's cased one.
+    text=replace(bert.FAMILY.text, options={"lowercase": False}),
+    objectives=("masked_lm", "span_boundary"),
+    pretraining="spans",
+    config_class=SpanBertConfig,
+    presets=PRESETS,
+    pretraining_preset=PRETRAINING,
+)
