@@ -17,6 +17,7 @@ from helpers import (
     TEXTS,
     arrays,
     assert_same,
+    assert_same_variables,
     change_json,
     directory_of,
     inputs_of,
@@ -301,8 +302,11 @@ def test_save_never_drops_a_vocabulary(tmp_path, caplog):
     assert not (tmp_path / "saved").exists()
     for name in ("vocab.txt", "tokenizer.json"):
         (directory / name).unlink(missing_ok=True)
-    bert_zoo.save(bert_zoo.load(directory), tmp_path / "saved")
-    assert "not saved with the model" in caplog.text and "vocab.txt" in caplog.text
+    for fmt in ("bert_zoo", "hf"):
+        caplog.clear()
+        bert_zoo.save(bert_zoo.load(directory), tmp_path / fmt, format=fmt)
+        assert "not saved with the model" in caplog.text and "vocab.txt" in caplog.text
+        assert_same_variables(bert_zoo.load(tmp_path / fmt), model)
 
 
 @pytest.mark.parametrize(
