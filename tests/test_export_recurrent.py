@@ -1,11 +1,13 @@
 """SavedModels of models that carry a memory: whole texts, segment by segment, and in training."""
 
+import functools
 import shutil
 
 import keras
 import numpy as np
 import pytest
 from helpers import (
+    assert_refused,
     assert_same,
     directory_of,
     load_recurrent,
@@ -79,13 +81,15 @@ def close(ours, theirs) -> None:
 
 @pytest.mark.parametrize("case", slow_but(LM_CASES, LM_CASES[0]))
 def test_segments_are_scored_as_the_reference_does(case, exports):
-    model, _, reloaded = exports(case)
+    model, directory, reloaded = exports(case)
+    layer = bert_zoo.layers.SavedModelLayer(directory)
     io, memory, carried = golden(case), start(reloaded, 3), {}
     for number, segment in enumerate(segments(case)):
         after = reloaded.signatures["step"](token_ids=segment["token_ids"], **memory)
         scores = reloaded.signatures["step_scores"](**segment, **memory)
         close(scores["log_probs"], io["log_probs"][number])
         close(scores["total_log_prob"], io["log_probs"][number].sum(-1))
+        close(layer({**segment, **memory})["log_probs"], io["log_probs"][number])
         expected = model({"token_ids": segment["token_ids"], **carried})
         assert after["log_probs"].shape == (3, 50)
         close(after["log_probs"], expected["log_probs"][:, -1])
@@ -95,19 +99,11 @@ def test_segments_are_scored_as_the_reference_does(case, exports):
         assert_same(memory, memory_in(after), TOLERANCE)
         # That of the original grows from nothing.
         remembered = io[f"memory_{number}"]
-        for layer, expected in enumerate(remembered):
-            close(memory[f"memory_{layer}"][:, -remembered.shape[2] :], expected)
-
-
-def test_an_encoder_carries_its_memory(exports):
-    _, _, reloaded = exports("hf_encoder")
-    io, memory = golden("hf_encoder"), start(reloaded, 3)
-    for number, segment in enumerate(segments("hf_encoder")):
-        outputs = reloaded.signatures["step"](**segment, **memory)
-        close(outputs["sequence_output"], io["sequence_output"][number])
-        memory = memory_in(outputs)
-        for layer, expected in enumerate(io[f"memory_{number}"]):
-            close(memory[f"memory_{layer}"], expected)
+        for layer_number, expected in enumerate(remembered):
+            close(memory[f"memory_{layer_number}"][:, -remembered.shape[2] :], expected)
+    rows = model.preprocessor.scored(TEXTS)
+    close(layer(tf.constant(TEXTS))["log_probs"], model(rows)["log_probs"])
+    assert layer.count_params() == model.count_params()
 
 
 @pytest.mark.parametrize("case", ALL_CASES)
@@ -154,13 +150,12 @@ def test_a_memory_of_nothing_is_carried_too(tmp_path):
 )
 def test_ids_outside_the_vocabulary_are_errors(signature, name, value, exports):
     _, _, reloaded = exports("hf_adaptive")
-    segment = segments("hf_adaptive")[0]
-    memory = start(reloaded, 3) if signature == "step" else {}
-    if memory:
-        del segment["labels"]
+    segment, memory = segments("hf_adaptive")[0], {}
+    if signature == "step":
+        segment, memory = {"token_ids": segment["token_ids"]}, start(reloaded, 3)
     segment[name] = tf.fill(segment[name].shape, value)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=f"{name} must lie in"):
-        reloaded.signatures[signature](**segment, **memory)
+    call = functools.partial(reloaded.signatures[signature], **segment, **memory)
+    assert_refused(call, f"{name} must lie in", tf.errors.InvalidArgumentError)
 
 
 # --- Texts ---------------------------------------------------------------------------------------
@@ -188,13 +183,20 @@ def test_texts_are_scored_token_by_token(case, signature, exports):
     assert (served["log_probs"].numpy() < 0).tolist() == mask.tolist()
 
 
-def test_an_encoder_reads_texts(exports):
+def test_an_encoder_reads_texts_and_carries_its_memory(exports):
     model, _, reloaded = exports("hf_encoder")
     served = reloaded.signatures["serving_default"](text=tf.constant(TEXTS))
     rows = model.preprocessor(TEXTS)
     close(served["sequence_output"], model(rows)["sequence_output"])
     assert decoded(served["tokens"]) == TOKENS
     assert np.array_equal(served["padding_mask"], rows["padding_mask"])
+    io, memory = golden("hf_encoder"), start(reloaded, 3)
+    for number, segment in enumerate(segments("hf_encoder")):
+        outputs = reloaded.signatures["step"](**segment, **memory)
+        close(outputs["sequence_output"], io["sequence_output"][number])
+        memory = memory_in(outputs)
+        for layer, expected in enumerate(io[f"memory_{number}"]):
+            close(memory[f"memory_{layer}"], expected)
 
 
 @pytest.mark.parametrize("case", ALL_CASES)
@@ -241,6 +243,21 @@ def test_the_preprocessor_makes_what_the_object_takes(exports):
     assert_same(next(iter(dataset)), inputs)
 
 
+def test_what_cannot_be_exported_or_called_is_named(exports, tmp_path):
+    _, directory, _ = exports("hf_adaptive")
+    layer, segment = bert_zoo.layers.SavedModelLayer(directory), segments("hf_adaptive")[0]
+    model = load_recurrent("hf_adaptive")
+    without_text = CausalLM(Encoder(model.encoder.config, "transformer_xl"))
+    for call, words in (
+        (lambda: bert_zoo.export(model, tmp_path, pairs=True, text=False), "single texts"),
+        (lambda: bert_zoo.export(StatefulLM(model, batch_size=2), tmp_path), "language_model"),
+        (lambda: bert_zoo.export(without_text, tmp_path), "text=False"),
+        (lambda: layer({"token_ids": segment["token_ids"]}), "labels"),
+        (lambda: layer({**segment, "memory_0": tf.zeros([3, 8, 16])}), "memory_mask"),
+    ):
+        assert_refused(call, words)
+
+
 def test_gradients_are_the_models(exports):
     model, _, reloaded = exports("hf_adaptive")
     first, second, _ = segments("hf_adaptive")
@@ -256,31 +273,7 @@ def test_gradients_are_the_models(exports):
         np.testing.assert_allclose(tf.convert_to_tensor(a), tf.convert_to_tensor(b), atol=1e-4)
 
 
-def test_what_cannot_be_exported_is_named(tmp_path):
-    model = load_recurrent("hf_adaptive")
-    config = model.encoder.config
-    with pytest.raises(ValueError, match="single texts"):
-        bert_zoo.export(model, tmp_path, pairs=True, text=False)
-    with pytest.raises(TypeError, match="language_model"):
-        bert_zoo.export(StatefulLM(model, batch_size=2), tmp_path)
-    with pytest.raises(ValueError, match="text=False"):
-        bert_zoo.export(CausalLM(Encoder(config, "transformer_xl")), tmp_path)
-
-
 # --- SavedModelLayer -----------------------------------------------------------------------------
-
-
-def test_the_layer_scores_ids_texts_and_segments(exports):
-    model, directory, _ = exports("hf_adaptive")
-    layer = bert_zoo.layers.SavedModelLayer(directory)
-    io, memory = golden("hf_adaptive"), {}
-    for number, segment in enumerate(segments("hf_adaptive")):
-        outputs = layer({**segment, **memory})
-        close(outputs["log_probs"], io["log_probs"][number])
-        memory = memory_in(outputs)
-    rows = model.preprocessor.scored(TEXTS)
-    close(layer(tf.constant(TEXTS))["log_probs"], model(rows)["log_probs"])
-    assert layer.count_params() == model.count_params()
 
 
 def test_an_encoder_gets_a_new_head(exports):
@@ -296,13 +289,3 @@ def test_an_encoder_gets_a_new_head(exports):
     after = [variable.numpy() for variable in layer.trainable_weights]
     assert len(after) == len(model.trainable_variables)
     assert all(not np.array_equal(a, b) for a, b in zip(before, after, strict=True))
-
-
-def test_the_layer_names_what_is_missing(exports):
-    _, directory, _ = exports("hf_adaptive")
-    layer = bert_zoo.layers.SavedModelLayer(directory)
-    segment = segments("hf_adaptive")[0]
-    with pytest.raises(ValueError, match="labels"):
-        layer({"token_ids": segment["token_ids"]})
-    with pytest.raises(ValueError, match="memory_mask"):
-        layer({**segment, "memory_0": tf.zeros([3, 8, 16])})
