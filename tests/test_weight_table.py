@@ -24,6 +24,8 @@ TINY_SIZES = {
     "head_size": 5,
     "mem_len": 7,
 }
+# What no tensor depends on.
+RATES = "hidden_dropout attention_dropout initializer_range max_characters activation".split()
 TINY_CUTOFFS = (3, 7, 13)
 # What programs can train beside what was released: name -> (from which checkpoint, changes).
 TRAINABLE = {
@@ -48,6 +50,8 @@ def tiny(family, checkpoint):
     config = family.config(checkpoint)
     fields = {field.name for field in dataclasses.fields(config)}
     sizes = {name: size for name, size in TINY_SIZES.items() if name in fields}
+    sizes |= {name: family.defaults[name] for name in RATES if name in fields & {*family.defaults}}
+    sizes |= {name: 0.1 for name in RATES[:3] if name in fields - {*family.defaults}}
     if "bottleneck_size" in fields:  # below `hidden_size`, as the token table's width
         sizes |= {"bottleneck_size": 4, "embedding_size": 6}
     if "projection_size" in fields:
@@ -69,13 +73,15 @@ def tiny_configs() -> dict[str, tuple]:
         found[name] = (family, config.replace(**changes))
     configs = {}
     for name, (family, config) in found.items():
-        for tied in (True, False) if hasattr(config, "tie_word_embeddings") else (None,):
-            if tied is None:
-                configs[name] = (family, config)
-                continue
-            variant = (family, config.replace(tie_word_embeddings=tied))
-            if variant not in configs.values():
-                configs[f"{name}-{'tied' if tied else 'untied'}"] = variant
+        variants = {name: config}
+        if hasattr(config, "tie_word_embeddings"):
+            variants = {
+                f"{name}-{'tied' if tied else 'untied'}": config.replace(tie_word_embeddings=tied)
+                for tied in (True, False)
+            }
+        for variant, changed in variants.items():
+            if (family, changed) not in configs.values():
+                configs[variant] = (family, changed)
     return configs
 
 
