@@ -7,7 +7,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from helpers import run_program, save_tf1
+from helpers import assert_refused, run_program, save_tf1
 from safetensors.numpy import save_file
 from test_torch_bin import tensor_pickle, write_archive
 
@@ -87,56 +87,49 @@ HEADER = b'{"%s":{"dtype":"%s","shape":[%s],"data_offsets":[0,%d]}}'
 
 
 @pytest.mark.parametrize(
-    ("header", "message"),
+    ("header", "words"),
     [
-        (HEADER % (b"w", b"F8_E4M3", b"2", 2), r"'w': 'F8_E4M3'.*dequantize\(\)"),
+        (HEADER % (b"w", b"F8_E4M3", b"2", 2), "'w': 'F8_E4M3' | dequantize()"),
         (HEADER % (b"w", b"F32", b"0,%d" % 2**63, 0), "which is too large for an array"),
         (HEADER % (b"w", b"F32", b"1," * 40 + b"1", 4), "too large for an array"),
         (HEADER % (b"w" * 10**6, b"F4", b"0", 0), "safetensors"),
         (None, "git lfs pull"),
     ],
+    ids=["eight bits", "shape", "axes", "name", "pointer"],
 )
-def test_a_header_that_says_what_cannot_be_is_refused_in_few_words(header, message, tmp_path):
+def test_a_header_that_says_what_cannot_be_is_refused_in_few_words(header, words, tmp_path):
     path = tmp_path / "model.safetensors"
     if header is None:
         path.write_text("version https://git-lfs.github.com/spec/v1\n")
     else:
         size = int(header.rpartition(b",")[2].rstrip(b"]}"))
         path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(size))
-    with pytest.raises(WeightsError, match=message) as error:
+    with pytest.raises(WeightsError) as error:
         open_weights(tmp_path)
     assert len(str(error.value)) < 1000
-
-
-def test_metadata_may_be_null(tmp_path):
+    assert all(word in str(error.value) for word in words.split(" | "))
     header = b'{"__metadata__":null}'
-    content = len(header).to_bytes(8, "little") + header
-    (tmp_path / "model.safetensors").write_bytes(content)
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
     assert open_weights(tmp_path).metadata == {}
 
 
 def test_only_the_asked_tensor_is_read(tmp_path, monkeypatch):
     write(tmp_path / "model.safetensors")
+    (tmp_path / "pytorch_model.bin").write_bytes(b"the same weights, not read")
     reads = []
     read = SafetensorsSource._read
     monkeypatch.setattr(
         SafetensorsSource, "_read", lambda self, key: reads.append(key) or read(self, key)
     )
-    source = open_weights(tmp_path)
+    source = open_weights(str(tmp_path))
+    assert isinstance(source, TensorSource)
     assert set(source) == set(W) and len(source) == 2 and source.keys() == W.keys()
     assert "a.bias" in source and "b" not in source and source.shape("a.weight") == (2, 3)
+    for ask in (source.shape, source.__getitem__):
+        assert_refused(lambda: ask("b"), "model.safetensors has no tensor named 'b'", KeyError)  # noqa: B023
     assert reads == []
     np.testing.assert_array_equal(source["a.bias"], W["a.bias"])
     assert reads == ["a.bias"]
-
-
-def test_an_unknown_name_is_a_key_error_with_the_file(tmp_path):
-    write(tmp_path / "model.safetensors")
-    source = open_weights(tmp_path)
-    assert isinstance(source, TensorSource)
-    for ask in (source.shape, source.__getitem__):
-        with pytest.raises(KeyError, match=r"model\.safetensors has no tensor named 'b'"):
-            ask("b")
 
 
 # --- writing -------------------------------------------------------------------------------------
@@ -174,13 +167,15 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
 
 
 def write_shards(directory, shards, weight_map=None):
+    """Writes shards and their index, which may be any text."""
     for name, tensors in shards.items():
         write(directory / name, tensors)
     if weight_map is None:
         weight_map = {key: name for name, tensors in shards.items() for key in tensors}
-    (directory / "model.safetensors.index.json").write_text(
-        json.dumps({"metadata": {}, "weight_map": weight_map})
-    )
+    index = json.dumps({"metadata": {}, "weight_map": weight_map})
+    if isinstance(weight_map, str):
+        index = weight_map
+    (directory / "model.safetensors.index.json").write_text(index)
 
 
 ONE = {"a": np.ones((2, 3), np.float32)}
@@ -194,89 +189,62 @@ def test_shards_read_as_one(tmp_path):
         source = open_weights(place)
         assert list(source) == ["a", "b"] and source.shape("b") == (4,)
         np.testing.assert_array_equal(source["a"], ONE["a"])
+    of_torch = tmp_path / "torch"
+    of_torch.mkdir()
+    write_archive(of_torch / "part.bin", tensor_pickle(), np.array([1, 2], "<f4").tobytes())
+    (of_torch / "pytorch_model.bin.index.json").write_text('{"weight_map": {"w": "part.bin"}}')
+    np.testing.assert_array_equal(open_weights(of_torch)["w"], [1, 2])
 
 
-def test_shards_of_pytorch_files_read_as_one(tmp_path):
-    write_archive(tmp_path / "part.bin", tensor_pickle(), np.array([1, 2], "<f4").tobytes())
-    (tmp_path / "pytorch_model.bin.index.json").write_text('{"weight_map": {"w": "part.bin"}}')
-    np.testing.assert_array_equal(open_weights(tmp_path)["w"], [1, 2])
+SAME_PLACE = "only files in the same directory"
 
 
 @pytest.mark.parametrize(
-    ("shards", "weight_map", "error", "message"),
+    ("shards", "weight_map", "words"),
     [
-        (
-            {FIRST: ONE},
-            {"a": FIRST, "b": SECOND},
-            FileNotFoundError,
-            f"missing in its directory: {SECOND}",
-        ),
-        ({FIRST: ONE}, {"a": FIRST, "c": FIRST}, WeightsError, r"the index names: c \("),
-        ({FIRST: ONE | TWO}, {"a": FIRST}, WeightsError, "not in the index: b"),
-        (
-            {FIRST: ONE, SECOND: ONE | TWO},
-            {"a": FIRST, "b": SECOND},
-            WeightsError,
-            "more than one file: a",
-        ),
-        ({FIRST: ONE, SECOND: TWO}, {"a": SECOND, "b": SECOND}, WeightsError, r"names: a \("),
-        ({}, {"a": "../x.safetensors"}, WeightsError, "only files in the same directory"),
-        ({}, {"a": "/x.safetensors"}, WeightsError, "only files in the same directory"),
-        ({}, {"a": 3}, WeightsError, "weight_map: a is 3; it must be a string"),
-        ({}, {}, WeightsError, "is empty"),
-        ({}, [], WeightsError, "must be an object"),
+        ({FIRST: ONE}, {"a": FIRST, "b": SECOND}, f"missing in its directory: {SECOND}"),
+        ({FIRST: ONE}, {"a": FIRST, "c": FIRST}, "the index names: c ("),
+        ({FIRST: ONE | TWO}, {"a": FIRST}, "not in the index: b"),
+        ({FIRST: ONE, SECOND: ONE | TWO}, {"a": FIRST, "b": SECOND}, "more than one file: a"),
+        ({FIRST: ONE, SECOND: TWO}, {"a": SECOND, "b": SECOND}, "names: a ("),
+        ({}, {"a": "../x.safetensors"}, SAME_PLACE),
+        ({}, {"a": "/x.safetensors"}, SAME_PLACE),
+        ({}, {"a": 3}, "weight_map: a is 3; it must be a string"),
+        ({}, {}, "is empty"),
+        ({}, [], "must be an object"),
+        *(({}, content, "not a shard index") for content in ("", "{}", "[1]", "\x00", "[" * 10**5)),
     ],
 )
-def test_an_index_that_does_not_match_its_shards_is_refused(
-    shards, weight_map, error, message, tmp_path
-):
+def test_an_index_that_does_not_match_its_shards_is_refused(shards, weight_map, words, tmp_path):
     write_shards(tmp_path, shards, weight_map)
-    with pytest.raises(error, match=message):
-        open_weights(tmp_path)
-
-
-@pytest.mark.parametrize("content", ["", "{}", "[1]", "\x00", "[" * 10**5])
-def test_an_index_that_is_not_one_is_refused(content, tmp_path):
-    (tmp_path / "model.safetensors.index.json").write_text(content)
-    with pytest.raises(WeightsError, match="not a shard index"):
-        open_weights(tmp_path)
+    assert_refused(lambda: open_weights(tmp_path), words)
 
 
 # --- finding -------------------------------------------------------------------------------------
 
 
-def test_safetensors_hide_the_same_weights_as_bin(tmp_path):
-    write(tmp_path / "model.safetensors")
-    (tmp_path / "pytorch_model.bin").write_bytes(b"not read")
-    assert set(open_weights(str(tmp_path))) == set(W)
+SEVERAL = (
+    "model.safetensors, model.safetensors.index.json",
+    "model.safetensors, bert_model.ckpt.index",
+    "pytorch_model.bin, pytorch_model.bin.index.json",
+    "model.ckpt-1.index, model.ckpt-2.index",
+)
 
 
 @pytest.mark.parametrize(
-    ("first", "second"),
+    ("files", "opened", "words"),
     [
-        ("model.safetensors", "model.safetensors.index.json"),
-        ("model.safetensors", "bert_model.ckpt.index"),
-        ("pytorch_model.bin", "pytorch_model.bin.index.json"),
-        ("model.ckpt-1.index", "model.ckpt-2.index"),
+        *((files.split(", "), "", f"several checkpoints: {files}") for files in SEVERAL),
+        ([], "", "Looked for: model.safetensors | Found: nothing"),
+        (["weights.msgpack"], "", "*.ckpt.index | Found: weights.msgpack"),
+        ([], "nothing", "neither a directory, nor a file, nor the prefix"),
+        (["weights.msgpack"], "weights.msgpack", "weights.msgpack does not have a known ending"),
     ],
 )
-def test_several_checkpoints_in_a_directory_are_listed(first, second, tmp_path):
-    (tmp_path / first).touch()
-    (tmp_path / second).touch()
-    with pytest.raises(WeightsError, match=f"several checkpoints: {first}, {second}"):
-        open_weights(tmp_path)
-
-
-def test_without_a_checkpoint_the_error_says_what_is_there_and_what_was_looked_for(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"Looked for: model\.safetensors.*Found: nothing"):
-        open_weights(tmp_path)
-    (tmp_path / "weights.msgpack").touch()
-    with pytest.raises(FileNotFoundError, match=r"\*\.ckpt\.index.*Found: weights\.msgpack"):
-        open_weights(tmp_path)
-    with pytest.raises(FileNotFoundError, match="neither a directory, nor a file, nor the prefix"):
-        open_weights(tmp_path / "nothing")
-    with pytest.raises(WeightsError, match=r"weights\.msgpack does not have a known ending"):
-        open_weights(tmp_path / "weights.msgpack")
+def test_what_is_not_one_checkpoint_is_refused(files, opened, words, tmp_path):
+    for name in files:
+        (tmp_path / name).touch()
+    assert_refused(lambda: open_weights(tmp_path / opened), words)
 
 
 # --- TensorFlow 1 --------------------------------------------------------------------------------
@@ -332,21 +300,23 @@ def test_a_checkpoint_may_lie_in_a_folder_called_model(checkpoint, tmp_path):
 
 def test_a_checkpoint_without_its_data_is_refused_when_opened(checkpoint, tmp_path):
     copy_checkpoint(checkpoint, tmp_path, data=lambda content: None)
-    with pytest.raises(WeightsError, match=r"incomplete\. Of model\.ckpt-7\.data.* exist: none"):
-        open_weights(tmp_path)
+    words = "incomplete. Of model.ckpt-7.data | exist: none"
+    assert_refused(lambda: open_weights(tmp_path), words)
     (tmp_path / "model.ckpt-7.data-00001-of-00002").touch()
-    with pytest.raises(WeightsError, match="exist: 00001-of-00002"):
-        open_weights(tmp_path)
+    assert_refused(lambda: open_weights(tmp_path), "exist: 00001-of-00002")
 
 
-def test_a_damaged_tf1_checkpoint_is_refused(checkpoint, tmp_path):
-    copy_checkpoint(checkpoint, tmp_path, inde=lambda content: content[:-20])
-    with pytest.raises(WeightsError, match=r"checkpoint .* cannot be read"):
-        open_weights(tmp_path)
-    for damage in (lambda content: content[:-8], lambda content: bytes(len(content))):
-        copy_checkpoint(checkpoint, tmp_path, data=damage)
-        with pytest.raises(WeightsError, match=r"checkpoint .* cannot be read"):
-            dict(open_weights(tmp_path))
+@pytest.mark.parametrize(
+    ("part", "damage"),
+    [
+        ("inde", lambda content: content[:-20]),
+        ("data", lambda content: content[:-8]),
+        ("data", lambda content: bytes(len(content))),
+    ],
+)
+def test_a_damaged_tf1_checkpoint_is_refused(part, damage, checkpoint, tmp_path):
+    copy_checkpoint(checkpoint, tmp_path, **{part: damage})
+    assert_refused(lambda: dict(open_weights(tmp_path)), "checkpoint | cannot be read")
 
 
 def test_variables_of_a_tf2_checkpoint_have_their_own_names(tmp_path):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import assert_refused
 
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.sources import open_weights
@@ -49,19 +50,26 @@ def tensor_pickle(more=b"", **tensor) -> bytes:
     return b"\x80\x02}(" + literal("w") + tensor_literal(**tensor) + more + b"u."
 
 
-def write_archive(path: Path, pickled: bytes, storage: bytes, order: bytes = b"little") -> None:
+def archive(pickled: bytes, storage: bytes = bytes(8), order: bytes = b"little") -> bytes:
+    members = {"data.pkl": pickled, "byteorder": order, "data/0": storage}
+    return zipped({f"archive/{name}": content for name, content in members.items()})
+
+
+def zipped(members: dict[str, bytes], compression=zipfile.ZIP_STORED) -> bytes:
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr("archive/data.pkl", pickled)
-        archive.writestr("archive/byteorder", order)
-        archive.writestr("archive/data/0", storage)
-    path.write_bytes(buffer.getvalue())
+    with zipfile.ZipFile(buffer, "w", compression) as file:
+        for name, content in members.items():
+            file.writestr(name, content)
+    return buffer.getvalue()
 
 
-def assert_refused(directory: Path, message: str, *archive) -> None:
-    write_archive(directory / "a.bin", *archive)
-    with pytest.raises(WeightsError, match=message):
-        open_weights(directory / "a.bin")
+def write_archive(path: Path, pickled: bytes, storage: bytes, order: bytes = b"little") -> None:
+    path.write_bytes(archive(pickled, storage, order))
+
+
+def stream(pickled: bytes, keys=("0",), storages: bytes = b"") -> bytes:
+    """A file of the older kind; without keys, one that ends with its pickle."""
+    return stream_head() + pickled + (pickle.dumps([*keys], 2) + storages if keys else b"")
 
 
 def stream_head() -> bytes:
@@ -141,50 +149,65 @@ def test_a_damaged_storage_is_found_by_its_checksum(tmp_path, expected):
         source["double"]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "empty"),
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\n", "git lfs pull"),
-        (b"<html>Not found</html>", "not a file that torch.save wrote"),
-        (pickle.dumps({"a": 1}, 2), "not a file that torch.save wrote"),
-    ],
-)
-def test_what_is_no_pytorch_file_is_refused(content, message, tmp_path):
+OF_STREAM = tensor_pickle(view=literal(None))
+TWO, THREE = ((n).to_bytes(8, "little") for n in (2, 3))
+INNER = tensor_pickle()[2:-1]
+OF_BOTH = b"\x80\x02}(" + literal("model") + INNER + literal("state_dict") + INNER + b"u."
+COUNTS = {"epoch": 3, "model": {"a": 1}}
+LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\n"
+# Views that leave or repeat their storage.
+VIEWS = [
+    {"shape": (3,), "strides": (1,)},
+    {"shape": (2,), "strides": (2,)},
+    {"shape": (1,), "strides": (1,), "offset": 2},
+    {"shape": (1000, 1000), "strides": (0, 0)},
+    {"shape": (-1,), "strides": (1,)},
+    {"shape": (2,), "strides": (-1,)},
+    {"shape": (1,), "strides": (1,), "offset": -1},
+    {"shape": (2,), "strides": (1, 1)},
+    {"shape": (True,), "strides": (1,)},
+    {"shape": (2**62, 4), "strides": (0, 0)},
+    {"shape": (1,) * 40, "strides": (1,) * 40},
+]
+REFUSED = [
+    (b"", "empty"),
+    (LFS, "git lfs pull"),
+    (b"<html>Not found</html>", "not a file that torch.save wrote"),
+    (pickle.dumps({"a": 1}, 2), "not a file that torch.save wrote"),
+    (zipped({"archive/weights": b"0" * 100}), "no data.pkl"),
+    (zipped({"archive/data.pkl": b"0" * 100}, zipfile.ZIP_DEFLATED), "compressed"),
+    # As where bytes were lost: zipfile moves all places forward by what is missing.
+    (archive(tensor_pickle())[:4] + archive(tensor_pickle())[40:], "not a complete zip archive"),
+    (stream(OF_STREAM, "0", THREE + bytes(8)), "has 3 elements, but its tensors say 2"),
+    (stream(OF_STREAM, "0", TWO + bytes(9)), "1 bytes after its last tensor"),
+    (stream(OF_STREAM, "0", TWO + bytes(7)), "ends in the middle"),
+    (stream(OF_STREAM, "1"), "does not match its tensors"),
+    (stream(tensor_pickle(view=literal(("7", 0, 1))), ()), "views of storages"),
+    *((archive(tensor_pickle(length=2, **view)), "cannot be read") for view in VIEWS),
+    # What is no dict of named tensors.
+    (archive(tensor_pickle(length=3)), "8 bytes, but 12 were expected"),
+    (archive(tensor_pickle(key="1")), "no storage '1', which its tensor w needs"),
+    (archive(pickle.dumps([1, 2], 2)), "a value of type list, but a dict"),
+    (archive(pickle.dumps({}, 2)), "It holds: nothing"),
+    (archive(pickle.dumps(COUNTS, 2)), "'epoch': a value of type int, 'model': a dict of 1"),
+    (
+        archive(tensor_pickle(more=literal("step") + literal(7.5))),
+        "'step': a value of type float",
+    ),
+    (archive(OF_BOTH), "exactly one of its entries state_dict, model"),
+    (archive(tensor_pickle(), order=b"middle"), "byte order b'middle'"),
+]
+
+
+@pytest.mark.parametrize(("content", "words"), REFUSED, ids=[words for _, words in REFUSED])
+def test_what_is_no_whole_file_of_named_tensors_is_refused(content, words, tmp_path):
     (tmp_path / "pytorch_model.bin").write_bytes(content)
-    with pytest.raises(WeightsError, match=message):
-        open_weights(tmp_path)
+    assert_refused(lambda: open_weights(tmp_path), words, WeightsError)
 
 
-def test_other_and_compressed_zip_archives_are_refused(tmp_path):
-    for name, compression, message in [
-        ("archive/weights", zipfile.ZIP_STORED, "no data.pkl"),
-        ("archive/data.pkl", zipfile.ZIP_DEFLATED, "compressed"),
-    ]:
-        with zipfile.ZipFile(tmp_path / "a.bin", "w", compression) as archive:
-            archive.writestr(name, b"0" * 100)
-        with pytest.raises(WeightsError, match=message):
-            open_weights(tmp_path / "a.bin")
-
-
-@pytest.mark.parametrize(
-    "view",
-    [
-        {"shape": (3,), "strides": (1,)},
-        {"shape": (2,), "strides": (2,)},
-        {"shape": (1,), "strides": (1,), "offset": 2},
-        {"shape": (1000, 1000), "strides": (0, 0)},
-        {"shape": (-1,), "strides": (1,)},
-        {"shape": (2,), "strides": (-1,)},
-        {"shape": (1,), "strides": (1,), "offset": -1},
-        {"shape": (2,), "strides": (1, 1)},
-        {"shape": (True,), "strides": (1,)},
-        {"shape": (2**62, 4), "strides": (0, 0)},
-        {"shape": (1,) * 40, "strides": (1,) * 40},
-    ],
-)
-def test_views_that_leave_or_repeat_their_storage_are_refused(view, tmp_path):
-    assert_refused(tmp_path, "cannot be read", tensor_pickle(length=2, **view), bytes(8))
+def test_a_stream_whose_parts_agree_is_read(tmp_path):
+    (tmp_path / "a.bin").write_bytes(stream(OF_STREAM, "0", TWO + bytes(8)))
+    assert open_weights(tmp_path / "a.bin").shape("w") == (2,)
 
 
 @pytest.mark.parametrize("shape", [(1, 2), (2, 1), (0, 2), (2, 0)])
@@ -195,32 +218,6 @@ def test_the_stride_of_a_dimension_that_has_no_second_element_is_of_no_account(s
     )
     source = open_weights(tmp_path / "a.bin")
     np.testing.assert_array_equal(source["w"], np.float32([1, 2])[: np.prod(shape)].reshape(shape))
-
-
-def test_a_member_that_begins_before_the_file_is_refused(tmp_path):
-    write_archive(tmp_path / "a.bin", tensor_pickle(), bytes(8))
-    content = (tmp_path / "a.bin").read_bytes()
-    # As where bytes were lost: zipfile moves all places forward by what is missing.
-    (tmp_path / "a.bin").write_bytes(content[:4] + content[40:])
-    with pytest.raises(WeightsError, match="not a complete zip archive"):
-        open_weights(tmp_path / "a.bin")
-
-
-def test_a_stream_whose_parts_do_not_agree_is_refused(tmp_path):
-    pickled = tensor_pickle(view=literal(None)) + pickle.dumps(["0"], 2)
-    two, three = ((n).to_bytes(8, "little") for n in (2, 3))
-    (tmp_path / "a.bin").write_bytes(stream_head() + pickled + two + bytes(8))
-    assert open_weights(tmp_path / "a.bin").shape("w") == (2,)
-    for content, message in [
-        (pickled + three + bytes(8), "has 3 elements, but its tensors say 2"),
-        (pickled + two + bytes(9), "1 bytes after its last tensor"),
-        (pickled + two + bytes(7), "ends in the middle"),
-        (tensor_pickle(view=literal(None)) + pickle.dumps(["1"], 2), "does not match its tensors"),
-        (tensor_pickle(view=literal(("7", 0, 1))), "views of storages"),
-    ]:
-        (tmp_path / "a.bin").write_bytes(stream_head() + content)
-        with pytest.raises(WeightsError, match=message):
-            open_weights(tmp_path / "a.bin")
 
 
 # --- fairseq's arguments -------------------------------------------------------------------------
@@ -284,28 +281,6 @@ def test_a_pickled_module_is_refused_with_advice(is_stream, tmp_path):
 
 
 # --- what a state dict is ------------------------------------------------------------------------
-
-
-INNER = tensor_pickle()[2:-1]
-BOTH = b"\x80\x02}(" + literal("model") + INNER + literal("state_dict") + INNER + b"u."
-COUNTS = {"epoch": 3, "model": {"a": 1}}
-
-
-@pytest.mark.parametrize(
-    ("pickled", "message"),
-    [
-        (tensor_pickle(length=3), "8 bytes, but 12 were expected"),
-        (tensor_pickle(key="1"), "no storage '1', which its tensor w needs"),
-        (pickle.dumps([1, 2], 2), "a value of type list, but a dict"),
-        (pickle.dumps({}, 2), "It holds: nothing"),
-        (pickle.dumps(COUNTS, 2), "'epoch': a value of type int, 'model': a dict of 1"),
-        (tensor_pickle(more=literal("step") + literal(7.5)), "'step': a value of type float"),
-        (BOTH, "exactly one of its entries state_dict, model"),
-    ],
-)
-def test_what_is_no_dict_of_named_tensors_is_refused(pickled, message, tmp_path):
-    assert_refused(tmp_path, message, pickled, bytes(8))
-    assert_refused(tmp_path, "byte order b'middle'", pickled, bytes(8), b"middle")
 
 
 # --- hostile -------------------------------------------------------------------------------------
