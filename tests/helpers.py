@@ -430,7 +430,7 @@ def assert_refused(call, words: str, error=(TypeError, ValueError, FileNotFoundE
 def run_program(*arguments, cwd: Path | None = None, **environment: str) -> str:
     """Runs Python with arguments in a new process, which must succeed, and returns its output."""
     command, env = [sys.executable, *map(str, arguments)], os.environ | environment
-    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=env, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=env, timeout=500)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 

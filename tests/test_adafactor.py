@@ -47,17 +47,15 @@ def drawn(shapes, steps=STEPS):
     values = {n: random.normal(size=s).astype("float32") for n, s in shapes.items()}
     if "zeros" in values:
         values["zeros"] *= 0
+
     # Some rows and columns have larger gradients than others, and some steps.
-    gradients = [
-        {
-            n: (random.normal(size=s) * np.exp(random.normal(size=s[-1])) * 10.0**step).astype(
-                "float32"
-            )
-            for n, s in shapes.items()
-        }
-        for step in range(steps)
-    ]
-    return values, gradients
+    def gradient(shape, step):
+        scale = 10.0**step
+        of_columns = random.normal(size=shape) * np.exp(random.normal(size=shape[-1]))
+        return (of_columns * scale).astype("float32")
+
+    steps = range(steps)
+    return values, [{n: gradient(s, step) for n, s in shapes.items()} for step in steps]
 
 
 def assert_near(found, wanted):
@@ -91,29 +89,16 @@ def test_what_keras_does_otherwise_is_what_the_docstring_says():
     # The second moment is kept, and its factors beside it.
     optimizer = Adafactor(0.01)
     optimizer.build([keras.Variable(np.zeros((130, 140), "float32"))])
-    assert sorted(tuple(v.shape) for v in optimizer.variables if len(v.shape)) == [
-        (130,),
-        (130, 140),
-        (140,),
-    ]
+    kept = sorted(tuple(v.shape) for v in optimizer.variables if len(v.shape))
+    assert kept == [(130,), (130, 140), (140,)]
 
 
 def test_the_schedule_is_the_papers():
-    recipe = Recipe(
-        optimizer="adafactor",
-        schedule="inverse_sqrt",
-        learning_rate=0.01,
-        total_steps=2**19,
-        warmup_steps=10_000,
-        weight_decay=0.0,
-        clip_norm=None,
-    )
-    optimizer = optimizer_for(recipe, 2**19)
-    assert (optimizer.clip_threshold, optimizer.epsilon_1, optimizer.epsilon_2) == (
-        1.0,
-        1e-30,
-        1e-3,
-    )
+    steps = {"total_steps": 2**19, "warmup_steps": 10_000, "learning_rate": 0.01}
+    options = {"schedule": "inverse_sqrt", "weight_decay": 0.0, "clip_norm": None}
+    optimizer = optimizer_for(Recipe(optimizer="adafactor", **steps, **options), 2**19)
+    epsilons = (optimizer.epsilon_1, optimizer.epsilon_2)
+    assert optimizer.clip_threshold == 1.0 and epsilons == (1e-30, 1e-3)
     assert (optimizer.beta_2_decay, optimizer.relative_step) == (-0.8, False)
     assert optimizer.weight_decay is optimizer.global_clipnorm is None
     for step in (0, 9_999, 10_000, 10_001, 40_000, 2**19):

@@ -3,11 +3,10 @@
 import collections
 import hashlib
 import re
-import subprocess
-import sys
 from importlib import resources
 
 import pytest
+from helpers import run_program
 
 from bert_zoo.data import messages
 
@@ -25,10 +24,7 @@ def test_importing_readers_and_metrics_imports_neither_tensorflow_nor_keras():
         "from bert_zoo.data import choices, files, glue, messages, squad, tables, tagging; "
         "print({'tensorflow', 'tensorflow_datasets', 'keras', 'jax', 'pandas'} & set(sys.modules))"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert result.stdout.strip() == "set()"
+    assert run_program("-c", code).strip() == "set()"
 
 
 @pytest.mark.parametrize(("split", "per_label"), [("train", 75), ("test", 15)])

@@ -67,9 +67,8 @@ def test_embed_gives_each_text_its_own_vector_whatever_the_batch():
     texts = [*MANY, LONG, ""]
     alone = np.concatenate([encoder.embed([text]) for text in texts])
     np.testing.assert_allclose(encoder.embed(texts, batch_size=4), alone, atol=TOLERANCE)
-    np.testing.assert_allclose(
-        loaded_task("embedding").predict(texts, verbose=0), alone, atol=TOLERANCE
-    )
+    predicted = loaded_task("embedding").predict(texts, verbose=0)
+    np.testing.assert_allclose(predicted, alone, atol=TOLERANCE)
 
 
 def test_one_trace_serves_all_lengths_and_batches_without_a_word_about_it(monkeypatch, caplog):
@@ -108,18 +107,6 @@ def test_threads_share_one_graph():
     assert len(encoder.graphs._graphs) == 1
 
 
-# What is changed about a classifier after its first call.
-CHANGES = {
-    "weights": lambda model: [w.assign(w * 1.5) for w in model.encoder.weights],
-    "lora": lambda model: _with_lora(model),
-    "head": lambda model: setattr(model, "classifier", _other_head(model)),
-    "dtype": lambda model: _to_bfloat16(model),
-    "preprocessor": lambda model: setattr(
-        model, "preprocessor", model.preprocessor.with_options(sequence_length=6)
-    ),
-}
-
-
 def _with_lora(model):
     add_lora(model, rank=2)
     for weight in model.encoder.weights:
@@ -127,15 +114,28 @@ def _with_lora(model):
             weight.assign(np.full(weight.shape, 0.3))
 
 
-def _other_head(model):
-    head = model.tuned_head(model.num_classes, "classifier")
-    head.build((None, model.encoder.config.hidden_size))
-    return head
+def _with_other_head(model):
+    model.classifier = model.tuned_head(model.num_classes, "classifier")
+    model.classifier.build((None, model.encoder.config.hidden_size))
 
 
 def _to_bfloat16(model):
     for layer in model._flatten_layers():
         layer.dtype_policy = keras.dtype_policies.get("mixed_bfloat16")
+
+
+def _shortened(model):
+    model.preprocessor = model.preprocessor.with_options(sequence_length=6)
+
+
+# What is changed about a classifier after its first call.
+CHANGES = {
+    "weights": lambda model: [w.assign(w * 1.5) for w in model.encoder.weights],
+    "lora": _with_lora,
+    "head": _with_other_head,
+    "dtype": _to_bfloat16,
+    "preprocessor": _shortened,
+}
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -203,9 +203,8 @@ def test_every_family_gives_sentence_vectors(family):
     encoder = bert_zoo.load(directory, task="encoder")
     letters = WordLevelTokenizer(["<eos>", "<unk>", *string.ascii_lowercase, " "], unit="character")
     if encoder.backbone.main_input == "token_ids":
-        encoder.preprocessor = LanguageModelPreprocessor(
-            letters, sequence_length=16, report_truncation=False
-        )
+        options = {"sequence_length": 16, "report_truncation": False}
+        encoder.preprocessor = LanguageModelPreprocessor(letters, **options)
     inputs = encoder.preprocessor(TEXTS)
     tokens = keras.ops.convert_to_numpy(encoder(inputs)["sequence_output"])
     mask = inputs["padding_mask"].numpy()[:, :, None]

@@ -421,10 +421,6 @@ def without_head(folder: Path):
     ),
     (lambda folder: run_program("--teacher", folder), "Give either --student"),
     (
-        lambda folder: run_program("--teacher", folder, "--layers", "2"),
-        "is not a run directory of | , so its task is unknown. Give --task",
-    ),
-    (
         lambda _: targets_of(np.zeros((2, 3)), np.zeros((2, 1))),
         "shape (2, 1), and the teacher's answers (2, 3)",
     ),

@@ -2,41 +2,29 @@
 
 import importlib.util
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from helpers import directory_of, run_program
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("jax") is None,
     reason="JAX is not installed; pip install bert_zoo[jax]",
 )
-TESTS = Path(__file__).parent
+ROOT = Path(__file__).parents[1]
 SMALL = "--model bert_nano --forward 2x16 --training 2x16 --rounds 1 --calls 1 --product 64".split()
-TINY = str(TESTS / "golden" / "bert" / "token_classification")
+TINY = str(directory_of("token_classification"))
+
+
+# Compiled in half the time, for times that nobody reads.
+QUICK = {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "PYTHONPATH": str(ROOT)}
 
 
 def check(tmp_path, *arguments: str) -> tuple[dict, str]:
     """What the program writes and prints."""
-    output = tmp_path / "check.json"
-    program = TESTS.parent / "tools" / "accelerator_check.py"
-    done = subprocess.run(
-        [sys.executable, program, *SMALL, *arguments, "--output", output],
-        capture_output=True,
-        text=True,
-        timeout=500,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(TESTS.parent),
-            "JAX_PLATFORMS": "cpu",
-            # Compiled in half the time, for times that nobody reads.
-            "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-        },
-    )
-    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    return json.loads(output.read_text()), done.stdout
+    output, program = tmp_path / "check.json", ROOT / "tools" / "accelerator_check.py"
+    printed = run_program(program, *SMALL, *arguments, "--output", output, **QUICK)
+    return json.loads(output.read_text()), printed
 
 
 def test_a_model_is_compared_and_timed(tmp_path):

@@ -55,14 +55,10 @@ def test_lamb_equals_its_formulas(clip, options):
     rates = [float(schedule(step)) for step in range(STEPS)]
     for of_step in gradients:
         optimizer.apply([ops.convert_to_tensor(g) for g in of_step.values()], variables)
-    wanted = reference(
-        values,
-        gradients,
-        rates,
-        clip=clip,
-        corrected=options.get("bias_correction", False),
-        decay_all=options.get("decay_all", False),
-    )
+    options = {
+        "corrected" if name == "bias_correction" else name: options[name] for name in options
+    }
+    wanted = reference(values, gradients, rates, clip=clip, **options)
     for variable, (name, value) in zip(variables, wanted.items(), strict=True):
         np.testing.assert_allclose(variable, value, atol=TOLERANCE, err_msg=name)
 

@@ -40,27 +40,23 @@ def discriminator(monkeypatch):
         objectives=("replaced_token", "masked_lm"),
     )
     monkeypatch.setitem(registry().families, page.name, page)
-    config = WithGenerator(
-        vocab_size=11,
-        hidden_size=8,
-        embedding_size=3,
-        num_layers=2,
-        num_heads=2,
-        intermediate_size=12,
-        max_positions=9,
-        pooler=False,
-        hidden_dropout=0.0,
-        attention_dropout=0.0,
-    )
+    sizes = {
+        "vocab_size": 11,
+        "hidden_size": 8,
+        "embedding_size": 3,
+        "num_layers": 2,
+        "num_heads": 2,
+    }
+    sizes |= {"intermediate_size": 12, "max_positions": 9, "pooler": False}
+    config = WithGenerator(**sizes, hidden_dropout=0.0, attention_dropout=0.0)
     return Pretraining(Encoder(config, page.name))
 
 
 def test_a_discriminator_and_its_generator_share_tables(discriminator):
     paths = variables_of(discriminator)
     of_generator = [p for p in paths if p.startswith("generator/embeddings/")]
-    assert of_generator == [
-        f"generator/embeddings/projection/{name}" for name in ("kernel", "bias")
-    ]
+    projection = "generator/embeddings/projection"
+    assert of_generator == [f"{projection}/kernel", f"{projection}/bias"]
     assert len(paths) == len(discriminator.weights)
     outputs = discriminator({"token_ids": IDS})
     assert outputs["discriminator_logits"].shape == (2, 4)
@@ -89,10 +85,8 @@ def test_replaced_tokens_have_a_signature_and_are_named_where_they_are_wrong(
     serve = tf.saved_model.load(str(tmp_path)).signatures["replaced_token_ids"]
     ids = {name: tf.constant(IDS, tf.int32) for name in ("token_ids", "replaced_token_ids")}
     ids["replaced_token_ids"] += 1
-    others = {
-        "segment_ids": tf.zeros_like(IDS, tf.int32),
-        "padding_mask": tf.ones_like(IDS, tf.int32),
-    }
+    zeros = tf.zeros_like(IDS, tf.int32)
+    others = {"segment_ids": zeros, "padding_mask": zeros + 1}
     for name, logits in discriminator(ids).items():
         np.testing.assert_allclose(serve(**ids, **others)[name], logits, atol=1e-5)
     with pytest.raises(ValueError, match=r"replaced_token_ids\[0, 0\] is 11, outside of \[0, 11\)"):
@@ -147,9 +141,7 @@ def test_a_joint_step_has_the_originals_losses_and_gradients(discriminator):
     found = tape.gradient(loss, [*logits, *weights], unconnected_gradients="zero")
     # What was sampled stands where the masks were, and nowhere else.
     read = outputs["replaced_token_ids"].numpy()
-    np.testing.assert_array_equal(
-        (read != HIDDEN["token_ids"])[[0, 0, 1, 1, 1], [0, 2, 0, 1, 3]], False
-    )
+    assert not (read != HIDDEN["token_ids"])[[0, 0, 1, 1, 1], [0, 2, 0, 1, 3]].any()
     # google-research/electra run_pretraining.py, in NumPy.
     original = np.array([[1, 2, 3, 4], [5, 6, 7, 0]])
     used = WANTED["mlm_logits"] >= 0
@@ -171,12 +163,8 @@ def test_a_joint_step_has_the_originals_losses_and_gradients(discriminator):
     with tf.GradientTape() as tape:
         given = discriminator({**HIDDEN, "replaced_token_ids": read}, training=True)
         given = [given[name] for name in names]
-    wanted = tape.gradient(
-        given,
-        weights,
-        output_gradients=[tf.constant(g, "float32") for g in gradients],
-        unconnected_gradients="zero",
-    )
+    options = {"output_gradients": [tf.constant(g, "float32") for g in gradients]}
+    wanted = tape.gradient(given, weights, **options, unconnected_gradients="zero")
     for ours, theirs in zip(found[2:], wanted, strict=True):
         ours, theirs = map(tf.convert_to_tensor, (ours, theirs))
         np.testing.assert_allclose(ours, theirs, atol=1e-4)
@@ -246,14 +234,8 @@ def test_a_head_may_have_a_layer_before_the_logits(transform, function):
 
 @pytest.mark.parametrize("dropout_first", [0.5, 0.0])
 def test_dropout_comes_before_the_layer_only_where_it_is_said(dropout_first):
-    head = OutputHead(
-        2,
-        dropout=0.5,
-        initializer_range=0.5,
-        transform="relu",
-        transform_size=5,
-        dropout_first=dropout_first,
-    )
+    options = {"transform": "relu", "transform_size": 5, "dropout_first": dropout_first}
+    head = OutputHead(2, dropout=0.5, initializer_range=0.5, **options)
     seen = []
     head.build((None, 64))
     head.transform.call = lambda x, **_: seen.append(x) or ops.zeros((*x.shape[:-1], 5))

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import assert_refused, refusals
 
 import bert_zoo
 from bert_zoo import probing
@@ -87,15 +88,6 @@ def test_static_vectors_are_as_similar_to_themselves_as_can_be():
     assert abs(found.random_cosine[0]) < 0.5
 
 
-def test_what_cannot_be_measured_is_refused(vectors):
-    with pytest.raises(ValueError, match="No word occurs 12 times among the 50 words"):
-        probing.measure_geometry(vectors, min_occurrences=12)
-    with pytest.raises(ValueError, match="samples is 1"):
-        probing.measure_geometry(vectors, samples=1)
-    with pytest.raises(ValueError, match="there is only 1 sentence"):
-        probing.measure_geometry(layers_of(random_layer(3, rows=2), sentences=[["a", "a"]]))
-
-
 # --- Neighbours ---
 
 
@@ -118,10 +110,8 @@ def test_neighbours_are_the_most_similar_of_all_rows(vectors, monkeypatch):
             (again, context.same_word),
             ([*nearest.values()][:4], context.other_words),
         ):
-            assert [each.occurrence.position for each in listed] == [
-                places[other][1] for other in expected
-            ]
-            assert [each.occurrence.word for each in listed] == [words[other] for other in expected]
+            found_there = [(each.occurrence.position, each.occurrence.word) for each in listed]
+            assert found_there == [(places[other][1], words[other]) for other in expected]
             cosines = [each.similarity for each in listed]
             np.testing.assert_allclose(cosines, (x @ x[row])[expected], atol=1e-6)
     mean = vectors.layer(0)
@@ -150,20 +140,6 @@ def test_neighbours_of_a_text_file_in_contexts_of_ones_own(tmp_path):
     assert "without context: game 0.71, rain 0.00\nShe will [play] the new play" in str(found)
 
 
-def test_words_without_neighbours_are_refused(vectors):
-    with pytest.raises(
-        ValueError, match=r"'plays' is not among the 50 words.* Did you mean 'play'"
-    ):
-        probing.neighbours(None, "plays", vectors)
-    with pytest.raises(ValueError, match="top_k is 0"):
-        probing.neighbours(None, "play", vectors, top_k=0)
-    static = StaticVectors(("player",), np.ones((1, 2)))
-    with pytest.raises(ValueError, match="no static vector for 'play'"):
-        probing.neighbours(None, "play", vectors, static=static)
-    with pytest.raises(ValueError, match="encoder is None"):
-        probing.neighbours(None, "play", SENTENCES)
-
-
 # --- The map of a word's occurrences ---
 
 
@@ -184,8 +160,6 @@ def test_a_map_keeps_distances_that_lie_in_a_plane():
     assert [o.words[o.position] for o in found.occurrences] == ["the"] * len(rows)
     assert str(found.occurrences[-1]) == "in the year of [the] new game"
     assert len(probing.map_occurrences(vectors, "the", max_occurrences=3).points) == 3
-    with pytest.raises(ValueError, match="'boys' occurs fewer than 3 times"):
-        probing.map_occurrences(vectors, "boys")
 
 
 # --- Similarity of layers ---
@@ -215,8 +189,25 @@ def test_cka_does_not_change_with_rotation_and_scale(vectors):
     assert (found.values[0, 1:] < 0.95).all()
 
 
-def test_cka_of_other_sentences_or_equal_vectors_is_refused(vectors):
-    with pytest.raises(ValueError, match="have different sentences"):
-        probing.cka(vectors, layers_of(random_layer(3), sentences=[["a"] * 50]))
-    with pytest.raises(ValueError, match="layer 0 are equal"):
-        probing.cka(vectors, layers_of(np.ones((50, 3))))
+# --- What is refused ---
+
+ONE_SENTENCE = layers_of(random_layer(3, rows=2), sentences=[["a", "a"]])
+OTHER_SENTENCES = layers_of(random_layer(3), sentences=[["a"] * 50])
+PLAYER = StaticVectors(("player",), np.ones((1, 2)))
+OF_50 = "'plays' is not among the 50 words | Did you mean 'play'"
+
+
+@refusals(
+    (lambda v: probing.measure_geometry(v, min_occurrences=12), "No word occurs 12 times among"),
+    (lambda v: probing.measure_geometry(v, samples=1), "samples is 1"),
+    (lambda v: probing.measure_geometry(ONE_SENTENCE), "there is only 1 sentence"),
+    (lambda v: probing.neighbours(None, "plays", v), OF_50),
+    (lambda v: probing.neighbours(None, "play", v, top_k=0), "top_k is 0"),
+    (lambda v: probing.neighbours(None, "play", v, static=PLAYER), "no static vector for 'play'"),
+    (lambda v: probing.neighbours(None, "play", SENTENCES), "encoder is None"),
+    (lambda v: probing.map_occurrences(v, "boys"), "'boys' occurs fewer than 3 times"),
+    (lambda v: probing.cka(v, OTHER_SENTENCES), "have different sentences"),
+    (lambda v: probing.cka(v, layers_of(np.ones((50, 3)))), "layer 0 are equal"),
+)
+def test_what_cannot_be_measured_is_refused(call, words, vectors):
+    assert_refused(lambda: call(vectors), words)

@@ -6,12 +6,11 @@ from functools import partial
 
 import numpy as np
 import pytest
-from helpers import TEXTS, loaded_task
+from helpers import TEXTS, assert_refused, loaded_task, refusals
 
 from bert_zoo.config import Pooling, Prompts
 from bert_zoo.data.glue import metrics as glue_metrics
 from bert_zoo.data.retrieval import read_beir
-from bert_zoo.data.tables import read_table
 from bert_zoo.embeddings import (
     evaluate_retrieval,
     evaluate_similarity,
@@ -42,41 +41,32 @@ def run_of(queries: int, documents: int):
     rng = np.random.default_rng(0)
     relevant, found = {}, {}
     for query in range(queries):
-        judged = rng.choice(documents, 20, replace=False)
-        relevant[f"q{query}"] = {
-            f"d{d}": int(g) for d, g in zip(judged, rng.integers(0, 4, 20), strict=True)
-        }
-        ranked = rng.choice(documents, 40, replace=False)
-        found[f"q{query}"] = {
-            f"d{d}": float(s) for d, s in zip(ranked, rng.permutation(40), strict=True)
-        }
+        judged, grades = rng.choice(documents, 20, replace=False), rng.integers(0, 4, 20)
+        relevant[f"q{query}"] = {f"d{d}": int(g) for d, g in zip(judged, grades, strict=True)}
+        ranked, scores = rng.choice(documents, 40, replace=False), rng.permutation(40)
+        found[f"q{query}"] = {f"d{d}": float(s) for d, s in zip(ranked, scores, strict=True)}
     return relevant, found
 
 
 def test_scores_are_those_of_trec_eval():
     pytrec_eval = pytest.importorskip("pytrec_eval")
     relevant, found = run_of(30, 60)
-    cutoffs = {
-        "ndcg": [3, 10],
-        "map": [100],
-        "precision": [1, 5],
-        "recall": [5, 10],
-        "accuracy": [1, 5],
+    # Our name -> the library's, and cutoffs.
+    measures = {
+        "ndcg": ("ndcg_cut", [3, 10]),
+        "map": ("map_cut", [100]),
+        "precision": ("P", [1, 5]),
+        "recall": ("recall", [5, 10]),
+        "accuracy": ("success", [1, 5]),
     }
-    theirs = {
-        "ndcg": "ndcg_cut",
-        "map": "map_cut",
-        "precision": "P",
-        "recall": "recall",
-        "accuracy": "success",
-    }
+    cutoffs = {name: ranks for name, (_, ranks) in measures.items()}
     ours = retrieval_metrics(relevant, found, cutoffs | {"mrr": [40]})
-    measures = {f"{theirs[name]}.{','.join(map(str, ranks))}" for name, ranks in cutoffs.items()}
-    scores = pytrec_eval.RelevanceEvaluator(relevant, measures | {"recip_rank"}).evaluate(found)
-    expected = {
-        f"{name}@{k}": f"{theirs[name]}_{k}" for name, ranks in cutoffs.items() for k in ranks
-    }
-    for name, measure in (expected | {"mrr@40": "recip_rank"}).items():
+    asked = {f"{theirs}.{','.join(map(str, ranks))}" for theirs, ranks in measures.values()}
+    scores = pytrec_eval.RelevanceEvaluator(relevant, asked | {"recip_rank"}).evaluate(found)
+    expected = {"mrr@40": "recip_rank"}
+    for name, (theirs, ranks) in measures.items():
+        expected |= {f"{name}@{k}": f"{theirs}_{k}" for k in ranks}
+    for name, measure in expected.items():
         mean = np.mean([of_query[measure] for of_query in scores.values()])
         assert ours[name] == pytest.approx(mean, abs=1e-9), name
 
@@ -94,24 +84,9 @@ def test_of_equal_scores_the_lesser_id_comes_first():
 
 def test_queries_without_relevant_documents_are_dropped_and_said(caplog):
     relevant = {"q": ["a"], "none": [], "zero": {"a": 0}, "finds nothing": ["a"]}
-    assert retrieval_metrics(relevant, {"q": ["a"], "none": ["a"]}, {"recall": [1]}) == {
-        "recall@1": 0.5
-    }
+    scores = retrieval_metrics(relevant, {"q": ["a"], "none": ["a"]}, {"recall": [1]})
+    assert scores == {"recall@1": 0.5}
     assert "Of 4 queries, 2 have no relevant document" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("relevant", "found", "message"),
-    [
-        ({"q": ["a"]}, {"q": ["a", "b", "a"]}, r"found twice for query 'q'.*\['a'\]"),
-        ({"q": ["a"]}, {"q": ["a"], "p": []}, r"`relevant` lacks: \['p'\]"),
-        ({"q": "ab"}, {}, "are the string 'ab'; pass a list of ids"),
-        ({"q": []}, {}, "No query has a relevant document"),
-    ],
-)
-def test_rankings_that_would_be_measured_wrongly_are_refused(relevant, found, message):
-    with pytest.raises(ValueError, match=message):
-        retrieval_metrics(relevant, found)
 
 
 # --- Models measured ---
@@ -121,19 +96,16 @@ def test_a_model_is_measured_by_what_it_finds():
     queries = {"q1": "10", "q2": "50", "q3": "90"}
     corpus = {"b": "20", "a": "20 again", "c": "52", "d": "130"}
     relevant = {"q1": {"b": 1}, "q2": ["c"], "q3": {"d": 2}}
-    scores = evaluate_retrieval(
-        Angles(), queries, corpus, relevant, cutoffs={"mrr": [2], "recall": [1]}
-    )
+    cutoffs = {"mrr": [2], "recall": [1]}
+    scores = evaluate_retrieval(Angles(), queries, corpus, relevant, cutoffs=cutoffs)
     # "a" is as near to q1 as "b", and has the lesser id; q3 finds "c" first.
     assert scores == {"mrr@2": pytest.approx(2 / 3), "recall@1": pytest.approx(1 / 3)}
 
 
 def test_queries_and_documents_get_the_models_prompts():
     arguments = {"q": "1"}, {"d": "1"}, {"q": ["d"]}
-    for prompts, expected in (
-        ({"query": "find: ", "passage": ""}, ["query", "passage"]),
-        ({}, [None] * 2),
-    ):
+    named = {"query": "find: ", "passage": ""}
+    for prompts, expected in ((named, ["query", "passage"]), ({}, [None] * 2)):
         model = Angles(**prompts)
         evaluate_retrieval(model, *arguments)
         assert model.asked == expected
@@ -159,15 +131,6 @@ def test_vectors_are_compared_as_the_model_says():
     pairs = ["0 1", "0 1"], ["5 1", "20 9"], [0.0, 1.0]
     assert evaluate_similarity(Lengths("dot"), *pairs)["spearman"] == pytest.approx(1)
     assert evaluate_similarity(Lengths("cosine"), *pairs)["spearman"] == pytest.approx(-1)
-    with pytest.raises(ValueError, match="similarity is 'euclidean'; it must be one of"):
-        of_model(Lengths("euclidean"))
-
-
-def test_judgements_of_what_is_not_there_are_refused():
-    with pytest.raises(ValueError, match=r"names documents that do not exist: \['e'\]"):
-        evaluate_retrieval(Angles(), {"q": "1"}, {"d": "1"}, {"q": ["e"]})
-    with pytest.raises(ValueError, match=r"names queries that do not exist: \['p'\]"):
-        evaluate_retrieval(Angles(), {"q": "1"}, {"d": "1"}, {"q": ["d"], "p": ["d"]})
 
 
 def test_similarities_are_compared_with_peoples_scores():
@@ -213,41 +176,25 @@ def test_beirs_layout_is_read(beir):
 
 
 @pytest.mark.parametrize(
-    ("rows", "message"),
+    ("rows", "words"),
     [
-        (["q1 d9 1"], r"test\.tsv, line 2: there is no document 'd9'"),
+        (["q1 d9 1"], "test.tsv, line 2: there is no document 'd9'"),
         (["q3 d1 1"], "there is no query 'q3'"),
         (["q1 d1 1", "q1 d1 0"], "line 3: document 'd1' is judged a second time for query 'q1'"),
         (["q1 d1 high"], "the score is 'high'; it must be a whole number"),
     ],
 )
-def test_judgements_that_do_not_fit_name_their_line(beir, rows, message):
+def test_judgements_that_do_not_fit_name_their_line(beir, rows, words):
     judged(beir, *rows)
-    with pytest.raises(ValueError, match=message):
-        read_beir(beir)
+    assert_refused(lambda: read_beir(beir), words)
 
 
 def test_ids_that_occur_twice_and_splits_that_are_not_there_are_named(beir):
     judged(beir, "q1 d1 1")
-    with pytest.raises(FileNotFoundError, match=r"dev\.tsv.*The splits are \['test'\]"):
-        read_beir(beir, "dev")
+    assert_refused(lambda: read_beir(beir, "dev"), "dev.tsv | The splits are ['test']")
     (beir / "queries.jsonl").write_text('{"_id": "q1", "text": "a"}\n{"_id": "q1", "text": "b"}\n')
-    with pytest.raises(
-        ValueError, match=r"queries\.jsonl, line 2: the id 'q1' occurs a second time"
-    ):
-        read_beir(beir)
-
-
-def test_pairs_with_scores_in_sentence_transformers_columns_are_a_table(tmp_path):
-    (tmp_path / "sts.csv").write_text('split,sentence1,sentence2,score\ntest,"a, b",c,3.5\n')
-    data = read_table(
-        tmp_path / "sts.csv",
-        text="sentence1",
-        text_pair="sentence2",
-        label="score",
-        regression=True,
-    )
-    assert (data.texts, data.labels) == ((["a, b"], ["c"]), [3.5])
+    words = "queries.jsonl, line 2: the id 'q1' occurs a second time"
+    assert_refused(lambda: read_beir(beir), words)
 
 
 # --- Hard negatives ---
@@ -309,23 +256,34 @@ def test_anchors_with_few_negatives_are_said(caplog):
     assert "Of 2 anchors, 1 have fewer than 2 negatives, and 0 have none" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"positives": ["5"]}, "3 anchors and 1 positives"),
-        ({"number": 0}, "number is 0 and range_min 0"),
-        (
-            {"range_min": 3, "range_max": 3},
-            "range_max is 3; for 1 negatives after the first 3 texts it must be at least 4",
-        ),
-        ({"margin": -1}, "margin is -1; it must not be negative"),
-        ({"margin": 3.0}, "No negatives are left. Lower the margin"),
-    ],
-)
-def test_negatives_that_cannot_be_mined(arguments, message):
+# --- What is refused ---
+
+
+def mine(**arguments):
     arguments = {"anchors": ANCHORS, "positives": POSITIVES, "corpus": CORPUS} | arguments
-    with pytest.raises(ValueError, match=message):
-        mine_negatives(Angles(), **arguments)
+    return lambda: mine_negatives(Angles(), **arguments)
+
+
+def evaluate(relevant, model=None):
+    return lambda: evaluate_retrieval(model or Angles(), {"q": "1"}, {"d": "1"}, relevant)
+
+
+@refusals(
+    (mine(positives=["5"]), "3 anchors and 1 positives"),
+    (mine(number=0), "number is 0 and range_min 0"),
+    (mine(range_min=3, range_max=3), "range_max is 3; for 1 negatives after | must be at least 4"),
+    (mine(margin=-1), "margin is -1; it must not be negative"),
+    (mine(margin=3.0), "No negatives are left. Lower the margin"),
+    (evaluate({"q": ["e"]}), "names documents that do not exist: ['e']"),
+    (evaluate({"q": ["d"], "p": ["d"]}), "names queries that do not exist: ['p']"),
+    (evaluate({"q": ["d"]}, Angles("euclidean")), "similarity is 'euclidean'; it must be one of"),
+    (lambda: retrieval_metrics({"q": ["a"]}, {"q": [*"aba"]}), "found twice for query 'q' | ['a']"),
+    (lambda: retrieval_metrics({"q": ["a"]}, {"q": ["a"], "p": []}), "`relevant` lacks: ['p']"),
+    (lambda: retrieval_metrics({"q": "ab"}, {}), "are the string 'ab'; pass a list of ids"),
+    (lambda: retrieval_metrics({"q": []}, {}), "No query has a relevant document"),
+)
+def test_what_cannot_be_measured_or_mined_is_refused(call, words):
+    assert_refused(call, words)
 
 
 # --- Paraphrases ---

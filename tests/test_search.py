@@ -1,11 +1,9 @@
 """Exact search of float, int8 and binary vectors."""
 
-import subprocess
-import sys
-
 import h5py
 import numpy as np
 import pytest
+from helpers import run_program
 
 from bert_zoo.embeddings import int8_ranges, search, to_binary, to_int8
 
@@ -55,17 +53,15 @@ def test_of_equal_rows_the_lower_one_comes_first(queries):
 @pytest.mark.parametrize("stored", ["memory map", "HDF5", "half precision"])
 def test_what_gives_rows_by_slices_is_searched(stored, tmp_path):
     corpus, queries = made(500), made(4, seed=1)
-    expected = best(queries, corpus.astype("float16") if stored == "half precision" else corpus, 5)[
-        0
-    ]
     signs = to_binary(corpus)
+    if stored == "half precision":
+        corpus = corpus.astype("float16")
+    expected, _ = best(queries, corpus, 5)
     if stored == "memory map":
         np.save(tmp_path / "corpus.npy", corpus)
         corpus = np.load(tmp_path / "corpus.npy", mmap_mode="r")
     elif stored == "HDF5":
         corpus = h5py.File(tmp_path / "corpus.h5", "w").create_dataset("vectors", data=corpus)
-    else:
-        corpus = corpus.astype("float16")
     assert (search(queries, corpus, 5, block_rows=64).indices == expected).all()
     rescored = search(queries, signs, 5, rescore_with=corpus, rescore_multiplier=100)
     assert (rescored.indices == expected).all()
@@ -165,10 +161,7 @@ def test_encoded_vectors_are_written_block_by_block(tmp_path):
         ({"corpus": made(0)}, "no rows"),
         ({"rescore_with": made(4)}, "rescore_with has 4 rows and the corpus 3"),
         ({"top_k": 0}, "top_k is 0; it must be at least 1"),
-        (
-            {"similarity": "l2"},
-            r"similarity is 'l2'; it must be one of \['cosine', 'dot'\]",
-        ),
+        ({"similarity": "l2"}, r"similarity is 'l2'; it must be one of \['cosine', 'dot'\]"),
         ({"corpus": np.where(np.eye(3, SIZE) > 0, np.nan, 1)}, "row 0 of the corpus is nan"),
     ],
 )
@@ -183,4 +176,4 @@ def test_searching_mining_and_measuring_import_neither_tensorflow_nor_keras():
         "import sys; from bert_zoo.embeddings import evaluate_retrieval, mine_negatives, search; "
         "assert not {'tensorflow', 'keras'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_program("-c", code)

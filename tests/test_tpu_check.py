@@ -1,19 +1,17 @@
 """A TPU's compiler takes every family's steps, on both of Keras's backends."""
 
 import importlib.util
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from helpers import ALL_GOLDEN, run_program
 
 NEEDS_LIBTPU = pytest.mark.skipif(
     importlib.util.find_spec("libtpu") is None or importlib.util.find_spec("jax") is None,
     reason='libtpu is not installed; pip install "bert_zoo[tpu-check]"',
 )
-TESTS = Path(__file__).parent
+ROOT = Path(__file__).parents[1]
 # What is compiled -> a golden checkpoint, a task, further options.
 CASES = {
     "bert": ("bert/masked_lm", "masked_lm"),
@@ -40,15 +38,8 @@ LINE = (
 @pytest.mark.parametrize("name", CASES)
 def test_training_and_inference_compile_for_a_tpu(name, backend):
     case, task, *options = CASES[name]
-    arguments = ["--model", TESTS / "golden" / case, "--task", task, "--backend", backend]
+    arguments = ["--model", ALL_GOLDEN / case, "--task", task, "--backend", backend]
     arguments += ["--batch", "2", "--length", "16", *options]
-    done = subprocess.run(
-        [sys.executable, TESTS.parent / "tools" / "tpu_check.py", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=500,
-        env=os.environ | {"PYTHONPATH": str(TESTS.parent)},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    printed = run_program(ROOT / "tools" / "tpu_check.py", *arguments, PYTHONPATH=str(ROOT))
     for step in ("train", "predict"):
-        assert re.search(LINE.format(step), done.stdout), done.stdout
+        assert re.search(LINE.format(step), printed), printed

@@ -22,13 +22,9 @@ CONLLU = """# sent_id = 1
 def test_conllu_is_read_without_comments_multiword_tokens_and_empty_nodes(tmp_path):
     path = tmp_path / "a.conllu"
     path.write_text(CONLLU)
+    tags, relations = ("PRON", "AUX", "DET", "NOUN"), ("nsubj", "cop", "det", "root")
     assert read_treebank(path) == [
-        ParsedSentence(
-            ("It", "'s", "a", "cat"),
-            ("PRON", "AUX", "DET", "NOUN"),
-            (4, 4, 4, 0),
-            ("nsubj", "cop", "det", "root"),
-        ),
+        ParsedSentence(("It", "'s", "a", "cat"), tags, (4, 4, 4, 0), relations),
         ParsedSentence(("Go",), ("VERB",), (0,), ("root",)),
     ]
 
