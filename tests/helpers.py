@@ -6,6 +6,7 @@ the reference computes from it; tests/golden/README.md tells the arrays.
 
 import contextlib
 import functools
+import gzip
 import json
 import os
 import re
@@ -389,6 +390,25 @@ def in_rust(tokenizer):
     from tokenizers import Tokenizer
 
     return Tokenizer.from_str(json.dumps(tokenizer.serialized()))
+
+
+def ids_in_rust(tokenizer, texts: list[str]) -> list[list[int]]:
+    """Returns the ids of Hugging Face's tokenizers library, without special tokens."""
+    encoded = in_rust(tokenizer).encode_batch(texts, add_special_tokens=False)
+    split = tokenizer.split_tokens
+    return [[part for i in row.ids for part in split.get(i, [i])] for row in encoded]
+
+
+def ids_and_spans(tokenizer, texts) -> tuple[list[list[int]], list[list[tuple[int, int]]]]:
+    """Returns the ids of each text, and the first character and the end of each token in it."""
+    ids, starts, ends = (column.to_list() for column in tokenizer.tokenize_with_offsets(texts))
+    return ids, [[*zip(*row, strict=True)] for row in zip(starts, ends, strict=True)]
+
+
+@functools.cache
+def small_sentencepiece() -> bytes:
+    """Returns a small model of XLM-RoBERTa's kind."""
+    return gzip.decompress((ALL_GOLDEN / "text" / "xlm_roberta_small.model.gz").read_bytes())
 
 
 def stored_gradients(model, loss, tape, fmt: str = "hf") -> dict[str, np.ndarray]:
