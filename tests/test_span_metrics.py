@@ -4,6 +4,7 @@ import itertools
 from pathlib import Path
 
 import pytest
+from helpers import assert_refused, refusals
 
 from bert_zoo.data import tagging
 from bert_zoo.metrics.spans import SpanScore, span_report
@@ -98,22 +99,25 @@ def test_a_span_does_not_cross_from_one_sentence_to_the_next():
     assert (together.micro.support, apart.micro.support) == (1, 2)
 
 
-@pytest.mark.parametrize(
-    ("references", "predictions", "message"),
-    [
-        ([["O"]], [], "references has 1 sentences and predictions 0"),
-        ([["O"], ["O"]], [["O"], []], "Sentence 1 has 1 tags in the references and 0 in the pred"),
-        ([["O"]], ["O"], "A sentence is the string 'O'"),
-        ([["NP"]], [["O"]], "The tag 'NP' must be 'O', or B, I, E or S"),
-        ([["O"]], [["U-NP"]], "The tag 'U-NP' must"),
-        ([["O-NP"]], [["O"]], "The tag 'O-NP' must"),
-        ([], [], "The 0 sentences to score have no words"),
-        ([[]], [[]], "The 1 sentences to score have no words"),
-    ],
+def report(references, predictions):
+    return lambda: span_report(references, predictions)
+
+
+@refusals(
+    (report([["O"]], []), "references has 1 sentences and predictions 0"),
+    (
+        report([["O"], ["O"]], [["O"], []]),
+        "Sentence 1 has 1 tags in the references and 0 in the pred",
+    ),
+    (report([["O"]], ["O"]), "A sentence is the string 'O'"),
+    (report([["NP"]], [["O"]]), "The tag 'NP' must be 'O', or B, I, E or S"),
+    (report([["O"]], [["U-NP"]]), "The tag 'U-NP' must"),
+    (report([["O-NP"]], [["O"]]), "The tag 'O-NP' must"),
+    (report([], []), "The 0 sentences to score have no words"),
+    (report([[]], [[]]), "The 1 sentences to score have no words"),
 )
-def test_reports_refuse_what_they_cannot_score(references, predictions, message):
-    with pytest.raises(ValueError, match=message):
-        span_report(references, predictions)
+def test_reports_refuse_what_they_cannot_score(call, words):
+    assert_refused(call, words)
 
 
 def test_conll_2000_gives_conllevals_figures():
