@@ -7,9 +7,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import ALL_GOLDEN, CHOICES, PAIRS, TEXTS, load_task
+from helpers import CHOICES, PAIRS, TEXTS, load_task
 
-import bert_zoo
 from bert_zoo.data.buckets import Batches
 from bert_zoo.models import text_rows
 
@@ -74,14 +73,6 @@ def test_rows_are_what_a_pipeline_reads_from_the_same_texts(kind):
     for array, spec in zip(flat(found.at(0)), tf.nest.flatten(found.specs()), strict=True):
         assert spec.is_compatible_with(tf.constant(array)) and spec.shape[0] is None
     assert sum(len(flat(batch)[0]) for batch in found.epoch()) == 3
-
-
-def test_targets_are_rows_beside_their_sources():
-    model = bert_zoo.load(ALL_GOLDEN / "t5" / "text_to_text_gated", task="text_to_text")
-    model.preprocessor = model.preprocessor.with_options(bucket=1)
-    found = batches_of(model, TEXTS, TEXTS[::-1], batch_size=2).rows.gather(np.arange(3))
-    dataset = tf.data.Dataset.from_tensor_slices((TEXTS, TEXTS[::-1])).batch(3)
-    assert_equal_batches([found], model.training_arguments(dataset)["x"])
 
 
 def numbers_read(model, monkeypatch, *arguments, **options) -> list[list[int]]:

@@ -2,12 +2,10 @@
 
 import json
 import logging
-import subprocess
-import sys
 
 import numpy as np
 import pytest
-from helpers import load_task
+from helpers import assert_refused, load_task, run_program
 
 from bert_zoo.cli.benchmarks import make_task
 from bert_zoo.data.entities import read_entities
@@ -137,11 +135,9 @@ def test_records_of_every_tool_are_words_with_tags(tool, tagger):
 def test_entities_beside_texts_are_words_with_tags(y, tagger):
     for texts in (TEXTS, np.array(TEXTS), tuple(TEXTS)):
         assert with_words(tagger, texts, y) == (WORDS, TAGS)
-
-
-def test_words_and_tags_stay_what_they_are(tagger):
-    for x, y in ((WORDS, TAGS), (TEXTS, [" ".join(row) for row in TAGS]), (TEXTS, None)):
-        assert with_words(tagger, x, y) == (x, y)
+    # What are words and tags stays that.
+    for data in ((WORDS, TAGS), (TEXTS, [" ".join(row) for row in TAGS]), (TEXTS, None)):
+        assert with_words(tagger, *data) == data
 
 
 def test_entities_train_and_are_measured_like_words_with_tags(tagger):
@@ -180,53 +176,52 @@ def test_entities_that_are_not_whole_words_are_kept_and_named(
 
 
 TEXT = "Ada Lovelace left"
-WRONG = [
-    (
-        [(0, 12, "PER"), (4, 12, "LOC")],
-        r"line 1: \(4, 12, 'LOC'\), 'Lovelace', overlaps \(0, 12, 'PER'\)",
-    ),
-    ([(0, 2, "PER"), (2, 3, "LOC")], r"\(2, 3, 'LOC'\), 'a', overlaps \(0, 2, 'PER'\)"),
-    ([(0, 3, "PER"), (0, 3, "PER")], "overlaps"),
-    ([(0, 18, "PER")], r"\(0, 18, 'PER'\) is outside of 'Ada Lovelace left'"),
-    ([(-3, 3, "PER")], "is outside of"),
-    ([(3, 3, "PER")], r"\(3, 3, 'PER'\) is empty in"),
-    ([(3, 0, "PER")], "is empty in"),
-    ([(3, 4, "PER")], "' ', has only blanks"),
-    ([(0, 3)], r"the entity \[0, 3\] is not \[start, end, label\]"),
-    ([(0, 3.5, "PER")], "two numbers of characters"),
-    ([(0, True, "PER")], "two numbers of characters"),
-    ([(0, 3, "")], "one label"),
-    ([{"start": 0, "end": 3, "labels": ["A", "B"]}], "one label"),
-    (
-        [{"start": 1, "end": 4, "label": "PER", "text": "Ada"}],
-        "its characters in the text are 'da '",
-    ),
-    ("PER", "the entities are 'PER'.*it is empty for a text without entities"),
-    (["pos"], "the entity 'pos' is not"),
-]
 
 
-@pytest.mark.parametrize(("entities", "message"), WRONG)
-def test_entities_that_cannot_be_read_are_named(entities, message, tmp_path):
-    with pytest.raises(ValueError, match=message):
-        read_entities(write(tmp_path, [{"text": TEXT, "label": entities}]))
+def labelled(*entities, text=TEXT):
+    return [{"text": text, "label": list(entities)}]
 
 
 @pytest.mark.parametrize(
-    ("records", "message"),
+    ("records", "words"),
     [
-        ([{"text": TEXT}], r"line 1: the entities are None; the keys are \['text'\]"),
-        ([{"label": []}], r'the text is missing. Name it "text"; the keys are \[\'label\'\]'),
+        (
+            labelled((0, 12, "PER"), (4, 12, "LOC")),
+            "line 1: (4, 12, 'LOC'), 'Lovelace', overlaps (0, 12, 'PER')",
+        ),
+        (labelled((0, 2, "PER"), (2, 3, "LOC")), "(2, 3, 'LOC'), 'a', overlaps (0, 2, 'PER')"),
+        (labelled((0, 3, "PER"), (0, 3, "PER")), "overlaps"),
+        (labelled((0, 18, "PER")), "(0, 18, 'PER') is outside of 'Ada Lovelace left'"),
+        (labelled((-3, 3, "PER")), "is outside of"),
+        (labelled((3, 3, "PER")), "(3, 3, 'PER') is empty in"),
+        (labelled((3, 0, "PER")), "is empty in"),
+        (labelled((3, 4, "PER")), "' ', has only blanks"),
+        (labelled((0, 3)), "the entity [0, 3] is not [start, end, label]"),
+        (labelled((0, 3.5, "PER")), "two numbers of characters"),
+        (labelled((0, True, "PER")), "two numbers of characters"),
+        (labelled((0, 3, "")), "one label"),
+        (labelled({"start": 0, "end": 3, "labels": ["A", "B"]}), "one label"),
+        (
+            labelled({"start": 1, "end": 4, "label": "PER", "text": "Ada"}),
+            "its characters in the text are 'da '",
+        ),
+        (
+            [{"text": TEXT, "label": "PER"}],
+            "the entities are 'PER' | it is empty for a text without entities",
+        ),
+        (labelled("pos"), "the entity 'pos' is not"),
+        # Records.
+        ([{"text": TEXT}], "line 1: the entities are None; the keys are ['text']"),
+        ([{"label": []}], "the text is missing. Name it \"text\"; the keys are ['label']"),
         ([[TEXT]], "expected a text with its entities, such as"),
         ([{"text": TEXT, "annotations": [{"label": 3}]}], "are not Label Studio's"),
-        ([{"text": TEXT, "label": []}], "none of its 1 texts has an entity"),
+        (labelled(), "none of its 1 texts has an entity"),
         ([{"text": TEXT, "answer": "reject"}], "has no annotated texts"),
-        ([{"text": 3, "label": []}], "'text' is 3, expected a string"),
+        (labelled(text=3), "'text' is 3, expected a string"),
     ],
 )
-def test_records_that_are_none_are_named(records, message, tmp_path):
-    with pytest.raises(ValueError, match=message):
-        read_entities(write(tmp_path, records))
+def test_records_that_cannot_be_read_are_named(records, words, tmp_path):
+    assert_refused(lambda: read_entities(write(tmp_path, records)), words)
 
 
 @pytest.mark.parametrize(
@@ -262,4 +257,4 @@ def test_files_are_read_without_tensorflow(tmp_path):
         f"read_entities({str(write(tmp_path, TOOLS['doccano'][0]))!r}); "
         "assert not {'tensorflow', 'keras', 'jax'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_program("-c", code)

@@ -8,6 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers import assert_refused, refusals
 
 from bert_zoo import text
 from bert_zoo.cli import build_vocabulary
@@ -170,13 +171,6 @@ def test_a_file_that_cannot_be_read_is_named(content, options, problem, tmp_path
         lm.encode_file(path, text.WordLevelTokenizer(["<eos>", "<unk>", "a"], **options))
 
 
-def test_a_missing_file_and_an_unknown_unit_are_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no file .*absent\.txt"):
-        vocabularies.count_tokens([tmp_path / "absent.txt"])
-    with pytest.raises(ValueError, match="unit is 'letter'"):
-        vocabularies.count_tokens([], unit="letter")
-
-
 # ---------------------------------------------------------------------------------------------
 # Segments
 # ---------------------------------------------------------------------------------------------
@@ -272,21 +266,23 @@ def test_the_stream_is_not_in_the_datasets_graph():
     assert function.function.graph.as_graph_def().ByteSize() < 100_000
 
 
-@pytest.mark.parametrize(
-    ("stream", "args", "options", "problem"),
-    [
-        ([5], (1, 1), {}, "1 tokens are too few for a batch"),
-        (range(20), (0, 5), {}, "batch_size is 0"),
-        (range(20), (4, 0), {}, "segment_length is 0"),
-        (range(20), (2, 5), {"first_step": 3}, "first_step is 3.*0 to 2"),
-        (range(20), (2, 5), {"first_step": -1}, "first_step is -1"),
-        ([[1, 2]], (1, 1), {}, r"shape \(1, 2\)"),
-        ([0.5, 1.0], (1, 1), {}, "array of float64"),
-    ],
+def segments(stream, *args, **options):
+    return lambda: lm.segments(np.array(stream), *args, **options)
+
+
+@refusals(
+    (segments([5], 1, 1), "1 tokens are too few for a batch"),
+    (segments(range(20), 0, 5), "batch_size is 0"),
+    (segments(range(20), 4, 0), "segment_length is 0"),
+    (segments(range(20), 2, 5, first_step=3), "first_step is 3 | 0 to 2"),
+    (segments(range(20), 2, 5, first_step=-1), "first_step is -1"),
+    (segments([[1, 2]], 1, 1), "shape (1, 2)"),
+    (segments([0.5, 1.0], 1, 1), "array of float64"),
+    (lambda: vocabularies.count_tokens([Path("absent.txt")]), "no file | absent.txt"),
+    (lambda: vocabularies.count_tokens([], unit="letter"), "unit is 'letter'"),
 )
-def test_segments_that_cannot_be_are_refused(stream, args, options, problem):
-    with pytest.raises(ValueError, match=problem):
-        lm.segments(np.array(stream), *args, **options)
+def test_segments_and_counts_that_cannot_be_are_refused(call, words):
+    assert_refused(call, words)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -294,31 +290,12 @@ def test_segments_that_cannot_be_are_refused(stream, args, options, problem):
 # ---------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def build(tmp_path, capsys):
-    """Runs the program with options; gives what it printed, and the tokenizer."""
-    program = build_vocabulary.PROGRAM
-
-    def run(*options):
-        for name in program.flags:  # what other tests have set
-            program.flags[name].unparse()
-        program.run(build_vocabulary.main, [f"--output={tmp_path / 'out'}", *map(str, options)])
-        return capsys.readouterr().out, text.tokenizer_from_dir(tmp_path / "out", "transformer_xl")
-
-    return run
-
-
-def test_the_tool_writes_a_vocabulary_that_reads_its_texts(build, tmp_path):
+def test_the_tool_writes_a_vocabulary_that_reads_its_texts(tmp_path, capsys):
     path = write(tmp_path / "train.txt", "b a a\n<unk> a b c\n")
-    output, tokenizer = build("--min_count=2", path)
+    arguments = [f"--output={tmp_path / 'out'}", "--min_count=2", str(path)]
+    build_vocabulary.PROGRAM.run(build_vocabulary.main, arguments)
+    tokenizer = text.tokenizer_from_dir(tmp_path / "out", "transformer_xl")
     assert tokenizer.vocabulary == ("<eos>", "<unk>", "a", "b")
-    stream = lm.encode_file(path, tokenizer)
-    assert stream.tolist() == [3, 2, 2, 0, 1, 2, 3, 1, 0]
+    assert lm.encode_file(path, tokenizer).tolist() == [3, 2, 2, 0, 1, 2, 3, 1, 0]
+    output = capsys.readouterr().out
     assert "4 tokens" in output and "covers 85.7143%" in output and "'a' 3, 'b' 2" in output
-
-
-def test_the_tool_makes_character_vocabularies_without_special_tokens(build, tmp_path):
-    path = write(tmp_path / "text8", "a b aa")
-    _, tokenizer = build("--unit=character", "--space_token=_", path)
-    assert tokenizer.vocabulary == ("a", "_", "b")
-    assert lm.encode_file(path, tokenizer).tolist() == [0, 1, 2, 1, 0, 0]

@@ -6,12 +6,20 @@ import logging
 import keras
 import numpy as np
 import pytest
-from helpers import TEXTS, load_case, load_recurrent, load_task, loaded_task
+from helpers import (
+    TEXTS,
+    assert_refused,
+    load_case,
+    load_recurrent,
+    load_task,
+    loaded_task,
+    refusals,
+)
 
 import bert_zoo
 from bert_zoo.models import chunks
 from bert_zoo.models.cut_texts import advice
-from bert_zoo.models.long_texts import LongTexts, pooled_gathered_windows, pooled_windows
+from bert_zoo.models.long_texts import LongTexts
 
 tf = pytest.importorskip("tensorflow")
 
@@ -70,31 +78,6 @@ def test_windows_are_three_quarters_of_their_room_apart_by_default():
     assert set(rows) == set(preprocessor(MIXED))
 
 
-@pytest.mark.parametrize("mode", ["mean", "max"])
-def test_gathered_windows_and_all_windows_are_pooled_alike(mode):
-    rng = np.random.default_rng(0)
-    mask = np.ones((3, 4, 5), np.int32)
-    mask[0, 1:] = mask[2, 3:] = 0
-    mask[1, 2, 3:] = 0
-    inputs = {"token_ids": rng.integers(0, 9, (3, 4, 5)).astype("int32"), "padding_mask": mask}
-    rows_run = []
-
-    def run(rows):
-        rows_run.append(len(rows["token_ids"]))
-        ids, inside = (keras.ops.cast(rows[name], "float32") for name in inputs)
-        return keras.ops.stack([keras.ops.sum(ids * inside, 1), -keras.ops.sum(ids, 1)], 1)
-
-    def run_in_chunks(rows):
-        return chunks.in_chunks(run, rows, by_length=True)
-
-    of_all = pooled_windows(run, inputs, mode)
-    gathered = pooled_gathered_windows(run, inputs, mode)
-    in_chunks = pooled_gathered_windows(run_in_chunks, inputs, mode)
-    np.testing.assert_allclose(gathered, of_all, atol=1e-6)
-    np.testing.assert_allclose(in_chunks, of_all, atol=1e-6)
-    assert rows_run == [12, 8, 8]
-
-
 # --- Models --------------------------------------------------------------------------------------
 
 
@@ -130,13 +113,9 @@ def test_outputs_are_those_of_the_windows_pooled(task, mode, monkeypatch):
 def test_embed_and_similarity_read_all_of_a_text():
     encoder = load_windows("encoder", "max")
     reader = encoder.preprocessor
+    windows = (windows_by_hand(reader, text, STRIDE) for text in MIXED)
     expected = np.stack(
-        [
-            np.max(
-                [encoder.window_outputs(row)[0] for row in windows_by_hand(reader, text, STRIDE)], 0
-            )
-            for text in MIXED
-        ]
+        [np.max([encoder.window_outputs(row)[0] for row in rows], 0) for rows in windows]
     )
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(encoder.embed(MIXED, batch_size=3), expected, atol=1e-6)
@@ -219,20 +198,25 @@ def test_an_exported_model_reads_all_of_a_text_and_cuts_pairs(tmp_path):
     np.testing.assert_allclose(served, pairs, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("task", "options", "message"),
-    [
-        ("classification", {"long_texts": "first"}, "long_texts is 'first'; it must be 'cut'"),
-        ("classification", {"long_texts": "mean", "stride": 0}, "stride is 0; it must be a number"),
-        ("classification", {"stride": 9}, "stride is 9, but long texts are cut"),
-        ("token_classification", {"long_texts": "mean"}, "for the tasks encoder, classification"),
-    ],
+def load(task, **options):
+    return lambda: load_task(task, **options)
+
+
+@refusals(
+    (load("classification", long_texts="first"), "long_texts is 'first'; it must be 'cut'"),
+    (load("classification", long_texts="mean", stride=0), "stride is 0; it must be a number"),
+    (load("classification", stride=9), "stride is 9, but long texts are cut"),
+    (
+        load("token_classification", long_texts="mean"),
+        "for the tasks encoder, classification",
+    ),
+    (
+        lambda: load_recurrent("hf_adaptive", "encoder", long_texts="mean"),
+        "without a memory",
+    ),
 )
-def test_what_cannot_be_is_said_by_load(task, options, message):
-    with pytest.raises(ValueError, match=message):
-        load_task(task, **options)
-    with pytest.raises(ValueError, match="without a memory"):
-        load_recurrent("hf_adaptive", "encoder", long_texts="mean")
+def test_what_cannot_be_is_said_by_load(call, words):
+    assert_refused(call, words)
 
 
 # --- The word on texts that are cut --------------------------------------------------------------
