@@ -9,7 +9,15 @@ import byte_bpe_samples
 import numpy as np
 import pytest
 import text_samples
-from helpers import in_rust, loaded, slow_but
+from helpers import (
+    assert_refused,
+    ids_and_spans,
+    ids_in_rust,
+    loaded,
+    refusals,
+    slow_but,
+    small_sentencepiece,
+)
 
 import bert_zoo
 from bert_zoo.text import (
@@ -31,8 +39,7 @@ def write_vocabulary(case: str, directory: Path) -> str:
     if case == "roberta":
         byte_bpe_samples.write_own_files(directory)
     elif case == "xlm_roberta":
-        model = gzip.decompress((GOLDEN / "xlm_roberta_small.model.gz").read_bytes())
-        (directory / "sentencepiece.bpe.model").write_bytes(model)
+        (directory / "sentencepiece.bpe.model").write_bytes(small_sentencepiece())
     else:
         lines = "".join(f"{token}\n" for token in text_samples.latin_vocabulary())
         (directory / "vocab.txt").write_text(lines, "utf-8")
@@ -49,11 +56,9 @@ def test_ids_and_offsets_are_those_of_transformers_also_once_saved(case, tmp_pat
     dropped = "[\u00a0\u3000]\u0301" if case == "xlm_roberta" else "(?!)"
     kept = [i for i, text in enumerate(TEXTS) if not re.search(dropped, text)]
     wanted = {name: [CASES[case][name][i] for i in kept] for name in ("ids", "offsets")}
-    ids, starts, ends = tokenizer.tokenize_with_offsets([TEXTS[i] for i in kept])
-    assert len(kept) > 140 and ids.to_list() == wanted["ids"]
-    spans = zip(starts.to_list(), ends.to_list(), strict=True)
-    spans = [[[*span] for span in zip(*of_row, strict=True)] for of_row in spans]
-    assert spans == wanted["offsets"]
+    ids, spans = ids_and_spans(tokenizer, [TEXTS[i] for i in kept])
+    assert len(kept) > 140 and ids == wanted["ids"]
+    assert [[*map(list, row)] for row in spans] == wanted["offsets"]
 
     tokenizer.save(tmp_path / "saved")
     again = tokenizer_from_dir(tmp_path / "saved", family)
@@ -66,9 +71,7 @@ def test_ids_and_offsets_are_those_of_transformers_also_once_saved(case, tmp_pat
 def test_in_rust_they_are_found_alike(case, tmp_path):
     pytest.importorskip("tokenizers")
     tokenizer = tokenizer_from_dir(tmp_path, write_vocabulary(case, tmp_path))
-    encoded = in_rust(tokenizer).encode_batch(TEXTS, add_special_tokens=False)
-    assert [encoding.ids for encoding in encoded] == CASES[case]["ids"]
-    assert tokenizer(TEXTS).to_list() == CASES[case]["ids"]
+    assert ids_in_rust(tokenizer, TEXTS) == tokenizer(TEXTS).to_list() == CASES[case]["ids"]
 
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "co", "##vid", "##19", "##s", "a", "b"]
@@ -145,15 +148,19 @@ def test_a_models_tables_grow_by_the_mean_of_the_pieces(case, tmp_path):
         np.testing.assert_allclose(np.asarray(again(again.preprocessor(texts))), outputs, atol=1e-6)
 
 
-def test_tokens_that_cannot_be_added_are_refused():
-    model = loaded("bert/masked_lm")
-    for tokens, options, error, message in (
-        ("covid", {}, TypeError, "one string; pass a list"),
-        ([], {}, ValueError, "empty"),
-        ([3], {}, TypeError, "added token 3"),
-        (["a"], {"rows": "zeros"}, ValueError, "'mean' or 'random'"),
-    ):
-        with pytest.raises(error, match=message):
-            bert_zoo.add_tokens(model, tokens, **options)
-    with pytest.raises(TypeError, match="Extend its vocabulary"):
-        WordLevelTokenizer(["<unk>", "<eos>", "a"]).with_added_tokens(["b"])
+def add(tokens, **options):
+    return lambda: bert_zoo.add_tokens(loaded("bert/masked_lm"), tokens, **options)
+
+
+@refusals(
+    (add("covid"), "one string; pass a list"),
+    (add([]), "empty"),
+    (add([3]), "added token 3"),
+    (add(["a"], rows="zeros"), "'mean' or 'random'"),
+    (
+        lambda: WordLevelTokenizer(["<unk>", "<eos>", "a"]).with_added_tokens(["b"]),
+        "Extend its vocabulary",
+    ),
+)
+def test_tokens_that_cannot_be_added_are_refused(call, words):
+    assert_refused(call, words)

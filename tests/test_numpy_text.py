@@ -1,15 +1,12 @@
 """Texts are read in NumPy, without TensorFlow, as they are in its graph."""
 
 import functools
-import gzip
 import logging
-import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 import text_samples
-from helpers import ALL_GOLDEN
+from helpers import ALL_GOLDEN, small_sentencepiece
 
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tokenizers")
@@ -34,7 +31,6 @@ from bert_zoo.text.windows import (  # noqa: E402
 )
 from bert_zoo.text.words import pack_words, token_labels, word_batch  # noqa: E402
 
-SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 # WordPiece, byte-level BPE, SentencePiece with pieces that are split, NFC and padding on the left, BPE of words.
 FAMILIES = ("bert", "roberta", "albert", "modernbert", "xlnet", "deberta", "gpt")
 SAMPLES = [
@@ -198,9 +194,8 @@ def test_what_is_cut_or_unknown_is_said_once(caplog):
 
 
 def test_that_ids_differ_is_said_once_for_a_tokenizer(caplog):
-    model = gzip.decompress((ALL_GOLDEN / "text" / "xlm_roberta_small.model.gz").read_bytes())
     scheme = registry().families["xlm_roberta"].text.options["scheme"]
-    tokenizer = SentencePieceTokenizer(model, scheme)
+    tokenizer = SentencePieceTokenizer(small_sentencepiece(), scheme)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             NumpyPreprocessor(tokenizer, sequence_length=8)(["a text"])
@@ -224,48 +219,6 @@ def test_what_is_no_text_is_refused_as_in_the_graph():
         assert str(found.value) == str(expected.value)
     assert isinstance(in_numpy, Preprocessor)
     assert reader_of(in_numpy.tokenizer) is in_numpy.reader
-
-
-# --- Real texts and vocabularies ------------------------------------------------------------------
-
-RELEASED = {
-    "bert_uncased": "bert",
-    "bert_cased": "bert",
-    "bert_chinese": "bert",
-    "roberta": "roberta",
-    "gpt2": "gpt2",
-    "albert": "albert",
-}
-
-
-@functools.cache
-def real_texts() -> list[str]:
-    """Some 19,000: 388 languages, news, reviews and Wikipedia, English, German and French captions."""
-    texts = [text for _, corpus in text_samples.corpora(SHARED_DATA) for text in corpus]
-    for language in ("en", "de", "fr"):
-        path = SHARED_DATA / "parallel" / f"train.{language}.gz"
-        texts += gzip.decompress(path.read_bytes()).decode().split("\n")[:1000]
-    return texts
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not SHARED_DATA.is_dir(), reason="needs the texts in ../shared/data")
-@pytest.mark.parametrize("vocabulary", RELEASED)
-def test_real_texts_have_the_ids_of_the_graph(vocabulary):
-    options = {"sequence_length": 64, "report_truncation": False}
-    in_graph = preprocessor_from_dir(
-        SHARED_DATA / "vocab" / vocabulary, RELEASED[vocabulary], **options
-    )
-    in_numpy = numpy_twin(in_graph)
-    texts = real_texts()
-    if vocabulary == "albert":  # says that it cuts such runs otherwise
-        texts = [text for text in texts if not re.search(r"(.)\1\1", text)]
-    for start in range(0, len(texts), 1000):
-        batch = texts[start : start + 1000]
-        assert_equal(in_numpy(batch), in_graph(batch))
-        if in_graph.packer.layout.pair:
-            pair = (batch, batch[::-1])
-            assert_equal(in_numpy(pair), in_graph(pair))
 
 
 def test_few_lengths_are_padded_to_on_request():

@@ -1,7 +1,6 @@
 """`bert_zoo.runtime` answers as the models do, without TensorFlow and Keras."""
 
 import functools
-import gzip
 import json
 import logging
 from importlib.util import find_spec
@@ -9,14 +8,12 @@ from importlib.util import find_spec
 import keras
 import numpy as np
 import pytest
-import text_samples
 from helpers import (
-    ALL_GOLDEN,
     CHOICES,
     PAIRS,
     TEXTS,
     TOLERANCE,
-    in_rust,
+    assert_refused,
     load_case,
     loaded,
     needs_minilm,
@@ -30,8 +27,6 @@ import bert_zoo.runtime
 from bert_zoo.data import messages
 
 tf = pytest.importorskip("tensorflow")
-from bert_zoo.registry import registry  # noqa: E402
-from bert_zoo.text import ByteBpeTokenizer, SentencePieceTokenizer, WordPieceTokenizer  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="exports need Keras's TensorFlow backend"
@@ -144,12 +139,12 @@ def test_sentence_vectors_are_the_models(exported, caplog):
     assert sum("was cut" in record.message for record in caplog.records) == 1
     np.testing.assert_allclose(served, model.embed(texts), atol=TOLERANCE)
     assert runtime.embed([]).shape == (0, served.shape[1])
-    with pytest.raises(ValueError, match="lone surrogate"):
-        runtime.embed("a\ud800b")
-    with pytest.raises(ValueError, match="signature"):
-        runtime.run({}, "step")
-    with pytest.raises(ValueError, match="takes"):
-        runtime.run({"token_ids": [[1]]})
+    for call, words in (
+        (lambda: runtime.embed("a\ud800b"), "lone surrogate"),
+        (lambda: runtime.run({}, "step"), "signature"),
+        (lambda: runtime.run({"token_ids": [[1]]}), "takes"),
+    ):
+        assert_refused(call, words)
 
 
 @needs_runtimes
@@ -169,54 +164,6 @@ def test_neither_tensorflow_nor_keras_is_imported(exported):
 def test_what_is_no_export_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="one of the formats"):
         bert_zoo.runtime.load(tmp_path)
-
-
-# --- tokenizer.json --------------------------------------------------------------------------------
-
-
-def rows_in_rust(tokenizer, texts) -> list[list[int]]:
-    encoded = in_rust(tokenizer).encode_batch(texts, add_special_tokens=False)
-    split = tokenizer.split_tokens
-    return [[part for i in row.ids for part in split.get(i, [i])] for row in encoded]
-
-
-STRESS = [*text_samples.WRITTEN_TEXTS, *text_samples.random_texts(400)]
-
-
-@pytest.mark.parametrize("configuration", text_samples.CONFIGURATIONS)
-def test_wordpiece_in_rust_gives_the_same_ids(configuration):
-    pytest.importorskip("tokenizers")
-    options = text_samples.CONFIGURATIONS[configuration]
-    tokenizer = WordPieceTokenizer(text_samples.stress_vocabulary(), **options)
-    assert tokenizer.rust_differences == ()
-    assert rows_in_rust(tokenizer, STRESS) == tokenizer(STRESS).to_list()
-
-
-@pytest.mark.parametrize("configuration", ["released", "without_lstrip", "prefix_space"])
-def test_byte_bpe_in_rust_gives_the_same_ids(configuration):
-    pytest.importorskip("tokenizers")
-    import byte_bpe_samples as samples
-
-    options = samples.CONFIGURATIONS[configuration]
-    tokenizer = ByteBpeTokenizer(*samples.own_vocabulary(), **options)
-    texts = [*samples.WRITTEN, *samples.random_texts(300)]
-    assert tokenizer.rust_differences == ()
-    assert rows_in_rust(tokenizer, texts) == tokenizer(texts).to_list()
-
-
-def test_sentencepiece_in_rust_gives_the_same_ids_but_for_what_it_says():
-    pytest.importorskip("tokenizers")
-    model = gzip.decompress((ALL_GOLDEN / "text" / "xlm_roberta_small.model.gz").read_bytes())
-    tokenizer = SentencePieceTokenizer(
-        model, registry().families["xlm_roberta"].text.options["scheme"]
-    )
-    assert len(tokenizer.rust_differences) == 3
-    # Long runs of a letter, and marks that are read together with what precedes them.
-    pairs = zip(STRESS, rows_in_rust(tokenizer, STRESS), tokenizer(STRESS).to_list(), strict=True)
-    different = [text for text, ours, theirs in pairs if ours != theirs]
-    assert len(different) < 0.03 * len(STRESS)
-    plain = [text for text in different if text.isascii() and "x" * 50 not in text]
-    assert not plain
 
 
 def test_tokenizer_json_composes_rows_as_the_model_does(tmp_path):

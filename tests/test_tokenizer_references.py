@@ -14,7 +14,7 @@ import byte_bpe_samples
 import numpy as np
 import pytest
 import text_samples
-from helpers import ALL_GOLDEN, slow_but
+from helpers import ALL_GOLDEN, ids_in_rust, slow_but, small_sentencepiece
 from text_samples import NUM_PAGES, checksum, group_checksums
 
 from bert_zoo.registry import registry
@@ -90,7 +90,7 @@ def sentencepiece(name: str):
     scheme = registry().families[name.removesuffix("_cased")].text.options["scheme"]
     model = VOCABULARIES / "albert" / "spiece.model"
     if name in ("camembert", "xlm_roberta"):
-        content = gzip.decompress((GOLDEN / "xlm_roberta_small.model.gz").read_bytes())
+        content = small_sentencepiece()
     elif name == "xlnet":
         content = text_samples.with_xlnet_tokens(model.read_bytes())
     else:
@@ -186,15 +186,19 @@ SLOW = {
 }
 
 
-@pytest.mark.parametrize("name", slow_but(CASES, *(name for name in CASES if name not in SLOW)))
-def test_ids_are_the_references(name):
+def made(name: str):
     make, *arguments = CASES[name]
     try:
-        tokenizer, answers = make(*arguments)
+        return make(*arguments)
     except FileNotFoundError as error:
         if SHARED_DATA.is_dir():
             raise
         pytest.skip(f"needs ../shared/data: {error}")
+
+
+@pytest.mark.parametrize("name", slow_but(CASES, *(name for name in CASES if name not in SLOW)))
+def test_ids_are_the_references(name):
+    tokenizer, answers = made(name)
     for texts, wanted, digest in answers:
         batches = (texts[start : start + 1000] for start in range(0, len(texts), 1000))
         found = digest([row for batch in batches for row in tokenizer(batch).to_list()])
@@ -205,6 +209,30 @@ def test_ids_are_the_references(name):
             wrong = [i for i, x, y in zip(range(len(found)), found, wanted, strict=True) if x != y]
             assert not wrong, f"{len(wrong)} of {len(found)} differ, the first ones {wrong[:5]}"
         assert found == wanted
+
+
+IN_RUST = [n for n in CASES if n.startswith(("wordpiece", "byte_bpe")) and "pages" not in n]
+
+
+@pytest.mark.parametrize(
+    "name",
+    slow_but(
+        [*IN_RUST, "sentencepiece xlm_roberta"],
+        "wordpiece uncased",
+        "byte_bpe released",
+        "sentencepiece xlm_roberta",
+    ),
+)
+def test_the_library_in_rust_gives_the_same_ids_but_for_what_the_tokenizer_says(name):
+    pytest.importorskip("tokenizers")
+    tokenizer, answers = made(name)
+    texts = [text for texts, *_ in answers for text in texts[:2000]]
+    pairs = zip(texts, ids_in_rust(tokenizer, texts), tokenizer(texts).to_list(), strict=True)
+    different = [text for text, ours, theirs in pairs if ours != theirs]
+    # Long runs of a letter, and marks that are read together with what precedes them.
+    assert not [text for text in different if text.isascii() and "x" * 50 not in text]
+    assert len(different) <= (0.03 * len(texts) if tokenizer.rust_differences else 0)
+    assert bool(tokenizer.rust_differences) == name.startswith("sentencepiece")
 
 
 def test_the_written_texts_test_more_than_unknown_tokens():

@@ -7,7 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
-from helpers import ALL_GOLDEN, loaded, slow_but
+from helpers import ALL_GOLDEN, slow_but
 from offset_samples import mark_texts
 from text_samples import WRITTEN_TEXTS, random_texts
 
@@ -155,15 +155,6 @@ def test_words_that_were_found_before_have_offsets():
     assert ids == tokenizer(text).to_list()[0]
     found = "".join(text[start:end] for start, end in zip(starts, ends, strict=True))
     assert found == "".join(text.split())
-
-
-@pytest.mark.slow
-def test_questions_are_answered_and_words_tagged():
-    context = "Dr. Smith’s dog (“the cat”) sat on… the bird."
-    answer = loaded("xlm/question_answering").answer("who?", context, None)
-    assert answer.text == context[answer.start : answer.end] != ""
-    tagged = loaded("xlm/token_classification").tag(context, aggregate=False)
-    assert all(word.text == context[word.start : word.end] for word in tagged[0].words)
 
 
 # --- The files of the authors' program -----------------------------------------------------------

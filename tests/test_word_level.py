@@ -3,17 +3,16 @@
 import io
 import logging
 from collections import namedtuple
-from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers import assert_refused, refusals
 
 from bert_zoo import text
 from bert_zoo.families.transformer_xl import text as transformer_xl_text
 
-WIKITEXT = Path(__file__).resolve().parent.parent.parent / "shared/data/text/wikitext2_part.txt"
 WORDS = ["<eos>", "the", "<unk>", "a", "tree", "\\", "\\1", "字", "ας", "σ", "i̇", "_", "U+0020"]
 CLOSED = {"unknown_token": None, "eos_token": None}
 WHITE_SPACE = [chr(code) for code in range(0x110000) if chr(code).isspace()]
@@ -114,14 +113,6 @@ def test_a_special_tokens_spelling_in_a_text_is_that_token():
     assert text.WordLevelTokenizer(WORDS, lowercase=True)(["<EOS>"]).to_list() == [[0]]
 
 
-@pytest.mark.skipif(not WIKITEXT.is_file(), reason="needs ../shared/data/text/wikitext2_part.txt")
-def test_wikitext_has_the_originals_ids():
-    content = WIKITEXT.read_bytes().decode("utf-8")
-    vocabulary = ["<eos>", *dict.fromkeys(content.split()[::2])]
-    tokenizer = text.WordLevelTokenizer(vocabulary, eos_at="line_ends")
-    assert tokenizer([content]).to_list() == [original_ids(content, vocabulary, eos=1)]
-
-
 # --- Characters and bytes ---
 
 
@@ -207,6 +198,8 @@ INVISIBLE = ["\n", "\r", " ", "\t", "\u2028", "\x00", "\x85", "\ufeff", "\u0301"
     [
         (WORDS, {"lowercase": True, "eos_at": "newlines"}),
         (WORDS, {"eos_token": None}),
+        # White space at which Python 2 did not split.
+        (["<eos>", "<unk>", "10\xa0km", "\u3000", "a\x85b\u2028"], {}),
         (["<eos>", *INVISIBLE, "🙂"], {"unit": "character", **CLOSED, "eos_token": "<eos>"}),
         (["_", "a"], {"unit": "character", "space_token": "_", **CLOSED}),
         (["60", "32", "<unk>"], {"unit": "byte", "eos_token": None}),
@@ -220,21 +213,9 @@ def test_a_saved_directory_gives_the_same_tokenizer(vocabulary, options, tmp_pat
     assert read.get_config() == saved.get_config()
 
 
-def test_words_with_white_space_that_python_2_did_not_split_at_are_kept(tmp_path):
-    vocabulary = ["<eos>", "<unk>", "10\xa0km", "\u3000", "a\x85b\u2028"]
-    text.WordLevelTokenizer(vocabulary).save(tmp_path)
-    read = text.tokenizer_from_dir(tmp_path, "transformer_xl")
-    assert read.vocabulary == tuple(vocabulary)
-
-
 def test_invisible_characters_stand_in_vocab_txt_as_code_points(tmp_path):
     characters(["a", "\n", "\u2028", "é"]).save(tmp_path)
     assert (tmp_path / "vocab.txt").read_bytes().decode() == "a\nU+000A\nU+2028\né\n"
-
-
-def test_a_special_token_that_reads_as_a_code_point_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="Rename"):
-        characters(["a", "U+0041"], eos_token="U+0041").save(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -310,28 +291,29 @@ def test_rows_have_the_tokens_alone_and_are_padded_on_the_right():
     }
 
 
-def test_scoring_with_an_end_token_predicts_every_token():
-    assert plain(preprocessor(bucket=1).scored(["a b c", "", "b"])) == {
-        "token_ids": [[0, 1, 2], [0, 0, 0], [0, 0, 0]],
-        "labels": [[1, 2, 3], [-100, -100, -100], [2, -100, -100]],
-        "padding_mask": [[1, 1, 1], [0, 0, 0], [1, 0, 0]],
-    }
-
-
-def test_scoring_without_an_end_token_predicts_all_but_the_first():
-    prepare = preprocessor(("a", "b", "c"), eos_token=None, bucket=1)
-    assert plain(prepare.scored(["a b c", "", "b"])) == {
-        "token_ids": [[0, 1], [0, 0], [0, 0]],
-        "labels": [[1, 2], [-100, -100], [-100, -100]],
-        "padding_mask": [[1, 1], [0, 0], [0, 0]],
-    }
-
-
-def test_scoring_does_not_repeat_an_end_token_that_begins_the_line():
-    prepare = preprocessor(eos_at="line_starts_and_ends", bucket=1)
-    scored = plain(prepare.scored(["a b"]))
-    assert scored["token_ids"] == [[0, 1, 2]]
-    assert scored["labels"] == [[1, 2, 0]]
+@pytest.mark.parametrize(
+    ("options", "texts", "token_ids", "labels"),
+    [
+        (
+            {},
+            ["a b c", "", "b"],
+            [[0, 1, 2], [0, 0, 0], [0, 0, 0]],
+            [[1, 2, 3], [-100, -100, -100], [2, -100, -100]],
+        ),
+        (
+            {"vocabulary": ("a", "b", "c"), "eos_token": None},
+            ["a b c", "", "b"],
+            [[0, 1], [0, 0], [0, 0]],
+            [[1, 2], [-100, -100], [-100, -100]],
+        ),
+        ({"eos_at": "line_starts_and_ends"}, ["a b"], [[0, 1, 2]], [[1, 2, 0]]),
+    ],
+    ids=["end token", "no end token", "end token at the start"],
+)
+def test_scoring_predicts_what_follows_a_token(options, texts, token_ids, labels):
+    mask = [[int(label != -100) for label in row] for row in labels]
+    wanted = {"token_ids": token_ids, "labels": labels, "padding_mask": mask}
+    assert plain(preprocessor(bucket=1, **options).scored(texts)) == wanted
 
 
 def test_padding_is_the_padding_token_where_there_is_one():
@@ -340,10 +322,13 @@ def test_padding_is_the_padding_token_where_there_is_one():
     assert prepare.with_options()(["a", "a b"])["token_ids"].numpy().tolist() == [[1, 3], [1, 2]]
 
 
-def test_pairs_are_refused():
-    for method in (preprocessor(), preprocessor().scored):
-        with pytest.raises(TypeError, match="reads single texts"):
-            method((["a"], ["b"]))
+@refusals(
+    (lambda: preprocessor()((["a"], ["b"])), "reads single texts"),
+    (lambda: preprocessor().scored((["a"], ["b"])), "reads single texts"),
+    (lambda: characters(["a", "U+0041"], eos_token="U+0041").save("not written"), "Rename"),
+)
+def test_pairs_and_tokens_that_read_as_code_points_are_refused(call, words):
+    assert_refused(call, words)
 
 
 def test_it_runs_in_tf_data_with_a_static_shape_where_padding_is_fixed():
