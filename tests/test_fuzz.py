@@ -91,6 +91,14 @@ def read_weights(directory: Path) -> None:
                 source[key]
 
 
+def read_tf_shards(directory: Path) -> None:
+    dict(open_weights(directory / "tf_model.h5.index.json"))
+
+
+def read_vocabulary(directory: Path) -> None:
+    read_pickled_vocabulary(directory / "vocab.pkl")
+
+
 def read_checkpoint(directory: Path) -> None:
     source = open_checkpoint(directory).source
     for key in source:
@@ -134,20 +142,9 @@ def run_encoders(directory: Path) -> None:
 
 
 def text_files(directory: Path) -> list[Path]:
-    patterns = (
-        "*vocab*",
-        "*.model",
-        "merges.txt",
-        "bpe.codes",
-        # Of XLM's program: merges, and what holds the words beside the weights.
-        "codes*",
-        "*.pth",
-        "itos*.pkl",
-        "dict.txt",
-        "encoder.json",
-        "tokenizer*.json",
-    )
-    return [file for pattern in patterns for file in directory.glob(pattern)]
+    # "codes*" and "*.pth" are of XLM's program: merges, and what holds the words beside the weights.
+    patterns = "*vocab* *.model merges.txt bpe.codes codes* *.pth itos*.pkl dict.txt encoder.json tokenizer*.json"
+    return [file for pattern in patterns.split() for file in directory.glob(pattern)]
 
 
 def copied(source: Path) -> Callable[[Path], None]:
@@ -281,30 +278,21 @@ def golden_checkpoints() -> dict[str, Path]:
 
 
 def subjects() -> dict[str, Subject]:
-    found = {
-        "weights-sharded": Subject(make_sharded, read_weights, 30),
-        "weights-tf_shards": Subject(
-            make_tf_shards,
-            lambda directory: dict(open_weights(directory / "tf_model.h5.index.json")),
-            30,
-        ),
-        "checkpoint-tf_keras": Subject(make_tf_keras, read_checkpoint, 30),
-        "checkpoint-keras_hub": Subject(make_keras_hub, read_checkpoint, 30),
-        "checkpoint-model_garden": Subject(make_model_garden, read_checkpoint, 30),
-        "checkpoint-own": Subject(make_own, read_checkpoint, 30),
-        "model-own": Subject(make_own, read_model, 0),
-        "checkpoint-sentence-transformers": Subject(
-            make_sentence_transformers, read_checkpoint, 30
-        ),
-        "model-sentence-transformers": Subject(make_sentence_transformers, read_model, 0),
-        "pickled-vocabulary": Subject(
-            make_pickled_vocabulary,
-            lambda directory: read_pickled_vocabulary(directory / "vocab.pkl"),
-            200,
-        ),
-        "tokenizer-json": Subject(make_serialized_tokenizer, tokenizer_reader("bert"), 6),
-        "tokenizer-transformer_xl": Subject(make_symbols, tokenizer_reader("transformer_xl"), 3),
-    }
+    rows = (
+        ("weights-sharded", make_sharded, read_weights, 30),
+        ("weights-tf_shards", make_tf_shards, read_tf_shards, 30),
+        ("checkpoint-tf_keras", make_tf_keras, read_checkpoint, 30),
+        ("checkpoint-keras_hub", make_keras_hub, read_checkpoint, 30),
+        ("checkpoint-model_garden", make_model_garden, read_checkpoint, 30),
+        ("checkpoint-own", make_own, read_checkpoint, 30),
+        ("model-own", make_own, read_model, 0),
+        ("checkpoint-sentence-transformers", make_sentence_transformers, read_checkpoint, 30),
+        ("model-sentence-transformers", make_sentence_transformers, read_model, 0),
+        ("pickled-vocabulary", make_pickled_vocabulary, read_vocabulary, 200),
+        ("tokenizer-json", make_serialized_tokenizer, tokenizer_reader("bert"), 6),
+        ("tokenizer-transformer_xl", make_symbols, tokenizer_reader("transformer_xl"), 3),
+    )
+    found = {name: Subject(make, read, cases) for name, make, read, cases in rows}
     texts = set()
     for name, directory in golden_checkpoints().items():
         family = name.partition("-")[0]

@@ -6,6 +6,7 @@ import logging
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from helpers import (
     TEXTS,
     assert_refused,
@@ -20,11 +21,8 @@ import bert_zoo
 from bert_zoo.models import chunks
 from bert_zoo.models.cut_texts import advice
 from bert_zoo.models.long_texts import LongTexts
-
-tf = pytest.importorskip("tensorflow")
-
-from bert_zoo.serving.servable import outputs_of_texts  # noqa: E402
-from bert_zoo.text.windows import document_windows  # noqa: E402
+from bert_zoo.serving.servable import outputs_of_texts
+from bert_zoo.text.windows import document_windows
 
 LENGTH = 40  # of the golden models
 ROOM = LENGTH - 2

@@ -5,31 +5,31 @@ import logging
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import text_samples
 from helpers import ALL_GOLDEN, small_sentencepiece
 
-tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tokenizers")
-from bert_zoo.registry import registry  # noqa: E402
-from bert_zoo.text import (  # noqa: E402
+from bert_zoo.registry import registry
+from bert_zoo.text import (
     Preprocessor,
     SentencePieceTokenizer,
     preprocessor_from_dir,
 )
-from bert_zoo.text.numpy_packing import NumpyPacker  # noqa: E402
-from bert_zoo.text.numpy_preprocessor import (  # noqa: E402
+from bert_zoo.text.numpy_packing import NumpyPacker
+from bert_zoo.text.numpy_preprocessor import (
     NumpyLanguageModelPreprocessor,
     NumpyPreprocessor,
     reader_of,
 )
-from bert_zoo.text.preprocessor import LanguageModelPreprocessor  # noqa: E402
-from bert_zoo.text.windows import (  # noqa: E402
+from bert_zoo.text.preprocessor import LanguageModelPreprocessor
+from bert_zoo.text.windows import (
     answer_positions,
     document_windows,
     no_answer_positions,
     question_windows,
 )
-from bert_zoo.text.words import pack_words, token_labels, word_batch  # noqa: E402
+from bert_zoo.text.words import pack_words, token_labels, word_batch
 
 # WordPiece, byte-level BPE, SentencePiece with pieces that are split, NFC and padding on the left, BPE of words.
 FAMILIES = ("bert", "roberta", "albert", "modernbert", "xlnet", "deberta", "gpt")

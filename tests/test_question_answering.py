@@ -7,6 +7,7 @@ import shutil
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from helpers import (
     ONE_A_TASK,
     assert_refused,
@@ -20,28 +21,25 @@ from helpers import (
 )
 
 import bert_zoo
+from bert_zoo.data.buckets import Batching
+from bert_zoo.data.questions import question_batches
 from bert_zoo.data.squad import Answer, SquadExample, SquadSplit
 from bert_zoo.metrics.squad import Window, select_answers, squad_v1, squad_v2
-from bert_zoo.text.numpy_windows import usual_stride
-from bert_zoo.training import bert_adamw, compile_for_task
-
-tf = pytest.importorskip("tensorflow")
-
-from bert_zoo.data.buckets import Batching  # noqa: E402
-from bert_zoo.data.questions import question_batches  # noqa: E402
-from bert_zoo.tasks.question_answering import answering  # noqa: E402
-from bert_zoo.tasks.question_answering.answering import (  # noqa: E402
+from bert_zoo.tasks.question_answering import answering
+from bert_zoo.tasks.question_answering.answering import (
     answer_questions,
     position_scores,
 )
-from bert_zoo.tasks.question_answering.in_graph import best_answers  # noqa: E402
-from bert_zoo.text.layout import Layout  # noqa: E402
-from bert_zoo.text.windows import (  # noqa: E402
+from bert_zoo.tasks.question_answering.in_graph import best_answers
+from bert_zoo.text.layout import Layout
+from bert_zoo.text.numpy_windows import usual_stride
+from bert_zoo.text.windows import (
     QuestionWindows,
     answer_positions,
     model_inputs,
     question_windows,
 )
+from bert_zoo.training import bert_adamw, compile_for_task
 
 CASE = "question_answering"
 FAMILY_CASES = [

@@ -26,8 +26,6 @@ import bert_zoo
 import bert_zoo.runtime
 from bert_zoo.data import messages
 
-tf = pytest.importorskip("tensorflow")
-
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="exports need Keras's TensorFlow backend"
 )

@@ -7,18 +7,16 @@ import shutil
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from helpers import ALL_GOLDEN, slow_but
 from offset_samples import mark_texts
 from text_samples import WRITTEN_TEXTS, random_texts
 
-tf = pytest.importorskip("tensorflow")
-
-
-from bert_zoo import load  # noqa: E402
-from bert_zoo.config import ConfigError  # noqa: E402
-from bert_zoo.families.xlm.text import MosesWords, WordBpeTokenizer  # noqa: E402
-from bert_zoo.text import tokenizer_from_dir  # noqa: E402
-from bert_zoo.text.bpe import WordMerger  # noqa: E402
+from bert_zoo import load
+from bert_zoo.config import ConfigError
+from bert_zoo.families.xlm.text import MosesWords, WordBpeTokenizer
+from bert_zoo.text import tokenizer_from_dir
+from bert_zoo.text.bpe import WordMerger
 
 VOCABULARY = ALL_GOLDEN / "word_bpe"
 REFERENCE = json.loads((VOCABULARY / "ids.json").read_text())
