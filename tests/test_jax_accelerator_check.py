@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from helpers import directory_of, run_program
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("jax") is None,
-    reason="JAX is not installed; pip install bert_zoo[jax]",
-)
+NO_JAX = importlib.util.find_spec("jax") is None
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(NO_JAX, reason="JAX is not installed; pip install bert_zoo[jax]"),
+]
 ROOT = Path(__file__).parents[1]
 SMALL = "--model bert_nano --forward 2x16 --training 2x16 --rounds 1 --calls 1 --product 64".split()
 TINY = str(directory_of("token_classification"))
@@ -39,7 +40,6 @@ def test_a_model_is_compared_and_timed(tmp_path):
         assert f"{row['work']}, {row['shape']}" in printed
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["jax", "tensorflow"])
 def test_every_family_is_compared_and_strings_are_trained_on(tmp_path, backend):
     found, _ = check(tmp_path, "--backend", backend)

@@ -218,20 +218,6 @@ def test_the_loss_of_replaced_tokens_leaves_out_what_has_no_label():
     assert float(ReplacedTokenLoss()(np.full((2, 3), -100), logits)) == 0
 
 
-@pytest.mark.parametrize(
-    ("transform", "function"),
-    [("tanh", np.tanh), ("relu", lambda x: np.maximum(x, 0)), (None, None)],
-)
-def test_a_head_may_have_a_layer_before_the_logits(transform, function):
-    options = {} if transform is None else {"transform": transform, "transform_size": 5}
-    head = OutputHead(3, dropout=0.5, initializer_range=0.5, **options)
-    x = np.random.default_rng(0).standard_normal((2, 4)).astype("float32")
-    found = ops.convert_to_numpy(head(x))
-    if function is not None:
-        x = function(x @ ops.convert_to_numpy(head.transform.kernel))
-    np.testing.assert_allclose(found, x @ ops.convert_to_numpy(head.dense.kernel), atol=1e-5)
-
-
 @pytest.mark.parametrize("dropout_first", [0.5, 0.0])
 def test_dropout_comes_before_the_layer_only_where_it_is_said(dropout_first):
     options = {"transform": "relu", "transform_size": 5, "dropout_first": dropout_first}

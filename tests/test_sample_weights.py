@@ -8,9 +8,6 @@ import tensorflow as tf
 import text_results
 from helpers import TEXTS, load_case, load_task, loaded_task, slow_but
 
-from bert_zoo.models import SentenceEmbedder
-from bert_zoo.training import compile_for_task
-
 pytestmark = pytest.mark.usefixtures("eager")
 close = functools.partial(np.testing.assert_allclose, rtol=1e-5)
 QUICK = ("token_classification",)
@@ -86,10 +83,3 @@ def test_weights_that_are_neither_of_rows_nor_of_labels_are_refused(weights, mes
     ids = {"token_ids": np.full((2, 8), 5)}
     with pytest.raises(ValueError, match=message):
         loss(loaded_task("token_classification"), ids, np.zeros((2, 8)), sample_weight=weights)
-
-
-def test_losses_that_compare_rows_take_no_weights():
-    model = SentenceEmbedder(loaded_task("encoder"))
-    compile_for_task(model)
-    with pytest.raises(ValueError, match="MultipleNegativesRanking compares the rows"):
-        model.fit((TEXTS, TEXTS[::-1]), sample_weight=np.ones(3), verbose=0)
