@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from helpers import TOLERANCE, directory_of, flat, load_case, loaded
 
 import bert_zoo
@@ -176,9 +177,6 @@ def test_padding_leaves_states_and_pooled_outputs_as_they_are():
 
 
 def test_gradients_run_back_through_so_many_tokens():
-    tf = pytest.importorskip("tensorflow")
-    if keras.backend.backend() != "tensorflow":
-        pytest.skip("a tape")
 
     def reaches(backward_tokens: int) -> np.ndarray:
         model = encoder(backward_tokens=backward_tokens)

@@ -6,6 +6,7 @@ import zlib
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from helpers import (
     TOLERANCE,
     arrays,
@@ -21,9 +22,6 @@ from helpers import (
 import bert_zoo
 from bert_zoo.families.bigbird.random_blocks import random_blocks
 
-needs_tensorflow = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="Keras does not run on TensorFlow."
-)
 # Tokens -> the checksums of the original's tables of layers 0, 1 and 11, of 12 heads, for blocks of 64 tokens
 # and three random ones, computed by its code: lengths of the paper's runs, and others.
 TABLES = {
@@ -57,10 +55,7 @@ def test_no_length_is_computed_as_those_before_it():
     assert_same(model(inputs), first)
 
 
-@needs_tensorflow
 def test_a_graph_of_open_lengths_computes_short_and_long_rows():
-    import tensorflow as tf
-
     model = loaded(SPARSE)
     open_ids = tf.TensorSpec([None, None], tf.int32)
     graph = tf.function(lambda ids: model({"token_ids": ids}, internals=True), [open_ids])
@@ -70,7 +65,6 @@ def test_a_graph_of_open_lengths_computes_short_and_long_rows():
         assert_same(found, wanted, TOLERANCE)
 
 
-@needs_tensorflow
 def test_open_lengths_have_the_tables_of_all_lengths():
     from bert_zoo.families.bigbird.family import BigBirdConfig
     from bert_zoo.families.bigbird.layers import SparseAttention
@@ -128,11 +122,8 @@ def test_attention_without_random_blocks_is_that_of_bias():
     assert_same(found, model(inputs)["sequence_output"], TOLERANCE)
 
 
-@needs_tensorflow
 def test_nothing_grows_with_the_square_of_the_length():
     """No operation of the graph, gradients included, has as many numbers as a matrix of scores."""
-    import tensorflow as tf
-
     from bert_zoo.families.bigbird.family import BigBirdConfig
     from bert_zoo.models.encoder import Encoder
 

@@ -7,6 +7,7 @@ import shutil
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from helpers import (
     ALL_GOLDEN,
     TOLERANCE,
@@ -261,11 +262,6 @@ def test_a_vocabulary_of_another_kind_is_refused(change, tmp_path):
         read_bpe_encoder(VocabularyFiles(tmp_path))
 
 
-needs_tensorflow = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="Keras does not run on TensorFlow."
-)
-
-
 @pytest.mark.parametrize(
     ("case", "tokens"),
     [
@@ -273,7 +269,6 @@ needs_tensorflow = pytest.mark.skipif(
         ("deberta_v2/masked_lm", ["▁the", "[MASK]", "▁sat"]),
     ],
 )
-@needs_tensorflow
 def test_masks_in_texts_are_tokens(case, tokens):
     """In the first version a mask takes the blank before it, as the token that it hides does."""
     tokenizer = loaded(case).preprocessor.tokenizer
@@ -292,7 +287,6 @@ def labels_of(io):
 
 def test_a_step_on_given_samples_has_the_originals_losses_and_gradients():
     """The table of the generator, above all, has a gradient of the masked tokens' loss alone."""
-    tf = pytest.importorskip("tensorflow")
     io, model = arrays(BOTH), load_case(BOTH, dropout=0.0)
     inputs, labels = inputs_of(io), labels_of(io)
     with tf.GradientTape() as tape:

@@ -8,6 +8,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from helpers import (
     PAIRS,
     TEXTS,
@@ -24,15 +25,8 @@ from helpers import (
 import bert_zoo
 from bert_zoo.models import chunks
 from bert_zoo.serving import HUB_NAMES
+from bert_zoo.serving.servable import outputs_of_texts
 from bert_zoo.text import Preprocessor
-
-tf = pytest.importorskip("tensorflow")
-
-from bert_zoo.serving.servable import outputs_of_texts  # noqa: E402
-
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="SavedModels need Keras's TensorFlow backend"
-)
 
 TOLERANCE = 1e-5
 TEXT_INPUTS = {

@@ -7,9 +7,9 @@ import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 
-import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from helpers import (
     ONE_A_TASK,
     TOLERANCE,
@@ -25,11 +25,6 @@ from bert_zoo import private
 from bert_zoo.layers.common import LayerNorm
 from bert_zoo.models.base import encoder_of
 from bert_zoo.models.onnx_conversion import converting
-
-tf = pytest.importorskip("tensorflow")
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="exports need Keras's TensorFlow backend"
-)
 
 # What converts, and what runs the result.
 MODULES = {"litert": ["ai_edge_litert"], "onnx": ["onnx", "onnxruntime", "tf2onnx"]}

@@ -6,6 +6,7 @@ import shutil
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from helpers import (
     assert_refused,
     assert_same,
@@ -21,11 +22,6 @@ import bert_zoo
 from bert_zoo.models import CausalLM, Encoder, StatefulLM
 from bert_zoo.models.labels import IGNORED_LABEL
 from bert_zoo.serving import HUB_NAMES
-
-tf = pytest.importorskip("tensorflow")
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="SavedModels need Keras's TensorFlow backend"
-)
 
 TOLERANCE = 1e-5
 # Zeros, and nothing, before a text.

@@ -5,6 +5,7 @@ import functools
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from helpers import ALL_GOLDEN
 
 from bert_zoo import config
@@ -54,12 +55,9 @@ def test_causal_relative_bias_has_all_rows_for_keys_before():
     assert np.array_equal(found, np.maximum(np.searchsorted(bounds, -offsets, "right") - 1, 0))
 
 
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="a loop of TensorFlow")
 @pytest.mark.parametrize(("axis", "start"), [(3, 1), (2, 2), (2, 4)])
 def test_slots_are_written_in_a_loop_as_outside_of_it(axis, start):
     """Also where they do not fit after the start."""
-    import tensorflow as tf
-
     random = np.random.default_rng(0)
     shape = [2, 3, 5, 5]
     memory = random.normal(size=shape).astype("float32")
@@ -165,9 +163,6 @@ def test_windows_in_blocks_are_windows_as_masks(length, positions, monkeypatch):
 
 
 def test_windows_keep_to_documents_and_gradients_are_the_same(monkeypatch):
-    tf = pytest.importorskip("tensorflow")
-    if keras.backend.backend() != "tensorflow":
-        pytest.skip("Gradients are TensorFlow's.")
     generator = np.random.default_rng(1)
     ids = generator.integers(1, 50, (2, 30)).astype("int32")
     documents = np.repeat([[1, 2, 3, 0], [1, 1, 2, 2]], [6, 7, 13, 4], axis=1).astype("int32")
@@ -207,8 +202,6 @@ def test_queries_of_long_rows_attend_some_at_a_time(monkeypatch):
 
 
 def test_scores_are_shifted_to_keys_with_a_quick_gradient():
-    import tensorflow as tf
-
     length, keys = 3, 5
     scores = tf.random.normal((2, 4, length, keys + length))
     of_keys = np.arange(keys) - np.arange(length)[:, None] + length
@@ -233,8 +226,6 @@ def test_scores_are_shifted_to_keys_with_a_quick_gradient():
 @pytest.mark.parametrize("name", ["gelu", "norm"])
 def test_gradients_of_training_are_those_of_the_plain_formulas(name, dtype):
     """What `Activation` and `LayerNorm` compute in training, beside Keras's functions in float64."""
-    import tensorflow as tf
-
     rng = np.random.default_rng(0)
     x, upstream = (rng.normal(scale=3, size=(4, 6, 16)) for _ in range(2))
     if name == "gelu":

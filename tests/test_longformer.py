@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from helpers import (
     TOLERANCE,
     assert_refused,
@@ -21,9 +22,6 @@ from bert_zoo.families.modernbert.family import ModernBertConfig
 from bert_zoo.models import Encoder
 from bert_zoo.training import rematerialize
 
-needs_tensorflow = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="Keras does not run on TensorFlow."
-)
 SIZES = {"vocab_size": 50, "hidden_size": 16, "num_layers": 2, "num_heads": 2}
 SIZES |= {"intermediate_size": 24, "initializer_range": 0.4}
 LENGTH = 23
@@ -99,10 +97,7 @@ def test_a_mask_goes_before_the_tokens_of_the_task():
     assert np.abs(flat(none)[""] - flat(first)[""]).max() > 0.01
 
 
-@needs_tensorflow
 def test_more_global_tokens_than_places_are_an_error_and_in_graphs_nan():
-    import tensorflow as tf
-
     model = load_case("longformer/encoder", max_global_tokens=5)
     (inputs,) = steps_of("longformer/encoder")
     words = "Row 3 has 6 global tokens | takes 5 | max_global_tokens=6"
@@ -113,10 +108,7 @@ def test_more_global_tokens_than_places_are_an_error_and_in_graphs_nan():
     assert_same(outputs[:3], wanted[:3], TOLERANCE)
 
 
-@needs_tensorflow
 def test_blocks_that_are_computed_again_have_the_same_gradients():
-    import tensorflow as tf
-
     found = []
     for option in (lambda model: None, rematerialize):
         model = encoder()
@@ -154,20 +146,6 @@ def test_what_no_released_model_computes_is_refused(key, value, tmp_path):
 
 def shapes_of_a_step(model, inputs) -> list[tuple]:
     """The shapes of all that a training step computes, gradients too, without an optimizer."""
-    if keras.backend.backend() == "jax":
-        import jax
-
-        states = [
-            [v.value for v in vs]
-            for vs in (model.trainable_variables, model.non_trainable_variables)
-        ]
-
-        def loss(values):
-            outputs, _ = model.stateless_call(values, states[1], inputs, training=True)
-            return (outputs["sequence_output"] ** 2).sum()
-
-        return [*shapes_in(jax.make_jaxpr(jax.grad(loss))(states[0]).jaxpr)]
-    import tensorflow as tf
 
     def step(inputs):
         with tf.GradientTape() as tape:
@@ -180,16 +158,6 @@ def shapes_of_a_step(model, inputs) -> list[tuple]:
     shapes = [shape for node in nodes for shape in node.attr["_output_shapes"].list.shape]
     assert not any(shape.unknown_rank for shape in shapes)
     return [tuple(axis.size for axis in shape.dim) for shape in shapes]
-
-
-def shapes_in(jaxpr):
-    """The shapes of all that a jaxpr computes, those within it too."""
-    for equation in jaxpr.eqns:
-        yield from (tuple(out.aval.shape) for out in equation.outvars)
-        for inner in keras.tree.flatten([*equation.params.values()]):
-            inner = getattr(inner, "jaxpr", inner)
-            if hasattr(inner, "eqns"):
-                yield from shapes_in(inner)
 
 
 def squares(model, inputs) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+import tensorflow as tf
 from helpers import assert_refused, run_program, save_tf1
 from safetensors.numpy import save_file
 from test_torch_bin import tensor_pickle, write_archive
@@ -253,7 +254,6 @@ def test_what_is_not_one_checkpoint_is_refused(files, opened, words, tmp_path):
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
     """Prefix of a checkpoint with a variable, its optimizer slots and a counter."""
-    tf = pytest.importorskip("tensorflow", reason="TensorFlow checkpoints need TensorFlow")
     v1 = tf.compat.v1
     with tf.Graph().as_default(), v1.Session() as session:
         kernel = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -320,7 +320,6 @@ def test_a_damaged_tf1_checkpoint_is_refused(part, damage, checkpoint, tmp_path)
 
 
 def test_variables_of_a_tf2_checkpoint_have_their_own_names(tmp_path):
-    tf = pytest.importorskip("tensorflow", reason="TensorFlow checkpoints need TensorFlow")
     named = tf.Variable([1.0], name="dense/kernel")
     twins = [tf.Variable([2.0], name="twin"), tf.Variable([3.0], name="twin")]
     tf.train.Checkpoint(a=named, b=twins[0], c=twins[1]).write(str(tmp_path / "model.ckpt-1"))
@@ -342,7 +341,6 @@ def test_a_tf1_checkpoint_needs_no_tensorflow():
 
 
 def test_every_type_of_number_is_read_from_a_tf1_checkpoint(tmp_path):
-    tf = pytest.importorskip("tensorflow", reason="writes the checkpoint")
     tensors = {name: tf.cast([[0, 1, 2]], name) for name in NUMBERS.split()}
     stored = {**tensors, "empty": tf.zeros((0, 3)), "text": tf.constant("a")}
     save_tf1(tmp_path / "model.ckpt-1", stored)
@@ -356,7 +354,6 @@ def test_every_type_of_number_is_read_from_a_tf1_checkpoint(tmp_path):
 
 
 def test_a_variable_in_parts_is_refused(tmp_path):
-    tf = pytest.importorskip("tensorflow", reason="writes the checkpoint")
     tf.raw_ops.SaveV2(
         prefix=str(tmp_path / "model.ckpt-1"),
         tensor_names=["w", "w"],

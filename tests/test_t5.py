@@ -4,7 +4,6 @@ import functools
 import re
 import shutil
 
-import keras
 import numpy as np
 import pytest
 from helpers import (
@@ -35,9 +34,6 @@ TIED, UNTIED = "t5/text_to_text", "t5/text_to_text_gated"
 BYTES = "byt5/text_to_text"
 BOTH = [TIED, UNTIED]
 HF_CODEC = registry().families["t5"].formats["hf"].codec
-needs_tensorflow = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="Keras does not run on TensorFlow."
-)
 
 
 def decoded_in_steps(model, inputs, sizes, slots: int):
@@ -152,7 +148,6 @@ def test_rematerialized_steps_are_the_same():
     np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
-@needs_tensorflow
 def test_heads_of_transformers_read_the_decoder_and_new_ones_the_encoder(tmp_path):
     """The encoder alone is the same in both."""
     case = "t5/classification"
@@ -201,7 +196,6 @@ def original_tensors(case: str) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("case", [*BOTH, BYTES])
-@needs_tensorflow
 def test_the_originals_checkpoints_are_the_same_model(case, tmp_path):
     tensors = original_tensors(case)
     if case == UNTIED:  # version 1.1
@@ -235,7 +229,6 @@ def test_tensors_tell_whether_logits_have_a_table_of_their_own(tmp_path):
 
 
 @pytest.mark.parametrize("case", BOTH)
-@needs_tensorflow
 def test_the_originals_variables_tell_how_logits_are_made(case, tmp_path):
     """Whatever a config.json beside them says."""
     save_tf1(tmp_path / "model.ckpt-1000000", original_tensors(case))
@@ -291,7 +284,6 @@ def test_one_key_names_activation_and_gate(projection, activation, gated):
 # --- Text ----------------------------------------------------------------------------------------
 
 
-@needs_tensorflow
 def test_sentinels_follow_the_pieces_and_the_first_is_the_last():
     tokenizer = loaded(TIED).preprocessor.tokenizer
     assert tokenizer.vocabulary[-5:] == tuple(f"<extra_id_{i}>" for i in range(4, -1, -1))
@@ -301,7 +293,6 @@ def test_sentinels_follow_the_pieces_and_the_first_is_the_last():
     assert tokenizer.eos_id == tokenizer.sep_id == 1
 
 
-@needs_tensorflow
 def test_bytes_come_back_as_they_were():
     tokenizer = loaded(BYTES).preprocessor.tokenizer
     text = "Gr\u00fc\u00dfe,\n \U0001f600 <extra_id_124>"
