@@ -122,6 +122,7 @@ def test_embed_and_similarity_read_all_of_a_text():
     assert encoder.text_reader is reader  # outputs by token have no windows to pool
 
 
+@pytest.mark.usefixtures("eager")
 def test_training_learns_from_the_windows():
     model = load_windows("classification", "mean", dropout=0.0)
     labels = np.array([0, 1, 2, 1])

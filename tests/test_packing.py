@@ -162,15 +162,6 @@ def preprocessor(**options):
     return text.Preprocessor(TOKENIZER, **{"sequence_length": 8, **options})
 
 
-def test_texts_become_the_inputs_of_a_model():
-    inputs = preprocessor(bucket=4)(["A b", ""])
-    assert plain(inputs) == {
-        "token_ids": [[2, 5, 6, 3], [2, 3, 0, 0]],
-        "segment_ids": [[0, 0, 0, 0], [0, 0, 0, 0]],
-        "padding_mask": [[1, 1, 1, 1], [1, 1, 0, 0]],
-    }
-
-
 def test_pairs_are_a_tuple_of_two_batches():
     inputs = preprocessor(bucket=1)((["a", "b b"], ["c", ""]))
     assert inputs["token_ids"].numpy().tolist() == [[2, 5, 3, 7, 3], [2, 6, 6, 3, 3]]

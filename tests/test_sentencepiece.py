@@ -221,10 +221,6 @@ def test_white_space_is_pythons_or_unicodes():
     assert cleaned(text, remove_space=True, hugging_face_rules=True) == "a\x1cb c\x1f"
 
 
-def test_a_special_token_next_to_bytes_that_are_not_utf8_is_found(xlm_roberta):
-    assert xlm_roberta([b"\xff<s>"]).to_list() == xlm_roberta([b"<s>\xc3"]).to_list() == [[0]]
-
-
 # --- Options ---
 
 

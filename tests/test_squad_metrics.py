@@ -202,9 +202,13 @@ def random_windows(seed: int) -> list[squad.Window]:
     rng, number = np.random.default_rng(seed), len(words_of(CONTEXT))
     made = [window(first, min(7, number - first)) for first in range(0, number - 3, 4)]
     return [
+        # The question and the padding have the best logits.
         dataclasses.replace(each, start_logits=start, end_logits=end)
         for each in made
-        for start, end in [rng.normal(0, 2, (2, len(each.start_logits))).astype(np.float32)]
+        for start, end in [
+            rng.normal(0, 2, (2, len(each.start_logits)))
+            + 50 * ((each.context_mask == 0) & (np.arange(len(each.context_mask)) > 0))
+        ]
     ]
 
 
@@ -274,23 +278,6 @@ def test_white_space_is_no_part_of_an_answer_and_never_one():
     assert [c.text for c in result.candidates] == ["x", ""]
 
 
-def test_the_least_sure_window_speaks_for_no_answer():
-    windows = [
-        window(0, 10, no_answer=(4.0, 3.0)),
-        window(5, 11, start={10: 1}, end={10: 1.5}, no_answer=(1.0, 0.25)),
-    ]
-    result = squad.select_answers(CONTEXT, windows)
-    assert result.no_answer_score == 1.25 - 2.5
-    assert (result.candidates[1].text, result.candidates[1].start_logit) == ("", 1.0)
-
-
-def test_a_token_counts_in_the_window_that_shows_most_around_it():
-    # Word 8 has 1 word after it in the first window and 3 before it in the second.
-    windows = [window(0, 10, start={8: 9}, end={8: 9}), window(5, 10, start={8: 1}, end={8: 1})]
-    result = squad.select_answers(CONTEXT, windows)
-    assert result.best.score == 2.0
-
-
 def test_the_threshold_decides_between_the_best_span_and_no_answer():
     made = window(0, 16, start={3: 2}, end={3: 1}, no_answer=(2.0, 1.5))
     result = squad.select_answers(CONTEXT, [made])
@@ -300,14 +287,6 @@ def test_the_threshold_decides_between_the_best_span_and_no_answer():
     always = squad.select_answers(CONTEXT, [made], allow_no_answer=False)
     assert (always.answer(), always.no_answer_score) == ("Normans", None)
     assert "" not in [c.text for c in always.candidates]
-
-
-def test_a_span_is_found_though_the_question_and_padding_have_the_best_logits():
-    made = window(0, 16, start={3: 2}, end={3: 1}, question=30)
-    for logits in (made.start_logits, made.end_logits):
-        logits[1:30] = 50.0
-        logits[-2:] = 50.0
-    assert squad.select_answers(CONTEXT, [made], n_best=2).best.text == "Normans"
 
 
 GOOD = window(0, 16)

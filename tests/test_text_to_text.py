@@ -85,16 +85,6 @@ def test_tokens_are_those_of_transformers(case):
         assert not stored[name][:, found.shape[1] :].any()
 
 
-def test_greedy_is_the_argmax_of_recomputing_everything():
-    model = golden()
-    source = source_ids(model)
-    found = model.generate(source, max_new_tokens=12, stop=None)
-    assert found.shape == (3, 12) and found.dtype == np.int32
-    log_probs = log_probs_at_once(model, source, found)
-    log_probs[:, :, never_chosen(model)] = -np.inf
-    assert np.array_equal(log_probs.argmax(axis=-1), found)
-
-
 def test_beams_share_their_source(monkeypatch):
     model, rows, original = golden("text_to_text"), [], Decoder.step
 
@@ -285,6 +275,7 @@ def test_predict_gives_the_logits_that_fit_learns_by():
         np.testing.assert_allclose(found, np.asarray(wanted)[is_real], atol=1e-5)
 
 
+@pytest.mark.usefixtures("eager")
 def test_cut_targets_are_counted_and_said(caplog):
     model = trained()
     model.preprocessor = model.preprocessor.with_options(sequence_length=4)
@@ -311,6 +302,7 @@ def test_z_loss_is_that_of_the_paper():
     assert float(again(labels, logits)) == pytest.approx(wanted, rel=1e-5)
 
 
+@pytest.mark.usefixtures("eager")
 def test_accuracy_and_labels_are_read_with_z_loss_too():
     model = trained(loss=TokenCrossentropy(1e-4), metrics=["accuracy"])
     results = model.evaluate(SOURCES, TARGETS, verbose=0, return_dict=True)

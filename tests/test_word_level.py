@@ -131,18 +131,6 @@ def test_characters_are_those_of_pythons_string(lowercase):
     assert tokenizer(texts).to_list() == [[ids.get(c, 0) for c in t] for t in lowered]
 
 
-def test_bytes_are_decimal_numbers_without_newlines():
-    random = Random(4)
-    texts = [random.randbytes(random.randrange(9)) for _ in range(500)] + [b"a\nb", b"\n\n"]
-    vocabulary = [str(byte) for byte in range(255, -1, -1) if byte != 10]
-    # What prep_enwik8.py writes, split as the original splits it.
-    prepared = [" ".join("\n" if b == 10 else str(b) for b in t).split() for t in texts]
-    expected = [[vocabulary.index(number) for number in numbers] for numbers in prepared]
-    assert as_bytes(vocabulary)(texts).to_list() == expected
-    as_words = text.WordLevelTokenizer(vocabulary, **CLOSED)([" ".join(row) for row in prepared])
-    assert as_words.to_list() == expected
-
-
 # --- Tokens that the vocabulary lacks ---
 
 
