@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import loaded
 from test_pretraining_objectives import assert_fits, assert_rates
 from test_pretraining_rows import FIRST, shards_of
 
@@ -271,8 +272,6 @@ def test_sentinels_are_found_by_their_names():
 
 
 def test_an_objective_of_spans_is_shown_for_a_text(capsys):
-    from helpers import loaded
-
     model = loaded("bert/masked_lm")
     tokenizer = model.preprocessor.tokenizer
     tokens = SentinelIds(

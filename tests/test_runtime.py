@@ -5,7 +5,6 @@ import json
 import logging
 from importlib.util import find_spec
 
-import keras
 import numpy as np
 import pytest
 from helpers import (
@@ -26,9 +25,6 @@ import bert_zoo
 import bert_zoo.runtime
 from bert_zoo.data import messages
 
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="exports need Keras's TensorFlow backend"
-)
 NEEDED = ("ai_edge_litert", "onnxruntime", "tf2onnx", "tokenizers")
 needs_runtimes = pytest.mark.skipif(
     not all(map(find_spec, NEEDED)), reason="needs the extras: bert_zoo[litert,onnx]"
