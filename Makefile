@@ -31,8 +31,8 @@ test: $(VENV)/installed-test
 	$(PYTEST) -m "not slow"
 
 test-docs: $(VENV)/installed-test
-	$(PYTEST) --dist load -m slow tests/test_docs.py tests/test_notebooks.py \
-		-k "in_short or adapt_to_your_text or finetuning or load_and_embed or api/distillation or api/probing"
+	IN_SHORT=1 $(PYTEST) --dist load -m slow tests/test_docs.py tests/test_notebooks.py -k \
+		"top_to_bottom and not howto/adapt and not make_it_small and not howto/probe or adapt_to_your_text or load_and_embed"
 
 test-slow: $(VENV)/installed-test
 	$(PYTEST) -m slow

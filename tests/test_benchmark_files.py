@@ -53,8 +53,9 @@ RUNS = {
 }  # fmt: skip
 
 
+# The others differ from these in their files and scores, which the next test shows.
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", ["record", "copa", "snli", "mrqa"])
 def test_a_benchmark_is_trained_measured_and_asked(name, tmp_path, capsys):
     write, question, scores, written, more = RUNS[name]
     write(name, tmp_path)
@@ -66,9 +67,8 @@ def test_a_benchmark_is_trained_measured_and_asked(name, tmp_path, capsys):
     assert list(kept) == scores
     assert task.name in (run / "report.html").read_text()
     arguments = ["--run", str(run), "--split", "test"]
-    evaluate.PROGRAM.run(
-        evaluate.main, [*arguments, *(["--data_sets", "DROP,RACE"] if more else [])]
-    )
+    data_sets = ["--data_sets", "DROP,RACE"] if more else []
+    evaluate.PROGRAM.run(evaluate.main, [*arguments, *data_sets])
     said = capsys.readouterr().out
     assert (run / "predictions" / written).is_file()
     if name == "mrqa":

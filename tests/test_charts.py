@@ -237,9 +237,9 @@ def test_page_of_probes_shows_its_sections_and_leads_to_attention(tmp_path):
     assert "href" not in path.read_text(encoding="utf-8")
 
 
-def test_charts_are_drawn_without_tensorflow_and_keras():
+def test_charts_and_reports_are_drawn_without_tensorflow_and_keras():
     code = (
-        "import sys, bert_zoo.charts, bert_zoo.cli.report.probing\n"
+        "import sys, bert_zoo.charts, bert_zoo.cli.report, bert_zoo.cli.report.probing\n"
         "assert not {'tensorflow', 'keras', 'matplotlib'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -14,6 +14,7 @@ import ast
 import copy
 import html
 import importlib
+import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -72,7 +73,7 @@ def text_of(page: str) -> str:
 
 
 WITH_EXAMPLES = [page for page in PAGES if any(examples(text_of(page)))]
-# They take seconds; the others are run in short by `make test-docs`.
+# They take seconds; `make test-docs` runs the others in short, which the variable IN_SHORT asks for.
 WITHOUT_TRAINING = [
     *("CONTRIBUTING.md", "docs/howto/embed.md", "docs/howto/measure_search.md"),
     *("docs/howto/search.md", "docs/api/data.md", "docs/api/metrics.md"),
@@ -83,7 +84,6 @@ WITHOUT_TRAINING = [
         if page.startswith("docs/migrating/") and not page.endswith("/sentence_transformers.md")
     ),
 ]
-QUICKSTART = "docs/quickstart.md"
 # Fewer rows would not do.
 AS_SAID = (
     "docs/api/distillation.md",
@@ -125,17 +125,14 @@ def one_short_epoch(monkeypatch) -> None:
     monkeypatch.setattr(messages, "load", lambda split: tuple(c[:24] for c in load(split)))
 
 
-def run(text: str, read_output, compare_trained: bool = True) -> tuple[dict, int]:
+def run(text: str, read_output, compare_trained: bool = True) -> None:
     """Runs a page's examples, statement by statement.
 
     Args:
         read_output: gives what was printed since it was called before.
         compare_trained: whether results behind the first training are compared.
-
-    Returns:
-        The page's names, and how many results were compared.
     """
-    names, compared, trained = {"__name__": "__main__"}, 0, False
+    names, trained = {"__name__": "__main__"}, False
     for example in examples(text):
         compile(example.code, "example", "exec")
         if not example.runs:
@@ -155,14 +152,11 @@ def run(text: str, read_output, compare_trained: bool = True) -> tuple[dict, int
                 shown = output if value is None else str(value)
                 if NUMBER.search(comment) and comparing:
                     assert agree(shown, comment, trained), (source, shown)
-                    compared += 1
             else:
                 exec(source, names)
                 printed += read_output()
         if example.printed and comparing:
             assert agree(printed, example.printed, trained), printed
-            compared += 1
-    return names, compared
 
 
 @pytest.fixture
@@ -176,28 +170,11 @@ def page_runner(tmp_path, monkeypatch, capsys):
 
 @needs_minilm
 @pytest.mark.parametrize("page", slow_but(WITH_EXAMPLES, *WITHOUT_TRAINING))
-def test_a_page_runs_from_top_to_bottom(page, page_runner):
-    page_runner(text_of(page))
-
-
-@needs_minilm
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "page",
-    [page for page in WITH_EXAMPLES if page not in {QUICKSTART, *WITHOUT_TRAINING, *AS_SAID}],
-)
-def test_a_page_runs_in_short(page, page_runner, monkeypatch):
-    one_short_epoch(monkeypatch)
-    page_runner(text_of(page), compare_trained=False)
-
-
-@needs_minilm
-@pytest.mark.slow
-def test_the_quickstart_runs_in_short(page_runner, monkeypatch):
-    one_short_epoch(monkeypatch)
-    names, compared = page_runner(text_of(QUICKSTART), compare_trained=False)
-    assert compared >= 2
-    assert names["served"].signatures["serving_default"] is not None
+def test_a_page_runs_from_top_to_bottom(page, page_runner, monkeypatch):
+    in_short = "IN_SHORT" in os.environ and page not in AS_SAID
+    if in_short:
+        one_short_epoch(monkeypatch)
+    page_runner(text_of(page), compare_trained=not in_short)
 
 
 def test_the_examples_that_do_not_run_are_python():

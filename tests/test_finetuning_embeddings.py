@@ -264,18 +264,9 @@ def rows_of(task: str, folder: Path, **columns):
         ),
         "'symmetric' | 'loss'",
     ),
-    (
-        lambda d: len(make_task("messages", labels_per_class=100).train),
-        "labels_per_class is 100, but only 75",
-    ),
-    (
-        lambda d: len(rows_of("reranking", d, **UNFIT)),
-        "range from 0 to 10, but a reranker needs labels from 0 to 1",
-    ),
-    (
-        lambda d: len(rows_of("triplets", d, **UNEVEN)),
-        "line 2: the row has 4 texts, but the first one 3",
-    ),
+    (lambda d: len(make_task("messages", labels_per_class=100).train), "is 100, but only 75"),
+    (lambda d: len(rows_of("reranking", d, **UNFIT)), "from 0 to 10, but a reranker needs | to 1"),
+    (lambda d: len(rows_of("triplets", d, **UNEVEN)), "line 2: the row has 4 texts | first one 3"),
 )
 def test_settings_and_labels_that_do_not_fit_are_refused(call, words, tmp_path):
     assert_refused(lambda: call(tmp_path), words)

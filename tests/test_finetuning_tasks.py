@@ -52,27 +52,29 @@ def test_run_directory_holds_figures_report_and_card(run):
     assert "bert_zoo" in (directory / "model" / "README.md").read_text()
 
 
+# Kind -> what a SavedModel of it is asked, and the output that is compared.
+SERVED = {
+    "classification": (lambda data: {"text": data.texts}, "logits"),
+    "multi_label_classification": (lambda data: {"text": data.texts}, "logits"),
+    "regression": (lambda data: {"text": data.texts[0], "text_pair": data.texts[1]}, "value"),
+    "token_classification": (lambda data: {"text": [*map(" ".join, data.words)]}, "probabilities"),
+    "multiple_choice": (lambda data: {"text": data.prompts, "choices": data.choices}, "logits"),
+    "question_answering": (
+        lambda data: {n: [getattr(e, n) for e in data.examples] for n in ("question", "context")},
+        "no_answer_score",
+    ),
+}
+
+
 def served(kind: str, directory: Path, data) -> np.ndarray:
     """The answers of the run's SavedModel, in plain TensorFlow."""
     signature = tf.saved_model.load(str(directory / "saved_model")).signatures["serving_default"]
-    texts = getattr(data, "texts", None)
-    if kind in ("classification", "multi_label_classification"):
-        return signature(text=tf.constant(texts))["logits"].numpy()
-    if kind == "regression":
-        first, second = map(tf.constant, texts)
-        return signature(text=first, text_pair=second)["value"].numpy()
-    if kind == "token_classification":
-        outputs = signature(text=tf.constant([" ".join(words) for words in data.words]))
-        probabilities = outputs["probabilities"].numpy()
-        return np.concatenate(
-            [row[1 : 1 + len(w)] for row, w in zip(probabilities, data.words, strict=True)]
-        )
-    if kind == "multiple_choice":
-        prompts, choices = tf.constant(data.prompts), tf.constant(data.choices)
-        return signature(text=prompts, choices=choices)["logits"].numpy()
-    columns = ([e.question for e in data.examples], [e.context for e in data.examples])
-    question, context = map(tf.constant, columns)
-    return signature(question=question, context=context)["no_answer_score"].numpy()
+    inputs, output = SERVED[kind]
+    found = signature(**{name: tf.constant(each) for name, each in inputs(data).items()})
+    found = found[output].numpy()
+    if kind != "token_classification":
+        return found
+    return np.concatenate([row[1 : 1 + len(w)] for row, w in zip(found, data.words, strict=True)])
 
 
 def plain(kind: str, predictions) -> np.ndarray:
@@ -85,22 +87,19 @@ def plain(kind: str, predictions) -> np.ndarray:
 
 def test_kept_model_predicts_the_same_when_loaded_and_when_served(run):
     kind, task, directory, _ = run
-    data = task.data("validation")
-    predictions = task.predict(finetuning.kept_model(directory), data, RECIPE)
+    model, data = finetuning.kept_model(directory), task.data("validation")
+    predictions = task.predict(model, data, RECIPE)
     # The exported windows are of the usual stride; these contexts fit into one.
     np.testing.assert_allclose(served(kind, directory, data), plain(kind, predictions), atol=1e-5)
     measured = task.measure(data, predictions)
-    figures = measured.metrics
     kept = json.loads((directory / "metrics.json").read_text())["kept"]
-    assert figures == pytest.approx(kept, abs=1e-5)
+    assert measured.metrics == pytest.approx(kept, abs=1e-5)
     if kind == "regression":
-        assert finetuning.kept_model(directory).score_name == "label"
+        assert model.score_name == "label"
     if kind == "multi_label_classification":
         labels = [{task.label_names[i] for i in row} for row in data.labels]
-        model = finetuning.kept_model(directory)
-        assert model.evaluate(data.texts, labels, verbose=0, return_dict=True) == pytest.approx(
-            figures, abs=1e-5
-        )
+        evaluated = model.evaluate(data.texts, labels, verbose=0, return_dict=True)
+        assert evaluated == pytest.approx(measured.metrics, abs=1e-5)
         supports = {row["label"]: row["support"] for row in measured.table}
         assert supports == {name: sum(name in row for row in labels) for name in task.label_names}
 
@@ -113,7 +112,8 @@ def test_predictions_stand_beside_texts_and_labels(tmp_path):
     (path,) = task.write_predictions(tmp_path, "test", data, logits, {})
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
-    assert [(r["text"], r["text_pair"], r["label"], r["prediction"], r["no"]) for r in rows] == [
+    names = ("text", "text_pair", "label", "prediction", "no")
+    assert [tuple(map(row.get, names)) for row in rows] == [
         ("a\tb", "x", "yes", "yes", "0.250000"),
         ('c "d"', "y\nz", "no", "yes", "0.250000"),
     ]

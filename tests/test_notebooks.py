@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from helpers import WEIGHTS, assert_refused, needs_minilm
+from task_files import write_questions
 
 ROOT = Path(__file__).parents[1]
 COLAB = ROOT / "colab"
@@ -80,7 +81,7 @@ FORK = "git+https://github.com/somebody/bert_zoo"
 @pytest.fixture
 def install(monkeypatch, tmp_path):
     """Runs the cell that installs, where bert_zoo is not; gives what pip is told, and the backend."""
-    commands = []
+    commands, find_files = [], glob.glob
     monkeypatch.setattr("subprocess.run", lambda command, check: commands.append(command[3:]))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
@@ -88,10 +89,9 @@ def install(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
     def install(notebook=NOTEBOOKS[0], source: str = "", device: str = "none"):
-        of_notebooks = glob.glob
-        finds = {device[:9]: [device]}
+        devices = {device[:9]: [device]}
         monkeypatch.setattr(
-            "glob.glob", lambda p: finds.get(p[:9], []) if p[:5] == "/dev/" else of_notebooks(p)
+            "glob.glob", lambda p: devices.get(p[:9], []) if p[:5] == "/dev/" else find_files(p)
         )
         monkeypatch.setenv("SOURCE", source)
         if not source:
@@ -164,21 +164,8 @@ def glue_files(directory: Path) -> dict[str, str]:
 
 
 def squad_file(directory: Path) -> dict[str, str]:
-    articles = []
-    for number in range(6):
-        context = f"House {number} was built in 19{number}0 by Ada. It stands on a hill by the sea."
-        answers = [{"text": f"19{number}0", "answer_start": context.index("19")}]
-        asked = [
-            {"id": f"{number}a", "question": "When was it built?", "answers": answers},
-            {"id": f"{number}b", "question": "Who painted it?", "answers": []},
-        ]
-        for question in asked:
-            question["is_impossible"] = not question["answers"]
-        paragraph = {"context": context, "qas": asked}
-        articles.append({"title": f"House {number}", "paragraphs": [paragraph]})
-    path = directory / "houses.json"
-    path.write_text(json.dumps({"version": "v2.0", "data": articles}))
-    return {"SQUAD_FILE": str(path), "QUESTIONS": "6", "EPOCHS": "1"}
+    write_questions(directory / "questions.json")
+    return {"SQUAD_FILE": str(directory / "questions.json"), "QUESTIONS": "6", "EPOCHS": "1"}
 
 
 def text_file(directory: Path) -> dict[str, str]:

@@ -5,6 +5,10 @@ import functools
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -359,6 +363,37 @@ def test_a_training_that_was_killed_ends_with_the_same_bits(
     assert_same(*(tensors_of(tmp_path / d / "model") for d in ("stopped", "through")))
 
 
+@pytest.mark.slow
+def test_processes_that_are_killed_at_random_moments_leave_the_same_weights(text, tmp_path):
+    """With a checkpoint after every step, so that some of the moments are within its writing."""
+    random, steps = np.random.default_rng(0), 200
+    through, stopped = tmp_path / "through", tmp_path / "stopped"
+    command = [
+        *(*PRETRAIN, "--recipe", "bert", "--size", "nano", "--text", text, *SHORT),
+        *("--vocabulary", directory_of("bert/encoder"), "--steps", steps),
+        *("--checkpoint_minutes", "0", "--output_dir"),
+    ]
+    run_program(*command, through)
+
+    def step() -> int:
+        """The step of the newest checkpoint; 0 where there is none."""
+        names = [path.name for path in (stopped / "checkpoint").glob("step-*")]
+        return max((int(name.split("-")[1]) for name in names), default=0)
+
+    for moment in (20, 60, 100):
+        began, arguments = step(), [sys.executable, *map(str, command), stopped]
+        with subprocess.Popen(arguments, stdout=subprocess.DEVNULL) as process:
+            # A step of its own first: not while it starts.
+            while step() < max(moment, began + 1):
+                assert process.poll() is None, "It ended before it was to be killed."
+                time.sleep(0.001)
+            time.sleep(random.uniform(0, 0.5))
+            process.kill()
+        assert process.returncode == -signal.SIGKILL and began < step() < steps
+    run_program(*command, stopped)
+    assert_same(*(tensors_of(path / "model") for path in (stopped, through)))
+
+
 def test_a_training_that_goes_on_plans_no_epoch_that_is_over(text, tmp_path, monkeypatch):
     make_model, _ = small("roberta")
     model = make_model()
@@ -424,6 +459,15 @@ FILES = {
 }
 
 
+def from_file(name: str, directory: Path, **options) -> dict:
+    return train("roberta", str(directory / name), directory, held_out=0.0, **options)
+
+
+def with_memory(family: str, directory: Path, text: str) -> None:
+    flags = (f"--recipe={family}", "--mem_len=5", f"--text={text}")
+    run_here(*flags, f"--output_dir={directory}/run")
+
+
 @refusals(
     (
         lambda d, text: go_on("bert/masked_lm", "joined_documents", text, d),
@@ -433,33 +477,17 @@ FILES = {
         lambda d, text: go_on("bert/encoder", "next_sentence", text, d),
         "needs a head for pairs | full_sentences",
     ),
+    (lambda d, _: from_file("short.txt", d, length=64), "a batch has 4. Lower batch_size"),
+    (lambda d, _: from_file("latin.txt", d), "line 1: this is not UTF-8 | --encoding latin-1"),
     (
-        lambda d, text: train("roberta", f"{d}/short.txt", d, length=64, held_out=0.0),
-        "a batch has 4. Lower batch_size",
-    ),
-    (
-        lambda d, text: train("roberta", f"{d}/latin.txt", d, held_out=0.0),
-        "line 1: this is not UTF-8 | --encoding latin-1",
-    ),
-    (
-        lambda d, text: train("roberta", f"{d}/latin.txt", d, held_out=0.99, reading=LATIN),
+        lambda d, _: train("roberta", f"{d}/latin.txt", d, held_out=0.99, reading=LATIN),
         "belongs to the part",
     ),
-    (
-        lambda d, text: [*ParallelLines([d / "en", d / "de"], ["en", "de"])],
-        "file of de ends after 1 lines",
-    ),
-    (lambda d, text: ParallelLines([d / "en", d / "de"], ["en"]), "2 files and 1 languages"),
+    (lambda d, _: [*ParallelLines([d / "en", d / "de"], ["en", "de"])], "de ends after 1 lines"),
+    (lambda d, _: ParallelLines([d / "en", d / "de"], ["en"]), "2 files and 1 languages"),
     # Before a vocabulary is made.
-    *(
-        (
-            lambda d, text, family=family: run_here(
-                *(f"--recipe={family}", f"--text={text}", "--mem_len=5", f"--output_dir={d}/run")
-            ),
-            f"{family} do not use --mem_len. Leave",
-        )
-        for family in ("elmo", "awd_lstm")
-    ),
+    (lambda d, text: with_memory("elmo", d, text), "elmo do not use --mem_len. Leave"),
+    (lambda d, text: with_memory("awd_lstm", d, text), "awd_lstm do not use --mem_len. Leave"),
 )
 def test_what_cannot_be_trained_on_is_refused(call, words, text, tmp_path):
     for name, content in FILES.items():

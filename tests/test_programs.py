@@ -1,6 +1,7 @@
 """What the programs print: help, errors and Ctrl-C, as their users see it."""
 
 import errno
+import functools
 import io
 import json
 import os
@@ -227,6 +228,7 @@ def test_models_are_described(monkeypatch, capsys):
 
 def test_vectors_are_printed_and_written(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(vector_files, "TEXTS_AT_ONCE", 2)
+    monkeypatch.setattr(bert_zoo, "load", functools.cache(bert_zoo.load))
     encoder, texts = str(ROOT / "tests" / "golden" / "bert" / "encoder"), ["a film", "", "the cat"]
     model = bert_zoo.load(encoder)
     wanted = model.embed(texts)

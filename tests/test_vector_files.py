@@ -3,10 +3,6 @@
 import contextlib
 import gzip
 import os
-import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
@@ -74,33 +70,6 @@ def test_vectors_of_something_else_are_not_gone_on_with(tmp_path):
     write_vectors(embed := Embedding(), TEXTS, output)
     assert embed.seen == TEXTS
     assert os.listdir(tmp_path) == ["vectors.npy"]
-
-
-SLOW_RUN = """
-import sys, time, numpy as np
-from pathlib import Path
-from bert_zoo.cli import vector_files
-vector_files.TEXTS_AT_ONCE = 4
-def embed(texts):
-    time.sleep(0.05)
-    return np.array([[float(text), 1, 2] for text in texts], "float32")
-texts = map(str, range(50))
-vector_files.write_vectors(embed, texts, Path(sys.argv[1]), made_from={"model": "m", "text": "t"})
-"""
-
-
-def test_a_run_that_is_killed_is_gone_on_with(tmp_path):
-    output = tmp_path / "vectors.npy"
-    with subprocess.Popen([sys.executable, "-c", SLOW_RUN, str(output)]) as process:
-        while not any(path.stat().st_size > 300 for path in tmp_path.glob(".*")):
-            assert process.poll() is None, "It ended before it was to be killed."
-            time.sleep(0.005)
-        process.send_signal(signal.SIGKILL)
-    assert not output.exists()
-    embed = Embedding()
-    write_vectors(embed, TEXTS, output, made_from=ORIGIN)
-    assert 0 < len(embed.seen) < 50
-    assert (np.load(output) == expected()).all()
 
 
 def test_texts_are_lines_or_a_column_packed_or_not(tmp_path):
