@@ -1,16 +1,26 @@
 """AWD-LSTM: what is dropped and what is punished in training, states, text; test_conformance.py has the rest."""
 
-import json
+import functools
 import pickle
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import TOLERANCE, directory_of, flat, load_case, loaded
+from helpers import (
+    TOLERANCE,
+    assert_refused,
+    assert_same,
+    directory_of,
+    flat,
+    load_case,
+    loaded,
+    read_json,
+)
 
 import bert_zoo
 from bert_zoo.families.awd_lstm import layers
@@ -20,15 +30,14 @@ from bert_zoo.text.format import DeferredPreprocessor
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.sources import open_weights
 
+RATES = ("word_dropout", "input_dropout", "hidden_dropout", "last_dropout", "recurrent_dropout")
 SIZES = {"vocab_size": 30, "hidden_size": 6, "lstm_size": 10, "num_layers": 3}
-NO_DROPOUT = dict.fromkeys(
-    ("word_dropout", "input_dropout", "hidden_dropout", "last_dropout", "recurrent_dropout"), 0.0
-)
+SIZES |= dict.fromkeys(RATES, 0.0)
 
 
 def encoder(**changes) -> Encoder:
     keras.utils.set_random_seed(0)
-    return Encoder(AwdLstmConfig(**{**SIZES, **NO_DROPOUT, **changes}), "awd_lstm")
+    return Encoder(AwdLstmConfig(**SIZES | changes), "awd_lstm")
 
 
 def ids(rows: int = 2, length: int = 8) -> np.ndarray:
@@ -43,7 +52,7 @@ def outputs(model, training: bool = True, **inputs) -> np.ndarray:
 # --- Dropout -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rate", list(NO_DROPOUT))
+@pytest.mark.parametrize("rate", RATES)
 def test_every_dropout_takes_in_training_and_not_in_inference(rate):
     model = encoder(**{rate: 0.5})
     first, second = (outputs(model) for _ in range(2))
@@ -99,13 +108,20 @@ def test_penalties_are_means_over_real_tokens_and_only_in_training():
 
 
 @pytest.mark.parametrize("task", [CausalLM, Classifier])
+@pytest.mark.usefixtures("eager")
 def test_penalties_are_part_of_the_loss_of_fit_and_not_of_evaluate(task):
+    is_lm = task is CausalLM
+    data = (
+        ({"token_ids": ids(), "labels": ids()},)
+        if is_lm
+        else ({"token_ids": ids()}, np.array([0, 1]))
+    )
+    loss = {} if is_lm else {"loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}
+
     def losses(penalty: float) -> tuple[float, float]:
         rates = {"activation_penalty": penalty, "change_penalty": 0.0, "head_dropout": 0.0}
-        keras.utils.set_random_seed(0)
-        model = task(encoder(**rates), **({} if task is CausalLM else {"num_classes": 2}))
-        model.compile(optimizer=keras.optimizers.SGD(0.0), **({} if task is CausalLM else LOSS))
-        data = ({"token_ids": ids(), "labels": ids()},) if task is CausalLM else BATCH
+        model = task(encoder(**rates), **({} if is_lm else {"num_classes": 2}))
+        model.compile(optimizer=keras.optimizers.SGD(0.0), **loss)
         trained = model.fit(*data, verbose=0).history["loss"][0]
         return trained, model.evaluate(*data, verbose=0, return_dict=True)["loss"]
 
@@ -142,10 +158,6 @@ def test_penalties_of_replicas_with_more_and_fewer_tokens_have_those_of_the_batc
     assert sorted(counts) == [2, 3, 7, 8]
 
 
-BATCH = ({"token_ids": ids()}, np.array([0, 1]))
-LOSS = {"loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}
-
-
 # --- States --------------------------------------------------------------------------------------
 
 
@@ -155,24 +167,19 @@ def test_segments_with_carried_states_equal_one_row():
     first = model({"token_ids": ids()[:, :3]})
     rest = model({"token_ids": ids()[:, 3:], "memory": first["memory"]})
     found = np.concatenate([flat(part["sequence_output"])[""] for part in (first, rest)], 1)
-    np.testing.assert_allclose(found, whole["sequence_output"], atol=TOLERANCE)
-    for ours, theirs in zip(rest["memory"], whole["memory"], strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=TOLERANCE)
+    assert_same(found, whole["sequence_output"], TOLERANCE)
+    assert_same(rest["memory"], whole["memory"], TOLERANCE)
 
 
 def test_padding_leaves_states_and_pooled_outputs_as_they_are():
-    model = loaded("awd_lstm/encoder")
+    model, alone = loaded("awd_lstm/encoder"), {"token_ids": ids()}
     rows = np.concatenate([ids(), np.full((2, 3), 7, "int32")], 1)
-    mask = np.int32([[1] * 8 + [0] * 3] * 2)
-    alone, padded = model({"token_ids": ids()}), model({"token_ids": rows, "padding_mask": mask})
-    np.testing.assert_allclose(
-        padded["sequence_output"][:, :8], alone["sequence_output"], atol=TOLERANCE
-    )
-    for ours, theirs in zip(padded["memory"], alone["memory"], strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=TOLERANCE)
+    padded = {"token_ids": rows, "padding_mask": np.int32([[1] * 8 + [0] * 3] * 2)}
+    found, wanted = model(padded), model(alone)
+    assert_same(found["sequence_output"][:, :8], wanted["sequence_output"], TOLERANCE)
+    assert_same(found["memory"], wanted["memory"], TOLERANCE)
     classifier = load_case("awd_lstm/encoder", "classification")
-    of_all = classifier({"token_ids": rows, "padding_mask": mask})
-    np.testing.assert_allclose(of_all, classifier({"token_ids": ids()}), atol=TOLERANCE)
+    assert_same(classifier(padded), classifier(alone), TOLERANCE)
     assert classifier.classifier.transform.kernel.shape[0] == 3 * model.config.hidden_size
 
 
@@ -206,34 +213,37 @@ def test_generation_goes_on_as_the_whole_text_would():
 # --- Files ---------------------------------------------------------------------------------------
 
 
-def test_a_file_whose_decoder_is_not_the_table_is_refused(tmp_path):
+def test_raw_weights_are_read_and_what_is_no_list_of_words_is_refused(tmp_path):
     torch_file = directory_of("awd_lstm/causal_lm") / "lstm_fwd.pth"
     tensors = dict(open_weights(torch_file))
     assert tensors["0.rnns.0.module.weight_hh_l0"].any()  # a copy with a mask, which is not read
-    model = load_case("awd_lstm/causal_lm")
-    np.testing.assert_array_equal(
-        model.encoder.stack.blocks[0].recurrent_kernel, tensors["0.rnns.0.weight_hh_l0_raw"].T
-    )
+    kernel = load_case("awd_lstm/causal_lm").encoder.stack.blocks[0].recurrent_kernel
+    np.testing.assert_array_equal(kernel, tensors["0.rnns.0.weight_hh_l0_raw"].T)
     shutil.copy(torch_file, tmp_path)
-    (tmp_path / "itos_wt103.pkl").write_bytes(pickle.dumps(["xxunk", 3]))
-    with pytest.raises(WeightsError, match="instead of a list of words"):
-        bert_zoo.load(tmp_path, task="causal_lm")
-    (tmp_path / "itos_wt103.pkl").write_bytes(pickle.dumps(print))
-    with pytest.raises(WeightsError, match="not allowed"):
-        bert_zoo.load(tmp_path, task="causal_lm")
+    vocabulary = tmp_path / "itos_wt103.pkl"
+    for words, message in (
+        (["xxunk", 3], "instead of a list of words"),
+        (print, "not allowed"),
+        (["xxunk", *["a"] * 1_000_000], "lists 1,000,001 words; at most 1,000,000 are read"),
+    ):
+        vocabulary.write_bytes(pickle.dumps(words))
+        load = functools.partial(bert_zoo.load, tmp_path, task="causal_lm")
+        assert_refused(load, message, WeightsError)
 
 
-def test_words_with_white_space_are_escaped_and_repeated_ones_numbered(tmp_path):
-    words = ["xxunk", "\n", "\n\n", "a", "xxfake", "xxfake"]
+@pytest.mark.parametrize(
+    ("words", "read"),
+    [
+        (
+            ["xxunk", "\n", "\n\n", "a", "xxfake", "xxfake"],
+            ["xxunk", "xxnl", r"\x0a\x0a", "a", "xxfake", "xxfake_5"],
+        ),
+        (["xxunk", "a_3", "a", "a"], ["xxunk", "a_3", "a", "a_3_3"]),
+    ],
+)
+def test_words_with_white_space_are_escaped_and_repeated_ones_numbered(words, read, tmp_path):
     (tmp_path / "itos.pkl").write_bytes(pickle.dumps(words))
-    assert read_words(tmp_path / "itos.pkl") == [
-        *("xxunk", "xxnl", r"\x0a\x0a", "a", "xxfake", "xxfake_5")
-    ]
-    (tmp_path / "itos.pkl").write_bytes(pickle.dumps(["xxunk", "a_3", "a", "a"]))
-    assert read_words(tmp_path / "itos.pkl") == ["xxunk", "a_3", "a", "a_3_3"]
-    (tmp_path / "itos.pkl").write_bytes(pickle.dumps(["xxunk", *["a"] * 1_000_000]))
-    with pytest.raises(WeightsError, match="lists 1,000,001 words; at most 1,000,000 are read"):
-        read_words(tmp_path / "itos.pkl")
+    assert read_words(tmp_path / "itos.pkl") == read
 
 
 # --- Text ----------------------------------------------------------------------------------------
@@ -278,12 +288,10 @@ def test_a_backwards_model_reads_from_the_last_token(tmp_path):
 
 
 def test_a_pickled_vocabulary_is_saved_alike_with_and_without_its_tokenizer(tmp_path):
-    deferred = DeferredPreprocessor(
-        directory_of("awd_lstm/causal_lm"), FAMILY.text, sequence_length=8
-    )
+    path = directory_of("awd_lstm/causal_lm")
+    deferred = DeferredPreprocessor(path, FAMILY.text, sequence_length=8)
     deferred.save_vocabulary(tmp_path / "unmade")
     deferred.make().save_vocabulary(tmp_path / "made")
-    for name in ("vocab.txt", "tokenizer_config.json"):
-        made, unmade = (tmp_path / kind / name for kind in ("made", "unmade"))
-        read = json.loads if name.endswith(".json") else str
-        assert read(unmade.read_text()) == read(made.read_text())
+    for name, read in (("vocab.txt", Path.read_text), ("tokenizer_config.json", read_json)):
+        made, unmade = (read(tmp_path / kind / name) for kind in ("made", "unmade"))
+        assert made == unmade
