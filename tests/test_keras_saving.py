@@ -14,11 +14,13 @@ from helpers import (
     COVER,
     TEXTS,
     arrays,
+    assert_refused,
     assert_same,
     assert_same_variables,
     inputs_of,
     load_case,
     load_task,
+    loaded_task,
     task_inputs,
 )
 
@@ -54,8 +56,8 @@ def test_models_come_back_in_a_process_that_imports_bert_zoo_alone(tmp_path):
 
 @pytest.mark.parametrize("name", ["model.h5", "MODEL.H5", "model.hdf5"])
 def test_files_that_keras_could_not_load_are_not_written(name, tmp_path):
-    with pytest.raises(ValueError, match=r"cannot load.*'model\.keras'.*save_weights"):
-        load_task("classification").save(tmp_path / name)
+    words = "cannot load | 'model.keras' | save_weights"
+    assert_refused(lambda: loaded_task("classification").save(tmp_path / name), words)
     assert not [*tmp_path.iterdir()]
 
 
@@ -64,10 +66,10 @@ def test_weights_alone_come_back(tmp_path):
     model.save_weights(tmp_path / "a.weights.h5")
     other.load_weights(tmp_path / "a.weights.h5")
     assert_same_variables(other, model)
-    with pytest.raises(ValueError, match=r"weights\.h5"):
-        model.save_weights(tmp_path / "a.h5")
+    assert_refused(lambda: model.save_weights(tmp_path / "a.h5"), "weights.h5")
 
 
+@pytest.mark.usefixtures("eager")
 def test_trained_model_comes_back_with_weights_and_optimizer(tmp_path):
     model = load_task("classification")
     compile_for_task(model, bert_adamw(1e-3, total_steps=20, weight_decay=0.03))
@@ -78,11 +80,8 @@ def test_trained_model_comes_back_with_weights_and_optimizer(tmp_path):
     assert_same_variables(again, model)
     assert again.labels == model.labels
     assert again.optimizer.get_config() == model.optimizer.get_config()
-    ours, theirs = again.optimizer.variables, model.optimizer.variables
-    assert len(ours) == len(theirs) > 80
-    for ours_one, theirs_one in zip(ours, theirs, strict=True):
-        assert_same(ours_one, theirs_one)
-    assert int(again.optimizer.iterations) == 4
+    assert_same(again.optimizer.variables, model.optimizer.variables)
+    assert len(again.optimizer.variables) > 80 and int(again.optimizer.iterations) == 4
     again.fit(task_inputs("classification"), labels, verbose=0)
 
 
@@ -144,12 +143,12 @@ def test_a_users_own_model_keeps_its_head(kind, tmp_path):
         load_case("albert/encoder" if kind == "texts" else "albert/classification"),
         None,
     )
-    if kind == "ids":
-        inputs = {"inputs": inputs_of(arrays("albert/classification"))}
+    if kind == "texts":
+        inputs, reader = {"inputs": tf.constant(TEXTS)}, bert_zoo.layers.Preprocessor(inner)
     elif kind == "keywords":
         inputs = {"inputs": np.array([[1, 2, 3]]), "padding_mask": np.array([[1, 1, 0]])}
     else:
-        inputs, reader = {"inputs": tf.constant(TEXTS)}, bert_zoo.layers.Preprocessor(inner)
+        inputs = {"inputs": inputs_of(arrays("albert/classification"))}
     model = OwnModel(inner, reader)
     expected = model(**inputs)
     model.save(tmp_path / "model.keras")
@@ -230,16 +229,13 @@ def test_a_quantized_model_is_used_and_comes_back(tmp_path):
     again = keras.saving.load_model(tmp_path / "model.keras")
     assert again.encoder.stack.blocks[0].attention.qkv.quantization_mode == "int8"
     assert_same(again.embed(TEXTS), vectors, 1e-6)
-    with pytest.raises(ValueError, match=r"is quantized.*before model\.quantize"):
-        bert_zoo.save(model, tmp_path / "directory")
-    with pytest.raises(ValueError, match="LiteRT"):
-        bert_zoo.export(model, tmp_path / "exported", format="litert")
-
-
-@pytest.mark.parametrize("mode", ["int4", "float8"])
-def test_other_modes_of_quantization_are_refused(mode):
-    with pytest.raises(ValueError, match=f"mode is '{mode}'.*'int8'"):
-        load_case("albert/encoder").quantize(mode)
+    for call, words in (
+        (lambda: bert_zoo.save(model, tmp_path / "a"), "is quantized | before model.quantize"),
+        (lambda: bert_zoo.export(model, tmp_path / "a", format="litert"), "LiteRT"),
+        (lambda: load_case("albert/encoder").quantize("int4"), "mode is 'int4' | 'int8'"),
+        (lambda: load_case("albert/encoder").quantize("float8"), "mode is 'float8' | 'int8'"),
+    ):
+        assert_refused(call, words)
 
 
 # --- Copies --------------------------------------------------------------------------------------
@@ -264,8 +260,7 @@ def test_a_model_of_json_has_no_vocabulary_and_says_so():
     again.set_weights(model.get_weights())
     ids = {"token_ids": np.array([[2, 5, 3]])}
     assert_same(again(ids), model(ids))
-    with pytest.raises(ValueError, match=r"no vocabulary.*to_json"):
-        again.predict(TEXTS)
+    assert_refused(lambda: again.predict(TEXTS), "no vocabulary | to_json")
     again.preprocessor = model.preprocessor
     assert_same(again.predict(TEXTS, verbose=0), model.predict(TEXTS, verbose=0))
 
