@@ -164,6 +164,25 @@ def test_tokens_computed_alone_are_as_among_all(case, which):
         assert_same(first["pooled_output"], whole["pooled_output"], atol)
 
 
+PREDICTING = [case for case in CASES if task_of(case) in ("masked_lm", "pretraining")]
+
+
+@pytest.mark.parametrize("case", slow_but(PREDICTING, *({*PREDICTING} & {*ONE_A_TASK})))
+def test_masked_tokens_alone_have_the_logits_that_they_have_among_all(case):
+    model, (inputs,) = loaded(case), steps_of(case)
+    if "target_mapping" in model.encoder.backbone.inputs:
+        pytest.skip("Its second stream does not see the tokens that it predicts.")
+    if "mask_positions" in inputs:
+        pytest.skip("The reference has their logits alone.")
+    rows, length = inputs["token_ids"].shape
+    positions = np.random.default_rng(0).integers(0, length, (rows, 3), "int32")
+    whole = flat(model(inputs))
+    some = flat(model({**inputs, "mask_positions": positions}))
+    name = "mlm_logits" if "mlm_logits" in whole else ""
+    whole[name] = np.take_along_axis(whole[name], positions[:, :, None], axis=1)
+    assert_same(some, whole, TOLERANCE)
+
+
 @pytest.mark.parametrize("case", slow_but(ONE_A_TASK, *COVER))
 def test_padding_changes_nothing(case):
     """Neither what stands under it nor how much there is."""

@@ -77,15 +77,6 @@ def test_a_part_of_a_row_asks_as_the_whole_does(case):
     assert_same(some, np.take_along_axis(whole, positions[..., None], axis=1), TOLERANCE)
 
 
-@pytest.mark.parametrize("case", ["deberta/masked_lm", "deberta_v2/masked_lm_convolution"])
-def test_masked_tokens_alone_are_decoded_as_among_all(case):
-    io, model = arrays(case), loaded(case)
-    positions = np.random.default_rng(0).integers(1, 6, (len(io["token_ids"]), 3))
-    some = model({**inputs_of(io), "mask_positions": positions})
-    wanted = np.take_along_axis(io["logits"], positions[..., None], axis=1)
-    np.testing.assert_allclose(some, wanted, atol=TOLERANCE)
-
-
 def test_documents_of_a_row_are_decoded_as_if_each_stood_alone():
     """A mask knows its place in its own document."""
     model = loaded("deberta_v2/masked_lm_convolution")

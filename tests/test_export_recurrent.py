@@ -115,16 +115,6 @@ def test_a_text_begins_with_the_initial_memory(case, exports):
     close(first, model(segment)[name])
 
 
-@pytest.mark.parametrize("case", slow_but(LM_CASES, LM_CASES[0]))
-def test_token_by_token_gives_what_one_segment_gives(case, exports):
-    _, _, reloaded = exports(case)
-    token_ids = segments(case)[0]["token_ids"][:2]
-    memory = start(reloaded, 2)
-    for position in range(token_ids.shape[1]):
-        outputs = reloaded.signatures["step"](token_ids=token_ids[:, position, None], **memory)
-        memory = memory_in(outputs)
-    whole = reloaded.signatures["step"](token_ids=token_ids, **start(reloaded, 2))
-    assert_same(outputs, whole, TOLERANCE)
 
 
 @pytest.mark.slow

@@ -233,16 +233,6 @@ def test_it_fills_in_a_word_that_fits(name, text, words):
     assert first[0][0].token.strip() in words
 
 
-def test_it_is_a_start_for_training_and_goes_the_way_of_every_model(tmp_path):
-    model = bert_zoo.load("bert_nano", task="classification", labels=["bad", "good"])
-    before = variables_of(model)
-    model.fit(TEXTS, ["good", "bad"] * 4, epochs=1, batch_size=8, verbose=0)
-    moved = variables_of(model)
-    assert all(not np.array_equal(before[path], moved[path]) for path in before)
-    bert_zoo.save(model, tmp_path / "hf", format="hf")
-    again = bert_zoo.load(tmp_path / "hf", task="classification")
-    inputs = model.preprocessor(TEXTS)
-    np.testing.assert_allclose(model(inputs), again(inputs), atol=1e-6)
 
 
 def test_a_changed_file_is_noticed(tmp_path, monkeypatch):

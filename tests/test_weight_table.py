@@ -7,11 +7,8 @@ import numpy as np
 import pytest
 from helpers import unallocated
 
-from bert_zoo.config import EncoderConfig
 from bert_zoo.registry import registry
-from bert_zoo.weights.bind import ENCODER_PREFIX, expand, to_stored, variables_of
-from bert_zoo.weights.formats import HuggingFace
-from bert_zoo.weights.table import Row, Stored, raw
+from bert_zoo.weights.bind import ENCODER_PREFIX, to_stored, variables_of
 
 # Field of a configuration -> size; no two are alike, so that a transposed tensor has another shape.
 TINY_SIZES = {
@@ -160,43 +157,3 @@ def test_no_task_reads_a_key_for_another_variable_than_the_other_tasks(name, fmt
             for key in binding.keys:
                 variable = binding.variable
                 assert variable_of.setdefault((file, key, binding.entry), variable) == variable
-
-
-# --- What families to come need of the table -----------------------------------------------------
-
-
-def test_kernels_with_an_axis_for_heads_are_reshaped():
-    """As XLNet's: [hidden, heads, size] for queries and for the output, whose axes are swapped."""
-
-    class Stacked(Stored):
-        def entry(self, block, blocks):
-            return block, blocks
-
-    def shape(config):
-        return (config.hidden_size, config.num_heads, config.hidden_size // config.num_heads)
-
-    inwards = {"kernel": dict.fromkeys(("pytorch", "tensorflow"), Stored("", shape=shape))}
-    outwards = {"kernel": {"pytorch": Stored("", transposed=True, shape=shape)}}
-    rows = (
-        Row(inwards, "stack/layer_{i}/qkv", hf=tuple(f"layer.{{i}}.{part}" for part in "qkv")),
-        Row(outwards, "stack/layer_{i}/output", hf="layer.{i}.o"),
-        Row(raw("bias", hf=Stacked("")), "stack/layer_{i}", hf="bias"),
-    )
-    rng = np.random.default_rng(0)
-    values = {
-        f"encoder/stack/layer_{i}/{name}": rng.standard_normal(size)
-        for i in range(2)
-        for name, size in (("qkv/kernel", (8, 24)), ("output/kernel", (8, 8)), ("bias", (2, 4)))
-    }
-    config = EncoderConfig(vocab_size=11, hidden_size=8, num_layers=2, num_heads=2)
-    bindings = list(expand(rows, config, HuggingFace(), "encoder/", "", ""))
-    stored = {k: np.asarray(v) for k, v in to_stored(values, bindings).items()}
-    assert stored["layer.1.k"].shape == stored["layer.0.o"].shape == (8, 2, 4)
-    assert stored["bias"].shape == (2, 2, 4)
-    # A head's output is the sum over its own columns.
-    head = values["encoder/stack/layer_0/output/kernel"][4:].T
-    assert np.array_equal(stored["layer.0.o"][:, 1], head)
-    for binding in bindings:
-        value, tensors = values[binding.variable], [stored[key] for key in binding.keys]
-        assert [tensor.shape for tensor in tensors] == binding.stored_shapes(value.shape)
-        assert np.array_equal(binding.to_ours(tensors, value.shape), value)
