@@ -115,8 +115,6 @@ def test_a_text_begins_with_the_initial_memory(case, exports):
     close(first, model(segment)[name])
 
 
-
-
 @pytest.mark.slow
 def test_a_memory_of_nothing_is_carried_too(tmp_path):
     model = load_recurrent("hf_adaptive", weights=None, mem_len=0, same_length=False)

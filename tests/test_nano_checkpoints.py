@@ -233,8 +233,6 @@ def test_it_fills_in_a_word_that_fits(name, text, words):
     assert first[0][0].token.strip() in words
 
 
-
-
 def test_a_changed_file_is_noticed(tmp_path, monkeypatch):
     _, checkpoint = ENTRIES["bert_nano"]
     folder = tmp_path / "checkpoints" / "bert_nano"
