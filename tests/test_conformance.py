@@ -585,13 +585,37 @@ def test_saved_model_answers_texts_as_the_model_does(case, exported):
         assert written == loaded(case).generate(texts, max_new_tokens=256)
         return
     assert_serves(served, loaded(case).predict(texts, verbose=0))
-    # What is served beside the outputs.
-    for name, of_logits in {
-        "value": lambda x: x[:, 0],
-        "choice": lambda x: np.argmax(x, -1),
-    }.items():
-        if name in served:
-            assert np.array_equal(served[name], of_logits(served["logits"]))
+    assert_names_are_served(loaded(case), texts, served)
+
+
+def assert_names_are_served(model, texts, served) -> None:
+    """What stands beside the outputs: values, choices, tokens, and labels with their probabilities."""
+    found = {name: value.numpy() for name, value in served.items()}
+    found |= {
+        name: np.char.decode(value.astype(bytes))
+        for name, value in found.items()
+        if value.dtype == object
+    }
+    logits = found.get("logits")
+    assert {"label", "labels"} & set(found) or not getattr(model, "labels", ())
+    if "value" in found:
+        assert np.array_equal(found["value"], logits[:, 0])
+    if "choice" in found:
+        assert np.array_equal(found["choice"], np.argmax(logits, -1))
+    if "label" in found:
+        assert np.array_equal(found["label"], np.array(model.labels)[np.argmax(logits, -1)])
+    if "tokens" in found:
+        real = found["padding_mask"] == 1
+        tokens = np.array(model.preprocessor.tokenizer.vocabulary)[found["token_ids"]]
+        assert np.array_equal(found["tokens"][real], tokens[real])
+    if "labels" in found:
+        answers = model.classify(texts)
+        assert [{*row} - {""} for row in found["labels"]] == [{*row.labels} for row in answers]
+        assert ((found["labels"] == "") | (found["labels"] == np.array(model.labels))).all()
+        assert_same(found["probabilities"], 1 / (1 + np.exp(-logits)), TOLERANCE)
+    elif "probabilities" in found:
+        wanted = keras.ops.softmax(logits)
+        assert_same(found["probabilities"], wanted, TOLERANCE)
 
 
 def read_whole(model, pairs: tuple[list[str], list[str]]) -> tuple[list[str], ...]:

@@ -79,38 +79,6 @@ def test_serving_default_takes_pairs_where_asked(tmp_path):
     assert_holds(served, {"logits": model(model.preprocessor(PAIRS))})
 
 
-def test_classifications_carry_probabilities_and_label_names(exports):
-    model, _, reloaded = exports("classification")
-    served = serve(reloaded, text=TEXTS)
-    answers = model.classify(TEXTS)
-    assert [label.decode() for label in served["label"].numpy()] == [a.label for a in answers]
-    scores = [list(answer.scores.values()) for answer in answers]
-    np.testing.assert_allclose(served["probabilities"], scores, atol=TOLERANCE)
-
-
-def test_sets_of_labels_carry_names_beside_their_probabilities(exports):
-    model, _, reloaded = exports("multi_label_classification")
-    served = serve(reloaded, text=TEXTS)
-    answers = model.classify(TEXTS)
-    scores = [list(answer.scores.values()) for answer in answers]
-    np.testing.assert_allclose(served["probabilities"], scores, atol=TOLERANCE)
-    names = np.char.decode(served["labels"].numpy().astype(bytes))
-    assert [{*row} - {""} for row in names] == [{*answer.labels} for answer in answers]
-    assert ((names == "") | (names == np.array(model.labels))).all()
-
-
-def test_tags_carry_label_names(exports):
-    model, _, reloaded = exports("token_classification")
-    served = serve(reloaded, text=TEXTS)
-    ids = model.preprocessor(TEXTS)
-    assert_holds(served, {**ids, "logits": model(ids)})
-    vocabulary = model.preprocessor.tokenizer.vocabulary
-    tokens = [[vocabulary[i] for i in row] for row in np.asarray(ids["token_ids"])]
-    assert [[t.decode() for t in row] for row in served["tokens"].numpy()] == tokens
-    tags = np.array(model.labels)[np.argmax(served["logits"], axis=-1)]
-    assert np.array_equal(np.char.decode(served["label"].numpy().astype(bytes)), tags)
-
-
 def test_answers_are_cut_from_contexts_of_any_length(exports):
     model, _, reloaded = exports("question_answering")
     contexts = [" ".join(TEXTS), " ".join(TEXTS * 12), "a big  red É house, in the\u3000city "]
