@@ -10,7 +10,7 @@ setup(
     packages=[
         *find_packages(include=["bert_zoo*"]),
         # Folders with only data. setuptools prints a screen of warnings for each one that is not named here.
-        "bert_zoo.cli.report.templates",
+        "bert_zoo.cli.templates",
         "bert_zoo.data.messages",
         "bert_zoo.checkpoints",
         *(f"bert_zoo.checkpoints.{path.name}" for path in CHECKPOINTS.iterdir() if path.is_dir()),

@@ -11,13 +11,13 @@ from bert_zoo.onednn import use_onednn
 
 _LAZY_VERBS = {
     "add_tokens": "bert_zoo.loading.growing",
-    "lengthen": "bert_zoo.loading.lengthening",
+    "lengthen": "bert_zoo.loading.growing",
     "list_models": "bert_zoo.registry",
     "describe": "bert_zoo.registry",
     "load": "bert_zoo.loading.load",
     "save": "bert_zoo.loading.save",
     "export": "bert_zoo.serving.export",
-    "push_to_hub": "bert_zoo.loading.push",
+    "push_to_hub": "bert_zoo.loading.save",
     "similarity": "bert_zoo.loading.similarity",
 }
 _LAZY_PACKAGES = tuple(

@@ -12,8 +12,8 @@ from helpers import eager_steps
 from bert_zoo.cli import evaluate, finetuning, predict
 from bert_zoo.cli.benchmarks import make_task
 from bert_zoo.metrics import AnswerSelection
-from bert_zoo.metrics.squad import Candidate
-from bert_zoo.training.presets import Recipe
+from bert_zoo.metrics.squad import AnswerCandidate
+from bert_zoo.presets import Recipe
 
 CHECKPOINT = str(Path(__file__).parent / "golden" / "bert" / "classification")
 RECIPE = Recipe(epochs=1, batch_size=2, max_length=40, stride=8, max_question_length=8)
@@ -129,7 +129,7 @@ def test_answers_are_scored_against_what_mrqa_accepts_by_data_set(tmp_path):
     write_mrqa("mrqa", tmp_path)
     task = make_task("mrqa", data_dir=str(tmp_path), data_sets=("SQuAD", "NewsQA"))
     data = task.data("validation")
-    chosen = [Candidate(text, 0, 1, 0.0, 0.0, 1.0) for text in ("The cat.", "lion cub")]
+    chosen = [AnswerCandidate(text, 0, 1, 0.0, 0.0, 1.0) for text in ("The cat.", "lion cub")]
     measured = task.measure(data, [AnswerSelection((each,), each, None) for each in chosen])
     # Accepted are "the Cat" and "a lion": F1 of "lion cub" is 2 * 1 / (2 + 1).
     assert measured.metrics == pytest.approx({"f1": 250 / 3, "exact_match": 50})
@@ -138,7 +138,7 @@ def test_answers_are_scored_against_what_mrqa_accepts_by_data_set(tmp_path):
         {"type": "NewsQA", "exact_match": 0.0, "f1": pytest.approx(200 / 3), "support": 1},
     ]
     # The one of them that no accepted answer has a word of.
-    chosen[1] = Candidate("dog", 0, 1, 0.0, 0.0, 1.0)
+    chosen[1] = AnswerCandidate("dog", 0, 1, 0.0, 0.0, 1.0)
     measured = task.measure(data, [AnswerSelection((each,), each, None) for each in chosen])
     assert [(e.truth, e.prediction) for e in measured.hardest] == [("the Cat / a lion", "dog")]
 

@@ -8,14 +8,14 @@ from helpers import TOLERANCE, load_case, loaded
 import bert_zoo
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.presets import LanguageModelPreset, Reading
-from bert_zoo.pretraining.bidirectional import (
+from bert_zoo.pretraining.causal import (
     BidirectionalBatches,
+    StreamSettings,
     WordsOfText,
     bidirectional_lm,
     new_encoder,
 )
-from bert_zoo.pretraining.causal import StreamSettings
-from bert_zoo.pretraining.progress import Keeper
+from bert_zoo.pretraining.measuring import Keeper
 from bert_zoo.pretraining.run import pretrain
 from bert_zoo.tasks.bidirectional_lm import SampledSoftmax
 from bert_zoo.text import WordLevelTokenizer

@@ -11,8 +11,8 @@ from helpers import assert_refused, ids_and_spans, in_rust
 
 from bert_zoo.text import preprocessor_from_dir
 from bert_zoo.text.byte_bpe import ALPHABET, ByteBpeTokenizer
-from bert_zoo.text.byte_bpe_files import read_vocabulary_and_merges
 from bert_zoo.text.files import VocabularyFiles
+from bert_zoo.text.vocabulary_files import read_vocabulary_and_merges
 
 ROOT = Path(__file__).resolve().parent.parent
 BYTES = sorted(ALPHABET, key=ALPHABET.__getitem__)

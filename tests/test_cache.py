@@ -25,7 +25,7 @@ import pytest
 from helpers import assert_refused
 from huggingface_hub import errors
 
-from bert_zoo.loading.sources import fetch_checkpoint
+from bert_zoo.loading.locating import fetch_checkpoint
 from bert_zoo.registry import registry
 from bert_zoo.weights import cache, download, unpack
 from bert_zoo.weights.download import DownloadError, NoNetworkError

@@ -21,7 +21,7 @@ from bert_zoo.charts import (
     line_chart,
     scatter,
 )
-from bert_zoo.cli.report.probing import Section, write_report
+from bert_zoo.cli.report import Section, write_probing_report
 
 HOSTILE = "</script><script>alert('x')</script> \"quoted\" & <b>"
 WORDS = ["She", "saw", "the", "cat"]
@@ -227,19 +227,19 @@ def test_page_of_probes_shows_its_sections_and_leads_to_attention(tmp_path):
     sections = [Section("Words", HOSTILE, charts), Section("Heads", tables=tables)]
     viewer = attention_viewer([(["a"], np.ones((1, 1, 1, 1)))])
     path = tmp_path / "report.html"
-    write_report(path, HOSTILE, sections, attention=viewer)
+    write_probing_report(path, HOSTILE, sections, attention=viewer)
     page = path.read_text(encoding="utf-8")
     assert "<script" not in page and page.count("<figure") == 1 and page.count("<h3>") == 2
     assert "0.9151" in page and "Heads" in page and 'class="bert-zoo"' in page
     assert re.findall(r'href="([^"]+)"', page) == ["attention.html"]
     assert (tmp_path / "attention.html").read_text(encoding="utf-8") == viewer
-    write_report(path, "minilm_l6", sections)
+    write_probing_report(path, "minilm_l6", sections)
     assert "href" not in path.read_text(encoding="utf-8")
 
 
 def test_charts_and_reports_are_drawn_without_tensorflow_and_keras():
     code = (
-        "import sys, bert_zoo.charts, bert_zoo.cli.report, bert_zoo.cli.report.probing\n"
+        "import sys, bert_zoo.charts, bert_zoo.cli.report, bert_zoo.cli.report\n"
         "assert not {'tensorflow', 'keras', 'matplotlib'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

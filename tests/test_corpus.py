@@ -8,8 +8,7 @@ import types
 import pytest
 from helpers import assert_refused, refusals
 
-from bert_zoo.pretraining.corpus import PARTS, Corpus
-from bert_zoo.pretraining.sentences import LONGEST, split_sentences
+from bert_zoo.pretraining.corpus import LONGEST, PARTS, Corpus, split_sentences
 
 SENTENCES = "One day.\nIt rained.\n\n\nThe sun came.\nSo did we.\nAnd you.\n"
 PARAGRAPHS = (

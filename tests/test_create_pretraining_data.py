@@ -7,8 +7,7 @@ import pytest
 from helpers import assert_refused
 
 import bert_zoo
-from bert_zoo.cli import create_pretraining_data as app
-from bert_zoo.cli import pretrain
+from bert_zoo.cli import create_pretraining_data, pretrain
 from bert_zoo.pretraining.masked_rows import MaskedRows
 from bert_zoo.text import WordPieceTokenizer
 
@@ -35,7 +34,7 @@ def run(text, output, *flags):
     pytest.importorskip("apache_beam", reason='pip install "bert_zoo[beam]" for the pipeline')
     arguments = [f"--text={text}/*.txt", f"--vocabulary={text}/vocabulary", f"--output={output}"]
     shape = ["--length=32", "--max_predictions=5", "--epochs=2", "--num_shards=2"]
-    app.PROGRAM.run(app.main, [*arguments, *shape, *flags])
+    create_pretraining_data.PROGRAM.run(create_pretraining_data.main, [*arguments, *shape, *flags])
 
 
 def read(path):
@@ -85,13 +84,19 @@ def test_rows_have_berts_features(text, tmp_path, capsys):
 def write_shards(text, folder, family="bert", rows="next_sentence", number=4):
     """What the pipeline writes, by the function that writes a shard of it."""
     folder.mkdir()
-    settings = app.Settings(
+    settings = create_pretraining_data.ShardSettings(
         f"{text}/vocabulary", family, str(folder), rows, "masked_tokens", 32, 5, 0.1, 2, 1, number
     )
-    documents = [d for path in sorted(text.glob("*.txt")) for d in app._corpus(path, "sentences")]
+    documents = [
+        d
+        for path in sorted(text.glob("*.txt"))
+        for d in create_pretraining_data._corpus(path, "sentences")
+    ]
     for shard in range(number):
         path = folder / f"rows-{shard:05}-of-{number:05}.tfrecord"
-        app._write_rows(documents[shard::number], shard, settings, folder / f"work{shard}", path)
+        create_pretraining_data._write_rows(
+            documents[shard::number], shard, settings, folder / f"work{shard}", path
+        )
     return sorted(folder.glob("*.tfrecord"))
 
 

@@ -18,19 +18,18 @@ from helpers import (
 from task_files import KINDS, PAIRS, write_table
 
 import bert_zoo
-from bert_zoo.cli import distill as program
+from bert_zoo.cli import distill as distill_program
 from bert_zoo.cli import finetuning
 from bert_zoo.cli.benchmarks import make_task
 from bert_zoo.cli.benchmarks.distilled import Lesson, Teaching, columns_of, learn_from, unlabelled
 from bert_zoo.cli.benchmarks.questions import PADDED
 from bert_zoo.distillation import TaughtLoss, VectorLoss, distill, targets_of, teacher_answers
-from bert_zoo.distillation.answers import vectors_of_size
 from bert_zoo.distillation.losses import KINDS as LOSSES
-from bert_zoo.distillation.losses import taught_loss
+from bert_zoo.distillation.losses import taught_loss, vectors_of_size
 from bert_zoo.distillation.students import student_of
 from bert_zoo.models import losses as model_losses
-from bert_zoo.training.compiling import compile_for_task
-from bert_zoo.training.presets import Recipe
+from bert_zoo.presets import Recipe
+from bert_zoo.training.presets import compile_for_task
 
 CHECKPOINT = str(directory_of("bert/classification"))
 RECIPE = Recipe(epochs=2, batch_size=8, max_length=24, stride=8, learning_rate=1e-3)
@@ -256,7 +255,7 @@ def teacher_run(tmp_path_factory) -> Path:
 
 
 def run_program(*arguments) -> None:
-    program.PROGRAM.run(program.main, [*map(str, arguments)])
+    distill_program.PROGRAM.run(distill_program.main, [*map(str, arguments)])
 
 
 FLAGS = "--epochs 2 --batch_size 8 --max_length 24 --learning_rate 1e-3 --noexport".split()

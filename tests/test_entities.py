@@ -9,7 +9,7 @@ from helpers import assert_refused, load_task, run_program
 
 from bert_zoo.cli.benchmarks import make_task
 from bert_zoo.data.entities import read_entities
-from bert_zoo.tasks.token_classification.tagging import with_words
+from bert_zoo.tasks.token_classification import with_words
 
 LABELS = ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
 TEXTS = ["Ada Lovelace left London.", "nothing here", "東京 and «New\u00a0York» met Grace"]

@@ -23,7 +23,7 @@ from helpers import (
 )
 
 import bert_zoo
-from bert_zoo.models import chunks
+from bert_zoo.models import graphs
 from bert_zoo.serving import HUB_NAMES
 from bert_zoo.serving.servable import outputs_of_texts
 from bert_zoo.text import Preprocessor
@@ -133,7 +133,7 @@ def test_a_large_request_goes_through_the_model_in_chunks(task, monkeypatch):
     whole = served()
     assert len(sizes) == 1
     # A single row may be longer than a chunk.
-    monkeypatch.setattr(chunks, "TOKENS_A_CHUNK", most)
+    monkeypatch.setattr(graphs, "TOKENS_A_CHUNK", most)
     in_chunks = served()
     assert len(sizes) > 2 and max(sizes) <= most
     if task == "classification":  # the short ones are not padded to the long one

@@ -19,8 +19,8 @@ from helpers import (
 from helpers import recurrent_arrays as golden
 
 import bert_zoo
+from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.models import CausalLM, Encoder, StatefulLM
-from bert_zoo.models.labels import IGNORED_LABEL
 from bert_zoo.serving import HUB_NAMES
 
 TOLERANCE = 1e-5

@@ -12,10 +12,9 @@ import bert_zoo
 from bert_zoo.cli import finetuning, predict
 from bert_zoo.cli.benchmarks.texts import TextBenchmark
 from bert_zoo.data.tables import LabelledTexts
-from bert_zoo.runtime.classifications import Classification, Classifications, softmax
-from bert_zoo.training.divergence import TrainingDiverged
-from bert_zoo.training.presets import Recipe
-from bert_zoo.training.runs import check_goes_on
+from bert_zoo.presets import Recipe
+from bert_zoo.runtime.answers import Classification, Classifications, softmax
+from bert_zoo.training.runs import TrainingDiverged, check_goes_on
 
 ROOT = Path(__file__).parents[1]
 CHECKPOINT = ROOT / "tests" / "golden" / "bert" / "classification"

@@ -24,14 +24,13 @@ from bert_zoo.cli import evaluate, finetuning, predict
 from bert_zoo.cli.benchmarks import make_task
 from bert_zoo.cli.benchmarks.few_labels import contrastive_pairs, logistic_regression, set_fit
 from bert_zoo.cli.benchmarks.reranking import Judgements, average_precision
-from bert_zoo.cli.prediction_files import pair_scores
-from bert_zoo.data.buckets import Batching, RowOrder
-from bert_zoo.data.distinct import text_numbers
+from bert_zoo.cli.predict import pair_scores
+from bert_zoo.data.buckets import Batching, RowOrder, text_numbers
 from bert_zoo.metrics.labels import class_metrics
-from bert_zoo.runtime.classifications import sigmoid, softmax
+from bert_zoo.presets import Recipe
+from bert_zoo.runtime.answers import sigmoid, softmax
 from bert_zoo.tasks import Classifier
 from bert_zoo.training import preset
-from bert_zoo.training.presets import Recipe
 
 
 # RoBERTa's own head has a layer that one on sentence vectors lacks.

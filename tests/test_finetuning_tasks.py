@@ -18,7 +18,7 @@ from bert_zoo.cli import evaluate, finetuning, predict
 from bert_zoo.cli.benchmarks import make_task
 from bert_zoo.data import messages
 from bert_zoo.data.tables import LabelledTexts
-from bert_zoo.training.presets import Recipe
+from bert_zoo.presets import Recipe
 
 ROOT = Path(__file__).parents[1]
 CHECKPOINT = str(ROOT / "tests" / "golden" / "bert" / "classification")

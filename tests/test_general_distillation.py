@@ -20,9 +20,9 @@ from helpers import (
 from keras import ops
 
 import bert_zoo
-from bert_zoo.cli import distill
+from bert_zoo.cli import distill as distill_program
 from bert_zoo.distillation import distill_on_text, general_losses, relation_loss, relations
-from bert_zoo.distillation.general_losses import MeanOverTokens
+from bert_zoo.distillation.general_losses import Insides, MeanOverTokens, check_can_be_read
 from bert_zoo.distillation.general_models import (
     DISTILLATIONS,
     LayerDistillation,
@@ -30,10 +30,9 @@ from bert_zoo.distillation.general_models import (
     TripleDistillation,
     ValueRelationDistillation,
 )
-from bert_zoo.distillation.insides import Insides, check_can_be_read
 from bert_zoo.layers import Stack
 from bert_zoo.models import Encoder, MaskedLM
-from bert_zoo.pretraining.progress import Keeper
+from bert_zoo.pretraining.measuring import Keeper
 from bert_zoo.training import bert_adamw
 
 OF_ENCODERS = ("layers", "relations_v1", "relations")
@@ -255,7 +254,7 @@ def test_a_student_as_wide_as_its_teacher_has_no_projection_and_others_share_one
 
 def program(flags: str):
     arguments = ["--teacher", "minilm_l6", "--text", "text.txt", *flags.split()]
-    return lambda: distill.PROGRAM.run(distill.main, arguments)
+    return lambda: distill_program.PROGRAM.run(distill_program.main, arguments)
 
 
 @refusals(
@@ -368,7 +367,7 @@ FLAGS = """
 def test_the_program_names_the_teacher_on_its_card(directories, text, tmp_path, capsys):
     teacher = str(directories / "encoding" / "teacher")
     arguments = ["--teacher", teacher, "--text", text, "--output_dir", str(tmp_path), *FLAGS]
-    distill.PROGRAM.run(distill.main, arguments)
+    distill_program.PROGRAM.run(distill_program.main, arguments)
     results = json.loads((tmp_path / "metrics.json").read_text())
     assert results["after"]["held out loss"] < 0.9 * results["before"]["held out loss"]
     config = json.loads((tmp_path / "config.json").read_text())
@@ -382,5 +381,5 @@ def test_the_program_names_the_teacher_on_its_card(directories, text, tmp_path, 
     assert (tmp_path / "report.html").is_file()
     printed = capsys.readouterr().out
     assert "Wang et al. 2021" in printed and "Before: held out" in printed
-    distill.PROGRAM.run(distill.main, arguments)
+    distill_program.PROGRAM.run(distill_program.main, arguments)
     assert "is finished; nothing is trained again" in capsys.readouterr().out

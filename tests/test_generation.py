@@ -15,7 +15,7 @@ from keras_hub import samplers
 import bert_zoo
 from bert_zoo.families.transformer_xl.family import RecurrentConfig
 from bert_zoo.models import CausalLM, Encoder
-from bert_zoo.tasks.causal_lm.generation import PIECE, TextPrompts, read_prompts
+from bert_zoo.tasks.causal_lm import PIECE, TextPrompts, read_prompts
 from bert_zoo.text.byte_bpe import ALPHABET, ByteBpeTokenizer
 from bert_zoo.text.preprocessor import LanguageModelPreprocessor
 from bert_zoo.text.word_level import WordLevelTokenizer
@@ -148,7 +148,7 @@ def test_each_row_of_a_batch_has_the_state_and_the_tokens_that_it_has_alone(memo
 def test_a_prompt_read_in_pieces_leaves_the_memory_of_one_segment(case, monkeypatch):
     model, row = golden(case), ids(50, 23)
     wanted = model({"token_ids": row[None]}, training=False)
-    monkeypatch.setattr("bert_zoo.tasks.causal_lm.generation.PIECE", 5)
+    monkeypatch.setattr("bert_zoo.tasks.causal_lm.PIECE", 5)
     state = read_prompts(model, [row])
     for found, layer in zip(state["memory"], wanted["memory"], strict=True):
         np.testing.assert_allclose(found, layer, atol=1e-5)

@@ -19,9 +19,9 @@ import bert_zoo
 from bert_zoo.config import ConfigError
 from bert_zoo.generation_config import IDS, LIMITS, GenerationConfig
 from bert_zoo.json_files import JsonObject
-from bert_zoo.tasks.beams import BeamSearch, highest
 from bert_zoo.tasks.generation import Generation, spelled_words
 from bert_zoo.tasks.logits import LogitsProcessor, of_top_k, of_top_p
+from bert_zoo.tasks.sampling import BeamSearch, highest
 
 GOLDEN = Path(__file__).parent / "golden"
 TOLD = json.loads((GOLDEN / "generation.json").read_text(encoding="utf-8"))

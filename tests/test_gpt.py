@@ -63,7 +63,7 @@ def without_memory(model, row: np.ndarray, number: int, choose) -> np.ndarray:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_generation_gives_the_tokens_of_calls_without_memory(family, monkeypatch):
-    monkeypatch.setattr("bert_zoo.tasks.causal_lm.generation.PIECE", 4)
+    monkeypatch.setattr("bert_zoo.tasks.causal_lm.PIECE", 4)
     model, prompt = language_model(family), prompts(9, 1, 4)
     found = model.generate(prompt, max_new_tokens=20, stop=None)[:, 9:]
     for row, real, new in zip(prompt["token_ids"], prompt["padding_mask"], found, strict=True):

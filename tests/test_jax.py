@@ -72,7 +72,7 @@ for _ in range(2):
 
 def test_a_discriminator_learns_from_its_generators_samples():
     run_on_jax("""
-from bert_zoo.families.electra.family import ElectraConfig
+from bert_zoo.families.electra import ElectraConfig
 from bert_zoo.models import Encoder, Pretraining
 from bert_zoo.tasks.objectives import Draws, OBJECTIVES, TokenIds
 from bert_zoo.training import bert_adamw, compile_for_task

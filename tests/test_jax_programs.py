@@ -103,7 +103,7 @@ def test_a_pretraining_that_was_killed_ends_with_the_same_bits():
     run_on_jax(
         PROGRAMS
         + """
-from bert_zoo.pretraining.progress import Keeper
+from bert_zoo.pretraining.measuring import Keeper
 
 words = "the dog sat she saw a river it was big good tree city bad on and".split()
 rows = np.random.default_rng(0).choice(words, (40, 4, 8))

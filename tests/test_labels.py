@@ -10,8 +10,11 @@ import tensorflow as tf
 from helpers import CHOICES, TEXTS, assert_refused, load_task, loaded_task, refusals
 
 import bert_zoo
-from bert_zoo.models.class_counts import balanced_class_weight, warn_of_untrained_classes
-from bert_zoo.models.data_adapters import split_rows
+from bert_zoo.models.data_adapters import (
+    balanced_class_weight,
+    split_rows,
+    warn_of_untrained_classes,
+)
 from bert_zoo.models.labels import (
     LabelRange,
     checked_labels,

@@ -11,11 +11,11 @@ from bert_zoo.probing import (
     LayerCurve,
     LayerMixes,
     LayerVectors,
-    description_length,
     description_lengths,
     mix_layers,
     probe_layers,
 )
+from bert_zoo.probing import probes as probes_module
 from bert_zoo.probing.labelled import labelled
 from bert_zoo.probing.probes import Measured, Probes, ProbeSettings, measure, train
 
@@ -195,8 +195,8 @@ def test_a_code_sends_each_portion_by_what_was_learnt_from_those_before(monkeypa
         calls.append(items)
         return Measured(np.full(len(SIZES), 0.5 * len(items)), None)
 
-    monkeypatch.setattr(description_length, "train", trained)
-    monkeypatch.setattr(description_length, "measure", measured)
+    monkeypatch.setattr(probes_module, "train", trained)
+    monkeypatch.setattr(probes_module, "measure", measured)
     found = description_lengths(VECTORS, CLASSES, seeds=(5,))
     task = labelled(VECTORS, CLASSES)
     training = task.split(None, len(VECTORS))["train"]
@@ -214,7 +214,7 @@ def test_a_code_sends_each_portion_by_what_was_learnt_from_those_before(monkeypa
 
 
 def test_a_layer_that_tells_the_labels_needs_few_bits(monkeypatch):
-    monkeypatch.setattr(description_length, "FRACTIONS", (0.25, 1.0))
+    monkeypatch.setattr(probes_module, "FRACTIONS", (0.25, 1.0))
     found = description_lengths(VECTORS, CLASSES, control=True, **QUICK)
     assert found.compression.best_layer == 1
     assert found.compression.mean[1] > 2 > found.compression.mean[0]

@@ -10,9 +10,8 @@ from helpers import ALL_GOLDEN
 
 from bert_zoo import config
 from bert_zoo.layers import common
-from bert_zoo.layers.attention import shifted_to_keys
+from bert_zoo.layers.attention import RelativeBias, shifted_to_keys
 from bert_zoo.layers.common import ACTIVATIONS, ACTIVATIONS_IN_TRAINING, FIRST, Activation, norm
-from bert_zoo.layers.relative_bias import RelativeBias
 from bert_zoo.registry import registry
 from bert_zoo.weights.formats import hf
 

@@ -26,7 +26,7 @@ import bert_zoo
 from bert_zoo import models
 from bert_zoo.models.base import encoder_of
 from bert_zoo.presets import Recipe
-from bert_zoo.pretraining.masked import Settings
+from bert_zoo.pretraining.masked import MaskedSettings
 from bert_zoo.pretraining.models import model_to_go_on_with
 from bert_zoo.pretraining.run import pretrain
 from bert_zoo.registry import registry
@@ -148,7 +148,7 @@ def test_a_longer_model_goes_on_pretraining_on_whole_documents(tmp_path):
     results = pretrain(
         "longer",
         lambda: model_to_go_on_with(str(tmp_path / "longer")),
-        Settings(recipe, "packed_documents", ((LENGTH, 1.0),)),
+        MaskedSettings(recipe, "packed_documents", ((LENGTH, 1.0),)),
         [str(tmp_path / "text.txt")],
         tmp_path / "run",
         goes_on=True,

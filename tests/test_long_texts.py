@@ -18,9 +18,8 @@ from helpers import (
 )
 
 import bert_zoo
-from bert_zoo.models import chunks
-from bert_zoo.models.cut_texts import advice
-from bert_zoo.models.long_texts import LongTexts
+from bert_zoo.models import graphs
+from bert_zoo.models.long_texts import LongTexts, advice
 from bert_zoo.serving.servable import outputs_of_texts
 from bert_zoo.text.windows import document_windows
 
@@ -89,7 +88,7 @@ def test_windows_are_three_quarters_of_their_room_apart_by_default():
     ],
 )
 def test_outputs_are_those_of_the_windows_pooled(task, mode, monkeypatch):
-    monkeypatch.setattr(chunks, "TOKENS_A_CHUNK", 3 * LENGTH)
+    monkeypatch.setattr(graphs, "TOKENS_A_CHUNK", 3 * LENGTH)
     model = load_windows(task, mode)
     model.encoder.pooling = model.encoder.pooling.__class__("mean", normalize=False)
     expected = np.stack(
@@ -175,7 +174,7 @@ def test_saved_models_read_long_texts_as_before(tmp_path, caplog):
     "task", ["embedding", pytest.param("classification", marks=pytest.mark.slow)]
 )
 def test_what_is_served_reads_all_of_a_text_in_chunks(task, monkeypatch):
-    monkeypatch.setattr(chunks, "TOKENS_A_CHUNK", 3 * LENGTH)
+    monkeypatch.setattr(graphs, "TOKENS_A_CHUNK", 3 * LENGTH)
     model = load_windows(task, "mean")
     read = functools.partial(outputs_of_texts, model, None, model.preprocessor)
     serve = tf.function(read, input_signature=[(tf.TensorSpec([None], tf.string),)])

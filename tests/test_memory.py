@@ -9,7 +9,7 @@ import pytest
 from helpers import TEXTS, load_case, load_task
 
 import bert_zoo
-from bert_zoo.models import freed_memory
+from bert_zoo.models import base
 from bert_zoo.weights import bind
 from bert_zoo.weights.safetensors_io import SafetensorsSource, write_safetensors
 from bert_zoo.weights.tensor_source import DeferredArray
@@ -141,7 +141,7 @@ def test_a_dropped_generator_is_gone():
 
 def test_memory_is_given_back_once_a_model_is_deleted(monkeypatch):
     sizes = []
-    monkeypatch.setattr(freed_memory, "_malloc_trim", lambda: sizes.append)
+    monkeypatch.setattr(base, "_malloc_trim", lambda: sizes.append)
     gc.collect()
     sizes.clear()
     model = load_task("classification")

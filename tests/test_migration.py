@@ -32,7 +32,7 @@ from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.hdf5 import write_hdf5
 from bert_zoo.weights.safetensors_io import write_safetensors
 from bert_zoo.weights.sources import open_weights
-from bert_zoo.weights.tf_classes import is_transposed, pytorch_name
+from bert_zoo.weights.tf1 import is_transposed, pytorch_name
 
 # --- transformers' TensorFlow classes ------------------------------------------------------------
 

@@ -33,7 +33,7 @@ from helpers import (
 import bert_zoo
 from bert_zoo import models
 from bert_zoo.config import ConfigError
-from bert_zoo.families.albert.family import AlbertConfig
+from bert_zoo.families.albert import AlbertConfig
 from bert_zoo.families.spanbert import SpanBertConfig
 from bert_zoo.families.transformer_xl.family import RecurrentConfig
 from bert_zoo.json_files import read_object

@@ -18,8 +18,8 @@ from helpers import variables_of
 
 import bert_zoo
 from bert_zoo.family import Bundled
-from bert_zoo.loading import sources
-from bert_zoo.loading.sources import fetch_checkpoint
+from bert_zoo.loading import locating
+from bert_zoo.loading.locating import fetch_checkpoint
 from bert_zoo.registry import registry
 from bert_zoo.weights.files import WeightsError
 
@@ -237,7 +237,7 @@ def test_a_changed_file_is_noticed(tmp_path, monkeypatch):
     _, checkpoint = ENTRIES["bert_nano"]
     folder = tmp_path / "checkpoints" / "bert_nano"
     folder.mkdir(parents=True)
-    monkeypatch.setattr(sources, "__file__", str(tmp_path / "bert_zoo" / "loading" / "sources.py"))
+    monkeypatch.setattr(locating, "__file__", str(tmp_path / "bert_zoo" / "loading" / "sources.py"))
     (folder / "model.safetensors").write_bytes(b"other weights")
     with pytest.raises(WeightsError, match="SHA-256"):
         fetch_checkpoint(checkpoint)
@@ -255,7 +255,7 @@ def test_they_are_installed_with_the_package(tmp_path, monkeypatch):
     runpy.run_path(str(ROOT / "setup.py"))
     data = {
         "bert_zoo.data.messages",
-        "bert_zoo.cli.report.templates",
+        "bert_zoo.cli.templates",
         *(f"bert_zoo.checkpoints.{folder}" for folder in FOLDERS.values()),
     }
     assert set(given["packages"]) == {"bert_zoo", *given["package_dir"], *data}
@@ -267,7 +267,7 @@ def test_they_are_installed_with_the_package(tmp_path, monkeypatch):
             target = installed / file.relative_to(ROOT / folder)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, target)
-    monkeypatch.setattr(sources, "__file__", str(tmp_path / "bert_zoo" / "loading" / "sources.py"))
+    monkeypatch.setattr(locating, "__file__", str(tmp_path / "bert_zoo" / "loading" / "sources.py"))
     for name, (_, checkpoint) in ENTRIES.items():
         directory = fetch_checkpoint(checkpoint)
         assert directory == tmp_path / "bert_zoo" / "checkpoints" / FOLDERS[name]

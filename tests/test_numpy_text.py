@@ -17,17 +17,15 @@ from bert_zoo.text import (
     preprocessor_from_dir,
 )
 from bert_zoo.text.numpy_packing import NumpyPacker
-from bert_zoo.text.numpy_preprocessor import (
-    NumpyLanguageModelPreprocessor,
-    NumpyPreprocessor,
-    reader_of,
-)
 from bert_zoo.text.preprocessor import LanguageModelPreprocessor
 from bert_zoo.text.windows import (
+    NumpyLanguageModelPreprocessor,
+    NumpyPreprocessor,
     answer_positions,
     document_windows,
     no_answer_positions,
     question_windows,
+    reader_of,
 )
 from bert_zoo.text.words import pack_words, token_labels, word_batch
 

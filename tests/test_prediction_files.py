@@ -8,8 +8,8 @@ import pytest
 from helpers import GOLDEN, assert_refused, load_task, loaded_task
 
 import bert_zoo
-from bert_zoo.cli import predict, prediction_files
-from bert_zoo.cli.prediction_files import predict_file
+from bert_zoo.cli import predict
+from bert_zoo.cli.predict import predict_file
 from bert_zoo.data.tables import TextRow, text_rows
 
 TEXTS = ["the cat sat", 'a "dog", big', "", "it was\na river"]
@@ -25,10 +25,10 @@ def read(path):
 
 @pytest.fixture(autouse=True)
 def parts_of_three_rows(monkeypatch):
-    monkeypatch.setattr(prediction_files, "ROWS_AT_ONCE", 3)
+    monkeypatch.setattr(predict, "ROWS_AT_ONCE", 3)
 
 
-@pytest.mark.parametrize("suffix", prediction_files.WRITERS)
+@pytest.mark.parametrize("suffix", predict.WRITERS)
 def test_labels_and_scores_stand_beside_texts(tmp_path, suffix):
     model = loaded_task("classification")
     path = tmp_path / f"out{suffix}"
@@ -82,7 +82,7 @@ def test_questions_and_contexts_are_two_columns(tmp_path):
         assert row["context"][row["start"] : row["end"]] == row["answer"]
 
 
-@pytest.mark.parametrize("suffix", prediction_files.WRITERS)
+@pytest.mark.parametrize("suffix", predict.WRITERS)
 @pytest.mark.parametrize("source", [".csv", ".tsv", ".jsonl", ".json", ".parquet", "no header"])
 def test_every_other_column_is_kept(tmp_path, source, suffix):
     """Of every kind of table, also columns with the name of a prediction."""

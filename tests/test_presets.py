@@ -13,17 +13,14 @@ from bert_zoo import models
 from bert_zoo.cli import finetune
 from bert_zoo.cli.benchmarks import make_task
 from bert_zoo.config import UNLIMITED, EncoderConfig
-from bert_zoo.presets import PRETRAINING_SIZES, ROWS
+from bert_zoo.presets import PRETRAINING_SIZES, ROWS, Recipe
 from bert_zoo.registry import registry
-from bert_zoo.tasks.presets import OF_TASKS
+from bert_zoo.tasks.presets import OF_TASKS, PRESETS, preset
 from bert_zoo.training.presets import (
-    PRESETS,
-    Recipe,
     default_preset,
     load_options,
     optimizer_for,
     prepare,
-    preset,
     presets_for,
 )
 

@@ -27,31 +27,29 @@ from helpers import (
 from huggingface_hub import ModelCard
 
 import bert_zoo
-from bert_zoo.cli import pretrain as program
+from bert_zoo.cli import pretrain as pretrain_module
 from bert_zoo.cli.pretrain import write_report
 from bert_zoo.presets import LanguageModelPreset, Reading, Recipe
 from bert_zoo.pretraining import batches as pretraining_batches
 from bert_zoo.pretraining import run
 from bert_zoo.pretraining.batches import PretrainingBatches
 from bert_zoo.pretraining.causal import StreamSettings
-from bert_zoo.pretraining.corpus import Corpus
-from bert_zoo.pretraining.masked import Settings
-from bert_zoo.pretraining.measuring import log_frequencies, masked_sentences
+from bert_zoo.pretraining.corpus import Corpus, ParallelLines
+from bert_zoo.pretraining.masked import MaskedSettings
+from bert_zoo.pretraining.measuring import Keeper, log_frequencies, masked_sentences
 from bert_zoo.pretraining.models import (
     fitted,
     model_to_go_on_with,
     new_language_model,
     new_model,
 )
-from bert_zoo.pretraining.parallel_text import ParallelLines
-from bert_zoo.pretraining.progress import Keeper
 from bert_zoo.pretraining.rows import FullSentences
 from bert_zoo.pretraining.tokens import TokenizedText, write_tokens
 from bert_zoo.registry import registry
 from bert_zoo.tasks.objectives import objective_for
 from bert_zoo.text import WordLevelTokenizer, preprocessor_from_dir
 from bert_zoo.text.preprocessor import LanguageModelPreprocessor
-from bert_zoo.training.divergence import TrainingDiverged
+from bert_zoo.training.runs import TrainingDiverged
 from bert_zoo.weights.sources import open_weights
 
 pretrain = functools.partial(run.pretrain, report=write_report)
@@ -113,23 +111,23 @@ def small_stream(**changes):
 def train(family, text, directory, recipe=RECIPE, rows=None, length=16, **options) -> dict:
     """Trains a small model from nothing, on rows of one length."""
     make_model, usual = small(family)
-    settings = Settings(recipe, rows or usual, ((length, 1.0),))
+    settings = MaskedSettings(recipe, rows or usual, ((length, 1.0),))
     return pretrain("new", make_model, settings, [text], directory, **{"held_out": 0.2, **options})
 
 
 def go_on(case, rows, text, directory, **options) -> dict:
     """Goes on with a golden checkpoint."""
     source = str(directory_of(case))
-    settings = Settings(RECIPE, rows, ((16, 1.0),), starts_from_frequencies=True)
+    settings = MaskedSettings(RECIPE, rows, ((16, 1.0),), starts_from_frequencies=True)
     make_model = functools.partial(model_to_go_on_with, source)
     return pretrain(source, make_model, settings, [text], directory, held_out=0.2, **options)
 
 
 def run_here(*options) -> None:
     """Runs the program in this process."""
-    for flag in program.PROGRAM.flags:  # what other tests have set
-        program.PROGRAM.flags[flag].unparse()
-    program.PROGRAM.run(program.main, [*map(str, options)])
+    for flag in pretrain_module.PROGRAM.flags:  # what other tests have set
+        pretrain_module.PROGRAM.flags[flag].unparse()
+    pretrain_module.PROGRAM.run(pretrain_module.main, [*map(str, options)])
 
 
 def largest_changes(before, after) -> dict[str, float]:
@@ -143,7 +141,7 @@ def largest_changes(before, after) -> dict[str, float]:
 @pytest.mark.parametrize("family", slow_but(FAMILIES, "albert"))
 def test_every_family_is_pretrained_from_nothing_by_its_own_objective(family, text, tmp_path):
     make_model, rows = small(family)
-    settings = Settings(RECIPE, rows, ((16, 0.5), (24, 0.5)))
+    settings = MaskedSettings(RECIPE, rows, ((16, 0.5), (24, 0.5)))
     results = pretrain(family, make_model, settings, [text], tmp_path, held_out=0.2)
     assert results["steps"] == 6
     # Of the families that have several objectives.
@@ -165,7 +163,7 @@ def test_every_family_is_pretrained_from_nothing_by_its_own_objective(family, te
 def test_an_encoder_and_a_decoder_are_pretrained_on_rows_for_both(text, tmp_path):
     source = directory_of("t5/text_to_text")
     recipe = RECIPE.replace(gradient_accumulation_steps=1, learning_rate=0.01)
-    settings = Settings(recipe, "packed_documents", ((32, 1.0),), "span_corruption")
+    settings = MaskedSettings(recipe, "packed_documents", ((32, 1.0),), "span_corruption")
     make_model = functools.partial(model_to_go_on_with, source)
     results = run.pretrain("t5", make_model, settings, [text], tmp_path, held_out=0.2)
     losses = [results[when]["held out loss"] for when in ("before", "after")]
@@ -188,7 +186,7 @@ def test_texts_in_several_languages_are_trained_with_their_languages(rows, text,
     config = {**page.pretraining_preset.of_size("nano")[1].config, "num_languages": 3}
     config |= {"hidden_size": 32, "num_heads": 2, "intermediate_size": 128}
     preprocessor = preprocessor_from_dir(directory_of("xlm/encoder"), "xlm", sequence_length=32)
-    settings = Settings(RECIPE, rows, ((24, 1.0),), languages=("en", "fr"))
+    settings = MaskedSettings(RECIPE, rows, ((24, 1.0),), languages=("en", "fr"))
     make_model = functools.partial(new_model, page, config, preprocessor)
     results = pretrain("tiny", make_model, settings, files, tmp_path / "run", held_out=0.2)
     assert results["steps"] == 6
@@ -326,7 +324,7 @@ def test_a_training_that_was_killed_ends_with_the_same_bits(
     if rows:
         make_model, _ = small(family)
         phases = ((24, 1.0),) if rows == "streamed_pairs" else ((16, 0.5), (24, 0.5))
-        settings = Settings(RECIPE, rows, phases)
+        settings = MaskedSettings(RECIPE, rows, phases)
     else:
         make_model, settings = small_stream(total_steps=7)
         settings = dataclasses.replace(settings, steps_per_execution=2)
@@ -441,7 +439,7 @@ def test_a_budget_of_time_ends_the_training(text, tmp_path):
     """In mixed precision, too."""
     make_model, rows = small("roberta", dtype="mixed_bfloat16")
     recipe = RECIPE.replace(gradient_accumulation_steps=1)
-    settings = Settings(recipe, rows, ((16, 0.9), (24, 0.1)), seconds=3.0)
+    settings = MaskedSettings(recipe, rows, ((16, 0.9), (24, 0.1)), seconds=3.0)
     results = pretrain("new", make_model, settings, [text], tmp_path, held_out=0.2)
     assert results["steps"] >= 1
     assert results["measured"][-1]["rate"] < RECIPE.learning_rate
@@ -528,7 +526,7 @@ def test_a_small_corpus_is_enough(family, documents, tmp_path, capsys):
     else:
         make_model, rows = small(family)
         recipe = RECIPE.replace(total_steps=1, batch_size=256)
-        settings = Settings(recipe, rows, ((16, 1.0),))
+        settings = MaskedSettings(recipe, rows, ((16, 1.0),))
     results = pretrain(
         *(family, make_model, settings, [str(path)], tmp_path / "run"),
         held_out=0.05,

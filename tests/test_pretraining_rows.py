@@ -11,7 +11,7 @@ import pytest
 
 from bert_zoo.families.xlm.cards import Translations
 from bert_zoo.families.xlnet.cards import StreamedPairs
-from bert_zoo.pretraining import rows as pretraining_rows
+from bert_zoo.pretraining import rows as rows_module
 from bert_zoo.pretraining.rows import (
     DocSentences,
     EpochPlan,
@@ -25,7 +25,7 @@ from bert_zoo.pretraining.rows import (
 from bert_zoo.pretraining.tokens import TokenizedText, write_tokens
 from bert_zoo.tasks.objectives import SpanCorruption
 from bert_zoo.text import Preprocessor, WordPieceTokenizer
-from bert_zoo.text.layout import BERT, PLAIN, ROBERTA, Layout
+from bert_zoo.text.numpy_packing import BERT, PLAIN, ROBERTA, Layout
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PAD, _, CLS, SEP, _ = range(5)
@@ -124,19 +124,19 @@ def test_full_sentences(text):
             assert length + min(following - end, 14) > 16
     assert crossing > 10
     # The parts in which an epoch is planned make no difference.
-    sizes = pretraining_rows.SECTION
+    sizes = rows_module.SECTION
     try:
-        pretraining_rows.SECTION = 20
+        rows_module.SECTION = 20
         again = rows_of(written, FullSentences(16))
     finally:
-        pretraining_rows.SECTION = sizes
+        rows_module.SECTION = sizes
     # Rows are the same; the order is drawn after them.
     np.testing.assert_array_equal(again["token_ids"], rows["token_ids"])
 
 
 @pytest.mark.parametrize("section", [20, 1 << 18])
 def test_doc_sentences(text, section, monkeypatch):
-    monkeypatch.setattr(pretraining_rows, "SECTION", section)
+    monkeypatch.setattr(rows_module, "SECTION", section)
     written, _ = text
     sentences, documents = sentence_edges(written)
     rows = rows_of(written, DocSentences(16))

@@ -9,7 +9,7 @@ from helpers import assert_refused, refusals
 import bert_zoo
 from bert_zoo import probing
 from bert_zoo.data.word_vectors import StaticVectors
-from bert_zoo.probing import contextual_neighbours
+from bert_zoo.probing import vectors as vectors_module
 from bert_zoo.probing.geometry import explained_variance, self_similarity
 
 # Made with `analyze.py` of kawine/contextual.
@@ -92,7 +92,7 @@ def test_static_vectors_are_as_similar_to_themselves_as_can_be():
 
 
 def test_neighbours_are_the_most_similar_of_all_rows(vectors, monkeypatch):
-    monkeypatch.setattr(contextual_neighbours, "_BLOCK_ROWS", 7)
+    monkeypatch.setattr(vectors_module, "_BLOCK_ROWS", 7)
     found = probing.neighbours(None, "Play", vectors, occurrences=99, top_k=4, layer=1)
     words = [word for sentence in SENTENCES for word in sentence]
     places = [(s, p) for s, words in enumerate(SENTENCES) for p in range(len(words))]

@@ -5,8 +5,8 @@ import pytest
 
 import bert_zoo
 from bert_zoo import probing
-from bert_zoo.probing import vectors as vectors_module
-from bert_zoo.training import kept_outputs as kept_module
+from bert_zoo.probing import vectors
+from bert_zoo.training import resume
 
 SENTENCES = [["Good", "dogs", "bark"], ["The", "unbelievable", "cat", "slept"], ["No"]] * 4
 
@@ -31,7 +31,7 @@ def test_each_layer_is_that_of_embed_words(name):
 
 
 def test_a_stopped_pass_goes_on_to_the_same_vectors(encoder, tmp_path, monkeypatch):
-    monkeypatch.setattr(kept_module, "WRITTEN_BATCHES", 1)
+    monkeypatch.setattr(resume, "WRITTEN_BATCHES", 1)
     options = {"batch_size": 4}
     whole = probing.compute_vectors(encoder, SENTENCES, tmp_path / "whole", **options)
     computed = []
@@ -42,8 +42,8 @@ def test_a_stopped_pass_goes_on_to_the_same_vectors(encoder, tmp_path, monkeypat
         computed.extend(words)
         return original(model, words, *rest)
 
-    original = vectors_module.word_vectors
-    monkeypatch.setattr(vectors_module, "word_vectors", stopping)
+    original = vectors.word_vectors
+    monkeypatch.setattr(vectors, "word_vectors", stopping)
     with pytest.raises(KeyboardInterrupt):
         probing.compute_vectors(encoder, SENTENCES, tmp_path / "stopped", **options)
     with pytest.raises(FileNotFoundError, match="it continues where it stopped"):

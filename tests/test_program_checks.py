@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from bert_zoo.__main__ import VERBS
-from bert_zoo.cli import checks
+from bert_zoo.cli import program as program_module
 from bert_zoo.cli.benchmarks import BENCHMARKS
-from bert_zoo.cli.flag_words import InFlags, in_flags
+from bert_zoo.cli.program import InFlags, in_flags
 
 PROGRAMS = {verb: importlib.import_module(f"bert_zoo.cli.{verb}").PROGRAM for verb in VERBS}
 # Runs commands, one after the other, in a process in which neither TensorFlow nor a backend can be imported.
@@ -69,14 +69,14 @@ def folder(tmp_path_factory) -> Path:
 
 # What a check refuses, and words of the message.
 WRONG = {
-    checks.model: {"berta": "There is no model called 'berta'", "a/b": "no directory a/b"},
-    checks.run: {"nowhere": "nowhere holds no model"},
-    checks.task: {"ner": "Did you mean 'token_classification'?"},
-    checks.recipe: {"bart/rte": "There is no preset 'bart/rte'"},
-    checks.strategy: {"two": "There is no strategy 'two'"},
-    checks.exists: {"b.txt": "names b.txt, which does not exist"},
-    checks.whole_number: {"one": "has 'one' among its values; all must be whole numbers"},
-    checks.text: {"b*.txt": "There is no file 'b*.txt'"},
+    program_module.model: {"berta": "There is no model called 'berta'", "a/b": "no directory a/b"},
+    program_module.run: {"nowhere": "nowhere holds no model"},
+    program_module.task: {"ner": "Did you mean 'token_classification'?"},
+    program_module.recipe: {"bart/rte": "There is no preset 'bart/rte'"},
+    program_module.strategy: {"two": "There is no strategy 'two'"},
+    program_module.exists: {"b.txt": "names b.txt, which does not exist"},
+    program_module.whole_number: {"one": "has 'one' among its values; all must be whole numbers"},
+    program_module.text: {"b*.txt": "There is no file 'b*.txt'"},
 }
 
 

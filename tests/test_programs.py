@@ -20,12 +20,12 @@ from helpers import assert_same_variables
 import bert_zoo.__main__
 from bert_zoo import onednn
 from bert_zoo.__main__ import VERBS, overview
-from bert_zoo.cli import finetune, vector_files
+from bert_zoo.cli import embed, finetune
 from bert_zoo.cli.benchmarks import DataOptions, make_task
 from bert_zoo.cli.program import Program, command, message_of
 from bert_zoo.cli.quiet import start_tensorflow_quietly
 from bert_zoo.data.files import read_json
-from bert_zoo.training.presets import Recipe
+from bert_zoo.presets import Recipe
 from bert_zoo.training.runs import keras_verbosity
 
 ROOT = Path(__file__).parents[1]
@@ -227,7 +227,7 @@ def test_models_are_described(monkeypatch, capsys):
 
 
 def test_vectors_are_printed_and_written(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(vector_files, "TEXTS_AT_ONCE", 2)
+    monkeypatch.setattr(embed, "TEXTS_AT_ONCE", 2)
     monkeypatch.setattr(bert_zoo, "load", functools.cache(bert_zoo.load))
     encoder, texts = str(ROOT / "tests" / "golden" / "bert" / "encoder"), ["a film", "", "the cat"]
     model = bert_zoo.load(encoder)

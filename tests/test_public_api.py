@@ -61,7 +61,7 @@ MODULES = {
     "bert_zoo.data.entities": "read_entities",
     "bert_zoo.data.glue": "load_glue write_submission",
     "bert_zoo.pretraining.corpus": "Corpus",
-    "bert_zoo.pretraining.evaluation": "evaluate",
+    "bert_zoo.pretraining.models": "evaluate",
     "bert_zoo.pretraining.run": "pretrain",
     "bert_zoo.pretraining.streams": "encode_file segments",
     "bert_zoo.pretraining.vocabularies": "build_vocabulary train_vocabulary",

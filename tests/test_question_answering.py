@@ -25,14 +25,10 @@ from bert_zoo.data.buckets import Batching
 from bert_zoo.data.questions import question_batches
 from bert_zoo.data.squad import Answer, SquadExample, SquadSplit
 from bert_zoo.metrics.squad import Window, select_answers, squad_v1, squad_v2
-from bert_zoo.tasks.question_answering import answering
-from bert_zoo.tasks.question_answering.answering import (
-    answer_questions,
-    position_scores,
-)
-from bert_zoo.tasks.question_answering.in_graph import best_answers
-from bert_zoo.text.layout import Layout
-from bert_zoo.text.numpy_windows import usual_stride
+from bert_zoo.tasks import question_answering
+from bert_zoo.tasks.question_answering import answer_questions, best_answers, position_scores
+from bert_zoo.text.numpy_packing import Layout
+from bert_zoo.text.reading import usual_stride
 from bert_zoo.text.windows import (
     QuestionWindows,
     answer_positions,
@@ -540,7 +536,7 @@ def test_a_batch_has_fewer_windows_where_these_are_long(long_model, monkeypatch)
         sizes.append(batch_size)
         raise InterruptedError
 
-    monkeypatch.setattr(answering, "_of_one_batch", of_one_batch)
+    monkeypatch.setattr(question_answering, "_of_one_batch", of_one_batch)
     for length in (512, 1024):
         reader = long_model.preprocessor.with_options(sequence_length=length)
         long_model.preprocessor = reader

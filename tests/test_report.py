@@ -12,18 +12,21 @@ import yaml
 import bert_zoo
 from bert_zoo.charts.lines import line_chart, position_ticks
 from bert_zoo.charts.svg import round_ticks
-from bert_zoo.cli.report import HardExample, RunRecord, write_report
-from bert_zoo.cli.report.analysis import (
+from bert_zoo.cli.report import (
+    HardExample,
+    RunRecord,
     confusion_matrix,
     cross_entropies,
+    duration,
+    forbids_commerce,
     hardest_examples,
     most_confused,
     per_label_table,
+    setting,
+    write_report,
 )
-from bert_zoo.cli.report.record import forbids_commerce
-from bert_zoo.cli.report.wording import duration, setting
 from bert_zoo.registry import HUB_LICENCES, Card
-from bert_zoo.runtime.printed import number
+from bert_zoo.runtime.answers import number
 from bert_zoo.tasks import TASKS, Classifier
 
 LABELS = ("negative", "positive")

@@ -162,7 +162,7 @@ def test_what_is_no_export_is_refused(tmp_path):
 
 def test_tokenizer_json_composes_rows_as_the_model_does(tmp_path):
     tokenizers = pytest.importorskip("tokenizers")
-    from bert_zoo.serving.description import text_description
+    from bert_zoo.serving.servable import text_description
 
     for case in ("bert/classification", "roberta/classification", "albert/classification"):
         model = loaded(case)

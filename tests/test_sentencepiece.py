@@ -9,7 +9,7 @@ from helpers import assert_refused, ids_and_spans, ids_in_rust, slow_but, small_
 
 from bert_zoo.registry import registry
 from bert_zoo.text import tokenizer_from_dir
-from bert_zoo.text.cleaner import TextCleaner, replacements
+from bert_zoo.text.normalizer import TextCleaner, replacements
 from bert_zoo.text.sentencepiece import SentencePieceTokenizer
 from bert_zoo.text.sentencepiece_model import BPE, read_sentencepiece_model
 

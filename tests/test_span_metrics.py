@@ -7,7 +7,7 @@ import pytest
 from helpers import assert_refused, refusals
 
 from bert_zoo.data import tagging
-from bert_zoo.metrics.spans import SpanScore, span_report
+from bert_zoo.metrics.labels import SpanScore, span_report
 
 
 def spans(tags: list[str]) -> list[tuple[str, int, int]]:

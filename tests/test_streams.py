@@ -22,9 +22,9 @@ import bert_zoo
 from bert_zoo.families.transformer_xl.family import RecurrentConfig
 from bert_zoo.models import StatefulLM
 from bert_zoo.models.task_model import under_settings
+from bert_zoo.presets import LanguageModelPreset, Reading
 from bert_zoo.pretraining.causal import StreamSettings
-from bert_zoo.pretraining.evaluation import evaluate
-from bert_zoo.pretraining.models import new_language_model
+from bert_zoo.pretraining.models import evaluate, new_language_model
 from bert_zoo.pretraining.run import pretrain
 from bert_zoo.pretraining.streams import Segments, encode_file, segments
 from bert_zoo.training import (
@@ -34,7 +34,7 @@ from bert_zoo.training import (
     restore,
     resume,
 )
-from bert_zoo.training.presets import LANGUAGE_MODEL_PRESETS, LanguageModelPreset, Reading
+from bert_zoo.training.presets import LANGUAGE_MODEL_PRESETS
 from bert_zoo.weights.bind import named_variables
 from bert_zoo.weights.files import WeightsError
 

@@ -73,7 +73,7 @@ def test_scores_are_the_originals(quantity, stage, vectors, treebank):
 def test_training_is_the_originals(quantity, vectors, treebank):
     kind = QUANTITIES[quantity]
     gold = [kind.gold(sentence.heads) for sentence in treebank]
-    data = structural._Sentences(vectors, gold, kind.loss, batch_size=TRAIN)
+    data = structural._SentenceBatches(vectors, gold, kind.loss, batch_size=TRAIN)
     layer = structural._LayerTraining(GOLDEN[f"{quantity}/initial/weights"].astype(np.float32))
     order = np.random.default_rng(0)
     validation = range(TRAIN, len(treebank))

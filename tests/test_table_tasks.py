@@ -8,10 +8,10 @@ from helpers import assert_refused
 
 from bert_zoo.cli.benchmarks import make_task
 from bert_zoo.cli.benchmarks.files import spread_order
-from bert_zoo.data.remarks import remarks
+from bert_zoo.data.columns import label_remarks
 from bert_zoo.data.tables import read_table
 from bert_zoo.metrics.labels import class_metrics
-from bert_zoo.training.class_weights import class_weights
+from bert_zoo.training.first_answers import class_weights
 
 
 def table(path, labels, texts=None):
@@ -139,7 +139,7 @@ def test_the_layout_of_a_table_is_an_option(tmp_path):
 )  # fmt: skip
 def test_what_looks_as_if_it_was_not_meant_is_said(tmp_path, labels, texts, parts):
     path = tmp_path / "a.jsonl"
-    said = list(remarks(path, read_table(table(path, labels, texts))))
+    said = list(label_remarks(path, read_table(table(path, labels, texts))))
     rare = [sentence for sentence in said if "only one row" in sentence]
     if len(set(labels)) == len(labels):
         said = [sentence for sentence in said if sentence not in rare]

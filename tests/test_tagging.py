@@ -21,9 +21,9 @@ from bert_zoo.data.batches import tagged_batches
 from bert_zoo.data.buckets import Batching
 from bert_zoo.data.tagging import TaggedSplit
 from bert_zoo.metrics import span_report
-from bert_zoo.tasks.token_classification.tagging import label_rows, word_probabilities
+from bert_zoo.tasks.token_classification import label_rows, word_probabilities
 from bert_zoo.text import preprocessor_from_dir
-from bert_zoo.text.splitting import row_splits_that_fit, word_spans
+from bert_zoo.text.reading import row_splits_that_fit, word_spans
 from bert_zoo.text.words import (
     pack_words,
     token_labels,
@@ -324,7 +324,7 @@ def test_spans_are_marked_in_the_text_as_it_stands(monkeypatch):
     def certain(model, words, batch_size, strategy):
         return [np.eye(5, dtype=np.float32)[[tags.get(w, 0) for w in row]] * 0.98 for row in words]
 
-    monkeypatch.setattr("bert_zoo.tasks.token_classification.tagging.word_probabilities", certain)
+    monkeypatch.setattr("bert_zoo.tasks.token_classification.word_probabilities", certain)
     text = "Ann  Lee left\nNew York."
     (tagging,) = tagger.tag(text)
     assert [(s.text, s.type, s.first_word, s.end_word) for s in tagging.spans] == [

@@ -13,10 +13,9 @@ from sklearn.metrics import accuracy_score
 from bert_zoo.cli import evaluate, finetuning, predict
 from bert_zoo.cli.benchmarks import TEXT_BENCHMARKS, make_task
 from bert_zoo.data import glue, superglue
-from bert_zoo.data.buckets import Batching
-from bert_zoo.data.mixing import MixedOrder, mixed_rows
+from bert_zoo.data.buckets import Batching, MixedOrder, mixed_rows
 from bert_zoo.metrics.texts import text_metric
-from bert_zoo.training.presets import Recipe
+from bert_zoo.presets import Recipe
 
 CHECKPOINT = str(directory_of("t5/text_to_text_gated"))
 # What t5/data/preprocessors.py makes of the lines of test_superglue.py.

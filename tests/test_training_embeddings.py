@@ -21,7 +21,7 @@ from helpers import (
 )
 
 import bert_zoo
-from bert_zoo.data.distinct import distinct_batches, text_numbers
+from bert_zoo.data.buckets import distinct_batches, text_numbers
 from bert_zoo.embeddings import (
     BatchHardTriplet,
     CoSENT,

@@ -25,7 +25,7 @@ from helpers import (
 )
 
 import bert_zoo
-from bert_zoo.layers import recomputation, stack
+from bert_zoo.layers import block as block_module
 from bert_zoo.models.base import encoder_of
 from bert_zoo.training import (
     add_lora,
@@ -195,9 +195,9 @@ def recomputed_blocks(monkeypatch) -> list:
 
     def counted(block, *args, **kwargs):
         blocks.append(block.name)
-        return recomputation.recomputed(block, *args, **kwargs)
+        return block_module.recomputed(block, *args, **kwargs)
 
-    monkeypatch.setattr(stack, "recomputed", counted)
+    monkeypatch.setattr(block_module, "recomputed", counted)
     return blocks
 
 

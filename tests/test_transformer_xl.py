@@ -32,7 +32,7 @@ import bert_zoo
 from bert_zoo.families.transformer_xl.family import RecurrentConfig
 from bert_zoo.families.transformer_xl.layers import distance_embedding
 from bert_zoo.family import Files
-from bert_zoo.layers.heads import adaptive_softmax
+from bert_zoo.layers import heads
 from bert_zoo.models import CausalLM, Encoder
 from bert_zoo.registry import registry
 from bert_zoo.weights.bind import named_variables
@@ -302,12 +302,12 @@ def test_members_alone_give_the_values_and_gradients_of_all_rows(softmax, labels
 
     results = []
     for function, members in (
-        (of_labels, adaptive_softmax._gathered),
-        (of_labels, adaptive_softmax._over_all),
+        (of_labels, heads._gathered),
+        (of_labels, heads._over_all),
         (of_all, None),
     ):
         with monkeypatch.context() as patch:
-            patch.setattr(adaptive_softmax, "_gathered", members)
+            patch.setattr(heads, "_gathered", members)
             with tf.GradientTape() as tape:
                 found = function()
                 # Weights, so that rows cannot be mixed up.

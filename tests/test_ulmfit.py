@@ -7,8 +7,9 @@ from helpers import TOLERANCE, load_case, variables_of
 
 import bert_zoo
 from bert_zoo.presets import ULMFIT
+from bert_zoo.tasks.presets import preset
 from bert_zoo.training.optimizers import BertAdamW, SlantedTriangular
-from bert_zoo.training.presets import default_preset, load_options, optimizer_for, preset
+from bert_zoo.training.presets import default_preset, load_options, optimizer_for
 
 IDS = np.random.default_rng(0).integers(5, 80, (4, 9)).astype("int32")
 LABELS = np.array([0, 1, 0, 1])

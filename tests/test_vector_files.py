@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from helpers import assert_refused
 
-from bert_zoo.cli import vector_files
-from bert_zoo.cli.vector_files import texts_of, write_vectors
+from bert_zoo.cli import embed as embed_module
+from bert_zoo.cli.embed import texts_of, write_vectors
 
 TEXTS = [str(number) for number in range(50)]
 ORIGIN = {"model": "m", "text": "t"}
@@ -17,7 +17,7 @@ ORIGIN = {"model": "m", "text": "t"}
 
 @pytest.fixture(autouse=True)
 def _parts_of_four(monkeypatch):
-    monkeypatch.setattr(vector_files, "TEXTS_AT_ONCE", 4)
+    monkeypatch.setattr(embed_module, "TEXTS_AT_ONCE", 4)
 
 
 class Embedding:

@@ -624,7 +624,7 @@ def race_embedding_training(scratch: Path) -> dict[str, dict[str, dict]]:
     import tensorflow as tf
 
     import bert_zoo
-    from bert_zoo.data.distinct import distinct_batches, text_numbers
+    from bert_zoo.data.buckets import distinct_batches, text_numbers
     from bert_zoo.embeddings import evaluate_retrieval
     from bert_zoo.training import bert_adamw, compile_for_task
 

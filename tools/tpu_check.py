@@ -117,7 +117,7 @@ def fresh_model():
 
 def is_pretrained(model) -> bool:
     """Whether the model's steps are those of `bert_zoo pretrain`."""
-    from bert_zoo.tasks.objectives.model import ObjectiveModel
+    from bert_zoo.tasks.objectives.objective import ObjectiveModel
 
     return isinstance(model, ObjectiveModel)
 

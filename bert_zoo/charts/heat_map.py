@@ -8,7 +8,7 @@ from markupsafe import Markup, escape
 from numpy.typing import ArrayLike
 
 from bert_zoo.charts.svg import figure, text_width
-from bert_zoo.runtime.printed import number
+from bert_zoo.runtime.answers import number
 
 WIDTH, FONT = 320, 10
 HIGHEST, WIDEST = 24, 44  # limits of a cell

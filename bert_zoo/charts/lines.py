@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from bert_zoo.charts.svg import NUM_DASHES, figure, legend, mark, path, round_ticks, scale, series
 from bert_zoo.metrics.labels import mean_and_deviation
-from bert_zoo.runtime.printed import number
+from bert_zoo.runtime.answers import number
 
 WIDTH, HEIGHT = 320, 180
 LEFT, RIGHT, TOP, BOTTOM = 46, 14, 12, 28

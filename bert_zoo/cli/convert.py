@@ -7,12 +7,12 @@ bert_zoo convert --model bert_base --task encoder --output bert_base
 It reads every format that bert_zoo.load reads; docs/migrating/index.md lists them.
 """
 
-from bert_zoo.cli import checks
+from bert_zoo.cli import program
 from bert_zoo.cli.program import Program
 
 PROGRAM = Program(__doc__, required=("model", "output"))
 _MODEL = PROGRAM.string(
-    "model", None, "A name from `bert_zoo list`, or a directory.", check=checks.model
+    "model", None, "A name from `bert_zoo list`, or a directory.", check=program.model
 )
 _OUTPUT = PROGRAM.string("output", None, "The directory to write.")
 _FORMAT = PROGRAM.enum(
@@ -25,7 +25,7 @@ _TASK = PROGRAM.string(
     "task",
     None,
     "Task whose head is also written, or encoder for none; by default the model's own.",
-    check=checks.task,
+    check=program.task,
 )
 
 

@@ -1,7 +1,7 @@
 """Writes masked training rows with Apache Beam, for text too large for one machine.
 
 bert_zoo create_pretraining_data --text "my/*.txt" --vocabulary vocabularies/mine --output rows
-bert_zoo create_pretraining_data --text "gs://b/*.txt" --vocabulary gs://b/vocabulary --output gs://b/rows \\
+bert_zoo create_pretraining_data --text "gs://b/*.txt" --vocabulary gs://b/vocabulary --output gs://b/rows \
   --num_shards 1000 -- --runner=DataflowRunner --project=p --region=r --temp_location=gs://b/tmp
 
 Writes TFRecord files of tf.train.Example with the features of BERT's own program: input_ids, input_mask,
@@ -26,6 +26,7 @@ from bert_zoo.registry import registry
 
 if TYPE_CHECKING:
     from bert_zoo.pretraining.rows import Scheme
+
 
 FAMILIES = list(registry().families)
 SCHEMES = ("next_sentence", "sentence_order", "full_sentences", "doc_sentences")
@@ -77,7 +78,7 @@ _NUM_SHARDS = PROGRAM.integer(
 
 
 @dataclass(frozen=True)
-class Settings:
+class ShardSettings:
     """Settings that determine a shard's rows, in fields named like the flags."""
 
     vocabulary: str
@@ -96,14 +97,14 @@ class Settings:
         return f"{self.output}/rows-{number:05}-of-{self.num_shards:05}.tfrecord"
 
     def scheme(self) -> "Scheme":
-        from bert_zoo.pretraining import rows as pretraining_rows
+        from bert_zoo.pretraining import rows
 
         match self.rows:
             case "full_sentences":
-                return pretraining_rows.FullSentences(self.length)
+                return rows.FullSentences(self.length)
             case "doc_sentences":
-                return pretraining_rows.DocSentences(self.length)
-        return pretraining_rows.SentencePairs(self.rows, self.length, self.short_rows)
+                return rows.DocSentences(self.length)
+        return rows.SentencePairs(self.rows, self.length, self.short_rows)
 
 
 def main(arguments: list[str]) -> None:
@@ -120,8 +121,8 @@ def main(arguments: list[str]) -> None:
 
     if not has_tensorflow:
         raise ImportError(MISSING.format("create_pretraining_data, which writes TFRecord files,"))
-    settings = Settings(
-        **{name: PROGRAM.flags[name].value for name in Settings.__dataclass_fields__}
+    settings = ShardSettings(
+        **{name: PROGRAM.flags[name].value for name in ShardSettings.__dataclass_fields__}
     )
     files = sorted(
         match.path for matches in FileSystems.match(_TEXT.value) for match in matches.metadata_list
@@ -172,7 +173,7 @@ def _digest(document: list[str]) -> str:
     return hashlib.blake2b("\n".join(document).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _write(shard: tuple[int, Iterable[list[str]]], settings: Settings) -> None:
+def _write(shard: tuple[int, Iterable[list[str]]], settings: ShardSettings) -> None:
     """Writes a shard's file, unless it exists."""
     from apache_beam.io.filesystems import FileSystems
     from apache_beam.metrics import Metrics
@@ -198,7 +199,7 @@ def _write(shard: tuple[int, Iterable[list[str]]], settings: Settings) -> None:
 
 
 def _write_rows(
-    documents: list[list[str]], number: int, settings: Settings, folder: Path, path: Path
+    documents: list[list[str]], number: int, settings: ShardSettings, folder: Path, path: Path
 ) -> int:
     import tensorflow as tf
 
@@ -226,7 +227,7 @@ def _write_rows(
 
 
 @cache
-def _objective(settings: Settings) -> tuple[Any, Any]:
+def _objective(settings: ShardSettings) -> tuple[Any, Any]:
     """Returns the preprocessor and the objective, made once per worker."""
     from bert_zoo.tasks.objectives import OBJECTIVES, Permutations, Spans
     from bert_zoo.tasks.objectives.masking import Masking

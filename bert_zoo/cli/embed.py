@@ -12,18 +12,102 @@ NumPy file. With --text and --output, repeat the command to resume a stopped
 run.
 """
 
+import hashlib
 import json
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from bert_zoo.cli import checks
+import numpy as np
+from tqdm import tqdm
+
+from bert_zoo.cli import program
 from bert_zoo.cli.benchmarks import DataOptions
 from bert_zoo.cli.program import Program
+from bert_zoo.data import files, tables
+from bert_zoo.data.array_files import RowFile
+
+# -------------------------------------------------------------------------------------------------
+# `bert_zoo embed --output`: writes vectors of texts to a .npy file, one part at a time.
+# -------------------------------------------------------------------------------------------------
+
+# Texts that are embedded together. A stopped run resumes after a whole number of such parts, so its vectors
+# equal those of an uninterrupted run to the bit.
+TEXTS_AT_ONCE = 1024
+
+
+def texts_of(path: str | Path, column: str | None = None, **how: Any) -> Iterator[str]:
+    """Yields the texts of a file: its lines, or a column of a table.
+
+    Args:
+        path: the file, compressed with gzip if its name ends in ".gz". The suffix before that, or an
+            option, makes it a table.
+        column: the table's text column; by default "text".
+        **how: options of `read_table`: format, delimiter, header, encoding.
+
+    Raises:
+        ValueError: an option for tables is given for another file.
+    """
+    path = Path(path)
+    name = path.with_suffix("") if files.is_gzip(path) else path
+    by_suffix = tables.SUFFIXES.get(name.suffix.lower())
+    if by_suffix is None and not {"format", "delimiter"} & set(how):
+        if column is not None or "header" in how:
+            raise ValueError(
+                f"{path} does not have a table's suffix, so it is read line by line, but column and header are for "
+                f"tables. If it is a table, set format to one of {list(tables.FORMATS)}."
+            )
+        return (text for _, text in files.lines(path, how.get("encoding")))
+    if files.is_gzip(path) and "delimiter" not in how:
+        how.setdefault("format", by_suffix)
+    advice = " Name the column with --column."
+    rows = tables.text_rows(path, column or "text", advice=advice, **how)
+    return (row.texts[0] for row in rows)
+
+
+def write_vectors(
+    embed: Callable[[list[str]], np.ndarray],
+    texts: Iterable[str],
+    output: Path,
+    *,
+    total: int | None = None,
+    made_from: Mapping[str, Any] | None = None,
+) -> tuple[int, int]:
+    """Writes the vectors of texts to a .npy file, which appears once it is complete.
+
+    Memory does not grow with the number of texts.
+
+    Args:
+        embed: texts -> float32 [texts, size].
+        texts: at least one text.
+        output: the file.
+        total: number of texts, if known.
+        made_from: everything the vectors depend on. A stopped run resumes if this is unchanged; with None,
+            every run starts anew.
+
+    Returns:
+        The shape of the written array, (texts, size).
+    """
+    tag = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]
+    partial = output.with_name(f".{output.name}.{tag}.partial")
+    for other in output.parent.glob(f".{output.name}.*.partial"):
+        if other != partial:
+            other.unlink()
+    texts = iter(texts)
+    with RowFile(output, total, part=partial, resume=made_from is not None) as file:
+        if file.done:
+            print(f"Resuming after {file.done:,} texts, whose vectors are in {partial}.")
+        skipped = sum(1 for _ in islice(texts, file.done))
+        with tqdm(total=total, initial=skipped, unit=" texts", disable=None) as progress:
+            while some := list(islice(texts, TEXTS_AT_ONCE)):
+                file.append(embed(some).astype("<f4", copy=False))
+                progress.update(len(some))
+    return file.done, file.size
+
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +117,7 @@ PROGRAM = Program(
     on_interrupt="Stopped. With --text and --output, run the same command to resume.",
 )
 _MODEL = PROGRAM.string(
-    "model", "minilm_l6", "A name from `bert_zoo list`, or a directory.", check=checks.model
+    "model", "minilm_l6", "A name from `bert_zoo list`, or a directory.", check=program.model
 )
 _TEXT = PROGRAM.string("text", None, "A file of texts, instead of arguments.")
 _COLUMN = PROGRAM.string(
@@ -74,8 +158,7 @@ def main(arguments: list[str]) -> None:
 
     model = loaded_model()
     embed = partial(model.embed, batch_size=_BATCH_SIZE.value, prompt=_PROMPT.value)
-    from bert_zoo.cli.vector_files import TEXTS_AT_ONCE, write_vectors
-    from bert_zoo.models.cut_texts import warning_of_cut_texts
+    from bert_zoo.models.long_texts import warning_of_cut_texts
 
     with warning_of_cut_texts(model, [], pooled=True):
         if output is not None:
@@ -88,7 +171,6 @@ def main(arguments: list[str]) -> None:
 
 
 def texts_of_file() -> Iterator[str]:
-    from bert_zoo.cli.vector_files import texts_of
 
     how = PROGRAM.given(DataOptions)
     how.pop("text")

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bert_zoo.cli import checks, language_models
+from bert_zoo.cli import pretrain, program
 from bert_zoo.cli.benchmarks import TASK_NAMES, DataOptions, make_task, read_files
 from bert_zoo.cli.program import Program, command
 from bert_zoo.data import files
@@ -24,7 +24,7 @@ from bert_zoo.loading.locating import RUN_CONFIG, kept_metrics
 from bert_zoo.presets import Recipe
 
 PROGRAM = Program(__doc__)
-_RUN = PROGRAM.string("run", None, "A run directory of `bert_zoo finetune`.", check=checks.run)
+_RUN = PROGRAM.string("run", None, "A run directory of `bert_zoo finetune`.", check=program.run)
 _TASK = PROGRAM.string("task", None, f"Another task's data: {TASK_NAMES}.")
 _SPLIT = PROGRAM.string(
     "split",
@@ -35,7 +35,7 @@ _OUTPUT_DIR = PROGRAM.string("output_dir", None, "Directory for predictions.")
 PROGRAM.groups = {
     "Main flags": ("run", "split", "output_dir", "task"),
     "Other data": PROGRAM.define_fields(DataOptions),
-    "Language models": language_models.define_flags(PROGRAM),
+    "Language models": pretrain.define_flags(PROGRAM),
 }
 PROGRAM.define_strategy()
 
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> None:
         )
     PROGRAM.check()
     if flags.model:
-        language_models.evaluate(flags, Path(_OUTPUT_DIR.value) if _OUTPUT_DIR.value else None)
+        pretrain.evaluate(flags, Path(_OUTPUT_DIR.value) if _OUTPUT_DIR.value else None)
         return
     directory = Path(_RUN.value)
     config = files.read_json(directory / RUN_CONFIG)

@@ -8,19 +8,19 @@ bert_zoo export --model minilm_l6 --task embedding --format litert --quantize in
 docs/export.md describes the SavedModel, docs/serving.md the other formats.
 """
 
-from bert_zoo.cli import checks
+from bert_zoo.cli import program
 from bert_zoo.cli.program import Program
 from bert_zoo.serving.options import check_options
 
 PROGRAM = Program(__doc__, required=("model", "output"))
 _MODEL = PROGRAM.string(
-    "model", None, "A name from `bert_zoo list`, or a directory.", check=checks.model
+    "model", None, "A name from `bert_zoo list`, or a directory.", check=program.model
 )
 _TASK = PROGRAM.string(
     "task",
     None,
     "The task; by default the one the directory was saved with, else the encoder.",
-    check=checks.task,
+    check=program.task,
 )
 _OUTPUT = PROGRAM.string("output", None, "The directory to write.")
 _PAIRS = PROGRAM.bool("pairs", False, "Make the signature serving_default take pairs of texts.")

@@ -15,7 +15,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bert_zoo.cli import checks
+from bert_zoo.cli import program
 from bert_zoo.cli.benchmarks import TASK_NAMES, DataOptions, make_task, read_files
 from bert_zoo.cli.program import Program, command
 from bert_zoo.presets import Recipe
@@ -30,12 +30,12 @@ PROGRAM = Program(
     "the start if there is no checkpoint yet. The results are the same as without the stop.",
 )
 _MODEL = PROGRAM.string(
-    "model", "minilm_l6", "A name from `bert_zoo list`, or a directory.", check=checks.model
+    "model", "minilm_l6", "A name from `bert_zoo list`, or a directory.", check=program.model
 )
 _TASK = PROGRAM.string("task", "messages", f"Task to train on: {TASK_NAMES}.")
 _OUTPUT_DIR = PROGRAM.string("output_dir", None, "Run directory, by default runs/MODEL-TASK.")
 _RECIPE = PROGRAM.string(
-    "recipe", None, "A name from `bert_zoo finetune --list_recipes`.", check=checks.recipe
+    "recipe", None, "A name from `bert_zoo finetune --list_recipes`.", check=program.recipe
 )
 _LIST = PROGRAM.bool("list_recipes", False, "Print all recipes and exit.")
 _MODEL_PARALLEL = PROGRAM.integer(
@@ -144,7 +144,8 @@ def recipe_for(
         given: settings that override the recipe's.
     """
     from bert_zoo.loading.directories import open_checkpoint
-    from bert_zoo.training.presets import default_preset, preset
+    from bert_zoo.tasks.presets import preset
+    from bert_zoo.training.presets import default_preset
 
     opened = open_checkpoint(name, with_weights=False)
     if recipe or given.get("features"):
@@ -168,7 +169,7 @@ def recipe_for(
 
 def list_recipes() -> None:
     """Prints every preset: name, tasks, differences from BERT's recipe, and source."""
-    from bert_zoo.training.presets import PRESETS
+    from bert_zoo.tasks.presets import PRESETS
 
     usual = Recipe()
     for chosen in PRESETS.values():

@@ -22,22 +22,21 @@ from bert_zoo.cli.benchmarks.few_labels import set_fit
 from bert_zoo.cli.program import command
 from bert_zoo.cli.report import RunRecord, write_report
 from bert_zoo.graph import has_tensorflow
+from bert_zoo.loading.locating import RUN_CONFIG, kept_directory
 from bert_zoo.loading.locating import RUN_METRICS as METRICS
 from bert_zoo.loading.locating import RUN_MODEL as MODEL
-from bert_zoo.loading.locating import kept_directory
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.replicas import is_chief
+from bert_zoo.presets import Recipe
 from bert_zoo.registry import Card
-from bert_zoo.training.compiling import compile_for_task
 from bert_zoo.training.distribution import present_strategy
-from bert_zoo.training.divergence import StopAtDivergence
 from bert_zoo.training.first_answers import set_head_range
-from bert_zoo.training.presets import Recipe, load_options, optimizer_for, prepare
+from bert_zoo.training.presets import compile_for_task, load_options, optimizer_for, prepare
 from bert_zoo.training.resume import notes_of, restore, write_checkpoint
 from bert_zoo.training.runs import (
     CHECKPOINT,
-    CONFIG,
     PROGRESS,
+    StopAtDivergence,
     check_goes_on,
     finished_run,
     keras_verbosity,
@@ -260,7 +259,7 @@ def finetune(
     elif writes:
         directory.mkdir(parents=True, exist_ok=True)
         about = {"replicas": strategy.num_replicas_in_sync, "versions": versions()}
-        write_json(directory / CONFIG, config | about)
+        write_json(directory / RUN_CONFIG, config | about)
     with strategy.scope():
         model = bert_zoo.load(name, **learned.load_options(), **load_options(recipe))
         prepare(model, recipe)
@@ -391,7 +390,7 @@ def card_of(name: str) -> Card:
     if not Path(name).exists():
         return bert_zoo.describe(name)
     for folder in (Path(name), Path(name).parent):
-        config = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
+        config = read_json(folder / RUN_CONFIG) if (folder / RUN_CONFIG).is_file() else {}
         # Hugging Face's config.json has no recipe. For a distillation on text, the student is described
         # in words, so the teacher counts.
         base = config.get("teacher", config.get("model"))

@@ -13,6 +13,7 @@ is held out to measure predictions before and after. To resume a stopped run,
 repeat the command. docs/pretraining.md explains how to get good results.
 """
 
+import dataclasses
 import math
 import shutil
 from collections import Counter
@@ -21,7 +22,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bert_zoo.cli import checks
+from bert_zoo.cli import program
+from bert_zoo.cli import program as program_module
 from bert_zoo.cli.program import Program, command
 from bert_zoo.config import UNLIMITED
 from bert_zoo.presets import (
@@ -42,11 +44,97 @@ if TYPE_CHECKING:
     from bert_zoo.family import Family
     from bert_zoo.models import CausalLM, Encoder
     from bert_zoo.pretraining.causal import StreamSettings
-    from bert_zoo.pretraining.masked import Settings
+    from bert_zoo.pretraining.masked import MaskedSettings
     from bert_zoo.pretraining.run import FinishedRun
     from bert_zoo.tasks.bidirectional_lm import BidirectionalLM
-    from bert_zoo.tasks.objectives.model import ObjectiveModel
+    from bert_zoo.tasks.objectives.objective import ObjectiveModel
     from bert_zoo.text import WordLevelTokenizer
+
+
+# -------------------------------------------------------------------------------------------------
+# `bert_zoo evaluate` for recurrent language models.
+# -------------------------------------------------------------------------------------------------
+
+
+def define_flags(program: Program) -> list[str]:
+    """Defines the flags for evaluating a language model and returns their names."""
+    before = {*program.flags}
+    program.string(
+        "model",
+        None,
+        "A recurrent language model, by name or directory.",
+        check=program_module.model,
+    )
+    program.string(
+        "text_file",
+        None,
+        "The text to predict, in the form of the training text.",
+        check=program_module.exists,
+    )
+    program.float("last", 1.0, "Fraction of the file to read, from its end.")
+    program.integer("segment_length", 128, "Tokens per row and step.", lower_bound=1)
+    program.list(
+        "mem_len",
+        None,
+        "Memory lengths in tokens; by default the model's own.",
+        check=program_module.whole_number,
+    )
+    program.integer(
+        "clamp_len", None, "Largest distance between tokens; by default the model's own."
+    )
+    program.bool(
+        "same_length", None, "Whether all tokens see equally many others; by default as the model."
+    )
+    program.integer("batch_size", 10, "Rows per step.", lower_bound=1)
+    return [name for name in program.flags if name not in before]
+
+
+def evaluate(flags: Any, directory: Path | None) -> None:
+    """Prints how well the model predicts the text, and writes it to the directory if there is one."""
+    import bert_zoo
+    from bert_zoo.presets import Reading
+    from bert_zoo.pretraining.models import evaluate as evaluated
+    from bert_zoo.pretraining.streams import encode_file
+    from bert_zoo.tasks import CausalLM
+    from bert_zoo.weights.files import write_json
+
+    model = bert_zoo.load(flags.model, task=CausalLM.task)
+    tokenizer = model.preprocessor.tokenizer
+    ids = encode_file(flags.text_file, tokenizer)
+    ids = ids[round(len(ids) * (1 - flags.last)) :]
+    config = model.encoder.config
+    reading = Reading(
+        segment_length=flags.segment_length,
+        batch_size=flags.batch_size,
+        # A family whose state does not remember tokens has no memory length.
+        mem_len=getattr(config, "mem_len", 0),
+        clamp_len=getattr(config, "clamp_len", -1) if flags.clamp_len is None else flags.clamp_len,
+        same_length=getattr(config, "same_length", False)
+        if flags.same_length is None
+        else flags.same_length,
+    )
+    print(
+        f"{len(ids):,} {tokenizer.unit}s in segments of {reading.segment_length}, clamp_len "
+        f"{reading.clamp_len}, same_length {reading.same_length} (only with memory)\n"
+        f"{'memory':>8}{'perplexity':>14}{'bits':>10}{'seconds':>10}"
+    )
+    results: dict[str, Any] = {}
+    for mem_len in map(int, flags.mem_len or [reading.mem_len]):
+        # Without memory, same_length would leave each token only itself as a key.
+        read = dataclasses.replace(
+            reading, mem_len=mem_len, same_length=reading.same_length and mem_len > 0
+        )
+        metrics = evaluated(model, ids, read)
+        results[str(mem_len)] = metrics
+        print(
+            f"{mem_len:>8,}{metrics['perplexity']:>14.3f}{metrics['bits']:>10.4f}"
+            f"{metrics['seconds']:>10.1f}"
+        )
+    if directory:
+        directory.mkdir(parents=True, exist_ok=True)
+        write_json(directory / "evaluation.json", results)
+        print(f"\nWrote the results to {directory}.")
+
 
 CURVE = "learning_curve.png"
 # Models that read more tokens are meant for long rows.
@@ -79,7 +167,7 @@ PROGRAM = Program(
     "same as without the stop.",
 )
 _MODEL = PROGRAM.string(
-    "model", None, "Checkpoint to train further, by name or directory.", check=checks.model
+    "model", None, "Checkpoint to train further, by name or directory.", check=program.model
 )
 _RECIPE = PROGRAM.enum(
     "recipe",
@@ -89,7 +177,7 @@ _RECIPE = PROGRAM.enum(
 )
 _SIZE = PROGRAM.enum("size", "nano", PRETRAINING_SIZES, "Size of a model trained from scratch.")
 _TEXT = PROGRAM.list(
-    "text", None, "Files, folders or patterns; or tfds: and a data set's name.", check=checks.text
+    "text", None, "Files, folders or patterns; or tfds: and a data set's name.", check=program.text
 )
 _FORM = PROGRAM.enum(
     "form",
@@ -106,7 +194,7 @@ _GENERAL = PROGRAM.list(
     "general_text",
     None,
     "Other text, to measure what the model forgets; not trained on.",
-    check=checks.text,
+    check=program.text,
 )
 _HELD_OUT = PROGRAM.float(
     "held_out", 0.05, "Fraction of documents to measure on.", lower_bound=0, upper_bound=0.9
@@ -140,7 +228,7 @@ _VOCABULARY = PROGRAM.string(
     "vocabulary",
     None,
     "A vocabulary's directory, for training from scratch; by default built from the text.",
-    check=checks.exists,
+    check=program.exists,
 )
 _OUTPUT_DIR = PROGRAM.string("output_dir", None, "Run directory, by default runs/pretrain-NAME.")
 _SEED = PROGRAM.integer(
@@ -162,7 +250,7 @@ _CUTOFFS = PROGRAM.list(
     "cutoffs",
     None,
     "Token ids at which the clusters of the adaptive softmax begin; empty for none.",
-    check=checks.whole_number,
+    check=program.whole_number,
 )
 _DIV_VAL = PROGRAM.integer(
     "div_val", None, "Factor by which vectors get smaller from one cluster to the next."
@@ -209,7 +297,7 @@ def main(arguments: list[str]) -> None:
     directory = Path(_OUTPUT_DIR.value or f"runs/pretrain-{Path(name).name}")
     corpus = None
     if _LANGUAGES.value:
-        from bert_zoo.pretraining.parallel_text import ParallelLines
+        from bert_zoo.pretraining.corpus import ParallelLines
 
         corpus = Corpus(ParallelLines(text, _LANGUAGES.value), held_out=_HELD_OUT.value)
     elif reading["form"] not in (STREAM, MASKED_ROWS):
@@ -339,7 +427,7 @@ def reads_both_directions(family: "Family") -> bool:
     return any(preset.bidirectional for preset in family.language_model_presets)
 
 
-def settings_to_go_on() -> "Settings":
+def settings_to_go_on() -> "MaskedSettings":
     """Returns the settings of `ADAPTATION` with the flags and the kind of rows of the checkpoint's family."""
     from bert_zoo.loading.directories import open_checkpoint
     from bert_zoo.loading.load import missing_parts
@@ -371,7 +459,7 @@ def _check_length() -> None:
         raise ValueError("Set the length of training, for example --minutes 30 or --steps 1000.")
 
 
-def settings_from_nothing() -> tuple["Settings", dict[str, Any]]:
+def settings_from_nothing() -> tuple["MaskedSettings", dict[str, Any]]:
     """Returns the settings of the recipe's preset with the flags, and the model's configuration."""
     preset, size = PRESETS[_RECIPE.value].of_size(_SIZE.value)
     config = dict(size.config)
@@ -392,8 +480,8 @@ def settings_from_nothing() -> tuple["Settings", dict[str, Any]]:
 
 def _with_flags(
     recipe: Recipe, rows: str, phases: tuple[tuple[int, float], ...], objective: str
-) -> "Settings":
-    from bert_zoo.pretraining.masked import Settings
+) -> "MaskedSettings":
+    from bert_zoo.pretraining.masked import MaskedSettings
 
     if recipe.warmup_steps is not None:
         # Keep the fraction of warmup in a training of another length.
@@ -403,7 +491,7 @@ def _with_flags(
     if _STEPS.value is not None:
         changes["total_steps"] = _STEPS.value
     languages = tuple(_LANGUAGES.value or ())
-    return Settings(
+    return MaskedSettings(
         recipe.replace(**changes),
         rows=_ROWS.value or (MULTILINGUAL[-1] if languages else rows),
         languages=languages,
@@ -506,7 +594,7 @@ def new_stream(
         given["cutoffs"] = tuple(int(cutoff) for cutoff in given["cutoffs"] if cutoff)
     path = words_of_text(preset, corpus, directory)
     if preset.bidirectional:
-        from bert_zoo.pretraining.bidirectional import new_encoder
+        from bert_zoo.pretraining.causal import new_encoder
 
         return bidirectional_stream(preset, path, lambda: new_encoder(preset, path, _dtype()))
     preprocessor = preprocessor_from_dir(path, preset.family, sequence_length=2048)
@@ -533,7 +621,7 @@ def bidirectional_stream(
     preset: LanguageModelPreset, vocabulary: Path, make_encoder: Callable[[], "Encoder"]
 ) -> tuple["StreamSettings", Callable[[], "BidirectionalLM"]]:
     """Returns the preset's settings with the flags, and a function that adds a softmax over the text's words."""
-    from bert_zoo.pretraining.bidirectional import bidirectional_lm
+    from bert_zoo.pretraining.causal import bidirectional_lm
 
     settings = _stream_settings(preset)
     return settings, lambda: bidirectional_lm(make_encoder(), settings.recipe, vocabulary)
@@ -562,7 +650,7 @@ def counted_tokenizer(
 ) -> tuple["WordLevelTokenizer", Counter[str]]:
     """Returns a tokenizer of the text's most frequent tokens, and the count of each token."""
     from bert_zoo.cli.build_vocabulary import counted_tokenizer
-    from bert_zoo.pretraining.bidirectional import BOUNDARY, UNKNOWN
+    from bert_zoo.pretraining.causal import BOUNDARY, UNKNOWN
     from bert_zoo.pretraining.corpus import files_of
     from bert_zoo.pretraining.vocabularies import select_tokens
     from bert_zoo.text import WordLevelTokenizer

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bert_zoo.cli import checks
+from bert_zoo.cli import program
 from bert_zoo.cli.program import Program
 
 if TYPE_CHECKING:
@@ -26,55 +26,55 @@ PROGRAM = Program(
     on_interrupt="Stopped. Run the same command to continue with the vectors computed so far.",
 )
 _MODEL = PROGRAM.string(
-    "model", "minilm_l6", "A name from `bert_zoo list`, or a directory.", check=checks.model
+    "model", "minilm_l6", "A name from `bert_zoo list`, or a directory.", check=program.model
 )
 _TREEBANK = PROGRAM.string(
     "treebank",
     None,
     "CoNLL-U, or columns of word, tag and head: probes tags, trees, heads and geometry.",
-    check=checks.exists,
+    check=program.exists,
 )
 _TAGGING = PROGRAM.list(
     "tagging",
     None,
     "A word and its tag per line. One file, or train and test, or train, dev and test.",
-    check=checks.exists,
+    check=program.exists,
 )
 _EDGES = PROGRAM.list(
     "edges",
     None,
     "Edge-probing JSON Lines of spans and span pairs; files as for --tagging.",
-    check=checks.exists,
+    check=program.exists,
 )
 _SENTEVAL = PROGRAM.string(
-    "senteval", None, "A SentEval probing file: split, label, sentence.", check=checks.exists
+    "senteval", None, "A SentEval probing file: split, label, sentence.", check=program.exists
 )
 _CORPUS = PROGRAM.string(
     "corpus",
     None,
     "Text, one sentence per line: geometry, and neighbours of --word.",
-    check=checks.exists,
+    check=program.exists,
 )
 _WORD = PROGRAM.list("word", None, "Words to find neighbours and occurrences of.")
 _FINE_TUNED = PROGRAM.string(
     "fine_tuned",
     None,
     "A model fine-tuned from --model: how much each layer changed.",
-    check=checks.model,
+    check=program.model,
 )
 _MINIMAL_PAIRS = PROGRAM.string(
     "minimal_pairs",
     None,
     "BLiMP's JSON Lines, file or folder: which sentence is likelier.",
-    check=checks.exists,
+    check=program.exists,
 )
 _FACTS = PROGRAM.string(
     "facts",
     None,
     "LAMA's JSON Lines, file or folder: which word fills a blank.",
-    check=checks.exists,
+    check=program.exists,
 )
-_BESIDE = PROGRAM.list("beside", None, "Other models to probe for comparison.", check=checks.model)
+_BESIDE = PROGRAM.list("beside", None, "Other models to probe for comparison.", check=program.model)
 _RANDOM = PROGRAM.bool("random", True, "Also probe randomly initialised weights.")
 _HIDDEN_SIZE = PROGRAM.integer(
     "hidden_size", None, "Hidden units of label probes; default: linear.", lower_bound=1
@@ -117,7 +117,7 @@ def main(arguments: list[str]) -> None:
     name = Path(_MODEL.value).name
     directory = Path(_OUTPUT_DIR.value or f"runs/probe-{name}")
     directory.mkdir(parents=True, exist_ok=True)
-    from bert_zoo.cli.report.probing import write_report
+    from bert_zoo.cli.report import write_probing_report
     from bert_zoo.training.runs import versions
     from bert_zoo.weights.files import write_json
 
@@ -129,7 +129,7 @@ def main(arguments: list[str]) -> None:
         attention = outcome.attention or attention
         # Written after each analysis, so that a later failure loses none of the results.
         write_json(directory / "results.json", results)
-        write_report(directory / "report.html", name, sections, attention=attention)
+        write_probing_report(directory / "report.html", name, sections, attention=attention)
     print(f"\nThe report is {directory / 'report.html'}")
 
 

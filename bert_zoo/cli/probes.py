@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_zoo import charts, probing
-from bert_zoo.cli.report.probing import ATTENTION, Section
+from bert_zoo.cli.report import ATTENTION, Section
 from bert_zoo.data.fill_in import read_facts, read_minimal_pairs
 from bert_zoo.data.treebanks import ParsedSentence
 from bert_zoo.models.base import ZooModel

@@ -1,4 +1,4 @@
-"""Shared parts of the programs: flags, help, and messages on errors and Ctrl-C.
+"""Shared parts of the programs: flags and their checks, help, messages on errors and Ctrl-C.
 
 It imports nothing slow, so that help appears at once and Ctrl-C works from the start.
 """
@@ -13,8 +13,8 @@ import sys
 import textwrap
 import traceback
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import Field, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
@@ -22,8 +22,153 @@ from typing import Any, get_args, get_origin, get_type_hints
 import absl.logging
 from absl import flags
 
-from bert_zoo.cli import checks
-from bert_zoo.cli.flag_words import InFlags, in_flags
+# -------------------------------------------------------------------------------------------------
+# Checks of what a flag names, made before TensorFlow is imported, which takes most of a program's start.
+#
+# Each takes the flag's name and its value, and raises an error for a wrong value.
+# -------------------------------------------------------------------------------------------------
+
+
+def model(flag: str, name: str) -> None:
+    """Checks a model's name or directory."""
+    from bert_zoo.loading.locating import check_name
+
+    check_name(name)
+
+
+def run(flag: str, directory: str) -> None:
+    """Checks the directory of a run with a model."""
+    from bert_zoo.loading.locating import kept_directory
+
+    kept_directory(Path(directory))
+
+
+def task(flag: str, name: str) -> None:
+    """Checks the name of a task of `load`."""
+    from bert_zoo.tasks import NAMES, no_such_task
+
+    if name not in NAMES:
+        raise ValueError(no_such_task(name))
+
+
+def recipe(flag: str, name: str) -> None:
+    """Checks the name of a recipe."""
+    from bert_zoo.tasks.presets import preset
+
+    preset(name)
+
+
+def strategy(flag: str, name: str) -> None:
+    """Checks the name of a strategy."""
+    from bert_zoo.presets import check_strategy
+
+    check_strategy(name)
+
+
+def setting(field: Field, flag: str, value: Any) -> None:
+    """Checks the limits of a dataclass's field."""
+    from bert_zoo.presets import check_setting
+
+    check_setting(field, value)
+
+
+def whole_number(flag: str, text: str) -> None:
+    """Checks a number of a list."""
+    if not re.fullmatch(r"-?\d+", text):
+        raise ValueError(f"--{flag} has {text!r} among its values; all must be whole numbers.")
+
+
+def exists(flag: str, path: str) -> None:
+    """Checks a file or folder."""
+    if not Path(path).exists():
+        raise FileNotFoundError(f"--{flag} names {path}, which does not exist.")
+
+
+def text(flag: str, source: str) -> None:
+    """Checks files, a folder or a pattern of plain text, or a data set's name."""
+    from bert_zoo.pretraining.corpus import DATA_SET, files_of
+
+    if not source.startswith(DATA_SET):
+        files_of(source)
+
+
+# -------------------------------------------------------------------------------------------------
+# Turns messages that name Python's arguments into messages that name a program's flags.
+# -------------------------------------------------------------------------------------------------
+
+# Argument -> flags of the same meaning; a program has at most one of them.
+SAME_AS: Mapping[str, tuple[str, ...]] = {
+    "sequence_length": ("max_length", "length"),
+    "max_length": ("length",),
+}
+# Python's words -> a command's.
+PHRASES: Mapping[str, str] = {
+    r"\b(?:bert_zoo\.)?list_models\(\)": "`bert_zoo list`",
+    r"\bload\('([^']*)'\)": r"--model \1",
+    r"\bload\(\)": "--model",
+    r"`?\bFullSentences\b`?": "--rows full_sentences",
+    # A sentence about a call, which a command has no use for.
+    r" [A-Z][^.]*\b\w+\((?:path|texts)\)\.": "",
+}
+# Before and after a name that stands alone: neither a path, nor a quoted name of the user's.
+BEFORE, AFTER = r"(?<![\w.\-/'\"])", r"(?![\w(/'\"-]|\.\w)"
+VALUE = r"=(?:'([^']*)'|\"([^\"]*)\"|(\w[\w.]*\w|\w)|)"
+# Flags in parentheses.
+REPEATED = re.compile(r" \(((?:--\w+(?: [\w.-]+)?(?:, | and )?)+)\)")
+
+
+def in_flags(message: str, flags: Collection[str]) -> str:
+    """Returns a message of the package in the words of a program.
+
+    Args:
+        message: names arguments as in `held_out=0.1`, `train_file is ...` and "Choose another max_length".
+        flags: names of the program's flags.
+    """
+    names = {name: name for name in flags}
+    for name, others in SAME_AS.items():
+        names.setdefault(name, next((other for other in others if other in flags), name))
+    names = {name: flag for name, flag in names.items() if flag in flags}
+    for words, shown in PHRASES.items():
+        message = re.sub(words, shown, message)
+    any_name = "|".join(sorted(names, key=len, reverse=True))
+    long_name = "|".join(sorted((n for n in names if "_" in n), key=len, reverse=True)) or "(?!)"
+
+    def assigned(found: re.Match[str]) -> str:
+        name = names[found[1]]
+        value = next((text for text in found.groups()[1:] if text is not None), "")
+        match value:
+            case "True" | "":
+                return f"--{name}"
+            case "False":
+                return f"--no{name}"
+            case "None":
+                return f"no --{name}"
+        return f"--{name} {value}"
+
+    message = re.sub(rf"{BEFORE}({any_name}){VALUE}", assigned, message)
+    message = re.sub(rf"^({any_name})(?= is )", lambda found: f"--{names[found[1]]}", message)
+    message = re.sub(
+        rf"{BEFORE}({long_name}){AFTER}", lambda found: f"--{names[found[1]]}", message
+    )
+    return REPEATED.sub(lambda found: _once(found, message), message)
+
+
+def _once(found: re.Match[str], message: str) -> str:
+    """Returns flags in parentheses, unless the words before them name the same flags."""
+    before = message[: found.start()]
+    return "" if all(flag in before for flag in re.findall(r"--\w+", found[1])) else found[0]
+
+
+class InFlags(logging.Formatter):
+    """Writes log messages in the words of a program."""
+
+    def __init__(self, flags: Collection[str]):
+        super().__init__("%(message)s")
+        self.flags = flags
+
+    def format(self, record: logging.LogRecord) -> str:
+        return in_flags(super().format(record), self.flags)
+
 
 PACKAGE = Path(__file__).resolve().parents[1]
 HELP, FULL_HELP = {"--help", "-help", "-h", "-?"}, {"--helpfull", "-helpfull"}
@@ -42,7 +187,7 @@ class Program:
     """A program with its help and its own flags, separate from absl's global ones.
 
     `string`, `integer`, `float`, `bool`, `enum`, `list` and `multi_string` define flags like absl's
-    `DEFINE_*` functions. `string` and `list` also take `check`, a function of `bert_zoo.cli.checks` that raises an
+    `DEFINE_*` functions. `string` and `list` also take `check`, a function of `bert_zoo.cli.program` that raises an
     error for a wrong value, for the method `check`.
 
     Args:
@@ -143,7 +288,7 @@ class Program:
         A program calls it once it knows that its flags fit together, and before it imports TensorFlow.
         """
         # Models last: to look up their names takes longest.
-        for name, check in sorted(self.checks.items(), key=lambda each: each[1] is checks.model):
+        for name, check in sorted(self.checks.items(), key=lambda each: each[1] is model):
             value = self.flags[name].value
             for each in value if isinstance(value, list) else [value]:
                 if each is not None:
@@ -158,7 +303,7 @@ class Program:
             "one",
             "Devices to run on: one, cpu:N, mirrored, multi_worker, tpu, tpu:NAME or auto. batch_size "
             "counts the rows of all devices together.",
-            check=checks.strategy,
+            check=strategy,
         )
 
     def define_runs(self) -> None:
@@ -209,7 +354,7 @@ class Program:
             text = known[name].metadata["help"]
             define.get(_plain_type(hints[name]), self.string)(name, None, text)
             are_numbers = hints[name] == tuple[int, ...]
-            check = checks.whole_number if are_numbers else partial(checks.setting, known[name])
+            check = whole_number if are_numbers else partial(setting, known[name])
             self.checks[name] = check
         return names
 

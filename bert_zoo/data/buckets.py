@@ -1,10 +1,11 @@
-"""Puts rows of similar length into a batch, to save padding.
+"""Which rows stand in a batch: of similar length, without repeated texts, from several tasks.
 
 Only functions that make a dataset import TensorFlow, as recipes also use `Batching` on Keras's JAX backend.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,11 +13,83 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bert_zoo.data.distinct import distinct_batches
-
 if TYPE_CHECKING:
     import keras
     import tensorflow as tf
+
+
+# -------------------------------------------------------------------------------------------------
+# Batches without repeated texts, so that no text is a negative for itself.
+# -------------------------------------------------------------------------------------------------
+
+log = logging.getLogger("bert_zoo")
+
+
+def text_numbers(columns: Sequence[Sequence[str | bytes]]) -> np.ndarray:
+    """Numbers texts, equal texts of all columns alike: int64 [rows, columns]."""
+    texts = np.concatenate([np.asarray(column, object) for column in columns])
+    numbers: dict[str | bytes, int] = {}
+    found = [numbers.setdefault(text, len(numbers)) for text in texts]
+    return np.reshape(found, (len(columns), -1)).T
+
+
+def distinct_batches(
+    numbers: np.ndarray, batch_size: int, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """Puts all rows in random order into batches in which no text occurs in two rows, over all columns.
+
+    A row goes to the first batch with room after those that contain its texts. The time is linear in the
+    number of rows. Later batches may be smaller. Within a row, a text may be repeated.
+
+    Args:
+        numbers: int [rows, columns], equal for equal texts; see `text_numbers`.
+        batch_size: rows per batch.
+        rng: draws the order.
+
+    Returns:
+        Row numbers of each batch, int64 [batch].
+    """
+    rows = numbers.tolist()
+    batches: list[list[int]] = []
+    after: dict[int, int] = {}  # text -> the batch after the last one that has it
+    with_room: list[int] = []  # batch -> itself, or one after it if it is full
+
+    for row in rng.permutation(len(rows)).tolist():
+        batch = _first_with_room(with_room, max(after.get(text, 0) for text in rows[row]))
+        if batch == len(batches):
+            batches.append([])
+            with_room.append(batch)
+        batches[batch].append(row)
+        if len(batches[batch]) == batch_size:
+            with_room[batch] = batch + 1
+        after.update(dict.fromkeys(rows[row], batch + 1))
+    return [np.array(batch, np.int64) for batch in batches]
+
+
+def _first_with_room(with_room: list[int], batch: int) -> int:
+    """The first batch, from this one on, that is not full; shortens the path for later calls."""
+    way = []
+    while batch < len(with_room) and with_room[batch] != batch:
+        way.append(batch)
+        batch = with_room[batch]
+    for passed in way:
+        with_room[passed] = batch
+    return batch
+
+
+def say_of_frequent_texts(numbers: np.ndarray, batch_size: int) -> None:
+    """Warns if a text is so frequent that batches without repeated texts must be small."""
+    of_row = np.sort(numbers, axis=1)
+    is_repeated = np.pad(of_row[:, 1:] == of_row[:, :-1], ((0, 0), (1, 0)))
+    most = np.bincount(of_row[~is_repeated]).max()
+    if most > 2 * -(-len(numbers) // batch_size):
+        log.warning(
+            "The same text occurs in %d of %d rows. As no batch has a text twice, there are at least %d batches, "
+            "with %.1f rows on average instead of %d (batch_size). Leave out rows with such a text; if it "
+            "marks a missing text, leave its column out.",
+            *(most, len(numbers), most, len(numbers) / most, batch_size),
+        )
+
 
 # Batches that are sorted together: enough for even lengths, few enough to stay random. Small data sets have
 # at least MIN_WINDOWS windows, or the same rows would share a batch in every epoch. In RTE, 78 batches of 32,
@@ -72,7 +145,7 @@ class RowOrder:
         lengths: [N], tokens of each row, padded on its own.
         batching: settings for batches.
         texts: int [N, columns], equal for equal texts. If given, no batch has a text twice, and rows are not
-            grouped by length. See `bert_zoo.data.distinct`.
+            grouped by length. See `bert_zoo.data.buckets`.
 
     Attributes:
         epoch: number of the epoch that `dataset` yields next. It increases by itself; a resumed training
@@ -286,3 +359,75 @@ class Batches:
         from bert_zoo.graph import has_tensorflow
 
         return None if has_tensorflow else self.per_epoch
+
+
+# -------------------------------------------------------------------------------------------------
+# Mixtures of several tasks: how many rows of each an epoch has, and which.
+#
+# Source: Raffel et al. 2020 (arXiv:1910.10683), section 3.5.2.
+# -------------------------------------------------------------------------------------------------
+
+
+def mixed_rows(sizes: Sequence[int], limit: int, temperature: float) -> list[int]:
+    """Number of rows of each task in an epoch.
+
+    A task's share is proportional to min(size, limit) ** (1 / temperature). A temperature of 1 mixes by size;
+    higher ones make shares more equal. An epoch has the sum of min(size, limit) rows, and each task
+    at least one.
+
+    Args:
+        sizes: rows of the tasks' training data.
+        limit: K in the paper.
+        temperature: T in the paper.
+
+    Raises:
+        ValueError: the limit or the temperature is below 1.
+    """
+    if limit < 1 or temperature < 1:
+        raise ValueError(
+            f"mixing_limit is {limit} and mixing_temperature {temperature}; both must be at least 1."
+        )
+    counted = np.minimum(sizes, limit)
+    rates = counted ** (1 / temperature)
+    return np.maximum(1, np.rint(counted.sum() * rates / rates.sum())).astype(int).tolist()
+
+
+class MixedOrder(RowOrder):
+    """Order of the rows of several tasks, with a fixed number of rows of each task in every epoch.
+
+    No row of a task repeats before all others of the task were used.
+
+    Args:
+        lengths, batching: as for `RowOrder`; rows are ordered by task.
+        sizes: number of rows of each task.
+        rows: rows of each task in an epoch.
+    """
+
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        batching: Batching,
+        *,
+        sizes: Sequence[int],
+        rows: Sequence[int],
+    ):
+        super().__init__(lengths, batching)
+        self._sizes, self._rows_of_tasks = sizes, rows
+
+    def _rows(self, epoch, rng):
+        starts = np.cumsum([0, *self._sizes[:-1]])
+        tasks = zip(starts, self._sizes, self._rows_of_tasks, strict=True)
+        drawn = [
+            start + self._drawn(task, epoch, size, rows)
+            for task, (start, size, rows) in enumerate(tasks)
+        ]
+        return rng.permutation(np.concatenate(drawn))
+
+    def _drawn(self, task: int, epoch: int, size: int, rows: int) -> np.ndarray:
+        """Indices of a task's rows in an epoch: the next part of a sequence of random permutations."""
+        numbers = np.arange(epoch * rows, (epoch + 1) * rows)
+        passes = range(numbers[0] // size, numbers[-1] // size + 1)
+        orders = [
+            np.random.default_rng([self._seed, task, each]).permutation(size) for each in passes
+        ]
+        return np.concatenate(orders)[numbers - passes[0] * size]

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from bert_zoo.data.batches import StoredTokens, token_table
 from bert_zoo.data.buckets import Batches, Batching, RowOrder, Rows
 from bert_zoo.data.squad import SquadExample, SquadSplit, checked_answer
-from bert_zoo.data.token_table import TokenTable, token_table
 from bert_zoo.error_text import quoted
 from bert_zoo.graph import has_tensorflow, tf
 from bert_zoo.text.batches import text_batch
@@ -35,7 +35,7 @@ def window_table(
     contexts: Sequence[str],
     answers: Sequence[tuple[int, int]] | None = None,
     columns: Sequence[str] = (),
-) -> TokenTable:
+) -> StoredTokens:
     """Tokenizes questions and contexts on all cores, into rows in memory.
 
     Args:
@@ -116,7 +116,7 @@ def labelled_windows(
     answers: Sequence[tuple[int, int]],
     ids: Sequence[Any],
     model=None,
-) -> tuple[TokenTable, Callable[[Any], tuple[dict, dict]]]:
+) -> tuple[StoredTokens, Callable[[Any], tuple[dict, dict]]]:
     """Windows with the positions of answers; warns about answers that no window shows.
 
     Args:
@@ -163,7 +163,7 @@ def trained_answer(example: SquadExample) -> tuple[int, int]:
 
 
 def _report_lost_answers(
-    table: TokenTable, ids: Sequence[Any], answers: Sequence[tuple[int, int]]
+    table: StoredTokens, ids: Sequence[Any], answers: Sequence[tuple[int, int]]
 ) -> None:
     nowhere = table.packer.layout.cls_position % table.lengths
     shown_whole = set(table.rows["example"][table.rows["start_positions"] != nowhere].tolist())

@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from bert_zoo.text.layout import Layout
+from bert_zoo.text.numpy_packing import Layout
 
 # Placeholders in templates for a run of tokens, and for nothing.
 RUN, NONE = -1, -2

@@ -12,7 +12,7 @@ _NAMES: dict[str, str] = {
     "attention_score_loss": "bert_zoo.distillation.general_losses",
     "augment": "bert_zoo.distillation.augmentation",
     "cosine_loss": "bert_zoo.distillation.general_losses",
-    "distill": "bert_zoo.distillation.teaching",
+    "distill": "bert_zoo.distillation.losses",
     "distill_on_text": "bert_zoo.distillation.general",
     "hidden_state_loss": "bert_zoo.distillation.general_losses",
     "prune_vocabulary": "bert_zoo.distillation.vocabularies",
@@ -20,7 +20,7 @@ _NAMES: dict[str, str] = {
     "relations": "bert_zoo.distillation.general_losses",
     "soft_token_loss": "bert_zoo.distillation.general_losses",
     "targets_of": "bert_zoo.distillation.losses",
-    "teacher_answers": "bert_zoo.distillation.answers",
+    "teacher_answers": "bert_zoo.distillation.losses",
     "student_of": "bert_zoo.distillation.students",
 }
 

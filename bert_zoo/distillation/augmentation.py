@@ -189,7 +189,7 @@ def _words(
 def _with_spans(tokenizer: Tokenizer, texts: Sequence[str]) -> Tokens:
     """Tokens of texts, with the span of characters of each."""
     if not has_tensorflow:
-        from bert_zoo.text.numpy_preprocessor import reader_of
+        from bert_zoo.text.windows import reader_of
 
         return reader_of(tokenizer).tokenized(texts, with_spans=True)
     ids, starts, ends = tokenizer.tokenize_with_offsets(list(texts))

@@ -17,7 +17,7 @@ from bert_zoo.loading.directories import open_checkpoint
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.task_model import Use
 from bert_zoo.pretraining.corpus import Corpus
-from bert_zoo.pretraining.masked import MaskedTraining, Settings
+from bert_zoo.pretraining.masked import MaskedSettings, MaskedTraining
 from bert_zoo.pretraining.measuring import HeldOut
 from bert_zoo.pretraining.run import pretrain
 from bert_zoo.pretraining.tokens import TokenizedText
@@ -29,7 +29,7 @@ ROWS, MASKING = "full_sentences", "masked_tokens"
 
 
 @dataclass(frozen=True)
-class DistillationSettings(Settings):
+class DistillationSettings(MaskedSettings):
     """Settings of a pretraining, and `taught`: the entries of `config.json` for teacher and student."""
 
     taught: Mapping[str, Any] = field(default_factory=dict)

@@ -8,15 +8,17 @@ import keras
 from keras import ops
 
 from bert_zoo.distillation.general_losses import (
+    Insides,
     MeanOverTokens,
     attention_score_loss,
+    check_can_be_read,
     cosine_loss,
     hidden_state_loss,
+    read_by,
     relation_loss,
     relations,
     soft_token_loss,
 )
-from bert_zoo.distillation.insides import Insides, check_can_be_read, read_by
 from bert_zoo.layers.common import at_positions, dense
 from bert_zoo.models import Encoder, MaskedLM
 from bert_zoo.models.base import ZooModel, encoder_of

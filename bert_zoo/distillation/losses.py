@@ -1,15 +1,100 @@
-"""Losses for a student of one task: a teacher's outputs, mixed with labels if there are any."""
+"""Distillation for a task: a teacher's outputs, the losses of its student, and `distill`."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 from keras import ops
 
-from bert_zoo.error_text import shown
-from bert_zoo.layers.heads.pooling import normalized
+from bert_zoo.distillation.students import principal_components
+from bert_zoo.error_text import quoted, shown
+from bert_zoo.layers.heads import normalized
+from bert_zoo.models.base import ZooModel
 from bert_zoo.models.losses import BatchMean
+from bert_zoo.training.presets import compile_for_task
+from bert_zoo.training.resume import kept_outputs
+
+# -------------------------------------------------------------------------------------------------
+# Computes a teacher's outputs for many texts and keeps them in a file.
+# -------------------------------------------------------------------------------------------------
+
+BATCH_SIZE = 64
+# Number of rows from which principal components are computed.
+COMPONENT_ROWS = 20_000
+TINY = 1e-12
+
+
+def teacher_answers(
+    teacher: ZooModel,
+    texts: Any,
+    path: str | os.PathLike,
+    *,
+    batch_size: int = BATCH_SIZE,
+    answer: Callable[[Any], np.ndarray] | None = None,
+    counts: Sequence[int] | None = None,
+    about: Mapping[str, Any] | None = None,
+) -> np.ndarray:
+    """Computes a teacher's outputs for texts and keeps them in a file.
+
+    Call it again to resume an interrupted pass, with the same result to the byte, or to open a finished file.
+
+    Args:
+        teacher: a trained model.
+        texts: [N] strings or lists of words, or a pair of lists of strings.
+        path: a NumPy file, `.npy`. A `.json` next to it records progress, teacher and texts.
+        batch_size: texts per step.
+        answer: part of the texts -> float [its rows, size]; by default the teacher's `answers_as_teacher`.
+        counts: [N], output rows per text; by default one.
+        about: names and values of anything else that the outputs depend on.
+
+    Returns:
+        float32 [rows, size], a read-only memory map.
+
+    Raises:
+        ValueError: the file belongs to another teacher or other texts, or an output is not finite.
+    """
+    if answer is None:
+
+        def answer(some):
+            return teacher.answers_as_teacher(some, batch_size)
+
+    return kept_outputs(
+        teacher,
+        texts,
+        Path(path),
+        answer,
+        batch_size=batch_size,
+        counts=counts,
+        about=about,
+        title="Teacher",
+    )
+
+
+def vectors_of_size(vectors: np.ndarray, size: int) -> np.ndarray:
+    """Projects a teacher's vectors [rows, width] to a student's size, float32 [rows, size].
+
+    The projection onto principal components is rescaled to the vectors' lengths.
+    Source: sentence-transformers' model_distillation.py.
+
+    Raises:
+        ValueError: the student's vectors are larger.
+    """
+    width = vectors.shape[1]
+    if size > width:
+        raise ValueError(
+            f"The student's vectors have {size} numbers, and its teacher's {width}. Choose a student with "
+            f"at most {width}."
+        )
+    if size == width:
+        return np.asarray(vectors)
+    some = vectors[:: max(1, len(vectors) // COMPONENT_ROWS)]
+    found = vectors @ principal_components(some, size).astype(np.float32)
+    lengths = np.linalg.norm(vectors, axis=1) / np.maximum(np.linalg.norm(found, axis=1), TINY)
+    return found * lengths[:, None]
+
 
 # Values of a target's last column.
 UNKNOWN, TAUGHT, LABELLED = 0, 1, 2
@@ -214,3 +299,80 @@ def targets_of(
         targets[rows, size:-1] = labels
         targets[rows, -1] = LABELLED
     return targets
+
+
+# -------------------------------------------------------------------------------------------------
+# `distill`: trains a model in memory on the outputs of another one.
+# -------------------------------------------------------------------------------------------------
+
+
+def distill(
+    teacher: ZooModel,
+    student: ZooModel,
+    texts: Any,
+    labels: Sequence[Any] | None = None,
+    *,
+    temperature: float = 2.0,
+    hard_weight: float = 0.5,
+    match: str | None = None,
+    optimizer: Any = None,
+    batch_size: int = 32,
+    **fit: Any,
+) -> Any:
+    """Trains a student on its teacher's outputs for texts, mixed with labels if there are any.
+
+    `bert_zoo distill` does the same on files, in runs that can be resumed.
+
+    Args:
+        teacher: a trained model for classes, numbers or sentence vectors.
+        student: a model for the same task; it is compiled again.
+        texts: strings [N], or a pair of lists of strings.
+        labels: a list [N], as for `fit`, with None for texts without a label; or None for no labels at all.
+        temperature, hard_weight: as for `bert_zoo.distillation.TaughtLoss`.
+        match: "cross_entropy" (default for classes) or "squared_error" of logits; "squared_error" of numbers;
+            "squared_error" (default) or "cosine" of vectors.
+        optimizer: by default BERT's AdamW with a constant learning rate of 5e-5.
+        batch_size: texts per step, for teacher and student.
+        **fit: further arguments of `fit`, such as `epochs`.
+
+    Returns:
+        Keras's `History`.
+
+    Raises:
+        ValueError: tasks or classes of the models differ, their outputs are per token, the labels do not fit, or
+            `match` does not suit the task.
+    """
+    if (
+        teacher.task != student.task
+        or teacher.labels != student.labels
+        or teacher.outputs_per_token
+    ):
+        raise ValueError(
+            f"The teacher's task is {teacher.task!r} with classes {quoted(teacher.labels)}, the student's "
+            f"{student.task!r} with {quoted(student.labels)}. They must be equal and for whole texts: load the "
+            "student with task= and labels=teacher.labels. For tags and answers, use `bert_zoo distill`."
+        )
+    loss = taught_loss(student.taught_by, match, temperature, hard_weight)
+    answers = np.asarray(teacher.answers_as_teacher(texts, batch_size))
+    if isinstance(loss, VectorLoss):
+        if labels is not None:
+            raise ValueError(
+                "Students for vectors learn only from the teacher's vectors. Leave labels out."
+            )
+        targets = vectors_of_size(answers, student.encoder.vector_size)
+        labels = ()
+    elif labels is not None and len(labels) != len(answers):
+        raise ValueError(
+            f"There are {len(answers)} texts and {len(labels)} labels; pass one label for each text."
+        )
+    else:
+        targets = targets_of(answers)
+    rows = [i for i, label in enumerate(labels or ()) if label is not None]
+    if rows:
+        numbers = student.label_ranges(())[""].numbers([labels[i] for i in rows], "label")
+        # Class numbers, rows of 0 and 1, or scores.
+        if student.taught_by == "cross_entropy":
+            numbers = np.eye(student.num_classes)[numbers]
+        targets = targets_of(answers, numbers.reshape(len(rows), -1), rows)
+    compile_for_task(student, optimizer, loss=loss)
+    return student.fit(texts, targets, batch_size=batch_size, **fit)

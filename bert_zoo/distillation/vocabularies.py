@@ -18,13 +18,13 @@ from bert_zoo.models.quantization import check_is_float
 from bert_zoo.pretraining.corpus import Corpus
 from bert_zoo.pretraining.tokens import BATCH_CHARACTERS, ids_of
 from bert_zoo.text.byte_bpe import ALPHABET, ByteBpeTokenizer
+from bert_zoo.text.files import SUFFIX
 from bert_zoo.text.sentencepiece import SentencePieceTokenizer
 from bert_zoo.text.sentencepiece_model import BPE, NORMAL, read_sentencepiece_model
 from bert_zoo.text.tokenizer import Tokenizer
-from bert_zoo.text.vocabulary import SUFFIX
 from bert_zoo.text.wordpiece import WordPieceTokenizer
-from bert_zoo.training.compiling import compile_for_task
 from bert_zoo.training.lora import without_lora
+from bert_zoo.training.presets import compile_for_task
 from bert_zoo.weights.bind import named_variables
 
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bert_zoo.embeddings.evaluation import DOCUMENT, QUERY, embedded, similarity_of
 from bert_zoo.embeddings.exact_search import Hits, search
-from bert_zoo.embeddings.roles import DOCUMENT, QUERY, embedded, similarity_of
 
 log = logging.getLogger(__name__)
 

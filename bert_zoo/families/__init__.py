@@ -1,28 +1,28 @@
 """The families of this package, listed by hand. A test compares the list with the files."""
 
 from bert_zoo.families import (
+    albert,
     camembert,
     distilbert,
+    electra,
     mpnet,
     multilingual_minilm,
+    roberta,
     spanbert,
     xlm_roberta,
 )
-from bert_zoo.families.albert import family as albert
 from bert_zoo.families.awd_lstm import family as awd_lstm
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.bertweet import family as bertweet
 from bert_zoo.families.bigbird import family as bigbird
 from bert_zoo.families.deberta import family as deberta
 from bert_zoo.families.deberta import v2 as deberta_v2
-from bert_zoo.families.electra import family as electra
 from bert_zoo.families.elmo import family as elmo
 from bert_zoo.families.gpt import family as gpt
 from bert_zoo.families.gpt import gpt2
 from bert_zoo.families.longformer import family as longformer
 from bert_zoo.families.mobilebert import family as mobilebert
 from bert_zoo.families.modernbert import family as modernbert
-from bert_zoo.families.roberta import family as roberta
 from bert_zoo.families.t5 import family as t5
 from bert_zoo.families.transformer_xl import family as transformer_xl
 from bert_zoo.families.xlm import family as xlm

@@ -2,15 +2,15 @@
 
 from dataclasses import replace
 
+from bert_zoo.families import roberta
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.bert.cards import BASE, LARGE
-from bert_zoo.families.roberta import family as roberta
 from bert_zoo.family import HF, Checkpoint, TextSpec
+from bert_zoo.text.files import special_tokens
 from bert_zoo.text.format import TextFormat
-from bert_zoo.text.layout import ROBERTA
-from bert_zoo.text.sentencepiece_files import read_sentencepiece
+from bert_zoo.text.numpy_packing import ROBERTA
 from bert_zoo.text.sentencepiece_model import NEXT_LINE, Scheme
-from bert_zoo.text.vocabulary import special_tokens
+from bert_zoo.text.vocabulary_files import read_sentencepiece
 
 # All pieces come after fairseq's four tokens, including SentencePiece's own <unk>, <s> and </s>. Training used
 # the latter two, not fairseq's.

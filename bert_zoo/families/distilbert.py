@@ -7,8 +7,8 @@ from bert_zoo.families.bert.cards import ANSWERS, CHOICES, SENTENCES, SQUAD, SWA
 from bert_zoo.family import HF, Checkpoint, Family, TextSpec
 from bert_zoo.presets import Preset, Recipe
 from bert_zoo.text.format import TextFormat
-from bert_zoo.text.layout import Layout
-from bert_zoo.text.wordpiece_files import read_wordpiece
+from bert_zoo.text.numpy_packing import Layout
+from bert_zoo.text.vocabulary_files import read_wordpiece
 from bert_zoo.weights.formats import HuggingFace, keras_hub
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.hf import ACTIVATIONS

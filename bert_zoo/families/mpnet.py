@@ -4,29 +4,27 @@ from dataclasses import replace
 from typing import Any
 
 from bert_zoo.config import EncoderConfig
+from bert_zoo.families import roberta
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.bert.cards import ANSWERS, CHOICES, SENTENCES, WORDS, of_glue
-from bert_zoo.families.roberta import cards as roberta_cards
-from bert_zoo.families.roberta import family as roberta
 from bert_zoo.family import HF, Archive, Checkpoint, Family, Pooling, TextSpec
 from bert_zoo.presets import Preset
-from bert_zoo.text.files import VocabularyFiles
+from bert_zoo.text.files import VocabularyFiles, special_tokens
 from bert_zoo.text.format import TextFormat, TokenizerParts
-from bert_zoo.text.layout import ROBERTA
-from bert_zoo.text.vocabulary import special_tokens
-from bert_zoo.text.wordpiece_files import read_wordpiece
+from bert_zoo.text.numpy_packing import ROBERTA
+from bert_zoo.text.vocabulary_files import read_wordpiece
 from bert_zoo.weights.formats import Fairseq, HuggingFace
 from bert_zoo.weights.table import EMBED, Row
 
 README = "microsoft/MPNet MPNet/README.glue.md"
 PRESETS = (
-    Preset("mpnet/glue", (*SENTENCES, *WORDS), roberta_cards.RECIPE, README),
+    Preset("mpnet/glue", (*SENTENCES, *WORDS), roberta.RECIPE, README),
     # The same numbers as RoBERTa's.
-    *of_glue("mpnet", roberta_cards.RECIPE, roberta_cards.GLUE, README),
+    *of_glue("mpnet", roberta.RECIPE, roberta.GLUE, README),
     Preset(
         "mpnet/squad",
         ANSWERS,
-        roberta_cards.RECIPE.replace(
+        roberta.RECIPE.replace(
             epochs=4,
             batch_size=48,
             learning_rate=2e-5,
@@ -40,7 +38,7 @@ PRESETS = (
     Preset(
         "mpnet/race",
         CHOICES,
-        roberta_cards.RACE,
+        roberta.RACE,
         "fairseq examples/roberta/README.race.md",
         note="RoBERTa's settings, which MPNet also uses for GLUE; its repository has no multiple choice.",
     ),
@@ -90,7 +88,7 @@ CHECKPOINTS = [
 
 def backbone(config: EncoderConfig, dtype):
     """BERT's backbone with one bias by distance, which every layer adds to its attention scores."""
-    from bert_zoo.layers.relative_bias import BiasedStack, RelativeBias
+    from bert_zoo.layers.attention import BiasedStack, RelativeBias
 
     bias = RelativeBias(
         config.num_heads,

@@ -16,7 +16,7 @@ from bert_zoo.layers.attention import (
     bias_between_documents,
 )
 from bert_zoo.layers.common import float_table
-from bert_zoo.layers.heads.masked_lm import MaskedLMHead
+from bert_zoo.layers.heads import MaskedLMHead
 
 
 @dataclass(frozen=True)

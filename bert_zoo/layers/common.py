@@ -1,4 +1,4 @@
-"""Shared parts of layers: initialisers, activations, dense layers, tables, norms."""
+"""Shared parts of layers: initialisers, activations, dense layers, tables, norms, gradients, numbers of replicas."""
 
 import functools
 import math
@@ -9,8 +9,103 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_zoo.layers import gradients
+from bert_zoo import private
 from bert_zoo.private import is_in_loop, uses_onednn
+
+# -------------------------------------------------------------------------------------------------
+# Functions of many cheap operations with hand-written gradients, for training.
+#
+# The gradients that TensorFlow derives pass over memory more often and keep more tensors. Inference uses the
+# plain formulas, which TensorFlow's optimizer recognises and fuses with matrix products.
+# -------------------------------------------------------------------------------------------------
+
+
+def gelu(x):
+    """x times the standard normal distribution function of x (Hendrycks and Gimpel 2016).
+
+    Half precision is computed in float32, for which TensorFlow's erf is fast on a CPU.
+    """
+    dtype = keras.backend.standardize_dtype(x.dtype)
+    precise = keras.backend.result_type(dtype, "float32")
+
+    @private.custom_gradient
+    def function(x):
+        wide = ops.cast(x, precise)
+        below = 0.5 + 0.5 * ops.erf(wide * math.sqrt(0.5))
+
+        def gradient(upstream):
+            # Cast again: in half precision, keeping both would take more memory.
+            wide = ops.cast(x, precise)
+            density = ops.exp(-0.5 * ops.square(wide)) * (1 / math.sqrt(2 * math.pi))
+            return ops.cast(ops.cast(upstream, precise) * (below + wide * density), dtype)
+
+        return ops.cast(wide * below, dtype), gradient
+
+    return function(x)
+
+
+def standardize(x, epsilon: float):
+    """x with mean 0 and variance 1 over its last axis, and the factor that scales the variance to 1.
+
+    `epsilon` is added to the variance of x.
+    """
+    centered = x - ops.mean(x, axis=-1, keepdims=True)
+    variance = ops.mean(ops.square(centered), axis=-1, keepdims=True)
+    scale = ops.rsqrt(variance + epsilon)
+    return centered * scale, scale
+
+
+def standardized(x, epsilon: float):
+    """The first result of `standardize`, with a faster gradient."""
+
+    @private.custom_gradient
+    def function(x):
+        result, scale = standardize(x, epsilon)
+
+        def gradient(upstream):
+            mean = ops.mean(upstream, axis=-1, keepdims=True)
+            along = ops.mean(upstream * result, axis=-1, keepdims=True)
+            return scale * (upstream - mean - result * along)
+
+        return result, gradient
+
+    return function(x)
+
+
+# -------------------------------------------------------------------------------------------------
+# Numbers that layers and losses share between the replicas of a strategy.
+# -------------------------------------------------------------------------------------------------
+
+
+def over_replicas(count, how: str):
+    """The "SUM" or "MEAN" of a number over all replicas; without replicas, the number itself."""
+    if keras.backend.backend() != "tensorflow":
+        return count
+    import tensorflow as tf
+
+    replica = tf.distribute.get_replica_context()
+    if replica is None or replica.num_replicas_in_sync == 1:
+        return count
+    return replica.all_reduce(tf.distribute.ReduceOp[how], tf.stop_gradient(count))
+
+
+def num_replicas() -> int:
+    """The number of replicas of the strategy in scope, or of Keras's distribution on JAX."""
+    if keras.backend.backend() != "tensorflow":
+        distribution = keras.distribution.distribution()
+        return distribution.num_model_replicas if distribution else 1
+    import tensorflow as tf
+
+    return tf.distribute.get_strategy().num_replicas_in_sync
+
+
+def sharing_replicas() -> int:
+    """The number of replicas that a step's rows are divided between before `call` (TensorFlow).
+
+    On JAX `call` sees whole batches.
+    """
+    return num_replicas() if keras.backend.backend() == "tensorflow" else 1
+
 
 # The position of each row's first token; see `at_positions`.
 FIRST = slice(0, 1)
@@ -35,7 +130,7 @@ ACTIVATIONS: dict[str, Callable] = {
     "tanh": ops.tanh,
 }
 # The same functions, some with faster gradients.
-ACTIVATIONS_IN_TRAINING = ACTIVATIONS | {"gelu": gradients.gelu}
+ACTIVATIONS_IN_TRAINING = ACTIVATIONS | {"gelu": gelu}
 
 
 def initializer(stddev: float) -> keras.initializers.Initializer:
@@ -104,9 +199,9 @@ class LayerNorm(keras.layers.LayerNormalization):
         precise = keras.backend.result_type(dtype, "float32")
         x = ops.cast(inputs, precise)
         if training:
-            x = gradients.standardized(x, self.epsilon)
+            x = standardized(x, self.epsilon)
         else:
-            x, _ = gradients.standardize(x, self.epsilon)
+            x, _ = standardize(x, self.epsilon)
         x = x * ops.cast(self.gamma, precise)
         if self.center:
             x = x + ops.cast(self.beta, precise)

@@ -20,11 +20,13 @@ from bert_zoo.loading.locating import (
     SAVED_MODEL,
     cannot_take_apart,
     config_file,
+    config_files,
     config_in,
+    fetch,
+    fetch_checkpoint,
     model_of_run,
     place_of,
 )
-from bert_zoo.loading.sources import config_files, fetch, fetch_checkpoint
 from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.labels import label_thresholds
 from bert_zoo.models.long_texts import LongTexts

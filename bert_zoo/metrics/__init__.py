@@ -1,8 +1,8 @@
 """Metrics equal to the official scripts': SQuAD (`squad`), chunks and entities (`spans`), rankings
 (`retrieval`), and classes and numbers (`labels`)."""
 
+from bert_zoo.metrics.labels import SpanReport, span_report
 from bert_zoo.metrics.retrieval import retrieval_metrics
-from bert_zoo.metrics.spans import SpanReport, span_report
 from bert_zoo.metrics.squad import (
     AnswerSelection,
     Window,

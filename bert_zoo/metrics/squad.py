@@ -237,7 +237,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class AnswerCandidate:
     """An answer cut from the context, or no answer.
 
     Attributes:
@@ -272,8 +272,8 @@ class AnswerSelection:
             null_odds.json. None with `allow_no_answer=False`.
     """
 
-    candidates: tuple[Candidate, ...]
-    best: Candidate
+    candidates: tuple[AnswerCandidate, ...]
+    best: AnswerCandidate
     no_answer_score: float | None
 
     def answer(self, no_answer_threshold: float = 0.0) -> str:
@@ -325,7 +325,7 @@ def select_answers(
     shown = [_shown(window, context, number) for number, window in enumerate(windows)]
     candidates = _best_spans(context, shown, n_best, max_answer_length)
     if not candidates and allow_no_text:
-        nothing = Candidate("", None, None, 0.0, 0.0, probability=1.0)
+        nothing = AnswerCandidate("", None, None, 0.0, 0.0, probability=1.0)
         return AnswerSelection((nothing,), nothing, math.inf if allow_no_answer else None)
     if not candidates:
         raise ValueError(
@@ -348,16 +348,16 @@ def select_answers(
     return AnswerSelection(tuple(candidates), best, no_answer_score)
 
 
-def _no_answer(windows: Sequence[Window], best: Candidate) -> Candidate:
+def _no_answer(windows: Sequence[Window], best: AnswerCandidate) -> AnswerCandidate:
     """No answer as a candidate, scored by the window where it is least likely, which may hold an answer."""
     if windows[0].no_answer_odds is not None:
         odds = float(min(window.no_answer_odds for window in windows))
-        return Candidate("", None, None, best.start_logit + odds, best.end_logit)
+        return AnswerCandidate("", None, None, best.start_logit + odds, best.end_logit)
     logits = (
         (float(w.start_logits[w.no_answer]), float(np.max(w.end_logits[w.no_answer])))
         for w in windows
     )
-    return Candidate("", None, None, *min(logits, key=sum))
+    return AnswerCandidate("", None, None, *min(logits, key=sum))
 
 
 class _Shown(NamedTuple):
@@ -424,7 +424,7 @@ def _shown(window: Window, context: str, number: int) -> _Shown:
 
 def _best_spans(
     context: str, windows: Sequence[_Shown], n_best: int, max_answer_length: int
-) -> list[Candidate]:
+) -> list[AnswerCandidate]:
     """The `n_best` best spans with different texts, best first."""
     can_start = [can[w.starts] for w, can in zip(windows, _can_start(windows), strict=True)]
     if not any(can.any() for can in can_start):  # possible if the windows have `starts`
@@ -443,7 +443,7 @@ def _best_spans(
     if not places:
         return []
     places, logits = np.concatenate(places), np.concatenate(logits)
-    spans: dict[str, Candidate] = {}
+    spans: dict[str, AnswerCandidate] = {}
     for index in np.argsort(-logits.sum(-1), kind="stable"):
         start, end = places[index].tolist()
         text = context[start:end]
@@ -451,7 +451,7 @@ def _best_spans(
         text = text.strip()
         # A text of white space only would mean no answer.
         if text and text not in spans:
-            spans[text] = Candidate(text, start, start + len(text), *logits[index].tolist())
+            spans[text] = AnswerCandidate(text, start, start + len(text), *logits[index].tolist())
         if len(spans) == n_best:
             break
     return list(spans.values())

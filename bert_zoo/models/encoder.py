@@ -1,6 +1,7 @@
 """The encoder: a family's backbone with its text handling, alone or inside a task model."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -9,30 +10,49 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_zoo import private
 from bert_zoo.config import Config, HeadSpec, Prompts
 from bert_zoo.family import Pooling
 from bert_zoo.json_files import read_object
 from bert_zoo.layers.common import FIRST
-from bert_zoo.layers.heads.pooling import check_size, finished, pool
+from bert_zoo.layers.heads import check_size, finished, pool
 from bert_zoo.models.base import Interface, ZooModel
-from bert_zoo.models.cut_texts import warning_of_cut_texts
 from bert_zoo.models.data_adapters import text_rows, with_prompt
 from bert_zoo.models.direct import outputs_of_texts
 from bert_zoo.models.graphs import outside_of_graphs
-from bert_zoo.models.inputs import (
-    as_ids,
-    check_batch_size,
-    check_range,
-    check_rank,
-    real_tokens,
-)
-from bert_zoo.models.keras_masks import mask_padding
-from bert_zoo.models.long_texts import LongTexts, are_rows, over_windows
+from bert_zoo.models.inputs import as_ids, check_batch_size, check_range, check_rank, real_tokens
+from bert_zoo.models.long_texts import LongTexts, are_rows, over_windows, warning_of_cut_texts
 from bert_zoo.models.word_outputs import WordVectors, sentences_of, word_vectors
 from bert_zoo.registry import registry
 from bert_zoo.text.format import DeferredPreprocessor, WithPreprocessor
 from bert_zoo.weights.bind import POOLED
 from bert_zoo.weights.files import write_json
+
+# -------------------------------------------------------------------------------------------------
+# Keras masks on an encoder's outputs, with which Keras's own layers leave padding out.
+# -------------------------------------------------------------------------------------------------
+
+
+def mask_padding(
+    outputs: Mapping[str, Any], padding_mask: Any, *, is_partial: bool = False
+) -> None:
+    """Sets the Keras mask of an encoder's outputs with one vector per token.
+
+    Args:
+        outputs: an encoder's outputs, or those of its SavedModel.
+        padding_mask: [batch, length], 1 for real tokens; the batch axis may be 1.
+        is_partial: whether the last layer computed only some tokens. Its outputs then get no mask.
+    """
+    states = [*outputs.get("hidden_states", ()), *outputs.get("encoder_outputs", ())]
+    sequences = states[:-1] if is_partial else [*states, outputs["sequence_output"]]
+    if not sequences:
+        return
+    mask = ops.cast(padding_mask, "bool")
+    if 1 in mask.shape:
+        mask = ops.logical_and(mask, ops.ones_like(sequences[0][..., 0], "bool"))
+    for x in sequences:
+        private.set_mask(x, mask)
+
 
 log = logging.getLogger("bert_zoo")
 

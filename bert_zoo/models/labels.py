@@ -1,4 +1,4 @@
-"""Converts users' labels to the class numbers or rows that losses read."""
+"""Users' labels become what losses read; labels in tables; what `load` knows about a model's head."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -11,8 +11,44 @@ from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.error_text import listing, nearest, quoted, shown
 from bert_zoo.models.compiling import reads_class_numbers, reads_each_class
 from bert_zoo.models.inputs import check_range, is_of_tensorflow
-from bert_zoo.models.label_tables import labels_of_table
 from bert_zoo.text.columns import as_list, column_names, is_missing
+
+# -------------------------------------------------------------------------------------------------
+# Labels in tables, whose columns are identified by name and never by order.
+# -------------------------------------------------------------------------------------------------
+
+
+def labels_of_table(
+    table: Any, argument: str, classes: Sequence[str] | range = (), advice: str = ""
+) -> Any:
+    """The labels, or weights, in a table of pandas, polars, pyarrow or `datasets`.
+
+    Args:
+        table: one column of labels, whose name is not a class; or one column per class, in any order.
+        argument: name of the argument, for messages.
+        classes: names of the classes, or the range of their numbers; empty if labels are not classes.
+        advice: further advice for the error message.
+
+    Returns:
+        A list of labels, or an array [rows, classes] with columns in the order of the classes.
+
+    Raises:
+        ValueError: the table has other columns.
+    """
+    columns = column_names(table)
+    is_of_classes = len(columns) == len(set(columns)) == len(classes)
+    for order in (classes, range(len(classes))):
+        if is_of_classes and set(columns) == set(order):
+            return np.column_stack([np.asarray(as_list(table[name])) for name in order])
+    # A single column with a class's name only says whether that class applies.
+    if len(columns) == 1 and columns[0] not in classes:
+        return as_list(table[columns[0]])
+    several = f", or one column for each class, of {quoted(classes)}" if classes else ""
+    raise ValueError(
+        f"{argument} is a table with the columns {quoted(columns)}. Pass one column, such as "
+        f"{argument}=table[{columns[0] if columns else 'label'!r}]{several}.{advice}"
+    )
+
 
 DEFAULT_THRESHOLD = 0.5
 NUMBER_OF_LABELS = "the number of labels"
@@ -667,3 +703,59 @@ def class_weights_of(labels, table: np.ndarray, sample_weight=None):
         )
     functions = _numpy_for(labels)
     return functions.take(table, functions.maximum(labels, 0))
+
+
+# -------------------------------------------------------------------------------------------------
+# What `load` knows about a model's head, from the user and from the checkpoint.
+# -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The head's arguments from the user; each is None by default."""
+
+    num_classes: int | None = None
+    labels: Sequence[str] | None = None
+    thresholds: Thresholds | None = None
+
+    @property
+    def sizes(self) -> set[int]:
+        """The numbers of classes that the arguments imply."""
+        return {self.num_classes, self.labels and len(self.labels)} - {None}
+
+    def refuse_classes(self, task: str) -> None:
+        """Raises ValueError if there are classes, for a task whose classes users cannot choose."""
+        if self.sizes:
+            raise ValueError(
+                f"Task {task!r} has no classes to name: leave num_classes={self.num_classes!r} and "
+                f"labels={self.labels!r} out."
+            )
+
+    def refuse_thresholds(self, task: str) -> None:
+        """Raises ValueError if there are thresholds, for a task without them."""
+        if self.thresholds is not None:
+            raise ValueError(
+                f"Task {task!r} has no thresholds: leave thresholds={self.thresholds!r} out, or load "
+                "task='multi_label_classification'."
+            )
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a checkpoint says about the head to load.
+
+    Attributes:
+        name: name of the checkpoint.
+        is_trained: whether the model gets the checkpoint's head and not a randomly initialised one.
+        num_logits: the head's number of logits per text; None if its file does not tell.
+        labels: names of its classes; empty if there are none.
+        thresholds: thresholds of its labels.
+        score_activation: the activation that turns its one logit into a score; None if unknown.
+    """
+
+    name: str
+    is_trained: bool
+    num_logits: int | None = None
+    labels: tuple[str, ...] = ()
+    thresholds: tuple[float, ...] = ()
+    score_activation: str | None = None

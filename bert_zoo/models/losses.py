@@ -10,7 +10,7 @@ import numpy as np
 from keras import ops
 
 from bert_zoo.config import IGNORED_LABEL
-from bert_zoo.layers.replicas import over_replicas
+from bert_zoo.layers.common import over_replicas
 from bert_zoo.private import set_mask
 
 

@@ -122,7 +122,7 @@ def join_layer_norms(graph, ops) -> list[Any]:
     def pattern(op: str, *inputs, name: str | None = None):
         return OpTypePattern(op, name=name, inputs=[*inputs])
 
-    # `bert_zoo.layers.gradients.standardize` times gamma; TensorFlow's optimizer first multiplies gamma by
+    # `bert_zoo.layers.common.standardize` times gamma; TensorFlow's optimizer first multiplies gamma by
     # the reciprocal root.
     centered = pattern("Sub", pattern("*"), pattern("Mean", name="mean"), name="centered")
     variance = pattern("Mean", pattern("Square", pattern("Sub", name="squared")), pattern("*"))

@@ -12,7 +12,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_zoo.layers.replicas import over_replicas, sharing_replicas
+from bert_zoo.layers.common import over_replicas, sharing_replicas
 from bert_zoo.private import is_multi_worker, strategy_of
 
 log = logging.getLogger("bert_zoo")

@@ -14,16 +14,16 @@ from bert_zoo.family import Family
 from bert_zoo.generation_config import GenerationConfig
 from bert_zoo.layers.backbones import FIRST_IS_GLOBAL
 from bert_zoo.layers.common import FIRST
-from bert_zoo.layers.heads import Features, OutputHead, pool
-from bert_zoo.layers.heads.pooling import CONCATENATED_POOLING
+from bert_zoo.layers.heads import CONCATENATED_POOLING, Features, OutputHead, pool
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.cores import in_shares
 from bert_zoo.models.encoder import Encoder
-from bert_zoo.models.head_arguments import Asked, Told
 from bert_zoo.models.inputs import real_tokens, tokens_of, warn_of_padding_first
 from bert_zoo.models.labels import (
     NUMBER_OF_LABELS,
+    Asked,
     LabelRange,
+    Told,
     label_names,
     one_class_error,
 )

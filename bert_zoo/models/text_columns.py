@@ -10,14 +10,18 @@ from typing import Any
 import keras
 import numpy as np
 
-from bert_zoo.data.buckets import Batches, Rows
+from bert_zoo.data.buckets import Batches, Rows, say_of_frequent_texts, text_numbers
 from bert_zoo.data.by_number import without_autotuning
-from bert_zoo.data.distinct import say_of_frequent_texts, text_numbers
 from bert_zoo.models import data_adapters
-from bert_zoo.models.generated import mapped
+from bert_zoo.models.graphs import mapped
 from bert_zoo.models.labels import checked_labels, has_labels, label_arrays, no_labels
-from bert_zoo.models.sample_weights import checked_sample_weight, weights_beside
-from bert_zoo.models.text_rows import batches_of, tables_of_texts, with_weights
+from bert_zoo.models.text_rows import (
+    batches_of,
+    checked_sample_weight,
+    tables_of_texts,
+    weights_beside,
+    with_weights,
+)
 
 log = logging.getLogger("bert_zoo")
 

@@ -1,4 +1,4 @@
-"""Texts in memory as rows of ids for `fit` and `evaluate`: read once, and kept for all epochs."""
+"""Texts in memory as rows of ids for `fit` and `evaluate`: read once, kept for all epochs; their weights."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -9,14 +9,73 @@ import keras
 import numpy as np
 
 from bert_zoo.config import IGNORED_LABEL
+from bert_zoo.data.batches import StoredTokens, token_tables
+from bert_zoo.data.batches import num_rows as rows_in
 from bert_zoo.data.buckets import Batches, Batching, RowOrder, Rows
-from bert_zoo.data.token_table import TokenTable, token_tables
-from bert_zoo.data.token_table import num_rows as rows_in
 from bert_zoo.graph import has_tensorflow
 from bert_zoo.models.graphs import in_graph
-from bert_zoo.models.labels import class_weights_of, has_labels, no_labels
-from bert_zoo.models.sample_weights import weights_beside
+from bert_zoo.models.inputs import is_of_tensorflow
+from bert_zoo.models.labels import (
+    by_output,
+    class_weights_of,
+    finite_numbers,
+    has_labels,
+    labels_of_table,
+    no_labels,
+)
+from bert_zoo.models.losses import weights_of_labels
+from bert_zoo.text.columns import as_list, column_names
 from bert_zoo.text.numpy_packing import FEW_LENGTHS
+
+# -------------------------------------------------------------------------------------------------
+# Checks weights of rows and labels: a single NaN would make every weight of the model NaN.
+# -------------------------------------------------------------------------------------------------
+
+NAME = "sample_weight"
+
+
+def checked_sample_weight(sample_weight):
+    """The weights for Keras, checked to be finite numbers.
+
+    Args:
+        sample_weight: an array, a list, a column, a table of one column, or a TensorFlow tensor, which is
+            checked when its graph runs; or a dict of these by output; or None.
+
+    Raises:
+        TypeError, ValueError: a weight is not a finite number; the message names it.
+    """
+
+    def numbers(output: str, weights):
+        if column_names(weights) is not None:
+            weights = labels_of_table(weights, NAME)
+        if is_of_tensorflow(weights) and hasattr(weights, "numpy"):
+            weights = weights.numpy()
+        return finite_numbers(as_list(weights), NAME)
+
+    return None if sample_weight is None else by_output(numbers, sample_weight)
+
+
+def weights_beside(labels, sample_weight):
+    """Weights by output if labels are, each with the axes of its labels; see `weights_of_labels`.
+
+    Raises:
+        ValueError: weights are for other outputs than labels, or have another shape.
+    """
+    are_by_output = isinstance(labels, Mapping)
+    if are_by_output and not isinstance(sample_weight, Mapping):
+        sample_weight = dict.fromkeys(labels, sample_weight)
+    if isinstance(sample_weight, Mapping) and set(sample_weight) != set(
+        labels if are_by_output else ()
+    ):
+        raise ValueError(
+            f"sample_weight is a dict of {sorted(sample_weight)}, but the labels are "
+            f"{f'a dict of {sorted(labels)}' if are_by_output else 'one array'}. Pass one number per row."
+        )
+    return by_output(
+        lambda name, weights: weights_of_labels(weights, labels[name] if are_by_output else labels),
+        sample_weight,
+    )
+
 
 log = logging.getLogger("bert_zoo")
 
@@ -49,7 +108,7 @@ def with_few_lengths(preprocessor):
 
 def tables_of_texts(
     model, read: Callable, columns: Sequence[Any], padding: Mapping[str, float], one_length: bool
-) -> list[TokenTable]:
+) -> list[StoredTokens]:
     """Reads columns of a value per row into tables of ids, in a graph that is traced once per model.
 
     Args:
@@ -73,7 +132,7 @@ def tables_of_texts(
     return [_of_one_length(table) for table in tables] if one_length else tables
 
 
-def _of_one_length(table: TokenTable) -> TokenTable:
+def _of_one_length(table: StoredTokens) -> StoredTokens:
     """The table with padding to its longest row."""
     packer = table.packer
     if packer.padding == "fixed":
@@ -138,7 +197,7 @@ def with_weights(inputs, y=None, weights=None, *, class_weights: np.ndarray | No
     return inputs, y, weights_beside(y, weights)
 
 
-def _rows_or_tokens(table: TokenTable, inputs: dict[str, Any], place: int, numbers: np.ndarray):
+def _rows_or_tokens(table: StoredTokens, inputs: dict[str, Any], place: int, numbers: np.ndarray):
     """Labels or weights of a batch, of its rows or its tokens; takes the latter out of the inputs."""
     name = f"{OTHERS}{place}"
     return inputs.pop(name) if name in inputs else table.rows[name][numbers]
@@ -164,7 +223,7 @@ def _inputs_and_labels(model, columns: tuple, *, reader, prompts) -> tuple[dict[
 
 def _joined_rows(ids):
     """Ids [batch, choices, length] as [batch * choices, length]."""
-    from bert_zoo.data.arrays import reshape, shape
+    from bert_zoo.data.batches import reshape, shape
 
     return reshape(ids, [-1, shape(ids)[2]])
 

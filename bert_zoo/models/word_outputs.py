@@ -11,10 +11,10 @@ from bert_zoo.config import HeadSpec
 from bert_zoo.graph import has_tensorflow
 from bert_zoo.models.direct import for_this_device, on_rows
 from bert_zoo.models.graphs import in_graph
-from bert_zoo.runtime.taggings import Sentence, sentence_of
+from bert_zoo.runtime.answers import Sentence, sentence_of
 from bert_zoo.text.columns import as_list
-from bert_zoo.text.numpy_words import NO_WORD, pack_word_pieces
 from bert_zoo.text.reading import Tokens
+from bert_zoo.text.words import NO_WORD, pack_word_pieces
 
 
 class WordVectors(NamedTuple):
@@ -88,7 +88,7 @@ def outputs_of_words(
         function: (model, inputs, **options) -> [batch, length, ...]; traceable.
         pooled: (outputs of pieces [pieces, ...], index of each word's first piece) -> [words, size].
     """
-    from bert_zoo.text.splitting import row_splits_that_fit
+    from bert_zoo.text.reading import row_splits_that_fit
     from bert_zoo.text.words import word_batch
 
     # Ragged tensors have no len.

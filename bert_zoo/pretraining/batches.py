@@ -17,8 +17,7 @@ from bert_zoo.pretraining.masked_rows import MaskedRows
 from bert_zoo.pretraining.rows import EpochPlan
 from bert_zoo.pretraining.streams import Segments
 from bert_zoo.pretraining.tokens import TokenizedText
-from bert_zoo.tasks.objectives.draws import Draws
-from bert_zoo.tasks.objectives.objective import Objective
+from bert_zoo.tasks.objectives.objective import Draws, Objective
 
 # Batches made in parallel, and ahead of the one in training.
 PARALLEL, AHEAD = 2, 8

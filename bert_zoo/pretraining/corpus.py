@@ -10,12 +10,14 @@ import glob
 import hashlib
 import logging
 import math
+import re
 import sqlite3
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby, islice, pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from tqdm import tqdm
@@ -23,7 +25,166 @@ from tqdm import tqdm
 from bert_zoo.data.files import examples_of, is_gzip, lines, string
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.json_files import member, parse_json
-from bert_zoo.pretraining.sentences import LONGEST, split_sentences
+
+# -------------------------------------------------------------------------------------------------
+# Splits texts into sentences by punctuation, and keeps every character.
+#
+# One rule for all languages. Alternatives have problems: sentencex 1.0.32 panics on characters such as U+2028
+# and takes quadratic time on long paragraphs, pysbd has had no release since 2021, tensorflow_text's
+# StateBasedSentenceBreaker splits "p.m." and "3.50", and NLTK's punkt needs a download.
+# -------------------------------------------------------------------------------------------------
+
+# The most characters of a piece, about 2,000 tokens. Longer texts without sentence ends are cut at white
+# space or, if there is none, anywhere.
+LONGEST = 10_000
+
+_CLOSING = "\"'”’)\\]}»›」』）】"
+_ENDS = re.compile(
+    # Full stops that need no following space.
+    rf"[。！？｡][。！？｡{_CLOSING}]*\s*"
+    # Others, with closing quotes and brackets; "''" is the Penn Treebank's. The bounds keep the time linear.
+    rf"|(?<![.!?…।۔؟])[.!?…।۔؟]++(?:\s?(?:''|[{_CLOSING}]){{1,4}}){{0,3}}(?:\s+|$)"
+)
+_OPENING = "\"'“‘`([{«‹「『（【¿¡-–— \t"
+_LAST_WORD = re.compile(r"[^\W\d_]+(?:\.[^\W\d_]+)*\.$")
+# More often followed by names or numbers than by a new sentence.
+_ABBREVIATIONS = frozenset(
+    "adm al approx art asst bros ca capt cf ch co col corp dept dr ed eds e.g eq esp est etc ex fig figs "
+    "gen gov hon i.e inc jr lt ltd maj messrs mr mrs ms mt no nos op p pp pres prof rep rev sec sen sgt "
+    "sr st supt u.s u.k v viz vol vols vs jan feb mar apr jun jul aug sep sept oct nov dec".split()
+)
+
+
+def split_sentences(text: str) -> list[str]:
+    """Splits a text into sentences.
+
+    A sentence ends at a full stop, question mark or exclamation mark (or several, with closing quotes or
+    brackets), if white space follows, and then no lower-case letter. It does not end after an initial or an
+    abbreviation such as "Dr.". A Chinese or Japanese full stop needs no white space.
+
+    Args:
+        text: any text.
+
+    Returns:
+        Pieces whose concatenation is the text. Each keeps the white space after it, and has at most
+        `LONGEST` characters.
+    """
+    starts = [0, *(end.end() for end in _ENDS.finditer(text) if _is_end(text, end)), len(text)]
+    pieces = []
+    for i in range(len(starts) - 1):
+        pieces.extend(_cut(text[starts[i] : starts[i + 1]]))
+    return pieces
+
+
+def _is_end(text: str, found: re.Match) -> bool:
+    place = found.end()
+    if place == len(text):
+        return False
+    mark = found[0][0]
+    if mark in "。！？｡":
+        return True
+    follows = text[place : place + 20].lstrip(_OPENING)[:1]
+    if follows.islower():
+        return False
+    if mark != "." or found[0][1:2] == ".":
+        return True
+    word = _LAST_WORD.search(text, max(0, found.start() - 20), found.start() + 1)
+    if word is None:
+        return True
+    word = word[0][:-1]
+    # A single capital other than "I" is an initial.
+    is_initial = len(word) == 1 and word.isupper() and word != "I"
+    return not is_initial and word.lower() not in _ABBREVIATIONS
+
+
+def _cut(piece: str) -> Iterator[str]:
+    while len(piece) > LONGEST:
+        space = re.search(r"\s(?=\S*$)", piece[:LONGEST])
+        end = space.end() if space else LONGEST
+        yield piece[:end]
+        piece = piece[end:]
+    if piece:
+        yield piece
+
+
+# -------------------------------------------------------------------------------------------------
+# Parallel text: files in several languages that are translations line by line.
+# -------------------------------------------------------------------------------------------------
+
+
+class ParallelLines:
+    """Documents with one sentence in each language, from files that are translations line by line.
+
+    A line that is blank in one language is left out in all.
+
+    Args:
+        paths: paths of the files, one per language; files whose names end in ".gz" are unpacked while read.
+        languages: names of the languages, for messages.
+
+    Raises:
+        ValueError: the numbers of files and languages differ or, while reading, the numbers of lines.
+    """
+
+    def __init__(self, paths: Sequence[str | Path], languages: Sequence[str]):
+        if len(paths) != len(languages) or len(languages) < 2:
+            raise ValueError(
+                f"There are {len(paths)} files and {len(languages)} languages ({', '.join(languages)}). "
+                "Give one file per language, in the same order, for at least two languages."
+            )
+        self.paths, self.languages = tuple(map(Path, paths)), tuple(languages)
+
+    def __iter__(self) -> Iterator[list[str]]:
+        readers = [lines(path) for path in self.paths]
+        number = 0
+        while True:
+            row = [next(reader, None) for reader in readers]
+            if None in row:
+                if row != [None] * len(row):
+                    ended = self.languages[row.index(None)]
+                    raise ValueError(
+                        f"The file of {ended} ends after {number:,} lines, but another has more. The files must "
+                        "be translations line by line; check that they belong together."
+                    )
+                return
+            number += 1
+            sentences = [text.strip() for _, text in row]
+            if all(sentences):
+                yield sentences
+
+
+class InTurn:
+    """A tokenizer of sentences whose languages repeat in a fixed order.
+
+    Args:
+        tokenizer: the tokenizer of the first language; it has `in_language`.
+        languages: names of the languages, in order.
+    """
+
+    def __init__(self, tokenizer: Any, languages: Sequence[str]):
+        self._tokenizers = [tokenizer.in_language(language) for language in languages]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tokenizers[0], name)
+
+    def __call__(self, texts: Sequence[str]) -> Any:
+        """Tokenizes the sentences of whole documents: int32 [texts, (tokens)]."""
+        import tensorflow as tf
+
+        number = len(self._tokenizers)
+        by_language = [
+            tokenizer(list(texts[place::number]))
+            for place, tokenizer in enumerate(self._tokenizers)
+        ]
+        rows = len(texts) // number
+        order = [place * rows + row for row in range(rows) for place in range(number)]
+        return tf.gather(tf.concat(by_language, 0), order)
+
+
+def reading_in_turn(preprocessor: Any, languages: Sequence[str]) -> SimpleNamespace:
+    """Returns a preprocessor's attributes that `write_tokens` uses, for documents of `ParallelLines`."""
+    tokenizer = InTurn(preprocessor.tokenizer, languages)
+    return SimpleNamespace(tokenizer=tokenizer, packer=preprocessor.packer)
+
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Pretraining with masked tokens: rows, objectives and measurements."""
+"""Pretraining with masked tokens, and of encoder-decoder models: rows, objectives and measurements."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +26,7 @@ from bert_zoo.pretraining.rows import (
     FullSentences,
     JoinedDocuments,
     PackedDocuments,
+    PackedExamples,
     SentencePairs,
 )
 from bert_zoo.pretraining.tokens import TokenizedText
@@ -33,9 +34,9 @@ from bert_zoo.registry import registry
 from bert_zoo.tasks.objectives import objective_for
 from bert_zoo.tasks.objectives.denoising import Denoising
 from bert_zoo.tasks.objectives.masking import Masking
-from bert_zoo.tasks.objectives.model import ObjectiveModel
+from bert_zoo.tasks.objectives.objective import ObjectiveModel
 from bert_zoo.tasks.objectives.table import PREDICTIONS
-from bert_zoo.tasks.pretraining.streams import StatefulObjectives
+from bert_zoo.tasks.pretraining import StatefulObjectives
 from bert_zoo.training.presets import optimizer_for
 
 # Offset between the first epochs of two phases, so that no two phases have the same rows.
@@ -58,7 +59,7 @@ OWN_ROWS: dict[str, OwnRows] = {
 
 
 @dataclass(frozen=True)
-class Settings:
+class MaskedSettings:
     """Settings for pretraining with masked tokens, besides model, text and seed.
 
     Attributes:
@@ -165,7 +166,9 @@ class MaskedTraining:
         limits=("Without fine-tuning it can only fill in masked tokens.",),
     )
 
-    def __init__(self, model: ObjectiveModel, settings: Settings, text: TokenizedText, seed: int):
+    def __init__(
+        self, model: ObjectiveModel, settings: MaskedSettings, text: TokenizedText, seed: int
+    ):
         self.model = self.inner = model
         self.settings, self.counts = settings, text.counts
         self.objective = objective_for(model, settings.objective or None, text.counts)
@@ -286,7 +289,9 @@ class RememberingTraining(MaskedTraining):
         ValueError: also for rows of several lengths, or a model that cannot read rows backwards.
     """
 
-    def __init__(self, model: ObjectiveModel, settings: Settings, text: TokenizedText, seed: int):
+    def __init__(
+        self, model: ObjectiveModel, settings: MaskedSettings, text: TokenizedText, seed: int
+    ):
         if "reads_backwards" not in model.id_limits():
             raise ValueError(
                 f"rows={settings.rows} continue from batch to batch, and masked-token models of the "
@@ -323,7 +328,9 @@ class MaskedRowTraining(MaskedTraining):
         ValueError: the model predicts tokens in an order, which such rows do not have.
     """
 
-    def __init__(self, model: ObjectiveModel, settings: Settings, rows: MaskedRows, seed: int):
+    def __init__(
+        self, model: ObjectiveModel, settings: MaskedSettings, rows: MaskedRows, seed: int
+    ):
         if model.encoder.backbone.has_second_stream:
             raise ValueError(
                 f"Models of the family {model.encoder.family} predict tokens in an order, which rows of "
@@ -354,3 +361,36 @@ class MaskedRowTraining(MaskedTraining):
 
     def about(self):
         return {**super().about(), "objective": "as the rows were masked"}
+
+
+# -------------------------------------------------------------------------------------------------
+# Pretraining of encoder-decoder models: an objective divides each text between the two.
+# -------------------------------------------------------------------------------------------------
+
+
+class DenoisingTraining(MaskedTraining):
+    """Trains an encoder-decoder model.
+
+    A phase's length is the number of tokens that the encoder reads per row. With the scheme "packed_documents"
+    a row holds several texts, else one. Arguments are those of `MaskedTraining`.
+    """
+
+    use = Use(
+        "text2text-generation",
+        "fills in hidden spans of a text and can be fine-tuned for text-to-text tasks",
+        'print(model.generate(["A text."]))',
+        limits=("Without fine-tuning it can only fill in hidden spans.",),
+    )
+
+    def scheme(self, length: int) -> RowScheme:
+        scheme = super().scheme(self.objective.raw_length(length))
+        if isinstance(scheme, PackedDocuments):
+            return PackedExamples(scheme.length, objective=self.objective)
+        return scheme
+
+    def questions(self, corpus: Corpus | None) -> list[tuple[str, str]]:
+        """Returns an empty list, as no single word is masked."""
+        return []
+
+    def answers(self, questions: Sequence[tuple[str, str]]) -> list[list[list[Any]]]:
+        return []

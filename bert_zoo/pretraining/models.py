@@ -1,20 +1,25 @@
-"""Models to pretrain: new ones, and checkpoints with the heads of their objective."""
+"""Models to pretrain, and how well a recurrent one predicts a stream."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 import bert_zoo
 from bert_zoo.config import ConfigError
 from bert_zoo.family import Family
 from bert_zoo.loading.directories import open_checkpoint
 from bert_zoo.loading.load import missing_parts
-from bert_zoo.models import CausalLM, Encoder, MaskedLM, Pretraining
-from bert_zoo.presets import LanguageModelPreset
+from bert_zoo.models import CausalLM, Encoder, MaskedLM, Pretraining, StatefulLM
+from bert_zoo.models.task_model import under_settings
+from bert_zoo.presets import LanguageModelPreset, Reading
+from bert_zoo.pretraining.streams import segments
 from bert_zoo.registry import registry
 from bert_zoo.tasks import TASKS
 from bert_zoo.tasks.objectives import OBJECTIVES
-from bert_zoo.tasks.objectives.model import ObjectiveModel
+from bert_zoo.tasks.objectives.objective import ObjectiveModel
 from bert_zoo.tasks.text_to_text import TextToText
 
 
@@ -110,3 +115,33 @@ def fitted(preset: LanguageModelPreset, vocab_size: int) -> LanguageModelPreset:
     if "tie_projs" in config:
         config["tie_projs"] = config["tie_projs"][: len(kept) + 1]
     return replace(preset, config=config)
+
+
+# -------------------------------------------------------------------------------------------------
+# How well a recurrent language model predicts a stream.
+# -------------------------------------------------------------------------------------------------
+
+
+def evaluate(model: CausalLM, token_ids: np.ndarray, reading: Reading) -> dict[str, float]:
+    """Measures how well a model predicts a stream, averaged over all tokens except the first.
+
+    Args:
+        model: a recurrent language model. Where its family has the settings in `reading`, they replace its own.
+        token_ids: int [tokens].
+
+    Returns:
+        dict of `perplexity`, `bits` (per token), `tokens` (the number predicted) and `seconds`.
+    """
+    known = registry().families[model.encoder.family].settings
+    settings = {name: value for name, value in reading.settings.items() if name in known}
+    stateful = StatefulLM(under_settings(model, **settings), reading.batch_size)
+    stateful.compile()
+    start = time.perf_counter()
+    metrics = stateful.evaluate(
+        segments(token_ids, reading.batch_size, reading.segment_length),
+        verbose=0,
+        return_dict=True,
+    )
+    seconds = time.perf_counter() - start
+    metrics = {name: float(metrics[name]) for name in ("perplexity", "bits")}
+    return {**metrics, "tokens": len(token_ids) - 1, "seconds": round(seconds, 2)}

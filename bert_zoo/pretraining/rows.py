@@ -27,10 +27,11 @@ from bert_zoo.data.rows import (
     separator,
 )
 from bert_zoo.pretraining.tokens import TokenizedText
-from bert_zoo.text.layout import Layout
+from bert_zoo.text.numpy_packing import Layout
 
 if TYPE_CHECKING:
     from bert_zoo.tasks.objectives.denoising import Denoising
+
 
 # Number of sentences to plan together, to limit memory.
 SECTION = 1 << 18
@@ -56,7 +57,7 @@ class FullSentences(RowScheme):
     def plan(self, text: TokenizedText, rng: np.random.Generator) -> Iterator[Runs]:
         most = self.length - text.layout.specials(1)
         separators = len(separator(text.layout))
-        left = _Sentences.none()
+        left = _DocumentSentences.none()
         for section in _sections(text, rng.permutation(text.num_documents), most):
             sentences = left.followed_by(section)
             # A document's first sentence also needs a separator, unless it begins a row.
@@ -243,7 +244,7 @@ class SentencePairs(RowScheme):
         self,
         text: TokenizedText,
         rng: np.random.Generator,
-        sentences: _Sentences,
+        sentences: _DocumentSentences,
         first_document: int,
         most: int,
     ) -> Runs:
@@ -448,7 +449,7 @@ def epoch_rows(
 # --- Sentences as plans see them ---
 
 
-class _Sentences(NamedTuple):
+class _DocumentSentences(NamedTuple):
     """Sentences of several documents, one document after another.
 
     Attributes:
@@ -462,14 +463,14 @@ class _Sentences(NamedTuple):
     begins_document: np.ndarray
 
     @classmethod
-    def none(cls) -> _Sentences:
+    def none(cls) -> _DocumentSentences:
         return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, bool))
 
-    def part(self, first: int, end: int) -> _Sentences:
-        return _Sentences(*(values[first:end] for values in self))
+    def part(self, first: int, end: int) -> _DocumentSentences:
+        return _DocumentSentences(*(values[first:end] for values in self))
 
-    def followed_by(self, others: _Sentences) -> _Sentences:
-        return _Sentences(*map(np.concatenate, zip(self, others, strict=True)))
+    def followed_by(self, others: _DocumentSentences) -> _DocumentSentences:
+        return _DocumentSentences(*map(np.concatenate, zip(self, others, strict=True)))
 
     @property
     def before(self) -> np.ndarray:
@@ -483,7 +484,7 @@ class _Sentences(NamedTuple):
         return begins[np.cumsum(self.begins_document)]
 
 
-def _sections(text: TokenizedText, order: np.ndarray, most: int) -> Iterator[_Sentences]:
+def _sections(text: TokenizedText, order: np.ndarray, most: int) -> Iterator[_DocumentSentences]:
     """Yields the sentences of the documents in `order`, some documents at a time, in pieces up to `most`."""
     first = text.document_starts[order]
     counts = text.document_starts[order + 1] - first
@@ -494,7 +495,7 @@ def _sections(text: TokenizedText, order: np.ndarray, most: int) -> Iterator[_Se
         lengths = text.sentence_starts[sentences + 1] - starts
         begins = ranges(counts[some]) == 0
         pieces = -(-lengths // most)
-        yield _Sentences(
+        yield _DocumentSentences(
             *cut(starts, lengths, most), np.repeat(begins, pieces) & (ranges(pieces) == 0)
         )
 
@@ -506,7 +507,7 @@ def _documents(text: TokenizedText, rng: np.random.Generator) -> tuple[np.ndarra
     return starts, text.sentence_starts[text.document_starts[order + 1]] - starts
 
 
-def _cut_at_documents(sentences: _Sentences, rows: np.ndarray) -> Runs:
+def _cut_at_documents(sentences: _DocumentSentences, rows: np.ndarray) -> Runs:
     """Returns the runs of rows that begin at these sentences; a run ends with its document."""
     begins_row = np.zeros(len(sentences.starts), bool)
     begins_row[rows] = True

@@ -11,34 +11,38 @@ import keras
 
 import bert_zoo
 from bert_zoo.data.rows import TooFewRows
+from bert_zoo.loading.locating import RUN_CONFIG
 from bert_zoo.loading.locating import RUN_METRICS as METRICS
 from bert_zoo.loading.locating import RUN_MODEL as MODEL
 from bert_zoo.models import CausalLM
 from bert_zoo.models.replicas import is_chief
 from bert_zoo.models.task_model import Use
 from bert_zoo.pretraining.batches import NumberedBatches
-from bert_zoo.pretraining.bidirectional import BidirectionalTraining
-from bert_zoo.pretraining.causal import RowTraining, StreamSettings, StreamTraining
+from bert_zoo.pretraining.causal import (
+    BidirectionalTraining,
+    RowTraining,
+    StreamSettings,
+    StreamTraining,
+)
 from bert_zoo.pretraining.corpus import MASKED_ROWS, STREAM
-from bert_zoo.pretraining.denoising import DenoisingTraining
 from bert_zoo.pretraining.masked import (
+    DenoisingTraining,
     MaskedRowTraining,
+    MaskedSettings,
     MaskedTraining,
     RememberingTraining,
-    Settings,
 )
-from bert_zoo.pretraining.progress import Keeper, Progress, print_losses
+from bert_zoo.pretraining.measuring import Keeper, Progress, print_losses
 from bert_zoo.pretraining.texts import Texts, read_documents, read_masked_rows, read_streams
 from bert_zoo.tasks.bidirectional_lm import BidirectionalLM
-from bert_zoo.tasks.objectives.model import ObjectiveModel
+from bert_zoo.tasks.objectives.objective import ObjectiveModel
 from bert_zoo.tasks.text_to_text import TextToText
-from bert_zoo.training.budget import TimeBudget
 from bert_zoo.training.distribution import present_strategy
 from bert_zoo.training.resume import notes_of, restore
 from bert_zoo.training.runs import (
     CHECKPOINT,
-    CONFIG,
     PROGRESS,
+    TimeBudget,
     check_goes_on,
     finished_run,
     keras_verbosity,
@@ -75,7 +79,7 @@ class FinishedRun:
 def pretrain(
     name: str,
     make_model: Callable[[], ObjectiveModel | CausalLM | BidirectionalLM | TextToText],
-    settings: Settings | StreamSettings,
+    settings: MaskedSettings | StreamSettings,
     text: Sequence[str] | str,
     directory: Path,
     *,
@@ -196,7 +200,7 @@ def pretrain(
     if notes:
         check_goes_on(directory, config)
     elif writes:
-        write_json(directory / CONFIG, config | {"versions": versions()})
+        write_json(directory / RUN_CONFIG, config | {"versions": versions()})
 
     progress = Progress(**json.loads(notes[PROGRESS])) if notes else Progress()
     with strategy.scope():
@@ -257,7 +261,7 @@ def pretrain(
 def _training(
     kind: type,
     model: Any,
-    settings: Settings | StreamSettings,
+    settings: MaskedSettings | StreamSettings,
     texts: Texts,
     seed: int,
     least_batch_size: int | None,

@@ -6,9 +6,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bert_zoo.pretraining.corpus import Corpus, CorpusCounts, files_of
+from bert_zoo.pretraining.corpus import (
+    Corpus,
+    CorpusCounts,
+    ParallelLines,
+    files_of,
+    reading_in_turn,
+)
 from bert_zoo.pretraining.masked_rows import MaskedRows, part_of
-from bert_zoo.pretraining.parallel_text import ParallelLines, reading_in_turn
 from bert_zoo.pretraining.streams import MISFIT, FileStream, StreamPart, misfit
 from bert_zoo.pretraining.tokens import TokenizedText, write_tokens
 

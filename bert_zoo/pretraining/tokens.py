@@ -26,7 +26,7 @@ from bert_zoo.data.array_files import check_size, open_array
 from bert_zoo.data.rows import ranges
 from bert_zoo.json_files import member, read_object
 from bert_zoo.pretraining.corpus import CorpusCounts
-from bert_zoo.text.layout import Layout
+from bert_zoo.text.numpy_packing import Layout
 from bert_zoo.weights.files import naming_full_disk, remove_leftovers, write_json
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def ids_of(tokenizer: Tokenizer, texts: Sequence[str | bytes]) -> list[np.ndarra
         ids, ends = ragged.flat_values.numpy(), ragged.row_splits.numpy()
     else:
         from bert_zoo.text.batches import strings
-        from bert_zoo.text.numpy_preprocessor import reader_of
+        from bert_zoo.text.windows import reader_of
 
         tokens = reader_of(tokenizer).tokenized(strings(texts))
         ids, ends = tokens.ids, np.cumsum([0, *tokens.lengths])

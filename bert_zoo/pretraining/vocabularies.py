@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_zoo.pretraining.streams import pieces_of
-from bert_zoo.text.vocabulary import SUFFIX
+from bert_zoo.text.files import SUFFIX
 from bert_zoo.text.word_level import NEWLINE, UNITS
 from bert_zoo.weights.files import write_json
 

@@ -14,12 +14,10 @@ import numpy as np
 from tqdm import tqdm
 
 from bert_zoo.data.fill_in import BLANK, Cloze, MinimalPair
-from bert_zoo.runtime.printed import table
+from bert_zoo.runtime.answers import table
 from bert_zoo.tasks.causal_lm import CausalLM
-from bert_zoo.tasks.masked_lm import FillsMasks
-from bert_zoo.tasks.masked_lm.blanks import Blank, log_probs_at
-from bert_zoo.tasks.masked_lm.fill_mask import Gap, Spelling
-from bert_zoo.tasks.scores import TextScore
+from bert_zoo.tasks.masked_lm import Blank, FillsMasks, Gap, Spelling, log_probs_at
+from bert_zoo.tasks.presets import TextScore
 from bert_zoo.text.preprocessor import unknown_id
 
 

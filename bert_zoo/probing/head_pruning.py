@@ -14,7 +14,7 @@ from keras import ops
 from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.data_adapters import for_keras, num_rows, rows_of
 from bert_zoo.models.graphs import on_model
-from bert_zoo.runtime.printed import table
+from bert_zoo.runtime.answers import table
 
 
 def head_importance(model: ZooModel, x, y=None) -> np.ndarray:

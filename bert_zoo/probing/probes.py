@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
-from bert_zoo.layers.scalar_mix import ScalarMix
-from bert_zoo.probing.labelled import Inputs, Labelled
+from bert_zoo.layers.heads import ScalarMix
+from bert_zoo.probing.labelled import Inputs, Labelled, labelled
+from bert_zoo.probing.results import LayerCurve, table_by_layer
 from bert_zoo.probing.vectors import LayerVectors
 
 # The words of a span are projected to this size before attention pools them (Tenney et al. 2019,
@@ -239,3 +241,277 @@ def measure(
 def _batches(items: np.ndarray, size: int) -> Iterator[np.ndarray]:
     # Sorted, so that they are read in the order of the file.
     return (np.sort(items[start : start + size]) for start in range(0, len(items), size))
+
+
+# -------------------------------------------------------------------------------------------------
+# Which layers a task draws on: probes on weighted mixtures of layers.
+# -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LayerMixes:
+    """The weights and scores of probes on trained mixtures of layers.
+
+    Attributes:
+        weights: the weight of each layer in the mixture of all layers; weights sum to 1.
+        cumulative: at layer l, the score of a probe that mixes layers 0 to l: accuracy, or micro-F1 for edges.
+    """
+
+    weights: LayerCurve
+    cumulative: LayerCurve
+
+    @property
+    def centre_of_gravity(self) -> np.ndarray:
+        """The mean layer, weighted by `weights`: float64 [runs] (Tenney et al. 2019, arXiv:1905.05950, equation 2)."""
+        return self.weights.values @ np.arange(len(self.weights.mean))
+
+    @property
+    def expected_layer(self) -> np.ndarray:
+        """The mean layer, weighted by how much each layer adds to the score: float64 [runs] (equation 4 there).
+
+        NaN if the mixture of all layers scores as layer 0 alone does.
+        """
+        gains = np.diff(self.cumulative.values, axis=1)
+        total = gains.sum(axis=1)
+        moments = gains @ np.arange(1, gains.shape[1] + 1)
+        return np.divide(moments, total, out=np.full_like(total, np.nan), where=total != 0)
+
+    def __str__(self) -> str:
+        return (
+            f"{table_by_layer([self.weights, self.cumulative])}\n"
+            f"Centre of gravity {self.centre_of_gravity.mean():.2f}, "
+            f"expected layer {self.expected_layer.mean():.2f}."
+        )
+
+
+def mix_layers(
+    vectors: LayerVectors,
+    labels: Sequence[Any],
+    *,
+    splits: Sequence[str] | None = None,
+    seeds: Sequence[int] = (0,),
+    **settings: Any,
+) -> LayerMixes:
+    """Trains a probe on a mixture of all layers, and for each layer a probe on a mixture of the layers up to it.
+
+    The weights of a mixture are a softmax, and equal at first. Tenney et al.'s edge probes
+    have hidden_size=256.
+
+    Args:
+        vectors, labels, splits, seeds, settings: as in `probe_layers`.
+
+    Raises:
+        ValueError: as in `probe_layers`, or the layers differ in size and cannot be mixed.
+    """
+    if len({*vectors.sizes}) > 1:
+        raise ValueError(
+            f"The layers have sizes {list(vectors.sizes)}, and only layers of one size can be mixed. Use "
+            "probe_layers, which probes each layer alone."
+        )
+    chosen, given = ProbeSettings(**settings), labelled(vectors, labels)
+    parts = given.split(splits, len(vectors))
+    reads = [range(layer + 1) for layer in range(vectors.num_layers)]
+    weights, scores = [], []
+    for seed in seeds:
+        probes = train(reads, vectors, given, parts["train"], parts["validation"], chosen, seed)
+        weights.append(ops.convert_to_numpy(ops.softmax(probes.probes[-1].mix.scalars)))
+        scores.append(measure(probes, vectors, given, parts["test"]).scores)
+    name = "micro-F1" if given.has_label_sets else "accuracy"
+    return LayerMixes(
+        LayerCurve("weight", np.array(weights)), LayerCurve(f"{name} up to it", np.array(scores))
+    )
+
+
+# -------------------------------------------------------------------------------------------------
+# Probes of words, spans and sentences at each layer, with control tasks.
+# -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LayerProbes:
+    """The scores of each layer's probe on the test split.
+
+    Attributes:
+        score: accuracy, or micro-F1 for edges, which may have several labels.
+        majority: the score of always predicting the most frequent label of the training split.
+        control: the accuracy on random labels by word type; None if it was not requested.
+        num_train: number of labelled items in the training split.
+        num_test: number of labelled items in the test split.
+    """
+
+    score: LayerCurve
+    majority: float
+    control: LayerCurve | None
+    num_train: int
+    num_test: int
+
+    @property
+    def selectivity(self) -> LayerCurve | None:
+        """Accuracy minus the control task's accuracy (Hewitt and Liang 2019, arXiv:1909.03368)."""
+        if self.control is None:
+            return None
+        return LayerCurve("selectivity", self.score.values - self.control.values)
+
+    def __str__(self) -> str:
+        curves = [self.score, self.control, self.selectivity]
+        return (
+            f"{table_by_layer([curve for curve in curves if curve is not None])}\n"
+            f"Always guessing the most frequent label: {self.majority:.3f}. "
+            f"Trained on {self.num_train:,} items, tested on {self.num_test:,}."
+        )
+
+
+def probe_layers(
+    vectors: LayerVectors,
+    labels: Sequence[Any],
+    *,
+    splits: Sequence[str] | None = None,
+    control: bool = False,
+    seeds: Sequence[int] = (0,),
+    **settings: Any,
+) -> LayerProbes:
+    """Trains a probe on each layer, all layers side by side, and scores them on the test split.
+
+    Args:
+        vectors: vectors from `compute_vectors`.
+        labels: for each sentence either a label; or a label for each word, with None for words to leave out; or
+            edges (`bert_zoo.data.edges.Edge`): spans or pairs of spans, pooled by attention and with any number
+            of labels (Tenney et al. 2019, arXiv:1905.06316). A labelled sentence is the mean of its words' vectors.
+        splits: "train", "validation" or "test" for each sentence. By default the ninth and tenth of every ten
+            sentences are for validation and test.
+        control: also trains probes on random labels by word type (Hewitt and Liang 2019, arXiv:1909.03368).
+            This needs labels of words.
+        seeds: seeds of the runs, one each.
+        settings: hidden_size=None (linear, else the units of one hidden layer), dropout=0.0, epochs=5,
+            batch_size=256, learning_rate=5e-3 (`ProbeSettings`).
+
+    Raises:
+        ValueError: labels or splits do not match the sentences, a split has no labelled items, or `control` is
+            true for labels of sentences or edges.
+    """
+    chosen, given = ProbeSettings(**settings), labelled(vectors, labels)
+    parts = given.split(splits, len(vectors))
+    reads = [[layer] for layer in range(vectors.num_layers)]
+
+    def scores(what: Labelled, seed: int) -> np.ndarray:
+        probes = train(reads, vectors, what, parts["train"], parts["validation"], chosen, seed)
+        return measure(probes, vectors, what, parts["test"]).scores
+
+    name = "micro-F1" if given.has_label_sets else "accuracy"
+    controls = None
+    if control:
+        values = [
+            scores(given.with_control_labels(vectors.sentences, seed), seed) for seed in seeds
+        ]
+        controls = LayerCurve("control accuracy", np.array(values))
+    return LayerProbes(
+        LayerCurve(name, np.array([scores(given, seed) for seed in seeds])),
+        _majority(given, parts["train"], parts["test"]),
+        controls,
+        len(parts["train"]),
+        len(parts["test"]),
+    )
+
+
+def _majority(what: Labelled, training: np.ndarray, test: np.ndarray) -> float:
+    """The score on the test items of always predicting the most frequent label of the training items."""
+    if not what.has_label_sets:
+        most = np.bincount(what.targets[training]).argmax()
+        return float(np.mean(what.targets[test] == most))
+    present = what.targets[test]
+    right = present[:, what.targets[training].sum(axis=0).argmax()].sum()
+    return float(2 * right / (len(test) + present.sum()))
+
+
+# -------------------------------------------------------------------------------------------------
+# Minimum description length: how many bits a task's labels take, given a layer's vectors.
+# -------------------------------------------------------------------------------------------------
+
+# The share of the training sentences that has been sent after each portion (Voita and Titov 2020,
+# arXiv:2003.12298, section 2.2.2).
+FRACTIONS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0)
+
+
+@dataclass(frozen=True)
+class DescriptionLengths:
+    """The lengths of online codes of the labels, for every layer.
+
+    Attributes:
+        bits: the length of each layer's code.
+        uniform_bits: the length of a code in which all labels are equally likely: items * log2(classes).
+        control: the lengths for random labels by word type; None if they were not requested.
+    """
+
+    bits: LayerCurve
+    uniform_bits: float
+    control: "DescriptionLengths | None" = None
+
+    @property
+    def compression(self) -> LayerCurve:
+        """How many times shorter than the uniform code each layer's code is."""
+        return LayerCurve("compression", self.uniform_bits / self.bits.values)
+
+    def __str__(self) -> str:
+        named = [("", self)] if self.control is None else [("", self), ("control ", self.control)]
+        curves = [
+            LayerCurve(prefix + curve.name, curve.values)
+            for prefix, lengths in named
+            for curve in (LayerCurve("kbit", lengths.bits.values / 1000), lengths.compression)
+        ]
+        return table_by_layer(curves)
+
+
+def description_lengths(
+    vectors: LayerVectors,
+    labels: Sequence[Any],
+    *,
+    splits: Sequence[str] | None = None,
+    control: bool = False,
+    seeds: Sequence[int] = (0,),
+    **settings: Any,
+) -> DescriptionLengths:
+    """Measures the length of an online code of the training split's labels, for every layer.
+
+    A uniform code sends the first labels. Then a probe, trained on everything sent so far, encodes the next
+    portion, which is about as long as all before it (Voita and Titov 2020, arXiv:2003.12298). A short code
+    means that little data is enough to find the labels in a layer. As in the original, each probe keeps the
+    epoch with the lowest loss on the validation split, and sentences are shuffled.
+
+    Args:
+        vectors, labels, splits, control, seeds, settings: as in `probe_layers`. Every edge must have one label.
+
+    Raises:
+        ValueError: as in `probe_layers`, or an edge does not have exactly one label.
+    """
+    chosen, given = ProbeSettings(**settings), labelled(vectors, labels).with_one_label()
+    parts = given.split(splits, len(vectors))
+    reads = [[layer] for layer in range(vectors.num_layers)]
+
+    def bits(what: Labelled, seed: int) -> np.ndarray:
+        first, *portions = _portions(what, parts["train"], seed)
+        sent, length = first, len(first) * np.log2(len(what.label_names))
+        for portion in portions:
+            probes = train(reads, vectors, what, sent, parts["validation"], chosen, seed)
+            length = length + measure(probes, vectors, what, portion).bits
+            sent = np.concatenate([sent, portion])
+        return length
+
+    def lengths(drawn: Sequence[Labelled], control: DescriptionLengths | None = None):
+        values = [bits(what, seed) for what, seed in zip(drawn, seeds, strict=True)]
+        uniform = len(parts["train"]) * float(np.log2(len(given.label_names)))
+        return DescriptionLengths(LayerCurve("bits", np.array(values)), uniform, control)
+
+    controls = None
+    if control:
+        controls = lengths([given.with_control_labels(vectors.sentences, seed) for seed in seeds])
+    return lengths([given] * len(seeds), controls)
+
+
+def _portions(what: Labelled, training: np.ndarray, seed: int) -> list[np.ndarray]:
+    """Row numbers of the training items, in portions that end at `FRACTIONS` of the shuffled sentences."""
+    sentences = np.unique(what.sentences[training])
+    shuffled = np.random.default_rng(seed).permutation(sentences)
+    ends = np.unique([max(1, int(fraction * len(shuffled))) for fraction in FRACTIONS])
+    return [
+        training[np.isin(what.sentences[training], some)] for some in np.split(shuffled, ends[:-1])
+    ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bert_zoo.metrics.labels import mean_and_deviation
-from bert_zoo.runtime.printed import table
+from bert_zoo.runtime.answers import table
 
 
 @dataclass(frozen=True)

@@ -222,7 +222,7 @@ def structural_probe(
         )
     kind = QUANTITIES[quantity]
     gold = [kind.gold(sentence.heads).astype(np.float32) for sentence in treebank]
-    data = _Sentences(vectors, gold, kind.loss, batch_size)
+    data = _SentenceBatches(vectors, gold, kind.loss, batch_size)
     runs = []
     for seed in seeds:
         generator = np.random.default_rng(seed)
@@ -282,7 +282,7 @@ def _predict(
 
 
 @dataclass(frozen=True)
-class _Sentences:
+class _SentenceBatches:
     """Batches of sentences, and the losses of a layer's projection on them."""
 
     vectors: LayerVectors
@@ -351,7 +351,7 @@ class _LayerTraining:
 
 def _train(
     layers: Sequence[_LayerTraining],
-    data: _Sentences,
+    data: _SentenceBatches,
     train: Sequence[int],
     validation: Sequence[int],
     generator: np.random.Generator,

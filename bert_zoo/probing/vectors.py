@@ -1,10 +1,11 @@
-"""Vectors of words at every layer of a frozen encoder, computed once and stored in half precision."""
+"""Vectors of words at every layer, stored in half precision; their occurrences and neighbours."""
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,16 @@ import numpy as np
 from bert_zoo.config import HeadSpec
 from bert_zoo.data.array_files import open_array
 from bert_zoo.data.files import lines
+from bert_zoo.data.word_vectors import StaticVectors
+from bert_zoo.embeddings.exact_search import directions
+from bert_zoo.error_text import nearest
 from bert_zoo.json_files import parse_json, read_object
 from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.inputs import check_batch_size
 from bert_zoo.models.word_outputs import POOLINGS, sentences_of, word_vectors
-from bert_zoo.training.kept_outputs import finite, kept_outputs
+from bert_zoo.runtime.answers import table
+from bert_zoo.training.resume import finite, kept_outputs
 from bert_zoo.weights.files import replacing
 
 ALL_LAYERS = HeadSpec("concat")
@@ -174,3 +179,326 @@ def randomly_initialised(encoder: ZooModel, seed: int = 0) -> Encoder:
     encoder = encoder_of(encoder)
     keras.utils.set_random_seed(seed)
     return Encoder(encoder.config, encoder.family, preprocessor=encoder.preprocessor)
+
+
+# -------------------------------------------------------------------------------------------------
+# Where a word occurs, and how its vectors differ between occurrences.
+# -------------------------------------------------------------------------------------------------
+
+# Words to show on each side.
+CONTEXT_WORDS = 5
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """A word in its sentence.
+
+    Attributes:
+        words: the words of the sentence.
+        position: the position of the word in it, from 0.
+    """
+
+    words: tuple[str, ...]
+    position: int
+
+    @property
+    def word(self) -> str:
+        return self.words[self.position]
+
+    def __str__(self) -> str:
+        start, end = max(0, self.position - CONTEXT_WORDS), self.position + 1 + CONTEXT_WORDS
+        shown = [*self.words[start:end]]
+        shown[self.position - start] = f"[{self.word}]"
+        left, right = "… " * (start > 0), " …" * (end < len(self.words))
+        return f"{left}{' '.join(shown)}{right}"
+
+
+def occurrence_at(vectors: LayerVectors, row: int) -> Occurrence:
+    """Returns the word whose vectors are in a row."""
+    number = int(np.searchsorted(vectors.splits, row, "right")) - 1
+    return Occurrence(tuple(vectors.sentences[number]), int(row - vectors.splits[number]))
+
+
+def rows_of(vectors: LayerVectors, word: str) -> np.ndarray:
+    """Returns the rows of a word's occurrences in any case, int64.
+
+    Raises:
+        ValueError: there are none.
+    """
+    words = [other.casefold() for other in chain.from_iterable(vectors.sentences)]
+    rows = np.flatnonzero([other == word.casefold() for other in words])
+    if not len(rows):
+        raise ValueError(
+            f"{word!r} is not among the {len(words):,} words of the sentences.{nearest(word, dict.fromkeys(words))}"
+        )
+    return rows
+
+
+@dataclass(frozen=True, eq=False)
+class OccurrenceMap:
+    """The occurrences of a word, placed by the first two principal components of their vectors.
+
+    Attributes:
+        word: the word that was passed.
+        layer: the layer that the vectors come from.
+        occurrences: the word in each of its sentences.
+        points: float64 [occurrences, 2]: the coordinates.
+        explained: float64 [2]: the share of the vectors' variance along each axis.
+    """
+
+    word: str
+    layer: int
+    occurrences: tuple[Occurrence, ...]
+    points: np.ndarray
+    explained: np.ndarray
+
+    def __str__(self) -> str:
+        rows = zip(self.points, self.occurrences, strict=True)
+        return table((f"{x:7.2f}", f"{y:7.2f}", str(occurrence)) for (x, y), occurrence in rows)
+
+
+def map_occurrences(
+    vectors: LayerVectors, word: str, *, layer: int = -1, max_occurrences: int = 200, seed: int = 0
+) -> OccurrenceMap:
+    """Places a word's occurrences in the plane by the first two principal components of their vectors.
+
+    If a layer distinguishes the senses of a word, occurrences with the same sense lie together.
+
+    Args:
+        vectors: vectors from `compute_vectors`.
+        word: the word, in any case.
+        layer: index of the layer; -1 is the last.
+        max_occurrences: sample this many occurrences if there are more.
+        seed: seed of the sample.
+
+    Raises:
+        ValueError: the word occurs fewer than three times.
+        IndexError: there is no such layer.
+    """
+    rows = rows_of(vectors, word)
+    if len(rows) < 3:
+        raise ValueError(
+            f"{word!r} occurs fewer than 3 times, too rarely for a map. Pass more sentences."
+        )
+    if len(rows) > max_occurrences:
+        generator = np.random.default_rng(seed)
+        rows = np.sort(generator.choice(rows, max_occurrences, replace=False))
+    x = vectors.layer(layer, rows).astype(np.float64)
+    x -= x.mean(axis=0)
+    left, values, _ = np.linalg.svd(x, full_matrices=False)
+    # The sign of a component is arbitrary, so make its largest coordinate positive.
+    signs = np.sign(left[np.abs(left).argmax(axis=0), np.arange(left.shape[1])])
+    variances = values**2 / max(np.sum(values**2), np.finfo(float).tiny)
+    return OccurrenceMap(
+        word=word,
+        layer=range(vectors.num_layers)[layer],
+        occurrences=tuple(occurrence_at(vectors, row) for row in rows),
+        points=(left * values * signs)[:, :2],
+        explained=variances[:2],
+    )
+
+
+# -------------------------------------------------------------------------------------------------
+# The nearest neighbours of a word in its contexts and, for comparison, without context.
+#
+# Source: Table 4 of Peters et al., "Deep contextualized word representations", NAACL 2018.
+# -------------------------------------------------------------------------------------------------
+
+_BLOCK_ROWS = 16384
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """An occurrence in the corpus, and the cosine between its vector and that of the query."""
+
+    similarity: float
+    occurrence: Occurrence
+
+    def __str__(self) -> str:
+        return f"{self.similarity:.2f}  {self.occurrence}"
+
+
+@dataclass(frozen=True)
+class NeighboursInContext:
+    """The neighbours of one occurrence of a word.
+
+    Attributes:
+        occurrence: the query.
+        same_word: the nearest other occurrences of the same word.
+        other_words: the nearest occurrences of other words, one of each word.
+    """
+
+    occurrence: Occurrence
+    same_word: tuple[Neighbour, ...]
+    other_words: tuple[Neighbour, ...]
+
+    def __str__(self) -> str:
+        return "\n  ".join([str(self.occurrence), *map(str, (*self.same_word, *self.other_words))])
+
+
+@dataclass(frozen=True)
+class WordNeighbours:
+    """The neighbours of a word in several contexts and without context.
+
+    Attributes:
+        word: the word that was passed.
+        layer: the layer that the vectors come from.
+        in_context: the neighbours in each context.
+        static: the neighbours without context, as pairs of word and cosine.
+    """
+
+    word: str
+    layer: int
+    in_context: tuple[NeighboursInContext, ...]
+    static: tuple[tuple[str, float], ...]
+
+    def __str__(self) -> str:
+        static = ", ".join(f"{word} {similarity:.2f}" for word, similarity in self.static)
+        return "\n".join([f"without context: {static}", *map(str, self.in_context)])
+
+
+def neighbours(
+    encoder: ZooModel | None,
+    word: str,
+    corpus: str | os.PathLike | Sequence | LayerVectors,
+    *,
+    sentences: Sequence | None = None,
+    occurrences: int = 3,
+    layer: int = -1,
+    top_k: int = 5,
+    static: StaticVectors | None = None,
+    directory: str | os.PathLike | None = None,
+    pooling: str = "mean",
+    batch_size: int = 32,
+) -> WordNeighbours:
+    """Finds the occurrences in a corpus whose vectors are most similar to those of a word in its contexts.
+
+    The search is exact, by cosine. Memory holds one block of vectors at a time if they are stored in a directory.
+
+    Args:
+        encoder: an encoder, or a model that has one. It may be None if `corpus` is vectors and `sentences` is None.
+        word: the word, in any case. Forms that differ in case count as one word.
+        corpus: a text file with a sentence on each line; texts or lists of words; or vectors from
+            `compute_vectors`.
+        sentences: your own contexts, as texts or lists of words; by default contexts from the corpus.
+        occurrences: number of contexts to take from the corpus, spread evenly.
+        layer: index of the layer; -1 is the last.
+        top_k: number of neighbours of each kind.
+        static: vectors from `read_word_vectors`, for the neighbours without context. By default these are the words
+            with an occurrence in layer 0 nearest to the mean of the word's vectors there.
+        directory: folder to store the corpus's vectors in; see `compute_vectors`.
+        pooling, batch_size: as in `compute_vectors`. If `corpus` is vectors, pass the pooling that made them.
+
+    Raises:
+        ValueError: the word does not occur, or `static` has no vector for it; `top_k` or `occurrences` is below 1;
+            or as in `compute_vectors`.
+        IndexError: there is no such layer.
+    """
+    for name, value in {"top_k": top_k, "occurrences": occurrences}.items():
+        if value < 1:
+            raise ValueError(f"{name} is {value}; it must be at least 1.")
+    if encoder is None and (sentences is not None or not isinstance(corpus, LayerVectors)):
+        raise ValueError(
+            "encoder is None, but vectors of sentences must be computed. Pass a model."
+        )
+    options: dict[str, Any] = {"pooling": pooling, "batch_size": batch_size}
+    if isinstance(corpus, str | os.PathLike):
+        corpus = [line for _, line in lines(Path(corpus)) if line.strip()]
+    if not isinstance(corpus, LayerVectors):
+        corpus = compute_vectors(encoder, corpus, directory, **options)
+    same, asked = rows_of(corpus, word), corpus
+    rows = np.unique(same[np.linspace(0, len(same) - 1, occurrences).round().astype(int)])
+    if sentences is not None:
+        asked = compute_vectors(encoder, sentences, **options)
+        rows = rows_of(asked, word)
+    layer = range(corpus.num_layers)[layer]
+    queries = directions(asked.layer(layer, rows))
+    cosines = queries @ directions(corpus.layer(layer, same)).T
+    if asked is corpus:
+        cosines[rows[:, None] == same] = -np.inf
+    forms = [form.casefold() for form in chain.from_iterable(corpus.sentences)]
+    _, kinds = np.unique(forms, return_inverse=True)
+    found = []
+    for number, (best, at) in enumerate(_nearest_of_each_kind(corpus, layer, queries, kinds)):
+        best[kinds[same[0]]] = -np.inf
+        found.append(
+            NeighboursInContext(
+                occurrence_at(asked, rows[number]),
+                same_word=_nearest(corpus, cosines[number], same, top_k),
+                other_words=_nearest(corpus, best, at, top_k),
+            )
+        )
+    if static is None:
+        mean = directions(corpus.layer(0, same)).mean(axis=0, keepdims=True)
+        [(best, at)] = _nearest_of_each_kind(corpus, 0, directions(mean), kinds)
+        best[kinds[same[0]]] = -np.inf
+        alone = [(n.occurrence.word, n.similarity) for n in _nearest(corpus, best, at, top_k)]
+    else:
+        alone = nearest_words(static, word, top_k)
+    return WordNeighbours(word, layer, tuple(found), tuple(alone))
+
+
+def nearest_words(static: StaticVectors, word: str, top_k: int = 5) -> list[tuple[str, float]]:
+    """Returns the words whose static vectors are most similar to a word's, with their cosines, best first.
+
+    Args:
+        static: vectors from `read_word_vectors`.
+        word: the word; its other case forms serve if this form has no vector, and are never neighbours.
+        top_k: number of words.
+
+    Raises:
+        ValueError: there is no vector of the word.
+    """
+    own = [n for n, other in enumerate(static.words) if other.casefold() == word.casefold()]
+    if not own:
+        raise ValueError(
+            f"There is no static vector for {word!r}.{nearest(word, static.words)} If you read the file with "
+            "words=, add the word there."
+        )
+    at = next((n for n in own if static.words[n] == word), own[0])
+    units = directions(static.vectors)
+    cosines = units @ units[at]
+    cosines[own] = -np.inf
+    order = np.argsort(-cosines, kind="stable")[: min(top_k, len(cosines) - len(own))]
+    return [(static.words[n], float(cosines[n])) for n in order]
+
+
+def _nearest_of_each_kind(
+    vectors: LayerVectors, layer: int, queries: np.ndarray, kinds: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """For each query, yields the cosine of the nearest row of each kind, and that row.
+
+    Args:
+        vectors, layer: the vectors to search, block by block.
+        queries: float32 [queries, size], of length 1.
+        kinds: int [words], the kind of each row, from 0.
+
+    Yields:
+        float32 [kinds] and int64 [kinds].
+    """
+    best = np.full((len(queries), kinds.max() + 1), -np.inf, np.float32)
+    at = np.zeros(best.shape, np.int64)
+    for start in range(0, vectors.num_words, _BLOCK_ROWS):
+        rows = slice(start, start + _BLOCK_ROWS)
+        cosines = queries @ directions(vectors.layer(layer, rows)).T
+        present, own = np.unique(kinds[rows], return_inverse=True)
+        top = np.empty(len(present), np.int64)
+        for query, scores in enumerate(cosines):
+            order = np.argsort(scores, kind="stable")
+            top[own[order]] = order  # the last one assigned to a kind, its nearest row, stays
+            better = scores[top] > best[query, present]
+            best[query, present[better]] = scores[top[better]]
+            at[query, present[better]] = start + top[better]
+    yield from zip(best, at, strict=True)
+
+
+def _nearest(
+    vectors: LayerVectors, cosines: np.ndarray, rows: np.ndarray, top_k: int
+) -> tuple[Neighbour, ...]:
+    """Returns the best rows by their cosines; rows with -inf are left out."""
+    order = np.argsort(-cosines, kind="stable")[:top_k]
+    return tuple(
+        Neighbour(float(cosines[n]), occurrence_at(vectors, int(rows[n])))
+        for n in order
+        if cosines[n] > -np.inf
+    )

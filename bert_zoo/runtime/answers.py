@@ -1,10 +1,93 @@
-"""Answers that are cut from a context; without TensorFlow and Keras."""
+"""Results of exported models as people read them: answers, labels, rankings, tags; without TensorFlow and Keras."""
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
+from statistics import fmean
+from typing import Any, NamedTuple
 
-from bert_zoo.metrics.squad import AnswerSelection, Candidate
-from bert_zoo.runtime.printed import Rows, flat, surroundings
+import numpy as np
+
+from bert_zoo.config import is_integer
+from bert_zoo.data.tagging import OUTSIDE, spans
+from bert_zoo.error_text import shown
+from bert_zoo.metrics.squad import AnswerCandidate, AnswerSelection
+from bert_zoo.text.reading import word_spans
+
+# -------------------------------------------------------------------------------------------------
+# Formats results for printing.
+# -------------------------------------------------------------------------------------------------
+
+TEXT_WIDTH = 60
+# Characters of context that are shown on each side of a match.
+SURROUNDINGS = 30
+
+
+def flat(text: str) -> str:
+    """Puts a text on one line."""
+    return " ".join(text.split())
+
+
+def surroundings(text: str, start: int, end: int) -> tuple[str, str]:
+    """Returns the shortened text before and after a range of characters."""
+    left, right = text[:start], text[end:]
+    return (
+        left if len(left) <= SURROUNDINGS else f"…{left[-SURROUNDINGS:]}",
+        right if len(right) <= SURROUNDINGS else f"{right[:SURROUNDINGS]}…",
+    )
+
+
+def one_line(text: str | tuple[str, str]) -> str:
+    """Returns the beginning of a text or pair on one line."""
+    line = flat(text if isinstance(text, str) else " | ".join(text))
+    return line if len(line) <= TEXT_WIDTH else line[: TEXT_WIDTH - 1] + "…"
+
+
+def number(value: Any) -> str:
+    """Formats a float with four digits and an integer in full; returns other values as strings, None as ""."""
+    if not isinstance(value, Real):
+        return "" if value is None else str(value)
+    if isinstance(value, Integral):
+        return f"{int(value):,}"
+    if abs(value) < 10:
+        return f"{value:.4f}"
+    return f"{value:.2f}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+class PrintedRow:
+    """A result that prints as one row of a table, made of its `cells`."""
+
+    def cells(self) -> tuple[str, ...]:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return "  ".join(self.cells())
+
+
+class PrintedRows(list):
+    """A list of results that prints as a table."""
+
+    def __str__(self) -> str:
+        return table(row.cells() for row in self)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def table(rows: Iterable[Sequence[str]], align: str = "<") -> str:
+    """Returns lines with aligned columns, except the last one.
+
+    Args:
+        rows: cells of each row.
+        align: "<" aligns columns left, ">" right.
+    """
+    rows = list(rows)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
+    return "\n".join(
+        "  ".join([*(f"{c:{align}{w}}" for c, w in zip(cells, widths, strict=True)), text])
+        for *cells, text in rows
+    )
 
 
 @dataclass(frozen=True)
@@ -20,7 +103,7 @@ class SpanAnswer:
         score: its probability among the candidates.
         no_answer_score: log-odds of no answer against the best span; None if the caller ruled out "no
             answer".
-        candidates: the likeliest answers, best first (`bert_zoo.metrics.squad.Candidate`).
+        candidates: the likeliest answers, best first (`bert_zoo.metrics.squad.AnswerCandidate`).
     """
 
     question: str
@@ -30,7 +113,7 @@ class SpanAnswer:
     end: int | None
     score: float
     no_answer_score: float | None
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[AnswerCandidate, ...]
 
     def __str__(self) -> str:
         best = next((candidate for candidate in self.candidates if candidate.text), None)
@@ -44,7 +127,7 @@ class SpanAnswer:
         return f"no answer  {self.score:.3f}  (best guess: {guess})"
 
 
-class SpanAnswers(Rows):
+class SpanAnswers(PrintedRows):
     """A list of `SpanAnswer` that prints questions with answers."""
 
     def __str__(self) -> str:
@@ -64,3 +147,340 @@ def span_answer(
         best = next(candidate for candidate in selection.candidates if not candidate.text)
     place = (best.text, best.start, best.end, best.probability)
     return SpanAnswer(question, context, *place, selection.no_answer_score, selection.candidates)
+
+
+# -------------------------------------------------------------------------------------------------
+# Predicted labels of texts; without TensorFlow and Keras.
+# -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Classification(PrintedRow):
+    """A text's likeliest label.
+
+    Attributes:
+        text: the text, or the pair of texts.
+        label: the label's name.
+        score: the label's probability.
+        scores: every label's probability.
+        top: the `top_k` likeliest labels with their probabilities, likeliest first.
+    """
+
+    text: str | tuple[str, str]
+    label: str
+    score: float
+    scores: dict[str, float]
+    top: dict[str, float]
+
+    def cells(self) -> tuple[str, ...]:
+        if len(self.top) == 1:
+            return (self.label, f"{self.score:.3f}", one_line(self.text))
+        return (listed(self.top), one_line(self.text))
+
+
+class Classifications(PrintedRows):
+    """A list of `Classification` or `MultiLabelClassification` that prints as a table."""
+
+
+def listed(labels: Mapping[str, float]) -> str:
+    return ", ".join(f"{label} {score:.3f}" for label, score in labels.items())
+
+
+@dataclass(frozen=True)
+class MultiLabelClassification(PrintedRow):
+    """The labels of a text whose probability is above their threshold.
+
+    Attributes:
+        text: the text, or the pair of texts.
+        labels: names with their probabilities, likeliest first; empty if no label applies.
+        scores: every label's probability.
+    """
+
+    text: str | tuple[str, str]
+    labels: dict[str, float]
+    scores: dict[str, float]
+
+    def cells(self) -> tuple[str, ...]:
+        return (listed(self.labels) or "(no label)", one_line(self.text))
+
+
+def classified(
+    text: str | tuple[str, str], logits: np.ndarray, labels: Sequence[str], top_k: int | None
+) -> Classification:
+    """Classifies a text that has exactly one label, from logits [classes]."""
+    return best(text, dict(zip(labels, map(float, softmax(logits)), strict=True)), top_k)
+
+
+def best(
+    text: str | tuple[str, str], scores: Mapping[str, float], top_k: int | None
+) -> Classification:
+    """Returns a text's likeliest label, from every label's probability."""
+    top = highest(scores, top_k or 1)
+    label, score = next(iter(top.items()))
+    return Classification(text, label, score, dict(scores), top)
+
+
+def multi_label_classified(
+    text: str | tuple[str, str],
+    logits: np.ndarray,
+    labels: Sequence[str],
+    thresholds: Sequence[float],
+    top_k: int | None,
+) -> MultiLabelClassification:
+    """Classifies a text that has any number of labels, from logits [classes]."""
+    scores = dict(zip(labels, map(float, sigmoid(logits)), strict=True))
+    return applying(text, scores, dict(zip(labels, thresholds, strict=True)), top_k)
+
+
+def applying(
+    text: str | tuple[str, str],
+    scores: Mapping[str, float],
+    thresholds: Mapping[str, float],
+    top_k: int | None,
+) -> MultiLabelClassification:
+    """Returns a text's labels whose probability is above their threshold."""
+    above = {label: score for label, score in scores.items() if score > thresholds[label]}
+    return MultiLabelClassification(text, highest(above, top_k), dict(scores))
+
+
+def highest(scores: Mapping[str, float], number: int | None) -> dict[str, float]:
+    return dict(sorted(scores.items(), key=lambda item: -item[1])[:number])
+
+
+def sigmoid(logits: np.ndarray) -> np.ndarray:
+    """Turns each logit into a probability."""
+    # By tanh, which does not overflow.
+    return 0.5 * (1 + np.tanh(0.5 * logits))
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Turns logits into probabilities along the last axis."""
+    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return shifted / shifted.sum(axis=-1, keepdims=True)
+
+
+# -------------------------------------------------------------------------------------------------
+# Documents ranked by how well they answer a query; without TensorFlow and Keras.
+# -------------------------------------------------------------------------------------------------
+
+# Functions from logits to scores.
+SCORE_ACTIVATIONS = {"sigmoid": sigmoid, "linear": np.asarray}
+
+
+@dataclass(frozen=True)
+class Ranked(PrintedRow):
+    """A document with its score.
+
+    Attributes:
+        document: the text.
+        index: its position in the given documents, from 0.
+        score: higher if it answers the query better.
+    """
+
+    document: str
+    index: int
+    score: float
+
+    def cells(self) -> tuple[str, ...]:
+        return (f"{self.score:.3f}", str(self.index), one_line(self.document))
+
+
+class Ranking(PrintedRows):
+    """A list of `Ranked`, best first, that prints as a table."""
+
+
+def ranking(
+    documents: Sequence[str], logits: np.ndarray, activation: str, top_k: int | None
+) -> Ranking:
+    """Returns the documents with the highest scores, best first; ties keep their order.
+
+    Args:
+        documents: texts.
+        logits: float [documents].
+        activation: one of `SCORE_ACTIVATIONS`.
+        top_k: number of documents; None for all.
+    """
+    scores = SCORE_ACTIVATIONS[activation](np.asarray(logits, np.float32))
+    # Sort by logits, because sigmoids may round to 1.
+    best = np.argsort(-np.asarray(logits), kind="stable")[:top_k]
+    return Ranking(Ranked(documents[i], int(i), float(scores[i])) for i in best)
+
+
+def check_asked(query: str, top_k: int | None) -> None:
+    """Raises ValueError unless `query` is one text, and `top_k` a positive integer or None."""
+    if np.ndim(query):
+        raise ValueError(
+            f"query is {shown(query)}, but rank() takes one query, a text. Call it once for each query."
+        )
+    if top_k is not None and (not is_integer(top_k) or top_k < 1):
+        raise ValueError(
+            f"top_k is {top_k!r}; it must be a number of documents, at least 1, or None for all."
+        )
+
+
+# -------------------------------------------------------------------------------------------------
+# Predicted labels of words, and the spans that they mark; without TensorFlow and Keras.
+# -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TaggedWord(PrintedRow):
+    """A word's likeliest label.
+
+    Attributes:
+        text: the word.
+        label: the label's name.
+        score: the label's probability.
+        start, end: the word's range of characters in `Tagging.text`, without `end`.
+    """
+
+    text: str
+    label: str
+    score: float
+    start: int
+    end: int
+
+    def cells(self) -> tuple[str, ...]:
+        return (self.text, self.label, f"{self.score:.2f}")
+
+
+@dataclass(frozen=True)
+class TaggedSpan:
+    """Words that belong together, such as a name.
+
+    Attributes:
+        text: the span as in `Tagging.text`.
+        type: the span's type, such as "LOC" for the labels "B-LOC" and "I-LOC".
+        score: the mean of its words' scores.
+        start, end: its range of characters in `Tagging.text`, without `end`.
+        first_word, end_word: its range of words, without `end_word`.
+    """
+
+    text: str
+    type: str
+    score: float
+    start: int
+    end: int
+    first_word: int
+    end_word: int
+
+    def __str__(self) -> str:
+        return f"[{self.text}]{self.type} {self.score:.2f}"
+
+
+@dataclass(frozen=True)
+class Tagging:
+    """A text with its words' labels; prints the text with its spans marked, or a table of words.
+
+    Attributes:
+        text: the text; a list of words is joined by spaces.
+        words: the words with their labels.
+        spans: the spans that the labels mark; None with `aggregate=False`, or if the labels do not mark
+            spans (see `bert_zoo.data.tagging`), for example parts of speech.
+    """
+
+    text: str
+    words: tuple[TaggedWord, ...]
+    spans: tuple[TaggedSpan, ...] | None
+
+    @property
+    def labels(self) -> list[str]:
+        """The words' labels, for `bert_zoo.metrics.span_report`."""
+        return [word.label for word in self.words]
+
+    def __str__(self) -> str:
+        if self.spans is None:
+            return table(word.cells() for word in self.words)
+        parts, at = [], 0
+        for span in self.spans:
+            parts += [self.text[at : span.start], str(span)]
+            at = span.end
+        return "".join([*parts, self.text[at:]])
+
+
+class Taggings(PrintedRows):
+    """A list of `Tagging` that prints all of them."""
+
+    def __str__(self) -> str:
+        # Tables of words need a line between them.
+        between = "\n\n" if any(row.spans is None for row in self) else "\n"
+        return between.join(map(str, self))
+
+
+def marks_spans(labels: Sequence[str]) -> bool:
+    """Whether labels mark spans: "O", and others that begin with B, I, E or S."""
+    prefixes = {label.partition("-")[0] for label in labels}
+    return OUTSIDE in prefixes and prefixes <= {OUTSIDE, *"BIES"} and len(prefixes) > 1
+
+
+# Hugging Face's names for how pieces' probabilities become those of the word.
+FIRST_PIECE, AVERAGE, MAX = STRATEGIES = ("first", "average", "max")
+
+
+def check_strategy(strategy: str) -> None:
+    if strategy not in STRATEGIES:
+        raise ValueError(
+            f"aggregation_strategy is {strategy!r}; choose one of {list(STRATEGIES)}, which give one label per "
+            "word. For words without spans, pass aggregate=False."
+        )
+
+
+def word_probabilities(pieces: np.ndarray, starts: np.ndarray, strategy: str) -> np.ndarray:
+    """Returns words' probabilities [words, labels], from their pieces' [pieces, labels].
+
+    Args:
+        pieces: the probabilities of all words' pieces.
+        starts: index of each word's first piece.
+        strategy: one of `STRATEGIES`: "first" takes the first piece's probabilities, "average" the mean
+            of all pieces, and "max" those of the piece with the highest single probability.
+    """
+    if strategy == FIRST_PIECE:
+        return pieces[starts]
+    ends = np.append(starts[1:], len(pieces))[: len(starts)]
+    if strategy == AVERAGE:
+        return np.add.reduceat(pieces, starts, axis=0) / (ends - starts)[:, None]
+    surest = pieces.max(axis=1)
+    chosen = [start + surest[start:end].argmax() for start, end in zip(starts, ends, strict=True)]
+    return pieces[np.array(chosen, int)]
+
+
+class Sentence(NamedTuple):
+    text: str
+    words: tuple[str, ...]
+    spans: list[tuple[int, int]]
+
+
+def sentence_of(text) -> Sentence:
+    """Splits a raw text, or joins a list of words: returns the words and their ranges of characters."""
+    if isinstance(text, str):
+        spans = word_spans(text)
+        return Sentence(text, tuple(text[start:end] for start, end in spans), spans)
+    is_list = isinstance(text, Sequence | np.ndarray)
+    if not is_list or not all(isinstance(word, str | bytes) for word in text):
+        raise TypeError(
+            f"A text to tag must be a string or a list of strings, its words; got {text!r} "
+            f"({type(text).__name__})."
+        )
+    words = tuple(w.decode("utf-8", "replace") if isinstance(w, bytes) else str(w) for w in text)
+    ends = np.cumsum([len(word) + 1 for word in words], dtype=int) - 1
+    spans = [(int(end) - len(word), int(end)) for word, end in zip(words, ends, strict=True)]
+    return Sentence(" ".join(words), words, spans)
+
+
+def tagging(
+    sentence: Sentence, probabilities: np.ndarray, labels: Sequence[str], aggregate: bool
+) -> Tagging:
+    words = tuple(
+        TaggedWord(word, labels[int(row.argmax())], float(row.max()), *span)
+        for word, span, row in zip(sentence.words, sentence.spans, probabilities, strict=True)
+    )
+    if not aggregate:
+        return Tagging(sentence.text, words, None)
+    marked = []
+    for span in spans([word.label for word in words]):
+        inside = words[span.start : span.end]
+        start, end = inside[0].start, inside[-1].end
+        score = fmean(word.score for word in inside)
+        text = sentence.text[start:end]
+        marked.append(TaggedSpan(text, span.type, score, start, end, span.start, span.end))
+    return Tagging(sentence.text, words, tuple(marked))

@@ -7,11 +7,26 @@ from typing import Any
 from bert_zoo.config import ConfigError
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.json_files import JsonObject, member, read_object
-from bert_zoo.runtime.files import VERSION
-from bert_zoo.runtime.rankings import SCORE_ACTIVATIONS
-from bert_zoo.text.layout import Layout
-from bert_zoo.text.numpy_packing import TRUNCATIONS
+from bert_zoo.runtime.answers import SCORE_ACTIVATIONS
+from bert_zoo.text.numpy_packing import TRUNCATIONS, Layout
 from bert_zoo.weights.formats.bert_zoo import prompts_of
+
+# -------------------------------------------------------------------------------------------------
+# Names of the files that `bert_zoo.export` writes for LiteRT and ONNX Runtime.
+# -------------------------------------------------------------------------------------------------
+
+LITERT_FILE = "model.tflite"
+ONNX_SUFFIX = ".onnx"
+TOKENIZER_FILE = "tokenizer.json"
+DESCRIPTION_FILE = "runtime.json"
+# Version of the description; a change that older readers would misread raises it.
+VERSION = 1
+
+
+def onnx_file(signature: str) -> str:
+    """Returns the file name of a signature on ids."""
+    return f"{signature}{ONNX_SUFFIX}"
+
 
 # The signature for texts, and the inputs that are made from texts.
 SIGNATURE = "tokens"

@@ -9,30 +9,29 @@ import numpy as np
 
 from bert_zoo.config import ConfigError, Prompts
 from bert_zoo.metrics.squad import Window, select_answers
-from bert_zoo.runtime.answers import SpanAnswer, SpanAnswers, span_answer
-from bert_zoo.runtime.classifications import (
-    Classifications,
-    classified,
-    multi_label_classified,
-    softmax,
-)
-from bert_zoo.runtime.description import SIGNATURE, read_description
-from bert_zoo.runtime.files import DESCRIPTION_FILE
-from bert_zoo.runtime.rankings import Ranking, check_asked, ranking
-from bert_zoo.runtime.reading import Rows
-from bert_zoo.runtime.sessions import SESSIONS, checked_inputs
-from bert_zoo.runtime.taggings import (
+from bert_zoo.runtime.answers import (
     FIRST_PIECE,
+    Classifications,
+    Ranking,
+    SpanAnswer,
+    SpanAnswers,
     Taggings,
+    check_asked,
     check_strategy,
+    classified,
     marks_spans,
+    multi_label_classified,
+    ranking,
     sentence_of,
+    softmax,
+    span_answer,
     tagging,
     word_probabilities,
 )
-from bert_zoo.text.numpy_packing import Arrays, Slices
-from bert_zoo.text.numpy_windows import usual_batch_size, windows_of_questions
-from bert_zoo.text.splitting import row_splits_that_fit
+from bert_zoo.runtime.description import DESCRIPTION_FILE, SIGNATURE, read_description
+from bert_zoo.runtime.reading import SESSIONS, RowReader, checked_inputs
+from bert_zoo.text.numpy_packing import Arrays, NumpySlices
+from bert_zoo.text.reading import row_splits_that_fit, usual_batch_size, windows_of_questions
 
 
 def load(directory: str | Path, *, threads: int | None = None) -> "RuntimeModel":
@@ -89,7 +88,7 @@ class RuntimeModel:
         self._session = SESSIONS[description["format"]](directory, threads)
         self._inputs = description["signatures"][SIGNATURE]
         self._has_choices = len(self._inputs["token_ids"]["shape"]) == 3
-        self._rows = Rows(directory, description["text"]) if description["text"] else None
+        self._rows = RowReader(directory, description["text"]) if description["text"] else None
 
     def run(self, inputs: Mapping[str, Any], signature: str = SIGNATURE) -> Arrays:
         """Runs a signature on ids.
@@ -112,7 +111,7 @@ class RuntimeModel:
         return self._session.run(signature, checked_inputs(inputs, signatures[signature]))
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> RowReader:
         """Turns texts into rows of ids."""
         if self._rows is None:
             raise ValueError(
@@ -146,7 +145,7 @@ class RuntimeModel:
             found.append({name: value[0] for name, value in self.run(inputs).items()})
         return _by_name(found)
 
-    def _outputs_of_rows(self, segments: Sequence[Slices], batch_size: int) -> list[Arrays]:
+    def _outputs_of_rows(self, segments: Sequence[NumpySlices], batch_size: int) -> list[Arrays]:
         """Returns each row's outputs; outputs per token leave out padding."""
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size!r}; it must be a positive integer.")
@@ -306,7 +305,7 @@ class _Tagger(RuntimeModel):
         # Where each word's pieces begin, and the end of all pieces.
         begins = np.append(pieces.starts, len(pieces.ids))
         kept = np.minimum(np.diff(begins[splits]), budget)
-        rows = Slices(pieces.ids, begins[splits[:-1]], kept)
+        rows = NumpySlices(pieces.ids, begins[splits[:-1]], kept)
         before = self.rows.specials_before(0, 1)
         found = []
         for number, outputs in enumerate(self._outputs_of_rows([rows], batch_size)):

@@ -9,11 +9,7 @@ import keras
 
 from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.quantization import quantized_layers
-from bert_zoo.runtime.files import (
-    DESCRIPTION_FILE,
-    ONNX_SUFFIX,
-    VERSION,
-)
+from bert_zoo.runtime.description import DESCRIPTION_FILE, ONNX_SUFFIX, VERSION
 from bert_zoo.serving.options import ENTRIES, check_options
 from bert_zoo.tasks.streams import StatefulModel
 from bert_zoo.training.lora import without_lora
@@ -185,10 +181,8 @@ def _write_saved_model(model: ZooModel, directory: Path, **options: bool) -> Non
 def _write_portable(
     model: ZooModel, directory: Path, format: str, quantize: str | None, *, text: bool
 ) -> None:
-    from bert_zoo.serving.description import text_description
-    from bert_zoo.serving.litert import write_litert
-    from bert_zoo.serving.onnx_files import write_onnx
-    from bert_zoo.serving.portable import id_functions
+    from bert_zoo.serving.portable import id_functions, write_litert, write_onnx
+    from bert_zoo.serving.servable import text_description
 
     functions = id_functions(model)
     if format == "litert":
@@ -217,8 +211,7 @@ def _write_hugging_face(
     model: ZooModel, directory: Path, target: Path, quantize: str | None
 ) -> None:
     from bert_zoo.loading.save import write_around_weights
-    from bert_zoo.serving.onnx_files import write_graph
-    from bert_zoo.serving.portable import hugging_face_function
+    from bert_zoo.serving.portable import hugging_face_function, write_graph
 
     function = hugging_face_function(model)
     pooling = encoder_of(model).pooling

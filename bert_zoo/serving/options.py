@@ -2,7 +2,7 @@
 
 from importlib.util import find_spec
 
-from bert_zoo.runtime.files import DESCRIPTION_FILE, LITERT_FILE, TOKENIZER_FILE
+from bert_zoo.runtime.description import DESCRIPTION_FILE, LITERT_FILE, TOKENIZER_FILE
 
 # Format -> a file that every export has, and its other files. Further ones, such as a SavedModel's
 # `assets.extra`, belong to the user.

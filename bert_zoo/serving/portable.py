@@ -1,12 +1,20 @@
-"""A model's functions on ids, for runtimes without TensorFlow and text."""
+"""A model's functions on ids, written for LiteRT and ONNX Runtime."""
 
+import json
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
+import bert_zoo
+from bert_zoo.loading.save import base_of
 from bert_zoo.models.base import ZooModel, encoder_of
+from bert_zoo.models.onnx_conversion import converting, join_layer_norms
 from bert_zoo.registry import registry
+from bert_zoo.runtime.description import LITERT_FILE, onnx_file
 from bert_zoo.serving.servable import (
     Tensors,
     as_served,
@@ -173,3 +181,133 @@ def _outputs(model: ZooModel, inputs: Tensors, *, next_token: bool) -> Tensors:
     if next_token:
         return next_token_outputs(model, inputs)
     return as_served(model, by_name(model, model.outputs_of_rows(inputs, training=False)))
+
+
+# -------------------------------------------------------------------------------------------------
+# Writes LiteRT (TensorFlow Lite) files with a model's signatures on ids.
+# -------------------------------------------------------------------------------------------------
+
+
+def write_litert(
+    model: ZooModel, functions: Mapping[str, IdFunction], directory: Path, quantize: str | None
+) -> None:
+    """Writes `model.tflite`, whose signatures share the weights.
+
+    Batch size and length are free: LiteRT resizes a signature when they change. Additional signatures
+    with fixed lengths were hardly faster.
+    """
+    module = tf.Module()
+    module.held = [variable.value for variable in model.served_variables()]
+    with tempfile.TemporaryDirectory() as saved:
+        traced = {name: function.traced() for name, function in functions.items()}
+        tf.saved_model.save(module, saved, signatures=traced)
+        converter = tf.lite.TFLiteConverter.from_saved_model(saved, signature_keys=list(traced))
+        if quantize is not None:
+            # int8 weights with a scale per output, and inputs of products quantized at run time; or
+            # float16 weights, which the runtime converts once.
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        if quantize == "float16":
+            converter.target_spec.supported_types = [tf.float16]
+        (directory / LITERT_FILE).write_bytes(converter.convert())
+
+
+# -------------------------------------------------------------------------------------------------
+# Writes an ONNX file for each of a model's signatures on ids.
+# -------------------------------------------------------------------------------------------------
+
+OPSET = 17
+# Smaller tensors are not quantized.
+_QUANTIZED_SIZE = 1024
+
+
+def write_onnx(
+    model: ZooModel, functions: Mapping[str, IdFunction], directory: Path, quantize: str | None
+) -> None:
+    """Writes a `<signature>.onnx` for each function, with the weights that it reads."""
+    for name, function in functions.items():
+        write_graph(model, name, function, directory / onnx_file(name), quantize)
+
+
+def write_graph(
+    model: ZooModel, name: str, function: IdFunction, path: Path, quantize: str | None
+) -> None:
+    """Writes a model's function as a graph with this name."""
+    import onnx
+
+    graph = _converted(function)
+    _name_axes(graph, function.free_axes())
+    if quantize == "float16":
+        _weights_in_float16(graph)
+    elif quantize == "int8":
+        graph = _in_int8(graph, path)
+    _describe(graph, name, model)
+    onnx.save(graph, path)
+
+
+def _converted(function: IdFunction):
+    import tf2onnx
+
+    traced = tf.function(function.traced(), autograph=False)
+    with converting():
+        model, _ = tf2onnx.convert.from_function(
+            traced,
+            input_signature=function.specs,
+            opset=OPSET,
+            custom_rewriter=[join_layer_norms],
+        )
+    return model
+
+
+def _name_axes(graph, axes: Mapping[str, Mapping[int, str]]) -> None:
+    """Names the free axes of inputs and outputs; tf2onnx 1.17 gives each one a different number."""
+    for value in (*graph.graph.input, *graph.graph.output):
+        for number, name in axes[value.name].items():
+            value.type.tensor_type.shape.dim[number].dim_param = name
+    # Inside the graph the same axes still have the old names; ONNX infers these shapes when needed.
+    del graph.graph.value_info[:]
+
+
+def _describe(graph, name: str, model: ZooModel) -> None:
+    """Writes producer, purpose, licence and labels into the file's metadata."""
+    from onnx import helper
+
+    use = getattr(model, "use", None)
+    family = encoder_of(model).family
+    graph.producer_name, graph.producer_version = "bert_zoo", bert_zoo.__version__
+    graph.graph.name = name
+    graph.doc_string = f"{family}, {model.task}" + (f": {use.purpose}." if use else ".")
+    properties = {"family": family, "task": model.task}
+    base, checkpoint = base_of(model, registry().families[family])
+    if base is not None:
+        properties["base_model"] = base
+    if checkpoint is not None:
+        properties["licence"] = checkpoint.licence
+    if model.labels:
+        properties["labels"] = json.dumps(model.labels, ensure_ascii=False)
+    helper.set_model_props(graph, properties)
+
+
+def _in_int8(graph, path: Path):
+    """Quantizes weights with a scale per output; inputs of products are quantized at run time."""
+    import onnx
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    quantize_dynamic(graph, path, per_channel=True, weight_type=QuantType.QInt8)
+    return onnx.load(path)
+
+
+def _weights_in_float16(model) -> None:
+    """Stores weights in float16; the runtime converts them once, when it loads them."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    graph = model.graph
+    casts = []
+    for tensor in graph.initializer:
+        if tensor.data_type != TensorProto.FLOAT or np.prod(tensor.dims) < _QUANTIZED_SIZE:
+            continue
+        name, values = tensor.name, numpy_helper.to_array(tensor)
+        tensor.CopyFrom(numpy_helper.from_array(values.astype(np.float16), f"{name}_float16"))
+        casts.append(helper.make_node("Cast", [tensor.name], [name], to=TensorProto.FLOAT))
+    nodes = [*casts, *graph.node]
+    del graph.node[:]
+    graph.node.extend(nodes)

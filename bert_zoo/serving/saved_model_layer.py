@@ -7,8 +7,8 @@ from typing import Any
 
 import keras
 
+from bert_zoo.models.encoder import mask_padding
 from bert_zoo.models.inputs import as_strings, tokens_of, with_string_tensors
-from bert_zoo.models.keras_masks import mask_padding
 from bert_zoo.private import is_loading_safely
 from bert_zoo.serving import HUB_NAMES
 

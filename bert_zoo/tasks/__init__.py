@@ -20,7 +20,7 @@ _MODELS = {
     "regression": ("Regressor", "bert_zoo.tasks.regression"),
     "token_classification": ("TokenClassifier", "bert_zoo.tasks.token_classification"),
     "question_answering": ("QuestionAnswerer", "bert_zoo.tasks.question_answering"),
-    "beam_question_answering": ("BeamQuestionAnswerer", "bert_zoo.tasks.question_answering.beam"),
+    "beam_question_answering": ("BeamQuestionAnswerer", "bert_zoo.tasks.beam_question_answering"),
     "multiple_choice": ("MultipleChoice", "bert_zoo.tasks.multiple_choice"),
     "masked_lm": ("MaskedLM", "bert_zoo.tasks.masked_lm"),
     "next_sentence_prediction": (
@@ -33,7 +33,7 @@ _MODELS = {
     "embedding": ("SentenceEmbedder", "bert_zoo.tasks.embedding"),
 }
 NAMES = tuple(_MODELS)
-_MODULES = dict(_MODELS.values()) | {"StatefulLM": "bert_zoo.tasks.causal_lm.streams"}
+_MODULES = dict(_MODELS.values()) | {"StatefulLM": "bert_zoo.tasks.causal_lm"}
 
 # Names in other libraries and in the literature.
 _OTHER_WORDS = {

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from bert_zoo.config import IGNORED_LABEL
-from bert_zoo.layers.replicas import over_replicas
+from bert_zoo.layers.common import over_replicas
 from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.metrics import PredictionQuality, total_and_count
 from bert_zoo.tasks.streams import StatefulModel
@@ -75,7 +75,7 @@ class SampledSoftmax(keras.layers.Layer):
 class BidirectionalLM(StatefulModel):
     """An encoder with two independent directions, and one softmax for both.
 
-    Data are datasets of dicts from `bert_zoo.pretraining.bidirectional.BidirectionalBatches`: `char_ids`, int
+    Data are datasets of dicts from `bert_zoo.pretraining.causal.BidirectionalBatches`: `char_ids`, int
     [batch, 2, words, characters], the words in each direction's reading order; `labels`, int [batch, 2, words],
     the next words, -100 for none; and `starts_stream`, int [batch]. `fit` and `evaluate` report `perplexity` and
     `bits` over both directions, and the loss of each. In `fit` they are computed with sampled words only, so
@@ -95,7 +95,7 @@ class BidirectionalLM(StatefulModel):
     default_optimizer = "language_model_adam"
     held_as = "encoder"
     reads = ("char_ids", "labels")
-    source = "bert_zoo.pretraining.bidirectional.BidirectionalBatches"
+    source = "bert_zoo.pretraining.causal.BidirectionalBatches"
     untracked = ("words",)
 
     def __init__(

@@ -6,10 +6,10 @@ import keras
 import numpy as np
 
 from bert_zoo.config import is_integer
-from bert_zoo.models.head_arguments import Asked, Told
+from bert_zoo.models.labels import Asked, Told
 from bert_zoo.models.losses import class_loss
 from bert_zoo.models.task_model import LabelledModel, SentenceModel, Use
-from bert_zoo.runtime.classifications import Classifications, classified
+from bert_zoo.runtime.answers import Classifications, classified
 from bert_zoo.tasks.zero_shot import HYPOTHESIS, zero_shot
 
 

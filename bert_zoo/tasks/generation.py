@@ -14,9 +14,9 @@ from bert_zoo.generation_config import GenerationConfig
 from bert_zoo.models.direct import tokenized
 from bert_zoo.models.graphs import on_model
 from bert_zoo.models.inputs import as_array, as_ids, check_range, check_rank
-from bert_zoo.runtime.printed import Rows
+from bert_zoo.runtime.answers import PrintedRows
 from bert_zoo.tasks.logits import LogitsProcessor
-from bert_zoo.tasks.samplers import SEARCH, choice_of, drawing_from
+from bert_zoo.tasks.sampling import SEARCH, choice_of, drawing_from
 
 # A growing memory has a multiple of this number of slots, because XLA and JAX compile for each size.
 SLOTS = 64
@@ -266,7 +266,7 @@ def with_prefix(given, prefix: str | None, what: str):
 # --- Inputs and outputs ---
 
 
-class GeneratedTexts(Rows):
+class GeneratedTexts(PrintedRows):
     """A list of texts, which prints numbered with an empty line between texts."""
 
     def __str__(self) -> str:

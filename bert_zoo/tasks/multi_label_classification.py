@@ -9,18 +9,19 @@ import keras
 import numpy as np
 
 from bert_zoo.models.compiling import ACCURACY
-from bert_zoo.models.head_arguments import Asked, Told
 from bert_zoo.models.labels import (
     DEFAULT_THRESHOLD,
+    Asked,
     LabelSets,
     Thresholds,
+    Told,
     label_thresholds,
 )
 from bert_zoo.models.losses import BinaryCrossentropy
 from bert_zoo.models.metrics import LabelF1
 from bert_zoo.models.task_model import Use
 from bert_zoo.private import metrics_given
-from bert_zoo.runtime.classifications import multi_label_classified
+from bert_zoo.runtime.answers import multi_label_classified
 from bert_zoo.tasks.classification import Classifier
 
 log = logging.getLogger("bert_zoo")

@@ -66,7 +66,7 @@ class MultipleChoice(SentenceModel):
         return {} if number is None else {"": LabelRange(number, "the number of choices")}
 
     def as_text_rows(self, x):
-        from bert_zoo.data.arrays import stack
+        from bert_zoo.data.batches import stack
         from bert_zoo.text.batches import text_batch
 
         if not isinstance(x, tuple) or len(x) != 2:
@@ -83,7 +83,7 @@ class MultipleChoice(SentenceModel):
         return text_batch(x[0], "prompts"), stack(choices)
 
     def texts_to_inputs(self, texts, preprocessor):
-        from bert_zoo.data.arrays import repeat, reshape, shape
+        from bert_zoo.data.batches import repeat, reshape, shape
 
         prompts, choices = texts
         number = shape(choices)[1]

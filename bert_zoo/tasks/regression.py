@@ -5,8 +5,7 @@ from typing import Any
 
 import keras
 
-from bert_zoo.models.head_arguments import Asked, Told
-from bert_zoo.models.labels import LabelScores
+from bert_zoo.models.labels import Asked, LabelScores, Told
 from bert_zoo.models.losses import SquaredError
 from bert_zoo.models.task_model import SentenceModel, Use
 

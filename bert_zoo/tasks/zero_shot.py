@@ -8,11 +8,11 @@ Classification", arXiv:1909.00161. Probabilities are those of transformers' Zero
 from collections.abc import Sequence
 
 from bert_zoo.error_text import quoted, shown
-from bert_zoo.models.cut_texts import warning_of_cut_texts
 from bert_zoo.models.direct import outputs_of_texts
 from bert_zoo.models.labels import DEFAULT_THRESHOLD
+from bert_zoo.models.long_texts import warning_of_cut_texts
 from bert_zoo.registry import registry
-from bert_zoo.runtime.classifications import Classifications, applying, best, softmax
+from bert_zoo.runtime.answers import Classifications, applying, best, softmax
 
 HYPOTHESIS = "This example is {}."
 

@@ -6,17 +6,17 @@ Vocabularies are read without TensorFlow, so the names below are loaded on first
 from bert_zoo.lazy_names import loaded_on_first_use
 
 _MODULES = {
-    "AddedToken": "bert_zoo.text.added_tokens",
+    "AddedToken": "bert_zoo.text.files",
     "ByteBpeTokenizer": "bert_zoo.text.byte_bpe",
     "LanguageModelPreprocessor": "bert_zoo.text.preprocessor",
-    "Packer": "bert_zoo.text.packing",
+    "Packer": "bert_zoo.text.preprocessor",
     "Preprocessor": "bert_zoo.text.preprocessor",
     "SentencePieceTokenizer": "bert_zoo.text.sentencepiece",
     "WordLevelTokenizer": "bert_zoo.text.word_level",
     "WordPieceTokenizer": "bert_zoo.text.wordpiece",
     # These two know the families.
-    "preprocessor_from_dir": "bert_zoo.loading.vocabularies",
-    "tokenizer_from_dir": "bert_zoo.loading.vocabularies",
+    "preprocessor_from_dir": "bert_zoo.loading.locating",
+    "tokenizer_from_dir": "bert_zoo.loading.locating",
 }
 
 __all__ = [*_MODULES]

@@ -18,11 +18,10 @@ import numpy as np
 
 from bert_zoo.error_text import shown
 from bert_zoo.graph import tf
-from bert_zoo.text.batches import as_utf8
-from bert_zoo.text.offsets import joined_rows, lookup_table, picked, token_columns
+from bert_zoo.text.batches import as_utf8, joined_rows, lookup_table, picked, token_columns
+from bert_zoo.text.files import Vocabulary
 from bert_zoo.text.token_finder import AddedTokens
 from bert_zoo.text.tokenizer import Tokenizer, traced_once
-from bert_zoo.text.vocabulary import Vocabulary
 
 Merges = Sequence[tuple[str, str]]
 # The suffix of a word's last character, and so of tokens that end a word.

@@ -23,12 +23,8 @@ from typing import Any
 import numpy as np
 
 from bert_zoo.graph import tf
-from bert_zoo.text.added_tokens import AddedToken
-from bert_zoo.text.batches import as_utf8
-from bert_zoo.text.bpe import Merger, Merges, checked_merges, listed, merge_files
-from bert_zoo.text.composition import Composition
-from bert_zoo.text.layout import Layout
-from bert_zoo.text.offsets import (
+from bert_zoo.text.batches import (
+    as_utf8,
     characters_of_bytes,
     joined_rows,
     picked,
@@ -36,11 +32,14 @@ from bert_zoo.text.offsets import (
     token_columns,
     utf8_lengths,
 )
-from bert_zoo.text.serialized import bpe_model, composing, serialized
+from bert_zoo.text.bpe import Merger, Merges, checked_merges, listed, merge_files
+from bert_zoo.text.files import AddedToken, Vocabulary, special_tokens
+from bert_zoo.text.format import bpe_model, composing, serialized
+from bert_zoo.text.normalizer import Composition
+from bert_zoo.text.numpy_packing import Layout
 from bert_zoo.text.token_finder import AddedTokens
 from bert_zoo.text.tokenizer import Marks, Tokenizer
 from bert_zoo.text.unicode_tables import NFC, code_points
-from bert_zoo.text.vocabulary import Vocabulary, special_tokens
 
 logger = logging.getLogger(__name__)
 

@@ -1,20 +1,209 @@
-"""Files of vocabulary directories, and the special and added tokens in Hugging Face's files.
+"""Files of vocabulary directories: vocabularies, special and added tokens; without TensorFlow.
 
 The readers of a tokenizer's files (`*_files.py`, a family's `vocabulary.py`) are separate from the tokenizer,
 because models on ids read vocabularies without TensorFlow.
 """
 
+from __future__ import annotations
+
 import logging
-from collections.abc import Collection, Sequence
-from dataclasses import fields, replace
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bert_zoo.config import ConfigError
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.json_files import JsonObject, parse_object, read_whole, utf8_text
-from bert_zoo.text.added_tokens import AddedToken
-from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS
+
+# -------------------------------------------------------------------------------------------------
+# A vocabulary: tokens in the order of their ids.
+# -------------------------------------------------------------------------------------------------
+
+# Options of tokenizers -> their names in Hugging Face's files.
+HF_SPECIAL_TOKENS = {
+    "unknown_token": "unk_token",
+    "padding_token": "pad_token",
+    "cls_token": "cls_token",
+    "sep_token": "sep_token",
+    "mask_token": "mask_token",
+}
+
+
+def special_tokens(*tokens: str | None) -> dict[str, str | None]:
+    """The unknown, padding, class, separator and mask token by the names of the options."""
+    return dict(zip(HF_SPECIAL_TOKENS, tokens, strict=True))
+
+
+# The prefix of WordPiece's continuation pieces.
+SUFFIX = "##"
+
+
+class Vocabulary:
+    """Checked tokens and their ids.
+
+    A plain object on purpose: tf.Module tracks the items of a tuple or dict one by one, and would take
+    seconds to save a model with 30,000 tokens.
+
+    Raises:
+        ValueError: no tokens, an empty or a repeated token.
+        TypeError: a token that is not a string.
+    """
+
+    def __init__(self, tokens: Sequence[str]):
+        self.tokens = tuple(tokens)
+        if not self.tokens:
+            raise ValueError(
+                "The vocabulary is empty. Pass the tokens in the order of their ids, such as the lines "
+                "of BERT's vocab.txt."
+            )
+        self._ids: dict[str, int] = {}
+        for index, token in enumerate(self.tokens):
+            if not isinstance(token, str):
+                raise TypeError(
+                    f"vocabulary[{index}] is {shown(token)} ({type(token).__name__}); tokens must be strings."
+                )
+            if not token:
+                raise ValueError(
+                    f"vocabulary[{index}] is the empty string, which no text can match. An empty "
+                    "line in vocab.txt usually means a damaged file."
+                )
+            if token in self._ids:
+                raise ValueError(
+                    f"The vocabulary has {shown(token)} twice, as ids {self._ids[token]} and {index}. "
+                    "Every token needs one id. Remove or rename one of the two."
+                )
+            self._ids[token] = index
+        try:
+            "".join(self.tokens).encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"A token of the vocabulary has a lone surrogate, {error.object[error.start]!a}, "
+                "which UTF-8 cannot encode. Fetch the vocabulary again."
+            ) from error
+
+    @property
+    def ids(self) -> dict[str, int]:
+        """Token -> id, in the order of the ids."""
+        return dict(self._ids)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __contains__(self, token: str) -> bool:
+        return token in self._ids
+
+    def id_of(self, token: str, role: str = "token") -> int:
+        """A token's id; a ValueError that names its role if the vocabulary lacks it."""
+        if token not in self._ids:
+            raise ValueError(
+                f"The vocabulary of {len(self)} tokens lacks the {role} {shown(token)}. It begins with "
+                f"{shown(list(self.tokens[:5]))}. Check that it is the right vocabulary, or name the token "
+                "that it uses instead."
+            )
+        return self._ids[token]
+
+    def token_of(self, index: int) -> str:
+        """The token of an id; ValueError for an id outside [0, size)."""
+        if not 0 <= index < len(self):
+            raise ValueError(f"id {index} is outside the vocabulary; ids are 0 to {len(self) - 1}.")
+        return self.tokens[index]
+
+
+def is_byte(token: str) -> bool:
+    return re.fullmatch("0|[1-9][0-9]{0,2}", token) is not None and int(token) < 256
+
+
+def character_as_line(token: str) -> str:
+    if len(token) == 1 and (token.isspace() or not token.isprintable()):
+        return f"U+{ord(token):04X}"
+    if line_as_character(token) != token:
+        raise ValueError(
+            f"The special token {token!r} is the spelling of {line_as_character(token)!r} in vocab.txt. "
+            "Rename it."
+        )
+    return token
+
+
+def line_as_character(line: str) -> str:
+    match = re.fullmatch("U[+]([0-9A-F]{4,6})", line)
+    code = int(match[1], 16) if match else -1
+    is_character = 0 <= code <= 0x10FFFF and not 0xD800 <= code <= 0xDFFF
+    return chr(code) if is_character else line
+
+
+# -------------------------------------------------------------------------------------------------
+# Added tokens, which texts are cut at before they are tokenized, as in Hugging Face's library; without TensorFlow.
+# -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AddedToken:
+    """A token that is kept whole wherever it occurs in a text.
+
+    The fields are those of Hugging Face's AddedToken and its files. Tokens that are not `normalized` are
+    searched first, in the text as it is. The rest of the text is then normalised, and searched for the
+    others, which are normalised too. At each position the longest token wins. Matches do not overlap.
+
+    Attributes:
+        content: the token's text.
+        single_word: match only where no letter, digit or underscore is next to it.
+        lstrip, rstrip: include the white space before it, or after it.
+        normalized: search for it in normalised text.
+        special: a special token, which may be left out when tokens are joined to text.
+    """
+
+    content: str
+    single_word: bool = False
+    lstrip: bool = False
+    rstrip: bool = False
+    normalized: bool = False
+    special: bool = False
+
+    @classmethod
+    def of(cls, token: AddedToken | str | Mapping[str, Any]) -> AddedToken:
+        """Makes an added token from its content, from a dictionary of its fields, or from one itself.
+
+        Raises:
+            TypeError: another type, or an unknown field.
+        """
+        if isinstance(token, cls):
+            return token
+        given = {"content": token} if isinstance(token, str) else token
+        names = {field.name for field in fields(cls)}
+        if (
+            not isinstance(given, Mapping)
+            or not names >= given.keys()
+            or not isinstance(given.get("content"), str)
+        ):
+            raise TypeError(
+                f"The added token {shown(token)} must be a string, an AddedToken, or a dictionary with "
+                f"'content' and any of {', '.join(sorted(names - {'content'}))}."
+            )
+        return cls(**given)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns all fields, as Hugging Face's files store them, ready for JSON."""
+        return asdict(self)
+
+    def as_config(self) -> dict[str, Any] | str:
+        """Returns an argument for `of`, ready for JSON: the content alone if all switches are off."""
+        return self.content if self == AddedToken(self.content) else self.as_dict()
+
+
+def distinct_tokens(
+    tokens: Iterable[AddedToken | str | Mapping[str, Any]],
+) -> dict[str, AddedToken]:
+    """Added tokens by their content. A repeated token keeps its first place and its last settings."""
+    return {token.content: token for token in map(AddedToken.of, tokens)}
+
+
+def extended(vocabulary: Sequence[str], tokens: Iterable[Any]) -> list[str]:
+    """The vocabulary, followed by the added tokens that it lacks, in their order."""
+    known = {*vocabulary}
+    return [*vocabulary, *(content for content in distinct_tokens(tokens) if content not in known)]
+
 
 logger = logging.getLogger(__name__)
 

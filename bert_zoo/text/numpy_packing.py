@@ -1,18 +1,110 @@
-"""Packs token ids into a model's inputs in NumPy, following a `Layout`; without TensorFlow and Keras.
+"""Layouts of rows as data, and packing of ids in NumPy that follows them; without TensorFlow and Keras.
 
-The base class of all packers is here too. `bert_zoo.text.packing` has the packer of TensorFlow's graph.
+The base class of all packers is here too. `bert_zoo.text.preprocessor` has the packer of TensorFlow's graph.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from dataclasses import asdict, dataclass
 from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from bert_zoo.text.layout import BERT, Layout
+# -------------------------------------------------------------------------------------------------
+# Row layouts: where special tokens and padding go around texts, as data; without TensorFlow.
+# -------------------------------------------------------------------------------------------------
+
+# The first and the second text of a row in templates.
+TEXTS = ("A", "B")
+
+
+class Part(NamedTuple):
+    """A text or a special token of a row."""
+
+    name: str  # "A" or "B", or the role of a special token, such as "cls" for the tokenizer's `cls_id`
+    segment: int  # `segment_ids` of its tokens
+
+    @property
+    def is_text(self) -> bool:
+        return self.name in TEXTS
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Describes how a row is composed of one or two texts, special tokens and padding.
+
+    A template lists its parts in order, with the segment after a colon unless it is 0:
+    "cls A sep B:1 sep:1" is BERT's [CLS] A [SEP] B [SEP].
+
+    Raises:
+        ValueError: a template without its texts in order, or an unknown side.
+    """
+
+    single: str = "cls A sep"  # template of a row of one text
+    pair: str = (
+        "cls A sep B:1 sep:1"  # of a row of two texts; empty for models that read single texts
+    )
+    segments: bool = True  # whether the model has `segment_ids`
+    padding_side: str = "right"  # or "left"
+    padding_segment: int = 0  # `segment_ids` of padding
+
+    def __post_init__(self):
+        for template, count in ((self.single, 1), (self.pair, 2 if self.pair else 0)):
+            if [part.name for part in _parts(template) if part.is_text] != [*TEXTS[:count]]:
+                raise ValueError(
+                    f"{template!r} is no template for a row of {count}. It must name "
+                    f"{' and '.join(TEXTS[:count])} once each, in this order."
+                )
+        if self.padding_side not in ("right", "left"):
+            raise ValueError(f"padding_side is {self.padding_side!r}; choose 'right' or 'left'.")
+
+    def parts(self, texts: int) -> list[Part]:
+        """The parts, in order, of a row of one or two texts; ValueError for another number."""
+        if texts not in (1, 2) or (texts == 2 and not self.pair):
+            most = "one or two" if self.pair else "one"
+            raise ValueError(f"Got {texts} segments, but this model's rows have {most}.")
+        return _parts(self.pair if texts == 2 else self.single)
+
+    def specials(self, texts: int) -> int:
+        """Number of special tokens in a row of one or two texts."""
+        return len(self.parts(texts)) - texts
+
+    @property
+    def most_specials(self) -> int:
+        """The most special tokens that a row may have."""
+        return self.specials(2 if self.pair else 1)
+
+    @property
+    def cls_position(self) -> int:
+        """Position of the token that represents the whole row: 0 (first) or -1 (last)."""
+        return -1 if _parts(self.single)[-1].name == "cls" else 0
+
+    @property
+    def roles(self) -> list[str]:
+        """The roles of the special tokens, such as "cls"."""
+        parts = [*_parts(self.single), *_parts(self.pair)]
+        return [*dict.fromkeys(part.name for part in parts if not part.is_text)]
+
+    def get_config(self) -> dict[str, Any]:
+        """The attributes, ready for JSON."""
+        return asdict(self)
+
+
+def _parts(template: str) -> list[Part]:
+    split = (part.partition(":") for part in template.split())
+    return [Part(name, int(segment or 0)) for name, _, segment in split]
+
+
+# [CLS] A [SEP], or [CLS] A [SEP] B [SEP].
+BERT = Layout()
+# <s> A </s>, or <s> A </s></s> B </s>; no segments.
+ROBERTA = Layout(pair="cls A sep sep B sep", segments=False)
+# A text's tokens alone.
+PLAIN = Layout(single="A", pair="", segments=False)
+
 
 Arrays = dict[str, np.ndarray]
 PADDINGS = ("longest", "fixed")
@@ -146,19 +238,19 @@ class PackingOptions:
         return int(length)
 
 
-class Slices(NamedTuple):
+class NumpySlices(NamedTuple):
     """One segment of every row, as slices of one vector of tokens."""
 
     values: np.ndarray  # int32 [tokens]
     starts: np.ndarray  # int64 [rows], start of each row's segment in `values`
     lengths: np.ndarray  # int64 [rows], number of its tokens
 
-    def of_rows(self, numbers: np.ndarray) -> Slices:
+    def of_rows(self, numbers: np.ndarray) -> NumpySlices:
         """The segments of some of the rows."""
-        return Slices(self.values, self.starts[numbers], self.lengths[numbers])
+        return NumpySlices(self.values, self.starts[numbers], self.lengths[numbers])
 
 
-class Positions(NamedTuple):
+class NumpyPositions(NamedTuple):
     """The positions of a segment's tokens in packed rows."""
 
     inside: np.ndarray  # bool [rows, width], true for the segment's tokens
@@ -204,11 +296,11 @@ class NumpyPacker(PackingOptions):
             return min(_next_of_few(longest), self.sequence_length)
         return min(-(-longest // self.bucket) * self.bucket, self.sequence_length)
 
-    def row_lengths(self, segments: Sequence[Slices]) -> np.ndarray:
+    def row_lengths(self, segments: Sequence[NumpySlices]) -> np.ndarray:
         """Number of tokens of each row, including special tokens, int64 [rows]."""
         return sum(segment.lengths for segment in segments) + self.layout.specials(len(segments))
 
-    def lay_out(self, segments: Sequence[Slices]) -> tuple[Arrays, list[Positions]]:
+    def lay_out(self, segments: Sequence[NumpySlices]) -> tuple[Arrays, list[NumpyPositions]]:
         """Lays one or two truncated segments out in rows.
 
         Returns:
@@ -227,7 +319,7 @@ class NumpyPacker(PackingOptions):
                 values, starts, of_text = next(texts)
                 end = begin + of_text
                 place = (position >= begin[:, None]) & (position < end[:, None])
-                positions.append(Positions(place, ragged_range(starts, of_text)))
+                positions.append(NumpyPositions(place, ragged_range(starts, of_text)))
                 token_ids[place] = values[positions[-1].source]
             else:
                 end, place = begin + 1, (rows, begin)
@@ -249,7 +341,9 @@ class NumpyPacker(PackingOptions):
         number = np.arange(width) - begin[:, None]
         return begin, (number >= 0) & (number < row_lengths[:, None])
 
-    def pad(self, rows: Mapping[str, Slices], others: Mapping[str, int] | None = None) -> Arrays:
+    def pad(
+        self, rows: Mapping[str, NumpySlices], others: Mapping[str, int] | None = None
+    ) -> Arrays:
         """Pads packed rows that have no padding yet, and adds `padding_mask`.
 
         Args:

@@ -20,11 +20,17 @@ from bert_zoo.error_text import shortened
 from bert_zoo.graph import has_tensorflow, tf
 from bert_zoo.json_files import read_whole
 from bert_zoo.private import lasting_sentencepiece
-from bert_zoo.text.added_tokens import AddedToken
-from bert_zoo.text.batches import as_utf8
-from bert_zoo.text.cleaner import TextCleaner
-from bert_zoo.text.offsets import characters_of_bytes, joined_rows, token_columns, utf8_lengths
-from bert_zoo.text.piece_normalizer import PieceNormalizer
+from bert_zoo.text.batches import (
+    as_utf8,
+    at_origins,
+    characters_of_bytes,
+    joined_rows,
+    token_columns,
+    utf8_lengths,
+)
+from bert_zoo.text.files import AddedToken, Vocabulary
+from bert_zoo.text.format import sequence, serialized
+from bert_zoo.text.normalizer import CharacterTable, Composition, TextCleaner
 from bert_zoo.text.reading import rust_tokenizer
 from bert_zoo.text.sentencepiece_model import (
     BLANK_AT_END,
@@ -41,11 +47,52 @@ from bert_zoo.text.sentencepiece_model import (
     read_sentencepiece_model,
     scheme_tokens,
 )
-from bert_zoo.text.serialized import sequence, serialized
 from bert_zoo.text.token_finder import AddedTokens
-from bert_zoo.text.tokenizer import Marks, Tokenizer, import_tensorflow_text
+from bert_zoo.text.tokenizer import Marks, TokenizeFunction, Tokenizer, import_tensorflow_text
 from bert_zoo.text.unicode_tables import code_points, parse_ranges
-from bert_zoo.text.vocabulary import Vocabulary
+
+# -------------------------------------------------------------------------------------------------
+# Normalises whole texts like SentencePiece, to search them for added tokens in normalised text.
+# -------------------------------------------------------------------------------------------------
+
+
+class PieceNormalizer(tf.Module):
+    """Applies a family's cleaning, the model's rules for single characters, and composition (NFC).
+
+    Composition replaces the rules for letters with marks, which the released models have for NFKC. White
+    space only changes where rules turn it into spaces.
+
+    Args:
+        rules: normalisation rules of a SentencePiece model; empty for none.
+        **cleaning: options of TextCleaner.
+    """
+
+    def __init__(self, rules: bytes, **cleaning: bool):
+        super().__init__()
+        self._cleaner = TextCleaner(**cleaning)
+        self._composition = Composition() if rules else None
+        self._table = CharacterTable(
+            {ord(char): [*map(ord, written)] for char, written in character_rules(rules).items()}
+        )
+
+    def tokenize(
+        self, texts: tf.Tensor, tokenize: TokenizeFunction, *, with_offsets: bool
+    ) -> tf.RaggedTensor:
+        replaced, origins = self._table(self._cleaner(texts))
+        if self._composition is not None:
+            tokens = self._composition.tokenize(replaced, tokenize, with_offsets=with_offsets)
+        else:
+            tokens = tokenize(replaced)
+        if not with_offsets:
+            return tokens
+        for places in (origins, self._cleaner.origins(texts)):
+            tokens = at_origins(tokens, places.values, places.row_splits)
+        return tokens
+
+    def normalized(self, text: str) -> str:
+        text = self._table(self._cleaner(tf.constant([text])))[0][0].numpy().decode()
+        return text if self._composition is None else self._composition.normalized(text)
+
 
 SPACE = "▁"  # a space inside pieces
 
@@ -75,7 +122,7 @@ class SentencePieceTokenizer(Tokenizer):
         model: the bytes of a SentencePiece model file; `from_file` reads them.
         scheme: the family's special tokens and ids, and the defaults of the options below.
         lowercase, remove_space, keep_accents, rewrite_quotes, compose: see
-            `bert_zoo.text.cleaner.TextCleaner`.
+            `bert_zoo.text.normalizer.TextCleaner`.
         special_tokens_in_text: special tokens in a text become their own ids, as in Hugging Face's
             library. Without it they are ordinary text, as in Google's code: "[MASK]" in an ALBERT text
             is no mask.
@@ -167,7 +214,9 @@ class SentencePieceTokenizer(Tokenizer):
             } | found
         contents = {token.content for token in found.values()}
         # Other pieces, mainly special tokens, never match text unless they are cut out before.
-        spelled = {piece.text.decode() for piece in model.pieces if piece.type in (0, NORMAL, USER)}
+        found_in_text = contents.union(
+            piece.text.decode() for piece in model.pieces if piece.type in (0, NORMAL, USER)
+        )
         scheme = "always" if model.before.begins_with_blank else "never"
         metaspace = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme}
         metaspace["split"] = False  # like the library, not into words
@@ -177,7 +226,7 @@ class SentencePieceTokenizer(Tokenizer):
                 "unk_id": self.unk_id,
                 "vocab": [
                     [token, scores.get(token, 0.0)]
-                    if token in spelled | contents
+                    if token in found_in_text
                     else [f" {token}", 0.0]
                     for token in self.base_vocabulary
                 ],

@@ -18,9 +18,16 @@ import numpy as np
 
 from bert_zoo.error_text import shown
 from bert_zoo.graph import tf
-from bert_zoo.text.added_tokens import AddedToken
-from bert_zoo.text.batches import MARK, as_utf8
-from bert_zoo.text.offsets import joined_rows, lookup_table, picked, sums_before, token_columns
+from bert_zoo.text.batches import (
+    MARK,
+    as_utf8,
+    joined_rows,
+    lookup_table,
+    picked,
+    sums_before,
+    token_columns,
+)
+from bert_zoo.text.files import AddedToken
 from bert_zoo.text.tokenizer import TokenizeFunction
 from bert_zoo.text.unicode_tables import code_points, re2_class
 
@@ -141,7 +148,7 @@ def _fit_in_a_pattern(tokens: Sequence[tuple[str, AddedToken]]) -> bool:
     )
 
 
-class Segments(NamedTuple):
+class TextSegments(NamedTuple):
     """Texts [batch] cut into segments [segments]: in each text, plain text and added tokens alternate."""
 
     texts: tf.Tensor  # string, "" for an added token
@@ -185,14 +192,14 @@ class TokenFinder(tf.Module):
         else:
             is_cut = tf.reduce_any(tf.strings.regex_full_match(texts, self._pattern))
 
-        def whole() -> Segments:
+        def whole() -> TextSegments:
             zeros = tf.zeros_like(texts, tf.int64)
             row_splits = tf.range(tf.size(texts, tf.int64) + 1)
-            return Segments(texts, tf.fill(tf.shape(texts), _NONE), zeros, zeros, row_splits)
+            return TextSegments(texts, tf.fill(tf.shape(texts), _NONE), zeros, zeros, row_splits)
 
         # `tokenize` is in neither branch: a pass over a data set first optimises the graph, which takes
         # longer for a larger graph, even if a part occurs twice.
-        segments = Segments(*tf.cond(is_cut, lambda: self._segments(texts), whole))
+        segments = TextSegments(*tf.cond(is_cut, lambda: self._segments(texts), whole))
         tokens = tokenize(segments.texts)
 
         def joined() -> tuple[tf.Tensor, tf.Tensor]:
@@ -202,7 +209,7 @@ class TokenFinder(tf.Module):
         values, splits = tf.cond(is_cut, joined, lambda: (tokens.values, tokens.row_splits))
         return tf.RaggedTensor.from_row_splits(values, splits, validate=False)
 
-    def _segments(self, texts: tf.Tensor) -> Segments:
+    def _segments(self, texts: tf.Tensor) -> TextSegments:
         """Cuts texts [batch]."""
         raise NotImplementedError
 
@@ -226,7 +233,7 @@ class PatternFinder(TokenFinder):
         lstrip = [re.escape(text) for text, (_, token) in tokens.items() if token.lstrip]
         self._stripped = f"^{white_space}({'|'.join(lstrip)})$" if lstrip else None
 
-    def _segments(self, texts: tf.Tensor) -> Segments:
+    def _segments(self, texts: tf.Tensor) -> TextSegments:
         marked = tf.strings.regex_replace(as_utf8(texts), self._tokens, MARK + rb"\0" + MARK)
         segments = tf.strings.split(marked, MARK)
         found = segments.values
@@ -238,7 +245,7 @@ class PatternFinder(TokenFinder):
         lengths = tf.strings.length(segments.values, unit="UTF8_CHAR")
         starts = tf.cast(sums_before(lengths, segments.row_splits), tf.int64)
         ends = starts + tf.cast(lengths, tf.int64)
-        return Segments(plain, ids, starts, ends, segments.row_splits)
+        return TextSegments(plain, ids, starts, ends, segments.row_splits)
 
 
 class TreeFinder(TokenFinder):
@@ -272,7 +279,7 @@ class TreeFinder(TokenFinder):
         if self._lstrip is not None or self._rstrip is not None:
             self._is_space = _set_of(code_points("byte_bpe/whitespace"))
 
-    def _segments(self, texts: tf.Tensor) -> Segments:
+    def _segments(self, texts: tf.Tensor) -> TextSegments:
         decoded = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
         starts, ends, tokens, row = self._found(decoded.values, decoded.row_splits)
         number = tf.range(tf.size(starts, tf.int64))
@@ -298,7 +305,7 @@ class TreeFinder(TokenFinder):
             codes.with_values(tf.gather(decoded.values, codes.values)), "UTF-8"
         )
         text_begins = tf.repeat(decoded.row_splits[:-1], row_splits[1:] - row_splits[:-1])
-        return Segments(plain, ids, begins - text_begins, stops - text_begins, row_splits)
+        return TextSegments(plain, ids, begins - text_begins, stops - text_begins, row_splits)
 
     def _found(self, codes: tf.Tensor, row_splits: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Finds tokens in the code points [n] of texts: start, end, token's index and text's, [found] each."""
@@ -419,7 +426,9 @@ def _are_reached(following: tf.Tensor) -> tf.Tensor:
     return reached[:-1]
 
 
-def _with_found(tokens: tf.RaggedTensor, segments: Segments, with_offsets: bool) -> tf.RaggedTensor:
+def _with_found(
+    tokens: tf.RaggedTensor, segments: TextSegments, with_offsets: bool
+) -> tf.RaggedTensor:
     """Merges the tokens of segments with the added tokens that were found."""
     is_found = segments.ids != _NONE
     found = segments.ids

@@ -18,9 +18,8 @@ import numpy as np
 from bert_zoo.forks import refuse_fork
 from bert_zoo.graph import MISSING, has_tensorflow, tf
 from bert_zoo.private import count_traces_alone
-from bert_zoo.text.added_tokens import AddedToken, distinct_tokens, extended
 from bert_zoo.text.batches import text_batch
-from bert_zoo.text.vocabulary import HF_SPECIAL_TOKENS, Vocabulary
+from bert_zoo.text.files import HF_SPECIAL_TOKENS, AddedToken, Vocabulary, distinct_tokens, extended
 
 
 class SpecialToken(NamedTuple):
@@ -69,7 +68,7 @@ class Tokenizer(tf.Module):
     """Base class of tokenizers in the graph. Subclasses define `_build` and call `_build_graph` last.
 
     Without TensorFlow there is no graph. The tokenizer then only has its vocabulary and its description
-    (`serialized`), by which `bert_zoo.text.numpy_preprocessor` reads texts.
+    (`serialized`), by which `bert_zoo.text.windows` reads texts.
 
     Args:
         vocabulary: the tokens that texts are spelled with.
@@ -220,7 +219,7 @@ class Tokenizer(tf.Module):
     def serialized(self, *, special_in_text: bool = False) -> dict[str, Any] | None:
         """Returns this tokenizer as the content of a tokenizer.json of Hugging Face's library tokenizers.
 
-        It adds no special tokens; `bert_zoo.text.serialized.with_rows` does. None if that library has no
+        It adds no special tokens; `bert_zoo.text.format.with_rows` does. None if that library has no
         such tokenizer.
 
         Args:

@@ -11,11 +11,10 @@ import numpy as np
 
 from bert_zoo.error_text import shown
 from bert_zoo.graph import tf
-from bert_zoo.text.batches import as_utf8, split_at_white_space
-from bert_zoo.text.cleaner import TextCleaner
-from bert_zoo.text.offsets import lookup_table
+from bert_zoo.text.batches import as_utf8, lookup_table, split_at_white_space
+from bert_zoo.text.files import Vocabulary, character_as_line, is_byte
+from bert_zoo.text.normalizer import TextCleaner
 from bert_zoo.text.tokenizer import Tokenizer
-from bert_zoo.text.vocabulary import Vocabulary, character_as_line, is_byte
 
 # Number of <eos> (before each line, after each line).
 EOS_AT = {"never": (0, 0), "newlines": (0, 1), "line_ends": (0, 1), "line_starts_and_ends": (1, 1)}

@@ -12,13 +12,12 @@ import numpy as np
 
 from bert_zoo.error_text import shortened
 from bert_zoo.graph import tf
-from bert_zoo.text.added_tokens import AddedToken
+from bert_zoo.text.batches import characters_of_bytes, joined_rows, token_columns, utf8_lengths
+from bert_zoo.text.files import SUFFIX, AddedToken, Vocabulary, special_tokens
+from bert_zoo.text.format import bert_normalizer, serialized
 from bert_zoo.text.normalizer import BertNormalizer, Rules, split_words
-from bert_zoo.text.offsets import characters_of_bytes, joined_rows, token_columns, utf8_lengths
-from bert_zoo.text.serialized import bert_normalizer, serialized
 from bert_zoo.text.token_finder import MOST_IN_A_PATTERN, AddedTokens
 from bert_zoo.text.tokenizer import Marks, TokenizeFunction, Tokenizer, import_tensorflow_text
-from bert_zoo.text.vocabulary import SUFFIX, Vocabulary, special_tokens
 
 # A word that no vocabulary has: normalisation removes control characters.
 _UNKNOWN_WORD = "\x00"

@@ -3,15 +3,15 @@
 from bert_zoo.models.cores import use_cores
 from bert_zoo.models.losses import TokenCrossentropy
 from bert_zoo.models.metrics import SpanF1, TokenAccuracy
-from bert_zoo.training.budget import TimeBudget
-from bert_zoo.training.compiling import compile_for_task
+from bert_zoo.presets import Recipe
+from bert_zoo.tasks.presets import preset
 from bert_zoo.training.distribution import strategy
 from bert_zoo.training.first_answers import (
     set_head_range,
     start_from_frequencies,
     start_from_mean,
 )
-from bert_zoo.training.freezing import freeze, rematerialize
+from bert_zoo.training.freezing import freeze, reinitialize, rematerialize
 from bert_zoo.training.lora import add_lora
 from bert_zoo.training.optimizers import (
     Adafactor,
@@ -27,9 +27,9 @@ from bert_zoo.training.optimizers import (
     bert_adamw,
     language_model_adam,
 )
-from bert_zoo.training.presets import Recipe, default_preset, optimizer_for, preset, presets_for
-from bert_zoo.training.reinitialization import reinitialize
+from bert_zoo.training.presets import compile_for_task, default_preset, optimizer_for, presets_for
 from bert_zoo.training.resume import TrainingCheckpoint, restore
+from bert_zoo.training.runs import TimeBudget
 
 __all__ = [
     "Adafactor",

@@ -22,7 +22,7 @@ from bert_zoo.weights.bind import Binding, Plan, to_stored
 from bert_zoo.weights.files import WeightsError, write_json
 from bert_zoo.weights.safetensors_io import write_safetensors
 from bert_zoo.weights.sources import ADAPTER_CONFIG, ADAPTER_WEIGHTS, open_weights
-from bert_zoo.weights.tensor_source import TensorSource, View
+from bert_zoo.weights.tensor_source import RenamedTensors, TensorSource
 
 PREFIX = "base_model.model."
 KIND = "LORA"
@@ -269,7 +269,7 @@ class Adapter:
             yield bias, Update(scale, parts["B.bias"])
 
 
-class AdaptedSource(View):
+class AdaptedSource(RenamedTensors):
     """A checkpoint's tensors, some replaced by an adapter's and some changed by its products.
 
     Args:

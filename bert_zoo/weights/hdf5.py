@@ -12,7 +12,7 @@ import numpy as np
 
 from bert_zoo.error_text import shortened, shown
 from bert_zoo.weights.files import WeightsError, refuse_lfs_pointer, replacing
-from bert_zoo.weights.tensor_source import TensorSource, View, bfloat16_bits_to_float32
+from bert_zoo.weights.tensor_source import RenamedTensors, TensorSource, bfloat16_bits_to_float32
 
 # Errors that h5py raises for damaged files.
 _DAMAGED = (OSError, KeyError, RuntimeError, ValueError, TypeError, AttributeError, MemoryError)
@@ -67,14 +67,14 @@ class HDF5Source(TensorSource):
         )
 
 
-def preset(path: Path) -> View:
+def preset(path: Path) -> RenamedTensors:
     """Opens a KerasHub preset: the backbone's arrays and, under "task/", the arrays of the task's file."""
     backbone, task = HDF5Source(path), path.with_name("task.weights.h5")
     tensors = {key: (backbone, key) for key in backbone}
     if task.is_file():
         head = HDF5Source(task)
         tensors |= {f"task/{key}": (head, key) for key in head}
-    return View(str(path), tensors)
+    return RenamedTensors(str(path), tensors)
 
 
 def write_hdf5(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -13,9 +13,8 @@ from bert_zoo.json_files import read_object, read_whole
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.hdf5 import HDF5Source, preset
 from bert_zoo.weights.safetensors_io import SafetensorsSource
-from bert_zoo.weights.tensor_source import TensorSource, View
-from bert_zoo.weights.tf1 import TF1Source
-from bert_zoo.weights.tf_classes import TFModelSource, is_of_tf_classes, refuse_classes_alone
+from bert_zoo.weights.tensor_source import RenamedTensors, TensorSource
+from bert_zoo.weights.tf1 import TF1Source, TFModelSource, is_of_tf_classes, refuse_classes_alone
 from bert_zoo.weights.torch_bin import TorchSource
 
 log = logging.getLogger("bert_zoo")
@@ -120,7 +119,7 @@ def check_weight_files(directory: Path) -> None:
         _shard_files(path, _weight_map(path))
 
 
-def _sharded(index: Path, open_shard: Callable[[Path], TensorSource]) -> View:
+def _sharded(index: Path, open_shard: Callable[[Path], TensorSource]) -> RenamedTensors:
     """Opens shards with an index `{"weight_map": {name: file}}` as one source, and checks all of them."""
     weight_map = _weight_map(index)
     files = _shard_files(index, weight_map)
@@ -131,7 +130,7 @@ def _sharded(index: Path, open_shard: Callable[[Path], TensorSource]) -> View:
         below = key.partition("/")[2]
         named[below if key not in shards[file] and below in shards[file] else key] = file
     _check_shards(index, named, shards)
-    view = View(str(index), {key: (shards[file], key) for key, file in named.items()})
+    view = RenamedTensors(str(index), {key: (shards[file], key) for key, file in named.items()})
     view.metadata = shards[files[0]].metadata
     return view
 

@@ -105,7 +105,7 @@ class TensorSource(Mapping[str, np.ndarray]):
         return f"<{type(self).__name__} {self.location}: {len(self)} tensors>"
 
 
-class View(TensorSource):
+class RenamedTensors(TensorSource):
     """Tensors of other sources under new names. `tensors` maps each new name to a source and its name there."""
 
     def __init__(self, location: str, tensors: Mapping[str, tuple[TensorSource, str]]):

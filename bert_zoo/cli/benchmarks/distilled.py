@@ -14,8 +14,8 @@ import bert_zoo
 from bert_zoo.cli.benchmarks.base import Benchmark
 from bert_zoo.data.buckets import Batches
 from bert_zoo.data.files import lines
-from bert_zoo.distillation.answers import BATCH_SIZE, teacher_answers
 from bert_zoo.distillation.augmentation import augment
+from bert_zoo.distillation.losses import BATCH_SIZE, teacher_answers
 from bert_zoo.error_text import quoted
 from bert_zoo.models.base import ZooModel
 from bert_zoo.presets import Recipe

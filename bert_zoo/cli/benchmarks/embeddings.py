@@ -11,15 +11,15 @@ import numpy as np
 from bert_zoo.cli.benchmarks import LAYOUT
 from bert_zoo.cli.benchmarks.base import Benchmark, Measurement, one_line, spread_rows
 from bert_zoo.cli.benchmarks.files import own_files
-from bert_zoo.cli.report.analysis import hardest_examples
+from bert_zoo.cli.report import hardest_examples
 from bert_zoo.data.columns import TextColumns, read_columns, remarks
 from bert_zoo.data.retrieval import Retrieval, read_beir
+from bert_zoo.embeddings.evaluation import DOCUMENT, QUERY, prompt_of, similarity_of
 from bert_zoo.embeddings.exact_search import Hits, directions, search
-from bert_zoo.embeddings.roles import DOCUMENT, QUERY, prompt_of, similarity_of
 from bert_zoo.metrics.labels import pearson, ranks, spearman
 from bert_zoo.metrics.retrieval import retrieval_metrics
 from bert_zoo.presets import Recipe
-from bert_zoo.runtime.printed import number
+from bert_zoo.runtime.answers import number
 from bert_zoo.tasks import name_of
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class VectorBenchmark(Benchmark):
 
     def taught_batches(self, answers, more, model, recipe, seed):
         from bert_zoo.data.batches import text_batches
-        from bert_zoo.distillation.answers import vectors_of_size
+        from bert_zoo.distillation.losses import vectors_of_size
 
         vectors = vectors_of_size(answers, model.encoder.vector_size)
         texts = self.taught_texts(model, more)
@@ -119,7 +119,7 @@ class VectorBenchmark(Benchmark):
 
 def nested(loss: "Loss", recipe: Recipe) -> "Loss":
     """Returns the loss, also over the shorter vectors that a recipe names."""
-    from bert_zoo.tasks.embedding.losses import Matryoshka
+    from bert_zoo.tasks.embedding_losses import Matryoshka
 
     return Matryoshka(loss, recipe.matryoshka) if recipe.matryoshka else loss
 
@@ -131,7 +131,7 @@ class RetrievalBenchmark(VectorBenchmark):
     roles = (QUERY, DOCUMENT)
 
     def loss(self, recipe):
-        from bert_zoo.tasks.embedding.losses import MultipleNegativesRanking
+        from bert_zoo.tasks.embedding_losses import MultipleNegativesRanking
 
         return nested(MultipleNegativesRanking(symmetric=recipe.symmetric), recipe)
 
@@ -238,7 +238,7 @@ class SimilarityBenchmark(VectorBenchmark):
     question = '--second "another text" "some text"'
 
     def loss(self, recipe):
-        from bert_zoo.tasks.embedding.losses import CoSENT, CosineRegression
+        from bert_zoo.tasks.embedding_losses import CoSENT, CosineRegression
 
         losses = {None: CoSENT, "cosine_regression": CosineRegression}
         return nested(losses[recipe.loss](), recipe)

@@ -80,7 +80,7 @@ class SetFitBenchmark(TextBenchmark):
         """The model that is trained has no classifier."""
 
     def loss(self, recipe):
-        from bert_zoo.tasks.embedding.losses import CosineRegression
+        from bert_zoo.tasks.embedding_losses import CosineRegression
 
         return CosineRegression()
 

@@ -15,8 +15,7 @@ from bert_zoo.cli.benchmarks.base import (
     with_rows,
 )
 from bert_zoo.cli.benchmarks.files import own_files
-from bert_zoo.cli.report import HardExample
-from bert_zoo.cli.report.analysis import TINY, hardest_examples
+from bert_zoo.cli.report import TINY, HardExample, hardest_examples
 from bert_zoo.data.buckets import Batches, RowOrder, Rows
 from bert_zoo.data.mrqa import read_mrqa
 from bert_zoo.data.squad import SquadSplit, read_squad
@@ -81,7 +80,7 @@ class QuestionBenchmark(Benchmark):
                 "Question answering is distilled with the cross_entropy of start and end, without beam search, but "
                 f"match is {match!r} and the task {self.kind!r}. Leave match and beam_search out."
             )
-        from bert_zoo.tasks.question_answering.answering import LOGITS
+        from bert_zoo.tasks.question_answering import LOGITS
 
         return {name: super(QuestionBenchmark, self).taught_loss(**others) for name in LOGITS}
 
@@ -103,7 +102,7 @@ class QuestionBenchmark(Benchmark):
         return np.bincount(table.rows["example"], table.lengths, len(texts[0])).astype(int)
 
     def teacher_says(self, teacher, texts, batch_size, recipe):
-        from bert_zoo.tasks.question_answering.answering import logits_of_tokens
+        from bert_zoo.tasks.question_answering import logits_of_tokens
 
         return logits_of_tokens(teacher, *texts, batch_size, **_taught_windows(recipe))
 
@@ -111,7 +110,7 @@ class QuestionBenchmark(Benchmark):
         from bert_zoo.data.questions import NO_ANSWER as NO_SPAN
         from bert_zoo.data.questions import labelled_windows, trained_answer
         from bert_zoo.distillation.losses import LABELLED, TAUGHT
-        from bert_zoo.tasks.question_answering.answering import LOGITS
+        from bert_zoo.tasks.question_answering import LOGITS
         from bert_zoo.text.windows import question_windows
 
         examples = self.train.examples
@@ -142,7 +141,7 @@ class QuestionBenchmark(Benchmark):
 
     def predict(self, model, data, recipe):
         """Returns [N] `AnswerSelection`s in the order of the questions."""
-        from bert_zoo.tasks.question_answering.answering import answer_questions
+        from bert_zoo.tasks.question_answering import answer_questions
 
         return answer_questions(
             model,

@@ -15,13 +15,13 @@ from bert_zoo.cli.benchmarks.base import (
     with_rows,
 )
 from bert_zoo.cli.benchmarks.embeddings import column_files, write_tsv
-from bert_zoo.cli.report.analysis import binary_cross_entropies, cross_entropies, hardest_examples
+from bert_zoo.cli.report import binary_cross_entropies, cross_entropies, hardest_examples
 from bert_zoo.data.columns import TextColumns
 from bert_zoo.data.tables import Table
 from bert_zoo.metrics.labels import pearson, spearman
 from bert_zoo.metrics.retrieval import retrieval_metrics
 from bert_zoo.presets import Recipe
-from bert_zoo.runtime.rankings import SCORE_ACTIVATIONS
+from bert_zoo.runtime.answers import SCORE_ACTIVATIONS
 from bert_zoo.tasks import name_of
 
 CUTOFFS = {"ndcg": (10,), "mrr": (10,), "accuracy": (1,)}
@@ -136,7 +136,7 @@ class ListBenchmark(PairBenchmark):
                 f"match is {match!r}, but lists of documents are distilled with the squared_error of margins. Leave it "
                 "out."
             )
-        from bert_zoo.tasks.reranking.losses import MarginMSE
+        from bert_zoo.tasks.reranking import MarginMSE
 
         return MarginMSE()
 

@@ -15,17 +15,12 @@ from bert_zoo.cli.benchmarks.base import (
     with_rows,
 )
 from bert_zoo.cli.benchmarks.files import own_files
-from bert_zoo.cli.report.analysis import (
-    TINY,
-    confusion_matrix,
-    hardest_examples,
-    per_label_table,
-)
+from bert_zoo.cli.report import TINY, confusion_matrix, hardest_examples, per_label_table
 from bert_zoo.data.entities import is_entity_file, read_entities
 from bert_zoo.data.tagging import TaggedSplit, first_break, read_tagging
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.metrics import span_report
-from bert_zoo.runtime.taggings import marks_spans
+from bert_zoo.runtime.answers import marks_spans
 from bert_zoo.tasks import name_of
 
 log = logging.getLogger("bert_zoo")
@@ -84,7 +79,7 @@ class TaggingBenchmark(Benchmark):
 
     def predict(self, model, data, recipe):
         """Returns the probabilities of tags for each sentence, [words, tags]."""
-        from bert_zoo.tasks.token_classification.tagging import word_probabilities
+        from bert_zoo.tasks.token_classification import word_probabilities
 
         return word_probabilities(model, data.words, recipe.predicted_rows)
 

@@ -27,9 +27,9 @@ from bert_zoo.cli.benchmarks.base import (
 )
 from bert_zoo.cli.benchmarks.embeddings import write_tsv
 from bert_zoo.cli.benchmarks.files import own_files
-from bert_zoo.cli.report.analysis import NUM_HARDEST, hardest_examples
+from bert_zoo.cli.report import NUM_HARDEST, hardest_examples
+from bert_zoo.data.buckets import MixedOrder, mixed_rows
 from bert_zoo.data.columns import TextColumns, read_columns, remarks
-from bert_zoo.data.mixing import MixedOrder, mixed_rows
 from bert_zoo.metrics import squad_v1
 from bert_zoo.metrics.squad import PREDICTIONS_FILE, token_f1
 from bert_zoo.metrics.texts import TextMetric, text_metric

@@ -22,7 +22,7 @@ from bert_zoo.cli.benchmarks.base import (
     with_rows,
 )
 from bert_zoo.cli.benchmarks.files import own_files
-from bert_zoo.cli.report.analysis import (
+from bert_zoo.cli.report import (
     binary_cross_entropies,
     confusion_matrix,
     cross_entropies,
@@ -31,12 +31,11 @@ from bert_zoo.cli.report.analysis import (
     named_set,
     per_label_table,
 )
-from bert_zoo.data.remarks import remarks
+from bert_zoo.data.columns import label_remarks
 from bert_zoo.data.tables import LabelledTexts, read_table
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.metrics.labels import class_metrics, label_set_metrics
-from bert_zoo.runtime.classifications import sigmoid, softmax
-from bert_zoo.runtime.printed import number
+from bert_zoo.runtime.answers import number, sigmoid, softmax
 from bert_zoo.tasks import name_of
 
 if TYPE_CHECKING:
@@ -432,7 +431,7 @@ def table_benchmark(options) -> TextBenchmark:
 
     def all_remarks() -> Iterator[str]:
         for path in filter(None, (options.train_file, options.dev_file)):
-            yield from remarks(Path(path), whole(path))
+            yield from label_remarks(Path(path), whole(path))
         split = task.measured[0]
         measured = set(chain(*task.data(split).classes)) if task.label_names else set()
         if names := [n for i, n in enumerate(task.label_names) if i not in measured]:

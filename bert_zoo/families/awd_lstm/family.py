@@ -16,12 +16,12 @@ from bert_zoo.family import Family
 from bert_zoo.json_files import JsonObject
 from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.text.format import TextFormat, TokenizerParts, rows_of_language_models
-from bert_zoo.text.layout import PLAIN
-from bert_zoo.text.word_level_files import read_word_level
+from bert_zoo.text.numpy_packing import PLAIN
+from bert_zoo.text.vocabulary_files import read_word_level
 from bert_zoo.weights.files import WeightsError, refuse_lfs_pointer
 from bert_zoo.weights.formats import Torch
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
-from bert_zoo.weights.formats.tf1 import shapes_in, sizes_in
+from bert_zoo.weights.formats.format import shapes_in, sizes_in
 from bert_zoo.weights.restricted_pickle import read_pickle
 from bert_zoo.weights.table import CONCATENATED, EMBED, OUTPUT, Copy, Head, Row, Stored, raw
 from bert_zoo.weights.tensor_source import TensorSource

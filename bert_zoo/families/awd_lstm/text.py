@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from bert_zoo.families.awd_lstm import NEWLINE
 from bert_zoo.graph import tf
 from bert_zoo.text.batches import as_utf8, replaced, split_at_white_space
-from bert_zoo.text.cleaner import TextCleaner
+from bert_zoo.text.normalizer import TextCleaner
+from bert_zoo.text.vocabulary_files import first_known
 from bert_zoo.text.word_level import WordLevelTokenizer
-from bert_zoo.text.word_level_files import first_known
 
 # HTML's escapes, and WikiText's spelling of numbers and compounds -> what they mean.
 _REPAIRS = (

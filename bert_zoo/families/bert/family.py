@@ -8,7 +8,7 @@ from bert_zoo.families.bert.cards import CHECKPOINTS, PRESETS, PRETRAINING
 from bert_zoo.family import Family
 from bert_zoo.json_files import JsonObject
 from bert_zoo.text.format import TextFormat
-from bert_zoo.text.wordpiece_files import read_wordpiece
+from bert_zoo.text.vocabulary_files import read_wordpiece
 from bert_zoo.weights.formats import TF1, HuggingFace, keras_hub, model_garden
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.hf import ACTIVATIONS

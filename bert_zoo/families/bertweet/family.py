@@ -7,14 +7,13 @@ from typing import Any
 
 from bert_zoo.config import ConfigError
 from bert_zoo.error_text import shown
+from bert_zoo.families import roberta
 from bert_zoo.families.bert.cards import BASE
 from bert_zoo.families.bertweet import FIRST_TOKENS
-from bert_zoo.families.roberta import family as roberta
 from bert_zoo.family import HF, Checkpoint, TextSpec
-from bert_zoo.text.added_tokens import AddedToken
-from bert_zoo.text.files import VocabularyFiles, read_named_tokens
+from bert_zoo.text.files import AddedToken, VocabularyFiles, read_named_tokens
 from bert_zoo.text.format import TextFormat, TokenizerParts
-from bert_zoo.text.layout import ROBERTA
+from bert_zoo.text.numpy_packing import ROBERTA
 
 # -------------------------------------------------------------------------------------------------
 # Reads BERTweet's vocabularies, without TensorFlow.

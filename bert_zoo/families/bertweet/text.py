@@ -25,21 +25,22 @@ import numpy as np
 
 from bert_zoo.families.bertweet import FIRST_TOKENS
 from bert_zoo.graph import tf
-from bert_zoo.text.added_tokens import AddedToken
 from bert_zoo.text.batches import (
     MARK,
     as_utf8,
     is_marked,
+    look_up,
+    lookup_table,
+    picked,
     replaced,
     split_at_white_space,
     text_batch,
 )
 from bert_zoo.text.bpe import WORD_END, Merges, MergesWords, at_last_places
-from bert_zoo.text.offsets import look_up, lookup_table, picked
+from bert_zoo.text.files import AddedToken, Vocabulary, special_tokens
 from bert_zoo.text.token_finder import AddedTokens
 from bert_zoo.text.tokenizer import Marks
 from bert_zoo.text.unicode_tables import code_points, paged, re2_class
-from bert_zoo.text.vocabulary import Vocabulary, special_tokens
 
 # An unassigned code point, in no vocabulary, for what cannot be written here otherwise.
 UNKNOWN = "\u0378"

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from bert_zoo.families import roberta
 from bert_zoo.families.bert.cards import (
     ANSWERS,
     BASE,
@@ -13,7 +14,6 @@ from bert_zoo.families.bert.cards import (
     of_config,
     of_glue,
 )
-from bert_zoo.families.roberta import cards as roberta_cards
 from bert_zoo.family import HF, Checkpoint, Files, TextSpec
 from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
 
@@ -47,9 +47,7 @@ PRESETS = (
         )
         for name, (rows, rate, epochs) in DOCUMENTS.items()
     ),
-    *of_glue(
-        "bigbird", roberta_cards.RECIPE, roberta_cards.GLUE, f"{APPENDIX}.4: RoBERTa's settings"
-    ),
+    *of_glue("bigbird", roberta.RECIPE, roberta.GLUE, f"{APPENDIX}.4: RoBERTa's settings"),
     Preset(
         "bigbird/triviaqa",
         ANSWERS,

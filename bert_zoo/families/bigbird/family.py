@@ -13,13 +13,13 @@ from bert_zoo.families.bert.family import SENTENCE_TASKS
 from bert_zoo.families.bigbird.cards import CHECKPOINTS, PRESETS, PRETRAINING
 from bert_zoo.families.bigbird.random_blocks import fewest_blocks
 from bert_zoo.family import Family
+from bert_zoo.text.files import special_tokens
 from bert_zoo.text.format import TextFormat
-from bert_zoo.text.sentencepiece_files import read_sentencepiece
 from bert_zoo.text.sentencepiece_model import NEWLINE, PLAIN, Scheme
-from bert_zoo.text.vocabulary import special_tokens
+from bert_zoo.text.vocabulary_files import read_sentencepiece
 from bert_zoo.weights.formats import TF1, HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
-from bert_zoo.weights.formats.tf1 import sizes_in
+from bert_zoo.weights.formats.format import sizes_in
 from bert_zoo.weights.table import BIAS, DENSE, KERNEL, NORM, Head, Row
 
 # -------------------------------------------------------------------------------------------------

@@ -18,10 +18,10 @@ from bert_zoo.families.bigbird.random_blocks import (
 )
 from bert_zoo.layers.attention import SelfAttention, masked_score
 from bert_zoo.layers.backbones import TransformerBackbone
+from bert_zoo.layers.block import FeedForward
 from bert_zoo.layers.common import Activation, at_positions, dense, norm
 from bert_zoo.layers.dropout import Dropout
 from bert_zoo.layers.embeddings import Embeddings
-from bert_zoo.layers.feed_forward import FeedForward
 from bert_zoo.layers.windows import in_blocks
 
 

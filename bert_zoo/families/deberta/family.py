@@ -14,11 +14,10 @@ from bert_zoo.families.bert import family as bert
 from bert_zoo.families.deberta.cards import CHECKPOINTS, FIRST_PRETRAINING, PRESETS
 from bert_zoo.family import Family
 from bert_zoo.json_files import JsonObject, read_object
-from bert_zoo.text.byte_bpe_files import read_byte_bpe
-from bert_zoo.text.files import VocabularyFiles
+from bert_zoo.text.files import VocabularyFiles, special_tokens
 from bert_zoo.text.format import TextFormat, TokenizerParts
-from bert_zoo.text.layout import Layout
-from bert_zoo.text.vocabulary import special_tokens
+from bert_zoo.text.numpy_packing import Layout
+from bert_zoo.text.vocabulary_files import read_byte_bpe
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.formats import HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow

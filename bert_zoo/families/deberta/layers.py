@@ -14,7 +14,7 @@ from bert_zoo.layers.attention import (
     shifted_to_keys,
 )
 from bert_zoo.layers.backbones import TransformerBackbone
-from bert_zoo.layers.block import Block
+from bert_zoo.layers.block import Block, Stack
 from bert_zoo.layers.common import (
     ACTIVATIONS,
     at_positions,
@@ -29,8 +29,7 @@ from bert_zoo.layers.common import (
 )
 from bert_zoo.layers.dropout import Dropout
 from bert_zoo.layers.embeddings import token_positions
-from bert_zoo.layers.heads.masked_lm import MaskedLMHead
-from bert_zoo.layers.stack import Stack
+from bert_zoo.layers.heads import MaskedLMHead
 
 
 def rows_of_distances(max_distance: int, buckets: int) -> np.ndarray:

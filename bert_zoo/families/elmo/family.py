@@ -13,8 +13,8 @@ from bert_zoo.family import Family
 from bert_zoo.json_files import JsonObject
 from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.text.format import TextFormat, TokenizerParts, rows_of_language_models
-from bert_zoo.text.layout import PLAIN
-from bert_zoo.text.word_level_files import read_word_level
+from bert_zoo.text.numpy_packing import PLAIN
+from bert_zoo.text.vocabulary_files import read_word_level
 from bert_zoo.weights.formats import TF1, Description
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.format import Format

@@ -12,16 +12,13 @@ from typing import Any
 import numpy as np
 
 from bert_zoo.graph import tf
-from bert_zoo.text.batches import as_utf8, split_at_white_space, strings, text_batch
-from bert_zoo.text.numpy_packing import NumpyPacker, ragged_range
-from bert_zoo.text.numpy_packing import Positions as NumpyPositions
-from bert_zoo.text.numpy_preprocessor import NumpyLanguageModelPreprocessor
-from bert_zoo.text.offsets import is_white_space
-from bert_zoo.text.packing import Packer, Positions
-from bert_zoo.text.preprocessor import LanguageModelPreprocessor
+from bert_zoo.text.batches import as_utf8, is_white_space, split_at_white_space, strings, text_batch
+from bert_zoo.text.files import Vocabulary
+from bert_zoo.text.numpy_packing import NumpyPacker, NumpyPositions, ragged_range
+from bert_zoo.text.preprocessor import LanguageModelPreprocessor, Packer, Positions
 from bert_zoo.text.reading import Tokens
 from bert_zoo.text.tokenizer import Tokenizer
-from bert_zoo.text.vocabulary import Vocabulary
+from bert_zoo.text.windows import NumpyLanguageModelPreprocessor
 
 # Marks of sentences (words of one character) and of words.
 BEGIN, END, WORD_BEGIN, WORD_END, PAD = 257, 258, 259, 260, 261

@@ -11,10 +11,10 @@ from bert_zoo.families.bert import family as bert
 from bert_zoo.families.gpt.cards import GPT, PRESETS
 from bert_zoo.family import Family
 from bert_zoo.json_files import JsonObject
-from bert_zoo.text.byte_bpe_files import read_vocabulary_and_merges
 from bert_zoo.text.files import VocabularyFiles, read_named_tokens, refuse_others
 from bert_zoo.text.format import TextFormat, TokenizerParts
-from bert_zoo.text.layout import Layout
+from bert_zoo.text.numpy_packing import Layout
+from bert_zoo.text.vocabulary_files import read_vocabulary_and_merges
 from bert_zoo.weights.formats import HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.table import EMBED, LAST_WITHOUT_PAD_ID, OUTPUT, Copy, Head, Kind, Row, Stored

@@ -12,10 +12,9 @@ from bert_zoo.families.gpt.cards import GPT2
 from bert_zoo.families.gpt.family import CausalConfig
 from bert_zoo.family import Family
 from bert_zoo.presets import Preset
-from bert_zoo.text.byte_bpe_files import read_byte_bpe
-from bert_zoo.text.files import VocabularyFiles
+from bert_zoo.text.files import VocabularyFiles, special_tokens
 from bert_zoo.text.format import TextFormat, TokenizerParts
-from bert_zoo.text.vocabulary import special_tokens
+from bert_zoo.text.vocabulary_files import read_byte_bpe
 from bert_zoo.weights.formats import TF1, HuggingFace, keras_hub
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.hf import ACTIVATIONS

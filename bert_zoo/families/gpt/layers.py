@@ -6,11 +6,16 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_zoo.layers.attention import SelfAttention, attention_bias, causal_bias, masked_score
+from bert_zoo.layers.attention import (
+    SelfAttention,
+    attention_bias,
+    causal_bias,
+    has_kernels,
+    masked_score,
+)
 from bert_zoo.layers.backbones import Ids, TransformerBackbone, fits
+from bert_zoo.layers.block import Stack
 from bert_zoo.layers.common import with_slots
-from bert_zoo.layers.fused_attention import has_kernels
-from bert_zoo.layers.stack import Stack
 
 
 class CausalAttention(SelfAttention):

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from bert_zoo.graph import tf
-from bert_zoo.text.added_tokens import AddedToken
 from bert_zoo.text.bpe import WORD_END, Merges, MergesWords, checked_merges, merge_files
+from bert_zoo.text.files import AddedToken, Vocabulary
+from bert_zoo.text.format import bert_normalizer, bpe_model, serialized
 from bert_zoo.text.normalizer import BertNormalizer, Rules, split_words
-from bert_zoo.text.serialized import bert_normalizer, bpe_model, serialized
 from bert_zoo.text.token_finder import AddedTokens
 from bert_zoo.text.tokenizer import Marks
-from bert_zoo.text.vocabulary import Vocabulary
 
 
 class CharBpeTokenizer(MergesWords):

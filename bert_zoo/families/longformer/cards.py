@@ -12,7 +12,7 @@ from bert_zoo.families.bert.cards import (
     of_config,
 )
 from bert_zoo.families.nano import SIZE, trained_here
-from bert_zoo.families.roberta.cards import PRETRAINING as ROBERTA
+from bert_zoo.families.roberta import PRETRAINING as ROBERTA
 from bert_zoo.family import HF, Archive, Checkpoint, TextSpec
 from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
 

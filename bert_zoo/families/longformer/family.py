@@ -8,23 +8,20 @@ import numpy as np
 
 from bert_zoo.config import ConfigError, EncoderConfig, is_integer
 from bert_zoo.error_text import shown
-from bert_zoo.families import xlm_roberta
-from bert_zoo.families.albert import family as albert
-from bert_zoo.families.albert.family import AlbertConfig
+from bert_zoo.families import albert, xlm_roberta
+from bert_zoo.families.albert import AlbertConfig
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.bert.family import ENCODER_ROWS as BERT_ROWS
 from bert_zoo.families.bert.family import LAYER, projection_row
 from bert_zoo.families.longformer.cards import CHECKPOINTS, PRESETS, PRETRAINING
-from bert_zoo.families.roberta.family import CLASSIFIER_ROWS, MASKED_LM_ROWS
-from bert_zoo.families.roberta.family import DEFAULTS as ROBERTA_DEFAULTS
+from bert_zoo.families.roberta import CLASSIFIER_ROWS, MASKED_LM_ROWS
+from bert_zoo.families.roberta import DEFAULTS as ROBERTA_DEFAULTS
 from bert_zoo.family import Family, Lengthening
 from bert_zoo.json_files import JsonObject
-from bert_zoo.text.byte_bpe_files import read_byte_bpe
 from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.text.format import TextFormat, TokenizerParts
-from bert_zoo.text.layout import BERT, ROBERTA
-from bert_zoo.text.sentencepiece_files import read_sentencepiece
-from bert_zoo.text.wordpiece_files import read_wordpiece
+from bert_zoo.text.numpy_packing import BERT, ROBERTA
+from bert_zoo.text.vocabulary_files import read_byte_bpe, read_sentencepiece, read_wordpiece
 from bert_zoo.weights.formats import Description, HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.table import DENSE, Head, Row

@@ -14,7 +14,7 @@ from bert_zoo.layers.block import residual
 from bert_zoo.layers.common import dense, float_table, neighbours, table
 from bert_zoo.layers.dropout import Dropout
 from bert_zoo.layers.embeddings import Embeddings
-from bert_zoo.layers.heads.masked_lm import MaskedLMHead
+from bert_zoo.layers.heads import MaskedLMHead
 
 
 class NoNorm(keras.layers.Layer):

@@ -19,9 +19,9 @@ from bert_zoo.error_text import shown
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.modernbert.cards import CHECKPOINTS, PRESETS, PRETRAINING
 from bert_zoo.family import Family
-from bert_zoo.text.byte_bpe_files import read_byte_bpe
 from bert_zoo.text.format import TextFormat
-from bert_zoo.text.layout import Layout
+from bert_zoo.text.numpy_packing import Layout
+from bert_zoo.text.vocabulary_files import read_byte_bpe
 from bert_zoo.weights.formats import HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.hf import ACTIVATIONS

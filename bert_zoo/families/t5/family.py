@@ -19,17 +19,15 @@ from bert_zoo.families.t5.cards import (
 )
 from bert_zoo.family import Family
 from bert_zoo.json_files import JsonObject
-from bert_zoo.text.added_tokens import AddedToken, distinct_tokens
-from bert_zoo.text.byte_bpe_files import read_byte_bpe
-from bert_zoo.text.files import VocabularyFiles, read_named_tokens
+from bert_zoo.text.files import AddedToken, VocabularyFiles, distinct_tokens, read_named_tokens
 from bert_zoo.text.format import TextFormat, TokenizerParts
-from bert_zoo.text.layout import Layout
-from bert_zoo.text.sentencepiece_files import TOKENIZER_FILE, read_sentencepiece
+from bert_zoo.text.numpy_packing import Layout
 from bert_zoo.text.sentencepiece_model import Scheme
+from bert_zoo.text.vocabulary_files import TOKENIZER_FILE, read_byte_bpe, read_sentencepiece
 from bert_zoo.weights.formats import TF1, Description, HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
+from bert_zoo.weights.formats.format import sizes_in
 from bert_zoo.weights.formats.hf import ACTIVATIONS
-from bert_zoo.weights.formats.tf1 import sizes_in
 from bert_zoo.weights.table import (
     DENSE,
     EMBED,
@@ -580,7 +578,7 @@ def parts(config: T5Config, dtype):
 
 def biases(config: T5Config, dtype, *, causal: bool):
     """A function that makes a layer's own bias by distance, and the one that all layers share; one is None."""
-    from bert_zoo.layers.relative_bias import RelativeBias
+    from bert_zoo.layers.attention import RelativeBias
 
     make = partial(
         RelativeBias,
@@ -599,7 +597,7 @@ def backbone(config: T5Config, dtype):
     """The encoder: pre-norm blocks, which add a bias by distance to their attention scores."""
     from bert_zoo.families.t5.layers import T5Backbone, rms_norm
     from bert_zoo.layers import PreNormBlock, Stack, TokenEmbeddings
-    from bert_zoo.layers.relative_bias import BiasedStack
+    from bert_zoo.layers.attention import BiasedStack
 
     attention, feed_forward, final_norm = parts(config, dtype)
     own_bias, bias = biases(config, dtype, causal=False)

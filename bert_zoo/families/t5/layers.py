@@ -11,6 +11,7 @@ import keras
 from keras import ops
 
 from bert_zoo.layers.attention import (
+    RelativeBias,
     SelfAttention,
     at_queries,
     attention_bias,
@@ -19,7 +20,7 @@ from bert_zoo.layers.attention import (
     masked_score,
 )
 from bert_zoo.layers.backbones import Groups, Ids, TransformerBackbone
-from bert_zoo.layers.block import PreNormBlock
+from bert_zoo.layers.block import PreNormBlock, recomputed
 from bert_zoo.layers.common import (
     at_least_one,
     at_positions,
@@ -30,8 +31,6 @@ from bert_zoo.layers.common import (
     with_slots,
 )
 from bert_zoo.layers.dropout import Dropout
-from bert_zoo.layers.recomputation import recomputed
-from bert_zoo.layers.relative_bias import RelativeBias
 
 
 class RMSNorm(keras.layers.Layer):

@@ -11,7 +11,7 @@ from bert_zoo.families.transformer_xl.cards import CHECKPOINTS, NANO, PRESETS, W
 from bert_zoo.families.transformer_xl.text import read_vocabulary
 from bert_zoo.family import Family
 from bert_zoo.text.format import TextFormat, rows_of_language_models
-from bert_zoo.text.layout import PLAIN
+from bert_zoo.text.numpy_packing import PLAIN
 from bert_zoo.weights.formats import TF1, HuggingFace, Torch
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.table import DENSE, EMBED, KERNEL, NORM, Copy, Head, Row, Stored, raw

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from bert_zoo.error_text import shown
 from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.text.format import TokenizerParts
-from bert_zoo.text.word_level_files import (
+from bert_zoo.text.vocabulary_files import (
     EOS_TOKENS,
     UNKNOWN_TOKENS,
     first_known,

@@ -33,7 +33,7 @@ from bert_zoo.families.bert.cards import (
 )
 from bert_zoo.family import HF, Checkpoint
 from bert_zoo.presets import OwnRows, Preset, PretrainingPreset, PretrainingSize, Recipe
-from bert_zoo.text.layout import Layout
+from bert_zoo.text.numpy_packing import Layout
 
 
 @dataclass(frozen=True)

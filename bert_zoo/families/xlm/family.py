@@ -12,10 +12,9 @@ from bert_zoo.families.bert import family as bert
 from bert_zoo.families.xlm.cards import CHECKPOINTS, PRESETS, PRETRAINING
 from bert_zoo.family import Family
 from bert_zoo.json_files import JsonObject, read_object
-from bert_zoo.text.added_tokens import AddedToken
-from bert_zoo.text.files import VocabularyFiles, read_named_tokens, tokens_by_id
+from bert_zoo.text.files import AddedToken, VocabularyFiles, read_named_tokens, tokens_by_id
 from bert_zoo.text.format import TextFormat, TokenizerParts
-from bert_zoo.text.layout import Layout
+from bert_zoo.text.numpy_packing import Layout
 from bert_zoo.weights.formats import HuggingFace, Torch
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.restricted_pickle import UNREAD_ARRAYS

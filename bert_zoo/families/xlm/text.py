@@ -21,15 +21,21 @@ from typing import Any, Self
 
 from bert_zoo.error_text import shown
 from bert_zoo.graph import tf
-from bert_zoo.text.added_tokens import AddedToken
-from bert_zoo.text.batches import MARK, is_marked, replaced, split_at_white_space
+from bert_zoo.text.batches import (
+    MARK,
+    is_marked,
+    is_white_space,
+    lookup_table,
+    picked,
+    replaced,
+    split_at_white_space,
+)
 from bert_zoo.text.bpe import WORD_END, Merges, MergesWords, at_last_places, merge_files
-from bert_zoo.text.cleaner import TextCleaner
-from bert_zoo.text.offsets import is_white_space, lookup_table, picked
+from bert_zoo.text.files import AddedToken, Vocabulary, special_tokens
+from bert_zoo.text.normalizer import TextCleaner
 from bert_zoo.text.token_finder import AddedTokens
 from bert_zoo.text.tokenizer import Marks, import_tensorflow_text
 from bert_zoo.text.unicode_tables import re2_class
-from bert_zoo.text.vocabulary import Vocabulary, special_tokens
 
 # Language -> the library that transformers uses to split its words.
 SEGMENTERS = {"ja": "Mykytea", "th": "pythainlp", "zh": "rjieba"}

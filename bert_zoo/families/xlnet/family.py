@@ -12,11 +12,11 @@ from bert_zoo.families.transformer_xl import family as transformer_xl
 from bert_zoo.families.transformer_xl.family import MOST_REMEMBERED, Stacked
 from bert_zoo.families.xlnet.cards import CHECKPOINTS, PRESETS, PRETRAINING
 from bert_zoo.family import Family
+from bert_zoo.text.files import special_tokens
 from bert_zoo.text.format import TextFormat
-from bert_zoo.text.layout import Layout
-from bert_zoo.text.sentencepiece_files import read_sentencepiece
+from bert_zoo.text.numpy_packing import Layout
 from bert_zoo.text.sentencepiece_model import PLAIN, Scheme
-from bert_zoo.text.vocabulary import special_tokens
+from bert_zoo.text.vocabulary_files import read_sentencepiece
 from bert_zoo.weights.formats import TF1, HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.hf import ACTIVATIONS

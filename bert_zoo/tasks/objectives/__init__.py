@@ -18,20 +18,21 @@ from bert_zoo.tasks.objectives.denoising import (
     SpanCorruption,
     WholeTexts,
 )
-from bert_zoo.tasks.objectives.draws import Draws
-from bert_zoo.tasks.objectives.masked_tokens import (
+from bert_zoo.tasks.objectives.masking import (
     DynamicMaskedTokens,
     MaskedTokens,
+    NGrams,
+    Replacement,
     StreamMaskedTokens,
+    TokenIds,
+    WholeWords,
+    WindowedNGrams,
 )
-from bert_zoo.tasks.objectives.ngrams import NGrams, WindowedNGrams
+from bert_zoo.tasks.objectives.objective import Draws
 from bert_zoo.tasks.objectives.permutations import Permutations
 from bert_zoo.tasks.objectives.replaced_tokens import ReplacedTokens
-from bert_zoo.tasks.objectives.replacement import Replacement, TokenIds
-from bert_zoo.tasks.objectives.showing import objective_for, show
 from bert_zoo.tasks.objectives.spans import Spans
-from bert_zoo.tasks.objectives.table import OBJECTIVES
-from bert_zoo.tasks.objectives.whole_words import WholeWords
+from bert_zoo.tasks.objectives.table import OBJECTIVES, objective_for, show
 
 __all__ = [
     "OBJECTIVES",

@@ -12,8 +12,7 @@ import numpy as np
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.data.rows import ranges
 from bert_zoo.error_text import shown
-from bert_zoo.tasks.objectives.draws import Draws
-from bert_zoo.tasks.objectives.objective import Arrays, Objective
+from bert_zoo.tasks.objectives.objective import Arrays, Draws, Objective
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +91,7 @@ class Examples(NamedTuple):
         return draws.uniform(name, self.is_token.shape[1])[self.is_token]
 
 
-class Part(NamedTuple):
+class NoisedPart(NamedTuple):
     """The tokens that the encoder reads, or the decoder writes, in place of the tokens of `Examples`.
 
     Attributes:
@@ -180,12 +179,12 @@ class Denoising(Objective):
             inputs |= {"document_ids": documents, "decoder_document_ids": of_decoder}
         return inputs, np.where(of_decoder > 0, written, np.int32(IGNORED_LABEL))
 
-    def parts(self, examples: Examples, draws: Draws) -> tuple[Part, Part]:
+    def parts(self, examples: Examples, draws: Draws) -> tuple[NoisedPart, NoisedPart]:
         """Returns the parts that the encoder reads and the decoder writes, without EOS."""
         raise NotImplementedError
 
     def _laid_out(
-        self, examples: Examples, part: Part, width: int
+        self, examples: Examples, part: NoisedPart, width: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Lays a part of all texts out in rows.
 
@@ -281,7 +280,7 @@ class SpanCorruption(Denoising):
         begins[0, starts[:, 0]] = True
         begins[1, starts[:, 1][sizes[:, 1] > 0]] = True
         return tuple(
-            Part(np.where(begin, sentinel, examples.token_ids), begin | is_kept)
+            NoisedPart(np.where(begin, sentinel, examples.token_ids), begin | is_kept)
             for begin, is_kept in ((begins[1], ~is_hidden), (begins[0], is_hidden))
         )
 
@@ -302,7 +301,7 @@ class PrefixLanguageModel(Denoising):
         # In a text of one token, the decoder writes everything.
         prefix = np.minimum(1 + (share * most).astype(np.int64), most)
         is_read = ranges(examples.lengths) < prefix[examples.of_token]
-        return Part(examples.token_ids, is_read), Part(examples.token_ids, ~is_read)
+        return NoisedPart(examples.token_ids, is_read), NoisedPart(examples.token_ids, ~is_read)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -340,7 +339,7 @@ class WholeTexts(Denoising):
         replaced = np.where(is_random, drawn.astype(np.int32), self.tokens.sentinel_ids[0])
         every = np.ones(len(is_hidden), bool)
         read = np.where(is_hidden, replaced, examples.token_ids)
-        return Part(read, every), Part(examples.token_ids, every)
+        return NoisedPart(read, every), NoisedPart(examples.token_ids, every)
 
 
 def compositions(items: np.ndarray, parts: np.ndarray, keys: np.ndarray) -> np.ndarray:

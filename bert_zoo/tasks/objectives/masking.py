@@ -1,16 +1,144 @@
-"""Base class of objectives with masked tokens: from the chosen tokens of a batch to inputs and labels."""
+"""Objectives with masked tokens: chosen one by one, as whole words, or as n-grams."""
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.error_text import shown
-from bert_zoo.tasks.objectives.draws import Draws
-from bert_zoo.tasks.objectives.objective import Arrays, Objective
-from bert_zoo.tasks.objectives.replacement import Replacement, TokenIds
+from bert_zoo.tasks.objectives.objective import Arrays, Draws, Objective, Prediction
+
+# -------------------------------------------------------------------------------------------------
+# What a model reads in place of a chosen token: the mask, a random token, or the token itself.
+# -------------------------------------------------------------------------------------------------
+
+DISTRIBUTIONS = ("uniform", "corpus")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenIds:
+    """The ids that objectives of masked tokens need.
+
+    Attributes:
+        mask_id: id of the mask token.
+        vocab_size: number of ids.
+        counts: int [vocab_size], how often each token occurs in the corpus; None if unknown.
+
+    Raises:
+        ValueError: `counts` has another shape.
+    """
+
+    mask_id: int
+    vocab_size: int
+    counts: np.ndarray | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self):
+        if self.counts is not None and np.shape(self.counts) != (self.vocab_size,):
+            raise ValueError(
+                f"counts has shape {np.shape(self.counts)}; it must be [{self.vocab_size}], one count per id."
+            )
+
+    @classmethod
+    def of(cls, tokenizer, counts: np.ndarray | None = None) -> Self:
+        """Returns the ids of a tokenizer.
+
+        Raises:
+            ValueError: the tokenizer has no mask token.
+        """
+        mask_id = getattr(tokenizer, "mask_id", None)
+        if mask_id is None:
+            raise ValueError(
+                f"The {type(tokenizer).__name__} has no mask token to hide tokens. Use a model of masked "
+                "tokens, such as bert_base."
+            )
+        return cls(mask_id=mask_id, vocab_size=tokenizer.vocab_size, counts=counts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replacement:
+    """Replaces chosen tokens by the mask or by random tokens; the rest stay as they are.
+
+    Attributes:
+        mask: probability of the mask.
+        random: probability of a random token.
+        distribution: of random tokens: "uniform" over the vocabulary, or "corpus", by their frequency
+            in the corpus.
+        excluded_ids: ids that are never random tokens.
+
+    Raises:
+        ValueError: an attribute outside its range.
+    """
+
+    mask: float = 0.8
+    random: float = 0.1
+    distribution: str = "uniform"
+    excluded_ids: tuple[int, ...] = ()
+
+    def __post_init__(self):
+        if not (0 <= self.mask <= 1 and 0 <= self.random <= 1 and self.mask + self.random <= 1):
+            raise ValueError(
+                f"mask is {shown(self.mask)} and random {shown(self.random)}. Both are probabilities, and "
+                "their sum must be at most 1."
+            )
+        if self.distribution not in DISTRIBUTIONS:
+            raise ValueError(
+                f"distribution is {shown(self.distribution)}; choose one of {DISTRIBUTIONS}."
+            )
+
+    def __call__(
+        self,
+        token_ids: np.ndarray,
+        draws: Draws,
+        tokens: TokenIds,
+        groups: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Returns what the model reads in place of chosen tokens.
+
+        Args:
+            token_ids: int [batch, predictions], the chosen tokens.
+            draws: the random numbers of their rows.
+            tokens: the vocabulary.
+            groups: int [batch, predictions], the span of each token, from 0. Tokens of a span share one
+                choice between mask, random and unchanged; by default each token has its own.
+
+        Returns:
+            int32 [batch, predictions].
+
+        Raises:
+            ValueError: `distribution` is "corpus", and the vocabulary has no counts.
+        """
+        predictions = token_ids.shape[1]
+        choice = draws.uniform("replacement", predictions)
+        if groups is not None:
+            choice = np.take_along_axis(choice, groups, axis=1)
+        replaced = np.where(choice < self.mask, tokens.mask_id, token_ids).astype(np.int32)
+        if self.random:
+            is_random = (self.mask <= choice) & (choice < self.mask + self.random)
+            replaced[is_random] = self._random_ids(draws, tokens, predictions)[is_random]
+        return replaced
+
+    def _random_ids(self, draws: Draws, tokens: TokenIds, predictions: int) -> np.ndarray:
+        """Draws random tokens for all positions, int64 [batch, predictions]."""
+        if self.distribution == "uniform":
+            number = tokens.vocab_size - len(self.excluded_ids)
+            drawn = draws.integers("random token", number, predictions)
+            for excluded in sorted(self.excluded_ids):
+                drawn += drawn >= excluded
+            return drawn
+        if tokens.counts is None:
+            raise ValueError(
+                "Random tokens are drawn by their frequency in the corpus, but there are no counts. Pass "
+                "TokenIds(counts=...), or choose distribution='uniform'."
+            )
+        counts = np.array(tokens.counts, np.int64)
+        counts[list(self.excluded_ids)] = 0
+        sums = np.cumsum(counts)
+        drawn = draws.integers("random token", int(sums[-1]), predictions)
+        return np.searchsorted(sums, drawn, side="right")
+
 
 # Names in a batch that are labels -> their logits.
 LABELS = {"next_sentence": "nsp_logits", "sentence_order": "sop_logits"}
@@ -36,7 +164,7 @@ class Masking(Objective):
 
     rate: float = 0.15
     max_predictions: int | None = None
-    replacement: Replacement = Replacement()  # noqa: RUF009 (frozen)
+    replacement: Replacement = Replacement()
     tokens: TokenIds | None = None
     replaced: ClassVar[bool] = False
 
@@ -133,3 +261,300 @@ def numbered(chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rows, columns = np.nonzero(chosen)
     counts = np.bincount(rows, minlength=len(chosen))
     return rows, columns, np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
+# -------------------------------------------------------------------------------------------------
+# Masked tokens, chosen one by one (BERT, RoBERTa, XLM), and their prediction.
+# -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskedTokens(Masking):
+    """BERT's masked tokens: a fixed share of a row's tokens, rounded, at least one, and no special tokens.
+
+    Call it with a batch of rows and their `Draws`; `Masking` describes both and the result.
+
+    Attributes:
+        rate: share of a row's tokens to choose, counting special tokens.
+        max_predictions: number of predictions in every row, and so the most tokens chosen in a row;
+            None for the rate times the row length.
+        replacement: what the model reads in place of the chosen tokens.
+
+    Raises:
+        ValueError: an attribute outside its range.
+    Source: Devlin et al. 2018 (arXiv:1810.04805), appendix A.1; google-research/bert
+    create_pretraining_data.py.
+    """
+
+    def eligible(self, batch):
+        """Returns the tokens that may be chosen, bool [batch, length]."""
+        return ~batch["special"]
+
+    def choose(self, batch, draws):
+        eligible, numbers = self.eligible(batch), self.numbers(batch, draws)[:, None]
+        keys = shuffled(eligible, draws, "tokens")
+        last = np.take_along_axis(np.sort(keys, axis=1), np.maximum(numbers - 1, 0), axis=1)
+        return (keys <= last) & eligible & (numbers > 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DynamicMaskedTokens(MaskedTokens):
+    """RoBERTa's masked tokens: special tokens may be chosen, and their number is rounded at random.
+
+    The probability of rounding up is the fractional part, so short rows keep the rate on average. `<s>`,
+    `<pad>`, `</s>` and `<unk>` (ids 0 to 3) are never random replacements. Attributes are those of `MaskedTokens`.
+
+    Source: Liu et al. 2019 (arXiv:1907.11692), section 4.1; fairseq data/mask_tokens_dataset.py.
+    """
+
+    replacement: Replacement = Replacement(excluded_ids=(0, 1, 2, 3))
+
+    def eligible(self, batch):
+        return batch["padding_mask"] != 0
+
+    def predictions(self, length):
+        return self.max_predictions or math.ceil(self.rate * length)
+
+    def numbers(self, batch, draws):
+        wanted = self.rate * np.count_nonzero(self.eligible(batch), axis=1)
+        wanted = (wanted + draws.uniform("number", 1)[:, 0]).astype(np.int64)
+        return np.minimum(wanted, self.predictions(batch["token_ids"].shape[1]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamMaskedTokens(DynamicMaskedTokens):
+    """XLM's masked tokens: any token except a row's first; random tokens come from the whole vocabulary.
+
+    In rows with translations, the model can use each text to predict hidden tokens of the other. Attributes
+    are those of `MaskedTokens`.
+
+    Source: Lample and Conneau 2019 (arXiv:1901.07291), sections 3.3 and 3.5; facebookresearch/XLM
+    xlm/trainer.py, mask_out.
+    """
+
+    replacement: Replacement = Replacement()
+
+    def eligible(self, batch):
+        eligible = super().eligible(batch)
+        eligible[:, 0] = False
+        return eligible
+
+
+class MaskedTokenPrediction(Prediction):
+    """Predicts masked tokens: logits [batch, length, vocabulary], or only at `mask_positions`.
+
+    They come from the generator, or from the encoder's second stream, if there is one.
+    """
+
+    def head(self, model, name):
+        stored = model.stored_head
+        activation = stored.activation or model.encoder.config.activation
+        return model.mask_reader.token_head(
+            activation=None if stored.projects_directly else activation,
+            name=name,
+            **model.layer_options,
+        )
+
+    def reader(self, model):
+        return model.mask_reader
+
+    def reads_all(self, inputs):
+        return inputs.get("mask_positions") is None
+
+    def logits(self, head, model, encoded, inputs):
+        if "query_output" in encoded:
+            return head(encoded["query_output"], model.token_table)
+        positions, reader = model.positions(inputs, "mask_positions"), model.mask_reader
+        read = {n: inputs[n] for n in reader.inputs if inputs.get(n) is not None}
+        if reader.decodes_masks:
+            encoded = encoded if model.generator is None else reader(read)
+            states = reader.masked_states(encoded, read, head, positions)
+            return head(states, reader.token_table)
+        if model.generator is None:
+            x = model.prepared(encoded["sequence_output"])
+            return head(x, model.token_table, positions)
+        return head(reader(read, positions=positions)["sequence_output"], model.token_table)
+
+
+# -------------------------------------------------------------------------------------------------
+# Whole words: either all tokens of a word are chosen, or none.
+# -------------------------------------------------------------------------------------------------
+
+
+class Words(NamedTuple):
+    """The words of rows, numbered from 0 in each row, without special tokens.
+
+    A token after a special one begins a word.
+
+    Attributes:
+        of_token: int [batch, length], the word of each token; meaningless for special tokens.
+        starts: int [batch, words], the first token of each word.
+        lengths: int [batch, words], its number of tokens; 0 if a row has fewer words.
+    """
+
+    of_token: np.ndarray
+    starts: np.ndarray
+    lengths: np.ndarray
+
+    @classmethod
+    def of(cls, batch: Mapping[str, np.ndarray]) -> Self:
+        special = batch["special"]
+        is_start = batch["word_starts"].copy()
+        is_start[:, 1:] |= special[:, :-1]
+        is_start[:, 0] = True
+        is_start &= ~special
+        of_token = np.cumsum(is_start, axis=1) - 1
+        rows, columns, numbers = numbered(is_start)
+        most = int(numbers.max(initial=0)) + 1
+        starts = np.zeros((len(special), most), np.int64)
+        starts[rows, numbers] = columns
+        of_any = of_token + most * np.arange(len(special))[:, None]
+        lengths = np.bincount(of_any[~special], minlength=starts.size).reshape(starts.shape)
+        return cls(of_token, starts, lengths)
+
+    def tokens(self, words: np.ndarray, batch: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Returns the tokens of chosen words: bool [batch, length] from bool [batch, words]."""
+        return np.take_along_axis(words, np.maximum(self.of_token, 0), axis=1) & ~batch["special"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeWords(Masking):
+    """BERT's whole word masking: chooses words in random order, and skips words that no longer fit.
+
+    A word no longer fits if it has more tokens than are left to choose. Each token is replaced
+    independently. Needs `word_starts`. Attributes are those of `MaskedTokens`.
+
+    Source: google-research/bert create_pretraining_data.py, --do_whole_word_mask.
+    """
+
+    def choose(self, batch, draws):
+        words = Words.of(batch)
+        keys = np.sort(shuffled(words.lengths > 0, draws, "words"), axis=1)
+        order = (keys & PLACE).astype(np.int64)
+        # One step takes the next word of every row.
+        lengths = np.ascontiguousarray(np.take_along_axis(words.lengths, order, axis=1).T)
+        left = self.numbers(batch, draws)
+        taken = np.zeros(lengths.shape, bool)
+        for step, length in enumerate(lengths):
+            taken[step] = length <= left
+            left = left - length * taken[step]
+            if not left.any():
+                break
+        chosen = np.zeros(order.shape, bool)
+        np.put_along_axis(chosen, order, taken.T, axis=1)
+        return words.tokens(chosen, batch)
+
+
+# -------------------------------------------------------------------------------------------------
+# N-grams of whole words (ALBERT, DeBERTa).
+# -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class NGrams(Masking):
+    """ALBERT's n-grams: hides one to `longest` words in sequence, n words with probability in proportion to 1/n.
+
+    N-grams begin at words in random order. An n-gram with more tokens than are left to choose is
+    shortened, and one that overlaps chosen words is skipped. N-grams may continue after a special token.
+    Each token is replaced independently. Needs `word_starts`.
+
+    Attributes:
+        rate: as in `MaskedTokens`.
+        replacement: as in `MaskedTokens`.
+        max_predictions: as in `MaskedTokens`, but at most 20 if None.
+        longest: words of the longest n-gram.
+
+    Raises:
+        ValueError: an attribute outside its range.
+
+    Source: Lan et al. 2019 (arXiv:1909.11942), section 4.1; google-research/albert
+    create_pretraining_data.py.
+    """
+
+    longest: int = 3
+    # The limit of ALBERT's program, also for rows of 512 tokens.
+    most: ClassVar[float] = 20
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.longest < 1:
+            raise ValueError(f"longest is {shown(self.longest)}; it must be at least 1.")
+
+    def predictions(self, length):
+        return self.max_predictions or min(self.most, super().predictions(length))
+
+    def choose(self, batch, draws):
+        words = Words.of(batch)
+        rows, most = words.lengths.shape
+        keys = np.sort(shuffled(words.lengths > 0, draws, "words"), axis=1)
+        order = np.ascontiguousarray((keys & PLACE).astype(np.int64).T)
+        wanted = np.ascontiguousarray(self._lengths(draws, most).T)
+        left = self.numbers(batch, draws)
+        # After the last word come empty ones, so that n-grams end with the row.
+        beyond = most + self.longest
+        before = np.zeros((rows, beyond + 1), np.int64)
+        before[:, 1 : most + 1] = words.lengths
+        before = np.cumsum(before, axis=1).ravel()
+        chosen = np.zeros(rows * beyond, bool)
+        n = np.arange(1, self.longest + 1)[:, None]
+        row = np.arange(rows)
+        for first, number in zip(order, wanted, strict=True):
+            # One n-gram per row: [longest, rows] for its lengths, or for its words.
+            at = first + row * (beyond + 1)
+            sizes = before[at + n] - before[at]
+            number = np.minimum(number, np.count_nonzero(sizes <= left, axis=0))
+            its_words = first + row * beyond + n - 1
+            is_in = n <= number
+            is_free = ~(chosen[its_words] & is_in).any(axis=0)
+            is_in &= is_free
+            chosen[its_words[is_in]] = True
+            left = left - np.max(sizes * is_in, axis=0)
+            if not left.any():
+                break
+        return words.tokens(chosen.reshape(rows, beyond), batch)
+
+    def _lengths(self, draws, number: int) -> np.ndarray:
+        """Returns the lengths of n-grams in words, int64 [batch, number]."""
+        sums = np.cumsum(1 / np.arange(1, self.longest + 1))
+        drawn = draws.uniform("n-gram lengths", number) * sums[-1]
+        return 1 + np.searchsorted(sums[:-1], drawn, side="right")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowedNGrams(NGrams):
+    """DeBERTa's n-grams: hides one n-gram in each window of words.
+
+    The window of an n-gram of n words has n * int(1 / rate) words: with 15%, six per word. The n-gram
+    begins at any of them, and the next window begins after both. Only the row's first chosen tokens are
+    hidden, up to its number of predictions, so the last word may be hidden in part, and the end of a row
+    is hidden less often. Each token is replaced independently. Needs `word_starts`.
+
+    Attributes are those of `NGrams`, without the limit of 20 predictions.
+    Source: He et al. 2020 (arXiv:2006.03654), appendix A; microsoft/DeBERTa
+    DeBERTa/apps/tasks/mlm_task.py, NGramMaskGenerator. Unlike here, it always hides the last word as a
+    whole, and never hides an unknown token or a mask token of the text itself.
+    """
+
+    most = math.inf
+
+    def choose(self, batch, draws):
+        words = Words.of(batch)
+        rows, most = words.lengths.shape
+        counts = np.count_nonzero(words.lengths, axis=1)
+        window = int(1 / self.rate)
+        number = math.ceil(most / window)
+        lengths, places = self._lengths(draws, number), draws.uniform("n-gram places", number)
+        # 1 where an n-gram begins and -1 after its end; n-grams do not overlap.
+        edges = np.zeros((rows, most + 1), np.int64)
+        row = np.arange(rows)
+        begins = np.zeros(rows, np.int64)
+        for length, place in zip(lengths.T, places.T, strict=True):
+            # One window per row, which is empty after the last word.
+            size = np.minimum(length * window, counts - begins)
+            first = begins + (place * size).astype(np.int64)
+            end = np.minimum(first + length, counts)
+            edges[row, first] += 1
+            edges[row, end] -= 1
+            begins = np.maximum(begins + size, end)
+        chosen = words.tokens(np.cumsum(edges, axis=1)[:, :-1] > 0, batch)
+        return chosen & (np.cumsum(chosen, axis=1) <= self.numbers(batch, draws)[:, None])

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bert_zoo.error_text import shown
-from bert_zoo.tasks.objectives.masking import PLACE, Masking, shuffled
-from bert_zoo.tasks.objectives.replacement import Replacement
+from bert_zoo.tasks.objectives.masking import PLACE, Masking, Replacement, shuffled
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,9 +11,8 @@ from bert_zoo.layers.embeddings import begin_of_documents
 from bert_zoo.layers.heads import OutputHead
 from bert_zoo.models.labels import LabelRange
 from bert_zoo.models.losses import ReplacedTokenLoss
-from bert_zoo.tasks.objectives.masked_tokens import MaskedTokens
-from bert_zoo.tasks.objectives.model import Prediction
-from bert_zoo.tasks.objectives.replacement import Replacement
+from bert_zoo.tasks.objectives.masking import MaskedTokens, Replacement
+from bert_zoo.tasks.objectives.objective import Prediction
 
 
 @dataclass(frozen=True, kw_only=True)

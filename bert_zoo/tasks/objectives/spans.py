@@ -12,10 +12,8 @@ from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.error_text import shown
 from bert_zoo.layers.common import Activation, at_positions, dense, norm, table, vocabulary_logits
 from bert_zoo.models.inputs import as_ids, check_range
-from bert_zoo.tasks.objectives.masking import Masking, numbered
-from bert_zoo.tasks.objectives.model import Prediction
-from bert_zoo.tasks.objectives.replacement import Replacement
-from bert_zoo.tasks.objectives.whole_words import Words
+from bert_zoo.tasks.objectives.masking import Masking, Replacement, Words, numbered
+from bert_zoo.tasks.objectives.objective import Prediction
 
 # Number of spans of a row to draw at a time.
 AT_ONCE = 32

@@ -4,13 +4,10 @@ A family declares one object of these classes for each format of its checkpoints
 """
 
 from bert_zoo.weights.formats.bert_zoo import BertZoo
-from bert_zoo.weights.formats.fairseq import Fairseq
-from bert_zoo.weights.formats.format import Description, Format
-from bert_zoo.weights.formats.hf import HuggingFace
+from bert_zoo.weights.formats.format import TF1, Description, Fairseq, Format
+from bert_zoo.weights.formats.hf import HuggingFace, Torch
 from bert_zoo.weights.formats.keras_hub import KerasHub
 from bert_zoo.weights.formats.model_garden import ModelGarden
-from bert_zoo.weights.formats.tf1 import TF1
-from bert_zoo.weights.formats.torch import Torch
 
 __all__ = [
     "TF1",

@@ -25,6 +25,7 @@ from bert_zoo.weights.formats.hf_directories import (
     write_settings,
     write_text,
 )
+from bert_zoo.weights.table import Row
 
 # Keys that transformers writes into any model's config.json and that change nothing in an encoder:
 # bookkeeping, output switches, labels (which are read apart from it), settings of training.
@@ -242,3 +243,19 @@ def _labels(values: JsonObject) -> tuple[str, ...] | None:
             f"{id2label.where} must number its labels 0, 1, 2, ...; it is {shown(dict(id2label))}."
         )
     return tuple(by_id[i] for i in ids)
+
+
+# -------------------------------------------------------------------------------------------------
+# Files of original PyTorch programs whose models were later ported to Hugging Face.
+# -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Torch(Format):
+    """A family's original PyTorch files. Rows without their own name have Hugging Face's."""
+
+    name: ClassVar[str] = "torch"
+    never_weights: ClassVar[tuple[str, ...]] = HuggingFace.never_weights
+
+    def names(self, row: Row) -> tuple[str, ...]:
+        return row.names.get("torch") or row.names.get("hf", ())

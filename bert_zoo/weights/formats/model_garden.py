@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from bert_zoo.config import ConfigError
 from bert_zoo.json_files import JsonObject
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
-from bert_zoo.weights.formats.keras_layers import KerasLayers, fused
-from bert_zoo.weights.formats.tf1 import shapes_in
+from bert_zoo.weights.formats.format import shapes_in
+from bert_zoo.weights.formats.keras_hub import KerasLayers, fused
 from bert_zoo.weights.table import Row
 
 TOKEN_TABLE = "word_embeddings"

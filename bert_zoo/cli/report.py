@@ -1,0 +1,607 @@
+"""Reports of runs: an HTML page of results and a model card.
+
+Nothing here imports TensorFlow or Keras.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jinja2
+import numpy as np
+from huggingface_hub import EvalResult, ModelCardData
+from markupsafe import Markup, escape
+
+from bert_zoo.charts import STYLE, AttentionViewer, line_chart
+from bert_zoo.registry import HUB_LICENCES, Card
+from bert_zoo.runtime.answers import number
+
+if TYPE_CHECKING:
+    from bert_zoo.models.task_model import Use
+
+
+# -------------------------------------------------------------------------------------------------
+# Settings and durations in words, for pages and cards.
+# -------------------------------------------------------------------------------------------------
+
+MINUTE, HOUR = 60, 3600
+
+
+def setting(value: Any) -> str:
+    """Formats the value of a setting."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(setting, value))
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value)
+
+
+def settings(values: Mapping[str, Any]) -> dict[str, str]:
+    """Formats names and values of settings."""
+    return {words(name): setting(value) for name, value in values.items()}
+
+
+def words(name: str) -> str:
+    """Returns the name of a field or metric in words."""
+    return name.replace("_", " ")
+
+
+def duration(seconds: float) -> str:
+    """Formats a duration in its one or two largest units."""
+    if seconds < MINUTE:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < HOUR:
+        return f"{whole // MINUTE} min {whole % MINUTE} s"
+    return f"{whole // HOUR} h {whole % HOUR // MINUTE} min"
+
+
+# -------------------------------------------------------------------------------------------------
+# Error analysis: confusions, metrics by label, and the examples with the highest loss.
+# -------------------------------------------------------------------------------------------------
+
+NUM_HARDEST = 20
+# Lower bound of probabilities in a loss.
+TINY = 1e-12
+
+
+@dataclass(frozen=True)
+class HardExample:
+    """An example with a high loss."""
+
+    text: str  # the input text; for tagging, words separated by spaces
+    truth: str  # the true label, score or answer; for tagging, tags separated by spaces
+    prediction: str  # the predicted one
+    loss: float  # the highest in a run is the worst
+    by_word: bool = False  # whether truth and prediction hold a tag for each word of the text
+
+    @property
+    def tags(self) -> list[tuple[str, str, str]]:
+        """Words with true and predicted tags; empty if there is not one tag per word."""
+        rows = [field.split() for field in (self.text, self.truth, self.prediction)]
+        fits = self.by_word and len({len(row) for row in rows}) == 1
+        return list(zip(*rows, strict=True)) if fits else []
+
+    @property
+    def wrong(self) -> int:
+        """Number of wrong tags."""
+        return sum(truth != prediction for _, truth, prediction in self.tags)
+
+
+class Confusion(NamedTuple):
+    """A label predicted instead of another: the count, and its fraction of the examples with the true label."""
+
+    truth: str
+    prediction: str
+    count: int
+    share: float
+
+
+def used_labels(counts: np.ndarray, names: Sequence[str]) -> tuple[list[str], np.ndarray]:
+    """Returns the labels that occur or are predicted, and their counts [truth, prediction]."""
+    counts = np.asarray(counts, dtype=np.int64)
+    used = np.flatnonzero(counts.sum(axis=0) + counts.sum(axis=1))
+    return [str(names[i]) for i in used], counts[np.ix_(used, used)]
+
+
+def confusion_matrix(
+    labels: Sequence[int], predictions: Sequence[int], num_labels: int
+) -> np.ndarray:
+    """Returns counts [truth, prediction] of class ids [N]."""
+    pairs = np.asarray(labels, np.int64) * num_labels + np.asarray(predictions, np.int64)
+    return np.bincount(pairs, minlength=num_labels**2).reshape(num_labels, num_labels)
+
+
+def per_label_table(confusion: np.ndarray, labels: Sequence[str]) -> list[dict[str, Any]]:
+    """Returns a row for each label: `label`, `precision`, `recall`, `f1` and `support` (number of examples).
+
+    As in scikit-learn's `classification_report`, a label that is never predicted has precision 0, and one
+    that never occurs has recall 0. `confusion` has counts [truth, prediction].
+    """
+    return _scores(labels, confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0))
+
+
+def label_set_table(
+    present: np.ndarray, predicted: np.ndarray, labels: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Like `per_label_table`, for true and predicted sets of labels, bool [N, labels]."""
+    right = (present & predicted).sum(axis=0)
+    return _scores(labels, right, present.sum(axis=0), predicted.sum(axis=0))
+
+
+def _scores(
+    labels: Sequence[str], right: np.ndarray, support: np.ndarray, predicted: np.ndarray
+) -> list[dict[str, Any]]:
+    """Returns rows of a table by label, from counts of right predictions, true labels and predictions."""
+    return [
+        {
+            "label": label,
+            "precision": _share(right[i], predicted[i]),
+            "recall": _share(right[i], support[i]),
+            "f1": _share(2 * right[i], support[i] + predicted[i]),
+            "support": int(support[i]),
+        }
+        for i, label in enumerate(labels)
+    ]
+
+
+def _share(part: float, whole: float) -> float:
+    return float(part / whole) if whole else 0.0
+
+
+def most_confused(confusion: np.ndarray, labels: Sequence[str], k: int) -> list[Confusion]:
+    """Returns the k most frequent confusions, or fewer if there are fewer."""
+    wrong = np.array(confusion)
+    np.fill_diagonal(wrong, 0)
+    support = np.sum(confusion, axis=1)
+    order = np.argsort(-wrong, axis=None, kind="stable")[:k]
+    return [
+        Confusion(labels[i], labels[j], int(wrong[i, j]), _share(wrong[i, j], support[i]))
+        for i, j in zip(*np.unravel_index(order, wrong.shape), strict=True)
+        if wrong[i, j]
+    ]
+
+
+def hardest_examples(
+    texts: Sequence[str],
+    truths: Sequence[str],
+    predictions: Sequence[str],
+    losses: Sequence[float],
+    *,
+    by_word: bool = False,
+) -> list[HardExample]:
+    """Returns the examples with the highest loss, worst first. NaN counts as the worst."""
+    order = np.argsort(-np.nan_to_num(losses, nan=np.inf), kind="stable")[:NUM_HARDEST]
+    return [
+        HardExample(texts[i], truths[i], predictions[i], float(losses[i]), by_word) for i in order
+    ]
+
+
+def named_set(present: Sequence[bool], label_names: Sequence[str]) -> str:
+    """Returns an example's labels as text."""
+    names = [name for name, is_present in zip(label_names, present, strict=True) if is_present]
+    return ", ".join(names) or "(no label)"
+
+
+def binary_cross_entropies(present: np.ndarray, logits: np.ndarray) -> np.ndarray:
+    """Returns the mean loss over each example's labels, in nats [N]; `present` and `logits` are [N, labels]."""
+    logits = np.asarray(logits, np.float64)
+    return (np.logaddexp(0, logits) - present * logits).mean(axis=1)
+
+
+def cross_entropies(labels: Sequence[int], logits: np.ndarray) -> np.ndarray:
+    """Returns cross-entropies in nats [N], for class ids [N] and logits [N, classes]."""
+    logits = np.asarray(logits, np.float64)
+    # Subtract the highest, so that no exponential overflows.
+    highest = logits.max(axis=1)
+    log_sums = highest + np.log(np.exp(logits - highest[:, None]).sum(axis=1))
+    return log_sums - logits[np.arange(len(logits)), np.asarray(labels)]
+
+
+# -------------------------------------------------------------------------------------------------
+# The YAML head of a model card, as Hugging Face's hub reads it (https://huggingface.co/docs/hub/model-cards).
+# -------------------------------------------------------------------------------------------------
+
+SOURCE = re.compile(r"hf://([^@\s]+)")
+
+
+def front_matter(
+    name: str,
+    use: "Use",
+    base: Iterable[str],
+    results: Iterable[tuple[str, str, float]],
+    *,
+    licence: str | None = None,
+    split: str | None = None,
+    dataset_type: str | None = None,
+) -> str:
+    """Returns the head of a card.
+
+    Args:
+        name: the model's name.
+        use: the task's description.
+        base: names and sources of the checkpoint that it was trained from. The card names the first source on the
+            hub, if there is one.
+        results: (data set, the hub's name of a metric, value) triples. Values that are not finite are left out.
+        licence: the base's licence, which also applies to this model; "" if it is not known, None to leave it out.
+        split: the split that was measured.
+        dataset_type: the hub's name of the data set; its own name by default.
+    """
+    on_hub = next((found[1] for source in base if (found := SOURCE.match(source))), None)
+    hub_licence = None
+    if licence is not None:
+        hub_licence = HUB_LICENCES.get(licence, "other" if licence else "unknown")
+    measured: Sequence[EvalResult] = [
+        EvalResult(
+            task_type=use.pipeline,
+            dataset_type=dataset_type or data,
+            dataset_name=data,
+            dataset_split=split,
+            metric_type=metric,
+            metric_value=round(float(value), 4),
+        )
+        for data, metric, value in results
+        if math.isfinite(value)
+    ]
+    return ModelCardData(
+        license=hub_licence,
+        license_name=licence if hub_licence == "other" else None,
+        base_model=on_hub,
+        base_model_relation="finetune" if on_hub else None,
+        library_name="bert_zoo",
+        pipeline_tag=use.pipeline,
+        tags=["bert_zoo", "keras", use.pipeline],
+        metrics=list(dict.fromkeys(result.metric_type for result in measured)) or None,
+        model_name=name,
+        eval_results=measured or None,
+    ).to_yaml()
+
+
+# -------------------------------------------------------------------------------------------------
+# The record of a fine-tuning run, which its page and card show.
+# -------------------------------------------------------------------------------------------------
+
+# The name of the loss on the measured split.
+LOSS = "loss"
+# A metric -> its name on Hugging Face's hub. Other metrics appear only in the text of the card.
+HUB_METRICS = {
+    **{name: name for name in ("accuracy", "f1", "precision", "recall", "matthews_correlation")},
+    "exact": "exact_match",
+    "exact_match": "exact_match",
+    "pearson": "pearsonr",
+    "spearman": "spearmanr",
+}
+NONCOMMERCIAL = re.compile(r"\bNC\b|non-?commercial|not for commercial", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A fine-tuning run: its data, its settings and its results."""
+
+    model: str  # name or directory of the checkpoint that was fine-tuned
+    task: str  # name of the benchmark, such as "sst2"
+    kind: str  # what `load` calls the task
+    use: "Use"  # what a model of this task is for
+    data: str  # a sentence on the training data and its source
+    num_train: int
+    num_measured: int
+    measured_on: str  # "validation" or "test", or another split's name
+    seed: int
+    recipe: Mapping[str, Any]  # setting -> value
+    versions: Mapping[str, str]
+    # The metrics after each epoch, under the same names. The first one decides which epoch is best.
+    epochs: Sequence[Mapping[str, float]]
+    losses: Sequence[float]  # mean training loss of each epoch
+    kept_epoch: int  # the epoch whose weights are kept, counted from 1
+    steps: int
+    seconds: float  # of training, including measurements between epochs
+    labels: Sequence[str]  # names of the classes; empty if the task has none
+    # Counts [truth, prediction] in the order of `labels`; None if the task has none.
+    confusion: np.ndarray | None
+    # Metrics by label or by type: rows of column -> value. The first column has the name.
+    table: Sequence[Mapping[str, Any]]
+    hardest: Sequence[HardExample]  # worst first
+    parameters: int
+    trainable_parameters: int
+    # The card from `bert_zoo.describe`; empty if `model` is not a registered name.
+    checkpoint: Card
+    reads_pairs: bool = False  # whether an example is two texts
+    # Metrics of answers given without reading the text, under the names in `epochs`.
+    baseline: Mapping[str, float] = field(default_factory=dict)
+    baseline_answer: str = ""  # those answers, such as "always 'no'"
+    # Of a student: its teacher, the teacher's score and the settings of the distillation, by name.
+    teacher: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def kept(self) -> Mapping[str, float]:
+        """The metrics of the kept model, the deciding one first."""
+        return {name: self.epochs[self.kept_epoch - 1][name] for name in self.epochs[0]}
+
+    def by_epoch(self, name: str) -> list[float]:
+        """Returns a metric after each epoch."""
+        return [metrics[name] for metrics in self.epochs]
+
+    @property
+    def diverged(self) -> list[int]:
+        """The epochs whose training loss is infinite or NaN."""
+        return [n for n, loss in enumerate(self.losses, start=1) if not math.isfinite(loss)]
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of `table`. A row may lack some, for example spans without a score."""
+        return list(dict.fromkeys(name for row in self.table for name in row))
+
+    def named(self, name: str) -> str:
+        """A metric's readable name. The loss is named after its split."""
+        return f"{self.measured_on} loss" if name == LOSS else words(name)
+
+    @property
+    def licence(self) -> str:
+        """The checkpoint's licence; empty if it is not known."""
+        return self.checkpoint.get("licence", "")
+
+    @property
+    def licence_warning(self) -> str:
+        """The warning for a model trained from a non-commercial checkpoint; else empty."""
+        if not forbids_commerce(self.licence):
+            return ""
+        return (
+            f"Not for commercial use. The licence of the base checkpoint {self.model}, {self.licence}, "
+            "also applies to models trained from it."
+        )
+
+    @property
+    def caution(self) -> str:
+        """The warning that choosing the epoch flatters the metrics; empty if it cannot."""
+        chosen = self.kept_epoch < len(self.epochs)
+        if len(self.epochs) == 1 or (self.measured_on.startswith("test") and not chosen):
+            return ""
+        return (
+            f"The kept epoch was chosen by its {words(next(iter(self.epochs[0])))} on the same "
+            f"{self.measured_on} examples, so expect slightly lower figures on new data."
+        )
+
+    def front_matter(self) -> str:
+        """Returns the YAML head of its card."""
+        results = [
+            (self.task, HUB_METRICS[name], value)
+            for name, value in self.kept.items()
+            if name in HUB_METRICS
+        ]
+        name = f"{self.model} on {self.task}"
+        base = [self.model, *self.checkpoint.get("sources", ())]
+        return front_matter(
+            name, self.use, base, results, licence=self.licence, split=self.measured_on
+        )
+
+
+def forbids_commerce(licence: str) -> bool:
+    """Whether a licence forbids commercial use."""
+    return NONCOMMERCIAL.search(licence) is not None
+
+
+# -------------------------------------------------------------------------------------------------
+# Fills the templates of pages and model cards.
+# -------------------------------------------------------------------------------------------------
+
+TEMPLATES = Path(__file__).parent / "templates"
+ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
+MARKDOWN = re.compile(r"([\\`*\[\]|#])")
+
+
+def write(template: str, path: str | PathLike, **values: Any) -> None:
+    """Fills a template of this package with values and writes it to a file."""
+    text = ENVIRONMENT.get_template(template).render(values)
+    # Characters that UTF-8 cannot encode, such as lone surrogates, become numeric references.
+    Path(path).write_text(text, encoding="utf-8", errors="xmlcharrefreplace", newline="\n")
+
+
+def linked(text: str) -> Markup:
+    """Turns arXiv numbers in a text into links, for a page."""
+    return Markup(ARXIV.sub(r'<a href="https://arxiv.org/abs/\1">\g<0></a>', str(escape(text))))
+
+
+def plain(value: str) -> str:
+    """Returns a text as one line, escaped for Markdown."""
+    line = " ".join(value.split())
+    line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return MARKDOWN.sub(r"\\\1", line)
+
+
+def plain_linked(text: str) -> str:
+    """Turns arXiv numbers in a text into links, for a card."""
+    return ARXIV.sub(r"[\g<0>](https://arxiv.org/abs/\1)", plain(text))
+
+
+def row(*cells: Any) -> str:
+    """Returns a row of a card's table."""
+    return f"| {' | '.join(plain(number(cell)) for cell in cells)} |"
+
+
+ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(TEMPLATES),
+    autoescape=jinja2.select_autoescape(["html"]),
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+ENVIRONMENT.filters |= {
+    each.__name__: each
+    for each in (duration, linked, number, plain, plain_linked, setting, settings, words)
+}
+ENVIRONMENT.filters |= {
+    "named": lambda name, run: run.named(name),
+    "of": lambda name, row: row.get(name),
+}
+ENVIRONMENT.globals |= {
+    each.__name__: each for each in (line_chart, most_confused, row, used_labels)
+}
+ENVIRONMENT.globals["STYLE"] = STYLE
+
+
+# -------------------------------------------------------------------------------------------------
+# The record of a pretraining, which its page and card show.
+# -------------------------------------------------------------------------------------------------
+
+# The fields of a run's configuration and of its recipe that are shown, if the run has them.
+TRAINING = (
+    *("teacher", "student", "objective", "layer_map", "teacher_layer", "relation_heads"),
+    *("rows", "phases", "memory", "cutoffs", "dtype", "seed"),
+)
+SETTINGS = (
+    *("total_steps", "batch_size", "gradient_accumulation_steps", "optimizer", "learning_rate"),
+    *("schedule", "warmup_proportion", "warmup_steps", "floor", "weight_decay", "decay_all"),
+    *("betas", "epsilon", "bias_correction", "clip_norm", "steps_per_execution", "dtype"),
+)
+# Endings of the names of total losses.
+MAIN_LOSSES = (" out loss", " text loss")
+
+
+@dataclass(frozen=True)
+class PretrainingRecord:
+    """A pretraining and its results on held-out text.
+
+    Attributes:
+        name: the checkpoint or recipe that was trained.
+        use: the task's description.
+        base: the card of the checkpoint that was trained further, or of the teacher; empty if it is not known,
+            None if the model was randomly initialised.
+        config, results: the contents of the run's `config.json` and `metrics.json`.
+        curve: file name of the picture of the losses, next to the model's card; None if there is none.
+    """
+
+    name: str
+    use: "Use"
+    base: Card | None
+    config: Mapping[str, Any]
+    results: Mapping[str, Any]
+    curve: str | None = None
+
+    @property
+    def teacher(self) -> str | None:
+        """The teacher of a distillation; None for a pretraining."""
+        return self.config.get("teacher")
+
+    @property
+    def how(self) -> str:
+        """The kind of training, to follow the name."""
+        return f"distilled from {self.teacher}" if self.teacher else "pretrained"
+
+    @property
+    def main_losses(self) -> dict[str, float]:
+        after = self.results["after"]
+        return {name: value for name, value in after.items() if name.endswith(MAIN_LOSSES)}
+
+    @property
+    def measured(self) -> list[str]:
+        """Names of the losses on text that was not used for training."""
+        return [name for name in self.results["measured"][-1] if name.endswith(" loss")]
+
+    def by_step(self, name: str) -> dict[int, float]:
+        """Step -> loss, including step 0."""
+        rows = self.results["measured"]
+        return {0: self.results["before"][name]} | {r["step"]: r[name] for r in rows if name in r}
+
+    @property
+    def unigram(self) -> dict[str, float]:
+        """The unigram model's loss, by the name of the loss that it compares with."""
+        several = "held out mlm_logits_loss"
+        name = several if several in self.results["before"] else "held out loss"
+        loss = self.results["unigram loss"]
+        return {} if loss is None else {name: loss}
+
+    @property
+    def training(self) -> dict[str, Any]:
+        return {name: self.config[name] for name in TRAINING if name in self.config}
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """The recipe's settings. A run with a budget of time shows it in place of the number of steps."""
+        told, seconds = self.config["recipe"], self.config["seconds"]
+        recipe = {name: told[name] for name in SETTINGS if name in told}
+        if seconds:
+            recipe = {"time budget": duration(seconds)} | recipe
+            recipe.pop("total_steps", None)
+        return recipe
+
+    def front_matter(self) -> str:
+        """Returns the YAML head of its card."""
+        results = [(n.removesuffix(" loss"), "loss", v) for n, v in self.main_losses.items()]
+        origin = self.teacher or self.name
+        base = [] if self.base is None else [origin, *self.base.get("sources", ())]
+        return front_matter(
+            f"{self.name}, {self.how}", self.use, base, results, dataset_type="text"
+        )
+
+
+# -------------------------------------------------------------------------------------------------
+# The report of probes, with sections of charts and tables, and its page of attention maps.
+# -------------------------------------------------------------------------------------------------
+
+ATTENTION = "attention.html"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of the report.
+
+    Attributes:
+        title: its heading.
+        text: what was measured and how, in a few sentences.
+        charts: heading -> chart from `bert_zoo.charts`; empty charts are left out.
+        tables: caption -> rows of column -> value. The first row must have all columns; the first column
+            names the row.
+    """
+
+    title: str
+    text: str = ""
+    charts: Mapping[str, Markup] = field(default_factory=dict)
+    tables: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+
+
+def write_probing_report(
+    path: Path,
+    title: str,
+    sections: Sequence[Section],
+    *,
+    text: str = "",
+    attention: AttentionViewer | None = None,
+) -> None:
+    """Writes the report of probes, one HTML file.
+
+    Args:
+        path: path of the file.
+        title: title of the page, such as the model's name.
+        sections: the sections from top to bottom.
+        text: what was probed; shown below the title.
+        attention: written to `attention.html` in the same folder, and linked. Heat maps link their cells to it with
+            `link="attention.html#layer={row}&head={column}"`.
+    """
+    write(
+        "probed.html",
+        path,
+        title=title,
+        text=text,
+        sections=sections,
+        attention=attention and ATTENTION,
+    )
+    if attention:
+        path.with_name(ATTENTION).write_text(attention, encoding="utf-8", newline="\n")
+
+
+__all__ = ["HardExample", "PretrainingRecord", "RunRecord", "write_report"]
+
+
+def write_report(run: RunRecord | PretrainingRecord, directory: Path) -> None:
+    """Writes a run's page (`report.html`) and its model's card (`model/README.md`)."""
+    template = "pretrained" if isinstance(run, PretrainingRecord) else "finetuned"
+    write(f"{template}.html", directory / "report.html", run=run)
+    write(f"{template}.md", directory / "model" / "README.md", run=run)

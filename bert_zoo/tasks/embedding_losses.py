@@ -1,0 +1,325 @@
+"""Losses for sentence vectors, equal to sentence-transformers' losses.
+
+Each reads the vectors of the whole batch, over all replicas: float32 [batch, columns, size] for rows of
+several texts, [batch, size] for single texts. Labels are numbers [batch]. Rows without labels have
+fingerprints [batch, columns, 2] of their texts instead, which identify equal texts.
+"""
+
+from collections.abc import Sequence
+
+import keras
+from keras import ops
+
+from bert_zoo.layers.heads import normalized
+from bert_zoo.models.losses import BatchMean
+
+# Logit that removes a candidate from a softmax.
+EXCLUDED = -1e9
+
+
+class EmbeddingLoss(BatchMean, keras.losses.Loss):
+    """A loss over the vectors of a batch.
+
+    Attributes:
+        columns: number of texts per row; None for two or more.
+        in_batch_negatives: whether texts of other rows are negatives. Such a loss has no labels.
+        takes_weights: whether each row has its own loss, so that `sample_weight` can weight it.
+    """
+
+    columns: int | None = None
+    in_batch_negatives = False
+    takes_weights = False
+
+    def learns_from_one_row(self, columns: int) -> bool:
+        """Whether a batch of one row, of so many texts, has a gradient."""
+        return self.takes_weights
+
+
+def cosines(a, b):
+    """Cosines of each row of a with each row of b, [rows of a, rows of b]."""
+    return ops.matmul(normalized(a), ops.transpose(normalized(b)))
+
+
+def row_cosines(vectors):
+    """Cosine of the two vectors in each row: [batch, 2, size] to [batch]."""
+    vectors = normalized(vectors)
+    return ops.sum(vectors[:, 0] * vectors[:, 1], axis=-1)
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class MultipleNegativesRanking(EmbeddingLoss):
+    """Cross-entropy of finding a row's positive among the positives and negatives of all rows.
+
+    Vectors are [batch, columns, size]: anchors, positives and any negatives. A candidate is not a negative if
+    its text equals the row's anchor or positive, or if it is the positive of an equal anchor. Labels are
+    fingerprints of the texts, which `fit` computes.
+    Source: Henderson et al. 2017 (arXiv:1705.00652); sentence-transformers' MultipleNegativesRankingLoss
+    and MultipleNegativesSymmetricRankingLoss.
+
+    Args:
+        scale: factor on the cosines, 1 / temperature.
+        symmetric: whether to also find anchors from their positives, and average both losses.
+
+    Raises:
+        ValueError: `scale` is not positive.
+    """
+
+    in_batch_negatives = True
+
+    def __init__(self, scale: float = 20.0, symmetric: bool = False, **kwargs):
+        super().__init__(**kwargs)
+        if not scale > 0:
+            raise ValueError(f"scale is {scale!r}; it must be positive.")
+        self.scale = scale
+        self.symmetric = symmetric
+
+    def call(self, y_true, y_pred):
+        columns = y_pred.shape[1]
+        anchors, positives = y_pred[:, 0], y_pred[:, 1]
+        candidates = ops.concatenate([y_pred[:, i] for i in range(1, columns)], axis=0)
+        same = [[_equal(y_true, a, b) for b in range(columns)] for a in range(2)]
+        rows = ops.arange(ops.shape(y_pred)[0])
+        others = ops.not_equal(rows[:, None], rows[None])
+        is_equal = ops.logical_or(same[0][1], ops.logical_or(same[0][0], same[1][1]))
+        excluded = [ops.logical_and(is_equal, others)]
+        excluded += [ops.logical_or(same[0][i], same[1][i]) for i in range(2, columns)]
+        loss = self._losses(anchors, candidates, ops.concatenate(excluded, axis=1))
+        if not self.symmetric:
+            return loss
+        back = self._losses(positives, anchors, ops.transpose(excluded[0]))
+        return (loss + back) / 2
+
+    def learns_from_one_row(self, columns: int) -> bool:
+        return columns > 2  # which has negatives of its own
+
+    def _losses(self, queries, candidates, excluded):
+        """Losses of finding candidate i from query i, [batch]."""
+        logits = self.scale * cosines(queries, candidates)
+        logits = ops.where(excluded, EXCLUDED, logits)
+        right = ops.arange(ops.shape(queries)[0])
+        return keras.losses.sparse_categorical_crossentropy(right, logits, from_logits=True)
+
+    def get_config(self):
+        return {**super().get_config(), "scale": self.scale, "symmetric": self.symmetric}
+
+
+def _equal(fingerprints, first: int, second: int):
+    """True where row i's text in column `first` equals row j's in column `second`, [batch, batch]."""
+    pairs = ops.equal(fingerprints[:, None, first], fingerprints[None, :, second])
+    return ops.all(pairs, axis=-1)
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class CoSENT(EmbeddingLoss):
+    """Ranks the cosines of pairs like their scores: log(1 + sum of exp(scale * (cos_i - cos_j))).
+
+    Vectors are [batch, 2, size], scores [batch]. The sum runs over all i and j where score i is below
+    score j; only the order of the scores counts.
+    Source: sentence-transformers' CoSENTLoss (Su 2022, kexue.fm/archives/8847).
+
+    Args:
+        scale: factor on the cosines.
+    """
+
+    columns = 2
+
+    def __init__(self, scale: float = 20.0, **kwargs):
+        super().__init__(**kwargs)
+        self.scale = scale
+
+    def call(self, y_true, y_pred):
+        scores = self.scale * row_cosines(y_pred)
+        differences = scores[:, None] - scores[None]
+        is_below = y_true[:, None] < y_true[None]
+        terms = ops.reshape(ops.where(is_below, differences, EXCLUDED), (-1,))
+        zero = ops.zeros((1,), terms.dtype)
+        return ops.logsumexp(ops.concatenate([zero, terms]))[None]
+
+    def get_config(self):
+        return {**super().get_config(), "scale": self.scale}
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class CosineRegression(EmbeddingLoss):
+    """Squared difference between the cosine of a pair and its score, which must be from -1 to 1.
+
+    Vectors are [batch, 2, size], scores [batch].
+    Source: Reimers and Gurevych 2019 (arXiv:1908.10084), section 3; sentence-transformers'
+    CosineSimilarityLoss.
+    """
+
+    columns = 2
+    takes_weights = True
+
+    def call(self, y_true, y_pred):
+        return ops.square(row_cosines(y_pred) - y_true)
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class SupervisedContrastive(EmbeddingLoss):
+    """Cross-entropy of finding the texts of the same class among all other texts of the batch.
+
+    A text's loss is the mean over those texts; texts alone in their class are left out. Vectors are [batch,
+    size], classes [batch].
+    Source: Khosla et al. 2020 (arXiv:2004.11362), equation 2.
+
+    Args:
+        temperature: divisor of the cosines.
+    """
+
+    columns = 1
+
+    def __init__(self, temperature: float = 0.1, **kwargs):
+        super().__init__(**kwargs)
+        self.temperature = temperature
+
+    def call(self, y_true, y_pred):
+        itself = ops.eye(ops.shape(y_pred)[0], dtype="bool")
+        logits = cosines(y_pred, y_pred) / self.temperature
+        logits = ops.where(itself, EXCLUDED, logits)
+        logs = logits - ops.logsumexp(logits, axis=1, keepdims=True)
+        same = ops.logical_and(ops.equal(y_true[:, None], y_true[None]), ops.logical_not(itself))
+        number = ops.sum(ops.cast(same, "float32"), axis=1)
+        losses = -ops.sum(ops.where(same, logs, 0.0), axis=1) / ops.maximum(number, 1.0)
+        counts = ops.sum(ops.cast(number > 0, "float32"))
+        return ops.divide_no_nan(ops.sum(losses), counts)[None]
+
+    def get_config(self):
+        return {**super().get_config(), "temperature": self.temperature}
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class BatchHardTriplet(EmbeddingLoss):
+    """Triplet loss with each text's furthest text of its own class and its nearest text of another class.
+
+    The loss is the first Euclidean distance minus the second plus the margin, at least 0.
+    Source: Hermans et al. 2017 (arXiv:1703.07737); sentence-transformers' BatchHardTripletLoss.
+
+    Args:
+        margin: required difference of the distances.
+    """
+
+    columns = 1
+
+    def __init__(self, margin: float = 5.0, **kwargs):
+        super().__init__(**kwargs)
+        self.margin = margin
+
+    def call(self, y_true, y_pred):
+        products = ops.matmul(y_pred, ops.transpose(y_pred))
+        squares = ops.sum(ops.square(y_pred), axis=-1)
+        squared = ops.maximum(squares[:, None] - 2 * products + squares[None], 0.0)
+        itself = ops.eye(ops.shape(y_pred)[0], dtype="bool")
+        # The root has no gradient at 0.
+        is_apart = ops.logical_and(squared > 0, ops.logical_not(itself))
+        distances = ops.where(is_apart, ops.sqrt(ops.where(is_apart, squared, 1.0)), 0.0)
+        same = ops.equal(y_true[:, None], y_true[None])
+        furthest = ops.max(ops.where(same, distances, 0.0), axis=1)
+        # As sentence-transformers, if all texts are of one class.
+        beyond = distances + ops.max(distances, axis=1, keepdims=True)
+        nearest = ops.min(ops.where(same, beyond, distances), axis=1)
+        return ops.mean(ops.relu(furthest - nearest + self.margin))[None]
+
+    def get_config(self):
+        return {**super().get_config(), "margin": self.margin}
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class PairSoftmax(EmbeddingLoss):
+    """Cross-entropy of classifying a pair with vectors u and v by a dense layer over (u, v, abs(u - v)).
+
+    The layer is used only in training: `fit` creates it as the model's `pair_classifier`; saved and exported
+    models leave it out.
+    Source: Reimers and Gurevych 2019 (arXiv:1908.10084), section 3.
+
+    Args:
+        num_classes: number of classes; `fit` counts them if the labels are in memory.
+    """
+
+    columns = 2
+    takes_weights = True
+
+    def __init__(self, num_classes: int | None = None, **kwargs):
+        super().__init__(**kwargs)
+        self.num_classes = num_classes
+
+    def call(self, y_true, y_pred):
+        """Losses [batch] of logits `y_pred` [batch, classes]."""
+        return keras.losses.sparse_categorical_crossentropy(y_true, y_pred, from_logits=True)
+
+    def get_config(self):
+        return {**super().get_config(), "num_classes": self.num_classes}
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class Matryoshka(EmbeddingLoss):
+    """Sums another loss over truncated vectors of several widths.
+
+    Vectors trained this way can be truncated to any of the widths.
+    Source: Kusupati et al. 2022 (arXiv:2205.13147); sentence-transformers' MatryoshkaLoss.
+
+    Args:
+        loss: a loss over vectors.
+        dims: widths in dimensions, usually including the full one.
+        weights: weight of each width; 1 by default.
+
+    Raises:
+        ValueError: `loss` is `PairSoftmax`, or `dims` is empty or not as long as `weights`; when called, if a
+            width exceeds the vectors.
+    """
+
+    def __init__(
+        self,
+        loss: keras.losses.Loss,
+        dims: Sequence[int],
+        weights: Sequence[float] | None = None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        weights = [1.0] * len(dims) if weights is None else list(weights)
+        if isinstance(loss, PairSoftmax) or not dims or len(weights) != len(dims):
+            raise ValueError(
+                f"Matryoshka needs a loss over vectors (not PairSoftmax) and one weight per width; "
+                f"got {type(loss).__name__}, dims={list(dims)}, weights={weights}."
+            )
+        self.loss, self.dims, self.weights = loss, tuple(dims), weights
+        self.columns = getattr(loss, "columns", None)
+        self.in_batch_negatives = getattr(loss, "in_batch_negatives", False)
+        self.takes_weights = getattr(loss, "takes_weights", True)
+
+    def learns_from_one_row(self, columns: int) -> bool:
+        of_one = getattr(self.loss, "learns_from_one_row", None)
+        return of_one is None or of_one(columns)
+
+    def call(self, y_true, y_pred):
+        size = y_pred.shape[-1]
+        if not all(0 < dim <= size for dim in self.dims):
+            raise ValueError(
+                f"dims is {list(self.dims)}; each must be from 1 to {size}, the size of the vectors."
+            )
+        losses = [
+            weight * self.loss.call(y_true, normalized(y_pred[..., :dim]))
+            for dim, weight in zip(self.dims, self.weights, strict=True)
+        ]
+        return sum(losses[1:], losses[0])
+
+    def get_config(self):
+        loss = keras.saving.serialize_keras_object(self.loss)
+        own = {"loss": loss, "dims": list(self.dims), "weights": self.weights}
+        return {**super().get_config(), **own}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**{**config, "loss": keras.saving.deserialize_keras_object(config["loss"])})
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class LossByData(EmbeddingLoss):
+    """The loss that `loss_of_data` chooses for the data passed to `fit`."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.chosen: EmbeddingLoss | None = None
+
+    def call(self, y_true, y_pred):
+        return self.chosen.call(y_true, y_pred)

@@ -1,0 +1,572 @@
+"""Reads vocabularies from files: byte-level BPE, WordPiece, words, characters, SentencePiece; without TensorFlow."""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bert_zoo.config import ConfigError
+from bert_zoo.error_text import shown
+from bert_zoo.json_files import JsonObject
+from bert_zoo.text.files import (
+    SUFFIX,
+    AddedToken,
+    VocabularyFiles,
+    fairseq_words,
+    is_byte,
+    line_as_character,
+    read_named_tokens,
+    refuse_others,
+    tokens_by_id,
+)
+from bert_zoo.text.format import TokenizerParts
+from bert_zoo.text.sentencepiece_model import (
+    BLANK_AT_END,
+    COMBINING,
+    NEWLINE,
+    NEXT_LINE,
+    PLAIN,
+    THEIR_WHITE_SPACE,
+    WHITE_SPACE,
+    Scheme,
+    made_sentencepiece_model,
+    read_sentencepiece_model,
+    scheme_tokens,
+)
+from bert_zoo.text.unicode_tables import NFC
+
+# File names of vocabulary and merges: Hugging Face's, and GPT-2's own.
+FILES = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
+# Maps a directory's files to the tokens in the order of their ids, and the merges.
+ReadTables = Callable[[VocabularyFiles], tuple[list[str], list[tuple[str, ...]]]]
+# fairseq's copy of GPT-2's vocabulary files, which its archives lack.
+GPT2_FILES = "https://dl.fbaipublicfiles.com/fairseq/gpt2_bpe/"
+
+
+def _byte_bpe(**arguments):
+    from bert_zoo.text.byte_bpe import ByteBpeTokenizer
+
+    return ByteBpeTokenizer(**arguments)
+
+
+def read_byte_bpe(
+    files: VocabularyFiles,
+    overrides: dict[str, Any],
+    *,
+    read: ReadTables | None = None,
+    **defaults: Any,
+) -> TokenizerParts:
+    """Reads Hugging Face's, fairseq's or GPT-2's own files with their settings.
+
+    Args:
+        files: the directory's files.
+        overrides: keyword arguments of ByteBpeTokenizer that take precedence over the files.
+        read: reads vocabulary and merges from files in another format.
+        **defaults: keyword arguments over which the files take precedence.
+
+    Raises:
+        FileNotFoundError: no vocabulary, or only a part of one.
+        ConfigError: a damaged file, or a setting that ByteBpeTokenizer does not support.
+    """
+    is_fairseqs = files.has("dict.txt") and not files.has("vocab.json")
+    read = read or (_read_fairseq if is_fairseqs else read_vocabulary_and_merges)
+    vocabulary, merges = read(files)
+    serialized = files.json("tokenizer.json")
+    prefix = serialized.section("pre_tokenizer").take("add_prefix_space", bool, False)
+    normalization = serialized.section("normalizer").take("type", str)
+    named = read_named_tokens(files)
+    mask = named.tokens.get(named.special.get("mask_token", defaults.get("mask_token", "<mask>")))
+    arguments = {
+        **defaults,
+        "vocabulary": vocabulary,
+        "merges": merges,
+        "source": files.directory,
+        "add_prefix_space": files.json("tokenizer_config.json").take(
+            "add_prefix_space", bool, prefix
+        ),
+        # fairseq's fill_mask strips white space before the mask.
+        "lstrip_mask": is_fairseqs if mask is None else mask.lstrip,
+        **named.special,
+        "added_tokens": named.added_to(vocabulary, files.directory),
+        "normalization": normalization,
+        **overrides,
+    }
+    return TokenizerParts(_byte_bpe, arguments, files.directory)
+
+
+def read_vocabulary_and_merges(
+    files: VocabularyFiles, model_of: Callable[[JsonObject], JsonObject] | None = None
+) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Reads the first of `FILES` that exist, or else tokenizer.json.
+
+    Args:
+        files: the directory's files.
+        model_of: finds the model in tokenizer.json, and refuses unsupported settings; by default the
+            one for byte-level BPE.
+
+    Returns:
+        The tokens in the order of their ids, and the merges.
+
+    Raises:
+        FileNotFoundError, ConfigError: as for `read_byte_bpe`.
+    """
+    for vocabulary, merges in FILES:
+        if files.has(vocabulary) and files.has(merges):
+            return tokens_by_id(files.json(vocabulary)), merges_of_lines(files.lines(merges))
+    if not files.has("tokenizer.json"):
+        raise FileNotFoundError(
+            f"{files.directory} has neither vocab.json with merges.txt nor tokenizer.json, but "
+            f"{files.names()}."
+        )
+    model = (model_of or _byte_level_model)(files.json("tokenizer.json"))
+    # Files of before 2024 write a merge as one string.
+    merges = [
+        merge.split(" ") if isinstance(merge, str) else merge
+        for merge in model.take("merges", list, [])
+    ]
+    for number, merge in enumerate(merges):
+        if not isinstance(merge, list) or not all(isinstance(token, str) for token in merge):
+            raise ConfigError(
+                f"{model.where}: merges[{number}] is {shown(merge)}; it must be two tokens."
+            )
+    vocabulary = tokens_by_id(model.section("vocab"))
+    return vocabulary, [tuple(merge) for merge in merges]
+
+
+def merges_of_lines(lines: list[str]) -> list[tuple[str, ...]]:
+    """Parses the merges of GPT-2's vocab.bpe or Hugging Face's merges.txt."""
+    return [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
+
+
+def _read_fairseq(files: VocabularyFiles) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Reads fairseq's vocabulary in GPT-2's alphabet, which dict.txt lists by GPT-2's ids, and the merges."""
+    missing = [name for name in ("encoder.json", "vocab.bpe") if not files.has(name)]
+    if missing:
+        raise FileNotFoundError(
+            f"{files.directory} has fairseq's dict.txt, which refers to GPT-2's vocabulary, but lacks "
+            f"{' and '.join(missing)}. Download them from {GPT2_FILES} into it."
+        )
+    tokens = {str(i): token for token, i in files.json("encoder.json").values_of(int).items()}
+    vocabulary = [tokens.get(word, word) for word in fairseq_words(files)]
+    return vocabulary, merges_of_lines(files.lines("vocab.bpe"))
+
+
+def _byte_level_model(serialized: JsonObject) -> JsonObject:
+    """Returns the model in a tokenizer.json; raises ConfigError for unsupported settings."""
+    model = serialized.section("model")
+    pre_tokenizer = serialized.section("pre_tokenizer")
+    normalizer = serialized.get("normalizer")
+    wanted = [
+        ("model.type", model.get("type", "BPE"), "BPE"),
+        ("model.dropout", model.get("dropout"), None),
+        ("model.continuing_subword_prefix", model.get("continuing_subword_prefix") or "", ""),
+        ("model.end_of_word_suffix", model.get("end_of_word_suffix") or "", ""),
+        ("model.ignore_merges", model.get("ignore_merges", False), False),
+        ("normalizer", None if normalizer == {"type": NFC} else normalizer, None),
+        ("pre_tokenizer.type", pre_tokenizer.get("type"), "ByteLevel"),
+        ("pre_tokenizer.use_regex", pre_tokenizer.get("use_regex", True), True),
+    ]
+    refuse_others(
+        wanted, serialized.where, "byte-level BPE here", "a model with RoBERTa's tokenizer"
+    )
+    return model
+
+
+# -------------------------------------------------------------------------------------------------
+# Reads WordPiece vocabularies from files; without TensorFlow.
+# -------------------------------------------------------------------------------------------------
+
+logger = logging.getLogger(__name__)
+
+# Names in tokenizer_config.json and special_tokens_map.json -> the tokenizer's options.
+_SWITCHES = {
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "split_cjk",
+}
+_WORD_LENGTH, _WORD_LENGTHS = "max_input_chars_per_word", (1, 1_000_000)
+
+
+def _wordpiece(**arguments):
+    from bert_zoo.text.wordpiece import WordPieceTokenizer
+
+    return WordPieceTokenizer(**arguments)
+
+
+def read_wordpiece(
+    files: VocabularyFiles, overrides: dict[str, Any], *, dict_file: bool = False, **defaults: Any
+) -> TokenizerParts:
+    """Reads vocab.txt or tokenizer.json with their settings.
+
+    Args:
+        files: the directory's files.
+        overrides: keyword arguments of WordPieceTokenizer that take precedence over the files.
+        dict_file: accept fairseq's dict.txt as a vocabulary too.
+        **defaults: keyword arguments over which the files take precedence.
+
+    Raises:
+        FileNotFoundError: no vocabulary.
+        ConfigError: a damaged file, or a setting that WordPieceTokenizer does not support.
+    """
+    serialized = files.json("tokenizer.json")
+    config = files.json("tokenizer_config.json")
+    vocabulary = _read_vocabulary(files, serialized, dict_file)
+
+    # As in Hugging Face's library, tokenizer_config.json takes precedence over tokenizer.json.
+    options = {**defaults, **_serialized_options(serialized)}
+    for source in (files.json("special_tokens_map.json"), config):
+        found = {option: source.take(name, bool) for name, option in _SWITCHES.items()}
+        found["max_word_length"] = source.take(_WORD_LENGTH, int, within=_WORD_LENGTHS)
+        options |= {option: value for option, value in found.items() if value is not None}
+    named = read_named_tokens(files)
+    if config.get("never_split"):
+        logger.info(
+            "never_split=%s in %s is ignored, as by Hugging Face's fast tokenizer.",
+            shown(config["never_split"]),
+            config.where,
+        )
+    if not {"lowercase"} & (options.keys() | overrides.keys()):
+        options["lowercase"] = _assumed_lowercase(vocabulary, files.directory)
+    arguments = {
+        "vocabulary": vocabulary,
+        **options,
+        **named.special,
+        "added_tokens": named.added_to(vocabulary, files.directory),
+        **overrides,
+    }
+    return TokenizerParts(_wordpiece, arguments, files.directory)
+
+
+def _read_vocabulary(files: VocabularyFiles, serialized: JsonObject, dict_file: bool) -> list[str]:
+    """The tokens of vocab.txt, of fairseq's dict.txt, or of a newer tokenizer.json."""
+    if files.has("vocab.txt"):
+        return files.lines("vocab.txt")
+    if dict_file and files.has("dict.txt"):
+        return fairseq_words(files)
+    model = serialized.section("model")
+    if not isinstance(model.get("vocab"), dict):
+        raise FileNotFoundError(
+            f"{files.directory} has neither vocab.txt nor a tokenizer.json with a WordPiece vocabulary, "
+            f"but {files.names()}."
+        )
+    return tokens_by_id(model.section("vocab"))
+
+
+def _serialized_options(serialized: JsonObject) -> dict[str, Any]:
+    """Returns the options in a tokenizer.json; raises ConfigError for unsupported settings."""
+    if not serialized:
+        return {}
+    model, normalizer = serialized.section("model"), serialized.section("normalizer")
+    pre_tokenizer = serialized.section("pre_tokenizer")
+    # Files from before 2021 do not name the model's type.
+    wanted = [
+        ("model.type", model.get("type", "WordPiece"), "WordPiece"),
+        ("model.continuing_subword_prefix", model.get("continuing_subword_prefix"), SUFFIX),
+        ("normalizer.type", normalizer.get("type"), "BertNormalizer"),
+        ("normalizer.clean_text", normalizer.get("clean_text"), True),
+        ("pre_tokenizer.type", pre_tokenizer.get("type"), "BertPreTokenizer"),
+    ]
+    refuse_others(wanted, serialized.where, "BERT's tokenizer here", "a BERT model")
+    switches = {
+        option: normalizer.take(name, bool)
+        for name, option in (("lowercase", "lowercase"), ("handle_chinese_chars", "split_cjk"))
+    }
+    for option, value in switches.items():
+        if value is None:
+            raise ConfigError(f"{normalizer.where} does not say {option}. Fetch the file again.")
+    return {
+        **switches,
+        "strip_accents": normalizer.take("strip_accents", bool),
+        "max_word_length": model.take(_WORD_LENGTH, int, 100, within=_WORD_LENGTHS),
+        "unknown_token": model.take("unk_token", str, "[UNK]"),
+    }
+
+
+def _assumed_lowercase(vocabulary: list[str], directory: Path) -> bool:
+    """Decides by the vocabulary whether to lower-case, if no file says so, and logs it."""
+    # Only letters: Google's Chinese vocabulary of lower-cased texts has <S> and <T>.
+    words = [token for token in vocabulary if token.removeprefix(SUFFIX).isalpha()]
+    cased = any(word != word.lower() for word in words)
+    logger.warning(
+        "No file in %s says whether to lower-case texts. Its vocabulary has %s capitals, so texts are %s. "
+        "Pass lowercase=%s if that is wrong.",
+        directory,
+        *(("words with", "kept as they are") if cased else ("no", "lower-cased")),
+        cased,
+    )
+    return not cased
+
+
+# -------------------------------------------------------------------------------------------------
+# Reads vocabularies of words, characters or bytes from files; without TensorFlow.
+# -------------------------------------------------------------------------------------------------
+
+_OPTIONS = {
+    **dict.fromkeys(("unit", "unknown_token", "eos_token", "space_token", "eos_at"), str),
+    "lowercase": bool,
+}
+# The tokens for line ends and unknown words in WikiText and in the One Billion Word benchmark, where the
+# former also begins a line.
+EOS_TOKENS = ("<eos>", "<S>")
+UNKNOWN_TOKENS = ("<unk>", "<UNK>")
+
+
+def word_level_tokenizer(**arguments: Any):
+    from bert_zoo.text.word_level import WordLevelTokenizer
+
+    return WordLevelTokenizer(**arguments)
+
+
+def read_word_level(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
+    """Reads vocab.txt with its settings.
+
+    Args:
+        files: the directory's files.
+        overrides: keyword arguments of WordLevelTokenizer that take precedence over the files.
+
+    Raises:
+        ConfigError: a damaged file.
+    """
+    lines, path = files.lines("vocab.txt"), files.path("vocab.txt")
+    config = files.json("tokenizer_config.json")
+    options = {name: config.take(name, kind) for name, kind in _OPTIONS.items() if name in config}
+    options = with_assumed_options(lines, path, options | overrides)
+    if options["unit"] == "character":
+        lines = [line_as_character(line) for line in lines]
+    return TokenizerParts(word_level_tokenizer, {"vocabulary": lines, **options}, path)
+
+
+def with_assumed_options(lines: list[str], path: Path, given: dict[str, Any]) -> dict[str, Any]:
+    """Returns the given options; without `unit`, also options that fit the lines of vocab.txt.
+
+    Numbers up to 255 are bytes, single characters are characters, and everything else is words.
+    """
+    if "unit" in given:
+        return given
+    unknown, eos = first_known(UNKNOWN_TOKENS, lines), first_known(EOS_TOKENS, lines)
+    tokens = set(lines) - {unknown, eos}
+    characters = set(map(line_as_character, tokens))
+    assumed = {"unit": "word", "unknown_token": unknown, "eos_token": eos}
+    if all(map(is_byte, tokens)):
+        assumed["unit"] = "byte"
+    elif all(len(character) == 1 for character in characters):
+        space = "_" if "_" in characters and " " not in characters else None
+        assumed |= {"unit": "character", "space_token": space}
+    else:
+        # WikiText's convention. lm1b's "<S>" is at both ends of a sentence, but a prompt is no sentence.
+        assumed["eos_at"] = "newlines" if eos == "<eos>" else "never"
+    logger.info(
+        "No file says how to read texts with %s. Assumed from its tokens: %s.",
+        path,
+        ", ".join(f"{name}={value!r}" for name, value in assumed.items() if name not in given),
+    )
+    return {**assumed, **given}
+
+
+def first_known(candidates: tuple[str, ...], tokens: list[str]) -> str | None:
+    """The first of the candidates that is one of the tokens."""
+    return next((token for token in candidates if token in tokens), None)
+
+
+# -------------------------------------------------------------------------------------------------
+# Reads SentencePiece vocabularies from files, with the families' additions; without TensorFlow.
+# -------------------------------------------------------------------------------------------------
+
+TOKENIZER_FILE = "tokenizer.json"
+
+
+def _sentencepiece(**arguments):
+    from bert_zoo.text.sentencepiece import SentencePieceTokenizer
+
+    return SentencePieceTokenizer(**arguments)
+
+
+def read_sentencepiece(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
+    """Reads the one SentencePiece model of a directory with its settings.
+
+    Args:
+        files: the directory's files.
+        overrides: keyword arguments of SentencePieceTokenizer that take precedence over the files,
+            including `scheme`.
+
+    Raises:
+        FileNotFoundError: neither a model nor a tokenizer.json, or more than one model.
+        ConfigError: a damaged file.
+    """
+    config = files.json("tokenizer_config.json")
+    names = {option: option for option in PLAIN} | {"lowercase": "do_lower_case"}
+    options = {option: config.take(name, bool) for option, name in names.items() if name in config}
+    models = sorted(
+        path.name for pattern in ("*.model", "*.spm") for path in files.directory.glob(pattern)
+    )
+    if not models and files.has(TOKENIZER_FILE):
+        # transformers 5 writes no other file.
+        model, told = unigram_of(files.json(TOKENIZER_FILE), overrides["scheme"])
+        arguments = {
+            "model": model,
+            **told,
+            "added_tokens": _added_tokens(files, model, overrides["scheme"]),
+            **overrides,
+        }
+        return TokenizerParts(_sentencepiece, arguments, files.path(TOKENIZER_FILE))
+    if len(models) != 1:
+        raise FileNotFoundError(
+            f"{files.directory} must have one SentencePiece model, *.model, or tokenizer.json; it has "
+            f"{files.names()}."
+        )
+    model = files.content(models[0])
+    arguments = {
+        "model": model,
+        **options,
+        "added_tokens": _added_tokens(files, model, overrides["scheme"]),
+        **overrides,
+    }
+    return TokenizerParts(_sentencepiece, arguments, files.path(models[0]))
+
+
+def unigram_of(content: JsonObject, scheme: Scheme) -> tuple[bytes, dict[str, bool]]:
+    """Returns a SentencePiece model and options that are equivalent to a tokenizer.json.
+
+    Raises:
+        ConfigError: the file is damaged or of another kind, or has steps without such options.
+    """
+    model = content.section("model")
+    refuse_others(
+        [
+            ("model.type", model.get("type", "Unigram"), "Unigram"),
+            ("model.byte_fallback", model.get("byte_fallback", False), False),
+        ],
+        content.where,
+        "this tokenizer",
+        f"a model with the tokenizer {scheme.tokenizer_class}",
+    )
+    pieces = [
+        _piece(model, number, row) for number, row in enumerate(model.take("vocab", list, []))
+    ]
+    names = [name for name, _ in pieces]
+    first, last = [*scheme.first_tokens], [*scheme.last_tokens]
+    if names[: len(first)] != first:
+        raise ConfigError(
+            f"{model.where} begins with the pieces {shown(names[: len(first)])}, but "
+            f"{scheme.tokenizer_class} has {first} there. Check that it belongs to this family."
+        )
+    # These may be only in the added tokens.
+    end = len(pieces) - len(last) if last and names[-len(last) :] == last else len(pieces)
+    replaced = [(piece, 0.0) for piece in scheme.replaced_pieces]
+    options, rules = _steps(content)
+    unknown = scheme.special_tokens["unknown_token"]
+    return made_sentencepiece_model(
+        [*replaced, *pieces[len(first) : end]],
+        rules,
+        unknown=unknown,
+        control={*scheme.special_tokens.values(), *scheme.replaced_pieces} - {unknown},
+    ), options
+
+
+def _piece(model: JsonObject, number: int, row: Any) -> tuple[str, float]:
+    if not isinstance(row, list) or [*map(type, row)] not in ([str, float], [str, int]):
+        raise ConfigError(
+            f"{model.where}: vocab[{number}] is {shown(row)}; it must be a piece and its score."
+        )
+    return row[0], float(row[1])
+
+
+# A step of a normalizer, without its replacement -> the equivalent option.
+_STEPS = {
+    ("Replace", "``"): "rewrite_quotes",
+    ("Replace", "''"): "rewrite_quotes",
+    ("StripAccents", None): "keep_accents",
+    ("NFKD", None): "keep_accents",
+    ("Lowercase", None): "lowercase",
+    ("Replace", "\\s{2,}|[\\n\\r\\t]"): "compose",
+    ("NFC", None): "compose",
+    # SentencePiece does these.
+    ("Replace", " {2,}"): None,
+    ("Replace", BLANK_AT_END): None,
+    ("Strip", None): None,
+    # From directories that bert_zoo wrote, and transformers wrote again.
+    ("Replace", WHITE_SPACE): "remove_space",
+    ("Replace", THEIR_WHITE_SPACE): "remove_space",
+    ("Replace", COMBINING): "keep_accents",
+    ("Replace", NEXT_LINE): None,
+    ("Replace", NEWLINE): None,
+}
+# Steps of the families' originals, which Hugging Face's library lacks.
+_ORIGINAL_STEPS = (("Replace", COMBINING), ("Replace", NEWLINE))
+
+
+def _steps(content: JsonObject) -> tuple[dict[str, bool], bytes]:
+    """Returns the options for the steps of a tokenizer.json, and the model's rules."""
+    options, rules = {**PLAIN, "hugging_face_rules": True, "blank_at_end": True}, b""
+    for step in _listed(content.section("normalizer"), "normalizers"):
+        kind = step.take("type", str)
+        if kind == "Precompiled":
+            rules = _decoded(step)
+            continue
+        pattern = step.section("pattern")
+        name = kind, pattern.get("Regex", pattern.get("String"))
+        if name not in _STEPS:
+            raise ConfigError(
+                f"{step.where} is {shown(dict(step))}. bert_zoo's tokenizer does not have this step, so ids "
+                "would differ. Put the SentencePiece model (*.model) into the directory."
+            )
+        if name in _ORIGINAL_STEPS:
+            options["hugging_face_rules"] = False
+        if name == ("Replace", BLANK_AT_END) or step.take("strip_right", bool, False):
+            options["blank_at_end"] = False
+        if _STEPS[name] is not None:
+            options[_STEPS[name]] = _STEPS[name] != "keep_accents"
+    for step in _listed(content.section("pre_tokenizer"), "pretokenizers"):
+        kind = step.take("type", str)
+        if kind == "WhitespaceSplit":
+            options |= {"remove_space": True, "blank_at_end": False}
+            continue
+        # Files from before 2024 have another name for it.
+        prepends = step.take("prepend_scheme", str) or (
+            "always" if step.take("add_prefix_space", bool, True) else "never"
+        )
+        refuse_others(
+            [("type", kind, "Metaspace"), ("prepend_scheme", prepends, "always")],
+            step.where,
+            "this tokenizer",
+            "a model with a SentencePiece vocabulary",
+        )
+    return options, rules
+
+
+def _listed(part: JsonObject, steps: str) -> list[JsonObject]:
+    """The steps of a part, which is a sequence of steps, one step, or nothing."""
+    if part.get("type") == "Sequence":
+        return part.items_of(steps, dict)
+    return [part] if part else []
+
+
+def _decoded(step: JsonObject) -> bytes:
+    try:
+        return base64.b64decode(step.take("precompiled_charsmap", str, ""), validate=True)
+    except ValueError as error:
+        raise ConfigError(
+            f"{step.where}: precompiled_charsmap is not base64 ({error}). Fetch the file again."
+        ) from error
+
+
+def _added_tokens(
+    files: VocabularyFiles, model: bytes, scheme: Scheme
+) -> list[dict[str, Any] | str]:
+    """Returns the files' added tokens, without the scheme's special tokens."""
+    named = read_named_tokens(files, scheme.special_tokens.values())
+    roles = {
+        content: AddedToken(content, special=True) for content in scheme.special_tokens.values()
+    }
+    # Reading the pieces takes seconds, and most directories have no other tokens.
+    if all(roles.get(content) == token for content, token in named.tokens.items()):
+        return []
+    try:
+        pieces = [piece.text.decode() for piece in read_sentencepiece_model(model).pieces]
+        vocabulary = scheme_tokens(pieces, scheme)
+    except ValueError:  # which the tokenizer will raise again
+        return []
+    return named.added_to(vocabulary, files.directory)
