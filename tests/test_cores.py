@@ -1,7 +1,6 @@
 """Batches whose rows are shared among cores: the same results, from so many passes."""
 
 import json
-import subprocess
 import sys
 
 import keras
@@ -10,6 +9,7 @@ import pytest
 import tensorflow as tf
 from helpers import (
     TASK_CASES,
+    assert_refused,
     assert_same,
     carried,
     flat,
@@ -17,6 +17,7 @@ from helpers import (
     load_task,
     loaded_task,
     recurrent_arrays,
+    run_program,
     segments_of,
     slow_but,
     task_inputs,
@@ -64,19 +65,18 @@ def test_a_graph_for_any_number_of_rows_is_shared_too(share):
 @pytest.mark.parametrize("task", ["classification", "masked_lm"])
 def test_each_share_is_a_pass_of_its_own(task, share, monkeypatch):
     model, inputs = load_task(task), task_inputs(task)
-    seen = []
-    run = model.head_outputs
-    monkeypatch.setattr(
-        model,
-        "head_outputs",
-        lambda *args: seen.append(args[1]["token_ids"].shape[0]) or run(*args),
-    )
+    seen, run = [], model.head_outputs
+
+    def counted(*args):
+        seen.append(args[1]["token_ids"].shape[0])
+        return run(*args)
+
+    monkeypatch.setattr(model, "head_outputs", counted)
     share(2)
     batch = rows(inputs, 3)
     tf.function(lambda: model(batch))()
     model(batch)  # eager operations would run one after the other anyway
-    assert len(seen) == 3
-    assert seen[-1] == 3
+    assert len(seen) == 3 and seen[-1] == 3
 
 
 def test_a_memory_is_shared_with_the_rows(share, monkeypatch):
@@ -99,26 +99,18 @@ def test_a_memory_is_shared_with_the_rows(share, monkeypatch):
 
 @pytest.mark.parametrize("jit_compile", slow_but([False, True], False))
 def test_training_with_shares_gives_the_same_weights(share, jit_compile):
-    inputs = task_inputs("classification")
-    labels = np.arange(len(inputs["token_ids"]))
+    inputs, loss = task_inputs("classification"), keras.losses.SparseCategoricalCrossentropy(True)
+    labels = np.arange(len(inputs["token_ids"])) % 2
     results = []
     for number in (1, 2):
         share(number)
         model = load_task("classification", dropout=0.0)
-        model.compile(
-            optimizer=keras.optimizers.SGD(0.1),
-            loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-            jit_compile=jit_compile,
-        )
-        history = model.fit(
-            inputs, labels % 2, batch_size=len(labels), epochs=3, shuffle=False, verbose=0
-        )
-        results.append((history.history["loss"], variables_of(model)))
-    (losses, weights), (shared_losses, shared_weights) = results
-    np.testing.assert_allclose(shared_losses, losses, atol=TOLERANCE)
+        model.compile(keras.optimizers.SGD(0.1), loss, jit_compile=jit_compile)
+        options = {"batch_size": len(labels), "epochs": 3, "shuffle": False, "verbose": 0}
+        losses = model.fit(inputs, labels, **options).history["loss"]
+        results.append({"losses": losses, **variables_of(model)})
+    assert_same(*results, TOLERANCE)
     assert max(losses) - min(losses) > 1e-4
-    for path, value in weights.items():
-        np.testing.assert_allclose(shared_weights[path], value, atol=TOLERANCE, err_msg=path)
 
 
 def test_dropout_draws_for_every_share(share):
@@ -150,13 +142,10 @@ except RuntimeError as error:
 
 
 def test_threads_are_set_before_tensorflow_begins():
-    run = subprocess.run(
-        [sys.executable, "-c", BEFORE_TENSORFLOW], capture_output=True, text=True, check=True
-    )
-    assert "Call use_cores() first, before loading a model." in run.stdout
+    said = run_program("-c", BEFORE_TENSORFLOW)
+    assert "Call use_cores() first, before loading a model." in said
     for number in (0, 2.0, True):
-        with pytest.raises(ValueError, match="it must be a positive integer"):
-            cores.use_cores(number)
+        assert_refused(lambda: cores.use_cores(number), "it must be a positive integer")  # noqa: B023
 
 
 PAGES_OF_EACH_ROUND = """
@@ -175,8 +164,5 @@ print(json.dumps([after - before for before, after in zip(pages, pages[1:])]))
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Other systems' malloc has no such options.")
 def test_memory_of_small_tensors_is_kept_for_the_next_step():
-    run = subprocess.run(
-        [sys.executable, "-c", PAGES_OF_EACH_ROUND], capture_output=True, text=True, check=True
-    )
-    first, *later = json.loads(run.stdout)
+    first, *later = json.loads(run_program("-c", PAGES_OF_EACH_ROUND))
     assert max(later) < 0.1 * first
