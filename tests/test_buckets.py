@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_zoo.data.buckets import Batching, RowOrder
+from bert_zoo.data.buckets import Batches, Batching, RowOrder, Rows
 
 ROWS, BATCH_SIZE = 997, 8
 LENGTHS = np.random.default_rng(0).integers(1, 400, ROWS)
@@ -98,3 +98,12 @@ def test_impossible_batches_are_refused():
     ):
         with pytest.raises(ValueError, match=message):
             Batching(**options)
+
+
+def test_inputs_of_one_number_a_row_have_one_axis():
+    def gather(numbers):
+        return {"token_ids": np.ones((len(numbers), 5)), "start_positions": numbers}, numbers
+
+    specs = Batches(Rows(LENGTHS, gather), order()).specs()
+    assert specs[0]["start_positions"].shape.as_list() == specs[1].shape.as_list() == [None]
+    assert specs[0]["token_ids"].shape.as_list() == [None, None]

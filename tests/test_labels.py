@@ -10,6 +10,8 @@ import tensorflow as tf
 from helpers import CHOICES, TEXTS, assert_refused, load_task, loaded_task, refusals
 
 import bert_zoo
+from bert_zoo.data.batches import text_batches
+from bert_zoo.data.buckets import Batching
 from bert_zoo.models.data_adapters import (
     balanced_class_weight,
     split_rows,
@@ -299,8 +301,10 @@ def test_class_weights_by_name_and_number_weigh_rows(classifier):
     ids = ids_of(classifier)
     start = classifier.get_weights()
     found = []
+    rows = text_batches(TEXTS, NUMBERS, classifier.preprocessor, Batching(32, shuffle=False))
     for data in (
         {"x": TEXTS, "y": NUMBERS, "sample_weight": of_rows},
+        {"x": rows, "class_weight": weights},
         {"x": TEXTS, "y": names, "class_weight": weights},
         {"x": ids, "y": NUMBERS, "class_weight": {2: 2, 1: 0.5}},
     ):

@@ -316,7 +316,8 @@ class Batches:
 
         def spec(array: Any, axes: int) -> tf.TensorSpec:
             array = np.asarray(array)
-            return tf.TensorSpec([size, *[None] * (axes - 1), *array.shape[axes:]], array.dtype)
+            free = [None] * (min(axes, array.ndim) - 1)
+            return tf.TensorSpec([size, *free, *array.shape[axes:]], array.dtype)
 
         inputs, *others = self.rows.gather(np.arange(1))
         inputs = tf.nest.map_structure(lambda array: spec(array, self.rows.axes), inputs)

@@ -40,6 +40,7 @@ from bert_zoo.models.text_rows import (
     keeps_rows,
     weights_beside,
     with_few_lengths,
+    with_weights,
 )
 from bert_zoo.text.columns import column_names
 
@@ -84,7 +85,7 @@ def keras_arguments(
     options = {"one_length": one_length, "with_names": with_names, "class_weights": class_weights}
     if isinstance(x, Batches):
         _refuse_labels_beside("Batches", y, sample_weight)
-        return {"x": x}
+        return {"x": x if class_weights is None else _weighted(x, class_weights)}
     if isinstance(x, Iterator | keras.utils.PyDataset):
         _refuse_labels_beside("a generator", y, sample_weight)
         batch, x = peeked(x)
@@ -131,6 +132,18 @@ def keras_arguments(
         else:
             rows, groups = _read_again(model, columns, class_weights), False
     return {"x": batches_of(rows, groups=groups, **batching)}
+
+
+def _weighted(batches: Batches, class_weights: np.ndarray) -> Batches:
+    """The same batches with weights by class."""
+    gather = batches.rows.gather
+
+    def weighted(numbers: np.ndarray) -> tuple:
+        return with_weights(*gather(numbers), class_weights=class_weights)
+
+    found = Batches(batches.rows._replace(gather=weighted), batches.order)
+    found.first = batches.first
+    return found
 
 
 def for_keras(data: dict[str, Any]) -> dict[str, Any]:
