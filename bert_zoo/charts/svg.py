@@ -41,12 +41,10 @@ def figure(
     scrolls: bool = False,
     role: str = "img",
 ) -> Chart:
-    """Puts SVG elements into a figure.
+    """Puts SVG elements into a figure; `width` and `height` are in the drawing's own units.
 
     Args:
         label: what the drawing shows, for screen readers.
-        width, height: size of the drawing in its own units.
-        parts: SVG elements.
         caption: HTML below the drawing.
         scrolls: keep one pixel per unit and scroll if the page is narrower. Otherwise the drawing fills the width.
         role: ARIA role: "img", or "group" if the drawing has parts to interact with, such as links.

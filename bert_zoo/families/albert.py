@@ -88,12 +88,10 @@ PRETRAINING = PretrainingPreset(
 )
 
 
-# -------------------------------------------------------------------------------------------------
 # Cards of the released ALBERT checkpoints.
 #
 # The activation is that of Hugging Face's files: the exact GELU (erf) for v1, the tanh approximation for v2.
 # Google trained all with the approximation; `load(name, activation="gelu_tanh")` uses it for v1 too.
-# -------------------------------------------------------------------------------------------------
 
 GOOGLE = "https://storage.googleapis.com/albert_models/albert_"
 PAPER = (
@@ -197,11 +195,6 @@ CHECKPOINTS = [
 ]
 
 
-# -------------------------------------------------------------------------------------------------
-# ALBERT's configuration, and how configuration files store it.
-# -------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, kw_only=True)
 class AlbertConfig(EncoderConfig):
     """The configuration of an ALBERT, whose layers share blocks (Lan et al. 2019, section 3.1)."""
@@ -297,10 +290,6 @@ def sizes_of(shapes: Mapping[str, Any]) -> dict[str, int]:
         )
     return {**sizes, "num_layers": RELEASED_LAYERS[width]}
 
-
-# -------------------------------------------------------------------------------------------------
-# ALBERT's weight rows and heads.
-# -------------------------------------------------------------------------------------------------
 
 QKV = ("query", "key", "value")
 # Kind, our path, names in both formats; all relative to a block.

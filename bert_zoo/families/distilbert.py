@@ -45,10 +45,6 @@ PRESETS = (
 )
 
 
-# -------------------------------------------------------------------------------------------------
-# Cards of the released DistilBERT checkpoints.
-# -------------------------------------------------------------------------------------------------
-
 PAPER = "DistilBERT, a distilled version of BERT: smaller, faster, cheaper and lighter, arXiv:1910.01108"
 
 
@@ -112,9 +108,7 @@ CHECKPOINTS = [
 ]
 
 
-# -------------------------------------------------------------------------------------------------
 # DistilBERT (Sanh et al. 2019, arXiv:1910.01108): BERT with half the layers, without segments or pooler.
-# -------------------------------------------------------------------------------------------------
 
 DEFAULTS = {"num_segments": 0, "pooler": False, "classifier_dropout": 0.2, "span_dropout": 0.1}
 HF_CODEC = ConfigCodec(

@@ -116,12 +116,10 @@ PRETRAINING = PretrainingPreset(
 )
 
 
-# -------------------------------------------------------------------------------------------------
 # Cards of the released ELECTRA checkpoints.
 #
 # A plain name is a discriminator; the tag `generator` marks a generator. An archive holds both, a Hugging Face
 # repository one of them.
-# -------------------------------------------------------------------------------------------------
 
 ARCHIVES = "https://storage.googleapis.com/electra-data/electra_"
 PAPER = (
@@ -222,15 +220,8 @@ CHECKPOINTS = [
 ]
 
 
-# -------------------------------------------------------------------------------------------------
-# ELECTRA's configuration, and how Hugging Face's config.json stores it.
-# -------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, kw_only=True)
 class ElectraConfig(EncoderConfig):
-    """The configuration of an ELECTRA."""
-
     # Width of the generator in `pretraining`; 0: a quarter of the discriminator's.
     generator_hidden_size: int = 0
     summary_dropout: float = 0.1  # rate after multiple choice's layer in place of the pooler
@@ -285,10 +276,6 @@ TF1_CODEC = ConfigCodec(
     prepare=partial(sizes_in, places=TF1_SIZES, layer="electra/encoder/layer_([^/]*)"),
 )
 
-
-# -------------------------------------------------------------------------------------------------
-# ELECTRA's weight rows.
-# -------------------------------------------------------------------------------------------------
 
 # The generator shares the discriminator's tables and their norm.
 SHARED = tuple(

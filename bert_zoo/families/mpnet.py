@@ -45,10 +45,6 @@ PRESETS = (
 )
 
 
-# -------------------------------------------------------------------------------------------------
-# Cards of the released MPNet checkpoints.
-# -------------------------------------------------------------------------------------------------
-
 PAPER = "MPNet: Masked and Permuted Pre-training for Language Understanding, arXiv:2004.09297"
 ARCHIVE = "https://modelrelease.blob.core.windows.net/pre-training/MPNet/mpnet.base.tar.gz"
 
@@ -81,9 +77,7 @@ CHECKPOINTS = [
 ]
 
 
-# -------------------------------------------------------------------------------------------------
 # MPNet (Song et al. 2020, arXiv:2004.09297): RoBERTa's positions, BERT's WordPiece, a bias by distance.
-# -------------------------------------------------------------------------------------------------
 
 
 def backbone(config: EncoderConfig, dtype):

@@ -109,10 +109,6 @@ PRETRAINING = PretrainingPreset(
 )
 
 
-# -------------------------------------------------------------------------------------------------
-# Cards of the released RoBERTa checkpoints.
-# -------------------------------------------------------------------------------------------------
-
 FAIRSEQ = "https://dl.fbaipublicfiles.com/fairseq/models/"
 PAPER = "RoBERTa: A Robustly Optimized BERT Pretraining Approach, arXiv:1907.11692"
 CASED = TextSpec(lowercase=None)
@@ -263,10 +259,6 @@ CHECKPOINTS = [
 ]
 
 
-# -------------------------------------------------------------------------------------------------
-# RoBERTa's weight rows and heads.
-# -------------------------------------------------------------------------------------------------
-
 LAYER = "layers.{i}."
 FAIRSEQ_NAMES = {
     "embeddings/token_embedding": "embed_tokens",
@@ -318,10 +310,6 @@ class WithoutPadding(Stored):
     def to_stored(self, part, config):
         return part[first_position(config) :]
 
-
-# -------------------------------------------------------------------------------------------------
-# How RoBERTa's checkpoints are stored.
-# -------------------------------------------------------------------------------------------------
 
 # Implied by every file: fairseq utils.py, make_positions.
 DEFAULTS = {"pad_id": 1, "positions_after_padding": True}

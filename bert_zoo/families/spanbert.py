@@ -66,10 +66,6 @@ PRETRAINING = PretrainingPreset(
 )
 
 
-# -------------------------------------------------------------------------------------------------
-# Cards of the released SpanBERT checkpoints and of the one that this project trained.
-# -------------------------------------------------------------------------------------------------
-
 PAPER = "SpanBERT: Improving Pre-training by Representing and Predicting Spans, arXiv:1907.10529"
 FAIRSEQ = "https://dl.fbaipublicfiles.com/fairseq/models/spanbert_"
 RELEASED_SIZES = {"base": BASE, "large": LARGE}
@@ -147,10 +143,6 @@ CHECKPOINTS = [
 ]
 
 
-# -------------------------------------------------------------------------------------------------
-# SpanBERT's weight rows.
-# -------------------------------------------------------------------------------------------------
-
 # The original has the names of pytorch_pretrained_bert under fairseq's prefix `decoder.`.
 SPANS = "cls.pair_target_predictions"
 SPAN_BOUNDARY_ROWS = (
@@ -168,15 +160,11 @@ def copies(config) -> tuple[Copy, ...]:
     return (*bert.MASKED_LM_COPIES["hf"](config), table)
 
 
-# -------------------------------------------------------------------------------------------------
 # SpanBERT (Joshi et al. 2020, arXiv:1907.10529): a cased BERT without pooler, trained on spans.
-# -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpanBertConfig(EncoderConfig):
-    """The configuration of a SpanBERT."""
-
     # Largest number of a span's tokens predicted from its boundaries: `--max-pair-targets` of the original trainer,
     # with its default, which the paper's models use.
     span_targets: int = 15

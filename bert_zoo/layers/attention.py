@@ -11,31 +11,16 @@ from bert_zoo.layers.block import Stack
 from bert_zoo.layers.common import at_positions, dense, initializer
 from bert_zoo.layers.dropout import Dropout
 
-# -------------------------------------------------------------------------------------------------
-# Attention in one fused kernel, which keeps no probabilities. Keras has one for JAX on a GPU.
-# -------------------------------------------------------------------------------------------------
-
 
 def has_kernels() -> bool:
-    """Whether fused kernels are available: with JAX on GPUs.
-
-    `keras.config.disable_flash_attention()` turns them off.
-    """
+    """Whether fused kernels are available: with JAX on GPUs, unless Keras's flash attention is disabled."""
     return keras.config.is_flash_attention_enabled() is not False and _is_whole_on_gpu()
 
 
 def fused_context(query, key, value, bias, scale: float = 1.0):
-    """The values, weighted by the softmax of the scores, without dropout.
-
-    Args:
-        query, key, value: [batch, length, heads, head_size], as the kernel reads and writes them.
-        bias: [batch, 1 or heads, 1 or queries, keys], added to the scores.
-        scale: factor of the scores before the bias is added.
-
-    Returns:
-        [batch, queries, heads, head_size]; None if there is no kernel: on TensorFlow, on CPUs and TPUs,
-        in float32, for a model divided over devices, for a bias per head, and for an odd number of queries
-        or keys.
+    """Values [batch, length, heads, head_size], weighted by the softmax of scores * `scale` + `bias` [batch, 1 or
+    heads, 1 or queries, keys]. None if there is no kernel: on TensorFlow, on CPUs and TPUs, in float32, for a model
+    divided over devices, for a bias per head, and for an odd number of queries or keys.
     """
     if not has_kernels():
         return None
@@ -85,10 +70,7 @@ def attention_bias(padding_mask, dtype: str):
 
 
 def bias_between_documents(document_ids, dtype: str, of_keys=None):
-    """A bias [batch, 1, length, keys] that limits each token to its document; 0 is padding.
-
-    `of_keys` are the documents of the keys, if keys are not the tokens themselves.
-    """
+    """A bias [batch, 1, length, keys] that limits tokens to their document, by default also the keys'; 0 is padding."""
     of_keys = document_ids if of_keys is None else of_keys
     apart = ops.not_equal(document_ids[:, :, None], of_keys[:, None, :])
     is_padding = ops.equal(of_keys, 0)[:, None, :]
@@ -221,10 +203,8 @@ class SelfAttention(keras.layers.Layer):
 
 
 def causal_bias(length, num_keys, span: int | None, dtype: str):
-    """A bias for scores [length, num_keys] with which queries see only themselves and earlier keys.
-
-    Queries are at the positions of the last keys. A query sees at most `span` keys, including its own
-    position; None for all.
+    """A bias for scores [length, num_keys] of queries at the last keys' positions, which see themselves and earlier
+    keys: at most `span` in all, or any number for None.
     """
     queries = ops.arange(num_keys - length, num_keys)[:, None]
     keys = ops.arange(num_keys)[None, :]
@@ -235,16 +215,10 @@ def causal_bias(length, num_keys, span: int | None, dtype: str):
 
 
 def shifted_to_keys(scores, keys):
-    """Turns scores with a column per distance into scores with a column per key.
-
-    Args:
-        scores: [..., length, columns], for queries at the positions of the last keys; column c of every
-            row belongs to the distance keys - c.
-        keys: number of keys, smaller than `columns`.
-
-    Returns:
-        [..., length, keys]. Column j of row i has the score of the distance from query i to key j, if there
-        was a column for it. Other columns have numbers from other rows, which the caller must mask.
+    """Turns scores with a column per distance, [..., length, columns], into scores with a column per key, [..., length,
+    keys]. Queries are at the positions of the last keys; column c of every row belongs to the distance keys - c, and
+    keys < columns. Where no column has the distance of a key, there are numbers from other rows, which the caller
+    must mask.
     """
     # Read row by row, the result is the input without its first `length` numbers: each row starts one
     # distance later than the row above. Not written with indices: on CPUs, TensorFlow 2.21 takes some ten
@@ -261,15 +235,10 @@ def shifted_to_keys(scores, keys):
 
 
 def far_buckets(num_buckets: int, max_distance: int) -> list[int]:
-    """The shortest distance of each bucket after the first bucket that holds several distances.
-
-    Half of the buckets hold one distance each, 0, 1, 2, ... The others grow by a factor up to
-    `max_distance`; the last also holds all longer distances. Computed with integers, because floating-point
-    logarithms may fall on either side of a bound.
-
-    Args:
-        num_buckets: number of buckets of one direction.
-        max_distance: distances from this on share a bucket.
+    """The shortest distance of each bucket after the first bucket that holds several distances. Half of the
+    `num_buckets` hold one distance each, 0, 1, 2, ... The others grow by a factor up to `max_distance`; the last
+    also holds all longer distances. Computed with integers, because floating-point logarithms may fall on either
+    side of a bound.
     """
     single = num_buckets // 2
     wide = num_buckets - single
@@ -342,12 +311,7 @@ class RelativeBias(keras.layers.Layer):
 
 
 class BiasedStack(Stack):
-    """A `Stack` whose blocks all add the same bias by distance to their scores.
-
-    Args:
-        blocks, hidden_size: as in `Stack`.
-        relative_bias: a `RelativeBias`.
-    """
+    """A `Stack` whose blocks all add the same `RelativeBias` to their scores."""
 
     def __init__(self, blocks, hidden_size: int, relative_bias: RelativeBias, **options):
         super().__init__(blocks, hidden_size, **options)

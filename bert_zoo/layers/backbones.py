@@ -21,21 +21,14 @@ from bert_zoo.layers.heads import MaskedLMHead
 
 @dataclass(frozen=True)
 class Ids:
-    """An integer input, by default int [batch, length].
+    """An integer input, by default int [batch, length]."""
 
-    Attributes:
-        limit: ids lie in [0, limit).
-        meaning: what the limit is, for error messages.
-        required: whether every call needs it.
-        axes: names of the axes. "batch" and "length" must have the sizes of the `main_input`.
-        is_apart: rarely used inputs get a SavedModel signature of their own.
-    """
-
-    limit: int
-    meaning: str
-    required: bool = False
+    limit: int  # ids lie in [0, limit)
+    meaning: str  # what the limit is, for error messages
+    required: bool = False  # whether every call needs it
+    # "batch" and "length" have the sizes of `main_input`
     axes: tuple[str, ...] = ("batch", "length")
-    is_apart: bool = False
+    is_apart: bool = False  # rarely used: has a SavedModel signature of its own
 
     def fits(self, shape: Sequence[int | None], of_tokens: Sequence[int | None]) -> bool:
         """Whether a shape agrees with [batch, length] of the main input, where both are known."""
@@ -54,21 +47,12 @@ FIRST_IS_GLOBAL, FIRST_TEXT_IS_GLOBAL, SECOND_TEXT_IS_GLOBAL = "first", "first_t
 
 @dataclass(frozen=True)
 class Groups:
-    """The layers of a backbone from its inputs up, which together hold all its variables.
-
-    An `Encoder` has them as attributes, by their names.
-
-    Attributes:
-        embeddings: the lowest layer.
-        stack: the layer that holds the blocks, with `blocks`, `blocks_of_layers` and `rematerialize`.
-        top: the layers above the stack, such as the pooler.
-        highest_level: level of the highest layer; see `levels_below_head`.
-    """
+    """The layers of a backbone from its inputs up, with all its variables; an `Encoder` has them as attributes."""
 
     embeddings: keras.layers.Layer
-    stack: keras.layers.Layer
-    top: Sequence[keras.layers.Layer] = ()
-    highest_level: int = 2
+    stack: keras.layers.Layer  # with `blocks`, `blocks_of_layers` and `rematerialize`
+    top: Sequence[keras.layers.Layer] = ()  # above the stack, such as the pooler
+    highest_level: int = 2  # of the highest layer; see `levels_below_head`
 
     @property
     def layers(self) -> tuple[keras.layers.Layer, ...]:
@@ -106,12 +90,10 @@ class Groups:
         return set(chain.from_iterable(below)), set(chain.from_iterable(above))
 
     def levels_below_head(self) -> dict[int, int]:
-        """The number of layers between each variable (by id) and the head, for `layer_decay`.
-
-        The head has level 0, the layers from the top 2, 3, ..., and the embeddings the next number. A
-        pooler, which ELECTRA does not have, takes the free level 1. Layers that share weights count as
-        one layer: ALBERT's block has level 2 and its embeddings 3.
-        Source: google-research/electra model/optimization.py, _get_layer_lrs.
+        """The number of layers between each variable (by id) and the head, for `layer_decay`. The head has level 0, the
+        layers from the top 2, 3, ..., and the embeddings the next number. A pooler, which ELECTRA does not have,
+        takes the free level 1. Layers that share weights count as one layer: ALBERT's block has level 2 and its
+        embeddings 3. Source: google-research/electra model/optimization.py, _get_layer_lrs.
         """
         lowest = self.highest_level + len(self.stack.blocks) - 1
         levels = {id(v): lowest + 1 for v in self.embeddings.variables}

@@ -8,10 +8,6 @@ from keras import ops
 from bert_zoo.layers.common import Activation, at_positions, dense, in_rows, norm, number_of
 from bert_zoo.layers.dropout import Dropout
 
-# -------------------------------------------------------------------------------------------------
-# The position-wise feed-forward sublayer.
-# -------------------------------------------------------------------------------------------------
-
 
 class FeedForward(keras.layers.Layer):
     """Two dense layers with an activation between them (Vaswani et al. 2017, section 3.3).
@@ -74,17 +70,10 @@ class FeedForward(keras.layers.Layer):
 
 
 class Block(keras.layers.Layer):
-    """The parts of a block; subclasses define their order.
-
-    Args:
-        attention: a layer (x, ...) -> (output, probabilities).
-        feed_forward: a layer x -> output.
-        epsilon: number that both layer norms add to the variance.
-        dropout: rate on both sublayers' outputs.
-        norm_bias: whether the layer norms have biases.
-        norm_first: whether attention has a norm. The first block of a stack may go without, if it reads
-            embeddings that are normalised already.
-        make_norm: function that makes a norm, as `bert_zoo.layers.common.norm` does.
+    """The parts of a block, whose order subclasses define: attention (x, ...) -> (output, probabilities), feed-forward
+    layer x -> output, two norms made by `make_norm` (arguments as `common.norm`), and dropout on both outputs.
+    Without `norm_first`, attention has no norm: the first block of a stack may read embeddings that are normalised
+    already.
     """
 
     def __init__(
@@ -175,21 +164,10 @@ def residual(x, attended, positions):
     return ops.reshape(at_positions(rows, positions), (-1, x.shape[-1]))
 
 
-# -------------------------------------------------------------------------------------------------
-# Gradient checkpointing: a layer's intermediate results are recomputed for its gradient.
-# -------------------------------------------------------------------------------------------------
-
-
 def recomputed(layer: keras.layers.Layer, *args, **options: bool):
-    """The first output of a layer, whose intermediate results are recomputed for the gradient.
-
-    Same results and gradients as `layer(*args, **options)[0]`, with less memory and about a third more
-    time (Chen et al. 2016, arXiv:1604.06174). Only the layer's inputs are kept.
-
-    Args:
-        layer: a built layer that returns a tuple.
-        *args: tensors, variables, None, or sequences of these.
-        **options: passed on, such as `training`.
+    """`layer(*args, **options)[0]`, whose intermediate results are recomputed for the gradient. Only the inputs
+    (tensors, variables, None, or sequences of these) are kept: less memory and about a third more time (Chen et al.
+    2016, arXiv:1604.06174).
     """
     # `keras.remat` of Keras 3.15 runs the layer twice. Dropout would then draw twice: on TensorFlow the
     # gradient would use other masks than the loss, and on JAX the state would leak out of its function.
@@ -222,11 +200,6 @@ def recomputed(layer: keras.layers.Layer, *args, **options: bool):
     for index, steps in zip(seeds, moved, strict=True):
         constant[index].assign(before[index] + ops.cast(steps, before[index].dtype))
     return output
-
-
-# -------------------------------------------------------------------------------------------------
-# Stacks of blocks.
-# -------------------------------------------------------------------------------------------------
 
 
 class Stack(keras.layers.Layer):

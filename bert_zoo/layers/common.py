@@ -21,9 +21,8 @@ from bert_zoo.private import is_in_loop, uses_onednn
 
 
 def gelu(x):
-    """x times the standard normal distribution function of x (Hendrycks and Gimpel 2016).
-
-    Half precision is computed in float32, for which TensorFlow's erf is fast on a CPU.
+    """x times the standard normal distribution function of x (Hendrycks and Gimpel 2016). Half precision is computed in
+    float32, for which TensorFlow's erf is fast on a CPU.
     """
     dtype = keras.backend.standardize_dtype(x.dtype)
     precise = keras.backend.result_type(dtype, "float32")
@@ -45,9 +44,8 @@ def gelu(x):
 
 
 def standardize(x, epsilon: float):
-    """x with mean 0 and variance 1 over its last axis, and the factor that scales the variance to 1.
-
-    `epsilon` is added to the variance of x.
+    """x with mean 0 and variance 1 over its last axis (`epsilon` is added to the variance), and the factor that scales
+    it.
     """
     centered = x - ops.mean(x, axis=-1, keepdims=True)
     variance = ops.mean(ops.square(centered), axis=-1, keepdims=True)
@@ -70,11 +68,6 @@ def standardized(x, epsilon: float):
         return result, gradient
 
     return function(x)
-
-
-# -------------------------------------------------------------------------------------------------
-# Numbers that layers and losses share between the replicas of a strategy.
-# -------------------------------------------------------------------------------------------------
 
 
 def over_replicas(count, how: str):
@@ -100,10 +93,7 @@ def num_replicas() -> int:
 
 
 def sharing_replicas() -> int:
-    """The number of replicas that a step's rows are divided between before `call` (TensorFlow).
-
-    On JAX `call` sees whole batches.
-    """
+    """The number of replicas that a step's rows are divided between before `call`; on JAX `call` sees whole batches."""
     return num_replicas() if keras.backend.backend() == "tensorflow" else 1
 
 
@@ -176,11 +166,7 @@ def float_kernel(layer: keras.layers.Dense, inputs: int):
 
 
 class Activation(keras.layers.Layer):
-    """An activation function, with a faster gradient in training if there is one.
-
-    Args:
-        function: a key of `ACTIVATIONS`.
-    """
+    """An activation function, a key of `ACTIVATIONS`, with a faster gradient in training if there is one."""
 
     def __init__(self, function: str, **kwargs):
         super().__init__(**kwargs)
@@ -209,16 +195,12 @@ class LayerNorm(keras.layers.LayerNormalization):
 
 
 def norm(name: str, *, epsilon: float, dtype, use_bias: bool = True):
-    """Layer normalisation over features."""
     return LayerNorm(epsilon=epsilon, center=use_bias, dtype=dtype, name=name)
 
 
 def at_positions(x, positions):
-    """The entries of rows at positions, [batch, number, ...].
-
-    Args:
-        x: [batch, length, ...].
-        positions: int [batch, number], values in [0, length), repeats allowed; or `FIRST`.
+    """The entries of x [batch, length, ...] at positions int [batch, number] (repeats allowed) or `FIRST`: [batch,
+    number, ...].
     """
     if isinstance(positions, slice):
         return x[:, positions]
@@ -234,9 +216,8 @@ def number_of(positions):
 
 
 def in_rows(x, batch):
-    """[batch * length, ...] as [batch, length, ...], given only the batch size.
-
-    For an empty batch the length is 1: ONNX cannot infer a size beside a 0.
+    """[batch * length, ...] as [batch, length, ...]. In an empty batch the length is 1: ONNX cannot infer a size beside
+    a 0.
     """
     length = at_least_one(ops.shape(x)[0] // at_least_one(batch))
     return ops.reshape(x, (-1, length, *x.shape[1:]))
@@ -248,12 +229,8 @@ def at_least_one(size):
 
 
 def neighbours(x, step: int, document_ids=None):
-    """For each token, the entry `step` tokens further in its document; 0 if there is none.
-
-    Args:
-        x: [batch, length, ...].
-        step: negative for earlier tokens.
-        document_ids: int [batch, length], the number of each token's document; None if rows are documents.
+    """For each token of x [batch, length, ...], the entry `step` tokens further (negative: earlier) in its document, or
+    0. `document_ids` int [batch, length] number the documents of a row; None if rows are documents.
     """
     found = _shifted(x, step)
     if document_ids is None:
@@ -271,15 +248,8 @@ def _shifted(x, step: int):
 
 
 def with_slots(memory, new, start, axis: int):
-    """A memory with the tensors `new` in its slots from the number `start` on.
-
-    If they do not fit after `start`, they are written at the end.
-
-    Args:
-        memory: a tensor with slots on one of its axes.
-        new: a tensor of the same shape, but for fewer slots.
-        start: int32 scalar.
-        axis: the axis of the slots.
+    """A memory whose slots (on `axis`) from `start` (int32 scalar) on, or the last ones if too few follow, hold `new`,
+    of the same shape with fewer slots.
     """
     if keras.backend.backend() == "tensorflow" and is_in_loop():
         return _slots_in_place(memory, new, start, axis)
@@ -289,10 +259,8 @@ def with_slots(memory, new, start, axis: int):
 
 
 def _slots_in_place(memory, new, start, axis: int):
-    """As `with_slots`, without copying memory that nothing else reads.
-
-    That is so in a loop's steps. `ops.slice_update` copies it all, in a program of XLA. LiteRT and ONNX do not have
-    this operation.
+    """As `with_slots`, without copying memory that nothing else reads, as in a loop's steps. `ops.slice_update` copies
+    it all in a program of XLA; LiteRT and ONNX do not have this operation.
     """
     import tensorflow as tf
 

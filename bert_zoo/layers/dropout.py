@@ -8,10 +8,9 @@ STRIDE = 1 << 40
 
 
 class ReplicaSeeds(keras.random.SeedGenerator):
-    """Seeds that differ between TensorFlow's replicas, although their state is the same.
-
-    Keras 3.15 gives all replicas the same seeds (keras#20612), so row r of every replica's part of a batch
-    loses the same units. On JAX one mask is drawn for the whole batch.
+    """Seeds that differ between TensorFlow's replicas, although their state is the same. Keras 3.15 gives all replicas
+    the same seeds (keras#20612), so row r of every replica's part of a batch loses the same units. On JAX one mask
+    is drawn for the whole batch.
     """
 
     def next(self, ordered: bool = True):
@@ -27,9 +26,8 @@ class ReplicaSeeds(keras.random.SeedGenerator):
 
 
 def _dropped(inputs, rate: float, seed):
-    """As `keras.random.dropout` on TensorFlow, with 16 random bits per unit.
-
-    Keras draws 32, and rounds them so coarsely in bfloat16 that a rate of 0.1 becomes 0.102.
+    """As `keras.random.dropout` on TensorFlow, with 16 random bits per unit: Keras draws 32, and rounds them so
+    coarsely in bfloat16 that a rate of 0.1 becomes 0.102.
     """
     import tensorflow as tf
 

@@ -170,11 +170,9 @@ class Embeddings(keras.layers.Layer):
 
 
 class TokenTable(keras.layers.Embedding):
-    """A token table that may be the sum of another table and a difference.
-
-    Then `embeddings` is the difference; it is trained, and no gradient reaches the other table through it.
-    Source: He et al. 2021 (DeBERTaV3, arXiv:2111.09543), section 3.2; microsoft/DeBERTa
-    DeBERTa/apps/tasks/rtd_task.py, register_discriminator_fw_hook.
+    """A token table that may be the sum of another table and a difference. Then `embeddings` is the difference; it is
+    trained, and no gradient reaches the other table through it. Source: He et al. 2021 (DeBERTaV3,
+    arXiv:2111.09543), section 3.2; microsoft/DeBERTa DeBERTa/apps/tasks/rtd_task.py, register_discriminator_fw_hook.
     """
 
     base = None
@@ -230,20 +228,14 @@ class TokenTable(keras.layers.Embedding):
 
 @dataclass(frozen=True)
 class StoredTable:
-    """A whole table as files store it, in place of a variable that holds a difference or its base.
-
-    Assign the table of the difference first. This also sets the base, so both are equal if the file has no
-    table for the base. Assigning the base afterwards changes the difference, and not the first table.
-
-    Attributes:
-        variable: the variable that it replaces.
-        read: function that returns the whole table.
-        assign: function that sets it.
+    """A whole table as files store it, in place of a variable that holds a difference or its base. Assign the table of
+    the difference first. This also sets the base, so both are equal if the file has no table for the base. Assigning
+    the base afterwards changes the difference, and not the first table.
     """
 
-    variable: Any
-    read: Callable[[], Any]
-    assign: Callable[[Any], None]
+    variable: Any  # that it replaces
+    read: Callable[[], Any]  # returns the whole table
+    assign: Callable[[Any], None]  # sets it
 
     @property
     def value(self):

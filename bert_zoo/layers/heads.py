@@ -19,24 +19,11 @@ from bert_zoo.layers.common import (
 )
 from bert_zoo.layers.dropout import Dropout
 
-# -------------------------------------------------------------------------------------------------
-# The dense output layer of classification, tagging, span and next-sentence heads.
-# -------------------------------------------------------------------------------------------------
-
 
 class OutputHead(keras.layers.Layer):
-    """Dropout and a dense layer to logits, always in float32.
-
-    Source: google-research/bert run_classifier.py, create_model; with a transform, fairseq
-    roberta/model.py, RobertaClassificationHead.
-
-    Args:
-        units: number of logits.
-        dropout: rate on the input.
-        transform: activation of a dense layer before the logits; None for no such layer.
-        transform_size: width of that layer.
-        dropout_first: rate before that layer, in addition to the dropout after it.
-        use_bias: whether the logits have a bias.
+    """Dropout and a dense layer from [..., hidden] to logits [..., units], always in float32; with `transform`, an
+    activation's name, before them dropout at `dropout_first` and a dense layer of `transform_size`. Source:
+    google-research/bert run_classifier.py, create_model; fairseq roberta/model.py, RobertaClassificationHead.
     """
 
     def __init__(
@@ -76,7 +63,6 @@ class OutputHead(keras.layers.Layer):
         self.built = True
 
     def call(self, x, training=None):
-        """[..., hidden] to [..., units]."""
         if self.transform is not None:
             x = self.dropout_first(x, training=training)
             x = self.activation(self.transform(x))
@@ -131,15 +117,9 @@ CONCATENATED_POOLING = Pooling(("lasttoken", "max", "mean"), normalize=False)
 
 
 def pool(sequence_output, padding_mask, pooling: Pooling, prompt_mask=None):
-    """Pools [batch, length, hidden] to float32 [batch, hidden], or as wide as all modes together.
-
+    """Pools [batch, length, hidden] to float32 [batch, hidden], or as wide as all modes of `pooling` together.
+    `padding_mask` is [batch, length], 1 for tokens, or None; `prompt_mask` is 0 for tokens that are not pooled.
     Source: Reimers and Gurevych 2019 (arXiv:1908.10084), section 3; the Pooling of sentence-transformers.
-
-    Args:
-        sequence_output: the encoder's last hidden state.
-        padding_mask: [batch, length], 1 for real tokens; None if all are real.
-        pooling: the `Pooling` whose modes to use.
-        prompt_mask: [batch, length], 0 for real tokens that are not pooled; None for none.
     """
     # In float32 also under mixed precision: a mean over 512 bfloat16 numbers loses digits.
     x = ops.cast(sequence_output, "float32")
@@ -163,11 +143,7 @@ def pool(sequence_output, padding_mask, pooling: Pooling, prompt_mask=None):
 
 
 def finished(vectors, pooling: Pooling):
-    """Vectors [batch, size] normalised and then truncated, as `pooling` says.
-
-    Raises:
-        ValueError: vectors are shorter than `truncate_dim`.
-    """
+    """Vectors [batch, size] normalised and then truncated, as `pooling` says; ValueError if `truncate_dim` is larger."""
     check_size(pooling, vectors.shape[-1])
     if pooling.normalize:
         vectors = normalized(vectors)
@@ -190,32 +166,13 @@ def normalized(x):
     return x / ops.sqrt(ops.maximum(squared, 1e-24))
 
 
-# -------------------------------------------------------------------------------------------------
-# The layers of a `HeadSpec` between an encoder's hidden states and the logits.
-# -------------------------------------------------------------------------------------------------
-
-
 class Features(keras.layers.Layer):
-    """Selects or mixes hidden states, and optionally runs a BiLSTM over them.
-
-    The BiLSTM has two layers, each direction as wide as the encoder. With a BiLSTM, tokens are pooled by
-    attention, with weights from the softmax of a dense layer's scores. Otherwise pooling is the mean, or
-    last token, maximum and mean side by side.
-
-    Sources: Devlin et al. 2018 (arXiv:1810.04805), section 5.3 (layers, BiLSTM); McCann et al. 2017
-    (arXiv:1708.00107), section 5 (pooling by attention); Howard and Ruder 2018 (arXiv:1801.06146),
-    section 3.3 (three poolings side by side).
-
-    Args:
-        spec: the head's settings.
-        hidden_sizes: width of each hidden state.
-        pools: whether to pool tokens, for a head over whole texts.
-
-    Attributes:
-        width: width of the outputs.
-
-    Raises:
-        ValueError: the layers to mix have different widths.
+    """Selects or mixes hidden states, and optionally runs a BiLSTM over them: [batch, length, width], or [batch, width]
+    for a head that `pools`. The BiLSTM has two layers, each direction as wide as the encoder. With it, tokens are
+    pooled by attention, with weights from the softmax of a dense layer's scores; otherwise by their mean, or by last
+    token, maximum and mean side by side. Sources: Devlin et al. 2018 (arXiv:1810.04805), section 5.3 (layers,
+    BiLSTM); McCann et al. 2017 (arXiv:1708.00107), section 5 (attention); Howard and Ruder 2018 (arXiv:1801.06146),
+    section 3.3 (three poolings).
     """
 
     def __init__(
@@ -276,12 +233,6 @@ class Features(keras.layers.Layer):
         self.built = True
 
     def call(self, hidden_states, padding_mask=None, training=None):
-        """Features [batch, length, width], or [batch, width] if pooled.
-
-        Args:
-            hidden_states: each [batch, length, hidden].
-            padding_mask: [batch, length], 1 for real tokens; None if all are real.
-        """
         read = [hidden_states[number] for number in self.layers_read]
         x = ops.concatenate(read, axis=-1) if self.mix is None else self.mix(read)
         real = ops.ones_like(x[..., 0]) if padding_mask is None else padding_mask
@@ -303,26 +254,10 @@ class Features(keras.layers.Layer):
         return (input_shape[0][0], *length, self.width)
 
 
-# -------------------------------------------------------------------------------------------------
-# The masked-language-model head.
-# -------------------------------------------------------------------------------------------------
-
-
 class MaskedLMHead(keras.layers.Layer):
-    """Dense layer, activation and norm, then a projection onto the vocabulary.
-
-    The projection uses the encoder's token table (tied) or a table of its own.
-    Source: google-research/bert run_pretraining.py, get_masked_lm_output.
-
-    Args:
-        vocab_size: number of logits.
-        width: width of the dense layer and of the projection's input.
-        activation: the dense layer's activation; None for nothing but the projection.
-        epsilon: number that the layer norm adds to the variance.
-        tied: whether the projection is the token table that `call` is given.
-        table_width: width of the head's own table, if that is only part of the projection; by default
-            `width`.
-        use_bias: whether the logits have a bias.
+    """Dense layer, activation and norm (none for `activation` None), then logits by the encoder's token table (tied) or
+    an own table, `table_width` wide if that is only a part of the projection. Source: google-research/bert
+    run_pretraining.py, get_masked_lm_output.
     """
 
     def __init__(
@@ -365,15 +300,8 @@ class MaskedLMHead(keras.layers.Layer):
         self.built = True
 
     def call(self, sequence_output, token_table, mask_positions=None):
-        """Predicts tokens.
-
-        Args:
-            sequence_output: [batch, length, hidden].
-            token_table: [vocab_size, width]; ignored if the head is untied.
-            mask_positions: int [batch, predictions], the only positions to predict; None for all.
-
-        Returns:
-            float32 logits [batch, length or predictions, vocab_size].
+        """float32 logits [batch, length or predictions, vocab_size] of [batch, length, hidden]; `mask_positions` int
+        [batch, predictions] are the only ones to predict. An untied head ignores `token_table` [vocab_size, width].
         """
         x = sequence_output
         if mask_positions is not None:
@@ -398,23 +326,16 @@ class MaskedLMHead(keras.layers.Layer):
 
 
 class AdaptiveSoftmax(keras.layers.Layer):
-    """Log-probabilities over a vocabulary in clusters; with one cluster, a plain softmax.
-
-    A first softmax is over the tokens of the first cluster and the other clusters. The log-probability of
-    a token in another cluster is the sum of the cluster's and of the token's within the cluster.
-    Source: Grave et al. 2017 (arXiv:1609.04309); kimiyoung/transformer-xl tf/model.py,
-    mask_adaptive_logsoftmax.
+    """Log-probabilities over a vocabulary in clusters; with one cluster, a plain softmax. A first softmax is over the
+    tokens of the first cluster and the other clusters. The log-probability of a token in another cluster is the sum
+    of the cluster's and of the token's within the cluster. Source: Grave et al. 2017 (arXiv:1609.04309);
+    kimiyoung/transformer-xl tf/model.py, mask_adaptive_logsoftmax.
 
     Args:
         bounds: first token of each cluster, and the size of the vocabulary.
-        table_sizes, table_widths: rows and widths of the tables that clusters are projected onto: one for
-            each cluster, or one for all.
+        table_sizes, table_widths: of the tables to project onto: one for each cluster, or one for all.
         projected: for each cluster, whether this layer has a projection to its table.
         tied: whether `call` passes the tables; otherwise this layer has its own.
-        hidden_size: width of the input.
-        initializer_range: standard deviation of randomly initialised tables.
-        projection_initializer_range: the same for projections.
-        use_bias: whether tokens have biases; a plain softmax may have none.
     """
 
     def __init__(
@@ -477,9 +398,8 @@ class AdaptiveSoftmax(keras.layers.Layer):
         )
 
     def logits(self, x, tables, projections):
-        """Scores of all tokens before a plain softmax, float32 [batch, length, vocabulary].
-
-        Of several clusters, which have no common scores, log-probabilities. Arguments as in `call`.
+        """float32 [batch, length, vocabulary]: scores before a plain softmax, or log-probabilities of several clusters,
+        which have no common scores. Arguments as in `call`.
         """
         if len(self.bounds) > 2:
             return self(x, tables, projections)
@@ -488,18 +408,9 @@ class AdaptiveSoftmax(keras.layers.Layer):
         return self._logits(x, self._clusters(tables, projections)[0])
 
     def call(self, x, tables, projections, labels=None):
-        """Predicts tokens.
-
-        Args:
-            x: [batch, length, hidden_size].
-            tables: the embeddings' tables; ignored if this layer has its own.
-            projections: for each cluster the kernel [width, hidden_size] of the embeddings' projection,
-                used if this layer has none for the cluster; None for none.
-            labels: int [batch, length], or None.
-
-        Returns:
-            float32 log-probabilities of the labels [batch, length]; without labels, of all tokens
-            [batch, length, vocabulary].
+        """float32 log-probabilities of labels int [batch, length], or [batch, length, vocabulary] of all tokens, for x
+        [batch, length, hidden_size]. `tables` and `projections` (for each cluster a kernel [width, hidden_size] or
+        None) are the embeddings', used where this layer has none.
         """
         length = ops.shape(x)[1]
         flat = ops.reshape(x, (-1, self.hidden_size))
@@ -578,9 +489,8 @@ def _over_all(tail, flat, labels, is_member, start: int):
 
 
 def _gathered(tail, flat, labels, is_member, start: int):
-    """As `_over_all`, but computed only for the members, which is cheap for rare clusters.
-
-    TensorFlow's XLA pads the members to all rows, so it saves nothing there.
+    """As `_over_all`, but computed only for the members, which is cheap for rare clusters; TensorFlow's XLA pads them
+    to all rows, so it saves nothing there.
     """
     import tensorflow as tf
 
@@ -592,16 +502,10 @@ def _gathered(tail, flat, labels, is_member, start: int):
 def cluster_tables(
     sizes: Sequence[int], widths: Sequence[int], initializer_range: float, dtype
 ) -> list[keras.layers.Embedding]:
-    """Tables `table_0`, `table_1`, ... with these numbers of rows and columns."""
     return [
         table(rows, width, f"table_{number}", stddev=initializer_range, dtype=dtype)
         for number, (rows, width) in enumerate(zip(sizes, widths, strict=True))
     ]
-
-
-# -------------------------------------------------------------------------------------------------
-# Poolers: one vector for a sequence, which next-sentence prediction trains.
-# -------------------------------------------------------------------------------------------------
 
 
 class Pooler(keras.layers.Layer):
@@ -644,11 +548,6 @@ class FirstToken(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape):
         return (input_shape[0], input_shape[-1])
-
-
-# -------------------------------------------------------------------------------------------------
-# A trained weighted mean of an encoder's layers.
-# -------------------------------------------------------------------------------------------------
 
 
 class ScalarMix(keras.layers.Layer):

@@ -30,13 +30,8 @@ def in_blocks(x, size: int, beside: bool = False):
 
 
 def with_neighbours(blocks, axis: int, first=None):
-    """Joins each block [batch, ..., blocks + 2, ...] (third axis) with its two neighbours.
-
-    The result has two blocks fewer, as those at the ends are only neighbours.
-
-    Args:
-        axis: the axis of a block's content.
-        first: content to put before every block; its third axis has size 1.
+    """Joins each block [batch, ..., blocks + 2, ...] (third axis; content on `axis`) with its two neighbours: two
+    blocks fewer. `first` is put before every block; its third axis has size 1.
     """
     parts = [blocks[:, :, :-2], blocks[:, :, 1:-1], blocks[:, :, 2:]]
     if first is not None:
@@ -46,18 +41,10 @@ def with_neighbours(blocks, axis: int, first=None):
 
 
 def attended_in_blocks(query, key, value, bias, dropout, first=None):
-    """Attends to the tokens of each token's own block and its two neighbours.
-
-    Args:
-        query, key, value: heads [batch, length, heads, head_size], queries scaled.
-        bias: [batch, 1, blocks, block, keys], added to the scores.
-        dropout: a function of the probabilities.
-        first: more keys and values [batch, number, heads, head_size] for every query, before those of
-            its blocks.
-
-    Returns:
-        The weighted values [batch, length, heads, head_size], and the probabilities [batch, heads, blocks,
-        block, keys] before dropout.
+    """Attends from heads [batch, length, heads, head_size] (queries scaled) to their own block and its two neighbours.
+    `bias` is [batch, 1, blocks, block, keys]; `first` has more keys and values [batch, number, heads, head_size],
+    which every query sees before those of its blocks; `dropout` is a function of the probabilities. Returns the
+    weighted values in the queries' shape, and the probabilities [batch, heads, blocks, block, keys] before dropout.
     """
     length, size = ops.shape(query)[1], bias.shape[3]
     query = ops.transpose(in_blocks(query, size), (0, 3, 1, 2, 4))
@@ -76,13 +63,8 @@ def attended_in_blocks(query, key, value, bias, dropout, first=None):
 
 
 def window_bias(mask, document_ids, reach: int, dtype: str):
-    """A bias [batch, 1, length, length] that hides padding, other documents and distant tokens.
-
-    Args:
-        mask: int [batch, length], 1 for real tokens.
-        document_ids: int [batch, length]; None if each row is one document.
-        reach: the largest distance between tokens that see each other.
-        dtype: dtype of the bias.
+    """A bias [batch, 1, length, length] that hides padding, other documents and tokens further than `reach` away.
+    `mask` is int [batch, length], 1 for tokens; so are `document_ids`, None if each row is one document.
     """
     places = ops.arange(ops.shape(mask)[1])
     offsets = ops.expand_dims(places, 0) - ops.expand_dims(places, 1)
@@ -117,9 +99,8 @@ def hidden_by(seen, dtype: str):
 
 
 def out_of_blocks(probabilities, length, positions):
-    """Turns probabilities [batch, heads, blocks, block, 3 * block] into [batch, heads, queries, length].
-
-    The queries are all tokens, or those at `positions` (see `at_positions`).
+    """Turns probabilities [batch, heads, blocks, block, 3 * block] into [batch, heads, queries, length], for all
+    queries or those at `positions` (see `at_positions`).
     """
     batch, heads, blocks = ops.shape(probabilities)[:3]
     size = probabilities.shape[-1] // 3
@@ -144,5 +125,4 @@ def some_at_a_time(query, bias) -> list[tuple]:
 
 
 def joined(parts, axis: int):
-    """The parts joined along an axis."""
     return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=axis)

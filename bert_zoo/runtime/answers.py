@@ -76,12 +76,7 @@ class PrintedRows(list):
 
 
 def table(rows: Iterable[Sequence[str]], align: str = "<") -> str:
-    """Returns lines with aligned columns, except the last one.
-
-    Args:
-        rows: cells of each row.
-        align: "<" aligns columns left, ">" right.
-    """
+    """Lines with aligned columns: "<" left, ">" right, the last one not."""
     rows = list(rows)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
     return "\n".join(
@@ -248,13 +243,11 @@ def highest(scores: Mapping[str, float], number: int | None) -> dict[str, float]
 
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:
-    """Turns each logit into a probability."""
     # By tanh, which does not overflow.
     return 0.5 * (1 + np.tanh(0.5 * logits))
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    """Turns logits into probabilities along the last axis."""
     shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return shifted / shifted.sum(axis=-1, keepdims=True)
 
@@ -292,14 +285,7 @@ class Ranking(PrintedRows):
 def ranking(
     documents: Sequence[str], logits: np.ndarray, activation: str, top_k: int | None
 ) -> Ranking:
-    """Returns the documents with the highest scores, best first; ties keep their order.
-
-    Args:
-        documents: texts.
-        logits: float [documents].
-        activation: one of `SCORE_ACTIVATIONS`.
-        top_k: number of documents; None for all.
-    """
+    """The `top_k` documents (None: all) of highest scores, best first, of float logits [documents]; ties keep order."""
     scores = SCORE_ACTIVATIONS[activation](np.asarray(logits, np.float32))
     # Sort by logits, because sigmoids may round to 1.
     best = np.argsort(-np.asarray(logits), kind="stable")[:top_k]
@@ -426,13 +412,9 @@ def check_strategy(strategy: str) -> None:
 
 
 def word_probabilities(pieces: np.ndarray, starts: np.ndarray, strategy: str) -> np.ndarray:
-    """Returns words' probabilities [words, labels], from their pieces' [pieces, labels].
-
-    Args:
-        pieces: the probabilities of all words' pieces.
-        starts: index of each word's first piece.
-        strategy: one of `STRATEGIES`: "first" takes the first piece's probabilities, "average" the mean
-            of all pieces, and "max" those of the piece with the highest single probability.
+    """Words' probabilities [words, labels], from their pieces' [pieces, labels] and each word's first piece. Of
+    `STRATEGIES`, "first" takes the first piece's, "average" the mean, and "max" those of the piece with the highest
+    single probability.
     """
     if strategy == FIRST_PIECE:
         return pieces[starts]

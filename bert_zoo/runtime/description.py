@@ -11,10 +11,6 @@ from bert_zoo.runtime.answers import SCORE_ACTIVATIONS
 from bert_zoo.text.numpy_packing import TRUNCATIONS, Layout
 from bert_zoo.weights.formats.bert_zoo import prompts_of
 
-# -------------------------------------------------------------------------------------------------
-# Names of the files that `bert_zoo.export` writes for LiteRT and ONNX Runtime.
-# -------------------------------------------------------------------------------------------------
-
 LITERT_FILE = "model.tflite"
 ONNX_SUFFIX = ".onnx"
 TOKENIZER_FILE = "tokenizer.json"
@@ -24,7 +20,6 @@ VERSION = 1
 
 
 def onnx_file(signature: str) -> str:
-    """Returns the file name of a signature on ids."""
     return f"{signature}{ONNX_SUFFIX}"
 
 
@@ -39,12 +34,7 @@ _MOST_SEGMENTS = 2**7
 def read_description(
     path: Path, formats: Collection[str], outputs: Mapping[str, Collection[str]]
 ) -> dict[str, Any]:
-    """Reads a `runtime.json`.
-
-    Args:
-        path: the file.
-        formats: the known formats.
-        outputs: the known verbs, each with the model's outputs that it reads.
+    """Reads a `runtime.json` of known formats and verbs (with the model's outputs that each reads).
 
     Raises:
         ConfigError: the content is not as `bert_zoo.export` writes it; the message names the key.
@@ -95,11 +85,6 @@ def read_description(
 
 
 def layout_of(text: JsonObject) -> Layout:
-    """Returns how rows are composed.
-
-    Raises:
-        ConfigError: the layout is invalid.
-    """
     values = member(text, "layout", dict, text.where)
     kinds = {name: type(value) for name, value in Layout().get_config().items()}
     if unknown := values.keys() - kinds.keys():
@@ -117,11 +102,7 @@ def layout_of(text: JsonObject) -> Layout:
 
 
 def split_tokens_of(text: JsonObject) -> dict[int, list[int]]:
-    """Maps tokens of `tokenizer.json` to the several tokens that the model has instead.
-
-    Raises:
-        ConfigError: the mapping is invalid.
-    """
+    """Maps tokens of `tokenizer.json` to the several tokens that the model has instead; ConfigError if invalid."""
     values = text.section("split_tokens")
     for token in values:
         if not (token.isascii() and token.isdigit()):

@@ -391,11 +391,7 @@ _KINDS = {
 
 
 def strings(texts: Any) -> list[str]:
-    """Turns one text or several, strings or bytes, into a list of strings.
-
-    Raises:
-        TypeError: an item is not a text.
-    """
+    """Turns one text or several, strings or bytes, into a list of strings, or raises TypeError."""
     texts = [texts] if isinstance(texts, str | bytes) else [*texts]
     for number, text in enumerate(texts):
         if not isinstance(text, str | bytes):

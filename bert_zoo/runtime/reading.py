@@ -27,16 +27,7 @@ log = logging.getLogger("bert_zoo")
 
 
 class RowReader:
-    """Turns texts into rows of ids.
-
-    Args:
-        directory: the export's directory.
-        text: the section `text` of its checked description.
-
-    Attributes:
-        reader: splits texts into tokens.
-        packer: composes rows.
-    """
+    """Turns texts into rows of ids, by the export's directory and the section `text` of its checked description."""
 
     def __init__(self, directory: Path, text: JsonObject):
         self._path = directory / TOKENIZER_FILE
@@ -105,12 +96,7 @@ class RowReader:
 
 
 def _read_tokenizer(path: Path):
-    """Reads a tokenizer, with truncation and padding switched off.
-
-    Raises:
-        FileNotFoundError: the file is missing.
-        ConfigError: the library cannot read it.
-    """
+    """Reads a tokenizer, with truncation and padding switched off."""
     from tokenizers import Tokenizer
 
     if not path.is_file():
@@ -209,11 +195,7 @@ SESSIONS = {"litert": LiteRT, "onnx": OnnxRuntime}
 def checked_inputs(
     inputs: Mapping[str, Any], wanted: Mapping[str, Mapping[str, Any]]
 ) -> SessionArrays:
-    """Converts inputs to arrays of the signature's dtypes.
-
-    Raises:
-        ValueError: names or shapes do not match the signature.
-    """
+    """Arrays of the signature's dtypes; ValueError if names or shapes do not match it."""
     if inputs.keys() != wanted.keys():
         raise ValueError(f"The signature takes {sorted(wanted)}; got {sorted(inputs)}.")
     arrays = {}

@@ -250,12 +250,8 @@ def _checked_target(directory: str | os.PathLike, kind: str) -> Path:
 
 
 def _refuse_others(target: Path, certain: str, others: Collection[str], what: str) -> None:
-    """Raises FileExistsError if a directory holds anything but an earlier export.
-
-    Args:
-        certain: a file that every export has.
-        others: its other files.
-        what: the option that selects this kind of export.
+    """Raises FileExistsError if a directory holds anything but an earlier export: a file that every export has, and its
+    others. `what` is the option that selects this kind of export.
     """
     found = {entry.name for entry in target.iterdir()} if target.exists() else set()
     foreign = sorted(found - {certain, *others})

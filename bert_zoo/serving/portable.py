@@ -28,10 +28,7 @@ from bert_zoo.serving.servable import (
 
 
 class IdFunction(NamedTuple):
-    """A signature on ids: its inputs, the function that computes its outputs, and the inputs' axes.
-
-    `axes` names all axes of each input; the names of fixed axes are unused.
-    """
+    """A signature on ids: inputs, the function that computes its outputs, and the names of all axes of each input."""
 
     specs: tuple[tf.TensorSpec, ...]
     run: Callable[[Tensors], Tensors]
@@ -47,10 +44,7 @@ class IdFunction(NamedTuple):
         return tf.function(run, autograph=False, input_signature=self.specs).get_concrete_function()
 
     def free_axes(self) -> dict[str, dict[int, str]]:
-        """Maps each input and output to its free axes: number -> name.
-
-        A free axis of an output that matches no input's axis is named after the output.
-        """
+        """Free axes of inputs and outputs: number -> name, an output's own if it matches no input's axis."""
         names = dict.fromkeys(
             name
             for spec in self.specs
@@ -88,14 +82,12 @@ def _free(spec: tf.TensorSpec, names: Sequence[str]) -> dict[int, str]:
 
 
 def id_functions(model: ZooModel) -> dict[str, IdFunction]:
-    """Returns the signatures on ids of `bert_zoo.export`, without its checks, which these formats lack.
-
-    There is `tokens`, one signature for each input of positions or second ids, and the steps of a model
-    with a memory. Steps take `memory_0`, ..., `memory_mask` and return `new_memory_0`, ...,
-    `new_memory_mask`, because ONNX has a single namespace. Outputs are the model's own; clients turn
-    them into labels and probabilities. A model from text to text also takes the target's tokens, which
-    have their own axis. A language model takes no labels and returns the log-probabilities of all
-    tokens, because neither converter supports the op that computes only the labels'.
+    """Returns the signatures on ids of `bert_zoo.export`, without its checks, which these formats lack: `tokens`, one
+    signature for each input of positions or second ids, and the steps of a model with a memory. Steps take
+    `memory_0`, ..., `memory_mask` and return `new_memory_0`, ..., `new_memory_mask`, because ONNX has a single
+    namespace. Outputs are the model's own; clients turn them into labels and probabilities. A model from text to
+    text also takes the target's tokens, which have their own axis. A language model takes no labels and returns the
+    log-probabilities of all tokens, because neither converter supports the op that computes only the labels'.
     """
     interface, state = model.interface, state_specs(model)
     # Models that always carry a state read streams, without padding; so does every step.
@@ -141,12 +133,8 @@ _HF_OUTPUTS = {
 
 
 def hugging_face_function(model: ZooModel) -> IdFunction:
-    """Returns a model's function with the names of Hugging Face's ONNX files, and ids in int64.
-
-    Clients pool sentence vectors from `last_hidden_state`.
-
-    Raises:
-        ValueError: Hugging Face's programs do not support the model.
+    """A model's function with the names of Hugging Face's ONNX files, and ids in int64; ValueError if its programs do
+    not support the model. Clients pool sentence vectors from `last_hidden_state`.
     """
     encoder = encoder_of(model)
     family = registry().families[encoder.family]
@@ -183,18 +171,11 @@ def _outputs(model: ZooModel, inputs: Tensors, *, next_token: bool) -> Tensors:
     return as_served(model, by_name(model, model.outputs_of_rows(inputs, training=False)))
 
 
-# -------------------------------------------------------------------------------------------------
-# Writes LiteRT (TensorFlow Lite) files with a model's signatures on ids.
-# -------------------------------------------------------------------------------------------------
-
-
 def write_litert(
     model: ZooModel, functions: Mapping[str, IdFunction], directory: Path, quantize: str | None
 ) -> None:
-    """Writes `model.tflite`, whose signatures share the weights.
-
-    Batch size and length are free: LiteRT resizes a signature when they change. Additional signatures
-    with fixed lengths were hardly faster.
+    """Writes `model.tflite`, whose signatures share the weights. Batch size and length are free: LiteRT resizes a
+    signature when they change. Additional signatures with fixed lengths were hardly faster.
     """
     module = tf.Module()
     module.held = [variable.value for variable in model.served_variables()]

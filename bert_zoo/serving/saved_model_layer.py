@@ -128,10 +128,7 @@ def _load(directory: str):
 
 
 def _keras_variables(saved_model) -> list[keras.Variable]:
-    """Wraps the SavedModel's weights as Keras variables that share their memory.
-
-    States of random generators are left out; they are integers.
-    """
+    """The weights as Keras variables that share their memory, without random generators' integer states."""
     trainable = {id(variable) for variable in getattr(saved_model, "trainable_variables", ())}
     variables = []
     for variable in saved_model.variables:

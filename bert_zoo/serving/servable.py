@@ -18,18 +18,11 @@ from bert_zoo.text.format import with_rows
 from bert_zoo.text.windows import document_windows
 from bert_zoo.weights.files import write_json
 
-# -------------------------------------------------------------------------------------------------
-# Describes to LiteRT and ONNX exports how texts are read, and writes their tokenizer.
-# -------------------------------------------------------------------------------------------------
-
 log = logging.getLogger("bert_zoo")
 
 
 def text_description(model: ZooModel, directory: Path, *, text: bool) -> dict[str, Any]:
-    """Writes `tokenizer.json`, and returns the key `text` of the description.
-
-    If texts cannot be read, `text` is None and `text_missing` gives the reason.
-    """
+    """Writes `tokenizer.json`, and returns the description's `text`: None, with `text_missing`, if it reads none."""
     if not text:
         return {"text": None, "text_missing": ["it was exported with text=False."]}
     preprocessor = model.preprocessor
@@ -83,11 +76,7 @@ PAIR = (("text", 1), ("text_pair", 1))
 def make_servable(
     model: ZooModel, *, pairs: bool, text: bool
 ) -> tuple[tf.train.Checkpoint, dict[str, Any]]:
-    """Returns the object to save, and its signatures; see `bert_zoo.export`.
-
-    Raises:
-        ValueError: `pairs` is set, but the model does not read pairs.
-    """
+    """Returns the object to save, and its signatures; see `bert_zoo.export`."""
     interface = model.interface
     packs_pairs = text and _packs_pairs(model)
     reads_pairs = interface.pairs and packs_pairs
@@ -369,13 +358,9 @@ def _text_signature(model: ZooModel, call, preprocessor, inputs: tuple[tuple[str
     return signature(serve, specs)
 
 
-# --- The preprocessor ----------------------------------------------------------------------------
-
-
 def _preprocessor_object(model: ZooModel, preprocessor, packs_pairs: bool) -> tf.train.Checkpoint:
-    """Returns TF-Hub's preprocessor: callable, with the callables `tokenize` and `bert_pack_inputs`.
-
-    It takes pairs if the model reads two texts. Without packing, `bert_pack_inputs` is missing.
+    """TF-Hub's preprocessor: callable, with the callables `tokenize` and `bert_pack_inputs`, which is missing without
+    packing. It takes pairs if the model reads two texts.
     """
     texts = tf.TensorSpec([None], tf.string, name="texts")
 

@@ -22,12 +22,8 @@ _EXPECTED = (
 
 
 def text_batch(texts: Any, name: str = "texts") -> tf.Tensor | np.ndarray:
-    """Returns texts as a string tensor [batch], or without TensorFlow as an object array of str.
-
-    Args:
-        texts: a str or bytes (a batch of one); a sequence or one-dimensional array of them; or a
-            string tensor [batch]. bytes are UTF-8.
-        name: name of the argument in errors.
+    """Returns texts (a str or bytes in UTF-8, a sequence or one-dimensional array of them, a string tensor [batch]) as
+    a string tensor [batch], or without TensorFlow as an object array of str; `name` is the argument's in errors.
 
     Raises:
         TypeError: an item that is not a text; names the first one and its position.
@@ -60,7 +56,6 @@ def strings(texts: Any, name: str = "texts") -> list[str]:
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether a value is a tensor or a variable of TensorFlow."""
     return has_tensorflow and isinstance(value, tf.Tensor | tf.Variable)
 
 
@@ -207,12 +202,8 @@ def is_white_space(codes: tf.Tensor, table: str = "python/whitespace") -> tf.Ten
 def at_origins(
     tokens: tf.RaggedTensor, origins: tf.Tensor, row_splits: tf.Tensor
 ) -> tf.RaggedTensor:
-    """Replaces the offsets of tokens in changed texts by offsets in the original texts.
-
-    Args:
-        tokens: ids, starts and ends, [batch, (tokens), 3].
-        origins: [characters], original position of each character of the changed texts.
-        row_splits: int64 [batch + 1], row splits of these characters.
+    """Replaces offsets in changed texts, of tokens = ids, starts, ends [batch, (tokens), 3], by offsets in the original
+    ones: `origins` [characters], int64 `row_splits` [batch + 1], are the positions of the changed texts' characters.
     """
     ids, starts, ends = tf.unstack(tf.cast(tokens.values, tf.int64), axis=1)
     shifts = tf.gather(row_splits, tokens.value_rowids())

@@ -33,11 +33,7 @@ _LAST = 1 << 21
 def checked_merges(
     merges: Sequence[tuple[str, str]], vocabulary: Vocabulary, source: str | Path
 ) -> tuple[tuple[str, str], ...]:
-    """Returns the merges, checked against the vocabulary.
-
-    Raises:
-        ValueError: merges that do not fit the vocabulary, repeat, or use a token before they make it.
-    """
+    """The merges; ValueError if they do not fit the vocabulary, repeat, or use a token before they make it."""
     pairs = tuple(map(tuple, merges))
     problems = []
     for number, pair in enumerate(pairs):
@@ -143,10 +139,9 @@ class Merger(tf.Module):
     def _pairs_with_bounds(
         self, merges: Merges, ids: Mapping[str, int]
     ) -> tuple[np.ndarray, tf.Tensor, tf.Tensor]:
-        """Returns keys of pairs, beginning with the merges' pairs, and their bounds.
-
-        The left bound of (a, b) is the number of the first merge of something ending in a with b. The
-        right bound is the number of the first merge of a with something beginning with b.
+        """Keys of pairs, beginning with the merges' pairs, and their bounds. The left bound of (a, b) is the number of
+        the first merge of something ending in a with b. The right bound is that of the first merge of a with
+        something beginning with b.
         """
         size = self._end + 1
         keys, left, right = [], {}, {}
@@ -211,10 +206,8 @@ class Merger(tf.Module):
         return self._pairs.lookup(left * (self._end + 1) + right)
 
     def _round(self, ids: tf.Tensor, pairs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Makes the safe merges, or else the first ones of every piece.
-
-        `ids` [n] have `_end` in front and after every piece, and `pairs` [n] are their results of
-        `_find_pairs`. Only changed pairs are looked up again.
+        """Makes the safe merges, or else the first ones of every piece. `ids` [n] have `_end` in front and after every
+        piece, and `pairs` [n] are their results of `_find_pairs`. Only changed pairs are looked up again.
         """
         positions = tf.where(pairs < self._num_merges)[:, 0]
         candidates = tf.gather(pairs, positions)
@@ -255,15 +248,9 @@ class Merger(tf.Module):
 
 
 class WordMerger(Merger):
-    """Joins the characters of words to tokens of a vocabulary.
-
-    The result of a merge need not be a token: later merges may make one of it. Otherwise it becomes the
+    """Joins the characters of words to tokens of a vocabulary (token as merges make it, with "</w>" at the end of a
+    word -> id). The result of a merge need not be a token: later merges may make one of it. Otherwise it becomes the
     unknown token, and so does a character that no merge and no token has.
-
-    Args:
-        tokens: token as merges make it, with "</w>" at the end of a word -> id.
-        merges: pairs of tokens, first merges first.
-        unknown_id: id of the unknown token.
     """
 
     def __init__(
@@ -312,11 +299,8 @@ class WordMerger(Merger):
         return symbols.with_values(tf.gather(self._token_ids, symbols.values))
 
     def with_offsets(self, pieces: tf.Tensor, spans: tf.Tensor) -> tf.RaggedTensor:
-        """Returns ids, starts and ends int32 [words, (tokens), 3].
-
-        Args:
-            pieces: words, string [words].
-            spans: int32 [characters, 2], start and end of each character of all words in its text.
+        """Ids, starts and ends int32 [words, (tokens), 3] of words, string [words]; `spans` int32 [characters, 2] are
+        the start and end of each character of all words in its text.
         """
         symbols = super().__call__(pieces)
         ids, lengths = (
@@ -328,13 +312,7 @@ class WordMerger(Merger):
 
 
 class MergesWords(Tokenizer):
-    """Base class of tokenizers that merge the characters of words. Subclasses call `_prepare` in `_build`.
-
-    Args:
-        vocabulary: the tokens that words are spelled with.
-        merges: pairs of tokens, first merges first.
-        **options: as for `Tokenizer`.
-    """
+    """Base class of tokenizers that merge the characters of words, first merges first; `_build` calls `_prepare`."""
 
     def __init__(self, vocabulary: Vocabulary, merges: Merges, **options: Any):
         super().__init__(vocabulary, **options)
@@ -354,8 +332,7 @@ class MergesWords(Tokenizer):
 
         Args:
             find_words: maps texts in UTF-8 [batch] to string [batch, (words)].
-            ids: token as merges make it -> id; see `WordMerger`.
-            added_tokens: finds added tokens in texts.
+            ids: see `WordMerger`.
             in_normalized: `find_words` for texts that the normalizer of `added_tokens` has normalised.
             with_spans: returns the words, and start and end of each of their characters in its text,
                 int32 [characters, 2]; None for a tokenizer without offsets.
@@ -368,7 +345,6 @@ class MergesWords(Tokenizer):
 
     @property
     def merges(self) -> tuple[tuple[str, str], ...]:
-        """All merges, in order."""
         return self._merges.pairs
 
     def _tokenize_batch(self, texts: tf.Tensor, *, with_offsets: bool = False) -> tf.RaggedTensor:

@@ -367,10 +367,9 @@ class Splitter(tf.Module):
 
 
 def _piece_starts(codes: tf.Tensor, kinds: tf.Tensor) -> tf.Tensor:
-    """Returns where pieces start, bool [n]; a terminator is a piece too.
-
-    A run of one kind is a piece, with the blank before it if there is one. Of white space before
-    something else, the last character is split off: a blank joins the next piece, another is its own.
+    """Where pieces start, bool [n]; a terminator is a piece too. A run of one kind is a piece, with the blank before it
+    if there is one. Of white space before something else, the last character is split off: a blank joins the next
+    piece, another is its own.
     """
     before = tf.concat([[_END], kinds], 0)[:-1]
     after = tf.concat([kinds, [_END]], 0)[1:]

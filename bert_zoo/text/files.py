@@ -41,14 +41,8 @@ SUFFIX = "##"
 
 
 class Vocabulary:
-    """Checked tokens and their ids.
-
-    A plain object on purpose: tf.Module tracks the items of a tuple or dict one by one, and would take
-    seconds to save a model with 30,000 tokens.
-
-    Raises:
-        ValueError: no tokens, an empty or a repeated token.
-        TypeError: a token that is not a string.
+    """Checked tokens and their ids: ValueError if there are none, or an empty or a repeated one. A plain object on
+    purpose: tf.Module tracks the items of a tuple or dict one by one, and would take seconds to save 30,000 tokens.
     """
 
     def __init__(self, tokens: Sequence[str]):
@@ -214,10 +208,9 @@ _OTHER_NAMES = {"vocab.txt": "vocabulary.txt", "vocab.json": "vocabulary.json"}
 
 
 class VocabularyFiles:
-    """The files of a directory that a tokenizer is made from.
-
-    `contents` keeps the bytes of all files that were read, by name, so that a process that cannot make the
-    tokenizer can save them. A reader of a format that bert_zoo does not write replaces them there.
+    """The files of a directory that a tokenizer is made from. `contents` keeps the bytes of all files that were read,
+    by name, so that a process that cannot make the tokenizer can save them. A reader of a format that bert_zoo does
+    not write replaces them there.
     """
 
     def __init__(self, directory: str | Path):
@@ -282,11 +275,7 @@ class NamedTokens(NamedTuple):
         return by_content | {c: token for c, token in self.others.items() if c not in by_content}
 
     def added_to(self, vocabulary: Sequence[str], directory: Path) -> list[dict[str, Any] | str]:
-        """Returns the tokenizer's option `added_tokens`; tokens that the vocabulary lacks will follow it.
-
-        Raises:
-            ConfigError: an id that leaves a gap, or that belongs to another token.
-        """
+        """The tokenizer's option `added_tokens`, with those that the vocabulary lacks; ConfigError for wrong ids."""
         size = len(vocabulary)
         for index, token in self.added.items():
             if index == size:
@@ -312,14 +301,8 @@ class NamedTokens(NamedTuple):
 
 
 def read_named_tokens(files: VocabularyFiles, roles: Collection[str] = ()) -> NamedTokens:
-    """Reads tokenizer.json, special_tokens_map.json, tokenizer_config.json and added_tokens.json.
-
-    Args:
-        files: the directory's files.
-        roles: tokens that are special even if no file says so.
-
-    Raises:
-        ConfigError: a damaged file.
+    """Reads tokenizer.json, special_tokens_map.json, tokenizer_config.json and added_tokens.json; tokens of `roles` are
+    special even if no file says so.
     """
     serialized, config = files.json("tokenizer.json"), files.json("tokenizer_config.json")
     decoder = config.section("added_tokens_decoder")
@@ -402,13 +385,8 @@ def fairseq_words(files: VocabularyFiles) -> list[str]:
 def refuse_others(
     wanted: list[tuple[str, object, object]], path: object, who: str, whose: str
 ) -> None:
-    """Raises ConfigError if a setting of a tokenizer.json is not supported.
-
-    Args:
-        wanted: name, value and the only supported value of each setting.
-        path: the file, for the message.
-        who: the tokenizer, for the message.
-        whose: what the directory should belong to, for the message.
+    """Raises ConfigError if a setting (name, value, only supported value) of a tokenizer.json is not supported; `who`
+    and `whose` name the tokenizer, and what the directory should belong to.
     """
     for name, value, supported in wanted:
         if value != supported:

@@ -98,10 +98,9 @@ class TextFormat:
 
 
 class WithPreprocessor(str):
-    """A string in a layer's configuration that carries the layer's preprocessor.
-
-    `keras.models.clone_model` makes layers from their configurations, which are JSON and have no
-    vocabulary. This string carries it within a process. A file only has the string.
+    """A string in a layer's configuration that carries the layer's preprocessor. `keras.models.clone_model` makes
+    layers from their configurations, which are JSON and have no vocabulary. This string carries it within a process.
+    A file only has the string.
     """
 
     preprocessor: TextPreprocessor | DeferredPreprocessor | None
@@ -120,15 +119,9 @@ class WithPreprocessor(str):
 
 
 class DeferredPreprocessor:
-    """A preprocessor whose files are read at once, and which is made on first use.
-
-    So models on ids need no tokenizer, and the directory may be gone when the first text comes.
-
-    Args:
-        path: a directory with a vocabulary.
-        text_format: text format of the model's family.
-        tokenizer_options: keyword arguments of the tokenizer, which take precedence over the files.
-        **options: keyword arguments of the family's preprocessor, ready for JSON.
+    """A preprocessor whose files are read at once, and which is made on first use. So models on ids need no tokenizer,
+    and the directory may be gone when the first text comes. `tokenizer_options` take precedence over the files;
+    other options are the family's preprocessor's, ready for JSON.
     """
 
     def __init__(
@@ -157,12 +150,7 @@ class DeferredPreprocessor:
         return len(extended(arguments["vocabulary"], arguments.get("added_tokens", ())))
 
     def make(self) -> TextPreprocessor:
-        """Returns the preprocessor, which is made once for all threads.
-
-        Raises:
-            ImportError: TensorFlow is installed without tensorflow_text.
-            ConfigError: the vocabulary does not fit its tokenizer.
-        """
+        """The preprocessor, made once for all threads; ImportError without tensorflow_text, or ConfigError."""
         with self._lock:
             return self._made
 
@@ -172,7 +160,6 @@ class DeferredPreprocessor:
         return self._format.preprocessor(self._parts.make(), **options)
 
     def get_config(self) -> dict[str, Any]:
-        """The keyword arguments, ready for JSON."""
         return {**self._options, "tokenizer_options": self._tokenizer_options}
 
     @property
@@ -181,11 +168,7 @@ class DeferredPreprocessor:
         return self._parts.arguments.get("lowercase")
 
     def save_vocabulary(self, directory: str | Path) -> None:
-        """Writes the files as they were read, for a process that cannot make the tokenizer.
-
-        Raises:
-            ImportError: the files were too large to be kept.
-        """
+        """Writes the files as read; ImportError if they were too large to be kept."""
         if not self._contents:
             raise ImportError(
                 f"Writing the vocabulary that was read from {self._parts.source} needs tensorflow_text, "
@@ -241,12 +224,7 @@ def serialized(
     decoder: Mapping[str, Any],
     post_processor: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The content of a tokenizer.json.
-
-    Args:
-        model, normalizer, pre_tokenizer, decoder, post_processor: its parts.
-        added: id -> special or added token, in the form of tokenizer_config.json.
-    """
+    """The content of a tokenizer.json of these parts; `added` by id is as in tokenizer_config.json."""
     return {
         "version": "1.0",
         "truncation": None,
@@ -292,15 +270,9 @@ def bert_normalizer(
 def with_rows(
     preprocessor: TextPreprocessor, *, special_in_text: bool = False
 ) -> dict[str, Any] | None:
-    """Returns the tokenizer.json of a preprocessor, which composes rows in the model's layout.
-
-    Args:
-        preprocessor: the model's preprocessor.
-        special_in_text: special tokens in a text become their own ids whatever the tokenizer's options
-            are, as in transformers.
-
-    Returns:
-        The content of the file; None if Hugging Face's library has no such tokenizer.
+    """The content of a preprocessor's tokenizer.json, which composes rows in the model's layout, or None if Hugging
+    Face's library has none. With `special_in_text`, special tokens in a text become their own ids whatever the
+    tokenizer's options are, as in transformers.
     """
     content = preprocessor.tokenizer.serialized(special_in_text=special_in_text)
     if content is not None:
@@ -343,16 +315,9 @@ def save_for_transformers(
     *,
     names_padding: bool = False,
 ) -> None:
-    """Writes the files with which transformers reads texts like a model.
-
-    These are the vocabulary's files and, if Hugging Face's library has the tokenizer, tokenizer.json.
-
-    Args:
-        directory: created if missing.
-        preprocessor: the model's preprocessor. One that cannot be made without tensorflow_text writes
-            the files that it was read from.
-        form: text format of the model's family.
-        names_padding: name a padding token even if the tokenizer has none.
+    """Writes the files with which transformers reads texts like a model: the vocabulary's files and, if Hugging Face's
+    library has the tokenizer, tokenizer.json. A preprocessor that cannot be made without tensorflow_text writes the
+    files that it was read from. `names_padding` names a padding token even if the tokenizer has none.
     """
     directory = Path(directory)
     preprocessor.save_vocabulary(directory)

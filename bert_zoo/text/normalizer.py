@@ -90,14 +90,9 @@ def normalized(texts: tf.Tensor, form: str) -> tf.Tensor:
 
 
 def origins(composed: tf.Tensor, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the original positions of the characters of composed texts [batch].
-
-    Both texts decompose to the same characters, which are counted. A composed character has the position of
-    its first part, as in Hugging Face's library. If marks change places, their positions do not move along.
-
-    Returns:
-        int64 [characters], position of each character in its original text, for all texts; and the row
-        splits of the composed texts.
+    """The original position of each character of all composed texts [batch], int64 [characters], and their row splits.
+    Both texts decompose to the same characters, which are counted. A composed character has the position of its
+    first part, as in Hugging Face's library. If marks change places, their positions do not move along.
     """
     of_composed, of_texts = (tf.strings.unicode_split(each, "UTF-8") for each in (composed, texts))
     begins, wanted = (_begins_decomposed(each.values) for each in (of_texts, of_composed))
@@ -134,12 +129,8 @@ class Rules(NamedTuple):
 
 @functools.cache
 def build_rules(*, lowercase: bool, strip_accents: bool, split_cjk: bool) -> Rules:
-    """Compiles the Unicode tables for one tokenizer configuration.
-
-    Args:
-        lowercase: lower-case every code point by itself.
-        strip_accents: decompose canonically and drop non-spacing marks.
-        split_cjk: make every Chinese character a word.
+    """Compiles the Unicode tables for one tokenizer: lower-case every code point by itself, decompose canonically and
+    drop non-spacing marks, make every Chinese character a word.
     """
     rules = np.zeros(0x110000, np.int32)
     expansions: list[list[int]] = []
@@ -190,16 +181,9 @@ def _accent_stripped() -> dict[int, tuple[int, ...]]:
 def split_words(
     texts: tf.Tensor, rules: Rules, *, with_origins: bool = False
 ) -> list[tf.RaggedTensor]:
-    """Normalises texts and splits them into words.
-
-    Args:
-        texts: string [batch], UTF-8; malformed bytes become U+FFFD, which BERT drops.
-        rules: rules of `build_rules`, as tensors or arrays.
-        with_origins: also return the original position of every code point.
-
-    Returns:
-        The words, int32 [batch, (words), (code points)]; with origins, also positions in the texts, in
-        characters, of the same type and shape.
+    """Normalises texts, string [batch] (malformed bytes become U+FFFD, which BERT drops), and splits them into words,
+    int32 [batch, (words), (code points)]; `with_origins` also gives the original position of every code point.
+    `rules` are from `build_rules`, as tensors or arrays.
     """
     # A space ends the last word of each text, so that no word reaches into the next row.
     decoded = tf.strings.unicode_decode(tf.strings.join([texts, " "]), "UTF-8", errors="replace")
@@ -210,12 +194,8 @@ def split_words(
 
 
 def normalized_texts(texts: tf.Tensor, rules: Rules) -> tuple[tf.Tensor, tf.RaggedTensor]:
-    """Normalises texts without splitting them, and puts a space on each side of Chinese characters.
-
-    Args: as for `split_words`.
-
-    Returns:
-        string [batch]; and the original position of every character, int32 [batch, (characters)].
+    """Texts normalised but not split, string [batch], with a space on each side of Chinese characters; and the original
+    position of every character, int32 [batch, (characters)]. Arguments as for `split_words`.
     """
     # A space ends each text, so that no mark is sorted into the next row.
     decoded = tf.strings.unicode_decode(tf.strings.join([texts, " "]), "UTF-8", errors="replace")
@@ -249,10 +229,7 @@ def normalized_texts(texts: tf.Tensor, rules: Rules) -> tuple[tf.Tensor, tf.Ragg
 
 
 class BertNormalizer(tf.Module):
-    """BERT's normalisation of texts, with the rules to split raw texts and normalised texts into words.
-
-    Args: as for `build_rules`.
-    """
+    """BERT's normalisation, with the rules (see `build_rules`) to split raw and normalised texts into words."""
 
     def __init__(self, **options: bool):
         super().__init__()
@@ -305,11 +282,7 @@ def _split(row_splits: tf.Tensor, units: tf.Tensor, *origins: tf.Tensor) -> list
 def _apply_rules(
     codes: tf.Tensor, row_splits: tf.Tensor, rules: Rules, *origins: tf.Tensor
 ) -> tuple[tf.Tensor, ...]:
-    """Maps code points [n] to their units, without the dropped ones.
-
-    Returns:
-        The row splits of the units, the units int32 [m] and, if given, their origins [m].
-    """
+    """Row splits, units int32 [m] (without the dropped ones) and, if given, origins [m] of code points [n]."""
     rule = look_up(codes, rules.pages, rules.rules)
     units = tf.where(rule <= _KEEP_ISOLATED, codes + rule * _ISOLATED, rule)
     single = (row_splits, units, *origins)
@@ -347,11 +320,10 @@ def _expand(rule, expansions, row_splits, units, *origins) -> tuple[tf.Tensor, .
 
 
 def _reorder(units: tf.Tensor, *origins: tf.Tensor) -> tuple[tf.Tensor, ...]:
-    """Sorts each run of combining marks by class, as canonical decomposition does.
-
-    Characters that the clean-up drops do not interrupt a run. Origins do not move with the marks: in the
-    reference, the first unit of a decomposition, wherever it is sorted to, counts as a replacement of the
-    next character of the text, and the other units as additions to it.
+    """Sorts each run of combining marks by class, as canonical decomposition does. Characters that the clean-up drops
+    do not interrupt a run. Origins do not move with the marks: in the reference, the first unit of a decomposition,
+    wherever it is sorted to, counts as a replacement of the next character of the text, and the other units as
+    additions to it.
     """
     mark_class = tf.bitwise.bitwise_and(tf.bitwise.right_shift(units, _CLASS_SHIFT), 0xFF)
     is_there = units != _DROP
@@ -457,9 +429,8 @@ class TextCleaner:
         return texts
 
     def origins(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Returns the original position of each character of the prepared texts, int32 [batch, (n)].
-
-        It follows from the number of characters that each one becomes, as their order never changes.
+        """The original position of each character of the prepared texts, int32 [batch, (n)]. It follows from the number
+        of characters that each one becomes, as their order never changes.
         """
         if self._compose:
             source = as_utf8(texts)
@@ -490,11 +461,7 @@ class TextCleaner:
 
 
 class CharacterTable:
-    """Replaces single characters.
-
-    Args:
-        written: code point -> code points that replace it.
-    """
+    """Replaces single characters; `written` maps code points to those that replace them."""
 
     def __init__(self, written: Mapping[int, Sequence[int]]):
         numbers = np.zeros(0x110000, np.int32)
@@ -525,10 +492,9 @@ class CharacterTable:
 def replacements(
     *, keep_accents: bool, lowercase: bool, all_marks: bool = False
 ) -> dict[int, tuple[int, ...]]:
-    """Returns the replacements of all code points that change.
-
-    Python's Unicode data are used only for code points that Unicode 14 changes. By Unicode's policy their
-    replacements are stable, so the table does not depend on the version of Python.
+    """The replacements of all code points that change. Python's Unicode data are used only for code points that Unicode
+    14 changes. By Unicode's policy their replacements are stable, so the table does not depend on the version of
+    Python.
     """
     found = {}
     starters = {chr(code) for code in code_points("python/starter_marks")} if all_marks else set()
@@ -546,10 +512,9 @@ def replacements(
 
 
 def _lower_sigma(texts: tf.Tensor) -> tf.Tensor:
-    """Lower-cases the capital sigmas of texts whose other characters are lower-case already.
-
-    A sigma is final after a cased letter and not before one. Characters of the class "case-ignorable"
-    between them are skipped; a character of both classes counts as case-ignorable.
+    """Lower-cases the capital sigmas of texts whose other characters are lower-case already. A sigma is final after a
+    cased letter and not before one. Characters of the class "case-ignorable" between them are skipped; a character
+    of both classes counts as case-ignorable.
     """
     cased = re2_class("python/cased")
     ignorable = re2_class("python/case_ignorable")
@@ -586,9 +551,8 @@ def _begins_quotes(characters: tf.RaggedTensor) -> tf.Tensor:
 
 
 def _is_extra_space(characters: tf.RaggedTensor, table: str) -> tf.Tensor:
-    """Returns which code points [batch, (n)] are white space to remove, bool [all].
-
-    This is all white space at both ends of a row, and all but the last character of runs inside it.
+    """Which code points [batch, (n)] are white space to remove, bool [all]: all at both ends of a row, and all but the
+    last character of runs inside it.
     """
     codes, row = characters.values, characters.value_rowids()
     is_space = is_white_space(codes, table)

@@ -13,10 +13,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-# -------------------------------------------------------------------------------------------------
-# Row layouts: where special tokens and padding go around texts, as data; without TensorFlow.
-# -------------------------------------------------------------------------------------------------
-
 # The first and the second text of a row in templates.
 TEXTS = ("A", "B")
 
@@ -34,13 +30,8 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """Describes how a row is composed of one or two texts, special tokens and padding.
-
-    A template lists its parts in order, with the segment after a colon unless it is 0:
-    "cls A sep B:1 sep:1" is BERT's [CLS] A [SEP] B [SEP].
-
-    Raises:
-        ValueError: a template without its texts in order, or an unknown side.
+    """How a row is composed of one or two texts, special tokens and padding. A template lists its parts in order, with
+    the segment after a colon unless it is 0: "cls A sep B:1 sep:1" is BERT's [CLS] A [SEP] B [SEP].
     """
 
     single: str = "cls A sep"  # template of a row of one text
@@ -89,7 +80,6 @@ class Layout:
         return [*dict.fromkeys(part.name for part in parts if not part.is_text)]
 
     def get_config(self) -> dict[str, Any]:
-        """The attributes, ready for JSON."""
         return asdict(self)
 
 
@@ -148,13 +138,7 @@ TOO_LONG = (
 
 
 class PackingOptions:
-    """The checked options of a packer, and the ids that it adds.
-
-    Args, Raises: see `bert_zoo.text.Packer`.
-
-    Attributes:
-        paddings: values of `padding`.
-    """
+    """A packer's checked options (see `bert_zoo.text.Packer`), the ids that it adds, and the values of `padding`."""
 
     paddings = PADDINGS
 
@@ -264,20 +248,14 @@ class NumpyPositions(NamedTuple):
 
 
 class NumpyPacker(PackingOptions):
-    """`bert_zoo.text.Packer` in NumPy: truncates, adds special tokens, and pads.
-
-    Args, Raises: see `bert_zoo.text.Packer`. A further `padding`, "few_lengths", pads to the next of 8, 16,
-    24, 32, 48, 64, 96, 128, ... tokens, for models that are compiled for each length.
+    """`bert_zoo.text.Packer` in NumPy: truncates, adds special tokens, and pads. A further `padding`, "few_lengths",
+    pads to the next of 8, 16, 24, 32, 48, 64, 96, 128, ... tokens, for models that are compiled for each length.
     """
 
     paddings = (*PADDINGS, FEW_LENGTHS)
 
     def kept_lengths(self, lengths: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Returns the number of tokens kept of each segment, from int64 [batch] lengths.
-
-        Raises:
-            ValueError: "only_first" or "only_second" cannot shorten a row enough.
-        """
+        """The number of tokens kept of each segment, of int64 [batch]; ValueError if truncating one cannot suffice."""
         budget = self.sequence_length - self.layout.specials(len(lengths))
         if len(lengths) == 1:
             return [np.minimum(lengths[0], budget)]
@@ -301,11 +279,8 @@ class NumpyPacker(PackingOptions):
         return sum(segment.lengths for segment in segments) + self.layout.specials(len(segments))
 
     def lay_out(self, segments: Sequence[NumpySlices]) -> tuple[Arrays, list[NumpyPositions]]:
-        """Lays one or two truncated segments out in rows.
-
-        Returns:
-            The model's inputs, int32 [rows, width]: `token_ids`; `segment_ids` if the layout has them;
-            `padding_mask`, 1 for tokens. And the positions of each segment.
+        """The model's inputs of one or two truncated segments, int32 [rows, width]: `token_ids`, `segment_ids` if the
+        layout has them, `padding_mask`, 1 for tokens. And the positions of each segment.
         """
         lengths = self.row_lengths(segments)
         rows = np.arange(len(lengths))
@@ -344,11 +319,8 @@ class NumpyPacker(PackingOptions):
     def pad(
         self, rows: Mapping[str, NumpySlices], others: Mapping[str, int] | None = None
     ) -> Arrays:
-        """Pads packed rows that have no padding yet, and adds `padding_mask`.
-
-        Args:
-            rows: name -> rows of integers, [(tokens), ...], all of the same lengths.
-            others: padding values of inputs that `padding_values` does not list.
+        """Pads packed rows (name -> rows of integers, [(tokens), ...], all of the same lengths) and adds
+        `padding_mask`; `others` are padding values that `padding_values` does not list.
         """
         _, is_token = self._places(next(iter(rows.values())).lengths)
         values = {**self.padding_values, **(others or {})}

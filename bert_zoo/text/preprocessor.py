@@ -27,10 +27,6 @@ from bert_zoo.text.numpy_packing import (
 )
 from bert_zoo.text.tokenizer import Tokenizer, made_of
 
-# -------------------------------------------------------------------------------------------------
-# Packs token ids into a model's inputs, following a `Layout`.
-# -------------------------------------------------------------------------------------------------
-
 
 class Slices(NamedTuple):
     """One segment of every row, as slices of one vector of tokens."""
@@ -535,11 +531,7 @@ def _text_batches(texts: Any) -> list[tf.Tensor]:
 def text_pair(
     first: Any, second: Any, names: tuple[str, str] = ("firsts", "seconds")
 ) -> list[tf.Tensor]:
-    """Returns two batches of texts as string tensors [batch]; errors call them by `names`.
-
-    Raises:
-        TypeError, ValueError: not a batch of texts, or the sizes differ.
-    """
+    """Two batches of texts as string tensors [batch] of the same size; errors call them by `names`."""
     first, second = text_batch(first, names[0]), text_batch(second, names[1])
     if first.shape[0] is not None and second.shape[0] is not None:
         if first.shape[0] != second.shape[0]:
@@ -564,9 +556,8 @@ class _Call:
 
 
 class Report:
-    """Logs once each that texts were truncated, are long or mostly unknown; works inside a graph.
-
-    It reports the first batch with a truncated text. Within `of_call`, it reports all texts at the end.
+    """Logs once each that texts were truncated, are long or mostly unknown; works inside a graph. It reports the first
+    batch with a truncated text. Within `of_call`, it reports all texts at the end.
     """
 
     def __init__(self):
@@ -629,14 +620,9 @@ class Report:
 
     @contextmanager
     def of_call(self, texts: int | None, advice: str) -> Iterator[Callable[[], None]]:
-        """Counts truncated texts until the context ends; an inner call is part of the outer one.
-
-        Args:
-            texts: number of texts; None if unknown, in which case the first batch is reported.
-            advice: a sentence on how to keep them whole.
-
-        Yields:
-            A function that ends the counting early.
+        """Counts truncated texts until the context ends; an inner call is part of the outer one. `texts` is their
+        number; None reports the first batch. `advice` says how to keep them whole. Yields a function that ends the
+        counting early.
         """
         with self._lock:
             is_inner = self._call is not None

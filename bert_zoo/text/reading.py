@@ -25,10 +25,8 @@ if TYPE_CHECKING:
 
 
 def word_spans(text: str) -> list[tuple[int, int]]:
-    """Returns start and end of the words of a raw text, in characters.
-
-    Words are split as in BERT's original code: at white space, with each punctuation mark, ASCII symbol and
-    Chinese character a word of its own.
+    """Start and end of the words of a raw text, in characters. Words are split as in BERT's original code: at white
+    space, with each punctuation mark, ASCII symbol and Chinese character a word of its own.
     """
     return [match.span() for match in _WORD.finditer(text)]
 
@@ -39,16 +37,9 @@ _WORD = re.compile(f"[{_ALONE}]|[^{_ALONE}{_WHITE_SPACE}]+")
 
 
 def row_splits_that_fit(lengths: np.ndarray, sentences: np.ndarray, budget: int) -> np.ndarray:
-    """Splits sentences that are too long for one row into several, between words.
-
-    Args:
-        lengths: int [words], number of pieces of each word of all sentences.
-        sentences: int [batch + 1], row splits of the words.
-        budget: the most tokens of a row, without special tokens.
-
-    Returns:
-        int64 [rows + 1], row splits of the words in the new rows. A word that is too long is a row of
-        its own.
+    """Splits sentences (row splits int [batch + 1] of words with `lengths` pieces each) between words into rows of at
+    most `budget` tokens, without special ones: row splits int64 [rows + 1]. A word that is too long is a row of its
+    own.
     """
     starts = []
     pieces = lengths.tolist()
@@ -93,8 +84,8 @@ class Reader:
     """A tokenizer of Hugging Face's library, with settings that its file cannot express.
 
     Args:
-        tokenizer: a tokenizer of the library, without truncation and padding.
-        unk_id: id of the unknown token; None if nothing is unknown.
+        tokenizer: without truncation and padding.
+        unk_id: None if nothing is unknown.
         split_tokens: id of a token -> the model's ids, for tokens that the model splits.
         blank_before_words: put a blank before words that are tokenized separately, unlike before texts.
         source: name of the tokenizer in errors.
@@ -117,11 +108,7 @@ class Reader:
         self._has_blanks = isinstance(tokenizer.pre_tokenizer, Metaspace)
 
     def tokenized(self, texts: Sequence[str], *, with_spans: bool = False) -> Tokens:
-        """Tokenizes texts, with the spans of tokens if `with_spans`.
-
-        Raises:
-            ValueError: a text that UTF-8 cannot encode, or that the library cannot read.
-        """
+        """Tokenizes texts, `with_spans` of tokens; ValueError if UTF-8 or the library cannot take one."""
         return self._tokens(self._tokenizer, texts, with_spans)
 
     def words(self, words: Sequence[str]) -> Tokens:
@@ -210,11 +197,7 @@ class _SplitTokens:
 
 
 def rust_tokenizer(content: Mapping[str, Any]) -> tokenizers.Tokenizer:
-    """Makes a tokenizer of the library from the content of a tokenizer.json.
-
-    Raises:
-        ImportError: the library is missing.
-    """
+    """A tokenizer of the library from the content of a tokenizer.json; ImportError without the library."""
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
@@ -324,11 +307,7 @@ def answers_in_rows(
     answer_ends: np.ndarray,
     cls_position: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the positions of answers in rows; see `bert_zoo.text.windows.answer_positions`.
-
-    Raises:
-        ValueError: an answer without characters, or outside its context.
-    """
+    """The positions of answers in rows; see `bert_zoo.text.windows.answer_positions`. ValueError for wrong answers."""
     example, in_context = rows["example"], rows["context_mask"] == 1
     _check_answers(rows, answer_starts, answer_ends)
     start, end = (np.int32(places)[example][:, None] for places in (answer_starts, answer_ends))
@@ -371,12 +350,8 @@ def _check_answers(
 def _windows(
     lengths: np.ndarray, room: np.ndarray, step: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns each window's text, first token in the text, and number of tokens, [windows] each.
-
-    Args:
-        lengths: tokens of each text, [texts].
-        room: the most tokens of a window of each text, [texts].
-        step: tokens between the starts of its windows, [texts].
+    """Each window's text, first token in the text, and number of tokens, [windows] each. For each of [texts]: its
+    tokens, the most tokens of a window, and the step between the starts of windows.
     """
     counts = 1 - (-np.maximum(lengths - room, 0) // step)
     text = np.repeat(np.arange(len(counts)), counts)

@@ -51,20 +51,11 @@ from bert_zoo.text.token_finder import AddedTokens
 from bert_zoo.text.tokenizer import Marks, TokenizeFunction, Tokenizer, import_tensorflow_text
 from bert_zoo.text.unicode_tables import code_points, parse_ranges
 
-# -------------------------------------------------------------------------------------------------
-# Normalises whole texts like SentencePiece, to search them for added tokens in normalised text.
-# -------------------------------------------------------------------------------------------------
-
 
 class PieceNormalizer(tf.Module):
-    """Applies a family's cleaning, the model's rules for single characters, and composition (NFC).
-
-    Composition replaces the rules for letters with marks, which the released models have for NFKC. White
+    """Applies a family's cleaning (options of `TextCleaner`), the model's rules for single characters, and composition
+    (NFC). Composition replaces the rules for letters with marks, which the released models have for NFKC. White
     space only changes where rules turn it into spaces.
-
-    Args:
-        rules: normalisation rules of a SentencePiece model; empty for none.
-        **cleaning: options of TextCleaner.
     """
 
     def __init__(self, rules: bytes, **cleaning: bool):
@@ -250,11 +241,7 @@ class SentencePieceTokenizer(Tokenizer):
         }
 
     def _normalizers(self, model) -> list[dict[str, Any]]:
-        """The steps of TextCleaner, then the model's rules and its trimming of spaces, for tokenizer.json.
-
-        Args:
-            model: the model's `before`.
-        """
+        """The steps of TextCleaner, then the model's rules and trimming (its `before`), for tokenizer.json."""
         options, steps = self._settings.options, []
         theirs = options["hugging_face_rules"]
         strip = {"type": "Strip", "strip_left": True, "strip_right": True}
@@ -515,10 +502,7 @@ def _blanks_by(rules: bytes) -> list[str]:
 
 
 def _parts_of_words(*, keep_accents: bool) -> tf.Tensor:
-    """Returns which code points tokens cover, bool [code points].
-
-    These are all but blanks and, if accents are removed, marks, which the reference drops first.
-    """
+    """Which code points tokens cover, bool [n]: all but blanks and removed accents, which the reference drops first."""
     is_part = np.ones(0x110000, bool)
     is_part[parse_ranges(_BLANKS)] = False
     if not keep_accents:

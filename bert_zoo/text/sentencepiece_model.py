@@ -76,10 +76,7 @@ def read_sentencepiece_model(data: bytes):
 def made_sentencepiece_model(
     pieces: Iterable[tuple[str, float]], rules: bytes, *, unknown: str, control: Container[str]
 ) -> bytes:
-    """Makes a unigram model of pieces and their scores, with rules of normalisation.
-
-    `unknown` is the unknown piece. Pieces in `control` never match text.
-    """
+    """A unigram model of pieces and scores, with rules of normalisation; pieces in `control` never match text."""
     model = message_class(_SCHEMA, "Model")()
     for text, score in pieces:
         kind = UNKNOWN if text == unknown else CONTROL if text in control else NORMAL
@@ -166,10 +163,8 @@ PLAIN = {
 
 @dataclass(frozen=True)
 class Scheme:
-    """A family's additions to a SentencePiece model.
-
-    The tokens are `first_tokens`, then the model's pieces without the `replaced_pieces` that it begins
-    with, then `last_tokens`.
+    """A family's additions to a SentencePiece model. The tokens are `first_tokens`, then the model's pieces without the
+    `replaced_pieces` that it begins with, then `last_tokens`.
     """
 
     name: str  # name of the family
@@ -205,11 +200,7 @@ BLANK_AT_END = r"(?<![\s\S]) | (?![\s\S])"
 
 
 def scheme_tokens(pieces: list[str], scheme: Scheme) -> list[str]:
-    """Returns the tokens in the order of their ids.
-
-    Raises:
-        ValueError: the pieces belong to another family.
-    """
+    """The tokens in the order of their ids; ValueError if the pieces belong to another family."""
     begins = pieces[: len(scheme.replaced_pieces)]
     if begins != list(scheme.replaced_pieces):
         raise ValueError(

@@ -51,19 +51,10 @@ class Normalizer(Protocol):
 
 
 class AddedTokens(tf.Module):
-    """Cuts texts at added tokens, first in the original texts, then in normalised texts.
-
-    If several tokens are equal after normalisation, the one with the lowest id is found. Hugging Face's
-    library takes any of them.
-
-    Args:
-        tokens: id -> token.
-        normalizer: normalises texts; None for no normalisation.
-        in_raw_texts: search for all tokens in the original texts, and end words at blanks, as
-            transformers' tokenizers in Python do.
-
-    Raises:
-        ValueError: a token that normalisation empties.
+    """Cuts texts at added tokens (by id), first in the original texts, then in normalised texts, if there is a
+    `normalizer`. If several tokens are equal after normalisation, the one with the lowest id is found. Hugging
+    Face's library takes any of them. `in_raw_texts` searches for all in the original texts, and ends words at
+    blanks, as transformers' tokenizers in Python do. ValueError if normalisation empties one.
     """
 
     def __init__(
@@ -99,14 +90,9 @@ class AddedTokens(tf.Module):
         *,
         with_offsets: bool,
     ) -> tf.RaggedTensor:
-        """Tokenizes texts around added tokens.
-
-        Args:
-            texts: string [batch].
-            tokenize: maps string [n], and `with_offsets`, to int32 [n, (tokens)], or [n, (tokens), 3]
-                with offsets. None if texts are always normalised.
-            tokenize_normalized: the same for texts that `normalizer` has normalised.
-            with_offsets: return ids, starts and ends, [batch, (tokens), 3].
+        """int32 [batch, (tokens)] of texts, string [batch], around added tokens, or ids, starts and ends [batch,
+        (tokens), 3] with offsets. `tokenize` does that for string [n], `tokenize_normalized` for texts that
+        `normalizer` has normalised; the first is None if texts always are.
         """
         options = {"with_offsets": with_offsets}
         if tokenize is None or self._normalized is not None:
@@ -159,11 +145,7 @@ class TextSegments(NamedTuple):
 
 
 class TokenFinder(tf.Module):
-    """Finds the leftmost, longest tokens in texts; subclasses define `_segments`.
-
-    Args:
-        tokens: spelling in the searched texts -> id, and the token's options.
-    """
+    """Finds the leftmost, longest tokens (spelling in texts -> id, and options); subclasses define `_segments`."""
 
     def __init__(self, tokens: Mapping[str, tuple[int, AddedToken]]):
         super().__init__()
@@ -183,9 +165,8 @@ class TokenFinder(tf.Module):
     def tokenize_around(
         self, texts: tf.Tensor, tokenize: TokenizeFunction, *, with_offsets: bool
     ) -> tf.RaggedTensor:
-        """Cuts texts [batch] at added tokens, and tokenizes the parts between them as separate texts.
-
-        `tokenize` maps string [n] to int32 [n, (tokens)], or [n, (tokens), 3] with offsets.
+        """Cuts texts [batch] at added tokens, and tokenizes the parts between them as separate texts. `tokenize` maps
+        string [n] to int32 [n, (tokens)], or [n, (tokens), 3] with offsets.
         """
         if self._pattern is None:
             is_cut = tf.constant(True)
@@ -215,10 +196,7 @@ class TokenFinder(tf.Module):
 
 
 class PatternFinder(TokenFinder):
-    """Finds a few tokens without options other than lstrip, by a pattern.
-
-    Args: see `TokenFinder`.
-    """
+    """Finds a few tokens without options other than lstrip, by a pattern."""
 
     def __init__(self, tokens: Mapping[str, tuple[int, AddedToken]]):
         super().__init__(tokens)
@@ -249,12 +227,8 @@ class PatternFinder(TokenFinder):
 
 
 class TreeFinder(TokenFinder):
-    """Finds any tokens, by a tree of their letters.
-
-    Args:
-        tokens: see `TokenFinder`.
-        words_between_blanks: a `single_word` token needs a blank or the end of the text on both sides, as
-            in transformers' tokenizers in Python.
+    """Finds any tokens, by a tree of their letters. With `words_between_blanks`, a `single_word` token needs a blank or
+    the end of the text on both sides, as in transformers' tokenizers in Python.
     """
 
     def __init__(
@@ -402,9 +376,8 @@ def _set_of(codes: list[int]) -> tf.Tensor:
 
 
 def _are_reached(following: tf.Tensor) -> tf.Tensor:
-    """Returns which of [n] items are reached from the first, bool [n].
-
-    The successor of each item comes after it, or is n. Each round goes twice as far as the previous one.
+    """Which of [n] items are reached from the first, bool [n]. The successor of each item comes after it, or is n. Each
+    round goes twice as far as the previous one.
     """
     size = tf.size(following, tf.int64)
     following = tf.concat([following, [size]], 0)

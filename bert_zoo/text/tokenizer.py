@@ -65,10 +65,9 @@ TokenizeFunction = Callable[["tf.Tensor"], "tf.RaggedTensor"]
 
 
 class Tokenizer(tf.Module):
-    """Base class of tokenizers in the graph. Subclasses define `_build` and call `_build_graph` last.
-
-    Without TensorFlow there is no graph. The tokenizer then only has its vocabulary and its description
-    (`serialized`), by which `bert_zoo.text.windows` reads texts.
+    """Base class of tokenizers in the graph. Subclasses define `_build` and call `_build_graph` last. Without
+    TensorFlow there is no graph. The tokenizer then only has its vocabulary and its description (`serialized`), by
+    which `bert_zoo.text.windows` reads texts.
 
     Args:
         vocabulary: the tokens that texts are spelled with.
@@ -79,11 +78,7 @@ class Tokenizer(tf.Module):
             special tokens by their roles, None for roles that the tokenizer does not have.
 
     Attributes:
-        unk_id, pad_id, cls_id, sep_id, mask_id, eos_id: ids of the special tokens; a tokenizer has
-            only the attributes of its roles.
-
-    Raises:
-        ValueError: a special token that the vocabulary lacks.
+        unk_id, pad_id, cls_id, sep_id, mask_id, eos_id: ids of the special tokens that it has.
     """
 
     _untracked: SimpleNamespace | None = None

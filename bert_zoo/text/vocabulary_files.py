@@ -59,17 +59,8 @@ def read_byte_bpe(
     read: ReadTables | None = None,
     **defaults: Any,
 ) -> TokenizerParts:
-    """Reads Hugging Face's, fairseq's or GPT-2's own files with their settings.
-
-    Args:
-        files: the directory's files.
-        overrides: keyword arguments of ByteBpeTokenizer that take precedence over the files.
-        read: reads vocabulary and merges from files in another format.
-        **defaults: keyword arguments over which the files take precedence.
-
-    Raises:
-        FileNotFoundError: no vocabulary, or only a part of one.
-        ConfigError: a damaged file, or a setting that ByteBpeTokenizer does not support.
+    """Reads Hugging Face's, fairseq's or GPT-2's own files with their settings; `overrides` take precedence over the
+    files, and these over `defaults`. `read` reads vocabulary and merges from files in another format.
     """
     is_fairseqs = files.has("dict.txt") and not files.has("vocab.json")
     read = read or (_read_fairseq if is_fairseqs else read_vocabulary_and_merges)
@@ -100,18 +91,8 @@ def read_byte_bpe(
 def read_vocabulary_and_merges(
     files: VocabularyFiles, model_of: Callable[[JsonObject], JsonObject] | None = None
 ) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Reads the first of `FILES` that exist, or else tokenizer.json.
-
-    Args:
-        files: the directory's files.
-        model_of: finds the model in tokenizer.json, and refuses unsupported settings; by default the
-            one for byte-level BPE.
-
-    Returns:
-        The tokens in the order of their ids, and the merges.
-
-    Raises:
-        FileNotFoundError, ConfigError: as for `read_byte_bpe`.
+    """The tokens in the order of their ids, and the merges, from the first of `FILES` that exist, or else
+    tokenizer.json. `model_of` finds the model there, and refuses unsupported settings.
     """
     for vocabulary, merges in FILES:
         if files.has(vocabulary) and files.has(merges):
@@ -199,17 +180,8 @@ def _wordpiece(**arguments):
 def read_wordpiece(
     files: VocabularyFiles, overrides: dict[str, Any], *, dict_file: bool = False, **defaults: Any
 ) -> TokenizerParts:
-    """Reads vocab.txt or tokenizer.json with their settings.
-
-    Args:
-        files: the directory's files.
-        overrides: keyword arguments of WordPieceTokenizer that take precedence over the files.
-        dict_file: accept fairseq's dict.txt as a vocabulary too.
-        **defaults: keyword arguments over which the files take precedence.
-
-    Raises:
-        FileNotFoundError: no vocabulary.
-        ConfigError: a damaged file, or a setting that WordPieceTokenizer does not support.
+    """Reads vocab.txt or tokenizer.json with their settings; `overrides` take precedence over the files, and these over
+    `defaults`. `dict_file` accepts fairseq's dict.txt as a vocabulary too.
     """
     serialized = files.json("tokenizer.json")
     config = files.json("tokenizer_config.json")
@@ -321,15 +293,7 @@ def word_level_tokenizer(**arguments: Any):
 
 
 def read_word_level(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
-    """Reads vocab.txt with its settings.
-
-    Args:
-        files: the directory's files.
-        overrides: keyword arguments of WordLevelTokenizer that take precedence over the files.
-
-    Raises:
-        ConfigError: a damaged file.
-    """
+    """Reads vocab.txt with its settings, over which `overrides` take precedence."""
     lines, path = files.lines("vocab.txt"), files.path("vocab.txt")
     config = files.json("tokenizer_config.json")
     options = {name: config.take(name, kind) for name, kind in _OPTIONS.items() if name in config}
@@ -340,9 +304,8 @@ def read_word_level(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokeni
 
 
 def with_assumed_options(lines: list[str], path: Path, given: dict[str, Any]) -> dict[str, Any]:
-    """Returns the given options; without `unit`, also options that fit the lines of vocab.txt.
-
-    Numbers up to 255 are bytes, single characters are characters, and everything else is words.
+    """The options; without `unit`, also those that fit the lines of vocab.txt: numbers up to 255 are bytes, single
+    characters are characters, and everything else is words.
     """
     if "unit" in given:
         return given
@@ -385,17 +348,7 @@ def _sentencepiece(**arguments):
 
 
 def read_sentencepiece(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
-    """Reads the one SentencePiece model of a directory with its settings.
-
-    Args:
-        files: the directory's files.
-        overrides: keyword arguments of SentencePieceTokenizer that take precedence over the files,
-            including `scheme`.
-
-    Raises:
-        FileNotFoundError: neither a model nor a tokenizer.json, or more than one model.
-        ConfigError: a damaged file.
-    """
+    """Reads the one SentencePiece model of a directory with its settings; `overrides`, also of `scheme`, win."""
     config = files.json("tokenizer_config.json")
     names = {option: option for option in PLAIN} | {"lowercase": "do_lower_case"}
     options = {option: config.take(name, bool) for option, name in names.items() if name in config}
@@ -428,11 +381,7 @@ def read_sentencepiece(files: VocabularyFiles, overrides: dict[str, Any]) -> Tok
 
 
 def unigram_of(content: JsonObject, scheme: Scheme) -> tuple[bytes, dict[str, bool]]:
-    """Returns a SentencePiece model and options that are equivalent to a tokenizer.json.
-
-    Raises:
-        ConfigError: the file is damaged or of another kind, or has steps without such options.
-    """
+    """A SentencePiece model and options that are equivalent to a tokenizer.json, or ConfigError."""
     model = content.section("model")
     refuse_others(
         [

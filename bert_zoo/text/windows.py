@@ -222,10 +222,7 @@ def document_windows(preprocessor: Preprocessor, stride: int | None) -> Document
 def _windows(
     lengths: tf.Tensor, room: tf.Tensor, step: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns each window's text, first token in the text, and number of tokens, [windows] each.
-
-    Arguments as for `numpy_windows._windows`.
-    """
+    """Each window's text, first token and number of tokens, [windows] each; arguments as for `reading._windows`."""
     counts = 1 - (-tf.maximum(lengths - room, 0) // step)
     text = tf.repeat(tf.range(tf.size(counts, tf.int64)), counts)
     number = tf.ragged.range(counts).values
@@ -244,12 +241,7 @@ def question_windows(preprocessor: Preprocessor, **options: Any) -> QuestionWind
 
 
 def model_inputs(rows: dict[str, tf.Tensor], columns: tuple[str, ...] = ()) -> dict[str, tf.Tensor]:
-    """Returns the inputs of a model in the rows of `QuestionWindows`.
-
-    Args:
-        rows: as returned by `QuestionWindows`.
-        columns: names in TOKEN_COLUMNS that the model reads too.
-    """
+    """The inputs of a model in the rows of `QuestionWindows`, and the `columns` of TOKEN_COLUMNS that it reads too."""
     others = {*ROW_COLUMNS, *TOKEN_COLUMNS} - {*columns}
     return {name: value for name, value in rows.items() if name not in others}
 
@@ -260,14 +252,11 @@ def answer_positions(
     answer_ends: tf.Tensor,
     cls_position: int = 0,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the positions of answers in the rows of `QuestionWindows`; traceable.
-
-    An answer reaches from the first to the last token that covers one of its characters.
+    """Returns the positions of answers in the rows of `QuestionWindows`; traceable. An answer reaches from the first to
+    the last token that covers one of its characters.
 
     Args:
-        rows: as returned by `QuestionWindows`.
-        answer_starts, answer_ends: int [batch], start and end of each answer in characters of its context;
-            -1 and -1 for a question without answer.
+        answer_starts, answer_ends: int [batch], in characters of the context; -1 and -1 for no answer.
         cls_position: `cls_position` of the rows' layout.
 
     Returns:
@@ -352,7 +341,7 @@ _READERS: weakref.WeakKeyDictionary[Tokenizer, Reader] = weakref.WeakKeyDictiona
 
 
 def reader_of(tokenizer: Tokenizer) -> Reader:
-    """Returns a reader that tokenizes texts like a tokenizer, without TensorFlow.
+    """A reader that tokenizes like a tokenizer, without TensorFlow.
 
     Raises:
         NotImplementedError: Hugging Face's library has no such tokenizer.
@@ -404,10 +393,7 @@ class NumpyReading(TextPreprocessor):
         return self.packer.widened(inputs, length, {"labels": IGNORED_LABEL})
 
     def scored(self, texts: Any) -> Arrays:
-        """Turns a batch of texts into inputs and the next token to predict at each position.
-
-        See `TextPreprocessor.scored`.
-        """
+        """See `TextPreprocessor.scored`."""
         tokens = self.reader.tokenized(single_texts(texts))
         if hasattr(self.tokenizer, "eos_id") and self.tokenizer.eos_at != "line_starts_and_ends":
             ids = np.insert(tokens.ids, tokens.starts, self.tokenizer.eos_id)
@@ -446,20 +432,10 @@ class NumpyReading(TextPreprocessor):
 
 
 class NumpyPreprocessor(NumpyReading, Preprocessor):
-    """Tokenizes and packs texts or pairs of texts: `bert_zoo.text.Preprocessor` in NumPy.
-
-    Args:
-        tokenizer: a tokenizer of bert_zoo.text.
-        sequence_length, report_truncation, **packing: as for `Preprocessor`.
-
-    A call raises the errors of `reader_of`.
-    """
+    """`bert_zoo.text.Preprocessor` in NumPy; a call raises the errors of `reader_of`."""
 
     def __call__(self, texts: Any) -> Arrays:
-        """Turns a batch of texts, or of pairs as a tuple of two batches, into int32 [batch, length].
-
-        Names of the inputs and errors are those of `Preprocessor`.
-        """
+        """int32 [batch, length] of a batch of texts, or of pairs as a tuple of two batches; see `Preprocessor`."""
         return self.pack([self.reader.tokenized(batch) for batch in text_batches(texts)])
 
     def pack(self, segments: Sequence[Tokens]) -> Arrays:
@@ -511,11 +487,7 @@ class NumpyDocumentWindows(NumpyPreprocessor, DocumentWindows):
     """Packs each text as windows over it: `bert_zoo.text.windows.DocumentWindows` in NumPy."""
 
     def __call__(self, texts: Any) -> Arrays:
-        """Turns texts into windows. Each pair is truncated to one window.
-
-        Returns:
-            dict of int32 [batch, windows, length]. The last windows of shorter texts are only padding.
-        """
+        """int32 [batch, windows, length]; shorter texts end with padding. A pair is truncated to one window."""
         if isinstance(texts, tuple):
             return {name: ids[:, None] for name, ids in super().__call__(texts).items()}
         texts = strings(texts)

@@ -123,9 +123,8 @@ class WordPieceTokenizer(Tokenizer):
         )
 
     def _tokenize_batch(self, texts: tf.Tensor, with_offsets: bool = False) -> tf.RaggedTensor:
-        """Tokenizes texts of printable ASCII by tensorflow_text's one-step kernel, which is faster.
-
-        It agrees with BERT on these. Other texts go through `split_words`.
+        """Tokenizes texts of printable ASCII by tensorflow_text's one-step kernel, which is faster and agrees with BERT
+        on these. Other texts go through `split_words`.
         """
         of_ascii = partial(self._tokenize_ascii, with_offsets=with_offsets)
         of_unicode = partial(
@@ -226,10 +225,9 @@ def _tokenize_mixed(
 def _patterns_of_plain_texts(
     spellings: Iterable[tuple[str, AddedToken]], *, lowercase: bool
 ) -> tuple[str, str | None]:
-    """Returns a pattern for texts of printable ASCII and white space, and one for texts with an added token.
-
-    A text is plain if the first matches and the second, if there is one, does not. The first also excludes
-    the first characters of special tokens that begin with a sign.
+    """A pattern for texts of printable ASCII and white space, and one for texts with an added token. A text is plain if
+    the first matches and the second, if there is one, does not. The first also excludes the first characters of
+    special tokens that begin with a sign.
     """
     spelled = [(spelling, token) for spelling, token in spellings if spelling.isascii()]
     words = [text for text, token in spelled if text[0].isalnum() or not token.special]

@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from bert_zoo.text.windows import NumpyPreprocessor
 
 
-# -------------------------------------------------------------------------------------------------
-# Sentences of words in NumPy, without TensorFlow; `bert_zoo.text.words` has them in TensorFlow's graph.
-# -------------------------------------------------------------------------------------------------
-
 NO_WORD = -1
 # The words of each row.
 Words = list[list[str]]
@@ -118,11 +114,7 @@ def labels_of_tokens(
     words: Words,
     otherwise: float = IGNORED_LABEL,
 ) -> np.ndarray:
-    """Gives the label of each word to its first piece, [batch, length]; all other tokens get `otherwise`.
-
-    Raises:
-        ValueError: a row has more or fewer labels than words.
-    """
+    """Gives the label of each word to its first piece, [batch, length]; all other tokens get `otherwise`."""
     counts = [
         (number, len(of_row), len(row))
         for number, (of_row, row) in enumerate(zip(words, labels, strict=True))
@@ -148,14 +140,9 @@ def has_rows_of_words(words: Any) -> bool:
 
 
 def word_batch(words: Any, name: str = "words") -> tf.RaggedTensor | Words:
-    """Returns sentences as a ragged string tensor [batch, (words)] with int64 row splits.
-
-    Without TensorFlow, returns lists of words.
-
-    Args:
-        words: a sequence, or a column of a table, of sequences of strings; a string tensor [batch, words],
-            ragged or not; or texts as for `text_batch`, which are split like Python's `str.split`.
-        name: name of the argument in errors.
+    """Returns sentences as a ragged string tensor [batch, (words)] with int64 row splits, or without TensorFlow as
+    lists of words. `words` is a sequence, or a column of a table, of sequences of strings; a string tensor [batch,
+    words], ragged or not; or texts as for `text_batch`, which are split like Python's `str.split`.
 
     Raises:
         TypeError, ValueError: an item that is not a word, or an empty word.
@@ -209,10 +196,8 @@ class PackedWords(NamedTuple):
 
 @tf.autograph.experimental.do_not_convert
 def pack_words(words: Any, preprocessor: Preprocessor) -> PackedWords | NumpyPackedWords:
-    """Turns sentences, as for `word_batch`, into a model's inputs; traceable.
-
-    Rows longer than the preprocessor's `sequence_length` are truncated with a warning. A preprocessor in NumPy
-    makes NumPy arrays.
+    """Turns sentences, as for `word_batch`, into a model's inputs; traceable. Rows longer than the preprocessor's
+    `sequence_length` are truncated with a warning. A preprocessor in NumPy makes NumPy arrays.
     """
     if isinstance(preprocessor.packer, NumpyPacker):
         return pack_rows_of_words(word_rows(words), preprocessor)
@@ -220,9 +205,8 @@ def pack_words(words: Any, preprocessor: Preprocessor) -> PackedWords | NumpyPac
 
 
 def word_pieces(words: tf.RaggedTensor, tokenizer: Tokenizer) -> tf.RaggedTensor:
-    """Tokenizes each word separately, string [batch, (words)] to int32 [batch, (words), (pieces), ...].
-
-    A word without tokens becomes the unknown token.
+    """Tokenizes each word separately, string [batch, (words)] to int32 [batch, (words), (pieces), ...]; a word without
+    tokens becomes the unknown token.
     """
     if hasattr(tokenizer, "pieces_of_words"):  # a tokenizer of words
         return words.with_values(tokenizer.pieces_of_words(words.values))
@@ -264,9 +248,8 @@ def token_labels(
     words: tf.RaggedTensor | Words,
     otherwise: float = IGNORED_LABEL,
 ) -> tf.Tensor | np.ndarray:
-    """Gives the label of each word [batch, (words)] to its first piece [batch, length]; traceable.
-
-    All other tokens get `otherwise`. Weights of words are spread in the same way.
+    """Gives the label (or weight) of each word [batch, (words)] to its first piece [batch, length], and all other
+    tokens `otherwise`; traceable.
 
     Raises:
         ValueError: labels of another rank.

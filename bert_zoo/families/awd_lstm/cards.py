@@ -83,10 +83,6 @@ PRESETS = (
 )
 
 
-# -------------------------------------------------------------------------------------------------
-# Cards of fast.ai's AWD-LSTMs and of the one that this project trained.
-# -------------------------------------------------------------------------------------------------
-
 URL = "https://s3.amazonaws.com/fast-ai-modelzoo"
 PAPER = "Universal Language Model Fine-tuning for Text Classification, arXiv:1801.06146"
 

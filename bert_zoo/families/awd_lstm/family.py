@@ -26,17 +26,10 @@ from bert_zoo.weights.restricted_pickle import read_pickle
 from bert_zoo.weights.table import CONCATENATED, EMBED, OUTPUT, Copy, Head, Row, Stored, raw
 from bert_zoo.weights.tensor_source import TensorSource
 
-# -------------------------------------------------------------------------------------------------
-# AWD-LSTM's configuration.
-# -------------------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, kw_only=True)
 class AwdLstmConfig(PlainSoftmax, Config):
-    """The configuration of an AWD-LSTM and its regularisation (Merity et al. 2017).
-
-    The default rates are fast.ai's for fine-tuning a language model.
-    """
+    """An AWD-LSTM's configuration (Merity et al. 2017); default rates are fast.ai's for fine-tuning one."""
 
     on_card: ClassVar[tuple[str, ...]] = ("num_layers", "hidden_size", "lstm_size", "vocab_size")
     # The backbone applies dropout to its outputs itself, with one mask for all tokens of a row.
@@ -99,10 +92,8 @@ def sizes_of_shapes(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class FastAI(Torch):
-    """Files of fast.ai's library, versions 1 and 2, and of the earlier program.
-
-    They also hold a copy of the recurrent weights with the last training step's dropout mask applied, which is
-    not read.
+    """Files of fast.ai's library, versions 1 and 2, and of the earlier program. They also hold a copy of the recurrent
+    weights with the last training step's dropout mask applied, which is not read.
     """
 
     # The program before version 1.
@@ -223,12 +214,8 @@ def read_vocabulary(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokeni
 
 
 def read_words(path: Path) -> list[str]:
-    """Reads the words of a pickled list, in the order of their ids, without running the pickle.
-
-    Words of white space are spelled with escapes, and a single line end as `NEWLINE`.
-
-    Raises:
-        WeightsError: the file is damaged, or holds anything else.
+    """Reads the words of a pickled list, in the order of their ids, without running the pickle. Words of white space
+    are spelled with escapes, and a single line end as `NEWLINE`.
     """
     refuse_lfs_pointer(path)
     if path.stat().st_size == 0:

@@ -28,13 +28,8 @@ class LockedDropout(Dropout):
 
 
 class WordEmbeddings(keras.layers.Layer):
-    """A token table with dropout of whole rows: a dropped token is 0 everywhere in a batch.
-
-    Args:
-        vocab_size, hidden_size: sizes of the table.
-        word_dropout: rate on its rows.
-        input_dropout: rate of `LockedDropout` on the output.
-        initializer_range: standard deviation of a randomly initialised table.
+    """Embeds int [batch, length] as [batch, length, hidden_size] by a table whose rows are dropped whole, at
+    `word_dropout`: a dropped token is 0 everywhere in a batch.
     """
 
     def __init__(
@@ -60,7 +55,6 @@ class WordEmbeddings(keras.layers.Layer):
         self.built = True
 
     def call(self, token_ids, training=None):
-        """Embeds int [batch, length] as [batch, length, hidden_size]."""
         x = self.token_embedding(token_ids)
         if self.word_dropout.is_active(training):
             rows = ops.ones((self.token_embedding.input_dim, 1), x.dtype)
@@ -72,14 +66,9 @@ class WordEmbeddings(keras.layers.Layer):
 
 
 class DroppedLSTM(keras.layers.Layer):
-    """An LSTM with one mask on its recurrent weights for all tokens of a call (DropConnect).
-
-    As in PyTorch, there are two biases, and gates are in the order input, forget, cell, output.
-
-    Args:
-        units: the width.
-        recurrent_dropout: rate on the recurrent weights.
-        backward_tokens: tokens that gradients flow back through; 0: all.
+    """An LSTM with one mask on its recurrent weights for all tokens of a call (DropConnect). As in PyTorch, there are
+    two biases, and gates are in the order input, forget, cell, output. Gradients flow back through `backward_tokens`
+    tokens; 0: all.
     """
 
     def __init__(self, units: int, *, recurrent_dropout: float, backward_tokens: int, **kwargs):
@@ -101,15 +90,9 @@ class DroppedLSTM(keras.layers.Layer):
         self.built = True
 
     def call(self, x, state, padding_mask=None, training=None):
-        """Reads a segment.
-
-        Args:
-            x: [batch, length, width].
-            state: initial output and cell, [batch, units] each.
-            padding_mask: bool [batch, length]; padding does not change the state. None: no padding.
-
-        Returns:
-            Outputs [batch, length, units]; then output and cell after the last token.
+        """Outputs [batch, length, units] of x [batch, length, width], then output and cell after the last token.
+        `state` is the initial output and cell, [batch, units] each; padding, where bool [batch, length] is False,
+        does not change it.
         """
         length, dtype = ops.shape(x)[1], x.dtype
         bias = ops.cast(self.input_bias + self.recurrent_bias, dtype)
@@ -148,14 +131,8 @@ class DroppedLSTM(keras.layers.Layer):
 
 
 class LSTMStack(private.LossesOfThreads, Stack):
-    """A stack of LSTMs, with dropout between and after them and penalties on their outputs.
-
-    `rematerialize` has no effect, because the values that a scan keeps for its gradient cannot be recomputed from its
-    input alone.
-
-    Args:
-        blocks: `DroppedLSTM`s.
-        config: the configuration, with sizes, rates and penalties.
+    """A stack of LSTMs, with dropout between and after them and penalties on their outputs. `rematerialize` has no
+    effect, because the values that a scan keeps for its gradient cannot be recomputed from its input alone.
     """
 
     def __init__(self, blocks: Sequence[DroppedLSTM], config: Config, **kwargs):
@@ -176,15 +153,9 @@ class LSTMStack(private.LossesOfThreads, Stack):
         self.built = True
 
     def call(self, x, memory, padding_mask=None, training=None):
-        """Runs the stack over a segment.
-
-        Args:
-            x: [batch, length, hidden_size].
-            memory: one list with the initial output and cell of each LSTM, [batch, units] each.
-            padding_mask: int [batch, length], or None for no padding.
-
-        Returns:
-            Hidden states [batch, length, units], starting with the input; and the memory after the segment.
+        """Hidden states [batch, length, units] from x [batch, length, hidden_size], starting with x; and the memory
+        afterwards: one list with the output and cell of each LSTM, [batch, units] each. `padding_mask` is int
+        [batch, length] or None.
         """
         is_real = None if padding_mask is None else ops.equal(padding_mask, 1)
         hidden_states, new_memory = [x], []
@@ -214,7 +185,6 @@ class LSTMStack(private.LossesOfThreads, Stack):
 
 def _mean_square(values, mask):
     """Mean square of values [batch, length, features] where the mask, bool [batch, length], is True; 0 if it never is.
-
     Keras averages added losses over replicas; that average is the mean of the whole batch.
     """
     squares = ops.mean(ops.square(values), axis=-1)
@@ -223,16 +193,10 @@ def _mean_square(values, mask):
 
 
 class LSTMBackbone(Backbone):
-    """Token vectors and a stack of LSTMs, which continue from the segment before.
-
-    Besides `token_ids` and `padding_mask`, it takes the `memory` that the previous call returned: one list with the
-    output and cell of each LSTM, [batch, units] each. Without it, texts start from zeros. No gradient flows through
-    it. Padding at the end of a text does not change its state.
-
-    Args:
-        config: the configuration.
-        embeddings: `WordEmbeddings`.
-        stack: an `LSTMStack`.
+    """Token vectors and a stack of LSTMs, which continue from the segment before. Besides `token_ids` and
+    `padding_mask`, it takes the `memory` that the previous call returned: one list with the output and cell of each
+    LSTM, [batch, units] each. Without it, texts start from zeros. No gradient flows through it. Padding at the end
+    of a text does not change its state.
     """
 
     state = ("memory",)

@@ -43,16 +43,11 @@ _BEGIN, _CAPITALS, _CAPITAL = ("xxbos", "xbos"), ("xxup", "t_up"), ("xxmaj",)
 
 class FastAITokenizer(WordLevelTokenizer):
     """Splits texts into lower-case words, with marks at the start of a text and before words that had capitals.
-
-    fast.ai's library uses spaCy, which cannot run in a graph. Here rules split off punctuation, contractions and full
-    stops; spaCy's exceptions ("cannot", "a.m.") are not split. Repeated characters and words are not marked (xxrep,
-    xxwrep), and only the HTML escapes of the library's list are replaced.
-
-    Args:
-        vocabulary: tokens in the order of their ids, as `read_words` returns them.
-        backwards: whether ids go from a text's last token to its first, for models that read backwards.
-
-    Source: fastai/fastai fastai/text/core.py; fastai courses/dl2/imdb_scripts, create_toks.py and fastai/text.py.
+    fast.ai's library uses spaCy, which cannot run in a graph. Here rules split off punctuation, contractions and
+    full stops; spaCy's exceptions ("cannot", "a.m.") are not split. Repeated characters and words are not marked
+    (xxrep, xxwrep), and only the HTML escapes of the library's list are replaced. With `backwards`, ids go from a
+    text's last token to its first. Source: fastai/fastai fastai/text/core.py; fastai courses/dl2/imdb_scripts,
+    create_toks.py and fastai/text.py.
     """
 
     def __init__(self, vocabulary: Sequence[str], *, backwards: bool = False):

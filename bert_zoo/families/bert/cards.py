@@ -173,9 +173,8 @@ ONE_LENGTH = ((128, 1.0),)
 
 
 def own_size(config: Mapping[str, Any], **changes: Any) -> PretrainingSize:
-    """A size smaller than the papers'. Training starts with short rows, from which a model learns faster.
-
-    Longer rows, whose later positions are new to the model, come while the learning rate is still high.
+    """A size smaller than the papers'. Training starts with short rows, from which a model learns faster. Longer rows,
+    whose later positions are new to the model, come while the learning rate is still high.
     """
     phases = ((32, 0.7), (64, 0.15), (128, 0.15))
     changes = {**SMALL_SCALE, **changes}
@@ -273,15 +272,8 @@ def sentence_encoders(
     scores: Mapping[str, float],
     **card: Any,
 ) -> list[Checkpoint]:
-    """Sentence encoders of three sizes that were released together.
-
-    Args:
-        family: the beginning of their names.
-        tag: their version.
-        repo: their repository on the hub, with {size} as a placeholder.
-        scores: MTEB's average over English data sets by size, from FlagOpen/FlagEmbedding
-            research/baai_general_embedding/README.md.
-        **card: the fields that all sizes share.
+    """Three sizes of one release, `family`_<size>.`tag` in `repo` with {size} as a placeholder. `scores` are MTEB's
+    average over English data sets by size, from FlagOpen/FlagEmbedding research/baai_general_embedding/README.md.
     """
     return [
         Checkpoint(

@@ -66,13 +66,7 @@ def untied(config: EncoderConfig) -> bool:
 def projecting_head(
     transform: str, norm: str, decoder: str, activation: str | None = None, **bias: str
 ) -> Head:
-    """A masked-language-model head with a named decoder and a bias, tied or not.
-
-    Args:
-        transform, norm, decoder: Hugging Face's names.
-        activation: see `Head`.
-        **bias: names of the bias in other formats.
-    """
+    """A masked-language-model head, tied or not, of Hugging Face's names; `bias` has names in other formats."""
 
     def copies(config: EncoderConfig) -> tuple[Copy, ...]:
         table = Copy(f"{decoder}.weight", of="{root}embeddings.word_embeddings.weight")
@@ -91,12 +85,7 @@ def projecting_head(
 
 
 def masked_lm_rows(scope: str, *, dense: str, norm: str) -> tuple[Row, ...]:
-    """The rows of a masked-language-model head.
-
-    Args:
-        scope: prefix of the head's names in Hugging Face's files.
-        dense, norm: the rest of its transform's names.
-    """
+    """The rows of a masked-language-model head: prefix of Hugging Face's names, and the rest of its transform's."""
     tf1 = "cls/predictions/"
     return (
         Row(DENSE, "masked_lm/transform", hf=f"{scope}.{dense}", tf1=f"{tf1}transform/dense"),
@@ -133,12 +122,7 @@ SPAN = Row(OUTPUT, "span/dense", hf="qa_outputs", tf1="cls/squad/")
 
 
 def beam_span_head(before: str = "", **options) -> Head:
-    """The head that predicts an answer's end given its start.
-
-    Args:
-        before: prefix of its names in Hugging Face's files.
-        **options: other arguments of `Head`.
-    """
+    """The head that predicts an answer's end given its start; `before` is the prefix of Hugging Face's names."""
     rows = (
         Row(DENSE, "span/start", hf=f"{before}start_logits.dense"),
         Row(DENSE, "span/end_transform", hf=f"{before}end_logits.dense_0"),
@@ -200,10 +184,6 @@ HEADS = {
     "next_sentence_prediction": Head((NEXT_SENTENCE,), pooler=True, output=without_dropout),
 }
 
-
-# -------------------------------------------------------------------------------------------------
-# How BERT's checkpoints are stored.
-# -------------------------------------------------------------------------------------------------
 
 ROWS = [
     *map(ConfigRow, ("vocab_size", "hidden_size", "intermediate_size")),
@@ -300,13 +280,7 @@ def blocks(
     block_class: type | None = None,
     attention: Callable[..., Any] | None = None,
 ) -> list:
-    """Makes the blocks.
-
-    Args:
-        config, dtype: the configuration and the dtype policy.
-        block_class: a class of `bert_zoo.layers`; `PostNormBlock` by default.
-        attention: (number of the block, layer options) -> its attention; `SelfAttention` by default.
-    """
+    """Blocks of `block_class` with attention (number, layer options) -> layer; `SelfAttention` by default."""
     from bert_zoo.layers import FeedForward, PostNormBlock, SelfAttention
 
     options = {"initializer_range": config.initializer_range, "dtype": dtype}

@@ -15,10 +15,6 @@ from bert_zoo.text.files import AddedToken, VocabularyFiles, read_named_tokens
 from bert_zoo.text.format import TextFormat, TokenizerParts
 from bert_zoo.text.numpy_packing import ROBERTA
 
-# -------------------------------------------------------------------------------------------------
-# Reads BERTweet's vocabularies, without TensorFlow.
-# -------------------------------------------------------------------------------------------------
-
 MASK = "<mask>"
 
 
@@ -29,16 +25,7 @@ def _tokenizer(**arguments):
 
 
 def read_tweet_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
-    """Reads vocab.txt and bpe.codes, each with a count in its last column, and the settings.
-
-    Args:
-        files: the directory's files.
-        overrides: keyword arguments of TweetBpeTokenizer that overrule the files.
-
-    Raises:
-        FileNotFoundError: there is no vocabulary, or a part of one.
-        ConfigError: a damaged file.
-    """
+    """Reads vocab.txt and bpe.codes, each with a count in its last column, and settings; `overrides` overrule."""
     files.require("vocab.txt", "bpe.codes")
     vocabulary = [*FIRST_TOKENS]
     for number, line in enumerate(files.lines("vocab.txt"), start=1):

@@ -109,10 +109,6 @@ PRETRAINING = PretrainingPreset(
 )
 
 
-# -------------------------------------------------------------------------------------------------
-# Cards of the released BigBird checkpoints.
-# -------------------------------------------------------------------------------------------------
-
 PAPER = "Big Bird: Transformers for Longer Sequences, arXiv:2007.14062"
 GOOGLE = "https://storage.googleapis.com/bigbird-transformer/pretrain/bigbr_"
 TEXT = TextSpec(lowercase=None, max_length=4096)

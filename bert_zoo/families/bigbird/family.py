@@ -22,10 +22,6 @@ from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.format import sizes_in
 from bert_zoo.weights.table import BIAS, DENSE, KERNEL, NORM, Head, Row
 
-# -------------------------------------------------------------------------------------------------
-# BigBird's configuration, and how configuration files store it.
-# -------------------------------------------------------------------------------------------------
-
 SPARSE = "block_sparse"
 ATTENTION_TYPES = (SPARSE, "original_full")
 # The random blocks of the released models, or block 0 in place of each, as in transformers' evaluation mode.
@@ -35,11 +31,7 @@ RANDOM_BLOCKS = (DRAWN, BLOCK_0)
 
 @dataclass(frozen=True, kw_only=True)
 class BigBirdConfig(EncoderConfig):
-    """The configuration of a BigBird.
-
-    `hidden_dropout` acts before the norm of the embeddings. `attention_dropout` acts only in rows with full
-    attention.
-    """
+    """`hidden_dropout` acts before the embeddings' norm, `attention_dropout` only in rows with full attention."""
 
     attention_type: str = SPARSE  # one of `ATTENTION_TYPES`
     block_size: int = 64  # tokens per block
@@ -78,7 +70,6 @@ class BigBirdConfig(EncoderConfig):
 
     @property
     def has_random_blocks(self) -> bool:
-        """Whether random blocks are drawn."""
         return self.random_blocks == DRAWN
 
 
@@ -211,10 +202,6 @@ FORMATS = {
     "tf1": OriginalBigBird(codec=TF1_CODEC, config_file="*.index", root="bert/"),
 }
 
-
-# -------------------------------------------------------------------------------------------------
-# BigBird's weight rows and heads.
-# -------------------------------------------------------------------------------------------------
 
 LAYER = "encoder.layer.{i}.attention."
 QKV = tuple(f"{LAYER}self.{part}" for part in ("query", "key", "value"))

@@ -26,17 +26,13 @@ from bert_zoo.layers.windows import in_blocks
 
 
 class BlockView(NamedTuple):
-    """The mask and documents of the tokens of rows or blocks, which attention needs.
+    """The mask and documents of the tokens of rows or blocks, which attention needs."""
 
-    `mask` is int [..., tokens], 1 for real tokens. `documents` is int [..., tokens], the number of each token's
-    document, or None if each row is one document.
-    """
-
-    mask: Any
+    mask: Any  # int [..., tokens], 1 for real tokens
+    # int [..., tokens], the number of each token's document; None if each row is one document
     documents: Any = None
 
     def map(self, function, *arguments) -> "BlockView":
-        """Applies a function to both."""
         return BlockView(*(part if part is None else function(part, *arguments) for part in self))
 
 
@@ -49,22 +45,13 @@ class Attended(NamedTuple):
 
 
 class SparseAttention(SelfAttention):
-    """Self-attention of blocks to a few blocks: the first and the last, their neighbours and random ones.
-
-    The first and the last block attend to everything, the others to five blocks and the random ones, so time and
-    memory grow linearly with the length. A random block that is attended to anyway counts twice. Rows that are
-    hardly longer than this get full attention, and only there dropout acts on probabilities. The length of the
-    batch alone decides which rows those are.
-
-    In rows of several documents, tokens attend only to their own document, within these blocks.
-
-    Source: Zaheer et al. 2020 (arXiv:2007.14062), section 2; google-research/bigbird
-    bigbird/core/attention.py, bigbird_block_sparse_attention.
-
-    Args:
-        layer: number of the layer, which determines its random blocks.
-        config: the configuration.
-        options: as for `SelfAttention`.
+    """Self-attention of blocks to a few blocks: the first and the last, their neighbours and random ones. The first and
+    the last block attend to everything, the others to five blocks and the random ones, so time and memory grow
+    linearly with the length. A random block that is attended to anyway counts twice. Rows that are hardly longer
+    than this get full attention, and only there dropout acts on probabilities. The length of the batch alone decides
+    which rows those are. In rows of several documents, tokens attend only to their own document, within these
+    blocks. The layer's number determines its random blocks. Source: Zaheer et al. 2020 (arXiv:2007.14062), section
+    2; google-research/bigbird bigbird/core/attention.py, bigbird_block_sparse_attention.
     """
 
     def __init__(self, layer: int, config: EncoderConfig, **options):
@@ -78,10 +65,8 @@ class SparseAttention(SelfAttention):
         super().make_projections(**{**options, "use_bias": self.config.use_bias})
 
     def call(self, x, view: BlockView, positions=None, training=None):
-        """Like `SelfAttention.call`, with a `View` of the rows instead of the bias.
-
-        For all tokens (without `positions`) it returns an `Attended` instead of probabilities; `probabilities`
-        computes them from it.
+        """Like `SelfAttention.call`, with a `BlockView` instead of the bias. For all tokens (without `positions`) it
+        returns an `Attended` instead of probabilities; `probabilities` computes them from it.
         """
         length = ops.shape(view.mask)[1]
         heads = (-1, length, self.num_heads, self.head_size)
@@ -115,9 +100,8 @@ class SparseAttention(SelfAttention):
     def _from_all(
         self, query, key, value, seen_from: BlockView, view: BlockView, training, counts=None
     ):
-        """Returns the context, [batch, queries, heads, head_size], and the probabilities of all keys.
-
-        `counts` is a bias for long rows, from the number of times that each block is attended to.
+        """The context [batch, queries, heads, head_size], and the probabilities of all keys. `counts` is a bias for
+        long rows, from the number of times that each block is attended to.
         """
         bias = ops.expand_dims(hidden(seen_from, view, query.dtype), 1)
         bias = bias if counts is None else bias + counts
@@ -206,10 +190,8 @@ class SparseAttention(SelfAttention):
         return ops.reshape(part, (-1, ops.shape(part)[2], *part.shape[3:]))
 
     def _seen_blocks(self, blocks):
-        """The blocks that the inner blocks attend to, int32 [heads, blocks - 2, 5 + number].
-
-        They are the first block, the block itself and its neighbours, the last block and random ones. A neighbour
-        that is the first or the last block is -1.
+        """The blocks that the inner blocks attend to, int32 [heads, blocks - 2, 5 + number]: the first block, the block
+        itself and its neighbours (-1 if that is the first or the last block), the last block and random ones.
         """
         own = ops.reshape(ops.arange(1, blocks - 1, dtype="int32"), (1, -1, 1))
         before, after = ops.where(own > 1, own - 1, -1), ops.where(own < blocks - 2, own + 1, -1)
@@ -259,13 +241,8 @@ def of_real(context, view: BlockView):
 
 
 class SparseEmbeddings(Embeddings):
-    """`Embeddings` with dropout before the norm, and optionally rescaled token vectors.
-
-    Args:
-        rescales_tokens: whether token vectors are multiplied by the square root of their width.
-        options: as for `Embeddings`.
-
-    Source: google-research/bigbird bigbird/core/utils.py, EmbeddingLayer.
+    """`Embeddings` with dropout before the norm; `rescales_tokens` multiplies token vectors by the square root of their
+    width. Source: google-research/bigbird bigbird/core/utils.py, EmbeddingLayer.
     """
 
     def __init__(self, *arguments, rescales_tokens: bool, **options):
@@ -281,8 +258,6 @@ class SparseEmbeddings(Embeddings):
 
 
 class SparseBackbone(TransformerBackbone):
-    """Embeddings, blocks with `SparseAttention`, and an optional pooler."""
-
     def embedded(self, inputs, training):
         embedded = self.embeddings(*map(inputs.get, self.embedded_ids), training=training)
         mask, documents = inputs.get("padding_mask"), inputs.get("document_ids")
@@ -300,17 +275,8 @@ class SparseBackbone(TransformerBackbone):
         return super().shown_attentions(shown, length)
 
 
-# --- Before the logits of heads ------------------------------------------------------------------
-
-
 class DenseLayer(keras.layers.Layer):
-    """Dropout, a dense layer and an activation.
-
-    Args:
-        hidden_size: width of input and output.
-        activation: a name in `bert_zoo.config.ACTIVATIONS`.
-        dropout: rate on the input.
-    """
+    """Dropout, a dense layer and an activation: [..., hidden_size] to the same shape."""
 
     def __init__(
         self,
@@ -331,19 +297,13 @@ class DenseLayer(keras.layers.Layer):
         self.built = True
 
     def call(self, x, training=None):
-        """Transforms [..., hidden_size] to the same shape."""
         return self.activation(self.dense(self.dropout(x, training=training)), training=training)
 
 
 class FeedForwardBlock(FeedForward):
-    """Dropout, then a feed-forward layer with residual connection and norm, like the second half of a block.
-
-    Args:
-        epsilon: epsilon of the norm.
-        dropout: rate on the input and on the feed-forward layer's output.
-        arguments, options: as for `FeedForward`.
-
-    Source: transformers' BigBirdForQuestionAnsweringHead, used by the TriviaQA checkpoint.
+    """Dropout, then a feed-forward layer with residual connection and norm, like the second half of a block: [...,
+    hidden_size] to the same shape. Source: transformers' BigBirdForQuestionAnsweringHead, used by the TriviaQA
+    checkpoint.
     """
 
     def __init__(self, *arguments, epsilon: float, dropout: float, **options):
@@ -356,6 +316,5 @@ class FeedForwardBlock(FeedForward):
         self.norm.build(input_shape)
 
     def call(self, x, training=None):
-        """Transforms [..., hidden_size] to the same shape."""
         fed = super().call(self.around(x, training=training), training=training)
         return self.norm(x + self.around(fed, training=training))

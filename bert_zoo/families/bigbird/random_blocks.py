@@ -22,17 +22,8 @@ def fewest_blocks(number: int) -> int:
 def random_blocks(
     layer: int, num_heads: int, block_size: int, number: int, blocks: int
 ) -> np.ndarray:
-    """Returns the random blocks of a layer.
-
-    Args:
-        layer: number of the layer.
-        num_heads: number of heads; each has its own table.
-        block_size: tokens per block.
-        number: random blocks that each block attends to.
-        blocks: blocks of the row, at least `fewest_blocks(number)`.
-
-    Returns:
-        Numbers of blocks, int32 [num_heads, blocks - 2, number]; the first and the last block have none.
+    """The blocks, int32 [num_heads, blocks - 2, number], that a layer's inner blocks attend to, of a row of `blocks`
+    blocks (at least `fewest_blocks(number)`) of `block_size` tokens; every head has its own.
     """
     if is_of_paper(block_size, number, blocks):
         return paper_blocks(layer, num_heads, block_size, number)[:, : blocks - 2]
@@ -40,9 +31,8 @@ def random_blocks(
 
 
 def is_of_paper(block_size: int, number: int, blocks: int) -> bool:
-    """Whether rows of this length use the tables of the paper's runs.
-
-    With larger blocks, the shortest of those rows has too few blocks to draw from.
+    """Whether rows of this length use the tables of the paper's runs. With larger blocks, the shortest of those rows
+    has too few blocks to draw from.
     """
     return blocks * block_size in PAPER_LENGTHS and number <= PAPER_LENGTHS[0] // block_size - 4
 
@@ -72,10 +62,7 @@ def paper_blocks(layer: int, num_heads: int, block_size: int, number: int) -> np
 
 @functools.cache
 def first_blocks(layer: int, num_heads: int, number: int, blocks: int) -> np.ndarray:
-    """The tables for other row lengths, drawn from the first `2 * number + 5` blocks.
-
-    The table of a longer row begins with the table of a shorter one.
-    """
+    """Tables for other lengths, from the first `2 * number + 5` blocks: a longer row's begins with a shorter's."""
     generator = np.random.RandomState(layer)
     candidates = 2 * number + 5
 

@@ -98,10 +98,6 @@ FIRST_PRETRAINING = replace(
 )
 
 
-# -------------------------------------------------------------------------------------------------
-# Cards of the released DeBERTa 1 checkpoints.
-# -------------------------------------------------------------------------------------------------
-
 PAPER = "DeBERTa: Decoding-enhanced BERT with Disentangled Attention, arXiv:2006.03654"
 CASED = TextSpec(lowercase=None)
 MNLI_LABELS = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
@@ -184,10 +180,6 @@ CHECKPOINTS = [
     for checkpoint in (released_one, on_mnli(released_one))
 ]
 
-
-# -------------------------------------------------------------------------------------------------
-# Cards of the released DeBERTa 2, DeBERTa 3 and mDeBERTa checkpoints.
-# -------------------------------------------------------------------------------------------------
 
 V3 = {
     "paper": "DeBERTaV3: Improving DeBERTa using ELECTRA-Style Pre-Training with Gradient-Disentangled "

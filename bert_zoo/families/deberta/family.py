@@ -220,11 +220,7 @@ def with_hugging_faces_keys(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_bpe_encoder(files: VocabularyFiles) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Reads the tokens in the order of their ids, and the merges.
-
-    Raises:
-        WeightsError: the file is damaged, or holds anything else.
-    """
+    """The tokens in the order of their ids, and the merges."""
     from bert_zoo.weights import torch_bin
 
     path = files.path(BPE_ENCODER)
@@ -269,10 +265,8 @@ def original(codec: ConfigCodec, **options: Any) -> OriginalDeberta:
 
 
 def decoder_of_masks(keys: Collection[str], config: DebertaConfig) -> dict[str, Any]:
-    """Finds the kind of the masked-token head from the names of tensors.
-
-    Microsoft's head and transformers' with `legacy: false` have the same names. Microsoft's has its own table of
-    positions, which its configuration does not mention.
+    """The kind of the masked-token head, from the names of tensors. Microsoft's head and transformers' with `legacy:
+    false` have the same names. Microsoft's has its own table of positions, which its configuration does not mention.
     """
 
     def has(name: str) -> bool:
@@ -432,10 +426,6 @@ HEADS = {
     **dict.fromkeys((*bert.SENTENCE_TASKS, "multiple_choice"), SENTENCE),
 }
 
-
-# -------------------------------------------------------------------------------------------------
-# Reads DeBERTa 1's vocabulary.
-# -------------------------------------------------------------------------------------------------
 
 # Characters that are words by themselves: punctuation and symbols, but not U+FFFD, which is a part of a character.
 ALONE = "[^\\w\ufffd]|_"

@@ -33,20 +33,12 @@ from bert_zoo.layers.heads import MaskedLMHead
 
 
 def rows_of_distances(max_distance: int, buckets: int) -> np.ndarray:
-    """The row of each distance from -max_distance to max_distance in a table of relative positions.
-
-    Without buckets, every distance has its own row. With buckets, distances up to half of `buckets` have
-    their own rows, and longer ones share rows whose spans grow by a factor. The models were trained with
-    the rounding of float32 logarithms, so the rows are computed here with NumPy and not on the device.
-    Source: He et al. 2020 (arXiv:2006.03654), equation 3; microsoft/DeBERTa DeBERTa/deberta/da_utils.py,
-    make_log_bucket_dict.
-
-    Args:
-        max_distance: longer distances count as this one.
-        buckets: number of rows for each direction; 0 for `max_distance` rows.
-
-    Returns:
-        int32 [2 * max_distance + 1], rows of a table with 2 * (buckets or max_distance) rows.
+    """The row of each distance from -max_distance to max_distance in a table of 2 * (buckets or max_distance) relative
+    positions: int32 [2 * max_distance + 1]. Longer distances count as `max_distance`. Without buckets, every
+    distance has its own row. With buckets, distances up to half of `buckets` have their own rows, and longer ones
+    share rows whose spans grow by a factor. The models were trained with the rounding of float32 logarithms, so the
+    rows are computed here with NumPy and not on the device. Source: He et al. 2020 (arXiv:2006.03654), equation 3;
+    microsoft/DeBERTa DeBERTa/deberta/da_utils.py, make_log_bucket_dict.
     """
     distances = np.arange(-max_distance, max_distance + 1)
     span = buckets or max_distance
@@ -204,11 +196,6 @@ class DisentangledAttention(keras.layers.Layer):
         return ops.transpose(
             ops.reshape(projected, (-1, self.num_heads, self.head_size)), (1, 2, 0)
         )
-
-
-# -------------------------------------------------------------------------------------------------
-# DeBERTa's blocks with disentangled attention, and their stack.
-# -------------------------------------------------------------------------------------------------
 
 
 class DisentangledBlock(Block):
@@ -427,18 +414,8 @@ class DisentangledStack(Stack):
         return ops.reshape(states, ops.shape(queries))
 
 
-# -------------------------------------------------------------------------------------------------
-# DeBERTa's backbone.
-# -------------------------------------------------------------------------------------------------
-
-
 class PositionedHead(MaskedLMHead):
-    """`MaskedLMHead` with the position table that `masked_states` adds to the queries.
-
-    Args:
-        max_positions: rows of the table.
-        vocab_size, width, **options: arguments of `MaskedLMHead`.
-    """
+    """`MaskedLMHead` with the table of `max_positions` positions that `masked_states` adds to the queries."""
 
     def __init__(self, vocab_size: int, width: int, *, max_positions: int, **options):
         super().__init__(vocab_size, width, **options)

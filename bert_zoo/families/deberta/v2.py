@@ -23,10 +23,6 @@ from bert_zoo.weights.formats.hf import ACTIVATIONS
 from bert_zoo.weights.table import DENSE, NORM, Head, Row, SecondEncoder, Stored
 from bert_zoo.weights.tensor_source import TensorSource
 
-# -------------------------------------------------------------------------------------------------
-# How checkpoints of DeBERTa 2 and 3 are stored.
-# -------------------------------------------------------------------------------------------------
-
 DEFAULTS = {
     **FIRST_DEFAULTS,
     "position_buckets": 256,
@@ -82,11 +78,6 @@ class JoinedHeads(keras_hub.KerasHub):
     def shape(self, row: Row, variable: str) -> Callable[[Any], tuple[int, ...]] | None:
         is_output = row.ours.endswith("attention/output")
         return None if is_output else super().shape(row, variable)
-
-
-# -------------------------------------------------------------------------------------------------
-# Weight rows of DeBERTa 2 and 3.
-# -------------------------------------------------------------------------------------------------
 
 
 def has_convolution(config: DebertaConfig) -> bool:

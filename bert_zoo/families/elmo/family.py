@@ -117,7 +117,6 @@ class ElmoConfig(Config):
 
     @property
     def head_dropout(self) -> float:
-        """Dropout rate before a fine-tuning head."""
         return self.classifier_dropout
 
 
@@ -142,11 +141,7 @@ NO_CHARACTERS = {
 
 
 def flattened(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the keys of options.json without its sections.
-
-    Raises:
-        ConfigError: a section is not an object.
-    """
+    """The keys of options.json without its sections."""
     sections = [values.get("lstm"), values.get("char_cnn", NO_CHARACTERS)]
     sections.append((sections[1] or {}).get("embedding") if _is_object(sections[1]) else None)
     if not all(map(_is_object, sections)):
@@ -300,9 +295,8 @@ def _tokenizer(**arguments):
 
 
 def read_words(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
-    """Makes a tokenizer into characters, which needs files only for a word size other than 50.
-
-    For models that read word ids it has their vocabulary: vocab.txt, or the only file with "vocab" in its name.
+    """A tokenizer into characters, which needs files only for a word size other than 50. For models that read word ids
+    it has their vocabulary: vocab.txt, or the only file with "vocab" in its name.
     """
     config = files.json("tokenizer_config.json")
     size = config.take("max_characters", int, within=(1, MOST_CHARACTERS))

@@ -197,15 +197,9 @@ class Highway(keras.layers.Layer):
 
 
 class CharacterEncoder(keras.layers.Layer):
-    """Encodes words from their characters: convolutions of several widths, highway layers, a projection.
-
-    Args:
-        num_characters, character_size: sizes of the character table. Id 0 has no row; its vector is 0.
-        filters: (width, number) of each convolution.
-        num_highways: highway layers after the convolutions.
-        output_size: width of a word vector.
-        projects: whether there is a projection to `output_size`.
-        activation: activation of the convolutions, a key of `ACTIVATIONS`.
+    """Encodes words int [words, characters] as [words, output_size]: character vectors (0 for id 0, which has no row),
+    convolutions of `filters` = (width, number) each, `num_highways` highway layers, and a projection if it
+    `projects`.
     """
 
     def __init__(
@@ -262,7 +256,6 @@ class CharacterEncoder(keras.layers.Layer):
         self.built = True
 
     def call(self, char_ids):
-        """Encodes int [words, characters] as [words, output_size]."""
         table = ops.cast(self.table, self.compute_dtype)
         x = ops.take(ops.pad(table, [(1, 0), (0, 0)]), char_ids, axis=0)
         found = [
@@ -280,13 +273,8 @@ class CharacterEncoder(keras.layers.Layer):
 
 
 class ProjectedLSTM(keras.layers.Layer):
-    """An LSTM of one direction that projects cells to outputs, computed by `recurrence`.
-
-    Args:
-        cell_size: width of the cells.
-        output_size: width of inputs and outputs.
-        projects: whether cells are projected to outputs.
-        cell_clip, projection_clip: bounds on cells and projected outputs; 0: no bound.
+    """An LSTM of one direction, computed by `recurrence`, which projects cells of `cell_size` to outputs of
+    `output_size`. `cell_clip` and `projection_clip` bound cells and projected outputs; 0: no bound.
     """
 
     def __init__(
@@ -318,15 +306,9 @@ class ProjectedLSTM(keras.layers.Layer):
         self.built = True
 
     def call(self, x, mask, output, cell):
-        """Runs over a sequence.
-
-        Args:
-            x: [length, batch, width].
-            mask: [length, batch, 1], 1 for words and 0 for padding, which leaves the state unchanged.
-            output, cell: the initial state, [batch, output_size] and [batch, cell_size].
-
-        Returns:
-            The outputs, [length, batch, output_size], then the last output and the last cell.
+        """Outputs [length, batch, output_size] of x [length, batch, width], then the last output and the last cell;
+        `output` and `cell` are the first. mask [length, batch, 1] is 0 for padding, which leaves the state
+        unchanged.
         """
         length, _, width = ops.shape(x)
         kernel = ops.cast(self.kernel, x.dtype)
@@ -348,10 +330,7 @@ class ProjectedLSTM(keras.layers.Layer):
 
 
 class BidirectionalLSTM(keras.layers.Layer):
-    """A layer of two LSTMs; the second reads rows backwards.
-
-    Args: as for `ProjectedLSTM`. `skips` adds inputs to outputs; `dropout` is the rate on inputs.
-    """
+    """Two `ProjectedLSTM`s; the second reads backwards. `skips` adds inputs to outputs; `dropout` is of inputs."""
 
     def __init__(self, *args, skips: bool, dropout: float, dtype, name: str, **options):
         super().__init__(dtype=dtype, name=name)
@@ -368,14 +347,8 @@ class BidirectionalLSTM(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs, masks, memory, training=None):
-        """Runs both LSTMs over their sequences.
-
-        Args:
-            inputs, masks: one for each direction in its reading order, as for `ProjectedLSTM.call`.
-            memory: [batch, 2, output_size + cell_size], the initial state of each direction.
-
-        Returns:
-            The outputs of each direction, and the new memory.
+        """The outputs of each direction and the new memory [batch, 2, output_size + cell_size]; `inputs` and `masks`
+        have one for each direction in its reading order, as for `ProjectedLSTM.call`.
         """
         outputs, states = [], []
         for number, lstm in enumerate(self.directions):
@@ -391,13 +364,7 @@ class BidirectionalLSTM(keras.layers.Layer):
 
 
 class BidirectionalStack(Stack):
-    """Layers of two independent directions.
-
-    Args:
-        blocks: `BidirectionalLSTM`s.
-        width: width of their inputs and outputs.
-        dropout: rate on the last layer's outputs.
-    """
+    """`BidirectionalLSTM`s whose directions are independent; `dropout` is the rate on the last layer's outputs."""
 
     def __init__(
         self, blocks: Sequence[BidirectionalLSTM], width: int, *, dropout: float, **kwargs
@@ -406,15 +373,8 @@ class BidirectionalStack(Stack):
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def call(self, words, mask, memory, training=None):
-        """Runs the stack.
-
-        Args:
-            words: [batch, length, width].
-            mask: [batch, length], 1 for words.
-            memory: the initial state of each layer.
-
-        Returns:
-            The words twice and the outputs of every layer, [batch, length, 2 * width] each; and the new memory.
+        """The words twice and the outputs of every layer, [batch, length, 2 * width] each, from words [batch, length,
+        width]; and the new memory of each layer. mask [batch, length] is 1 for words.
         """
         x = ops.transpose(words, (1, 0, 2))
         mask = ops.expand_dims(ops.cast(ops.transpose(mask), x.dtype), -1)
@@ -425,14 +385,8 @@ class BidirectionalStack(Stack):
         return [_joined(x, x), *outputs], states
 
     def directions(self, inputs, masks, memory, training=None):
-        """Runs each direction over its own sequence.
-
-        Args:
-            inputs, masks, memory: as for `BidirectionalLSTM.call`, with one memory per layer.
-
-        Returns:
-            For every layer the outputs of both directions, [length, batch, width], in reading order; and the new
-            memory.
+        """For every layer the outputs of both directions [length, batch, width], in reading order; and the new memory.
+        Arguments as for `BidirectionalLSTM.call`, with one memory per layer.
         """
         layers, states = [], []
         for block, state in zip(self.blocks, memory, strict=True):
@@ -449,27 +403,17 @@ def _joined(*directions):
     return ops.transpose(ops.concatenate(directions, axis=-1), (1, 0, 2))
 
 
-# -------------------------------------------------------------------------------------------------
-# ELMo's backbone: character-based words with sentence marks, and LSTMs in both directions.
-# -------------------------------------------------------------------------------------------------
-
-
 class ElmoBackbone(Backbone):
     """Encodes words with LSTMs in both directions (Peters et al. 2018).
 
     It takes `char_ids` [batch, words, characters] and optionally a `padding_mask`. A word of only zeros is always
-    padding. A model without characters takes `token_ids` [batch, words] instead, ids of a vocabulary that begins
-    with the marks of sentences. The marks are added before the LSTMs, and their outputs removed.
+    padding. A model without characters takes `token_ids` [batch, words] instead, ids of a vocabulary that begins with
+    the marks of sentences. The marks are added before the LSTMs, and their outputs removed.
 
-    `hidden_states` has the outputs of every layer, both directions concatenated. The first entry is the word
-    vectors, twice, for the same width. `memory` has [batch, 2, projection + cell] for each layer: the last output and
-    cell of both directions. It is returned if it is given; the originals carry it from batch to batch. Without it,
-    rows start from zeros.
-
-    Args:
-        config: the configuration.
-        embeddings: a `CharacterEncoder`, or a table of words.
-        stack: a `BidirectionalStack`.
+    `hidden_states` has the outputs of every layer, both directions concatenated. The first entry is the word vectors,
+    twice, for the same width. `memory` has [batch, 2, projection + cell] for each layer: the last output and cell of
+    both directions. It is returned if it is given; the originals carry it from batch to batch. Without it, rows start
+    from zeros.
     """
 
     state = ("memory",)
@@ -511,15 +455,9 @@ class ElmoBackbone(Backbone):
         return outputs | {"attentions": []}
 
     def directions(self, char_ids, memory, training=None):
-        """Runs each direction over its own words, as in training language models.
-
-        Args:
-            char_ids: int [batch, 2, words, characters], the words of each direction in its reading order. No marks of
-                sentences are added.
-            memory: as for `call`.
-
-        Returns:
-            The last layer's outputs, [batch, 2, words, projection_size], in the same order; and the new memory.
+        """The last layer's outputs, [batch, 2, words, projection_size], and the new memory, as in training language
+        models: int [batch, 2, words, characters] has the words of each direction in its reading order, without marks
+        of sentences.
         """
         batch, _, length, characters = ops.shape(char_ids)
         words = self.embeddings(ops.reshape(char_ids, (-1, characters)))
@@ -536,14 +474,8 @@ class ElmoBackbone(Backbone):
         return self.stack(words, mask, memory, training=training)
 
     def sentences(self, ids, mask):
-        """Returns the vectors of words, with the vectors of the sentence's start and end marks around them.
-
-        Args:
-            ids: ids of words, as for `call`.
-            mask: int [batch, words], 1 for words.
-
-        Returns:
-            The vectors, [batch, 1 + words + 1, projection_size], and their mask.
+        """The vectors of words, given by their ids and mask [batch, words], between those of the sentence's start and
+        end marks: [batch, 1 + words + 1, projection_size], and their mask.
         """
         batch, length, *characters = ops.shape(ids)
         marks = np.int32([0, 1])

@@ -67,13 +67,9 @@ NAMES = ("<none>", *(f"<0x{byte:02X}>" for byte in range(256)), *MARKS.values())
 
 
 class CharacterTokenizer(Tokenizer):
-    """Splits texts at white space, like Python's `str.split`, and words into characters.
-
-    A call returns int32 [batch, (words), characters]: a word's begin, its UTF-8 bytes, its end, and padding.
-    The words <S> and </S> in a text become the marks of sentences.
-
-    Args:
-        max_characters: ids per word. Longer words are cut, even within a character.
+    """Splits texts at white space, like Python's `str.split`, and words into characters: int32 [batch, (words),
+    characters] of a word's begin, its UTF-8 bytes, its end, and padding. The words <S> and </S> in a text become the
+    marks of sentences. Words longer than `max_characters` are cut, even within a character.
     """
 
     unit = "word"
@@ -166,8 +162,6 @@ class WordPacker(Packer):
 
 
 class NumpyWordPacker(NumpyPacker):
-    """`WordPacker` in NumPy."""
-
     def lay_out(self, segments: Sequence[Any]):
         (words,) = segments
         _, is_word = self._places(words.lengths)
@@ -184,8 +178,6 @@ class WordPreprocessor(LanguageModelPreprocessor):
 
 
 class NumpyWordPreprocessor(NumpyLanguageModelPreprocessor):
-    """`WordPreprocessor` in NumPy."""
-
     packer_class = NumpyWordPacker
 
     @property

@@ -26,10 +26,6 @@ PRESETS = (
 )
 
 
-# -------------------------------------------------------------------------------------------------
-# Cards of the released GPT and GPT-2 checkpoints.
-# -------------------------------------------------------------------------------------------------
-
 PROVIDES = frozenset({"encoder", "causal_lm"})
 GPT2_PAPER = (
     "Language Models are Unsupervised Multitask Learners, "

@@ -19,17 +19,10 @@ from bert_zoo.weights.formats import HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.table import EMBED, LAST_WITHOUT_PAD_ID, OUTPUT, Copy, Head, Kind, Row, Stored
 
-# -------------------------------------------------------------------------------------------------
-# GPT's configuration: BERT's with further fields.
-# -------------------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, kw_only=True)
 class CausalConfig(PlainSoftmax, EncoderConfig):
-    """The configuration of a GPT.
-
-    Its language model projects onto the vocabulary with one cluster of `AdaptiveSoftmax`, without bias.
-    """
+    """A GPT's configuration. Its language model is one cluster of `AdaptiveSoftmax`, without bias."""
 
     num_segments: int = 0
     pooler: bool = False
@@ -193,16 +186,7 @@ def _tokenizer(**arguments):
 
 
 def read_char_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
-    """Reads Hugging Face's files and their settings.
-
-    Args:
-        files: the directory's files.
-        overrides: keyword arguments of CharBpeTokenizer that overrule the files.
-
-    Raises:
-        FileNotFoundError: there is no vocabulary, or a part of one.
-        ConfigError: a damaged file, or a setting that CharBpeTokenizer does not support.
-    """
+    """Reads Hugging Face's files and their settings, which `overrides` overrule."""
     vocabulary, merges = read_vocabulary_and_merges(files, _model)
     named = read_named_tokens(files)
     arguments = {

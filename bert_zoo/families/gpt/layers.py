@@ -86,11 +86,6 @@ class CausalStack(Stack):
         return hidden_states, attentions, updated
 
 
-# -------------------------------------------------------------------------------------------------
-# GPT's backbone, whose tokens attend to those before them.
-# -------------------------------------------------------------------------------------------------
-
-
 class CausalBackbone(TransformerBackbone):
     """Embeddings and a stack of blocks whose tokens attend to those before them (GPT).
 

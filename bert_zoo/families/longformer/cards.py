@@ -101,10 +101,6 @@ PRETRAINING = PretrainingPreset(
 )
 
 
-# -------------------------------------------------------------------------------------------------
-# Cards of the released Longformer checkpoints.
-# -------------------------------------------------------------------------------------------------
-
 PAPER = "Longformer: The Long-Document Transformer, arXiv:2004.05150"
 ARCHIVES = "https://ai2-s2-research.s3-us-west-2.amazonaws.com/longformer/"
 PARAMS = {"base": 148_068_864, "large": 433_551_360}

@@ -26,17 +26,10 @@ from bert_zoo.weights.formats import Description, HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.table import DENSE, Head, Row
 
-# -------------------------------------------------------------------------------------------------
-# Longformer's configuration.
-# -------------------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, kw_only=True)
 class LongformerConfig(AlbertConfig):
-    """The configuration of a Longformer.
-
-    One that was made from an ALBERT has narrow tables and layers that share blocks.
-    """
+    """A Longformer's configuration. One made from an ALBERT has narrow tables and layers that share blocks."""
 
     # Tokens that a token attends to besides itself, half on each side: for all layers, or one number per layer.
     attention_window: int | Sequence[int] = 512
@@ -154,9 +147,8 @@ def with_whole_windows(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class OriginalLongformer(HuggingFace):
-    """Directories of the authors' program, where the model is a RoBERTa with another attention.
-
-    Source: allenai/longformer longformer/longformer.py, LongformerConfig.
+    """Directories of the authors' program, where the model is a RoBERTa with another attention. Source:
+    allenai/longformer longformer/longformer.py, LongformerConfig.
     """
 
     goes_first = True  # because the files may name no model type, or RoBERTa's
@@ -181,10 +173,6 @@ ORIGINAL = OriginalLongformer(
     root="roberta.",
 )
 
-
-# -------------------------------------------------------------------------------------------------
-# Longformer's weight rows.
-# -------------------------------------------------------------------------------------------------
 
 SELF = f"{LAYER}attention.self."
 ENCODER_ROWS = (

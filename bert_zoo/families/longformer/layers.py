@@ -27,39 +27,27 @@ GLOBAL_MASK = "global_attention_mask"
 
 
 class Globals(NamedTuple):
-    """The global tokens of rows. Each row has the same number of places for them; some may be empty.
+    """The global tokens of rows. Each row has the same number of places for them; some may be empty."""
 
-    Attributes:
-        positions: int [batch, number], their positions in the row.
-        is_there: int [batch, number], 1 for a place that is taken. Not bool, for which TensorFlow has no
-            gradient when a block is recomputed.
-        is_global: int [batch, length], 1 for global tokens.
-        places: int [batch, length], the place of each global token; None if the first token of each row
-            is the only one.
-        bias: [batch, 1, 1 or number, length], added to the scores with which they read the row.
-    """
-
-    positions: Any
+    positions: Any  # int [batch, number], in the row
+    # int [batch, number], 1 for a place that is taken. Not bool, for which TensorFlow has no gradient when a block is
+    # recomputed.
     is_there: Any
-    is_global: Any
+    is_global: Any  # int [batch, length], 1 for global tokens
+    # int [batch, length], the place of each global token; None if the first token of each row is the only one
     places: Any
-    bias: Any
+    bias: Any  # [batch, 1, 1 or number, length], added to the scores with which they read the row
 
 
 class ReachView(NamedTuple):
-    """The inputs of attention besides the hidden states.
+    """The inputs of attention besides the hidden states."""
 
-    Attributes:
-        biases: by reach, the bias of scores with the global tokens and then with the others:
-            [batch, 1, length, number + length] or, if rows are cut into blocks that see themselves and
-            their two neighbours, [batch, 1, blocks, block, number + 3 * block].
-        is_real: [batch, length], 1 for tokens and 0 for padding.
-        tokens: the global tokens; None if there are none.
-    """
-
+    # by reach, the bias of scores with the global tokens and then with the others: [batch, 1, length, number + length]
+    # or, if rows are cut into blocks that see themselves and their two neighbours, [batch, 1, blocks, block, number + 3
+    # * block]
     biases: dict[int, Any]
-    is_real: Any
-    tokens: Globals | None
+    is_real: Any  # [batch, length], 1 for tokens and 0 for padding
+    tokens: Globals | None  # None without global tokens
 
 
 class LongformerAttention(SelfAttention):
@@ -198,10 +186,8 @@ class LongformerAttention(SelfAttention):
         return read, probabilities
 
     def _read_unprojected(self, rows, query, bias, training):
-        """As `_read_rows` for few queries, without projecting all tokens to keys and values.
-
-        Instead it projects the queries and the weighted inputs. The bias of keys is left out: it adds the
-        same number to all scores of a query, which changes no probability.
+        """As `_read_rows` for few queries: projects the queries and the weighted inputs instead of all tokens. The bias
+        of keys is left out: it adds the same number to all scores of a query, which changes no probability.
         """
         number, heads, size, width = (
             query.shape[2],

@@ -13,15 +13,9 @@ from bert_zoo.weights.formats import TF1, HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.table import DENSE, EMBED, NORM, Head, Kind, Row, Stored
 
-# -------------------------------------------------------------------------------------------------
-# MobileBERT's configuration, and how configuration files store it.
-# -------------------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, kw_only=True)
 class MobileBertConfig(EncoderConfig):
-    """The configuration of a MobileBERT."""
-
     on_card: ClassVar[tuple[str, ...]] = (
         *(*EncoderConfig.on_card, "embedding_size", "bottleneck_size", "num_feed_forwards"),
     )

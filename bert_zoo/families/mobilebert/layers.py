@@ -27,7 +27,6 @@ class NoNorm(keras.layers.Layer):
         self.built = True
 
     def call(self, x):
-        """[..., features] to the same shape."""
         return x * ops.cast(self.gamma, x.dtype) + ops.cast(self.beta, x.dtype)
 
 
@@ -98,14 +97,7 @@ class TrigramBackbone(TransformerBackbone):
 
 
 class WideMaskedLMHead(MaskedLMHead):
-    """`MaskedLMHead` at the hidden width; it adds columns to the narrower token table.
-
-    Args:
-        vocab_size: rows of the token table.
-        width: width of the token table.
-        hidden_size: hidden size of the encoder.
-        **options: other arguments of `MaskedLMHead`.
-    """
+    """`MaskedLMHead` at the encoder's `hidden_size`; it adds columns to the narrower token table of `width`."""
 
     def __init__(self, vocab_size: int, width: int, *, hidden_size: int, **options):
         super().__init__(vocab_size, hidden_size, table_width=width, **options)

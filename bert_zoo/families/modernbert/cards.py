@@ -77,10 +77,6 @@ PRETRAINING = PretrainingPreset(
 )
 
 
-# -------------------------------------------------------------------------------------------------
-# Cards of the released ModernBERT checkpoints.
-# -------------------------------------------------------------------------------------------------
-
 PAPER = (
     "Smarter, Better, Faster, Longer: A Modern Bidirectional Encoder for Fast, Memory Efficient, and "
     "Long Context Finetuning and Inference, arXiv:2412.13663"

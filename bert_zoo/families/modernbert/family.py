@@ -50,10 +50,7 @@ BIASES = ("attention_bias", "mlp_bias", "norm_bias", "classifier_bias", "decoder
 
 @dataclass(frozen=True, kw_only=True)
 class ModernBertConfig(EncoderConfig):
-    """The configuration of a ModernBERT.
-
-    `hidden_dropout` acts on embeddings, `attention_dropout` also on attention's outputs.
-    """
+    """`hidden_dropout` acts on embeddings, `attention_dropout` also on attention's outputs."""
 
     # Layers 0, n, 2n, ... attend to all tokens; the others to tokens at most `local_attention` / 2 away.
     global_attention_every: int = 3
@@ -169,9 +166,8 @@ LAYER_TYPES = {"global": "full_attention", "local": "sliding_attention"}
 
 
 def settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Converts a config.json from transformers 5's keys to transformers 4's, but for irregular `layer_types`.
-
-    Those become the numbers of the layers that attend to all tokens.
+    """Converts a config.json from transformers 5's keys to 4's; irregular `layer_types` become the numbers of the
+    layers that attend to all tokens.
     """
     values = dict(values)
     if values.get("local_rope_theta", 0) is None and "global_rope_theta" in values:

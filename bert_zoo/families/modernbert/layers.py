@@ -28,16 +28,9 @@ from bert_zoo.layers.windows import (
 
 
 def rotations(position_ids, head_size: int, theta: float, dtype: str):
-    """Returns cosines and sines of the angles of positions, [batch or 1, length, 1, head_size / 2] each.
-
-    They are always computed in float32, because bfloat16 cannot distinguish positions above 256.
-    Source: Su et al. 2021 (arXiv:2104.09864), section 3.4.2.
-
-    Args:
-        position_ids: int [batch or 1, length].
-        head_size: width of a head.
-        theta: base of the wavelengths, which grow from 2 pi positions to almost theta times that.
-        dtype: dtype of the result.
+    """Cosines and sines of the angles of positions int [batch or 1, length]: [batch or 1, length, 1, head_size / 2]
+    each. Wavelengths grow from 2 pi positions to almost `theta` times that. Computed in float32, because bfloat16
+    cannot distinguish positions above 256. Source: Su et al. 2021 (arXiv:2104.09864), section 3.4.2.
     """
     exponents = np.arange(0, head_size, 2, dtype=np.float32) / np.float32(head_size)
     frequencies = np.float32(1) / np.float32(theta) ** exponents
@@ -53,20 +46,14 @@ def rotated(x, cosines, sines):
     )
 
 
-# -------------------------------------------------------------------------------------------------
-# ModernBERT's attention with rotary positions, to all tokens or within a window, and its backbone.
-# -------------------------------------------------------------------------------------------------
-
 # The kinds of attention: to all tokens, and within a window.
 GLOBAL, LOCAL = "global", "local"
 
 
 class WindowView(NamedTuple):
-    """The inputs of one kind of attention besides the hidden states.
-
-    `cosines` and `sines` are from `bert_zoo.families.modernbert.layers.rotations`. `bias` is added to the
-    scores: [batch, 1, 1 or length, length] or, if rows are cut into blocks that see themselves and their two
-    neighbours, [batch, 1, blocks, block, 3 * block].
+    """The inputs of one kind of attention besides the hidden states: the results of `rotations`, and a bias of scores,
+    [batch, 1, 1 or length, length] or, if rows are cut into blocks that see themselves and their two neighbours,
+    [batch, 1, blocks, block, 3 * block].
     """
 
     cosines: Any
@@ -181,22 +168,10 @@ class RotaryBackbone(TransformerBackbone):
         return {"attentions": shown}
 
 
-# -------------------------------------------------------------------------------------------------
-# The first layer of every ModernBERT head.
-# -------------------------------------------------------------------------------------------------
-
-
 class PredictionHead(keras.layers.Layer):
-    """A dense layer, an activation and a norm before the head of every task.
-
-    Fine-tuning therefore starts from the layer that was pretrained on masked tokens.
-    Source: Warner et al. 2024 (ModernBERT, arXiv:2412.13663); ModernBertPredictionHead of transformers.
-
-    Args:
-        hidden_size: width of input and output.
-        activation: a name in `bert_zoo.config.ACTIVATIONS`.
-        epsilon: epsilon of the layer norm.
-        use_bias, norm_bias: whether the dense layer and the norm have a bias.
+    """A dense layer, an activation and a norm before the head of every task. Fine-tuning therefore starts from the
+    layer that was pretrained on masked tokens. Source: Warner et al. 2024 (ModernBERT, arXiv:2412.13663);
+    ModernBertPredictionHead of transformers.
     """
 
     def __init__(
@@ -224,5 +199,4 @@ class PredictionHead(keras.layers.Layer):
         self.built = True
 
     def call(self, x):
-        """Transforms [..., hidden_size] to the same shape."""
         return self.norm(self.activation(self.dense(x)))

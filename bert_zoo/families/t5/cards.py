@@ -34,10 +34,8 @@ PRESETS = (
 
 
 def own_size(config: Mapping[str, Any]) -> PretrainingSize:
-    """A size smaller than the paper's, with the architecture of version 1.1.
-
-    Version 1.0 learns slowly from scratch, because its logits come from a token table of standard deviation 1.
-    A rate that falls to 0 suits runs of few updates.
+    """A size smaller than the paper's, with version 1.1's architecture. Version 1.0 learns slowly from scratch, because
+    its logits come from a token table of standard deviation 1. A rate that falls to 0 suits runs of few updates.
     """
     changes = {name: SMALL_SCALE[name] for name in ("batch_size", "total_steps", "warmup_steps")}
     changes |= {"learning_rate": 0.03, "schedule": "linear_after_warmup"}
@@ -63,10 +61,6 @@ PRETRAINING = PretrainingPreset(
     source="Raffel et al. 2020, sections 3.1.2 and 3.1.4",
 )
 
-
-# -------------------------------------------------------------------------------------------------
-# Cards of the released T5 checkpoints and their descendants.
-# -------------------------------------------------------------------------------------------------
 
 PAPER = (
     "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer, "

@@ -54,10 +54,8 @@ MOST_BUCKETS, LONGEST_DISTANCE = 512, 65_536
 
 @dataclass(frozen=True, kw_only=True)
 class T5Config(EncoderConfig):
-    """The configuration of a T5's encoder and decoder.
-
-    `hidden_dropout` also acts within feed-forward layers. `pooler` says whether the outputs are those of the
-    decoder, which reads the same text shifted to the right.
+    """The configuration of a T5's encoder and decoder. `hidden_dropout` also acts within feed-forward layers. `pooler`
+    says whether the outputs are those of the decoder, which reads the same text shifted to the right.
     """
 
     on_card: ClassVar[tuple[str, ...]] = (*Config.on_card, "head_size", "decoder_layers")
@@ -130,10 +128,8 @@ ATTENTION_DROPOUT = (
 
 
 def settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Converts a config.json to one key per field.
-
-    transformers 4 scales logits unless `tie_word_embeddings` is false. transformers 5 always writes true there, and
-    has a separate key for the scale.
+    """Converts a config.json to one key per field. transformers 4 scales logits unless `tie_word_embeddings` is false.
+    transformers 5 always writes true there, and has a separate key for the scale.
     """
     values = dict(values)
     if "feed_forward_proj" in values:
@@ -244,10 +240,7 @@ CROSS_BIAS = r"EncDecAttention[./]relative_attention_bias"
 
 @dataclass(frozen=True, kw_only=True)
 class Directory(HuggingFace):
-    """Hugging Face's directories.
-
-    Only the tensors show whether the logits have their own table, and whether heads read the decoder.
-    """
+    """Hugging Face's; only tensors show whether logits have their own table and whether heads read the decoder."""
 
     renames: ClassVar[tuple[tuple[str, str], ...]] = (*HuggingFace.renames, (f"^{BELOW_HEAD}", ""))
 
@@ -286,13 +279,7 @@ def computed_activation(config: T5Config) -> str:
 def hugging_face(
     model_type: str, prefix: str, codec: ConfigCodec = HF_CODEC, **options
 ) -> Directory:
-    """The format of a family's directories.
-
-    Args:
-        model_type: `model_type` in its config.json.
-        prefix: prefix of transformers' class names.
-        options: other arguments of the format.
-    """
+    """The format of directories with `model_type` in config.json; `prefix` is of transformers' class names."""
     return Directory(
         model_type=model_type,
         codec=codec,
@@ -364,13 +351,7 @@ SELF, CROSS, INNER = "SelfAttention", "EncDecAttention", "DenseReluDense"
 
 
 def stack_rows(stack: str, ours: str, layers: int, config: T5Config) -> Iterator[Row]:
-    """The rows of the encoder's or the decoder's stack; decoder blocks have one sublayer more.
-
-    Args:
-        stack: its name in files.
-        ours: prefix of our names of its blocks and bias.
-        layers: the number of its blocks.
-    """
+    """The rows of the stack that files call `stack` and we `ours`; decoder blocks have one sublayer more."""
     decodes = stack == "decoder"
 
     def row(kind: Kind, path: str, block: int, sublayer: int, *names: str) -> Row:
@@ -503,17 +484,7 @@ SENTINEL = "<extra_id_{}>"
 
 
 def read_vocabulary(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
-    """Reads a SentencePiece model and appends sentinels: `<extra_id_0>` is the last token.
-
-    mT5's model includes sentinels.
-
-    Args:
-        files: the directory's files.
-        overrides: keyword arguments of SentencePieceTokenizer that overrule the files.
-
-    Raises:
-        FileNotFoundError, ConfigError: as `read_sentencepiece`.
-    """
+    """Reads a SentencePiece model, and appends sentinels unless it has them (mT5): `<extra_id_0>` is the last token."""
     named = [token for token in read_named_tokens(files).tokens if token.startswith("<extra_id_")]
     config = files.json("tokenizer_config.json")
     number = len(named) or config.take("extra_ids", int, SENTINELS, within=(0, MOST_SENTINELS))
@@ -534,10 +505,7 @@ def _has_sentinels(files: VocabularyFiles) -> bool:
 
 
 def parts(config: T5Config, dtype):
-    """Functions that make the layers of both stacks: attention, feed-forward, final norm.
-
-    Attention takes its own bias by distance, or the stacks have one; see `biases`.
-    """
+    """Makers of both stacks' layers: attention (its own bias, or see `biases`), feed-forward, final norm."""
     from bert_zoo.families.t5.layers import Attention, RMSNorm
     from bert_zoo.layers import FeedForward
 
@@ -695,9 +663,7 @@ FAMILY = Family(
 )
 
 
-# -------------------------------------------------------------------------------------------------
 # mT5 (Xue et al. 2021, arXiv:2010.11934): T5 1.1 in 101 languages.
-# -------------------------------------------------------------------------------------------------
 
 
 def without_scale(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -717,9 +683,7 @@ MT5_FAMILY = replace(
 )
 
 
-# -------------------------------------------------------------------------------------------------
 # UMT5 (Chung et al. 2023, arXiv:2304.09151): mT5 in 107 languages, with a bias by distance in every layer.
-# -------------------------------------------------------------------------------------------------
 
 BIASED = {"bias_per_layer": True}
 
@@ -747,9 +711,7 @@ UMT5_FAMILY = replace(
 )
 
 
-# -------------------------------------------------------------------------------------------------
 # ByT5 (Xue et al. 2022, arXiv:2105.13626): T5 on bytes, with an encoder three times as deep as its decoder.
-# -------------------------------------------------------------------------------------------------
 
 ROWS = 384  # rows of the token table: three special tokens, bytes, sentinels
 BYT5_SENTINELS = [f"<extra_id_{i}>" for i in range(125)]

@@ -34,12 +34,7 @@ from bert_zoo.layers.dropout import Dropout
 
 
 class RMSNorm(keras.layers.Layer):
-    """Divides features by the root of their mean square and scales them (Zhang and Sennrich 2019).
-
-    Args:
-        epsilon: added to the mean square.
-        dropout: rate on the output.
-    """
+    """Divides features by the root of their mean square (+ `epsilon`) and scales them (Zhang and Sennrich 2019)."""
 
     def __init__(self, epsilon: float, dropout: float = 0.0, **kwargs):
         super().__init__(**kwargs)
@@ -65,13 +60,9 @@ def rms_norm(name: str, *, use_bias: bool, **options) -> RMSNorm:
 
 
 class Attention(SelfAttention):
-    """Attention to the tokens of the same text or of another one.
-
-    Scores are not divided by the root of the head size; the initial query weights are smaller instead.
-
-    Args:
-        *arguments, **options: as in `SelfAttention`.
-        relative_bias: a `RelativeBias` that is added to the scores; None if those of `call` have one.
+    """Attention to the tokens of the same text or of another one. Scores are not divided by the root of the head size;
+    the initial query weights are smaller instead. `relative_bias` is added to the scores; None if the bias of `call`
+    has it.
     """
 
     def __init__(self, *arguments, relative_bias: RelativeBias | None = None, **options):
@@ -92,24 +83,14 @@ class Attention(SelfAttention):
         self.built = True
 
     def keys_values(self, x, length):
-        """The keys and values of tokens x [batch * length, hidden_size].
-
-        Returns:
-            Keys [batch, heads, head_size, length] and values [batch, heads, length, head_size].
-        """
+        """[batch, heads, head_size, length] and [batch, heads, length, head_size], of x [batch * length, hidden]."""
         key, value = (self._heads(part, length) for part in ops.split(self.key_value(x), 2, -1))
         return ops.transpose(key, (0, 2, 3, 1)), ops.transpose(value, (0, 2, 1, 3))
 
     def call(self, x, bias, positions=None, seen=None, start=None, training=None):
-        """Attends to the tokens of x, or to other keys and values.
-
-        Args:
-            x, positions: as in `SelfAttention.call`, as are the results.
-            bias: [batch, 1 or heads, 1 or queries, keys], added to the scores. With `seen`, its first axis
-                may have size 1.
-            seen: keys and values, as `keys_values` returns them; None for those of x.
-            start: int32 scalar, the number of the first query among the keys; None if there are as many
-                queries as keys.
+        """Like `SelfAttention.call`, or attends to keys and values `seen` from `keys_values`, with a bias [batch or 1,
+        1 or heads, 1 or queries, keys]. `start` is the first query's number among the keys; None: as many queries as
+        keys.
         """
         if self.relative_bias is not None:
             keys = ops.shape(bias)[-1]
@@ -132,17 +113,9 @@ class Attention(SelfAttention):
 
 
 class T5Backbone(TransformerBackbone):
-    """Token embeddings and a `BiasedStack`, which adds a bias by distance (T5).
-
-    Documents of a row need no positions, because distances within them are the same as in the row.
-
-    Args:
-        config, **options: as in `TransformerBackbone`.
-        decoder: a `Decoder` whose hidden states are the `sequence_output`; None for those of the encoder.
-            It reads the same text shifted to the right, after the id of padding.
-
-    Raises:
-        ValueError: the dtype is float16.
+    """Token embeddings and a `BiasedStack`; with a `decoder`, its hidden states are the `sequence_output`. It reads the
+    same text shifted to the right, after the id of padding. Documents of a row need no positions, because distances
+    within them are the same as in the row.
     """
 
     embedded_ids = ("token_ids",)
@@ -187,9 +160,6 @@ class T5Backbone(TransformerBackbone):
         if positions is not None:
             states = at_positions(states, positions)
         return {**outputs, "sequence_output": states}
-
-
-# --- The decoder ---------------------------------------------------------------------------------
 
 
 class DecoderBlock(PreNormBlock):

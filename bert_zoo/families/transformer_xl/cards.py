@@ -115,12 +115,10 @@ CHECKPOINTS = [
 ]
 
 
-# -------------------------------------------------------------------------------------------------
 # Settings of the Transformer-XL paper's trainings, and of smaller ones.
 #
 # Source: kimiyoung/transformer-xl tf/scripts/*.sh (model, training and evaluation of each data set) and
 # tf/train_gpu.py (defaults).
-# -------------------------------------------------------------------------------------------------
 
 # Fields of a released model's card that describe its evaluation or its vocabulary.
 NOT_OF_TRAINING = ("vocab_size", "mem_len", "clamp_len", "same_length")
@@ -276,10 +274,6 @@ PRESETS = (
     ),
 )
 
-
-# -------------------------------------------------------------------------------------------------
-# The card of the Transformer-XL that this project trained.
-# -------------------------------------------------------------------------------------------------
 
 (PRESET,) = (preset for preset in PRESETS if preset.size == SIZE)
 NANO = trained_here(

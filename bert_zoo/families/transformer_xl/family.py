@@ -16,10 +16,6 @@ from bert_zoo.weights.formats import TF1, HuggingFace, Torch
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.table import DENSE, EMBED, KERNEL, NORM, Copy, Head, Row, Stored, raw
 
-# -------------------------------------------------------------------------------------------------
-# Transformer-XL's configuration.
-# -------------------------------------------------------------------------------------------------
-
 # Values of `same_length_keys`: the number of keys that each query attends to.
 SAME_LENGTH_KEYS = ("mem_len", "mem_len+1")
 MEMORY_STARTS = ("zeros", "empty")
@@ -29,10 +25,7 @@ MOST_REMEMBERED = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentConfig(Config):
-    """The configuration of a Transformer-XL (Dai et al. 2019).
-
-    Fields keep the names that the original programs and papers share.
-    """
+    """A Transformer-XL's configuration (Dai et al. 2019), with names that the original programs and papers share."""
 
     on_card: ClassVar[tuple[str, ...]] = (
         *("num_layers", "hidden_size", "num_heads", "head_size", "intermediate_size", "vocab_size"),

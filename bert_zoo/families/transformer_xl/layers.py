@@ -16,21 +16,11 @@ from bert_zoo.layers.heads import cluster_tables
 
 
 def distance_embedding(num_keys: int, width: int, clamp_len: int, dtype: str, ahead: int = 0):
-    """Sinusoids of the distances from a query to keys (Dai et al. 2019, section 3.3).
-
-    Computed in float32 throughout, as in the originals: their models were trained with float32's rounding
-    of large angles.
-
-    Args:
-        num_keys: number of keys that the last query sees; may be a tensor.
-        width: width of the embedding: sines, then cosines.
-        clamp_len: longer distances count as this; not limited if it is not positive.
-        dtype: dtype of the result.
-        ahead: number of keys after a query; may be a tensor.
-
-    Returns:
-        [num_keys + 1 + ahead, width], for the distances num_keys, ..., 1, 0, -1, ..., -ahead. No key has the
-        first distance; it fills the column that `shifted_to_keys` drops.
+    """Sinusoids of the distances num_keys, ..., 1, 0, -1, ..., -ahead (either may be a tensor) from a query to keys,
+    [num_keys + 1 + ahead, width]: sines, then cosines (Dai et al. 2019, section 3.3). No key has the first distance;
+    it fills the column that `shifted_to_keys` drops. Longer distances count as `clamp_len`, if that is positive.
+    Computed in float32 throughout, as in the originals: their models were trained with float32's rounding of large
+    angles.
     """
     distances = ops.cast(ops.arange(num_keys, -1 - ahead, -1), "float32")
     if clamp_len > 0:
@@ -169,11 +159,6 @@ def add_biases(
         setattr(layer, name, layer.add_weight(shape=shape, initializer=start, name=name))
 
 
-# -------------------------------------------------------------------------------------------------
-# Adaptive embeddings, which are narrower for rarer tokens.
-# -------------------------------------------------------------------------------------------------
-
-
 class AdaptiveEmbedding(keras.layers.Layer):
     """Token embeddings with a table for each cluster of tokens, projected to the model's width.
 
@@ -251,9 +236,7 @@ class AdaptiveEmbedding(keras.layers.Layer):
         return (*token_ids_shape, self.hidden_size)
 
 
-# -------------------------------------------------------------------------------------------------
 # Blocks with a memory of the previous segment (Dai et al. 2019, section 3.2).
-# -------------------------------------------------------------------------------------------------
 
 
 class RecurrentBlock(Block):
@@ -372,20 +355,9 @@ class RecurrentStack(Stack):
 
 
 def updated_memory(old, new, mem_len: int):
-    """The last `mem_len` positions of old and new together (all if there are fewer), without gradients.
-
-    Args:
-        old: [batch, memory length, ...].
-        new: [batch, length, ...].
-        mem_len: number of positions to keep.
-    """
+    """The last `mem_len` (or all) of old and new, [batch, length, ...] each, without gradients."""
     joined = ops.concatenate([ops.cast(old, new.dtype), new], axis=1)
     return ops.stop_gradient(joined[:, -mem_len:] if mem_len else joined[:, :0])
-
-
-# -------------------------------------------------------------------------------------------------
-# Transformer-XL's backbone: a stack with a memory of the previous segment.
-# -------------------------------------------------------------------------------------------------
 
 
 class RecurrentBackbone(Backbone):

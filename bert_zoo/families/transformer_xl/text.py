@@ -100,14 +100,10 @@ class PickledVocabulary(NamedTuple):
 
 
 def read_pickled_vocabulary(path: str | os.PathLike) -> PickledVocabulary:
-    """Reads the vocabulary in a `cache.pkl`, `cache.pt`, `vocab.pkl` or `vocab.bin`.
-
-    transformers read the released file, whose Python 2 strings are UTF-8, as Latin-1. So about 10,000 tokens
-    of its transfo-xl-wt103 differ from the words that the model was trained on (huggingface/transformers
-    issue 271). If all tokens of a file can be decoded that way, they are corrected, and this is logged.
-
-    Raises:
-        WeightsError: the file is damaged, has no vocabulary, or holds objects that are not allowed.
+    """Reads the vocabulary in a `cache.pkl`, `cache.pt`, `vocab.pkl` or `vocab.bin`. transformers read the released
+    file, whose Python 2 strings are UTF-8, as Latin-1. So about 10,000 tokens of its transfo-xl-wt103 differ from
+    the words that the model was trained on (huggingface/transformers issue 271). If all tokens of a file can be
+    decoded that way, they are corrected, and this is logged.
     """
     path = Path(path)
     refuse_lfs_pointer(path)

@@ -38,24 +38,17 @@ from bert_zoo.text.numpy_packing import Layout
 
 @dataclass(frozen=True)
 class Translations(RowScheme):
-    """XLM's rows: sentences of one language, and sentences with their translation.
-
-    A document of the text is one sentence in each language, in the order of `languages`. A row of one language is
-    filled with its sentences, from documents in random order, with separators between them. With `pairs`, each
-    document also gives a row with its sentence in two random languages. Each of the two has its own special tokens,
-    and positions restart with the second. The longer text of a pair that is too long is cut at its end.
-
-    Attributes:
-        length: tokens in a row, including special ones.
-        languages: the id of each language in `language_ids`.
-        pairs: whether to make rows of translations.
-
-    Source: Lample and Conneau 2019 (arXiv:1901.07291), sections 3.3 and 3.5; facebookresearch/XLM
-    xlm/trainer.py, generate_batch, and xlm/utils.py, concat_batches.
+    """XLM's rows: sentences of one language, and sentences with their translation. A document of the text is one
+    sentence in each language, in the order of `languages`. A row of one language is filled with its sentences, from
+    documents in random order, with separators between them. With `pairs`, each document also gives a row with its
+    sentence in two random languages. Each of the two has its own special tokens, and positions restart with the
+    second. The longer text of a pair that is too long is cut at its end. Source: Lample and Conneau 2019
+    (arXiv:1901.07291), sections 3.3 and 3.5; facebookresearch/XLM xlm/trainer.py, generate_batch, and xlm/utils.py,
+    concat_batches.
     """
 
-    length: int = 256
-    languages: tuple[int, ...] = (0, 1)
+    length: int = 256  # tokens in a row, including special ones
+    languages: tuple[int, ...] = (0, 1)  # the id of each in `language_ids`
     pairs: bool = True
 
     def plan(self, text: Text, rng: np.random.Generator) -> Iterator[Runs]:
@@ -114,10 +107,6 @@ class Translations(RowScheme):
         return Template(only=alone, first=alone, middle=goes_on, last=goes_on, second=alone)
 
 
-# -------------------------------------------------------------------------------------------------
-# XLM's settings for fine-tuning and pretraining, from its authors' README.
-# -------------------------------------------------------------------------------------------------
-
 README = "facebookresearch/XLM README.md"
 PRESETS = (
     Preset(
@@ -173,10 +162,6 @@ PRETRAINING = PretrainingPreset(
     ),
 )
 
-
-# -------------------------------------------------------------------------------------------------
-# Cards of the released XLM checkpoints.
-# -------------------------------------------------------------------------------------------------
 
 PAPER = "Cross-lingual Language Model Pretraining, arXiv:1901.07291"
 IDS = "`language_ids` count the languages from 0 in this order: "

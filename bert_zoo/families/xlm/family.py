@@ -20,15 +20,9 @@ from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.restricted_pickle import UNREAD_ARRAYS
 from bert_zoo.weights.table import BIAS, DENSE, EMBED, OUTPUT, Copy, Head, Row
 
-# -------------------------------------------------------------------------------------------------
-# XLM's configuration, and how configuration files store it.
-# -------------------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, kw_only=True)
 class XlmConfig(EncoderConfig):
-    """The configuration of an XLM."""
-
     intermediate_size: int = 0  # width of the feed-forward layer; 0: four times `hidden_size`
     num_languages: int = 1  # languages that `language_ids` may name
     language_embeddings: bool = True  # whether `language_ids` are read, if there are several
@@ -118,14 +112,12 @@ PROGRAM_CODEC = replace(
 )
 
 
-# -------------------------------------------------------------------------------------------------
 # Files of XLM's original program: a .pth with sizes and words, and merges.
 #
 # The .pth holds `model`, `params`, `dico_id2word` and the state of training; `codes_*` holds fastBPE's
 # merges. `vocab_*` repeats the words and is not read.
 #
 # Source: facebookresearch/XLM xlm/trainer.py, save_checkpoint; xlm/data/dictionary.py.
-# -------------------------------------------------------------------------------------------------
 
 PROGRAM_FILE = "*.pth"
 
@@ -159,10 +151,6 @@ def entries_of(path: Path) -> JsonObject:
         raise ConfigError(f"{path} has no entries params and dico_id2word. {_ADVICE}")
     return JsonObject(found, path)
 
-
-# -------------------------------------------------------------------------------------------------
-# XLM's heads.
-# -------------------------------------------------------------------------------------------------
 
 DECODER = "pred_layer.proj"
 
@@ -215,17 +203,8 @@ def _tokenizer(**arguments):
 
 
 def read_word_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
-    """Reads vocab.json, merges.txt and the settings.
-
-    Languages are those of `lang2id` in tokenizer_config.json or config.json.
-
-    Args:
-        files: the directory's files.
-        overrides: keyword arguments of WordBpeTokenizer that overrule the files.
-
-    Raises:
-        FileNotFoundError: there is no vocabulary, or a part of one.
-        ConfigError: a damaged file.
+    """Reads vocab.json, merges.txt and the settings, which `overrides` overrule. Languages are those of `lang2id` in
+    tokenizer_config.json or config.json.
     """
     files.require("vocab.json", "merges.txt")
     named = read_named_tokens(files)
@@ -280,9 +259,8 @@ def found_in_texts(vocabulary: Collection[str]) -> list[dict[str, Any]]:
 
 
 def read_vocabulary(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
-    """Reads Hugging Face's files, or the authors' program's.
-
-    The latter do not say whether texts were lower-cased; they were if no word has a capital letter.
+    """Reads Hugging Face's files, or the authors' program's. The latter do not say whether texts were lower-cased; they
+    were if no word has a capital letter.
     """
     programs = sorted(files.directory.glob(PROGRAM_FILE))
     if files.has("vocab.json") or not programs:

@@ -9,13 +9,8 @@ from bert_zoo.layers.embeddings import Embeddings
 
 
 class LanguageEmbeddings(Embeddings):
-    """`Embeddings` that also add a vector for each token's language, if languages are given.
-
-    Source: Lample and Conneau 2019 (arXiv:1901.07291), section 3.4.
-
-    Args:
-        num_languages: rows of the table of languages; 0: no table, languages are not read.
-        options: arguments of `Embeddings`.
+    """`Embeddings` that also add a vector for each token's language, `language_ids` int [batch, length], unless there
+    are 0 languages. Source: Lample and Conneau 2019 (arXiv:1901.07291), section 3.4.
     """
 
     def __init__(self, *, num_languages: int, **options):
@@ -44,7 +39,6 @@ class LanguageEmbeddings(Embeddings):
         language_ids=None,
         training=None,
     ):
-        """Like `Embeddings.call`, with `language_ids` int [batch, length]."""
         added = None
         if language_ids is not None and self.language_embedding is not None:
             added = self.language_embedding(language_ids)
@@ -56,11 +50,7 @@ class PaddingBlock(PostNormBlock):
     """A block that sets its output to 0 at padding."""
 
     def call(self, x, seen, positions=None, training=None):
-        """Like `PostNormBlock.call`.
-
-        Args:
-            seen: a pair of the bias of attention scores and [batch, length], 1 for tokens and 0 for padding, or None.
-        """
+        """Like `PostNormBlock.call`; `seen` is the bias of scores and [batch, length], 1 for tokens, or None."""
         bias, kept = seen
         x, *others = super().call(x, bias, positions=positions, training=training)
         if kept is not None:

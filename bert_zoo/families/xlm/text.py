@@ -152,15 +152,8 @@ def _separations(language: str) -> list[tuple[str, str]]:
 
 
 class MosesWords(tf.Module):
-    """Splits texts into words.
-
-    Args:
-        language: a code of two or three letters. As in Moses, languages without rules get English abbreviations
-            and split apostrophes.
-        lowercase: whether to lower-case words and remove their accents.
-
-    Raises:
-        ValueError: the language needs another library.
+    """Splits texts into words by the rules of a language, a code of two or three letters; as in Moses, those without
+    rules get English abbreviations and split apostrophes. `lowercase` also removes accents.
     """
 
     def __init__(self, language: str, *, lowercase: bool):
@@ -191,10 +184,7 @@ class MosesWords(tf.Module):
         return self._words(texts)[0]
 
     def with_spans(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """Returns the words, and for each of their characters the start and end of its source in the text.
-
-        The latter is int32 [characters, 2]. Within a text, neither column decreases.
-        """
+        """Words, and each character's start and end in the text, int32 [characters, 2], which never decrease."""
         return self._words(texts, spans_of_characters(texts))
 
     def _words(
@@ -252,10 +242,9 @@ class MosesWords(tf.Module):
 
 
 def spans_of_characters(texts: tf.Tensor) -> tf.Tensor:
-    """The start and end of each character in its UTF-8 text [batch]: int32 [characters, 2].
-
-    White space is left out here and in `spans_after`. So a step that only changes white space, or replaces one
-    character by one, does not change the spans.
+    """Start and end of each character in its UTF-8 text [batch]: int32 [characters, 2]. White space is left out here
+    and in `spans_after`. So a step that only changes white space, or replaces one character by one, does not change
+    the spans.
     """
     codes = tf.strings.unicode_decode(texts, "UTF-8")
     positions = tf.ragged.range(tf.cast(codes.row_lengths(), tf.int32)).values
@@ -264,18 +253,10 @@ def spans_of_characters(texts: tf.Tensor) -> tf.Tensor:
 
 
 def spans_after(spans: tf.Tensor, before: tf.Tensor, after: tf.Tensor) -> tf.Tensor:
-    """Updates the spans of characters after a change of texts.
-
-    A new character gets the span of everything that it and its neighbours replace. If that was white space, it gets
-    the span between the characters around it.
-
-    Args:
-        spans: int32 [characters, 2], spans before the change. Neither column decreases.
-        before, after: string [batch], the texts before and after the change, with MARK around each changed part.
-            Apart from these parts and white space they are equal.
-
-    Returns:
-        int32 [characters, 2], in the order of the characters after the change.
+    """The spans, int32 [characters, 2] (neither column decreases), after a change of texts [batch] from `before` to
+    `after`, which are equal but for white space and the changed parts, each between two MARKs. A new character gets
+    the span of everything that it and its neighbours replace. If that was white space, it gets the span between the
+    characters around it.
     """
     old, new = (tf.strings.split(texts, MARK) for texts in (before, after))
     is_changed = is_marked(old)
@@ -304,13 +285,11 @@ def _lengths_without_white_space(texts: tf.Tensor) -> tf.Tensor:
     return tf.strings.length(tf.strings.regex_replace(texts, white_space, ""), unit="UTF8_CHAR")
 
 
-# -------------------------------------------------------------------------------------------------
 # BPE of words in the graph, with the ids of transformers' XLMTokenizer.
 #
-# Words are split as by Moses (`bert_zoo.families.xlm.text`). Each begins as its characters, the last one with
+# Words are split as by Moses. Each begins as its characters, the last one with
 # "</w>". Of the neighbouring pairs, the one that comes first in the list of merges is joined wherever it
 # occurs, until no pair is in the list.
-# -------------------------------------------------------------------------------------------------
 
 
 class WordBpeTokenizer(MergesWords):

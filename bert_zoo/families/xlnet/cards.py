@@ -24,25 +24,17 @@ from bert_zoo.text.numpy_packing import Layout
 
 @dataclass(frozen=True)
 class StreamedPairs(RowScheme):
-    """XLNet's rows, which continue those of the batch before, for a model with a memory.
-
-    The concatenated documents are cut into equal streams, one for each row of a batch. With `both_directions`
-    there are half as many, and each is also read from its end to its beginning (`reads_backwards`). The first half
-    of a row comes from its stream, and the next batch continues after it. Two texts follow: whole sentences that
-    come next in the stream, then the sentences after them or, in half of the rows, sentences from anywhere in the
-    stream. If both are too long, the longer text is cut at its end.
-
-    Attributes:
-        length: tokens in a row, including special ones.
-        batch_size: rows in a batch.
-        both_directions: whether half of the rows are read backwards.
-
-    Source: Yang et al. 2019 (arXiv:1906.08237), sections 2.4 to 3.1; zihangdai/xlnet data_utils.py,
-    create_tfrecords and _split_a_and_b.
+    """XLNet's rows, which continue those of the batch before, for a model with a memory. The concatenated documents are
+    cut into equal streams, one for each row of a batch. With `both_directions` there are half as many, and each is
+    also read from its end to its beginning (`reads_backwards`). The first half of a row comes from its stream, and
+    the next batch continues after it. Two texts follow: whole sentences that come next in the stream, then the
+    sentences after them or, in half of the rows, sentences from anywhere in the stream. If both are too long, the
+    longer text is cut at its end. Source: Yang et al. 2019 (arXiv:1906.08237), sections 2.4 to 3.1; zihangdai/xlnet
+    data_utils.py, create_tfrecords and _split_a_and_b.
     """
 
-    length: int = 512
-    batch_size: int = 32
+    length: int = 512  # tokens in a row, including special ones
+    batch_size: int = 32  # rows
     both_directions: bool = True
     in_order: ClassVar[bool] = True
 
@@ -87,13 +79,8 @@ class StreamedPairs(RowScheme):
 
     @staticmethod
     def _pairs(begins, bounds, size: int, room: int, rng) -> tuple[np.ndarray, ...]:
-        """Returns the lengths of first texts, the starts of second ones in the stream, and their lengths.
-
-        Args:
-            begins: int64 [rows], starts of the first texts in the stream.
-            bounds: int64 [n], starts of sentences, except the stream's first.
-            size, room: tokens in the stream, and tokens for both texts.
-            rng: random generator.
+        """Lengths of first texts, which start at begins int64 [rows] in the stream of `size` tokens; starts of second
+        ones, and their lengths; `room` tokens for both. bounds int64 [n] are starts of sentences, except the first.
         """
         draws = rng.random((3, len(begins)))
         ends = np.append(bounds, size)
@@ -125,10 +112,6 @@ class StreamedPairs(RowScheme):
             segments=(parts[a].segment, parts[b].segment),
         )
 
-
-# -------------------------------------------------------------------------------------------------
-# XLNet's settings for fine-tuning and pretraining.
-# -------------------------------------------------------------------------------------------------
 
 README, SCRIPTS = "zihangdai/xlnet README.md", "zihangdai/xlnet scripts/"
 SPANS = (*ANSWERS, "beam_question_answering")
@@ -214,10 +197,6 @@ PRETRAINING = PretrainingPreset(
     own_rows=(OwnRows("streamed_pairs", streamed_pairs),),
 )
 
-
-# -------------------------------------------------------------------------------------------------
-# Cards of the released XLNet checkpoints.
-# -------------------------------------------------------------------------------------------------
 
 PAPER = "XLNet: Generalized Autoregressive Pretraining for Language Understanding, arXiv:1906.08237"
 GOOGLE = "https://storage.googleapis.com/xlnet/released_models/cased_"

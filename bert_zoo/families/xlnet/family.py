@@ -33,10 +33,6 @@ from bert_zoo.weights.table import (
     raw,
 )
 
-# -------------------------------------------------------------------------------------------------
-# XLNet's configuration.
-# -------------------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, kw_only=True)
 class XLNetConfig(Config):
@@ -99,7 +95,6 @@ class XLNetConfig(Config):
 
     @property
     def size_of_head(self) -> int:
-        """Width of a head."""
         return self.head_size or self.hidden_size // self.num_heads
 
     @property

@@ -22,22 +22,14 @@ from bert_zoo.layers.dropout import Dropout
 
 
 class StreamView(NamedTuple):
-    """Which keys, of the memory and of the segment itself, the tokens of a segment attend to.
+    """Which keys, of the memory and of the segment itself, the tokens of a segment attend to."""
 
-    Attributes:
-        content: [batch, 1, length, keys], added to the scores of tokens; each token sees itself.
-        targets: the same for the second stream, which predicts the token of each place.
-        is_apart: bool [batch, 1, length, keys], whether a key belongs to another segment; None without
-            segments.
-        mapping: [batch, targets, length], 1 at the place of each target; None without a second stream.
-        backwards: int [batch], 1 for rows whose tokens are given last to first; None if there are none.
-    """
-
-    content: Any
-    targets: Any
+    content: Any  # [batch, 1, length, keys], added to the scores; each token sees itself
+    targets: Any  # the same for the second stream, which predicts the token of each place
+    # bool [batch, 1, length, keys]: a key of another segment; None: no segments
     is_apart: Any = None
-    mapping: Any = None
-    backwards: Any = None
+    mapping: Any = None  # [batch, targets, length], 1 at a target's place; None: no second stream
+    backwards: Any = None  # int [batch], 1 for rows given last to first; None if there are none
 
 
 def of_tokens_and_targets(x, length):
