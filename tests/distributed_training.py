@@ -16,9 +16,9 @@ import numpy as np
 from helpers import arrays, full_name, inputs_of, load_case, task_of, variables_of
 
 from bert_zoo.config import IGNORED_LABEL
+from bert_zoo.models import StatefulLM
 from bert_zoo.models.inputs import tokens_of
 from bert_zoo.models.replicas import is_chief
-from bert_zoo.tasks.causal_lm import StatefulLM
 from bert_zoo.training import bert_adamw, compile_for_task, language_model_adam, strategy
 
 ROWS, BATCH, EPOCHS = 14, 4, 5  # 20 steps; the last batch of an epoch has 2 rows

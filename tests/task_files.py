@@ -54,33 +54,18 @@ def write_choices(path: Path) -> None:
         (path / name).write_text("\n".join([header, *rows]) + "\n")
 
 
+TABLE = {"name": "table", "held_out": 4}
+SETS = {**TABLE, "label_delimiter": ";"}
+SCORES = {**TABLE, "regression": True, "text_pair": "text_pair"}
+TAGS = {"name": "tagging", "held_out": 3}
+QUESTIONS = {"name": "questions", "held_out": 2}
 # Kind -> (what writes its file, its name, arguments of make_task, what predict.py is asked).
 KINDS = {
-    "classification": (write_table, "rows.csv", {"name": "table", "held_out": 4}, ["good dog"]),
-    "multi_label_classification": (
-        write_label_sets,
-        "rows.csv",
-        {"name": "table", "held_out": 4, "label_delimiter": ";"},
-        ["good dog"],
-    ),
-    "regression": (
-        write_scores,
-        "rows.jsonl",
-        {"name": "table", "held_out": 4, "regression": True, "text_pair": "text_pair"},
-        ["--second", "a tree", "good dog"],
-    ),
-    "token_classification": (
-        write_tags,
-        "tags.txt",
-        {"name": "tagging", "held_out": 3},
-        ["the big city"],
-    ),
-    "question_answering": (
-        write_questions,
-        "questions.json",
-        {"name": "questions", "held_out": 2},
-        ["what"],
-    ),
+    "classification": (write_table, "rows.csv", TABLE, ["good dog"]),
+    "multi_label_classification": (write_label_sets, "rows.csv", SETS, ["good dog"]),
+    "regression": (write_scores, "rows.jsonl", SCORES, ["--second", "a tree", "good dog"]),
+    "token_classification": (write_tags, "tags.txt", TAGS, ["the big city"]),
+    "question_answering": (write_questions, "questions.json", QUESTIONS, ["what"]),
     "multiple_choice": (write_choices, "", {"name": "swag"}, ["the dog", "ran", "was big"]),
 }
 # The same of sentence vectors.

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from bert_zoo.presets import Recipe
-from bert_zoo.training import Adafactor, InverseSquareRootDecay, optimizer_for
+from bert_zoo.training import Adafactor, InverseSquareRootDecay, Recipe, optimizer_for
 
 LARGE = {"kernel": (130, 140), "table": (200, 128), "gamma": (4,), "zeros": (150,)}
 SMALL = {"bias_by_distance": (32, 4), "narrow": (300, 64)}

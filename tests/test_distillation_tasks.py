@@ -23,13 +23,18 @@ from bert_zoo.cli import finetuning
 from bert_zoo.cli.benchmarks import make_task
 from bert_zoo.cli.benchmarks.distilled import Lesson, Teaching, columns_of, learn_from, unlabelled
 from bert_zoo.cli.benchmarks.questions import PADDED
-from bert_zoo.distillation import TaughtLoss, VectorLoss, distill, targets_of, teacher_answers
+from bert_zoo.distillation import (
+    TaughtLoss,
+    VectorLoss,
+    distill,
+    student_of,
+    targets_of,
+    teacher_answers,
+)
 from bert_zoo.distillation.losses import KINDS as LOSSES
 from bert_zoo.distillation.losses import taught_loss, vectors_of_size
-from bert_zoo.distillation.students import student_of
 from bert_zoo.models import losses as model_losses
-from bert_zoo.presets import Recipe
-from bert_zoo.training.presets import compile_for_task
+from bert_zoo.training import Recipe, compile_for_task
 
 CHECKPOINT = str(directory_of("bert/classification"))
 RECIPE = Recipe(epochs=2, batch_size=8, max_length=24, stride=8, learning_rate=1e-3)

@@ -27,9 +27,9 @@ from helpers import (
 )
 
 import bert_zoo
+from bert_zoo.models import StatefulLM
 from bert_zoo.models.data_adapters import with_whole_batches
 from bert_zoo.tasks import streams
-from bert_zoo.tasks.causal_lm import StatefulLM
 from bert_zoo.training import distribution, strategy
 
 TESTS = Path(__file__).parent

@@ -12,6 +12,7 @@ from helpers import CHOICES, TEXTS, assert_refused, load_task, loaded_task, refu
 import bert_zoo
 from bert_zoo.data.batches import text_batches
 from bert_zoo.data.buckets import Batching
+from bert_zoo.models import Classifier, Regressor
 from bert_zoo.models.data_adapters import (
     balanced_class_weight,
     split_rows,
@@ -28,8 +29,6 @@ from bert_zoo.models.labels import (
 )
 from bert_zoo.models.task_model import LabelledModel
 from bert_zoo.tasks import TASKS
-from bert_zoo.tasks.classification import Classifier
-from bert_zoo.tasks.regression import Regressor
 from bert_zoo.training import compile_for_task
 
 NAMES = ["negative", "neutral", "positive"]
@@ -100,28 +99,18 @@ def test_bools_are_the_classes_0_and_1(classifier):
     assert checked_labels(classifier, TEXTS, tf.constant([True, False])).numpy().tolist() == [1, 0]
 
 
-def test_labels_of_every_kind_measure_alike(classifier):
-    wanted = classifier.evaluate(TEXTS, NUMBERS, verbose=0)
-    ids = ids_of(classifier)
-    names = [NAMES[i] for i in NUMBERS]
-    for given in (
-        classifier.evaluate(TEXTS, names, verbose=0),
-        classifier.evaluate(ids, names, verbose=0),
-        classifier.evaluate(batches(TEXTS, names), verbose=0),
-        classifier.evaluate(batches(ids, np.eye(3)[NUMBERS]), verbose=0),
-        classifier.evaluate(batches(TEXTS, [[number] for number in NUMBERS]), verbose=0),
-    ):
-        np.testing.assert_allclose(given, wanted, rtol=1e-5)
-
-
 def test_names_train_and_validate(classifier):
     names = [NAMES[i] for i in NUMBERS]
     for data in (
         {"x": Column(TEXTS), "y": Column(names), "validation_split": 0.34},
         {"x": batches(TEXTS, names, [1.0, 2.0, 0.5]), "validation_data": (TEXTS, names)},
+        {"x": batches(ids_of(classifier), np.eye(3)[NUMBERS]), "validation_data": (TEXTS, NUMBERS)},
     ):
         history = classifier.fit(**data, verbose=0).history
         assert all(np.isfinite(values).all() for values in history.values())
+    wanted = classifier.evaluate(TEXTS, NUMBERS, verbose=0)
+    for data in ((TEXTS, names), (batches(TEXTS, names),)):
+        np.testing.assert_allclose(classifier.evaluate(*data, verbose=0), wanted, rtol=1e-5)
 
 
 def test_names_for_classes_without_names_say_how_to_give_them():

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from bert_zoo.presets import Recipe
-from bert_zoo.training import BertLamb, WarmupThenLinearDecay, optimizer_for
+from bert_zoo.training import BertLamb, Recipe, WarmupThenLinearDecay, optimizer_for
 
 TOLERANCE = 2e-5
 SHAPES = {"kernel": (4, 3), "embeddings": (7, 4), "zeros": (3, 2), "bias": (3,), "gamma": (4,)}

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from bert_zoo.data.treebanks import ParsedSentence, read_treebank
-from bert_zoo.probing import structural, trees
-from bert_zoo.probing.structural import QUANTITIES, StructuralProbe, structural_probe
-from bert_zoo.probing.vectors import LayerVectors
+from bert_zoo.probing import LayerVectors, StructuralProbe, structural, structural_probe, trees
+from bert_zoo.probing.structural import QUANTITIES
 
 # What github.com/john-hewitt/structural-probes computes.
 GOLDEN = np.load(Path(__file__).parent / "golden" / "structural_probe.npz")

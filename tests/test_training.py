@@ -23,13 +23,14 @@ from bert_zoo.models.data_adapters import keras_arguments
 from bert_zoo.models.metrics import OfLogits
 from bert_zoo.private import metrics_given
 from bert_zoo.training import (
+    AveragedSGD,
     BertAdamW,
     TokenAccuracy,
     WarmupLinearDecay,
     bert_adamw,
     compile_for_task,
 )
-from bert_zoo.training.optimizers import UNDECAYED, AveragedSGD
+from bert_zoo.training.optimizers import UNDECAYED
 from bert_zoo.weights.bind import named_variables
 
 # Of ten float32 steps against float64, and of kernels that round 1 - 0.999 to float32.
