@@ -210,7 +210,7 @@ class Family:
         params_task: the task whose model a checkpoint's `params` counts, if the checkpoint provides it.
         settings: fields of the configuration that `load` may change besides dropout and activation; no
             weight's shape or meaning depends on them.
-        presets: published settings for fine-tuning.
+        presets: published settings for fine-tuning; without any, those of the first family are used.
         pretraining_preset: published settings for pretraining.
         language_model_presets: language models to train from scratch, with their settings.
         lengthening: how shorter models become its own.

@@ -28,7 +28,6 @@ from helpers import needs_minilm, slow_but
 import bert_zoo
 from bert_zoo.__main__ import VERBS
 from bert_zoo.cli.program import HELP
-from bert_zoo.family import Bundled, Package
 from bert_zoo.registry import registry
 
 ROOT = Path(__file__).parents[1]
@@ -256,32 +255,21 @@ def test_the_site_has_pages_and_sections_of_readme_to_find(site_tools):
     assert sections and {f"## {title}" for title in sections} <= {*text_of("README.md").split("\n")}
 
 
-def test_readmes_table_of_families_is_what_the_registry_knows():
-    rows = re.findall(
-        r"^\|[^|\n]*\(docs/families/(\w+)\.md\)[^|\n]*\| ([^|\n]*?) ?\|(?: ([^|\n]+))? \|$",
-        text_of("README.md"),
-        flags=re.MULTILINE,
-    )
-    assert [name for name, *_ in rows] == [*FAMILIES]
-    for name, sizes, offline in rows:
-        checkpoints = FAMILIES[name].checkpoints
-        bundled = {c.full_name for c in checkpoints if isinstance(c.sources[0], Bundled)}
-        packaged = {c.full_name for c in checkpoints if isinstance(c.sources[0], Package)}
-        assert {*re.findall(r"`([\w.]+)`", offline)} == bundled | packaged
-        params = {
-            f"{c.params / 1e6:,.0f}": c.params for c in checkpoints if c.full_name not in bundled
-        }
-        smallest, largest = min(params, key=params.get), max(params, key=params.get)
-        assert sizes == (smallest if smallest == largest else f"{smallest} to {largest}")
+def test_tables_say_what_the_registry_and_the_code_do(site_tools):
+    import tables
+
+    for page in tables.PAGES:
+        # After a change of a family, a checkpoint or an import: python tools/site/tables.py
+        assert text_of(page) == tables.written(text_of(page)), page
 
 
-def test_the_table_of_families_says_what_the_registry_knows(site_tools):
-    from family_page import index_rows
-
-    rows = re.findall(
-        r"^\| \[.+?\]\((\w+)\.md\) \| .+? \| (.+) \|$", text_of("docs/families/index.md"), re.M
-    )
-    assert dict(rows) == {name: " | ".join(cells) for name, cells in index_rows().items()}
+@pytest.mark.parametrize("page", ["docs/code.md", "CONTRIBUTING.md"])
+def test_files_and_functions_that_pages_for_developers_name_are_there(page):
+    text = text_of(page)
+    files = re.findall(r"`((?:bert_zoo|tests|tools|docs)/[\w/.-]+)`", text)
+    assert files and not [file for file in files if not (ROOT / file).exists()]
+    for name, file in re.findall(r"`(\w+)` \(`([\w/]+\.py)`\)", text):
+        assert re.search(rf"^ *(def|class) {name}\b", text_of(file), re.MULTILINE), (name, file)
 
 
 def test_pictures_of_families_are_shown_and_described():

@@ -77,7 +77,9 @@ def default_preset(family: str, config: Config, task: str, benchmark: str = "") 
     Raises:
         ValueError: there is no preset for this family and task.
     """
-    known = [*presets_for(family, task), *(p for p in OF_TASKS if task in p.tasks)]
+    # A family without published settings is trained with those of the first, the default.
+    of_family = presets_for(family, task) or presets_for(next(iter(registry().families)), task)
+    known = [*of_family, *(p for p in OF_TASKS if task in p.tasks)]
     fitting = [p for p in known if p.fits(config) and p.is_default]
     benchmark = benchmark.lower().replace("-", "")
     found = [p for p in fitting if benchmark and p.benchmark == benchmark]

@@ -1,10 +1,11 @@
 """Writes the generated part of a family's page: checkpoints, scores, checks and papers, as Markdown.
 
 `python tools/site/family_page.py NAME` prints it; `make docs` appends it to the handwritten docs/families/NAME.md.
-`index` instead of a name prints the rows of the table in docs/families/index.md, without the column "good for".
+Comments below the handwritten page's title hold what tables say of the family (`facts`).
 """
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,15 +15,23 @@ import numpy as np
 from bert_zoo.family import Bundled, Checkpoint, Family, Package
 from bert_zoo.registry import registry
 
-GOLDEN = Path(__file__).parents[2] / "tests" / "golden"
+ROOT = Path(__file__).parents[2]
+GOLDEN = ROOT / "tests" / "golden"
 MILLION = 10**6
-# The longest input of models for which it is not a number of tokens.
-READS = {
-    "awd_lstm": "any length",
-    "elmo": "any length",
-    "transformer_xl": "any length",
-    "byt5": "1,024 bytes",
-}
+# What readers do not see: <!-- good for: phones -->.
+FACT = re.compile(r"^<!-- ([\w ]+): (.+) -->$", flags=re.MULTILINE)
+
+
+def facts(name: str) -> dict[str, str]:
+    """What a family's page says for tables.
+
+    Returns:
+        "title"; "good for"; "also", models that are known by other names, if any; and "reads", the longest
+        input, where it is not a number of tokens.
+    """
+    page = (ROOT / "docs" / "families" / f"{name}.md").read_text(encoding="utf-8")
+    title, _, rest = page.removeprefix("# ").partition("\n")
+    return {"title": title, **dict(FACT.findall(rest))}
 
 
 def family_page(family: Family) -> str:
@@ -33,7 +42,7 @@ def family_page(family: Family) -> str:
 def _sections(family: Family) -> Iterable[str]:
     first = family.checkpoints[0]
     yield "## Checkpoints"
-    yield _table(
+    yield stacked(
         ["load", "parameters", "layers × width", "reads", "trained heads", "licence"],
         [_checkpoint_row(family, checkpoint) for checkpoint in family.checkpoints],
         numbers=(1, 2, 3),
@@ -50,11 +59,11 @@ def _sections(family: Family) -> Iterable[str]:
         rows = [
             [f"`{checkpoint.full_name}`", _in_a_cell(checkpoint.scores)]
             for checkpoint in family.checkpoints
-            if checkpoint.scores and _is_offline(checkpoint, Bundled) == here
+            if checkpoint.scores and is_offline(checkpoint, Bundled) == here
         ]
         if rows:
             yield f"## {title}"
-            yield _table(["checkpoint", "scores"], rows)
+            yield stacked(["checkpoint", "scores"], rows)
     yield "## How it is checked"
     yield _checks(family)
     papers = dict.fromkeys(checkpoint.paper for checkpoint in family.checkpoints)
@@ -83,9 +92,7 @@ def _reference(name: str) -> str:
     return cases.get("reference") or f"transformers {cases['made_with']['transformers']}"
 
 
-def _is_offline(
-    checkpoint: Checkpoint, kinds: type | tuple[type, ...] = (Bundled, Package)
-) -> bool:
+def is_offline(checkpoint: Checkpoint, kinds: type | tuple[type, ...] = (Bundled, Package)) -> bool:
     """Whether its files come with this package or, by default, with another Python package."""
     return any(isinstance(source, kinds) for source in checkpoint.sources)
 
@@ -100,62 +107,31 @@ def _checkpoint_row(family: Family, checkpoint: Checkpoint) -> list[str]:
         ", ".join(f"`{name}`" for name in (checkpoint.full_name, *checkpoint.aliases)),
         f"{checkpoint.params / MILLION:,.1f} M",
         f"{layers} × {sizes['hidden_size']:,}",
-        READS.get(family.name) or _tokens(checkpoint),
+        reads(family.name, checkpoint),
         ", ".join(head.replace("_", " ") for head in heads),
         checkpoint.licence,
     ]
 
 
-def _tokens(checkpoint: Checkpoint) -> str:
-    longest = checkpoint.text.max_length
-    return f"{longest:,} tokens" if longest < MILLION else "any length"
-
-
-def index_rows() -> dict[str, list[str]]:
-    """Family -> cells of its row in the table of families: parameters, reads, offline, licence."""
-    return {name: _index_row(family) for name, family in registry().families.items()}
-
-
-def _index_row(family: Family) -> list[str]:
-    released = [c for c in family.checkpoints if not _is_offline(c, Bundled)]
-    sizes = sorted(c.params for c in released)
-    longest = max(released, key=lambda c: c.text.max_length)
-    offline = [f"`{c.full_name}`" for c in family.checkpoints if _is_offline(c)]
-    licences = dict.fromkeys(_short(c.licence) for c in released)
-    return [
-        " to ".join(dict.fromkeys((_size(sizes[0]), _size(sizes[-1])))),
-        READS.get(family.name) or _tokens(longest),
-        ", ".join(offline),
-        ", ".join(licences),
-    ]
-
-
-def _size(params: int) -> str:
-    millions = params / MILLION
-    return f"{millions:.0f} M" if millions < 1000 else f"{millions / 1000:.1f} B"
-
-
-def _short(licence: str) -> str:
-    name = licence.partition(" (")[0]
-    if "not for commercial" in licence:
-        return f"{name} (not commercial)"
-    return "some unknown" if name.startswith(("not declared", "unknown")) else name
+def reads(name: str, checkpoint: Checkpoint) -> str:
+    """The longest input of a family's checkpoint."""
+    return facts(name).get("reads") or f"{checkpoint.text.max_length:,} tokens"
 
 
 def _in_a_cell(scores: Mapping[str, float | str]) -> str:
     return "<br>".join(f"{name}: {value}" for name, value in scores.items())
 
 
-def _table(head: list[str], rows: Iterable[list[str]], numbers: tuple[int, ...] = ()) -> str:
+def stacked(head: list[str], rows: Iterable[list[str]], numbers: tuple[int, ...] = ()) -> str:
     """A table whose rows a phone shows as blocks (docs/site.css)."""
+    return f'<div class="stacked" markdown="1">\n\n{table(head, rows, numbers)}\n\n</div>'
+
+
+def table(head: list[str], rows: Iterable[list[str]], numbers: tuple[int, ...] = ()) -> str:
+    """A table in Markdown; `numbers` are the columns that stand on the right."""
     rule = ["---:" if column in numbers else "---" for column in range(len(head))]
-    table = "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
-    return f'<div class="stacked" markdown="1">\n\n{table}\n\n</div>'
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "index":
-        for name, cells in index_rows().items():
-            print(f"| [{name}]({name}.md) | {' | '.join(cells)} |")
-    else:
-        print(family_page(registry().families[sys.argv[1]]))
+    print(family_page(registry().families[sys.argv[1]]))
