@@ -191,11 +191,11 @@ def test_xla_trains_as_tensorflows_kernels_do():
 @pytest.fixture
 def recomputed_blocks(monkeypatch) -> list:
     """The blocks that were recomputed, in order."""
-    blocks = []
+    blocks, recomputed = [], block_module.recomputed
 
     def counted(block, *args, **kwargs):
         blocks.append(block.name)
-        return block_module.recomputed(block, *args, **kwargs)
+        return recomputed(block, *args, **kwargs)
 
     monkeypatch.setattr(block_module, "recomputed", counted)
     return blocks
