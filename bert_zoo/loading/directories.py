@@ -29,7 +29,6 @@ from bert_zoo.loading.locating import (
 )
 from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.labels import label_thresholds
-from bert_zoo.models.long_texts import LongTexts
 from bert_zoo.models.task_model import SentenceModel
 from bert_zoo.registry import registry
 from bert_zoo.tasks import TASKS, Reranker
@@ -37,7 +36,6 @@ from bert_zoo.weights.adapters import Adapter
 from bert_zoo.weights.bind import POOLER, Plan, RenamedSource
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.formats import BertZoo, Description, Format, HuggingFace
-from bert_zoo.weights.formats.bert_zoo import record
 from bert_zoo.weights.formats.hf import generation_of
 from bert_zoo.weights.formats.hf_directories import (
     TOKENIZER_FILE,
@@ -87,7 +85,6 @@ class Opened:
     description: Description  # what is known in addition to the configuration
     trained_task: str | None = None  # what its head was trained for, if the files say so
     provides: Collection[str] = tuple(TASKS)  # tasks that it was trained for; all if unknown
-    long_texts: LongTexts = LongTexts()  # noqa: RUF009 (frozen)
     plan: Plan | None = None  # weight table with the source's names, or with ours without a source
     source: RenamedSource | None = None  # None for `weights=None`
     # Directories that may hold the tokenizer's files; the first one that does is used.
@@ -193,7 +190,6 @@ def _open_directory(
         config=config,
         description=description,
         trained_task=description.task or PROBLEM_TYPES.get(description.problem_type),
-        long_texts=record(description.long_texts, LongTexts, LongTexts(), mode=str, stride=int),
         origin=str(directory.resolve()),
         unsaid=fmt.unsaid(values),
         vocabularies=tuple(map(fmt.vocabulary_directory, (directory, *above))),

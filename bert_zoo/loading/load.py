@@ -1,6 +1,5 @@
 """`load`: makes a model with weights from a name or a directory."""
 
-import dataclasses
 import fnmatch
 import inspect
 import logging
@@ -8,11 +7,12 @@ import math
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from bert_zoo import private
-from bert_zoo.config import Config, ConfigError, HeadSpec
+from bert_zoo.config import Config, ConfigError, HeadSpec, Pooling
 from bert_zoo.error_text import listing
 from bert_zoo.family import TextSpec
 from bert_zoo.generation_config import GenerationConfig
@@ -20,7 +20,7 @@ from bert_zoo.loading.argument_names import unknown_arguments
 from bert_zoo.loading.directories import PROBLEM_TYPES, TRAINED_BY_USERS, Opened, open_checkpoint
 from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.encoder import Encoder
-from bert_zoo.models.labels import Asked, Thresholds, Told, label_names
+from bert_zoo.models.labels import HeadChoice, Thresholds, label_names
 from bert_zoo.models.long_texts import LongTexts
 from bert_zoo.models.task_model import LabelledModel
 from bert_zoo.registry import registry
@@ -30,11 +30,13 @@ from bert_zoo.training.presets import compile_for_task
 from bert_zoo.weights.bind import (
     ENCODER_PREFIX,
     POOLER,
+    Binding,
     assign,
     pooled_bindings,
     variables_of,
 )
 from bert_zoo.weights.files import WeightsError
+from bert_zoo.weights.formats.bert_zoo import record
 from bert_zoo.weights.table import OfTwoLogits
 
 log = logging.getLogger("bert_zoo")
@@ -150,6 +152,59 @@ def load(
         TypeError: an argument has the wrong type, or a setting is unknown.
         FileNotFoundError: the directory or one of its files is missing.
     """
+    num_classes = _checked(task, weights, num_classes, num_labels, settings)
+    opened = open_checkpoint(name, with_weights=weights is not None, task=task)
+    task = _task_of(opened, task, problem_type, init)
+    opened = _with_head(opened, task, HeadSpec.asked(features, head, head_size), dropout)
+    config = _task_config(opened, task, dropout, attention_dropout, activation, settings)
+    untrained = _untrained_parts(opened, task, init)
+    arguments = _head_arguments(opened, task, untrained, num_classes, labels, thresholds)
+    preprocessor, why_none = preprocessor_of(
+        opened, config, max_length, padding, TASKS[task].truncation
+    )
+    outputs = {
+        "output_hidden_states": output_hidden_states,
+        "output_attentions": output_attentions,
+    }
+    if task != Encoder.task and any(outputs.values()):
+        raise ValueError(
+            f"output_hidden_states and output_attentions are for task='encoder'; this is {task!r}. Leave them "
+            "out, or load the encoder."
+        )
+    # Values are created below, by the files or an initializer, so that none is drawn to be overwritten.
+    with private.declaring(made=opened.source is None) as declared:
+        model = encoder = Encoder(
+            config,
+            opened.family.name,
+            pooling=_pooling(opened, task, truncate_dim),
+            prompts=opened.description.prompts,
+            preprocessor=preprocessor,
+            why_no_vocabulary=why_none,
+            dtype=dtype,
+            name=model_name if task == Encoder.task else None,
+            **outputs,
+        )
+        encoder.loaded_from = opened.origin
+        encoder.long_texts = _long_texts(opened, task, encoder, long_texts, stride)
+        if task != Encoder.task:
+            model = TASKS[task](encoder, name=model_name, **arguments)
+    if opened.source is not None:
+        _assign(model, opened, untrained, ignore)
+        for variable in filter(private.is_declared, declared):
+            private.create(variable)
+    _say_what_differs(model, opened, untrained, settings, max_length)
+    compile_for_task(model)
+    return model
+
+
+def _checked(
+    task: str | None,
+    weights: str | None,
+    num_classes: int | None,
+    num_labels: int | None,
+    settings: Mapping[str, Any],
+) -> int | None:
+    """Checks what needs no files; returns the number of classes by either of its names."""
     if task is not None and task not in TASKS:
         raise ValueError(no_such_task(task))
     known = {name for family in registry().families.values() for name in family.settings}
@@ -158,132 +213,18 @@ def load(
         raise unknown_arguments(unknown, [*arguments, *known])
     if weights not in ("pretrained", None):
         raise ValueError(f"weights is {weights!r}; it is 'pretrained' or None.")
-    if num_labels is not None:
-        if num_classes not in (None, num_labels):
-            raise ValueError(
-                f"num_classes is {num_classes!r} and num_labels {num_labels!r}; both mean the number of "
-                "classes. Leave one out."
-            )
-        num_classes = num_labels
-    opened = open_checkpoint(name, with_weights=weights is not None, task=task)
-    if task is None and problem_type is None and opened.description.task is None:
-        _say_what_is_left_out(opened)
-    task = _task_of(opened, task, problem_type, init)
-    model_class = TASKS[task]
-    if model_class is not Encoder and (output_hidden_states or output_attentions):
+    if num_labels is not None and num_classes not in (None, num_labels):
         raise ValueError(
-            f"output_hidden_states and output_attentions are for task='encoder'; this is {task!r}. Leave them "
-            "out, or load the encoder."
+            f"num_classes is {num_classes!r} and num_labels {num_labels!r}; both mean the number of "
+            "classes. Leave one out."
         )
-    asked = Asked(num_classes, None if labels is None else label_names(None, labels), thresholds)
-    spec = opened.description.head if task == opened.description.task else None
-    if (asked_head := HeadSpec.asked(features, head, head_size)) is not None:
-        spec, opened = asked_head, _with_head(opened, model_class, asked_head)
-    if spec is not None and dropout is not None:
-        spec = dataclasses.replace(spec, dropout=dropout)
-    config = _task_config(opened, task, dropout, attention_dropout, activation, settings)
-    untrained = _untrained_parts(opened, task, config, init)
-    arguments = model_class.head_arguments(asked, _told(opened, task, untrained))
-    reads_vectors = spec is None and opened.description.reads_vectors
-    reads_vectors = reads_vectors and task == opened.description.task
-    if spec is not None:
-        arguments["head"] = spec
-    if reads_vectors:
-        arguments["reads_vectors"] = True
-    if model_class.generates:
-        files = opened.description.generation
-        arguments["generation_config"] = GenerationConfig.read(files, config.vocab_size)
-    preprocessor, why_none = preprocessor_of(
-        opened, config, max_length, padding, model_class.truncation
-    )
-    pooling = opened.description.pooling
-    if truncate_dim is not None and task not in opened.family.tasks_without_head:
-        raise ValueError(
-            f"truncate_dim is {truncate_dim!r}, which sentence vectors are cut to; task {task!r} gives none. "
-            "Leave it out."
-        )
-    if truncate_dim is not None:
-        pooling = dataclasses.replace(pooling, truncate_dim=truncate_dim)
-    elif task not in opened.family.tasks_without_head and not reads_vectors:
-        pooling = dataclasses.replace(pooling, dense=(), truncate_dim=None)
-    # Values are created below, by the files or an initializer, so that none is drawn to be overwritten.
-    with private.declaring(made=opened.source is None) as declared:
-        encoder = Encoder(
-            config,
-            opened.family.name,
-            pooling=pooling,
-            prompts=opened.description.prompts,
-            preprocessor=preprocessor,
-            why_no_vocabulary=why_none,
-            dtype=dtype,
-            output_hidden_states=output_hidden_states,
-            output_attentions=output_attentions,
-            name=model_name if model_class is Encoder else None,
-        )
-        encoder.loaded_from = opened.origin
-        encoder.long_texts = _long_texts(opened, model_class, encoder, long_texts, stride)
-        model: ZooModel = encoder
-        if model_class is not Encoder:
-            model = model_class(encoder, name=model_name, **arguments)
-    if opened.source is not None:
-        _assign(model, opened, config.pooler, untrained, ignore)
-        for variable in filter(private.is_declared, declared):
-            private.create(variable)
-        unsaid, longest = opened.unsaid - settings.keys(), _longest_text(opened, config, max_length)
-        for difference in opened.plan.format.differences(config, unsaid, longest):
-            log.warning("%s: %s", opened.name, difference)
-    if untrained:
-        log.warning(
-            "%s has no trained %s%s; it is randomly initialised. Train the model before you use it.",
-            opened.name,
-            " and ".join(sorted(untrained)),
-            f" for {model.num_classes} classes" if isinstance(model, LabelledModel) else "",
-        )
-    if model.if_untrained and opened.source is not None and task not in opened.provides:
-        log.warning(
-            "%s %s. bert_zoo.list_models(provides=%r) lists checkpoints that were.",
-            opened.name,
-            model.if_untrained,
-            task,
-        )
-    compile_for_task(model)
-    return model
-
-
-def _with_head(opened: Opened, model_class: type[ZooModel], spec: HeadSpec) -> Opened:
-    """Replaces the task's head by the requested one; keeps the saved head if it is the same.
-
-    Raises:
-        ValueError: the task supports no such head.
-    """
-    task = model_class.task
-    if not getattr(model_class, "takes_features", False):
-        takes = [name for name, other in TASKS.items() if getattr(other, "takes_features", False)]
-        raise ValueError(
-            f"features, head and head_size are for the tasks {', '.join(takes)}; this is {task!r}. To get an "
-            "encoder's layers, pass output_hidden_states=True."
-        )
-    saved = opened.description.head
-    if (
-        task == opened.description.task
-        and saved
-        and dataclasses.replace(saved, dropout=spec.dropout) == spec
-    ):
-        return opened
-    family = opened.family.with_own_head(task, spec, not model_class.outputs_per_token)
-    plan = opened.plan
-    return dataclasses.replace(
-        opened,
-        family=family,
-        plan=family.plan(plan.format, opened.config, plan.root, plan.head_root),
-        replaced_head=frozenset(plan.keys()),
-    )
+    return num_classes if num_labels is None else num_labels
 
 
 def _task_of(
     opened: Opened, task: str | None, problem_type: str | None, init: Sequence[str]
 ) -> str:
-    """Returns the task to load; warns if the checkpoint's head was trained for another one."""
+    """Returns the task to load; warns if the checkpoint's head is for another one or is left out."""
     trained, keeps_head = opened.trained_task, "classifier" not in init
     replaced = TASKS[trained].replaces if trained is not None and keeps_head else None
     if problem_type is not None:
@@ -297,28 +238,30 @@ def _task_of(
                 f"problem_type={problem_type!r} requires task={general!r}; got task={task!r}."
             )
         task = named
-    elif replaced is not None and task == replaced:
+    elif task is None:
+        if opened.description.task is None and opened.source is not None:
+            _say_what_is_left_out(opened)
+        return opened.description.task or Encoder.task
+    elif task == replaced:
         log.warning(
             "%s is a multi-label model and is loaded as one. Pass "
             'problem_type="single_label_classification" to load it as a single-label model.',
             opened.name,
         )
         return trained
-    replaces = TASKS[task].replaces if task is not None and keeps_head else None
-    if task is not None and trained is not None and (replaced == task or replaces == trained):
+    replaces = TASKS[task].replaces if keeps_head else None
+    if trained is not None and (replaced == task or replaces == trained):
         log.warning(
             "%s was trained for %s but is loaded for %s: train it before you use it.",
             opened.name,
             trained,
             task,
         )
-    return task or opened.description.task or Encoder.task
+    return task
 
 
 def _say_what_is_left_out(opened: Opened) -> None:
     """Warns if a checkpoint with a fine-tuned head is loaded as an encoder."""
-    if opened.source is None:
-        return
     found = [
         task
         for task in _heads_in(opened)
@@ -337,34 +280,112 @@ def _say_what_is_left_out(opened: Opened) -> None:
         )
 
 
+def _with_head(opened: Opened, task: str, asked: HeadSpec | None, dropout: float | None) -> Opened:
+    """Returns a checkpoint whose description has the head of the task's model: the requested one, else the saved one.
+
+    Raises:
+        ValueError: the task supports no such head.
+    """
+    description, model_class = opened.description, TASKS[task]
+    is_as_saved = task == description.task
+    head = description.head if is_as_saved else None
+    if asked is not None:
+        if not getattr(model_class, "takes_features", False):
+            takes = [n for n, other in TASKS.items() if getattr(other, "takes_features", False)]
+            raise ValueError(
+                f"features, head and head_size are for the tasks {', '.join(takes)}; this is {task!r}. To get an "
+                "encoder's layers, pass output_hidden_states=True."
+            )
+        if head is None or replace(head, dropout=asked.dropout) != asked:
+            family, plan = opened.family, opened.plan
+            family = family.with_own_head(task, asked, not model_class.outputs_per_token)
+            own = family.plan(plan.format, opened.config, plan.root, plan.head_root)
+            opened = replace(opened, family=family, plan=own, replaced_head=frozenset(plan.keys()))
+        head = asked
+    if head is not None and dropout is not None:
+        head = replace(head, dropout=dropout)
+    reads_vectors = is_as_saved and head is None and description.reads_vectors
+    description = replace(description, head=head, reads_vectors=reads_vectors)
+    return replace(opened, description=description)
+
+
+def _pooling(opened: Opened, task: str, truncate_dim: int | None) -> Pooling:
+    """Returns how the model makes sentence vectors; without layers after it if nothing reads them."""
+    gives_vectors = task in opened.family.tasks_without_head
+    if truncate_dim is not None and not gives_vectors:
+        raise ValueError(
+            f"truncate_dim is {truncate_dim!r}, which sentence vectors are cut to; task {task!r} gives none. "
+            "Leave it out."
+        )
+    pooling = opened.description.pooling
+    if truncate_dim is not None:
+        return replace(pooling, truncate_dim=truncate_dim)
+    if gives_vectors or opened.description.reads_vectors:
+        return pooling
+    return replace(pooling, dense=(), truncate_dim=None)
+
+
+def _say_what_differs(
+    model: ZooModel,
+    opened: Opened,
+    untrained: frozenset[str],
+    settings: Collection[str],
+    max_length: int | None,
+) -> None:
+    """Warns where outputs differ from those of the format's program, and where training is still to come."""
+    config = encoder_of(model).config
+    if opened.source is not None:
+        unsaid, longest = opened.unsaid - set(settings), _longest_text(opened, config, max_length)
+        for difference in opened.plan.format.differences(config, unsaid, longest):
+            log.warning("%s: %s", opened.name, difference)
+    if untrained:
+        log.warning(
+            "%s has no trained %s%s; it is randomly initialised. Train the model before you use it.",
+            opened.name,
+            " and ".join(sorted(untrained)),
+            f" for {model.num_classes} classes" if isinstance(model, LabelledModel) else "",
+        )
+    if model.if_untrained and opened.source is not None and model.task not in opened.provides:
+        log.warning(
+            "%s %s. bert_zoo.list_models(provides=%r) lists checkpoints that were.",
+            opened.name,
+            model.if_untrained,
+            model.task,
+        )
+
+
 def _task_config(
     opened: Opened,
     task: str,
-    dropout: float | None = None,
-    attention_dropout: float | None = None,
-    activation: str | None = None,
-    settings: Mapping[str, Any] | None = None,
+    dropout: float | None,
+    attention_dropout: float | None,
+    activation: str | None,
+    settings: Mapping[str, Any],
 ) -> Config:
-    """Returns the encoder's configuration for a task, with a pooler only if something reads it."""
-    changes = dict(settings or {})
+    """Returns the encoder's configuration for a task."""
+    changes = dict(settings)
     unknown = sorted(set(changes) - set(opened.family.settings))
     if unknown:
         known = ", ".join(opened.family.settings) or "none"
         raise TypeError(
             f"load() got the unknown settings {unknown}; the family {opened.family.name} has: {known}."
         )
-    head = opened.family.heads.get(task)
-    pooler = opened.config.pooler and task == "encoder"
-    if head is not None:
-        pooler = head.pooler or head.reads_decoder
     if dropout is not None:
-        names = (field.name for field in dataclasses.fields(opened.config))
+        names = (field.name for field in fields(opened.config))
         changes |= {name: dropout for name in names if name.endswith("_dropout")}
     if attention_dropout is not None:
         changes["attention_dropout"] = attention_dropout
     if activation is not None:
         changes["activation"] = activation
-    return opened.config.with_pooler(pooler).replace(**changes)
+    return opened.config.with_pooler(_has_pooler(opened, task)).replace(**changes)
+
+
+def _has_pooler(opened: Opened, task: str) -> bool:
+    """Whether a task's model has the encoder's pooler, because something reads it."""
+    head = opened.family.heads.get(task)
+    if head is None:
+        return opened.config.pooler and task == Encoder.task
+    return head.pooler or head.reads_decoder
 
 
 def stored_task(name: str | os.PathLike) -> str:
@@ -400,35 +421,30 @@ def missing_parts(name: str | os.PathLike, task: str) -> frozenset[str]:
         name, task: as for `load`.
     """
     opened = open_checkpoint(name, with_weights=True, task=task)
-    return _missing(opened, task, _parts(opened, task, _task_config(opened, task)))
+    return frozenset(part for part, is_there in _parts(opened, task).items() if not is_there)
 
 
-def _parts(opened: Opened, task: str, config: Config) -> dict[str, set[str]]:
-    """Maps each part besides the encoder to the source's keys that fill it."""
-    parts: dict[str, set[str]] = {}
-    for binding in opened.plan.bindings(task, config.pooler):
+def _parts(opened: Opened, task: str) -> dict[str, bool]:
+    """Maps each part besides the encoder to whether the checkpoint has trained weights for it."""
+    source = opened.source or ()
+    keys: dict[str, set[str]] = {}
+    for binding in opened.plan.bindings(task, _has_pooler(opened, task)):
         if binding.part == POOLER or not binding.variable.startswith(ENCODER_PREFIX):
-            keys = parts.setdefault(binding.part, set())
+            of_part = keys.setdefault(binding.part, set())
             # A head on a second encoder does not prove that the encoder itself is there.
             if not binding.encoder or binding.variable.startswith(f"{binding.encoder}/"):
-                keys.update(binding.keys)
-    return parts
+                of_part.update(binding.keys)
+    is_trained = not opened.plan.format.is_untrained(task, source)
+    is_of_task = _says_it_is(opened, task)
+    return {
+        part: is_trained
+        and any(key in source for key in of_part)
+        and (part == POOLER or is_of_task)
+        for part, of_part in keys.items()
+    }
 
 
-def _missing(opened: Opened, task: str, parts: dict[str, set[str]]) -> frozenset[str]:
-    if opened.plan.format.is_untrained(task, opened.source):
-        return frozenset(parts)
-    return frozenset(
-        part
-        for part, keys in parts.items()
-        if not any(key in opened.source for key in keys)
-        or (part != POOLER and not _says_it_is(opened, task))
-    )
-
-
-def _untrained_parts(
-    opened: Opened, task: str, config: Config, init: Sequence[str]
-) -> frozenset[str]:
+def _untrained_parts(opened: Opened, task: str, init: Sequence[str]) -> frozenset[str]:
     """Returns the parts that stay randomly initialised.
 
     Raises:
@@ -442,23 +458,23 @@ def _untrained_parts(
             f"The family {opened.family.name} has no task {task!r}; it has "
             f"{', '.join(opened.family.tasks)}."
         )
-    parts = _parts(opened, task, config)
-    if opened.replaced_head is not None:
-        init = (*init, *parts)
-    unknown = sorted(set(init) - set(parts))
-    if unknown:
+    parts = _parts(opened, task)
+    if unknown := sorted(set(init) - set(parts)):
         raise ValueError(
             f"init contains {unknown}; task {task!r} can randomly initialise {list(parts)}."
         )
     if opened.source is None:
         return frozenset()
-    missing = _missing(opened, task, parts)
-    refused = missing - set(init) if task not in TRAINED_BY_USERS else set()
+    if opened.replaced_head is not None:
+        return frozenset(parts)
+    missing = {part for part, is_there in parts.items() if not is_there}
+    refused = sorted(missing - set(init)) if task not in TRAINED_BY_USERS else ()
     if refused:
+        heads = " and ".join(map(repr, _heads_in(opened)))
         raise WeightsError(
-            f"{opened.name} has no {' and no '.join(sorted(refused))}, which task {task!r} needs. "
-            f"{_told_heads(opened)}{_providers(opened, task)} To start with random weights, pass "
-            f"init={tuple(sorted(refused))}."
+            f"{opened.name} has no {' and no '.join(refused)}, which task {task!r} needs. "
+            f"{f'It has a head for the task {heads}. ' if heads else ''}{_providers(opened, task)} To start with "
+            f"random weights, pass init={tuple(refused)}."
         )
     return frozenset(missing | set(init))
 
@@ -469,10 +485,10 @@ def _says_it_is(opened: Opened, task: str) -> bool:
     Heads for sentences, tokens and choices have the same tensor names and often the same shapes; only
     the class distinguishes them.
     """
-    if not opened.description.classes:
+    heads = opened.family.heads
+    if not opened.description.classes or task not in heads:
         return True
     classes = opened.family.formats["hf"].classes
-    heads = opened.family.heads
     rivals = {
         classes.get(other)
         for other in heads
@@ -481,12 +497,6 @@ def _says_it_is(opened: Opened, task: str) -> bool:
     }
     named = rivals & set(opened.description.classes)
     return not named or classes.get(task) in named
-
-
-def _told_heads(opened: Opened) -> str:
-    """Returns a sentence that names the checkpoint's heads, or "" if it has none."""
-    found = " and ".join(map(repr, _heads_in(opened)))
-    return f"It has a head for the task {found}. " if found else ""
 
 
 def _providers(opened: Opened, task: str) -> str:
@@ -502,22 +512,46 @@ def _providers(opened: Opened, task: str) -> str:
     )
 
 
-def _told(opened: Opened, task: str, untrained: frozenset[str]) -> Told:
-    """Returns what the checkpoint says about the task's head, or only its labels without weights."""
+def _head_arguments(
+    opened: Opened,
+    task: str,
+    untrained: frozenset[str],
+    num_classes: int | None,
+    labels: Sequence[str] | Mapping | None,
+    thresholds: Thresholds | None,
+) -> dict[str, Any]:
+    """Returns the arguments of the task's class besides the encoder."""
+    description, model_class = opened.description, TASKS[task]
     is_trained = opened.source is not None and "classifier" not in untrained
-    if not is_trained and opened.source is not None:
-        return Told(opened.name, is_trained)
-    logits = _stored_logits(opened, task) if is_trained and task in opened.plan.heads else None
-    description = opened.description
-    labels, thresholds = description.labels or (), tuple(description.thresholds or ())
-    activation = description.score_activation if is_trained else None
-    return Told(opened.name, is_trained, logits, tuple(labels), thresholds, activation)
+    # Labels are those of a stored head; without weights a model gets them too.
+    has_labels = is_trained or opened.source is None
+    arguments = model_class.head_arguments(
+        HeadChoice(
+            opened.name,
+            num_classes,
+            None if labels is None else label_names(None, labels),
+            thresholds,
+            is_trained=is_trained,
+            num_logits=_stored_logits(opened, task) if is_trained else None,
+            stored_labels=tuple(description.labels or ()) if has_labels else (),
+            stored_thresholds=tuple(description.thresholds) if has_labels else (),
+            score_activation=description.score_activation if is_trained else None,
+        )
+    )
+    if description.head is not None:
+        arguments["head"] = description.head
+    if description.reads_vectors:
+        arguments["reads_vectors"] = True
+    if model_class.generates:
+        vocab_size = opened.config.vocab_size
+        arguments["generation_config"] = GenerationConfig.read(description.generation, vocab_size)
+    return arguments
 
 
 def _stored_logits(opened: Opened, task: str) -> int | None:
     """Returns the number of logits of the task's head in the checkpoint; None without such a head."""
     # The last binding is the bias, or the kernel without one: each has an axis for the logits.
-    found = [b for b in opened.plan.heads[task] if b.variable.startswith(LOGITS)]
+    found = [b for b in opened.plan.heads.get(task, ()) if b.variable.startswith(LOGITS)]
     if not found or found[-1].keys[0] not in opened.source:
         return None
     shape = opened.source.shape(found[-1].keys[0])
@@ -525,23 +559,58 @@ def _stored_logits(opened: Opened, task: str) -> int | None:
 
 
 def _assign(
-    model: ZooModel,
-    opened: Opened,
-    pooler: bool,
-    untrained: frozenset[str],
-    ignore: Sequence[str],
+    model: ZooModel, opened: Opened, untrained: frozenset[str], ignore: Sequence[str]
 ) -> None:
     """Assigns the checkpoint's tensors to the model's variables, except in untrained parts."""
-    bindings = opened.plan.bindings(model.task, pooler)
-    fmt, dense = opened.plan.format, opened.description.pooling.dense
-    of_pooled = [*pooled_bindings(dense, fmt)]
-    bindings += of_pooled[: len(of_pooled) if encoder_of(model).pooling.dense else 0]
+    plan = opened.plan
+    bindings = plan.bindings(model.task, encoder_of(model).config.pooler)
+    of_pooled = [*pooled_bindings(opened.description.pooling.dense, plan.format)]
+    bindings += of_pooled if encoder_of(model).pooling.dense else []
+    unread = _unread(model.task, opened, bindings, untrained, ignore)
+    # Only models of sentence vectors have these layers; other tasks leave them unread.
+    unread += {key for binding in of_pooled for key in binding.keys}
+    if getattr(model, "num_outputs", None) == 1 and _stored_logits(opened, model.task) == 2:
+        bindings = [
+            replace(b, layout=OfTwoLogits(b.layout.suffix, b.layout.transposed))
+            if b.variable.startswith(LOGITS)
+            else b
+            for b in bindings
+        ]
+    left_out = {b.variable for b in bindings if b.part in untrained}
+    assign(
+        {path: v for path, v in variables_of(model).items() if path not in left_out},
+        [b for b in _with_zeros(opened, bindings) if b.variable not in left_out],
+        opened.source,
+        plan,
+        unread=unread,
+    )
+
+
+def _with_zeros(opened: Opened, bindings: Sequence[Binding]) -> list[Binding]:
+    """Returns bindings that fill with zeros what fine-tuned models lack; says what that is."""
+    keys = sorted({key for b in bindings for key in b.keys if key not in opened.source})
+    lacking = {key: what for key in keys if (what := opened.plan.format.what_may_lack(key))}
+    if lacking:
+        log.warning(
+            "%s has no %s (%s), as is usual for fine-tuned models. It is filled with zeros.",
+            opened.name,
+            " and no ".join(dict.fromkeys(lacking.values())),
+            listing(lacking),
+        )
+    return [replace(b, keys=()) if b.keys and {*b.keys} <= {*lacking} else b for b in bindings]
+
+
+def _unread(
+    task: str,
+    opened: Opened,
+    bindings: Sequence[Binding],
+    untrained: frozenset[str],
+    ignore: Sequence[str],
+) -> list[str]:
+    """Returns the keys that may stay unread: ignored, replaced, or of what the family's models lack."""
     read = {key for binding in bindings for key in binding.keys}
     needed = {key for b in bindings if b.part not in untrained for key in b.keys}
-    unread = _ignored(ignore, opened, needed)
-    unread += opened.replaced_head or ()
-    # Only models of sentence vectors have these layers; other tasks leave them unread.
-    unread += [key for binding in of_pooled for key in binding.keys if key not in read]
+    unread = [*_ignored(ignore, opened, needed), *(opened.replaced_head or ())]
     for pattern, what in opened.plan.format.unread.items():
         keys = [key for key in opened.source if re.search(pattern, key) and key not in read]
         unread += keys
@@ -551,35 +620,9 @@ def _assign(
                 opened.name,
                 what,
                 listing(keys),
-                model.task,
+                task,
             )
-    lacking = {key: fmt.what_may_lack(key) for key in sorted(read) if key not in opened.source}
-    if lacking := {key: what for key, what in lacking.items() if what}:
-        bindings = [
-            dataclasses.replace(b, keys=()) if b.keys and {*b.keys} <= {*lacking} else b
-            for b in bindings
-        ]
-        log.warning(
-            "%s has no %s (%s), as is usual for fine-tuned models. It is filled with zeros.",
-            opened.name,
-            " and no ".join(dict.fromkeys(lacking.values())),
-            listing(lacking),
-        )
-    if getattr(model, "num_outputs", None) == 1 and _stored_logits(opened, model.task) == 2:
-        bindings = [
-            dataclasses.replace(b, layout=OfTwoLogits(b.layout.suffix, b.layout.transposed))
-            if b.variable.startswith(LOGITS)
-            else b
-            for b in bindings
-        ]
-    left_out = {b.variable for b in bindings if b.part in untrained}
-    assign(
-        {path: v for path, v in variables_of(model).items() if path not in left_out},
-        [b for b in bindings if b.variable not in left_out],
-        opened.source,
-        opened.plan,
-        unread=unread,
-    )
+    return unread
 
 
 def _ignored(ignore: Sequence[str], opened: Opened, needed: Collection[str]) -> list[str]:
@@ -605,24 +648,21 @@ def _ignored(ignore: Sequence[str], opened: Opened, needed: Collection[str]) -> 
 
 
 def _long_texts(
-    opened: Opened,
-    model_class: type[ZooModel],
-    encoder: Encoder,
-    mode: str | None,
-    stride: int | None,
+    opened: Opened, task: str, encoder: Encoder, mode: str | None, stride: int | None
 ) -> LongTexts:
     """Returns the user's choice, else the saved one."""
-    pools = model_class.pools_windows and not encoder.always_gives_state
-    saved = opened.long_texts if pools else LongTexts()
+    saved = record(opened.description.long_texts, LongTexts, LongTexts(), mode=str, stride=int)
+    pools = TASKS[task].pools_windows and not encoder.always_gives_state
+    saved = saved if pools else LongTexts()
     if mode is None and stride is None:
         return saved
     mode = mode or saved.mode
     asked = LongTexts(mode, saved.stride if stride is None and mode == saved.mode else stride)
     if asked.in_windows and not pools:
-        tasks = ", ".join(name for name, task in TASKS.items() if task.pools_windows)
+        tasks = ", ".join(name for name, other in TASKS.items() if other.pools_windows)
         raise ValueError(
             f"long_texts is {mode!r}, but only models without a memory read windows, for the tasks {tasks}. "
-            f"This is {model_class.task!r} of the family {opened.family.name}. Leave long_texts and stride out."
+            f"This is {task!r} of the family {opened.family.name}. Leave long_texts and stride out."
         )
     return asked
 

@@ -47,9 +47,8 @@ from bert_zoo.models.inputs import (
     tokens_of,
 )
 from bert_zoo.models.labels import (
-    Asked,
+    HeadChoice,
     LabelRange,
-    Told,
     checked_labels,
     label_arrays,
     read_class_weight,
@@ -310,10 +309,10 @@ class ZooModel(keras.Model):
         return {}
 
     @classmethod
-    def head_arguments(cls, asked: Asked, told: Told) -> dict[str, Any]:
+    def head_arguments(cls, head: HeadChoice) -> dict[str, Any]:
         """The model's arguments besides its encoder: from the user, else from the checkpoint."""
-        asked.refuse_classes(cls.task)
-        asked.refuse_thresholds(cls.task)
+        head.refuse_classes(cls.task)
+        head.refuse_thresholds(cls.task)
         return {}
 
     @property

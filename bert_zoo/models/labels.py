@@ -711,16 +711,24 @@ def class_weights_of(labels, table: np.ndarray, sample_weight=None):
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The head's arguments from the user; each is None by default."""
+class HeadChoice:
+    """What the user asks of a model's head, and what the checkpoint states of the one that it has."""
 
+    checkpoint: str  # its name, for messages
+    # From the user; None where nothing is asked.
     num_classes: int | None = None
     labels: Sequence[str] | None = None
     thresholds: Thresholds | None = None
+    # Of the checkpoint's head.
+    is_trained: bool = False  # whether the model gets it, and not a randomly initialised one
+    num_logits: int | None = None  # per text; None if its file does not tell
+    stored_labels: tuple[str, ...] = ()
+    stored_thresholds: tuple[float, ...] = ()
+    score_activation: str | None = None  # what turns its one logit into a score
 
     @property
     def sizes(self) -> set[int]:
-        """The numbers of classes that the arguments imply."""
+        """The numbers of classes that the user's arguments imply."""
         return {self.num_classes, self.labels and len(self.labels)} - {None}
 
     def refuse_classes(self, task: str) -> None:
@@ -738,24 +746,3 @@ class Asked:
                 f"Task {task!r} has no thresholds: leave thresholds={self.thresholds!r} out, or load "
                 "task='multi_label_classification'."
             )
-
-
-@dataclass(frozen=True)
-class Told:
-    """What a checkpoint says about the head to load.
-
-    Attributes:
-        name: name of the checkpoint.
-        is_trained: whether the model gets the checkpoint's head and not a randomly initialised one.
-        num_logits: the head's number of logits per text; None if its file does not tell.
-        labels: names of its classes; empty if there are none.
-        thresholds: thresholds of its labels.
-        score_activation: the activation that turns its one logit into a score; None if unknown.
-    """
-
-    name: str
-    is_trained: bool
-    num_logits: int | None = None
-    labels: tuple[str, ...] = ()
-    thresholds: tuple[float, ...] = ()
-    score_activation: str | None = None

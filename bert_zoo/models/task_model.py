@@ -21,9 +21,8 @@ from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.inputs import real_tokens, tokens_of, warn_of_padding_first
 from bert_zoo.models.labels import (
     NUMBER_OF_LABELS,
-    Asked,
+    HeadChoice,
     LabelRange,
-    Told,
     label_names,
     one_class_error,
 )
@@ -295,37 +294,38 @@ class LabelledModel(TaskModel):
         super().__init__(encoder, **kwargs)
 
     @classmethod
-    def head_arguments(cls, asked: Asked, told: Told) -> dict[str, Any]:
+    def head_arguments(cls, head: HeadChoice) -> dict[str, Any]:
         """`num_classes` and `labels`, from the user, else from the checkpoint."""
         if cls.fixed_labels is not None:
-            return super().head_arguments(asked, told)
-        asked.refuse_thresholds(cls.task)
-        num_classes, labels = asked.num_classes, asked.labels
-        if 1 in asked.sizes and not cls.takes_one_class:
+            return super().head_arguments(head)
+        head.refuse_thresholds(cls.task)
+        num_classes, labels = head.num_classes, head.labels
+        if 1 in head.sizes and not cls.takes_one_class:
             raise one_class_error(f"num_classes is {num_classes}, labels is {labels}")
-        if not told.is_trained:
-            if not asked.sizes:
-                labels = told.labels or None
+        if not head.is_trained:
+            if not head.sizes:
+                labels = head.stored_labels or None
                 num_classes = None if labels else DEFAULT_NUM_CLASSES
             return {"num_classes": num_classes, "labels": labels}
         # Without logits, `load` later reports what the file lacks.
-        stored = told.num_logits or num_classes or DEFAULT_NUM_CLASSES
+        stored = head.num_logits or num_classes or DEFAULT_NUM_CLASSES
         if not {len(labels) if labels is not None else num_classes} <= {None, stored}:
             raise ValueError(
-                f"{told.name} has a trained head with {stored} classes, but you asked for "
+                f"{head.checkpoint} has a trained head with {stored} classes, but you asked for "
                 f"{num_classes if labels is None else len(labels)}. Leave num_classes and labels out to use "
                 "that head, or pass init=('classifier',) for a new one."
             )
-        if len(told.labels) == stored:
-            if labels is not None and labels != told.labels and set(labels) == set(told.labels):
+        names = head.stored_labels
+        if len(names) == stored:
+            if labels is not None and labels != names and set(labels) == set(names):
                 log.warning(
                     "The trained head of %s has the classes %s, in this order, and they are now called %s. Leave "
                     "labels out to keep its names.",
-                    told.name,
-                    told.labels,
+                    head.checkpoint,
+                    names,
                     labels,
                 )
-            labels = labels or told.labels
+            labels = labels or names
         return {"num_classes": stored, "labels": labels}
 
     @property

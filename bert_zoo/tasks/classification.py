@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from bert_zoo.config import is_integer
-from bert_zoo.models.labels import Asked, Told
+from bert_zoo.models.labels import HeadChoice
 from bert_zoo.models.losses import class_loss
 from bert_zoo.models.task_model import LabelledModel, SentenceModel, Use
 from bert_zoo.runtime.answers import Classifications, classified
@@ -38,15 +38,15 @@ class Classifier(SentenceModel, LabelledModel):
     least_logits = 2
 
     @classmethod
-    def head_arguments(cls, asked: Asked, told: Told) -> dict[str, Any]:
-        if told.num_logits is not None and told.num_logits < cls.least_logits:
+    def head_arguments(cls, head: HeadChoice) -> dict[str, Any]:
+        if head.num_logits is not None and head.num_logits < cls.least_logits:
             raise ValueError(
-                f"The head of {told.name} has one logit, and a classifier with a single class would give every "
+                f"The head of {head.checkpoint} has one logit, and a classifier with a single class would give every "
                 "text the probability 1. If the logit is a number to predict, load with task='regression', as "
                 "transformers does. If the model is a cross-encoder, load with task='reranking', which ranks "
                 "documents by its sigmoid. To train a classifier of your own, pass init=('classifier',)."
             )
-        return super().head_arguments(asked, told)
+        return super().head_arguments(head)
 
     @property
     def num_outputs(self) -> int:

@@ -11,10 +11,9 @@ import numpy as np
 from bert_zoo.models.compiling import ACCURACY
 from bert_zoo.models.labels import (
     DEFAULT_THRESHOLD,
-    Asked,
+    HeadChoice,
     LabelSets,
     Thresholds,
-    Told,
     label_thresholds,
 )
 from bert_zoo.models.losses import BinaryCrossentropy
@@ -68,11 +67,10 @@ class MultiLabelClassifier(Classifier):
         self.thresholds = thresholds
 
     @classmethod
-    def head_arguments(cls, asked: Asked, told: Told) -> dict[str, Any]:
-        arguments = super().head_arguments(replace(asked, thresholds=None), told)
-        if asked.thresholds is not None:
-            return {**arguments, "thresholds": asked.thresholds}
-        return {**arguments, "thresholds": told.thresholds} if told.thresholds else arguments
+    def head_arguments(cls, head: HeadChoice) -> dict[str, Any]:
+        arguments = super().head_arguments(replace(head, thresholds=None))
+        thresholds = head.stored_thresholds or None if head.thresholds is None else head.thresholds
+        return arguments if thresholds is None else {**arguments, "thresholds": thresholds}
 
     @property
     def thresholds(self) -> tuple[float, ...]:

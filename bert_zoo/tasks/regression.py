@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from bert_zoo.models.labels import Asked, LabelScores, Told
+from bert_zoo.models.labels import HeadChoice, LabelScores
 from bert_zoo.models.losses import SquaredError
 from bert_zoo.models.task_model import SentenceModel, Use
 
@@ -33,13 +33,13 @@ class Regressor(SentenceModel):
         super().__init__(encoder, **kwargs)
 
     @classmethod
-    def head_arguments(cls, asked: Asked, told: Told) -> dict[str, Any]:
-        if asked.sizes <= {1}:  # the one number may have a name
-            labels = asked.labels or told.labels
-            asked = replace(asked, num_classes=None, labels=None)
+    def head_arguments(cls, head: HeadChoice) -> dict[str, Any]:
+        if head.sizes <= {1}:  # the one number may have a name
+            labels = head.labels or head.stored_labels
+            head = replace(head, num_classes=None, labels=None)
             name = labels[0] if len(labels) == 1 else None
-            return {**super().head_arguments(asked, told), "score_name": name}
-        return super().head_arguments(asked, told)
+            return {**super().head_arguments(head), "score_name": name}
+        return super().head_arguments(head)
 
     @property
     def labels_to_save(self) -> tuple[str, ...] | None:

@@ -10,7 +10,7 @@ from keras import ops
 
 from bert_zoo.models.base import Interface
 from bert_zoo.models.data_adapters import keras_arguments
-from bert_zoo.models.labels import Asked, LabelScores, Told, finite_numbers
+from bert_zoo.models.labels import HeadChoice, LabelScores, finite_numbers
 from bert_zoo.models.losses import BatchMean
 from bert_zoo.models.task_model import SentenceModel, Use
 from bert_zoo.models.text_columns import are_columns, column_arguments, split_element
@@ -142,23 +142,23 @@ class Reranker(SentenceModel):
         super().__init__(encoder, **kwargs)
 
     @classmethod
-    def head_arguments(cls, asked: Asked, told: Told) -> dict[str, Any]:
-        if told.num_logits not in (None, cls.num_outputs, 2):
+    def head_arguments(cls, head: HeadChoice) -> dict[str, Any]:
+        if head.num_logits not in (None, cls.num_outputs, 2):
             raise ValueError(
-                f"The head of {told.name} has {told.num_logits} logits, but a reranker has one, how well the "
+                f"The head of {head.checkpoint} has {head.num_logits} logits, but a reranker has one, how well the "
                 "document answers the query, or two, for no and yes. Load it with task='classification' for the "
                 "probabilities of its classes, or pass init=('classifier',) to train a new head."
             )
-        if told.num_logits == 2:
+        if head.num_logits == 2:
             log.warning(
                 "The head of %s has two logits. It is loaded as one, the difference, so that scores are the "
                 "probability of its second class%s.",
-                told.name,
-                f", {told.labels[1]!r}" if told.labels else "",
+                head.checkpoint,
+                f", {head.stored_labels[1]!r}" if head.stored_labels else "",
             )
-        arguments = super().head_arguments(asked, told)
-        if told.score_activation is not None:
-            arguments["score_activation"] = told.score_activation
+        arguments = super().head_arguments(head)
+        if head.score_activation is not None:
+            arguments["score_activation"] = head.score_activation
         return arguments
 
     def call(self, inputs, training=None):
