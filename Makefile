@@ -1,7 +1,7 @@
 # make quickstart   fine-tunes a real encoder on the messages included in the package
 # make test         installs the package in a virtual environment and runs its tests
 # make test-docs    runs two notebooks and the pages with slower examples, shortened where possible
-# make test-slow    runs the tests that take minutes
+# make test-slow    runs the tests that take minutes, or a part of them: SHARD=1/3
 # make lint         checks format, style and the layers of imports
 # make docs         builds the documentation site in site/; broken links are errors
 # make dist         builds wheel and sdist in dist/, with the site in the sdist
@@ -34,8 +34,11 @@ test-docs: $(VENV)/installed-test
 	IN_SHORT=1 $(PYTEST) --dist load -m slow tests/test_docs.py tests/test_notebooks.py -k \
 		"top_to_bottom and not howto/adapt and not make_it_small and not howto/probe or adapt_to_your_text or load_and_embed"
 
+# SHARD=1/3 is the first of three parts.
+SPLIT = $(if $(SHARD),--group $(firstword $(subst /, ,$(SHARD))) --splits $(lastword $(subst /, ,$(SHARD))))
+
 test-slow: $(VENV)/installed-test
-	$(PYTEST) -m slow
+	$(PYTEST) -m slow $(SPLIT)
 
 test-jax: $(VENV_JAX)/installed
 	KERAS_BACKEND=jax $(VENV_JAX)/bin/python -m pytest --numprocesses auto --maxprocesses 4 \
