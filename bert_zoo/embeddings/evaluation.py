@@ -10,10 +10,6 @@ from bert_zoo.error_text import quoted
 from bert_zoo.metrics.labels import pearson, spearman
 from bert_zoo.metrics.retrieval import CUTOFFS, retrieval_metrics
 
-# -------------------------------------------------------------------------------------------------
-# Reads a model's settings for vectors: prompts for queries and documents, and the similarity.
-# -------------------------------------------------------------------------------------------------
-
 # Names of prompts; the first one that a model has is used.
 QUERY = ("query",)
 DOCUMENT = ("document", "passage", "corpus")
@@ -22,15 +18,7 @@ DOCUMENT = ("document", "passage", "corpus")
 def embedded(
     model: Any, texts: Sequence[str], prompt: str | None, role: Sequence[str], batch_size: int
 ) -> np.ndarray:
-    """Vectors of texts, float32 [texts, size].
-
-    Args:
-        model: any object with `embed`.
-        texts: at least one.
-        prompt: prompt for `embed`; by default the model's prompt for the role, if it has one.
-        role: `QUERY` or `DOCUMENT`.
-        batch_size: texts per step.
-    """
+    """Vectors of texts, float32 [texts, size], with a prompt; by default the model's for the role, if it has one."""
     prompt = prompt_of(model, role) if prompt is None else prompt
     return np.asarray(model.embed(texts, batch_size=batch_size, prompt=prompt))
 

@@ -200,7 +200,6 @@ class _Signs:
         self.columns, self.rows = _words(block), len(block)
 
     def scores(self, queries: np.ndarray) -> np.ndarray:
-        """Float32 [queries, rows]."""
         found = np.empty((len(queries), self.rows), np.float32)
         for words, row in zip(_words(np.packbits(queries > 0, axis=-1)).T, found, strict=True):
             np.negative(_count_bits(self.columns ^ words[:, None]).sum(0, dtype=np.int32), out=row)

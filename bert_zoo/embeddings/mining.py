@@ -182,9 +182,6 @@ def _columns(
     return tuple(map(list, zip(*rows, strict=True)))
 
 
-# --- Paraphrases ---
-
-
 class Paraphrase(NamedTuple):
     """A pair of similar texts.
 

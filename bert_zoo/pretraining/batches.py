@@ -24,18 +24,13 @@ PARALLEL, AHEAD = 2, 8
 
 
 class NumberedBatches:
-    """Numbered batches; each depends only on its number.
+    """Numbered batches; each depends only on its number."""
 
-    Attributes:
-        starts: as for `PretrainingBatches`; empty if no epochs are planned.
-        tokens: mean number of tokens per batch, including special tokens but not padding.
-    """
-
-    starts: Sequence[int] = ()
-    tokens: float
+    starts: Sequence[int] = ()  # as for `PretrainingBatches`; empty if no epochs are planned
+    tokens: float  # mean number of tokens per batch, including special tokens but not padding
 
     def at(self, number: int) -> Any:
-        """Returns a batch of arrays."""
+        """A batch of arrays."""
         raise NotImplementedError
 
     def dataset(self, first: int, end: int) -> tf.data.Dataset | BatchesByNumber:
@@ -53,20 +48,10 @@ class NumberedBatches:
 
 
 class ShuffledBatches(NumberedBatches):
-    """Batches of numbered rows, in a different order in each pass.
+    """Batches of numbered rows, `per_epoch` a pass, in a different order in each pass.
 
     The last rows of a pass are left out if they do not fill a batch; each pass leaves out different rows.
-
-    Args:
-        num_rows: number of rows.
-        batch_size: rows per batch.
-        seed: seed of the orders.
-
-    Attributes:
-        per_epoch: number of batches in a pass.
-
-    Raises:
-        TooFewRows: there are fewer rows than fill a batch.
+    `TooFewRows` if there are fewer rows than fill a batch.
     """
 
     def __init__(self, num_rows: int, batch_size: int, seed: int):
@@ -83,7 +68,7 @@ class ShuffledBatches(NumberedBatches):
         return np.random.default_rng([self.seed, epoch]).permutation(self.num_rows)
 
     def rows(self, number: int) -> np.ndarray:
-        """Returns the numbers of a batch's rows."""
+        """The numbers of a batch's rows, int64 [batch_size]."""
         epoch, step = divmod(int(number), self.per_epoch)
         return self._order(epoch)[step * self.batch_size : (step + 1) * self.batch_size]
 
@@ -94,19 +79,9 @@ class PretrainingBatches(NumberedBatches):
     Rows at the end of an epoch are left out if they do not fill a batch. The next epoch has different rows.
 
     Args:
-        text: the text.
-        scheme: how rows are composed.
-        objective: the objective, with its vocabulary.
-        batch_size: rows per batch.
         seed: seed of rows and masks.
         first_epoch: number of the first epoch; another number gives other rows.
-        mlm_only: whether labels are a single array, those of the masked tokens, as for
-            `task="masked_lm"`.
-
-    Attributes:
-        per_epoch: number of batches in the first epoch.
-        starts: index of the first batch of every planned epoch and of the next one. Save it with a
-            checkpoint: on resume, finished epochs need no second planning.
+        mlm_only: whether labels are a single array, those of the masked tokens, as for `task="masked_lm"`.
 
     Raises:
         TooFewRows: the text has fewer rows than fill a batch.
@@ -147,7 +122,7 @@ class PretrainingBatches(NumberedBatches):
         return self._plans[epoch]
 
     def _place(self, number: int) -> tuple[EpochPlan, int, int]:
-        """Returns the plan, the epoch and the first row of a batch."""
+        """The plan, the epoch and the first row of a batch."""
         with self._lock:
             while self.starts[-1] <= number:
                 plan = self._plan(len(self.starts) - 1)
@@ -156,7 +131,6 @@ class PretrainingBatches(NumberedBatches):
             return self._plan(epoch), epoch, (number - self.starts[epoch]) * self.batch_size
 
     def at(self, number: int) -> tuple[dict[str, np.ndarray], Any]:
-        """Inputs and labels of a batch."""
         plan, epoch, first = self._place(int(number))
         rows = plan.batch(range(first, first + self.batch_size))
         if "document_ids" in rows:
@@ -168,14 +142,7 @@ class PretrainingBatches(NumberedBatches):
 
 
 class StreamBatches(NumberedBatches):
-    """Numbered batches of `Segments`, one pass after another.
-
-    Args:
-        token_ids, batch_size, segment_length: as for `Segments`.
-
-    Attributes:
-        per_epoch: number of batches in a pass.
-    """
+    """Numbered batches of `Segments`, `per_epoch` a pass, one pass after another."""
 
     def __init__(self, token_ids: np.ndarray, batch_size: int, segment_length: int):
         self._segments = Segments(token_ids, batch_size, segment_length)
@@ -183,7 +150,6 @@ class StreamBatches(NumberedBatches):
         self.tokens = float(batch_size * segment_length)
 
     def at(self, number: int) -> dict[str, np.ndarray]:
-        """Returns a batch, as `Segments.at` does."""
         return self._segments.at(number % self.per_epoch)
 
     def dataset(self, first: int, end: int) -> tf.data.Dataset | BatchesByNumber:
@@ -196,13 +162,8 @@ class StreamBatches(NumberedBatches):
 class StreamRowBatches(ShuffledBatches):
     """Rows of a stream, all of the same length, for a language model without a memory.
 
-    Tokens at the stream's end are left out if they do not fill a row.
-
-    Args:
-        token_ids: integers [tokens].
-        batch_size: rows per batch.
-        row_length: tokens per row. A row's labels are the tokens that follow each of its tokens.
-        seed: seed of the orders.
+    A row's labels are the tokens that follow each of its tokens. Tokens at the stream's end are left out if they do
+    not fill a row.
     """
 
     def __init__(self, token_ids: np.ndarray, batch_size: int, row_length: int, seed: int):
@@ -211,7 +172,7 @@ class StreamRowBatches(ShuffledBatches):
         self.tokens = float(batch_size * row_length)
 
     def at(self, number: int) -> dict[str, np.ndarray]:
-        """Returns a batch: `token_ids` and `labels` int32 [batch_size, row_length]."""
+        """A batch: `token_ids` and `labels` int32 [batch_size, row_length]."""
         places = self.rows(number)[:, None] * self.row_length + np.arange(self.row_length + 1)
         tokens = self.token_ids[places].astype(np.int32)
         return {"token_ids": tokens[:, :-1], "labels": tokens[:, 1:]}
@@ -221,9 +182,6 @@ class MaskedRowBatches(ShuffledBatches):
     """Rows that were masked ahead of training.
 
     Args:
-        rows: all rows.
-        batch_size: rows per batch.
-        seed: seed of the orders.
         inputs: names of the model's inputs.
         pair_logits: name of the logits for labels of pairs; None if the model has none.
         mlm_only: as for `PretrainingBatches`.
@@ -245,7 +203,6 @@ class MaskedRowBatches(ShuffledBatches):
         self.tokens = float(np.count_nonzero(self.at(0)[0]["padding_mask"]))
 
     def at(self, number: int) -> tuple[dict[str, np.ndarray], Any]:
-        """Inputs and labels of a batch."""
         batch = self.source.read(self.rows(number))
         labels = {"mlm_logits": batch.pop("mlm_logits")}
         pairs = batch.pop("pair_label", None)

@@ -30,17 +30,11 @@ MEASURED_TOKENS = 1 << 16
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """Settings for pretraining a language model, besides model, text and seed.
+    """Settings for pretraining a language model, besides model, text and seed."""
 
-    Attributes:
-        recipe: the settings of the optimizer. `total_steps` counts all updates and is not used if `seconds` is set.
-        seconds: time budget; None to train for a number of updates.
-        steps_per_execution: as in `Recipe`.
-    """
-
-    recipe: LanguageModelPreset
-    seconds: float | None = None
-    steps_per_execution: int = 1
+    recipe: LanguageModelPreset  # its `total_steps` counts all updates and is not used if `seconds` is set
+    seconds: float | None = None  # time budget; None to train for a number of updates
+    steps_per_execution: int = 1  # as in `Recipe`
 
     batches_per_update = 1
 
@@ -56,16 +50,10 @@ class StreamSettings:
 
 @dataclass
 class HeldOutStream:
-    """The beginning of a text, which is kept out of training to measure the loss.
-
-    Attributes:
-        name: name of the text.
-        token_ids: int32 [tokens], at most `MEASURED_TOKENS`.
-        batches: its batches.
-    """
+    """The beginning of a text, which is kept out of training to measure the loss."""
 
     name: str
-    token_ids: np.ndarray
+    token_ids: np.ndarray  # int32 [tokens], at most `MEASURED_TOKENS`
     batches: StreamBatches | StreamRowBatches
 
     def losses(self, model: StatefulLM | CausalLM) -> dict[str, float]:
@@ -75,28 +63,14 @@ class HeldOutStream:
         return {"loss": float(metrics["bits"]) * math.log(2)}
 
     def unigram_loss(self, counts: np.ndarray) -> float:
-        """Loss of a unigram model with these token counts.
-
-        Args:
-            counts: int [vocabulary], counts in the training text.
-        """
+        """Loss of a unigram model with the training text's counts, int [vocabulary]."""
         return float(-log_frequencies(counts)[self.token_ids[1:]].mean())
 
 
 class StreamTraining:
-    """Trains a recurrent language model on a stream.
+    """Trains a recurrent language model on a stream. `seed` is unused: nothing is drawn for a stream.
 
-    Args:
-        model: the language model.
-        settings: the settings.
-        text: the text.
-        seed: unused, because nothing is drawn for a stream.
-
-    Attributes:
-        model: the model with its memory, for `fit`.
-        counts: number of occurrences of each token in the text.
-        phases: the stream's batches, which stay the same throughout the training.
-        use: what the model is for.
+    `model` has the memory, for `fit`; `counts` are the text's tokens; one phase lasts the whole training.
     """
 
     use = Use(
@@ -119,11 +93,9 @@ class StreamTraining:
         return ["".join(f"{sentence}\n" for sentence in document)]
 
     def trained_model(self) -> StatefulLM | CausalLM:
-        """The model that `fit` trains."""
         return StatefulLM(self.language_model, self.settings.recipe.batch_size)
 
     def batches_of(self, token_ids: np.ndarray) -> StreamBatches | StreamRowBatches:
-        """A stream's batches."""
         recipe = self.settings.recipe
         return StreamBatches(token_ids, recipe.batch_size, recipe.segment_length)
 
@@ -140,12 +112,10 @@ class StreamTraining:
         }
 
     def held_out(self, name: str, text: TokenizedText | StreamPart) -> HeldOutStream:
-        """The beginning of a held-out text, to measure on."""
         token_ids = text.stream()[:MEASURED_TOKENS]
         return HeldOutStream(name, token_ids, self.batches_of(token_ids))
 
     def compile(self) -> None:
-        """Compiles the model with the recipe's optimizer."""
         recipe = self.settings.recipe
         if recipe.patience:
             options = {"patience": recipe.patience, "global_clipnorm": recipe.clip_norm}
@@ -162,14 +132,13 @@ class StreamTraining:
         self.model.compile(optimizer=optimizer, steps_per_execution=steps)
 
     def questions(self, corpus: Corpus | None) -> list[tuple[str, str]]:
-        """None, because no word is masked."""
+        """Empty, because no word is masked."""
         return []
 
     def answers(self, questions: Sequence[tuple[str, str]]) -> list[list[list[Any]]]:
         return []
 
     def trained(self) -> CausalLM:
-        """The model to save."""
         return self.language_model
 
 
@@ -177,9 +146,7 @@ class RowTraining(StreamTraining):
     """Trains a language model with limited positions, on rows of its maximum length.
 
     Documents follow each other, separated by the vocabulary's end token if it has one, as in GPT-2's training.
-    Rows may begin and end anywhere. Arguments are those of `StreamTraining`, except:
-
-        seed: seed of the order of rows.
+    Rows may begin and end anywhere; `seed` orders them.
     """
 
     @staticmethod
@@ -233,7 +200,6 @@ class WordsOfText:
 
     Args:
         vocabulary: `BOUNDARY`, `UNKNOWN`, then the text's words by falling frequency.
-        encoder: the encoder, which reads the characters of words.
         num_classes: number of words that are predicted, the first ones of the vocabulary.
     """
 
@@ -256,21 +222,12 @@ class WordsOfText:
         self.num_classes = num_classes
 
     def classes(self, token_ids: np.ndarray) -> np.ndarray:
-        """Returns what is predicted for words: themselves, or `UNKNOWN`."""
+        """What is predicted for words: themselves, or `UNKNOWN`."""
         return np.where(token_ids < self.num_classes, token_ids, 1)
 
 
 class BidirectionalBatches(NumberedBatches):
-    """Segments of a stream and of its reverse, one pass after another.
-
-    Args:
-        token_ids: integers [tokens], numbers of words.
-        words: what is read and predicted.
-        batch_size, segment_length: as for `Segments`.
-
-    Attributes:
-        per_epoch: number of batches in a pass.
-    """
+    """Segments of a stream of word numbers, int [tokens], and of its reverse, one pass after another."""
 
     def __init__(
         self, token_ids: np.ndarray, words: WordsOfText, batch_size: int, segment_length: int
@@ -283,7 +240,6 @@ class BidirectionalBatches(NumberedBatches):
         self.tokens = float(batch_size * segment_length)
 
     def at(self, number: int) -> dict[str, np.ndarray]:
-        """Returns a batch, as `BidirectionalLM` takes it."""
         batches = [stream.at(number % self.per_epoch) for stream in self._streams]
         labels = np.stack([batch["labels"] for batch in batches], axis=1)
         spelled = zip(self.words.spelled, batches, strict=True)
@@ -298,7 +254,7 @@ class HeldOutWords(HeldOutStream):
     """Held-out text; its `token_ids` are the words to predict."""
 
     def losses(self, model: BidirectionalLM) -> dict[str, float]:
-        """Returns the loss in nats per word, for both directions together and for each."""
+        """The loss in nats per word, for both directions together and for each."""
         data = self.batches.dataset(0, self.batches.per_epoch)
         metrics = model.evaluate(data, return_dict=True, verbose=0)
         forward, backward = (float(metrics[f"{name}_loss"]) for name in ("forward", "backward"))
@@ -313,7 +269,6 @@ class BidirectionalTraining(StreamTraining):
     """A bidirectional encoder with a softmax, and the stream of words that they are trained on.
 
     The softmax predicts the text's words. It starts from their frequencies and is not saved.
-    Arguments: as for `StreamTraining`, with a `BidirectionalLM`.
     """
 
     use = Use(
@@ -365,7 +320,7 @@ class BidirectionalTraining(StreamTraining):
 def bidirectional_lm(
     encoder: Encoder, preset: LanguageModelPreset, vocabulary: str | Path
 ) -> BidirectionalLM:
-    """Returns an encoder with a new softmax over the words of a vocabulary, given as a directory."""
+    """An encoder with a new softmax over the words of a vocabulary, given as a directory."""
     words = DeferredPreprocessor(vocabulary, WORDS, sequence_length=2048).make()
     return BidirectionalLM(
         encoder,
@@ -379,7 +334,7 @@ def bidirectional_lm(
 def new_encoder(
     preset: LanguageModelPreset, vocabulary: str | Path, dtype: str = "float32"
 ) -> Encoder:
-    """Returns a randomly initialised encoder. Its characters need no vocabulary."""
+    """A randomly initialised encoder. Its characters need no vocabulary."""
     family = registry().families[preset.family]
     characters = DeferredPreprocessor(vocabulary, family.text, sequence_length=2048).make()
     config = family.config_class(vocab_size=preset.vocab_size, **preset.config)

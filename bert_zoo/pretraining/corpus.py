@@ -56,18 +56,11 @@ _ABBREVIATIONS = frozenset(
 
 
 def split_sentences(text: str) -> list[str]:
-    """Splits a text into sentences.
+    """Splits a text into sentences of at most `LONGEST` characters, whose concatenation is the text.
 
     A sentence ends at a full stop, question mark or exclamation mark (or several, with closing quotes or
-    brackets), if white space follows, and then no lower-case letter. It does not end after an initial or an
-    abbreviation such as "Dr.". A Chinese or Japanese full stop needs no white space.
-
-    Args:
-        text: any text.
-
-    Returns:
-        Pieces whose concatenation is the text. Each keeps the white space after it, and has at most
-        `LONGEST` characters.
+    brackets), if white space follows, which it keeps, and then no lower-case letter. It does not end after an
+    initial or an abbreviation such as "Dr.". A Chinese or Japanese full stop needs no white space.
     """
     starts = [0, *(end.end() for end in _ENDS.finditer(text) if _is_end(text, end)), len(text)]
     pieces = []
@@ -107,22 +100,10 @@ def _cut(piece: str) -> Iterator[str]:
         yield piece
 
 
-# -------------------------------------------------------------------------------------------------
-# Parallel text: files in several languages that are translations line by line.
-# -------------------------------------------------------------------------------------------------
-
-
 class ParallelLines:
-    """Documents with one sentence in each language, from files that are translations line by line.
+    """Documents with one sentence in each language, from one file per language, translations line by line.
 
     A line that is blank in one language is left out in all.
-
-    Args:
-        paths: paths of the files, one per language; files whose names end in ".gz" are unpacked while read.
-        languages: names of the languages, for messages.
-
-    Raises:
-        ValueError: the numbers of files and languages differ or, while reading, the numbers of lines.
     """
 
     def __init__(self, paths: Sequence[str | Path], languages: Sequence[str]):
@@ -153,12 +134,7 @@ class ParallelLines:
 
 
 class InTurn:
-    """A tokenizer of sentences whose languages repeat in a fixed order.
-
-    Args:
-        tokenizer: the tokenizer of the first language; it has `in_language`.
-        languages: names of the languages, in order.
-    """
+    """A tokenizer of sentences whose languages repeat in a fixed order; made from one that has `in_language`."""
 
     def __init__(self, tokenizer: Any, languages: Sequence[str]):
         self._tokenizers = [tokenizer.in_language(language) for language in languages]
@@ -181,7 +157,7 @@ class InTurn:
 
 
 def reading_in_turn(preprocessor: Any, languages: Sequence[str]) -> SimpleNamespace:
-    """Returns a preprocessor's attributes that `write_tokens` uses, for documents of `ParallelLines`."""
+    """A preprocessor's attributes that `write_tokens` uses, for documents of `ParallelLines`."""
     tokenizer = InTurn(preprocessor.tokenizer, languages)
     return SimpleNamespace(tokenizer=tokenizer, packer=preprocessor.packer)
 
@@ -218,25 +194,16 @@ Document = list[str]
 
 @dataclass
 class CorpusCounts:
-    """Counts of a pass over a corpus.
-
-    Attributes:
-        documents, sentences, characters: numbers of documents, sentences and characters in the result.
-        duplicate_documents: documents equal to an earlier one.
-        duplicate_sentences: sentences equal to an earlier one anywhere, not counting duplicate documents.
-        cut_documents: number of cuts of long documents, whose rest became another document.
-        other_part: documents of the other part, held out or not.
-        form: form of the files.
-    """
+    """Counts of the documents that a pass over a corpus yielded, and of what it left out."""
 
     documents: int = 0
     sentences: int = 0
     characters: int = 0
-    duplicate_documents: int = 0
-    duplicate_sentences: int = 0
-    cut_documents: int = 0
-    other_part: int = 0
-    form: str = ""
+    duplicate_documents: int = 0  # equal to an earlier one
+    duplicate_sentences: int = 0  # equal to an earlier one anywhere, not in duplicate documents
+    cut_documents: int = 0  # cuts of long documents, whose rest became another document
+    other_part: int = 0  # documents of the other part, held out or not
+    form: str = ""  # of the files
 
     def __str__(self) -> str:
         more = {
@@ -368,8 +335,7 @@ class Corpus:
 
     @functools.cached_property
     def _division(self) -> tuple[float, int]:
-        """The share of hashes whose documents are held out, and the number of sentences that are read as a document;
-        0 for those that the source has. Sets `division`."""
+        """Share of hashes whose documents are held out; sentences read as one document, 0 for the source's own."""
         is_read_once = not self.files and not self._is_data_set and iter(self.source) is self.source
         if not self.held_out or is_read_once:
             return self.held_out, 0
@@ -478,7 +444,7 @@ class Corpus:
             yield _sentences_of(_decoded(example[self.text_field], where))
 
     def _detected(self) -> str:
-        """Detects the form from the first lines of the files."""
+        """The form, from the first lines of the files."""
         texts = [path for path in self.files if _kind(path) is None]
         if not texts:
             return _kind(self.files[0])

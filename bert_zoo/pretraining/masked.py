@@ -60,26 +60,15 @@ OWN_ROWS: dict[str, OwnRows] = {
 
 @dataclass(frozen=True)
 class MaskedSettings:
-    """Settings for pretraining with masked tokens, besides model, text and seed.
+    """Settings for pretraining with masked tokens, besides model, text and seed."""
 
-    Attributes:
-        recipe: the settings of the optimizer. `total_steps` counts all updates and is not used if `seconds` is set.
-        rows: a key of `SCHEMES` or `OWN_ROWS`; with `languages`, a multilingual one.
-        phases: for each phase, the tokens per row and its share of the training.
-        objective: a key of `bert_zoo.tasks.objectives.OBJECTIVES`; empty for the family's own.
-        seconds: time budget; None to train for a number of updates.
-        starts_from_frequencies: whether to initialise the bias of a new masked-token head to the token
-            frequencies of the text. Otherwise the head spends hundreds of updates learning them.
-        languages: names of the languages in the order of the files, for parallel texts.
-    """
-
-    recipe: Recipe
-    rows: str
-    phases: tuple[tuple[int, float], ...]
-    objective: str = ""
-    seconds: float | None = None
+    recipe: Recipe  # its `total_steps` counts all updates and is not used if `seconds` is set
+    rows: str  # a key of `SCHEMES` or `OWN_ROWS`; with `languages`, a multilingual one
+    phases: tuple[tuple[int, float], ...]  # tokens per row, share of the training
+    objective: str = ""  # a key of `bert_zoo.tasks.objectives.OBJECTIVES`; "" for the family's
+    seconds: float | None = None  # time budget; None to train for a number of updates
     starts_from_frequencies: bool = False
-    languages: tuple[str, ...] = ()
+    languages: tuple[str, ...] = ()  # names in the order of the files, for parallel texts
 
     measurements: ClassVar[int] = 5
 
@@ -114,14 +103,9 @@ def compile_for(
     *,
     steps_per_execution: int = 1,
 ) -> None:
-    """Compiles a model with the losses of the objectives that the rows have labels for.
+    """Compiles a model with the losses of the objectives that a batch's labels are for.
 
-    Args:
-        model: a model with one head or several.
-        optimizer: the optimizer.
-        objective: the objective that masks tokens.
-        labels: a batch's labels by output; or an array, for a model with one head.
-        steps_per_execution: batches per execution of the backend.
+    `labels` are by output, or an array for a model with one head.
     """
     losses, weights = model.default_loss(), model.default_loss_weights
     if isinstance(labels, Mapping):
@@ -137,23 +121,10 @@ def compile_for(
 
 
 class MaskedTraining:
-    """Trains a model with heads for masked tokens.
+    """Trains a model with heads for masked tokens; `phases` are the batches of each phase.
 
-    Args:
-        model: the model.
-        settings: the settings.
-        text: the text.
-        seed: seed of rows and masks.
-
-    Attributes:
-        model: the model for `fit`, with a memory where the rows need one.
-        inner: the same model without the memory.
-        counts: number of occurrences of each token in the text.
-        phases: the batches of each phase.
-        use: what the model is for.
-
-    Raises:
-        ValueError: the rows are pairs and the model has no head for pairs, or the text is too short.
+    `model` is for `fit`, with a memory where the rows need one; `inner` is the same without the memory.
+    `ValueError` if the rows are pairs and the model has no head for pairs, or the text is too short.
     """
 
     measured_batches = 1
@@ -194,13 +165,11 @@ class MaskedTraining:
         ]
 
     def scheme(self, length: int) -> RowScheme:
-        """The scheme of rows of `length` tokens."""
         return self.settings.scheme(length, self.inner.preprocessor.tokenizer)
 
     def batches_of(
         self, text: TokenizedText, length: int, batch_size: int, seed: int, first_epoch: int = 0
     ) -> PretrainingBatches | MaskedRowBatches:
-        """Batches of a text in rows of `length` tokens."""
         return PretrainingBatches(
             text,
             self.scheme(length),
@@ -213,7 +182,6 @@ class MaskedTraining:
 
     @staticmethod
     def as_tokenized(document: Sequence[str], tokenizer) -> Sequence[str]:
-        """The text to tokenize of a document: its sentences."""
         return document
 
     def about(self) -> dict[str, Any]:
@@ -230,10 +198,7 @@ class MaskedTraining:
     def held_out(self, name: str, text: TokenizedText) -> HeldOut:
         """Rows of a text to measure on, as long as in the last phase, which is how the model will be used.
 
-        There are at most `MEASURED_ROWS` rows, or `measured_batches` batches. A batch is at most as large as in training.
-
-        Raises:
-            ValueError: the text is too short for a row.
+        There are at most `MEASURED_ROWS` rows, or `measured_batches` batches, each at most as large as in training.
         """
         length, rows = self.settings.phases[-1][0], self.settings.recipe.micro_batch_size
         total = self.batches_of(text, length, 1, MEASURED_SEED).per_epoch
@@ -242,7 +207,6 @@ class MaskedTraining:
         return HeldOut(name, batches, min(batches.per_epoch, wanted))
 
     def compile(self) -> None:
-        """Compiles the model with the recipe's optimizer, and initialises a new head to frequencies if set."""
         model, recipe = self.model, self.settings.recipe
         optimizer = optimizer_for(recipe, None if self.settings.seconds else recipe.total_steps)
         compile_for(
@@ -273,7 +237,6 @@ class MaskedTraining:
         return answers(self.inner, questions)
 
     def trained(self) -> ObjectiveModel:
-        """The model to save."""
         for layer in self.model.encoder.backbone.groups().top:
             layer.trainable = True  # see `model_to_go_on_with`
         return self.model
@@ -283,10 +246,7 @@ class RememberingTraining(MaskedTraining):
     """Trains on rows that continue those of the batch before, with a memory of them, as XLNet does.
 
     The memory keeps the first half of a row and holds three quarters of one (384 of 512 tokens, as in the
-    original). The saved model has no memory. Arguments are those of `MaskedTraining`.
-
-    Raises:
-        ValueError: also for rows of several lengths, or a model that cannot read rows backwards.
+    original). The saved model has no memory.
     """
 
     def __init__(
@@ -319,14 +279,7 @@ class RememberingTraining(MaskedTraining):
 
 
 class MaskedRowTraining(MaskedTraining):
-    """Trains on rows that `bert_zoo create_pretraining_data` has masked and written.
-
-    All rows have the same length and keep their masks. Arguments are those of `MaskedTraining`, with
-    `MaskedRows` in place of the text.
-
-    Raises:
-        ValueError: the model predicts tokens in an order, which such rows do not have.
-    """
+    """Trains on rows of one length that `bert_zoo create_pretraining_data` has masked and written."""
 
     def __init__(
         self, model: ObjectiveModel, settings: MaskedSettings, rows: MaskedRows, seed: int
@@ -363,16 +316,11 @@ class MaskedRowTraining(MaskedTraining):
         return {**super().about(), "objective": "as the rows were masked"}
 
 
-# -------------------------------------------------------------------------------------------------
-# Pretraining of encoder-decoder models: an objective divides each text between the two.
-# -------------------------------------------------------------------------------------------------
-
-
 class DenoisingTraining(MaskedTraining):
     """Trains an encoder-decoder model.
 
     A phase's length is the number of tokens that the encoder reads per row. With the scheme "packed_documents"
-    a row holds several texts, else one. Arguments are those of `MaskedTraining`.
+    a row holds several texts, else one.
     """
 
     use = Use(
@@ -389,7 +337,7 @@ class DenoisingTraining(MaskedTraining):
         return scheme
 
     def questions(self, corpus: Corpus | None) -> list[tuple[str, str]]:
-        """Returns an empty list, as no single word is masked."""
+        """Empty, as no single word is masked."""
         return []
 
     def answers(self, questions: Sequence[tuple[str, str]]) -> list[list[list[Any]]]:

@@ -35,18 +35,10 @@ _EXAMPLE = message_class(
 
 
 class MaskedRows:
-    """The rows of TFRecord files, with random access.
+    """The `num_rows` rows of TFRecord files, with random access; `summary` identifies them.
 
-    Args:
-        files: the files; all rows must have the same length and number of predictions.
-
-    Attributes:
-        length, predictions: tokens and masked tokens of each row.
-        num_rows: number of rows.
-        summary: values that identify the rows.
-
-    Raises:
-        ValueError: there is no file, a file is incomplete, or records lack the features of masked rows.
+    All have `length` tokens and `predictions` masked ones. `ValueError` if a file is incomplete, or records lack
+    the features of masked rows.
 
     Source: google-research/bert create_pretraining_data.py; the format of TFRecord files is described in
     tensorflow/core/lib/io/record_writer.h.
@@ -86,18 +78,12 @@ class MaskedRows:
         return self._files[self._file[row]][start : start + size].tobytes()
 
     def read(self, rows: Sequence[int]) -> dict[str, np.ndarray]:
-        """Reads rows as inputs and labels of a model.
-
-        Args:
-            rows: numbers of the rows.
+        """Reads rows by number as inputs and labels of a model.
 
         Returns:
             dict of int32: `token_ids`, `padding_mask` and `segment_ids` [rows, length]; `mask_positions` and
             their labels `mlm_logits` [rows, predictions], -100 for unused ones; `pair_label` [rows] if the
             records have one.
-
-        Raises:
-            ValueError: a row's length differs from the first row's.
         """
         rows = [_features(self._record(row)) for row in rows]
         found = {}
@@ -124,15 +110,7 @@ class MaskedRows:
         return batch
 
     def counts(self, vocab_size: int, special_ids: Sequence[int]) -> np.ndarray:
-        """Counts the tokens of the first `COUNTED_ROWS` rows, before masking and without special tokens.
-
-        Args:
-            vocab_size: number of ids.
-            special_ids: ids that are not counted.
-
-        Returns:
-            int64 [vocab_size].
-        """
+        """Counts the tokens of the first `COUNTED_ROWS` rows before masking, int64 [vocab_size]; 0 for special ones."""
         batch = self.read(range(min(COUNTED_ROWS, self.num_rows)))
         ids, used = batch["token_ids"], batch["mlm_logits"] != IGNORED_LABEL
         ids[np.nonzero(used)[0], batch["mask_positions"][used]] = batch["mlm_logits"][used]
@@ -148,14 +126,14 @@ class MaskedRows:
 
 
 def _features(record: bytes) -> dict[str, np.ndarray]:
-    """Returns the values of a record's features by name."""
+    """The values of a record's features by name."""
     entries = _EXAMPLE.FromString(record).features.entries
     numbers = {e.name: e.feature.integers.value or e.feature.floats.value for e in entries}
     return {name: np.array(values) for name, values in numbers.items()}
 
 
 def _records(path: Path) -> np.ndarray:
-    """Returns the start of each record's content and its size in bytes, int64 [records, 2]."""
+    """The start of each record's content and its size in bytes, int64 [records, 2]."""
     places, start, size = [], 0, path.stat().st_size
     with path.open("rb") as file:
         while start < size:
@@ -174,16 +152,10 @@ def _records(path: Path) -> np.ndarray:
 
 
 def part_of(files: Sequence[Path], held_out: float) -> tuple[MaskedRows, MaskedRows | None]:
-    """Returns the rows to train on and the held-out rows.
+    """The rows to train on and the held-out rows, of files of a single call of `create_pretraining_data`.
 
-    Whole files are held out, as each document's rows are in a single file.
-
-    Args:
-        files: files of a single call of `create_pretraining_data`.
-        held_out: share of the files to hold out, rounded, but at least one file; 0 for none.
-
-    Raises:
-        ValueError: there are too few files to hold one out; and as for `MaskedRows`.
+    Whole files are held out, as each document's rows are in a single file: a share of them, rounded, but at least
+    one; none for 0.
     """
     if not held_out:
         return MaskedRows(files), None

@@ -23,42 +23,24 @@ from bert_zoo.training.optimizers import AveragedSGD
 from bert_zoo.training.resume import write_checkpoint
 from bert_zoo.training.runs import CHECKPOINT, PROGRESS, diverged, updates_of
 
-# -------------------------------------------------------------------------------------------------
-# The progress of a pretraining: counters, measurements and checkpoints.
-# -------------------------------------------------------------------------------------------------
-
 
 @dataclass
 class Progress:
-    """The progress of a training, saved in its checkpoints.
-
-    Attributes:
-        phase: index of the current phase.
-        batches: batches trained on in the current phase.
-        all_batches: batches trained on in all phases.
-        seconds: training time over all calls of the program, including measuring and writing.
-        busy: the seconds of these spent in training steps, without the first step of each call.
-        busy_tokens: tokens of the steps that `busy` counts.
-        tokens: tokens trained on, including special tokens but not padding.
-        loss, losses: sum and number of the batch losses since the last measurement.
-        starts: `PretrainingBatches.starts` of the current phase.
-        measured_at: completed share of the training at the last measurement.
-        rows: the measurements so far, one row each.
-        before: losses and example predictions before the first batch.
-    """
+    """The progress of a training, saved in its checkpoints."""
 
     phase: int = 0
-    batches: int = 0
-    all_batches: int = 0
-    seconds: float = 0.0
-    busy: float = 0.0
-    busy_tokens: float = 0.0
-    tokens: float = 0.0
-    loss: float = 0.0
-    losses: int = 0
-    starts: list[int] = field(default_factory=list)
-    measured_at: float = 0.0
-    rows: list[dict[str, float]] = field(default_factory=list)
+    batches: int = 0  # in the current phase
+    all_batches: int = 0  # in all phases
+    seconds: float = 0.0  # over all calls of the program, including measuring and writing
+    busy: float = 0.0  # the seconds spent in training steps, without the first step of each call
+    busy_tokens: float = 0.0  # of the steps that `busy` counts
+    tokens: float = 0.0  # trained on, including special tokens but not padding
+    loss: float = 0.0  # sum of the batch losses since the last measurement
+    losses: int = 0  # their number
+    starts: list[int] = field(default_factory=list)  # of the phase's `PretrainingBatches`
+    measured_at: float = 0.0  # completed share of the training at the last measurement
+    rows: list[dict[str, float]] = field(default_factory=list)  # the measurements so far
+    # Losses and example predictions before the first batch.
     before: dict[str, Any] = field(default_factory=dict)
 
 
@@ -68,9 +50,6 @@ class Keeper(keras.callbacks.Callback):
     This happens after every execution of the backend: one batch, or several with `steps_per_execution`.
 
     Args:
-        progress: the progress to update.
-        directory: the run directory.
-        batches: the batches of the current phase.
         end: index of the last batch of this `fit`, plus one.
         share: returns the completed share of the whole training.
         measure: returns measurements by name, for all texts or only for the held-out text.
@@ -166,7 +145,6 @@ class Keeper(keras.callbacks.Callback):
             self.board.flush()
 
     def save(self) -> None:
-        """Writes a checkpoint."""
         self.progress.starts = [*self.batches.starts]
         if self.writes:
             write_checkpoint(
@@ -192,17 +170,11 @@ SHOWN, LOOKED_AT, SHOWN_WORDS = 6, 2_000, range(6, 25)
 
 @dataclass
 class HeldOut:
-    """Text kept out of training to measure the loss, with the same rows and masks every time.
-
-    Attributes:
-        name: name of the text.
-        batches: its batches.
-        count: the number of batches.
-    """
+    """Text kept out of training to measure the loss, with the same rows and masks every time."""
 
     name: str
     batches: PretrainingBatches | MaskedRowBatches
-    count: int
+    count: int  # of the batches
 
     def losses(self, model: ObjectiveModel) -> dict[str, float]:
         """The total loss and, with several objectives, the loss of each."""
@@ -211,10 +183,9 @@ class HeldOut:
         return {name: float(value) for name, value in metrics.items() if name.endswith("loss")}
 
     def unigram_loss(self, counts: np.ndarray) -> float:
-        """Loss of a unigram model with these token counts, on masked tokens or a decoder's targets.
+        """Loss of a unigram model with the training text's counts, int [vocabulary].
 
-        Args:
-            counts: int [vocabulary], counts in the training text.
+        It is measured on masked tokens or a decoder's targets.
         """
         labels = [self.batches.at(number)[1] for number in range(self.count)]
         labels = [rows["mlm_logits"] if isinstance(rows, dict) else rows for rows in labels]

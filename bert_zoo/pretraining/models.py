@@ -26,11 +26,7 @@ from bert_zoo.tasks.text_to_text import TextToText
 def new_model(family: Family, config: Mapping[str, Any], preprocessor, dtype: str = "float32"):
     """A randomly initialised model with all heads of its family's objectives.
 
-    Args:
-        family: the name of the family.
-        config: fields of its configuration. `vocab_size` comes from the vocabulary.
-        preprocessor: the preprocessor with the vocabulary to predict.
-        dtype: a Keras dtype policy.
+    `config` has fields of its configuration; `vocab_size` comes from the vocabulary.
     """
     sizes = {**family.defaults, **config, "vocab_size": preprocessor.tokenizer.vocab_size}
     tasks = (Pretraining.task, MaskedLM.task, TextToText.task)
@@ -44,15 +40,10 @@ def new_model(family: Family, config: Mapping[str, Any], preprocessor, dtype: st
 def model_to_go_on_with(
     name: str, objective: str = "", dtype: str = "float32"
 ) -> ObjectiveModel | TextToText:
-    """A checkpoint with the heads of its objective. New heads are reported in the log.
+    """A checkpoint with the heads of its objective; "" is the family's own. New heads are reported in the log.
 
     Heads for sentences (BERT's next sentence, ALBERT's sentence order) are not created: without them, only masked
     tokens are trained. A pooler that no loss depends on stays unchanged.
-
-    Args:
-        name: a name or directory, as for `load`.
-        objective: a key of `bert_zoo.tasks.objectives.OBJECTIVES`; empty for the family's own.
-        dtype: a Keras dtype policy.
     """
     opened = open_checkpoint(name, with_weights=False)
     family = opened.family
@@ -88,8 +79,7 @@ def new_language_model(
 ) -> CausalLM:
     """A randomly initialised model that predicts the vocabulary of its preprocessor.
 
-    Raises:
-        ConfigError: the vocabulary is too small for the preset's clusters.
+    `ConfigError` if the vocabulary is too small for the preset's clusters.
     """
     size = preprocessor.tokenizer.vocab_size
     cutoffs = preset.config.get("cutoffs", ())
@@ -117,20 +107,11 @@ def fitted(preset: LanguageModelPreset, vocab_size: int) -> LanguageModelPreset:
     return replace(preset, config=config)
 
 
-# -------------------------------------------------------------------------------------------------
-# How well a recurrent language model predicts a stream.
-# -------------------------------------------------------------------------------------------------
-
-
 def evaluate(model: CausalLM, token_ids: np.ndarray, reading: Reading) -> dict[str, float]:
-    """Measures how well a model predicts a stream, averaged over all tokens except the first.
+    """Measures how well a recurrent model predicts a stream, int [tokens], on average over all tokens but the first.
 
-    Args:
-        model: a recurrent language model. Where its family has the settings in `reading`, they replace its own.
-        token_ids: int [tokens].
-
-    Returns:
-        dict of `perplexity`, `bits` (per token), `tokens` (the number predicted) and `seconds`.
+    Where its family has the settings in `reading`, they replace its own. Returns `perplexity`, `bits` (per token),
+    `tokens` (the number predicted) and `seconds`.
     """
     known = registry().families[model.encoder.family].settings
     settings = {name: value for name, value in reading.settings.items() if name in known}

@@ -46,13 +46,10 @@ class FullSentences(RowScheme):
     A row is a single text, with a separator token where a document ends within it. Each epoch has the
     documents in a different order. A sentence that is longer than a row is divided.
 
-    Attributes:
-        length: tokens per row, including special tokens.
-
     Source: Liu et al. 2019, section 4.2.
     """
 
-    length: int = 512
+    length: int = 512  # tokens per row, including special tokens
 
     def plan(self, text: TokenizedText, rng: np.random.Generator) -> Iterator[Runs]:
         most = self.length - text.layout.specials(1)
@@ -90,13 +87,10 @@ class DocSentences(RowScheme):
     A row is a single text. The last row of a document may be shorter. A sentence that is longer than a row
     is divided (SpanBERT's original drops it).
 
-    Attributes:
-        length: tokens per row, including special tokens.
-
     Source: Liu et al. 2019, section 4.2; Joshi et al. 2020, section 3.3.
     """
 
-    length: int = 512
+    length: int = 512  # tokens per row, including special tokens
 
     def plan(self, text: TokenizedText, rng: np.random.Generator) -> Iterator[Runs]:
         most = self.length - text.layout.specials(1)
@@ -120,13 +114,10 @@ class PackedDocuments(RowScheme):
     document that is longer than a row is divided. Documents and remainders that are shorter go to the row in
     which they leave the least room. Each epoch has the documents in a different order.
 
-    Attributes:
-        length: tokens per row, including special tokens.
-
     Source: the best-fit packing of Krell et al. 2021, arXiv:2107.02027.
     """
 
-    length: int = 512
+    length: int = 512  # tokens per row, including special tokens
 
     def plan(self, text: TokenizedText, rng: np.random.Generator) -> Iterator[Runs]:
         specials = sum(map(len, self.template(text.layout).only))
@@ -137,7 +128,7 @@ class PackedDocuments(RowScheme):
         yield Runs(rows[by_row], starts[by_row], lengths[by_row])
 
     def room(self, sizes: np.ndarray) -> np.ndarray:
-        """Returns the room in a row for documents of `sizes` tokens with special tokens, int64 [documents]."""
+        """The room in a row for documents of `sizes` tokens with special tokens, int64 [documents]."""
         return sizes
 
     def template(self, layout: Layout) -> Template:
@@ -150,14 +141,10 @@ class PackedExamples(PackedDocuments):
     """Several documents side by side in rows for an encoder and a decoder, each an independent text.
 
     Like `PackedDocuments`, but without special tokens, which the objective adds. The objective's inputs and
-    targets for a row are no longer than for a single text of `length` tokens.
-
-    Attributes:
-        length: tokens of the longest text, as returned by `Denoising.raw_length`.
-        objective: the objective, which divides a text between encoder and decoder.
+    targets for a row are no longer than for a single text of `length` tokens, as `Denoising.raw_length` returns it.
     """
 
-    objective: Denoising = field(kw_only=True)
+    objective: Denoising = field(kw_only=True)  # divides a text between encoder and decoder
 
     def room(self, sizes: np.ndarray) -> np.ndarray:
         parts = sizes, *self.objective.sizes(sizes)
@@ -177,14 +164,11 @@ class JoinedDocuments(RowScheme):
     Nothing separates the documents, and rows have no special tokens. Each epoch has the documents in a
     different order. Its last row may be shorter.
 
-    Attributes:
-        length: tokens per row, as returned by `Denoising.raw_length`.
-
     Source: google-research/text-to-text-transfer-transformer t5/data/preprocessors.py,
     reduce_concat_tokens and split_tokens, which joins 128 documents at a time.
     """
 
-    length: int = 568
+    length: int = 568  # tokens per row, as `Denoising.raw_length` returns it
 
     def plan(self, text: TokenizedText, rng: np.random.Generator) -> Iterator[Runs]:
         starts, lengths = _documents(text, rng)
@@ -210,17 +194,12 @@ class SentencePairs(RowScheme):
     in both cases (label 1). If a pair is too long, tokens are removed from the longer text, from its
     start or end at random.
 
-    Attributes:
-        label: "next_sentence" or "sentence_order", also the key of the labels in a batch.
-        length: tokens per row, including special tokens.
-        short_rows: share of the documents whose rows are only filled to a random length.
-
     Source: google-research/bert and google-research/albert create_pretraining_data.py.
     """
 
-    label: str = "next_sentence"
-    length: int = 128
-    short_rows: float = 0.1
+    label: str = "next_sentence"  # also the key of the labels in a batch
+    length: int = 128  # tokens per row, including special tokens
+    short_rows: float = 0.1  # share of the documents whose rows are only filled to a random length
 
     def __post_init__(self):
         if self.label not in ("next_sentence", "sentence_order"):
@@ -295,24 +274,14 @@ class SentencePairs(RowScheme):
 
 
 class EpochPlan:
-    """The rows of one epoch.
-
-    Args:
-        text: the text.
-        scheme: how rows are composed, such as `FullSentences(128)`.
-        seed: seed of the plan, at least 0.
-        epoch: number of the epoch, from 0. Each epoch has different rows, in a different order.
+    """The rows of one epoch, which another seed or epoch composes and orders differently.
 
     Attributes:
-        num_rows: number of rows.
         order: int64 [rows], each row's place in the plan; a random order, unless the scheme's rows are in
             order.
         lengths: int64 [rows], number of tokens at each place in the plan, including special tokens.
         num_tokens: number of tokens in all rows, without special tokens. It equals the text's if the
             scheme puts every token in exactly one row.
-
-    Raises:
-        ValueError: the length is too small for the layout, or the text does not suit the scheme.
     """
 
     def __init__(self, text: TokenizedText, scheme: RowScheme, seed: int, epoch: int):
@@ -342,10 +311,7 @@ class EpochPlan:
         self.lengths = np.add.reduceat(lengths + specials[self._kinds], self._splits[:-1])
 
     def batch(self, numbers: Sequence[int]) -> Batch:
-        """Composes rows, padded to the scheme's length.
-
-        Args:
-            numbers: integers [batch], numbers of the rows, from 0 to `num_rows` - 1.
+        """Composes rows by number, padded to the scheme's length.
 
         Returns:
             - `token_ids`, `padding_mask` (1 for tokens) int32 [batch, width], and `segment_ids` if the
@@ -435,12 +401,7 @@ class EpochPlan:
 def epoch_rows(
     text: TokenizedText, scheme: RowScheme, seed: int, epoch: int, *, batch_size: int
 ) -> Iterator[Batch]:
-    """Yields the batches of an epoch (see `EpochPlan.batch`). The last one may have fewer rows.
-
-    Args:
-        text, scheme, seed, epoch: as for `EpochPlan`.
-        batch_size: rows per batch.
-    """
+    """Yields the batches of an epoch (see `EpochPlan.batch`). The last one may have fewer rows."""
     plan = EpochPlan(text, scheme, seed, epoch)
     for start in range(0, plan.num_rows, batch_size):
         yield plan.batch(np.arange(start, min(start + batch_size, plan.num_rows)))
@@ -450,17 +411,11 @@ def epoch_rows(
 
 
 class _DocumentSentences(NamedTuple):
-    """Sentences of several documents, one document after another.
+    """Sentences of several documents, one document after another."""
 
-    Attributes:
-        starts: int64 [sentences], position of each sentence's first token among all tokens.
-        lengths: int64 [sentences], number of tokens in each.
-        begins_document: bool [sentences], whether it is the first of its document.
-    """
-
-    starts: np.ndarray
-    lengths: np.ndarray
-    begins_document: np.ndarray
+    starts: np.ndarray  # int64 [sentences], position of each one's first token among all tokens
+    lengths: np.ndarray  # int64 [sentences], number of tokens in each
+    begins_document: np.ndarray  # bool [sentences]
 
     @classmethod
     def none(cls) -> _DocumentSentences:
@@ -474,12 +429,12 @@ class _DocumentSentences(NamedTuple):
 
     @property
     def before(self) -> np.ndarray:
-        """Returns the number of tokens before each sentence, then of all: int64 [sentences + 1]."""
+        """The number of tokens before each sentence, then of all: int64 [sentences + 1]."""
         return np.concatenate([[0], np.cumsum(self.lengths)])
 
     @property
     def document_ends(self) -> np.ndarray:
-        """Returns for each sentence where the next document begins, int64 [sentences]."""
+        """For each sentence where the next document begins, int64 [sentences]."""
         begins = np.append(np.flatnonzero(self.begins_document), len(self.starts))
         return begins[np.cumsum(self.begins_document)]
 
@@ -501,14 +456,14 @@ def _sections(text: TokenizedText, order: np.ndarray, most: int) -> Iterator[_Do
 
 
 def _documents(text: TokenizedText, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the start and the number of tokens of each document, in a random order."""
+    """The start and the number of tokens of each document, in a random order."""
     order = rng.permutation(text.num_documents)
     starts = text.sentence_starts[text.document_starts[order]]
     return starts, text.sentence_starts[text.document_starts[order + 1]] - starts
 
 
 def _cut_at_documents(sentences: _DocumentSentences, rows: np.ndarray) -> Runs:
-    """Returns the runs of rows that begin at these sentences; a run ends with its document."""
+    """The runs of rows that begin at these sentences; a run ends with its document."""
     begins_row = np.zeros(len(sentences.starts), bool)
     begins_row[rows] = True
     runs = np.flatnonzero(begins_row | sentences.begins_document)
@@ -517,7 +472,7 @@ def _cut_at_documents(sentences: _DocumentSentences, rows: np.ndarray) -> Runs:
 
 
 def _best_fit(sizes: np.ndarray, length: int, smallest: int) -> np.ndarray:
-    """Returns the row for each size: the fullest row with enough room, or a new one."""
+    """The row for each size: the fullest row with enough room, or a new one."""
     rows_with_room: list[list[int]] = [[] for _ in range(length + 1)]
     # A bit for each amount of room that some row has.
     rooms, number, found = 0, 0, []
@@ -542,14 +497,9 @@ def _best_fit(sizes: np.ndarray, length: int, smallest: int) -> np.ndarray:
 def _random_sentences(
     text: TokenizedText, rng: np.random.Generator, documents: np.ndarray, tokens: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draws sentences of other documents: from a random one on, up to `tokens` tokens if there are enough.
+    """Draws sentences of documents other than `documents`, int64 [n], up to `tokens` int64 [n] if there are enough.
 
-    Args:
-        documents: int64 [n], documents that the sentences must not come from.
-        tokens: int64 [n], wanted numbers of tokens.
-
-    Returns:
-        int64 [n], their starts among all tokens; int64 [n], their numbers of tokens.
+    Returns their starts among all tokens and their numbers of tokens, int64 [n] each.
     """
     other = np.floor(rng.random(len(documents)) * (text.num_documents - 1)).astype(np.int64)
     other += other >= documents

@@ -58,22 +58,14 @@ ENDLESS = 1 << 20
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A finished training, for its report.
+    """A finished training, for its report."""
 
-    Attributes:
-        name: the model that was trained.
-        goes_on: whether `name` is a checkpoint, as `load` takes it.
-        use: what the model is for.
-        config, results: the contents of `config.json` and `metrics.json`.
-        directory: the run directory.
-    """
-
-    name: str
-    goes_on: bool
+    name: str  # the model that was trained
+    goes_on: bool  # whether `name` is a checkpoint, as `load` takes it
     use: Use
-    config: Mapping[str, Any]
-    results: Mapping[str, Any]
-    directory: Path
+    config: Mapping[str, Any]  # the contents of `config.json`
+    results: Mapping[str, Any]  # the contents of `metrics.json`
+    directory: Path  # the run directory
 
 
 def pretrain(
@@ -266,8 +258,8 @@ def _training(
     seed: int,
     least_batch_size: int | None,
 ) -> tuple[Any, list[Any]]:
-    """Returns the training and what it measures, with smaller batches if they are allowed and the texts need it."""
-    told = settings.recipe.batch_size
+    """The training and what it measures, with smaller batches if they are allowed and the texts need it."""
+    wanted = settings.recipe.batch_size
     while True:
         try:
             training = kind(model, settings, texts.trained_on, seed)
@@ -279,9 +271,9 @@ def _training(
             if least_batch_size is None or rows < max(least_batch_size, parts) or rows % parts:
                 raise
             settings = replace(settings, recipe=replace(settings.recipe, batch_size=rows))
-    if settings.recipe.batch_size != told:
+    if settings.recipe.batch_size != wanted:
         print(
-            f"The text is too short for batches of {told} rows, so they have {settings.recipe.batch_size}."
+            f"The text is too short for batches of {wanted} rows, so they have {settings.recipe.batch_size}."
         )
     return training, measured
 

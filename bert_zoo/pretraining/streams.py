@@ -24,25 +24,14 @@ NEWLINE_BYTE = b"\n"
 # The error of a tokenizer in a graph. Without one it is a ValueError with the same message.
 MISFIT = tf.errors.InvalidArgumentError if has_tensorflow else ()
 
-# --- Files as ids ---
-
 
 class FileStream:
     """Text files as one stream: pieces of bytes, each a document of one sentence.
 
     With words and an `eos_at` other than "never", each line ends in <eos>, including blank lines and a last
     line without newline. These are the ids of the original's `encode_file(add_eos=True)`. With a
-    `space_token`, white space at both ends of the file is dropped, as in the original's prep_text8.py.
-
-    Args:
-        paths: text files, in UTF-8 unless the tokenizer reads bytes. Each is held in memory while it is
-            read.
-        tokenizer: the tokenizer that will read them.
-
-    Raises:
-        ValueError: a tokenizer of subwords; while reading, also an empty file, or bytes that are not UTF-8
-            (names the line).
-        FileNotFoundError: no such file, while reading.
+    `space_token`, white space at both ends of the file is dropped, as in the original's prep_text8.py. Each file is
+    held in memory while it is read.
     """
 
     def __init__(self, paths: Sequence[str | Path], tokenizer: WordLevelTokenizer):
@@ -64,15 +53,7 @@ class FileStream:
 
 
 class StreamPart:
-    """A part of a tokenized text, as one stream of ids.
-
-    Args:
-        text: the whole text.
-        first, end: positions of the part's first token, and after its last token.
-
-    Attributes:
-        summary: values that identify the text.
-    """
+    """The tokens `first` up to, but not including, `end` of a tokenized text, as one stream of ids."""
 
     def __init__(self, text: TokenizedText, first: int, end: int):
         self.text, self.first, self.end = text, first, end
@@ -158,11 +139,8 @@ def pieces_of(
         start = end
 
 
-# --- A stream as segments ---
-
-
 class Segments:
-    """One pass over a stream, which is divided into contiguous rows, and each row into segments.
+    """One pass of `num_steps` batches over a stream, which is divided into contiguous rows, and each row into segments.
 
     Row r of each batch continues where row r of the previous batch ended, so that a model can carry its
     memory. Each token except the stream's first is a label exactly once: the last label of a row is the
@@ -172,17 +150,6 @@ class Segments:
     The original (LMOrderedIterator) differs. Its rows do not share that token, so it loses one label per
     row, and up to `batch_size` - 1 tokens at the end of the stream. Its last segment is shorter, or dropped
     on TPUs.
-
-    Args:
-        token_ids: integers [tokens], at least two.
-        batch_size: number of rows.
-        segment_length: tokens of a row in one batch.
-
-    Attributes:
-        num_steps: number of batches in a pass.
-
-    Raises:
-        ValueError: an option outside its range, or a stream that is too short for a batch.
     """
 
     def __init__(self, token_ids: np.ndarray, batch_size: int, segment_length: int):
@@ -208,12 +175,7 @@ class Segments:
             )
 
     def at(self, step: int) -> dict[str, np.ndarray]:
-        """Returns a batch of the pass.
-
-        Returns:
-            dict of int32: `token_ids` and `labels` [batch_size, segment_length]; `starts_stream`
-            [batch_size], 1 in the first batch of the pass, where the memory is reset, else 0.
-        """
+        """A batch, as `segments` describes it."""
         position = step * self.segment_length + np.arange(self.segment_length)
         inside = position < self.lengths[:, None]
         source = np.where(inside, self.starts[:, None] + position, 0)
@@ -224,7 +186,7 @@ class Segments:
         }
 
     def dataset(self, first_step: int = 0) -> tf.data.Dataset:
-        """Returns the batches from `first_step` on, with known cardinality and static shapes."""
+        """The batches from `first_step` on, with known cardinality and static shapes."""
         # The function of a map takes an eager tensor as an input rather than a constant of its graph, so a
         # stream of gigabytes is held once, outside the protobuf. Batches are cut from it as needed: slices
         # of a reshaped array would need a padded, time-major copy.

@@ -22,17 +22,9 @@ HELD_OUT, GENERAL = "held out", "general text"
 
 
 class Texts(NamedTuple):
-    """The texts of a training.
-
-    Attributes:
-        trained_on: text to train on.
-        measured: name -> text to evaluate on.
-        held_out: the documents that are set aside; None if there are none.
-    """
-
     trained_on: Text
-    measured: dict[str, Text]
-    held_out: Corpus | None = None
+    measured: dict[str, Text]  # name -> text to evaluate on
+    held_out: Corpus | None = None  # the documents that are set aside
 
 
 def read_documents(
@@ -49,9 +41,6 @@ def read_documents(
     """Reads documents, tokenizes them once into a directory, and sets some aside by their content.
 
     Args:
-        text, general_text, held_out, reading: as for `bert_zoo.pretraining.run.pretrain`.
-        preprocessor: has the tokenizer.
-        directory: directory for the tokens.
         languages: languages of a text with one file per language.
         as_tokenized: (sentences of a document, tokenizer) -> texts to tokenize.
     """
@@ -103,7 +92,7 @@ def read_streams(
     preprocessor: Any,
     directory: Path,
 ) -> Texts:
-    """Reads whole files as one stream, and sets its end aside. Arguments as for `read_documents`."""
+    """Reads whole files as one stream, and sets its end aside."""
 
     def tokens_of(source: Any, where: str) -> TokenizedText:
         files = files_of(source)
@@ -127,7 +116,7 @@ def read_streams(
 def read_masked_rows(
     text: Sequence[str] | str, general_text: Sequence[str] | str | None, held_out: float
 ) -> Texts:
-    """Reads rows that are masked already, and sets whole files aside. Arguments as for `read_documents`."""
+    """Reads rows that are masked already, and sets whole files aside."""
     trained_on, aside = part_of(files_of(text), held_out)
     measured: dict[str, Text] = {} if aside is None else {HELD_OUT: aside}
     if general_text is not None:

@@ -43,20 +43,11 @@ _ROLES = ("unk", "pad", "cls", "sep", "mask", "eos")
 
 
 class Document(NamedTuple):
-    """A document of a `TokenizedText`.
+    """A document of a `TokenizedText`."""
 
-    Attributes:
-        token_ids: int32 [tokens].
-        sentence_starts: int64 [sentences], position of each sentence's first token.
-        word_starts: bool [tokens], whether each token begins a word.
-    """
-
-    token_ids: np.ndarray
-    sentence_starts: np.ndarray
-    word_starts: np.ndarray
-
-
-# --- Writing ---
+    token_ids: np.ndarray  # int32 [tokens]
+    sentence_starts: np.ndarray  # int64 [sentences], position of each sentence's first token
+    word_starts: np.ndarray  # bool [tokens], whether each token begins a word
 
 
 def write_tokens(
@@ -226,9 +217,6 @@ def _counts(directory: Path, vocab_size: int) -> np.ndarray:
     return counts
 
 
-# --- Vocabularies ---
-
-
 def _vocabulary_of(tokenizer: Tokenizer) -> dict[str, Any]:
     """Everything that determines the ids of a text."""
     options = {n: v for n, v in tokenizer.get_config().items() if n != "vocabulary"}
@@ -256,9 +244,6 @@ def _check_vocabulary(stored: dict[str, Any], tokenizer: Tokenizer, directory: P
             f"{directory} has tokens of another vocabulary or other options: they are from a {have}, and the model "
             f"has a {want}. Choose another directory, or delete {directory} to tokenize the text again."
         )
-
-
-# --- Reading ---
 
 
 class TokenizedText:
@@ -349,15 +334,7 @@ class TokenizedText:
         return self._tokens.astype(np.int32)
 
     def read(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Reads runs of tokens.
-
-        Args:
-            starts: integers [runs], position of each run's first token among all tokens.
-            lengths: integers [runs], at least 1.
-
-        Returns:
-            int32 [sum of lengths], the concatenated runs.
-        """
+        """Concatenated runs of tokens, int32 [sum of lengths]; `starts`, `lengths` (at least 1) are [runs]."""
         starts, lengths = np.asarray(starts, np.int64), np.asarray(lengths, np.int64)
         return self._tokens[np.repeat(starts, lengths) + ranges(lengths)].astype(np.int32)
 

@@ -42,7 +42,7 @@ def train_vocabulary(
     lowercase: bool = False,
     languages: Sequence[str] = (),
 ) -> list[str]:
-    """Trains a vocabulary and writes its files.
+    """Trains a vocabulary and writes its files. Returns the tokens in the order of their ids.
 
     - "wordpiece", like BERT's: [PAD], [UNK], [CLS], [SEP] and [MASK] come first; vocab.txt.
     - "byte_bpe", like RoBERTa's: <s>, <pad>, </s> and <unk> come first, <mask> last; vocab.json and
@@ -61,21 +61,11 @@ def train_vocabulary(
       first, and <extra_id_99> to <extra_id_0> last; spiece.model.
 
     Args:
-        texts: an iterable of texts, read once.
-        kind: one of `KINDS`.
-        directory: directory for the files and tokenizer_config.json; created if missing.
         vocab_size: number of tokens, including special tokens. If the texts have fewer subwords, the
             vocabulary is smaller, or SentencePiece raises an error.
         lowercase: lower-case texts and remove accents; only for "wordpiece", "word_bpe" and
             "sentencepiece".
         languages: for "word_bpe", names of the model's languages, which get the numbers 0, 1, ...
-
-    Returns:
-        The tokens in the order of their ids.
-
-    Raises:
-        ImportError: the library is not installed.
-        ValueError: an unknown kind, an option that it does not have, or too few texts.
     """
     if kind not in KINDS:
         raise ValueError(f"kind is {kind!r}; choose one of {tuple(KINDS)}.")
@@ -332,18 +322,7 @@ def count_tokens(
     lowercase: bool = False,
     space_token: str | None = None,
 ) -> Counter[str]:
-    """Counts the tokens of text files, as split by a `WordLevelTokenizer` with the same options.
-
-    Args:
-        paths: text files, in UTF-8 unless the unit is "byte".
-
-    Returns:
-        Token -> count, in the order of first appearance.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: an unknown unit, an empty file, or bytes that are not UTF-8.
-    """
+    """Token -> count, in the order of first appearance, as a `WordLevelTokenizer` with the same options splits."""
     if unit not in UNITS:
         raise ValueError(f"unit is {unit!r}; choose one of {UNITS}.")
     counts: Counter = Counter()
@@ -419,12 +398,7 @@ def select_tokens(
 ) -> list[str]:
     """Orders tokens like the original's vocabularies: special ones, then by falling frequency.
 
-    Args:
-        counts: token -> count, in the order of first appearance, which decides between equal counts.
-        max_size, min_count, special, unknown_token: as for `build_vocabulary`.
-
-    Returns:
-        The tokens in the order of their ids.
+    Of equal counts the first one in `counts` is first. The options are those of `build_vocabulary`.
     """
     frequent = [s for s, n in Counter(counts).most_common(max_size) if n >= min_count]
     if unknown_token is not None and unknown_token not in frequent:
