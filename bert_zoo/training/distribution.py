@@ -80,16 +80,7 @@ class WholeBatchModelParallel(_WholeBatches, ModelParallel):
 
 
 def make(kind: str, address: str, model_parallel: int) -> Devices:
-    """Sets Keras's distribution for the process.
-
-    Args:
-        kind, address: the parts of a strategy's name: "cpu" and "4" for "cpu:4".
-        model_parallel: number of devices that share one copy of the model.
-
-    Raises:
-        ValueError: devices are missing, or their number does not divide.
-        RuntimeError: "cpu:N" is requested after JAX has started computing.
-    """
+    """Sets Keras's distribution for the process, of `kind` "cpu" and `address` "4" for "cpu:4"."""
     _keep_tensorflow_off_accelerators()
     devices = _devices(kind, address)
     if len(devices) % model_parallel:
@@ -230,7 +221,7 @@ def strategy(name: str = "auto", *, model_parallel: int = 1):
 
 
 def present_strategy():
-    """Returns the strategy of the current scope."""
+    """The strategy of the current scope."""
     if keras.backend.backend() == "jax":
         return Devices(num_replicas())
     return _one("")

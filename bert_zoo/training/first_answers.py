@@ -15,24 +15,14 @@ from bert_zoo.models.task_model import TaskModel
 from bert_zoo.tasks.multi_label_classification import MultiLabelClassifier
 from bert_zoo.tasks.regression import Regressor
 
-# -------------------------------------------------------------------------------------------------
-# Weights of classes in the training loss.
-# -------------------------------------------------------------------------------------------------
-
 
 def class_weights(
     setting: str | Mapping[str, float], labels: Sequence[int], label_names: Sequence[str]
 ) -> dict[int, float]:
-    """Returns the class weights of a recipe, by class id.
+    """The class weights of a recipe, by class id, for the class ids `labels` [N] of the training rows.
 
-    Args:
-        setting: "balanced" gives every class the same total weight, and keeps the sum over all rows.
-            Or weights by class name, as a mapping or as "no=1,yes=5"; missing classes get 1.
-        labels: class ids of the training rows, [N].
-        label_names: the classes in the order of their ids.
-
-    Raises:
-        ValueError: a name is not a class, or a weight is not a positive number.
+    `setting` is "balanced", which gives every class the same total weight and keeps the sum over all rows; or weights
+    by class name, as a mapping or as "no=1,yes=5"; missing classes get 1.
     """
     if setting == BALANCED:
         counts = np.bincount(labels, minlength=len(label_names))

@@ -55,11 +55,6 @@ def forget_functions(model: ZooModel) -> None:
     model.train_function = model.test_function = model.predict_function = None
 
 
-# -------------------------------------------------------------------------------------------------
-# `reinitialize`: random weights for the highest layers, which are specific to pretraining.
-# -------------------------------------------------------------------------------------------------
-
-
 def reinitialize(model: ZooModel, layers: int) -> None:
     """Randomly initialises the encoder's highest layers.
 
@@ -101,6 +96,6 @@ def reinitialize(model: ZooModel, layers: int) -> None:
 
 
 def _weights(groups: Groups, blocks: Iterable[int]) -> list[keras.Variable]:
-    """Returns the weights of these blocks and of the layers on top of the stack."""
+    """The weights of these blocks and of the layers on top of the stack."""
     layers = (*(groups.stack.blocks[number] for number in blocks), *groups.top)
     return [weight for layer in layers for weight in layer.weights]

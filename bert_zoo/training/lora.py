@@ -15,7 +15,7 @@ from bert_zoo.weights.bind import trained_layers, variables_of
 
 
 def _attention(block: keras.layers.Layer) -> list[keras.layers.Layer]:
-    """Returns a block's attention layers, with a decoder's cross-attention."""
+    """A block's attention layers, with a decoder's cross-attention."""
     return [block.attention, *filter(None, [getattr(block, "cross_attention", None)])]
 
 
@@ -77,12 +77,11 @@ def add_lora(
 
 
 def lora_layers(model: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
-    """Yields the layers of a model that have LoRA."""
     return (layer for layer in all_layers(model) if getattr(layer, "lora_enabled", False))
 
 
 def lora_products(model: ZooModel) -> dict[str, tuple[Any, Any, float]]:
-    """Maps the path of each kernel with LoRA to its variables A and B and their scale."""
+    """Path of each kernel with LoRA -> its variables A and B and their scale."""
     scales = {
         id(weight): layer.lora_alpha / layer.lora_rank
         for layer in lora_layers(model)
@@ -100,11 +99,7 @@ def lora_products(model: ZooModel) -> dict[str, tuple[Any, Any, float]]:
 
 
 def without_lora(model: ZooModel) -> ZooModel:
-    """Returns the model itself if it has no LoRA, else a copy with LoRA merged into its kernels.
-
-    Args:
-        model: any model of the zoo; it does not change.
-    """
+    """The model itself if it has no LoRA, else a copy with LoRA merged into its kernels."""
     products = lora_products(model)
     if not products:
         return model
@@ -121,11 +116,7 @@ def without_lora(model: ZooModel) -> ZooModel:
 
 
 def trained_in_full(model: ZooModel) -> set[str]:
-    """Returns the paths of the pooler's and head's variables in a model with LoRA.
-
-    Raises:
-        ValueError: other weights of the embeddings or the stack are trained too.
-    """
+    """The paths of the pooler's and head's variables in a model with LoRA."""
     embeddings = encoder_of(model).backbone.groups().embeddings
     variables = variables_of(model)
     below = {id(v) for part in (embeddings, *model.stacks) for v in part.weights}

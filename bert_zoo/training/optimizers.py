@@ -18,16 +18,7 @@ UNDECAYED = ("bias", "gamma", "beta")
 
 
 class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """Base class of schedules that rise linearly from 0 during warmup.
-
-    Args:
-        peak: the maximum learning rate.
-        total_steps: number of updates after which the rate stays at its minimum.
-        warmup_steps: number of warmup updates.
-
-    Raises:
-        ValueError: `total_steps` is below 1, or there are more warmup steps than steps.
-    """
+    """Base class of schedules that rise linearly from 0 during warmup, and stay at their minimum at the end."""
 
     def __init__(self, peak: float, total_steps: int, warmup_steps: int):
         super().__init__()
@@ -41,7 +32,7 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         self.warmup_steps = warmup_steps
 
     def decayed(self, step):
-        """Returns the fraction of the peak at a step after warmup, a float32 tensor."""
+        """The fraction of the peak at a step after warmup, a float32 tensor."""
         raise NotImplementedError
 
     def __call__(self, step):
@@ -186,10 +177,7 @@ class SlantedTriangular(WarmupDecay):
 
 
 class WholeBatchOptimizer:
-    """Mixin for optimizers of Keras 3.15: several replicas or accumulated batches train like one large batch.
-
-    List it before the optimizer among a class's bases.
-    """
+    """Mixin for optimizers of Keras 3.15, listed first: replicas or accumulated batches train like one large batch."""
 
     clips_sum_of_replicas = True
 
@@ -239,7 +227,6 @@ class WholeBatchOptimizer:
         _assign_on_replicas(sums, [ops.cast(goes_on, t.dtype) * t for t in totals])
 
     def _ends_accumulation(self):
-        """Whether the current batch is the last one of an update."""
         return (self._iterations + 1) % self.gradient_accumulation_steps == 0
 
     def _distributed_tf_update_step(self, *arguments):
@@ -327,11 +314,9 @@ class BertAdamW(WholeBatchOptimizer, keras.optimizers.AdamW):
             self.exclude_from_weight_decay(var_names=[rf"(^|/){name}(:0)?$" for name in UNDECAYED])
 
     def use_levels(self, find_levels: Callable[[], Mapping[int, int]]) -> None:
-        """Sets how far a model's variables are below its head; `ZooModel.compile` calls this.
+        """Sets the function id of a variable -> its level below the head; missing ones belong to the head.
 
-        Args:
-            find_levels: returns the level by id of a variable; called when training starts, as variables
-                are final then. Missing variables belong to the head.
+        `ZooModel.compile` calls this. The function is called when training starts, as variables are final then.
         """
         self._find_levels = find_levels
 
@@ -357,7 +342,7 @@ class BertAdamW(WholeBatchOptimizer, keras.optimizers.AdamW):
         super().build(variables)
 
     def _is_unfrozen(self, variable):
-        """Returns a float32 scalar: 1 if a variable is unfrozen by now, else 0; None if it always is."""
+        """A float32 scalar: 1 if a variable is unfrozen by now, else 0; None if it always is."""
         group = self._groups[self._get_variable_index(variable)]
         if self.updates_per_group is None or not group:
             return None
@@ -382,14 +367,14 @@ class BertAdamW(WholeBatchOptimizer, keras.optimizers.AdamW):
         super()._backend_update_step(grads, trainable_variables, rates)
 
     def _corrected(self, learning_rate):
-        """Returns the learning rate with the moments' bias correction folded in."""
+        """The learning rate with the moments' bias correction folded in."""
         if not self.bias_correction:
             return learning_rate
         of_first, of_second = self._corrections()
         return learning_rate * ops.sqrt(of_second) / of_first
 
     def _corrections(self) -> list:
-        """Returns the divisors of both moments, float32 scalars."""
+        """The divisors of both moments, float32 scalars."""
         step = ops.cast(self.iterations + 1, "float32")
         return [1 - ops.power(beta, step) for beta in (self.beta_1, self.beta_2)]
 

@@ -127,10 +127,7 @@ def optimizer_for(recipe: Recipe, total_steps: int | None) -> BertAdamW | Adafac
 
 
 def prepare(model: ZooModel, recipe: Recipe) -> None:
-    """Applies a recipe's settings for freezing, LoRA, reinitializing, rematerializing and mini-batches.
-
-    Call it between `load` and compiling.
-    """
+    """Applies a recipe to a loaded model: freezing, LoRA, reinitializing, rematerializing and mini-batches."""
     if recipe.freeze_embeddings or recipe.freeze_layers:
         freeze(model, embeddings=recipe.freeze_embeddings, layers=recipe.freeze_layers)
     if recipe.lora_rank is not None:
@@ -143,7 +140,6 @@ def prepare(model: ZooModel, recipe: Recipe) -> None:
 
 
 def load_options(recipe: Recipe) -> dict[str, Any]:
-    """Returns a recipe's arguments for `load`."""
     return {
         "max_length": recipe.max_length,
         "dtype": recipe.dtype,
@@ -154,11 +150,6 @@ def load_options(recipe: Recipe) -> dict[str, Any]:
         "head_size": recipe.head_size,
         "padding": "fixed" if recipe.fixed_shapes else "longest",
     }
-
-
-# -------------------------------------------------------------------------------------------------
-# `compile_for_task`: compiles a model for its task.
-# -------------------------------------------------------------------------------------------------
 
 
 def compile_for_task(

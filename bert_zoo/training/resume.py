@@ -40,28 +40,17 @@ def kept_outputs(
     dtype: str = "float32",
     title: str,
 ) -> np.ndarray:
-    """Computes a model's outputs for texts and keeps them in a file.
+    """A model's outputs for texts [N], kept in a `.npy` file: a read-only memory map [rows, size].
 
-    An interrupted pass resumes, with the same bytes as its result. A finished file is only opened.
+    An interrupted pass resumes, with the same bytes as its result. A finished file is only opened, and refused with
+    ValueError if it is damaged or of another model or other texts. A `.json` with the same name records what the
+    outputs depend on.
 
     Args:
-        model: a trained model.
-        texts: [N], strings, lists of words, or a pair of lists of strings.
-        path: a NumPy file, `.npy`. A `.json` with the same name records what they depend on.
+        texts: strings, lists of words, or a pair of lists of strings.
         compute: some of the texts -> float [their rows, size].
-        batch_size: texts per step.
         counts: [N], rows of each text; one by default.
         about: what else the outputs depend on.
-        dtype: dtype of the file.
-        title: title of the progress bar.
-
-    Returns:
-        A read-only memory map, [rows, size].
-
-    Raises:
-        ValueError: the file is damaged, or contains outputs of another model or for other texts, or an output
-            is not finite in this dtype.
-        DiskFullError: there is no room for the file.
     """
     columns = texts if isinstance(texts, tuple) else (texts,)
     number = len(columns[0])
@@ -102,11 +91,7 @@ def kept_outputs(
 
 
 def finite(outputs: Any, dtype: str, first: int, last: int) -> np.ndarray:
-    """Converts the outputs for the texts from `first` up to `last` to `dtype`.
-
-    Raises:
-        ValueError: an output is not finite, or too large for the dtype.
-    """
+    """The outputs for the texts from `first` up to `last` as `dtype`; ValueError if one is not finite in it."""
     with np.errstate(over="ignore"):
         found = np.asarray(outputs).astype(dtype)
     if not np.isfinite(found).all():
@@ -118,7 +103,7 @@ def finite(outputs: Any, dtype: str, first: int, last: int) -> np.ndarray:
 
 
 def fingerprint_of(model: ZooModel) -> str:
-    """Returns a hash of a model's weights and of its preprocessor's settings."""
+    """A hash of a model's weights and of its preprocessor's settings."""
     digest = hashlib.sha256(repr(model.preprocessor.get_config()).encode())
     # Without the states of dropout, which differ each time a model is loaded.
     for variable in model.weights:
@@ -127,7 +112,7 @@ def fingerprint_of(model: ZooModel) -> str:
 
 
 def _hash(columns: Sequence[Sequence[Any]]) -> str:
-    """Returns a hash of columns of texts."""
+    """A hash of columns of texts."""
     digest = hashlib.sha256()
     for row in zip(*columns, strict=True):
         digest.update(repr(row).encode("utf-8", "surrogatepass"))
@@ -181,14 +166,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
 def write_checkpoint(
     model: keras.Model, directory: Path, step: int, notes: Mapping[str, str] | None = None
 ) -> None:
-    """Writes a checkpoint, and deletes the previous one once the new one is complete.
-
-    Args:
-        model: a compiled model whose optimizer is built.
-        directory: created if it does not exist.
-        step: what `restore` should return.
-        notes: what `notes_of` should return.
-    """
+    """Writes a checkpoint with `step` for `restore` and notes for `notes_of`, and then deletes the previous one."""
     directory.mkdir(parents=True, exist_ok=True)
     remove_leftovers(directory)
     unnamed = directory / "unnamed.safetensors"
@@ -201,17 +179,13 @@ def write_checkpoint(
 
 
 def notes_of(directory: str | os.PathLike) -> dict[str, str]:
-    """Returns the notes of the newest checkpoint, or {} without one."""
+    """The notes of the newest checkpoint, or {} without one."""
     _, source = _newest(Path(directory))
     return {} if source is None else source.metadata
 
 
 def _newest(directory: Path) -> tuple[int, SafetensorsSource | None]:
-    """Returns step and tensors of the newest checkpoint; 0 and None without one.
-
-    Raises:
-        WeightsError: the file has changed since it was written.
-    """
+    """Step and tensors of the newest checkpoint; 0 and None without one."""
     found = {
         int(match[1]): (path, match[2])
         for path in (directory.iterdir() if directory.is_dir() else ())
@@ -273,6 +247,6 @@ def _state(model: keras.Model) -> Iterator[tuple[str, Any]]:
 
 
 def _without_model(name: str) -> str:
-    """Returns the number and last word of a name from `_state`: "00042 momentum"."""
+    """The number and last word of a name from `_state`: "00042 momentum"."""
     number, _, variable = name.partition(" ")
     return f"{number} {variable.rpartition('_')[2]}"

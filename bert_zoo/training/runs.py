@@ -18,10 +18,6 @@ from bert_zoo.json_files import parse_json, utf8_text
 from bert_zoo.loading.locating import RUN_CONFIG as CONFIG
 from bert_zoo.loading.locating import RUN_METRICS as METRICS
 
-# -------------------------------------------------------------------------------------------------
-# Training for a fixed time, however fast the machine is.
-# -------------------------------------------------------------------------------------------------
-
 
 class TimeBudget(keras.callbacks.Callback):
     """Callback that ends `fit` when its time is used up, and sets the learning rate by the time used.
@@ -101,11 +97,6 @@ class TimeBudget(keras.callbacks.Callback):
         self._before, self._start = self.used, None
 
 
-# -------------------------------------------------------------------------------------------------
-# Ends a training when its loss is not finite.
-# -------------------------------------------------------------------------------------------------
-
-
 class TrainingDiverged(ValueError):
     """The loss became infinite or NaN."""
 
@@ -133,7 +124,6 @@ class StopAtDivergence(keras.callbacks.Callback):
 
 
 def diverged(model: keras.Model, loss: float, where: str) -> TrainingDiverged:
-    """Returns the error for a loss that is infinite or NaN."""
     rate = float(ops.convert_to_numpy(model.optimizer.learning_rate))
     return TrainingDiverged(
         f"The loss is {loss} {where}, at a learning rate of {rate:.3g}. Training stops here. Lower the "
@@ -147,13 +137,13 @@ RUN_AGAIN = "Restore a copy of the file, or delete its directory and run the sam
 
 
 def updates_of(model: keras.Model) -> int:
-    """Returns the number of updates that the optimizer has made."""
+    """The number of updates that the optimizer has made."""
     # int() does not work for a variable on several devices.
     return int(keras.ops.convert_to_numpy(model.optimizer.iterations))
 
 
 def versions() -> dict[str, str]:
-    """Returns the versions of the packages that a run depends on."""
+    """The versions of the packages that a run depends on."""
     of_keras = ("keras", "jax") if keras.backend.backend() == "jax" else ("keras",)
     of_text = ("tensorflow", "tensorflow-text") if has_tensorflow else ("tokenizers",)
     found = {name: version(name) for name in (*of_keras, *of_text)}
@@ -161,21 +151,17 @@ def versions() -> dict[str, str]:
 
 
 def read_json(path: Path, remedy: str = RUN_AGAIN) -> Any:
-    """Reads a file of `write_json`. Raises ValueError, which ends with the next step, if it is damaged."""
+    """Reads a file of `write_json`; ValueError, which ends with the next step, if it is damaged."""
     return parse_json(utf8_text(path.read_bytes(), path), path, remedy=remedy)
 
 
 def keras_verbosity() -> int:
-    """Returns Keras's `verbose`: a progress bar in a terminal, else one line per epoch."""
+    """Keras's `verbose`: a progress bar in a terminal, else one line per epoch."""
     return 1 if sys.stdout.isatty() else 2
 
 
 def finished_run(directory: Path, config: Mapping[str, Any]) -> Any | None:
-    """Returns the content of a finished run's `metrics.json`, or None if the run is not finished.
-
-    Raises:
-        ValueError: the run has other settings or data.
-    """
+    """The content of a finished run's `metrics.json`, or None; ValueError if it has other settings or data."""
     if not (directory / METRICS).is_file():
         return None
     advice = "Choose another directory (--output_dir), or delete it."
