@@ -74,13 +74,9 @@ from bert_zoo.models.replicas import (
     whole_everywhere,
     with_one_row,
 )
-from bert_zoo.models.text_rows import checked_sample_weight, rows_of_texts, weights_beside
+from bert_zoo.models.text_rows import aligned_weights, checked_sample_weight, rows_of_texts
 from bert_zoo.registry import registry
 from bert_zoo.weights.bind import named_variables, set_trained_layers, trained_layers
-
-# -------------------------------------------------------------------------------------------------
-# Gives the memory of dropped models back to the system.
-# -------------------------------------------------------------------------------------------------
 
 _DROPPED: list[int] = []  # ids of models that the collection in progress deletes
 
@@ -96,7 +92,7 @@ def give_back_after(model) -> None:
 
 @functools.cache
 def _malloc_trim() -> Callable[[int], int] | None:
-    """Returns glibc's `malloc_trim`; None on other systems."""
+    """glibc's `malloc_trim`; None on other systems."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is not None:
         gc.callbacks.append(_give_back)
@@ -115,30 +111,22 @@ EXPORTED_IDS = ("token_ids", "char_ids", "segment_ids", "padding_mask")
 
 @dataclass(frozen=True)
 class Interface:
-    """The names of a SavedModel's signatures; `bert_zoo.serving` traces them.
+    """The names of a SavedModel's signatures; `bert_zoo.serving` traces them."""
 
-    Attributes:
-        outputs: outputs that signatures return, if the model has them. A model that returns a tensor has
-            one.
-        row_outputs: outputs with one vector per row rather than per token (only for models whose other
-            outputs are per token).
-        texts: names and ranks of the inputs of the signature that takes texts.
-        pairs: whether the model reads either one text or two.
-        labels: inputs int [batch, length] that the model reads besides its encoder's inputs.
-        needs_labels: whether they are required; they may then differ in length from the other inputs.
-        steps: for models with a state, the names of the signatures that take it, and whether they return
-            only the next token's log-probabilities.
-        text_name: a second name, besides `serving_default`, for the signature that takes texts.
-    """
-
+    # What signatures return, if the model has it; a model that returns a tensor has one output.
     outputs: tuple[str, ...] = ("logits",)
+    # Outputs with one vector per row where the others are per token.
     row_outputs: tuple[str, ...] = ()
+    # Names and ranks of the inputs of the signature that takes texts.
     texts: tuple[tuple[str, int], ...] = (("text", 1),)
-    pairs: bool = True
+    pairs: bool = True  # whether the model reads either one text or two
+    # Inputs int [batch, length] that the model reads besides its encoder's inputs.
     labels: tuple[str, ...] = ()
+    # Whether they are required; they may then differ in length from the other inputs.
     needs_labels: bool = False
+    # With a state: signatures that take it, and whether they return only the next token's log-probabilities.
     steps: tuple[tuple[str, bool], ...] = (("step", False),)
-    text_name: str | None = None
+    text_name: str | None = None  # besides `serving_default`, for the signature that takes texts
 
 
 # Verb -> the tasks whose models have it, in the order in which their classes are made.
@@ -146,74 +134,49 @@ TASKS_OF_VERBS: dict[str, list[str]] = {}
 
 
 class ZooModel(keras.Model):
-    """A Keras model that also takes raw text as data.
+    """A Keras model that also takes raw text as data."""
 
-    Attributes:
-        task: name of the task for `load`.
-        verbs: names of the methods for what the task is there for.
-        labels: names of the classes by number; empty without classes.
-        labels_are_texts: whether labels are texts of the same kind as the inputs.
-        ids_rank: number of axes of the ids that it is called with.
-        generates: whether it writes texts, with a `generation_config`.
-        peft_task: the `task_type` of peft adapters for such models, if peft has one.
-        output_activation: "softmax" or "sigmoid", which turns outputs into probabilities; None if they are
-            not logits of classes.
-        outputs_per_token: whether outputs have the length of the input, so that `predict` must pad all
-            batches to the same length.
-        reads_labels_of_words: whether labels of texts become labels of tokens where texts are read.
-        reads_columns: whether it can be called with a tuple of input dicts, for rows of several texts.
-        shared_columns: number of columns that are read together with each of the other columns.
-        reads_windows: whether it reads long texts in windows.
-        fixes_encoder: whether its encoder is frozen and runs without dropout.
-        pools_windows: whether outputs for the windows of a long text can be pooled.
-        positions_read: further integer inputs holding positions in the text, shape [batch, n, ...],
-            mapped to the sizes of their trailing axes.
-        second_ids: ids for another part of the model, which reads `token_ids` by default.
-        state: names of inputs that the previous call returned; see `bert_zoo.layers.Backbone`.
-        taught_by: how a student is compared with a teacher of the task, a key of
-            `bert_zoo.distillation.losses.MATCHES`; None if the task cannot be distilled.
-        truncation: which text of a pair is cut if they are too long together; None leaves it to the
-            preprocessor.
-        untracked: attributes that are set without Keras's tracking.
-        traced_settings: attributes that `call` and verbs read besides layers and weights.
-        replaces: the task in whose place this one is loaded if a checkpoint was trained for it.
-        least_logits: minimum number of logits of a trained head.
-        if_untrained: a warning for checkpoints that were not trained for the task, if their weights do not
-            show that.
-        default_optimizer: the function of `bert_zoo.training.optimizers` that makes the task's optimizer;
-            None if there is nothing to train.
-        default_loss_weights: loss weights by output; None for 1 each.
-        interface: inputs and outputs of its SavedModel.
-    """
-
-    task: str
-    verbs: tuple[str, ...] = ()
-    labels: tuple[str, ...] = ()
-    labels_are_texts = False
-    ids_rank = 2
+    task: str  # name of the task for `load`
+    verbs: tuple[str, ...] = ()  # names of the methods for what the task is there for
+    labels: tuple[str, ...] = ()  # names of the classes by number; empty without classes
+    labels_are_texts = False  # of the same kind as the inputs
+    ids_rank = 2  # number of axes of the ids that it is called with
+    # "softmax" or "sigmoid", which turns outputs into probabilities; None if they are not logits of classes.
     output_activation: str | None = None
+    # Whether labels of texts become labels of tokens where texts are read.
     reads_labels_of_words = False
+    # Whether it can be called with a tuple of input dicts, for rows of several texts.
     reads_columns = False
-    shared_columns = 0
-    reads_windows = False
-    fixes_encoder = False
+    shared_columns = 0  # number of columns that are read together with each of the other columns
+    reads_windows = False  # whether it reads long texts in windows
+    fixes_encoder = False  # whether its encoder is frozen and runs without dropout
+    # Whether outputs have the length of the input, so that `predict` must pad all batches to the same length.
     outputs_per_token = False
-    generates = False
-    peft_task: str | None = None
-    pools_windows = False
+    generates = False  # whether it writes texts, with a `generation_config`
+    peft_task: str | None = None  # the `task_type` of peft adapters for such models
+    pools_windows = False  # whether outputs for the windows of a long text can be pooled
+    # Further integer inputs holding positions in the text, shape [batch, n, ...] -> the sizes of their trailing axes.
     positions_read: Mapping[str, tuple[int, ...]] = MappingProxyType({})
+    # Ids for another part of the model, which reads `token_ids` by default.
     second_ids: tuple[str, ...] = ()
+    # Names of inputs that the previous call returned; see `bert_zoo.layers.Backbone`.
     state: tuple[str, ...] = ()
+    # How a student is compared with a teacher of the task, a key of `bert_zoo.distillation.losses.MATCHES`; None if
+    # the task cannot be distilled.
     taught_by: str | None = None
+    # Which text of a pair is cut if they are too long together; None leaves it to the preprocessor.
     truncation: str | None = None
-    untracked: tuple[str, ...] = ("preprocessor",)
-    traced_settings: tuple[str, ...] = ()
+    untracked: tuple[str, ...] = ("preprocessor",)  # attributes set without Keras's tracking
+    traced_settings: tuple[str, ...] = ()  # what `call` and verbs read besides layers and weights
+    # The task in whose place this one is loaded if a checkpoint was trained for it.
     replaces: str | None = None
-    least_logits = 1
+    least_logits = 1  # of a trained head
+    # A warning for checkpoints that were not trained for the task, if their weights do not show that.
     if_untrained: str | None = None
+    # The function of `bert_zoo.training.optimizers` that makes the task's optimizer; None if there is nothing to train.
     default_optimizer: str | None = None
-    default_loss_weights: Mapping[str, float] | None = None
-    interface = Interface()
+    default_loss_weights: Mapping[str, float] | None = None  # by output; None for 1 each
+    interface = Interface()  # inputs and outputs of its SavedModel
 
     def __init__(self, *args, name: str | None = None, **kwargs):
         refuse_fork()
@@ -233,7 +196,7 @@ class ZooModel(keras.Model):
         return parent(name)
 
     def _tasks_with(self, verb: str) -> str:
-        """Returns a message that says which tasks have a verb."""
+        """A message that says which tasks have a verb."""
         family, tasks = registry().families[encoder_of(self).family], TASKS_OF_VERBS[verb]
         here = [f"task={task!r}" for task in tasks if task in family.tasks]
         return f"A model of task {self.task!r} has no {verb}(). " + (
@@ -329,12 +292,7 @@ class ZooModel(keras.Model):
         return None
 
     def answers_as_teacher(self, texts, batch_size: int = 32):
-        """The outputs that a student learns from this model, float32 [rows, size].
-
-        Args:
-            texts: lists of texts or of pairs, as in `predict`.
-            batch_size: number of rows per step.
-        """
+        """The outputs that a student learns from this model, float32 [rows, size], for lists of texts or of pairs."""
         return self.predict(texts, batch_size=batch_size, verbose=0)
 
     def served_answers(self, outputs: dict[str, Any]) -> dict[str, Any]:
@@ -344,12 +302,9 @@ class ZooModel(keras.Model):
     def served_of_texts(
         self, texts: tuple, run: Callable[[dict[str, Any]], dict[str, Any]], preprocessor
     ) -> dict[str, Any]:
-        """A SavedModel's results for texts; traceable, on TensorFlow.
+        """A SavedModel's results for the tensors of `interface.texts`, or of a pair; traceable, on TensorFlow.
 
-        Args:
-            texts: the tensors of `interface.texts`, or of a pair.
-            run: function from ids to the served results.
-            preprocessor: the preprocessor that reads the texts.
+        `run` is a function from ids to the served results.
         """
         ids = self.texts_to_inputs(texts if len(texts) > 1 else texts[0], preprocessor)
         outputs = run(ids)
@@ -448,14 +403,10 @@ class ZooModel(keras.Model):
         return ()
 
     def own_rows(self, x, y, sample_weight) -> Rows | None:
-        """Data in memory as rows, for tasks that divide texts into several.
-
-        None for tasks in which each text with its label is a row.
-        """
+        """Data in memory as rows, for tasks that divide texts into several; None if each text is a row."""
         return None
 
     def text_rows(self, texts, labels=None, weights=None, **options) -> Rows:
-        """Texts with their labels and weights, checked, as rows; arguments as in `rows_of_texts`."""
         return rows_of_texts(self, texts, labels, weights, **options)
 
     def check_in_graph(self, inputs):
@@ -631,7 +582,7 @@ class ZooModel(keras.Model):
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         """As in Keras; a row's weight, [rows] or [rows, 1], belongs to all of its labels."""
         if sample_weight is not None:
-            sample_weight = weights_beside(y, sample_weight)
+            sample_weight = aligned_weights(y, sample_weight)
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 
     def predict_step(self, *args):

@@ -53,12 +53,7 @@ def _loss_class(loss) -> str | None:
 
 
 def warn_of_probabilities(loss: Any, task: str) -> None:
-    """Warns if a loss would read logits as probabilities, with which a model learns little.
-
-    Args:
-        loss: the loss given to `compile`, single or by output.
-        task: the model's task.
-    """
+    """Warns if a loss given to `compile` would read logits as probabilities, with which a model learns little."""
     for one in keras.tree.flatten(loss):
         wanted = _loss_class(one)
         if getattr(one, "from_logits", None) is False:
@@ -74,11 +69,7 @@ def warn_of_probabilities(loss: Any, task: str) -> None:
 
 
 def with_token_accuracy(metrics: Any) -> Any:
-    """Metrics in which "accuracy" ignores tokens without a label, as the loss does.
-
-    Args:
-        metrics: the metrics given to `compile`, single or by output.
-    """
+    """The metrics given to `compile`, in which "accuracy" ignores tokens without a label, as the loss does."""
 
     def replaced(metric):
         is_accuracy = isinstance(metric, str) and metric in ACCURACY
@@ -88,12 +79,7 @@ def with_token_accuracy(metrics: Any) -> Any:
 
 
 def with_probabilities(metrics: Any, activation: str | None) -> Any:
-    """Returns the metrics, with Keras's metrics that expect probabilities getting them instead of logits.
-
-    Args:
-        metrics: the metrics given to `compile`, single or by output.
-        activation: the activation that turns the model's logits into probabilities; None for none.
-    """
+    """The metrics given to `compile`; Keras's that expect probabilities get them by `activation` instead of logits."""
 
     def replaced(metric):
         name = metric if isinstance(metric, str) else getattr(metric, "__name__", None)

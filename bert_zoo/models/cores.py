@@ -72,12 +72,7 @@ def _keep_freed_memory() -> None:
 
 
 def in_shares(run: Callable[[dict[str, Any]], Any], inputs: dict[str, Any]) -> Any:
-    """`run(inputs)`, computed for equal shares of the rows if `use_cores` was called.
-
-    Args:
-        run: function from inputs to outputs, tensors or nested ones, whose first axis is the rows.
-        inputs: the same kind, including `token_ids` or `char_ids`.
-    """
+    """`run(inputs)`, tensors in any structure, computed for equal shares of the rows if `use_cores` was called."""
     if _cores == 1:
         return run(inputs)
     import tensorflow as tf

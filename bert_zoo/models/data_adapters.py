@@ -35,10 +35,10 @@ from bert_zoo.models.labels import (
     no_labels,
 )
 from bert_zoo.models.text_rows import (
+    aligned_weights,
     batches_of,
     checked_sample_weight,
     keeps_rows,
-    weights_beside,
     with_few_lengths,
     with_weights,
 )
@@ -62,7 +62,6 @@ def keras_arguments(
     """Keras's data arguments for any supported data; texts in memory as `Batches`, see `for_keras`.
 
     Args:
-        model: a `ZooModel`.
         x: strings; a tuple of two batches of strings; a dict of id arrays; a tf.data.Dataset of
             batches of these, alone or with labels (and weights); or a generator or PyDataset of
             batches of ids.
@@ -84,10 +83,10 @@ def keras_arguments(
     needs_labels = labelled and getattr(model, "loss", None) is not None
     options = {"one_length": one_length, "with_names": with_names, "class_weights": class_weights}
     if isinstance(x, Batches):
-        _refuse_labels_beside("Batches", y, sample_weight)
+        _refuse_separate_labels("Batches", y, sample_weight)
         return {"x": x if class_weights is None else _weighted(x, class_weights)}
     if isinstance(x, Iterator | keras.utils.PyDataset):
-        _refuse_labels_beside("a generator", y, sample_weight)
+        _refuse_separate_labels("a generator", y, sample_weight)
         batch, x = peeked(x)
         first, *_ = _unpack(batch, with_names)
         if not isinstance(first, Mapping):
@@ -104,7 +103,7 @@ def keras_arguments(
 
         return {"x": mapped(checked, x)}
     if is_tf_dataset(x):
-        _refuse_labels_beside("a tf.data.Dataset", y, sample_weight)
+        _refuse_separate_labels("a tf.data.Dataset", y, sample_weight)
         first, *others = _unpack(x.element_spec, with_names)
         if isinstance(first, Mapping):
             _refuse_dict_of_texts(first)
@@ -256,7 +255,7 @@ def is_text(x) -> bool:
     return x is not None and not yields_batches(x) and not isinstance(first, Mapping)
 
 
-def _refuse_labels_beside(what: str, *others) -> None:
+def _refuse_separate_labels(what: str, *others) -> None:
     if any(other is not None for other in others):
         raise ValueError(f"{what} contains its labels and weights; leave y and sample_weight out.")
 
@@ -282,7 +281,6 @@ def checked_arrays(model, x: Mapping) -> dict[str, Any]:
 
 
 def text_rows(model, x):
-    """The strings that `as_text_rows` returns."""
     texts = model.as_text_rows(x)
     if isinstance(texts, tuple) and num_rows(texts[0]) != num_rows(texts[1]):
         raise ValueError(
@@ -326,7 +324,7 @@ def _id_columns(
     if sample_weight is None:
         return x, y, None
     y = no_labels(x) if y is None else y
-    return x, y, weights_beside(y, checked_sample_weight(sample_weight))
+    return x, y, aligned_weights(y, checked_sample_weight(sample_weight))
 
 
 def check_rows(x, y, sample_weight) -> None:
@@ -376,11 +374,7 @@ def _map_dataset(
 def _read(
     model, preprocessor, class_weights: np.ndarray | None, x, y=None, sample_weight=None
 ) -> tuple:
-    """A batch of x, alone or with labels and weights, for Keras; traceable.
-
-    Args:
-        preprocessor: reads texts; None for ids.
-    """
+    """A batch of x, alone or with labels and weights, for Keras; traceable. Ids have no preprocessor."""
     is_text = preprocessor is not None
     if not has_labels(y):
         inputs = model.texts_to_inputs(x, preprocessor) if is_text else model.check_in_graph(x)
@@ -399,7 +393,7 @@ def _read(
         weights = model.weights_of_text_labels(x, sample_weight, preprocessor)
     else:
         weights = checked_sample_weight(sample_weight)
-    return inputs, y, weights_beside(y, weights)
+    return inputs, y, aligned_weights(y, weights)
 
 
 def _read_again(model, columns: tuple, class_weights: np.ndarray | None) -> Rows:
@@ -529,12 +523,9 @@ BALANCED = "balanced"
 
 
 def class_counts(model, x, y) -> np.ndarray:
-    """The number of labels of each class, int64 [classes].
+    """The number of labels of each class, int64 [classes], for texts or ids in memory.
 
-    Args:
-        model: a `ZooModel` with `labels`.
-        x, y: texts or ids with labels, in memory, as in `fit`. With several labels per row or per token, each
-            counts; -100 does not.
+    With several labels per row or per token, each counts; -100 does not.
     """
     labels = model.labels_in_memory(x, y)
     if labels is None:
@@ -551,22 +542,14 @@ def class_counts(model, x, y) -> np.ndarray:
 def balanced_weights(counts: np.ndarray) -> np.ndarray:
     """Weights that give every class with labels the same total weight, as in scikit-learn; 1 for others.
 
-    Args:
-        counts: the number of labels of each class, int [classes].
-
-    Returns:
-        float64 [classes], n / (k * count) for n labels of k classes.
+    They are float64 [classes], n / (k * count) for n labels of k classes, of which there are `counts`, int [classes].
     """
     share = counts.sum() / max(np.count_nonzero(counts), 1)
     return np.where(counts, share / np.maximum(counts, 1), 1.0)
 
 
 def balanced_class_weight(model, x, y) -> dict[str, float]:
-    """`class_weight="balanced"` of `fit` as a dict by class.
-
-    Raises:
-        ValueError: data are not in memory, or the model has no classes.
-    """
+    """`class_weight="balanced"` of `fit` as a dict by class; ValueError if data are not in memory."""
     if yields_batches(x):
         raise ValueError(
             f"class_weight={BALANCED!r} counts the labels, but x is a {type(x).__name__}, which is read batch by "
@@ -578,11 +561,7 @@ def balanced_class_weight(model, x, y) -> dict[str, float]:
 
 
 def warn_of_untrained_classes(model, training: tuple, validation: tuple) -> None:
-    """Warns if the rows of `validation_split` have classes that the training rows lack.
-
-    Args:
-        training, validation: x and y of both parts.
-    """
+    """Warns if the rows (x, y) of `validation_split` have classes that the training rows lack."""
     trained, measured = class_counts(model, *training), class_counts(model, *validation)
     missing = [
         name for name, n, m in zip(model.labels, trained, measured, strict=True) if m > n == 0

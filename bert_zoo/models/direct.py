@@ -38,22 +38,17 @@ def outputs_of_texts(
     progress: Callable[[int, int], None] | None = None,
     **options: Hashable,
 ) -> Any:
-    """Runs a function of the model on texts.
+    """Runs a function of the model on texts: NumPy arrays [texts, ...] in the structure of the function's outputs.
 
     Batches have texts of similar length, to save padding, and outputs are returned in the order of the
     texts. With `per_token`, batches are in that order, too, and padded to the longest text of all.
 
     Args:
-        model: a `ZooModel`.
         function: (model, its input dict, **options) -> tensors [batch, ...] in any structure; see
             `in_graph`.
-        texts, batch_size: as in `predict`.
         per_token: whether outputs have the length of the input, [batch, length, ...].
         reader: turns texts into inputs; by default the model's `text_reader`.
         progress: function that is called after each step with the numbers of finished and of all steps.
-
-    Returns:
-        NumPy arrays [texts, ...] in the structure of the function's outputs; without texts, arrays of no rows.
     """
     if batch_size is not None:
         check_batch_size(batch_size)
@@ -69,7 +64,9 @@ def outputs_of_texts(
     batches = [rows_of(rows, of_batch) for of_batch in numbers] if len(numbers) > 1 else [rows]
     reader = with_few_lengths(reader or model.text_reader)
     reading = {"preprocessor": reader, "per_token": per_token}
-    size = batch_size if len(numbers) > 1 else min(batch_size, _power_of_2(len(numbers[0])))
+    size = batch_size
+    if len(numbers) == 1:  # the smallest power of 2 with room for its rows
+        size = min(size, 1 << (len(numbers[0]) - 1).bit_length())
     length = np.int32(0)
     if per_token and len(batches) > 1:
         lengths = (in_graph(model, input_length, b, preprocessor=reader) for b in batches)
@@ -94,11 +91,6 @@ def _batches(rows, batch_size: int, in_order: bool) -> list[np.ndarray]:
     if not in_order and len(order) > batch_size:
         order = np.argsort(sum(map(_sizes, keras.tree.flatten(rows))), kind="stable")
     return np.split(order, range(batch_size, len(order), batch_size))
-
-
-def _power_of_2(number: int) -> int:
-    """The smallest power of 2 that is at least this number."""
-    return 1 << (number - 1).bit_length()
 
 
 def _sizes(texts) -> np.ndarray:
@@ -150,9 +142,6 @@ def _as_arrays(outputs):
     return keras.tree.map_structure(ops.convert_to_numpy, outputs)
 
 
-# --- predict ---
-
-
 def runs_alone(model) -> bool:
     """Whether a step of `predict` is just a call of the model: on one device, without XLA."""
     if keras.backend.backend() != "tensorflow":
@@ -179,9 +168,6 @@ def _predicted(model, inputs):
     if keras.backend.backend() == "jax":  # its `predict_step` also takes the weights
         return model(inputs, training=False)
     return model.predict_step((inputs,))
-
-
-# --- tokens ---
 
 
 def tokenized(model, texts) -> list[np.ndarray]:

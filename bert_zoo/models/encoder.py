@@ -28,20 +28,14 @@ from bert_zoo.text.format import DeferredPreprocessor, WithPreprocessor
 from bert_zoo.weights.bind import POOLED
 from bert_zoo.weights.files import write_json
 
-# -------------------------------------------------------------------------------------------------
-# Keras masks on an encoder's outputs, with which Keras's own layers leave padding out.
-# -------------------------------------------------------------------------------------------------
-
 
 def mask_padding(
     outputs: Mapping[str, Any], padding_mask: Any, *, is_partial: bool = False
 ) -> None:
-    """Sets the Keras mask of an encoder's outputs with one vector per token.
+    """Sets the Keras mask of an encoder's outputs with one vector per token, so that Keras's layers omit padding.
 
-    Args:
-        outputs: an encoder's outputs, or those of its SavedModel.
-        padding_mask: [batch, length], 1 for real tokens; the batch axis may be 1.
-        is_partial: whether the last layer computed only some tokens. Its outputs then get no mask.
+    `padding_mask` is [batch, length], 1 for real tokens; the batch axis may be 1. With `is_partial` the last layer
+    computed only some tokens, and its outputs get no mask.
     """
     states = [*outputs.get("hidden_states", ()), *outputs.get("encoder_outputs", ())]
     sequences = states[:-1] if is_partial else [*states, outputs["sequence_output"]]
@@ -192,7 +186,6 @@ class Encoder(ZooModel):
 
     @property
     def pooled_layers(self) -> list[keras.layers.Layer]:
-        """The dense layers applied to sentence vectors."""
         return [getattr(self, f"{POOLED}{number}") for number in range(len(self.pooling.dense))]
 
     @property
@@ -417,7 +410,7 @@ class Encoder(ZooModel):
         return ops.cast(numbers > lengths, "int32")
 
     def _prompt_row(self, prompt: str):
-        """Returns the ids at the start of rows with a prompt, and the number of tokens that count as the prompt.
+        """The ids at the start of rows with a prompt, and the number of tokens that count as the prompt.
 
         As in sentence-transformers, the number counts the prompt alone and the special tokens before it.
         The ids leave out a final blank, which may be part of the next word's first token.
@@ -441,7 +434,6 @@ class Encoder(ZooModel):
         return _sentence_vectors(self, inputs, pooling=pooling, training=training)
 
     def from_pooled(self, vectors):
-        """The sentence vectors of texts, from the pooled vectors of their windows."""
         return finished(vectors, self.pooling)
 
     @property

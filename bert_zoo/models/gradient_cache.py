@@ -82,16 +82,10 @@ def in_groups_by_length(run, rows: Mapping[str, Any], number: int):
 def in_mini_batches(
     model: keras.Model, rows: Mapping[str, Any], size: int, *, trims: bool, training
 ):
-    """`model(rows)` float32 [rows, size], holding what is computed of `size` rows at a time.
+    """`model(rows)` float32 [rows, size], holding what is computed of `size` rows, int [rows, length], at a time.
 
-    Same results and gradients as at once, but for the masks of dropout, which are drawn for each mini-batch.
-
-    Args:
-        model: called with the inputs of rows.
-        rows: inputs int [rows, length].
-        size: rows of a mini-batch.
-        trims: whether each loses the padding that it does not need; shapes are dynamic then.
-        training: passed on.
+    Same results and gradients as at once, but for the masks of dropout, which are drawn for each mini-batch. `trims` is
+    whether each mini-batch loses the padding that it does not need; shapes are dynamic then.
     """
     trainable, constant = model.trainable_variables, model.non_trainable_variables
     weights = {id(weight) for weight in model.weights}

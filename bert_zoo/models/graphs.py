@@ -199,8 +199,6 @@ def in_graph(model, function: Callable, *tensors: Any, **options: Hashable) -> A
     `tf.config.run_functions_eagerly` and `compile(run_eagerly=True)` the function simply runs.
 
     Args:
-        model: a `ZooModel`.
-        function: a traceable function, defined at module level.
         tensors: tensors or arrays, ragged or not, in any structure of tuples, lists and dicts. The graph
             works for all sizes, except that the last axis of floating-point tensors is fixed.
         options: other arguments that the graph depends on. There is a graph for each set of them.
@@ -236,7 +234,6 @@ class Graphs:
         self._lock = threading.RLock()
 
     def of(self, model, key: Hashable, make: Callable[[], Callable]) -> Callable:
-        """The graph with this key, created if there is none."""
         parts = _parts_of(model)
         with self._lock:
             if len(parts) != len(self._parts) or not all(map(is_, parts, self._parts)):

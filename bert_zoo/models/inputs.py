@@ -134,12 +134,9 @@ def outside(name: str, ids: Any, limit: Any):
 
 
 def check_range(name: str, value: Any, limit: int, what: str) -> None:
-    """Checks that values lie in [0, limit), if they are known.
+    """Checks that values lie in [0, limit), if they are known; ValueError names the first one outside.
 
     Without the check, GPUs silently read zeros, and JAX the last row, for an id outside of a table.
-
-    Raises:
-        ValueError: a value is outside; names the first one, its position and the range.
     """
     values = concrete(value)
     if values is None or not values.size:

@@ -13,27 +13,19 @@ from bert_zoo.models.compiling import reads_class_numbers, reads_each_class
 from bert_zoo.models.inputs import check_range, is_of_tensorflow
 from bert_zoo.text.columns import as_list, column_names, is_missing
 
-# -------------------------------------------------------------------------------------------------
-# Labels in tables, whose columns are identified by name and never by order.
-# -------------------------------------------------------------------------------------------------
-
 
 def labels_of_table(
     table: Any, argument: str, classes: Sequence[str] | range = (), advice: str = ""
 ) -> Any:
     """The labels, or weights, in a table of pandas, polars, pyarrow or `datasets`.
 
+    Columns are identified by name and never by order: one column of labels, whose name is not a class; or one
+    column per class, which gives an array [rows, classes] in the order of the classes.
+
     Args:
-        table: one column of labels, whose name is not a class; or one column per class, in any order.
         argument: name of the argument, for messages.
         classes: names of the classes, or the range of their numbers; empty if labels are not classes.
         advice: further advice for the error message.
-
-    Returns:
-        A list of labels, or an array [rows, classes] with columns in the order of the classes.
-
-    Raises:
-        ValueError: the table has other columns.
     """
     columns = column_names(table)
     is_of_classes = len(columns) == len(set(columns)) == len(classes)
@@ -61,13 +53,8 @@ Thresholds = float | Sequence[float] | Mapping[str, float]
 def label_names(num_classes: int | None, labels: Sequence[str] | Mapping | None) -> tuple[str, ...]:
     """The names of the classes, from their number, their names or both.
 
-    Args:
-        num_classes: number of classes; by default `len(labels)`.
-        labels: names in the order of their numbers, or a dict from names to numbers or from numbers to
-            names; by default `LABEL_0`, ...
-
-    Raises:
-        ValueError: neither is given, they disagree, or names repeat or have no order.
+    Labels are names in the order of their numbers, or a dict from names to numbers or from numbers to names; by
+    default `LABEL_0`, ...
     """
     if num_classes is not None and (not _is_integer(num_classes) or num_classes < 1):
         raise ValueError(f"num_classes is {num_classes!r}; it must be a positive integer.")
@@ -124,11 +111,7 @@ def _default_names(num_classes: int) -> tuple[str, ...]:
 
 
 def one_class_error(given: str) -> ValueError:
-    """The error for a classifier with one class, whose probability would be 1 for every text.
-
-    Args:
-        given: the arguments that say so, for the message.
-    """
+    """The error for a classifier with one class, whose probability would be 1 for every text; `given` asked for it."""
     return ValueError(
         f"{given}: a classifier with a single class gives every text the probability 1 and learns nothing. "
         "For yes or no, use two classes, such as labels=['no', 'yes']. For labels that each may apply or "
@@ -140,13 +123,7 @@ def one_class_error(given: str) -> ValueError:
 def label_thresholds(thresholds: Thresholds, labels: Sequence[str]) -> tuple[float, ...]:
     """The threshold of each label of a multi-label model, in the order of the labels.
 
-    Args:
-        thresholds: a probability for all labels, one for each, or a dict of them by label; labels
-            missing from the dict get 0.5.
-        labels: names of the labels.
-
-    Raises:
-        ValueError: there is a wrong number of thresholds, an unknown name, or a threshold outside [0, 1].
+    They are a probability for all labels, one for each, or a dict of them by label, in which missing labels get 0.5.
     """
     if hasattr(thresholds, "to_dict") and isinstance(next(iter(thresholds.keys()), None), str):
         thresholds = thresholds.to_dict()  # pandas' series by label
@@ -179,20 +156,10 @@ def _is_probability(value: Any) -> bool:
 
 
 def class_indices(labels: Any, names: Sequence[str], title: str = "label"):
-    """Converts names of classes to their numbers, in any shape.
+    """Names of classes, str or bytes, as their numbers, in any shape: integers, or floats if there are any.
 
-    Args:
-        labels: an array or sequence of names, str or bytes (numbers among them stay unchanged); or a
-            TensorFlow string tensor, which is checked when its graph runs.
-        names: names of the classes in the order of their numbers.
-        title: name of the labels in messages.
-
-    Returns:
-        An array of integers, or of floats if the labels have any; or an int64 tensor.
-
-    Raises:
-        TypeError, ValueError: a label is neither the name of a class nor a number; the message names it
-            and the valid labels.
+    Numbers among the labels stay unchanged. A TensorFlow string tensor becomes int64, and is checked when its
+    graph runs. `title` names the labels in messages.
     """
     if is_of_tensorflow(labels):
         return _class_indices_in_graph(labels, names, title)
@@ -293,11 +260,7 @@ def _checked(values, valid, labels, title: str, wanted: str):
 
 
 def finite_numbers(labels: Any, title: str):
-    """Numbers of any kind as an array or tensor; an error names the first that is not finite.
-
-    Args:
-        labels, title: as in `LabelRange.numbers`.
-    """
+    """Numbers of any kind as an array or tensor; an error names the first that is not finite."""
     labels = _with_nan(_as_array(labels, title))
     if _kind(labels) not in "iubf":
         raise TypeError(
@@ -320,19 +283,12 @@ def _with_nan(array):
 
 @dataclass(frozen=True)
 class LabelRange:
-    """Valid labels of one output: class numbers in [0, limit), names of classes or one-hot rows.
+    """Valid labels of one output: class numbers in [0, limit), names of classes or one-hot rows."""
 
-    Attributes:
-        limit: the number of classes.
-        what: what the limit is, for messages.
-        axes: axes of the labels; with more than the batch, -100 means no label.
-        names: names of the classes; empty if there are none.
-    """
-
-    limit: int
-    what: str
-    axes: tuple[str, ...] = ("batch",)
-    names: tuple[str, ...] = ()
+    limit: int  # the number of classes
+    what: str  # what the limit is, for messages
+    axes: tuple[str, ...] = ("batch",)  # with more than the batch, -100 means no label
+    names: tuple[str, ...] = ()  # of the classes; empty if they have none
 
     @property
     def per_token(self) -> bool:
@@ -350,10 +306,8 @@ class LabelRange:
     def numbers(self, labels: Any, title: str):
         """Class numbers, int64 in the shape of the labels or [batch]; an error names the first invalid one.
 
-        Args:
-            labels: an array or list of numbers (also bools and floats), names, or one-hot rows
-                [batch, limit]; or a TensorFlow tensor, which is checked when its graph runs.
-            title: name of the labels in messages.
+        Labels are an array or list of numbers (also bools and floats), names, or one-hot rows [batch, limit]; or a
+        TensorFlow tensor, which is checked when its graph runs. `title` names them in messages.
         """
         if len(self.names) == 1:
             raise one_class_error(f"{title}s of the one class {self.names[0]!r}")
@@ -420,11 +374,7 @@ ONE_HOT = (
 
 @dataclass(frozen=True)
 class LabelSets:
-    """Valid labels of an output with any number of classes per row.
-
-    Attributes:
-        names: names of the classes.
-    """
+    """Valid labels of an output with any number of classes per row."""
 
     names: tuple[str, ...]
 
@@ -434,16 +384,13 @@ class LabelSets:
         return self.names
 
     def is_read_by(self, loss) -> bool:
-        """Whether a loss reads rows of 0 and 1; here all do."""
         return True
 
     def numbers(self, labels: Any, title: str):
         """Rows of 0 and 1, float32 [batch, classes]; an error names the first invalid one.
 
-        Args:
-            labels: such rows, or a collection of names for each row; for a single class also [batch]; or a
-                TensorFlow tensor, which is checked when its graph runs and may have ragged names.
-            title: name of the labels in messages.
+        Labels are such rows, or a collection of names for each row; for a single class also [batch]; or a TensorFlow
+        tensor, which is checked when its graph runs and may have ragged names.
         """
         if is_of_tensorflow(labels):
             if _kind(labels) == "O" and labels.shape.rank == 2:
@@ -513,13 +460,9 @@ def _are_names(row: Any) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelScores:
-    """Valid labels of an output with one number per row.
+    """Valid labels of an output with one number per row."""
 
-    Attributes:
-        are_probabilities: whether labels must lie in [0, 1].
-    """
-
-    are_probabilities: bool = False
+    are_probabilities: bool = False  # whether labels must lie in [0, 1]
     names: ClassVar[tuple[str, ...]] = ()
     columns: ClassVar[tuple[str, ...]] = ()
 
@@ -529,7 +472,7 @@ class LabelScores:
         return isinstance(loss, str) or module.startswith(("keras.", "bert_zoo."))
 
     def numbers(self, labels: Any, title: str):
-        """Finite numbers [batch] from labels [batch] or [batch, 1]; arguments as in `LabelRange.numbers`."""
+        """Finite numbers [batch] from labels [batch] or [batch, 1]."""
         labels = finite_numbers(labels, title)
         shape = _shape(labels)
         if shape is not None and shape[1:] not in ((), (1,)):
@@ -567,16 +510,11 @@ def label_arrays(model, x, y):
 
 
 def checked_labels(model, x, y):
-    """Checks labels and converts them for the losses of a model.
+    """Checks labels, by output if there are several, and converts them for the losses of a model.
 
-    Without the check, a class that does not exist silently gives a loss of NaN on GPUs.
-
-    Args:
-        model: a compiled `ZooModel`. Outputs whose loss does not read class numbers take all finite
-            numbers.
-        x: the inputs, whose shapes may limit the labels.
-        y: an array, or a TensorFlow tensor, which is checked when its graph runs; or a dict of these by
-            output.
+    Without the check, a class that does not exist silently gives a loss of NaN on GPUs. Outputs whose loss does not
+    read class numbers take all finite numbers. A TensorFlow tensor is checked when its graph runs. The shapes of `x`
+    may limit the labels.
     """
     ranges, loss = model.label_ranges(x), getattr(model, "loss", None)
     if isinstance(loss, Mapping):
@@ -602,11 +540,7 @@ def checked_labels(model, x, y):
 
 
 def no_labels(x):
-    """Stands for labels of inputs that have none, for Keras: weights come after labels. [rows, 0], see `has_labels`.
-
-    Args:
-        x: a dict of arrays or tensors, or a tuple of such dicts.
-    """
+    """Stands for labels of inputs that have none, for Keras: weights come after labels. [rows, 0], see `has_labels`."""
     while not hasattr(x, "shape"):
         x = next(iter(x.values() if isinstance(x, Mapping) else x))
     if not is_of_tensorflow(x):
@@ -651,16 +585,10 @@ def _example(labels) -> str:
 
 
 def read_class_weight(model, class_weight):
-    """Splits `fit`'s class_weight into a table that is applied here and an argument for Keras.
+    """Splits `fit`'s class_weight into a table for `class_weights_of` and an argument for Keras, one of which is None.
 
-    Keras 3.15 supports one label per row; for labels of tokens it would use the largest one.
-
-    Returns:
-        A table for `class_weights_of` and None; or None and the argument for Keras, if labels have no
-        names or the loss does not read class numbers.
-
-    Raises:
-        ValueError: the model's task has no classes.
+    Keras 3.15 supports one label per row; for labels of tokens it would use the largest one. It gets the argument if
+    labels have no names or the loss does not read class numbers.
     """
     needs_classes = model.default_optimizer is not None or isinstance(class_weight, str)
     if class_weight is not None and not model.labels and needs_classes:

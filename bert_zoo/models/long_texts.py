@@ -21,16 +21,12 @@ MODES = ("cut", "mean", "max")
 class LongTexts:
     """How a model reads texts that are longer than its limit.
 
-    Attributes:
-        mode: "cut" reads only their start; "mean" and "max" read them whole in windows, and take the mean
-            or maximum of the windows' logits or sentence vectors.
-        stride: number of tokens between the starts of two windows; None for three quarters of a window.
-
-    Raises:
-        ValueError: the mode is unknown, or the stride is not a positive number or not used by the mode.
+    "cut" reads only their start; "mean" and "max" read them whole in windows, and take the mean or maximum of the
+    windows' logits or sentence vectors.
     """
 
     mode: str = "cut"
+    # Tokens between the starts of two windows; None for three quarters of a window.
     stride: int | None = None
 
     def __post_init__(self):
@@ -98,11 +94,8 @@ def pooled_windows(
 ) -> Any:
     """The mean or maximum of `run` over the windows of each text, float32 [batch, size].
 
-    Args:
-        run: function from ids [rows, length] to [rows, size].
-        inputs: ids [batch, windows, length]. Windows of nothing but padding, in texts with fewer windows
-            than others, are ignored.
-        mode: "mean" or "max".
+    `run` takes ids [rows, length] to [rows, size]. Of the ids [batch, windows, length], windows of nothing but
+    padding, in texts with fewer windows than others, are ignored.
     """
     inputs = _with_mask(inputs)
     length = ops.shape(tokens_of(inputs))[2]
@@ -137,14 +130,7 @@ def _with_mask(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def pooled_rows(values, texts, number, mode: str) -> Any:
-    """The mean or maximum of each text's rows, float32 [number, size]; on TensorFlow.
-
-    Args:
-        values: [rows, size].
-        texts: [rows], the number of each row's text, below `number`.
-        number: number of texts.
-        mode: "mean" or "max".
-    """
+    """The mean or maximum of the rows, [rows, size], of each text, float32 [number, size]; on TensorFlow."""
     import tensorflow as tf
 
     segment = {"mean": tf.math.unsorted_segment_mean, "max": tf.math.unsorted_segment_max}[mode]
@@ -152,7 +138,6 @@ def pooled_rows(values, texts, number, mode: str) -> Any:
 
 
 def can_pool_windows(model) -> bool:
-    """Whether a model's outputs for the windows of a text can be pooled."""
     # Models with a state read long texts segment by segment instead.
     return model.pools_windows and not getattr(model, "encoder", model).always_gives_state
 
@@ -169,8 +154,6 @@ def warning_of_cut_texts(
     """Reports at its end how many texts of a call were cut (for a tf.data, how many of a batch).
 
     Args:
-        model: a `ZooModel`.
-        x: the data given to `fit`, `evaluate` or `predict`.
         pooled: whether the call has one output per text, for which windows can be pooled; by default
             whether the model has.
         columns: whether a tuple has columns of texts for the model's `columns_to_inputs`, and is not a pair.
@@ -226,7 +209,6 @@ def _number(x, parts: int) -> int | None:
 
 
 def advice(model, are_pairs: bool, pooled: bool) -> str:
-    """How to keep texts whole."""
     ways = []
     if pooled and not are_pairs and can_pool_windows(model):
         ways.append("long_texts='mean' or 'max', which reads them whole, in windows")

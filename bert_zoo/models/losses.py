@@ -15,11 +15,7 @@ from bert_zoo.private import set_mask
 
 
 def weights_of_labels(weights, labels):
-    """Weights with as many axes as labels. A row's weight, [rows] or [rows, 1], belongs to all of its labels.
-
-    Raises:
-        ValueError: weights are neither of rows nor of labels.
-    """
+    """Weights with as many axes as labels. A row's weight, [rows] or [rows, 1], belongs to all of its labels."""
     shape, of_labels = tuple(weights.shape), tuple(labels.shape)
     rank = len(of_labels)
     sizes = zip(shape, (*of_labels, *[1] * len(shape)), strict=False)
@@ -41,12 +37,9 @@ class BatchMean:
     Weights multiply the losses of their labels. A weight of 0 leaves labels out: they do not count in the
     mean. (Keras counts them, so that a batch with more of them has a lower loss.) It is not divided by the
     sum of the weights, with which the weights of batches of one row would change nothing.
-
-    Attributes:
-        reads_targets: whether it reads a teacher's outputs, which are not checked like labels and not
-            measured by metrics of labels.
     """
 
+    # Whether it reads a teacher's outputs, which are not checked like labels and not measured by metrics of labels.
     reads_targets = False
 
     def labelled(self, y_true):

@@ -27,13 +27,10 @@ def total_and_count(log_probs, labels, sample_weight=None):
 
 @keras.saving.register_keras_serializable("bert_zoo")
 class LabelF1(keras.metrics.F1Score):
-    """`keras.metrics.F1Score` for multi-label logits.
+    """`keras.metrics.F1Score` for multi-label logits, with a probability for each label above which it is predicted.
 
-    Args:
-        thresholds: for each label, the probability above which it is predicted.
-        average: as in Keras; "micro" counts the labels of all rows together, "macro" is the mean of each
-            label's score, which is 0 if the label neither occurs nor is predicted.
-        name: by default "micro_f1", "macro_f1", ...
+    "micro" counts the labels of all rows together, "macro" is the mean of each label's score, which is 0 if the label
+    neither occurs nor is predicted.
     """
 
     def __init__(
@@ -48,13 +45,7 @@ class LabelF1(keras.metrics.F1Score):
         self.thresholds = tuple(thresholds)
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        """Adds rows.
-
-        Args:
-            y_true: 0 or 1, [batch, labels].
-            y_pred: logits [batch, labels].
-            sample_weight: weights of rows, [batch] or [batch, 1].
-        """
+        """Adds rows: 0 or 1 and logits, [batch, labels], with weights [batch] or [batch, 1]."""
         probabilities = ops.sigmoid(ops.cast(y_pred, self.dtype))
         predicted = probabilities > ops.convert_to_tensor(self.thresholds, self.dtype)
         if sample_weight is not None:
@@ -93,7 +84,7 @@ class TokenAccuracy(keras.metrics.SparseCategoricalAccuracy):
 
 
 def _weights(counted, sample_weight):
-    """Returns each label's weight, float32 [labels]: its row's or its own; 0 for labels that do not count."""
+    """Each label's weight, float32 [labels]: its row's or its own; 0 for labels that do not count."""
     weight = ops.cast(counted, "float32")
     if sample_weight is not None:
         weight *= weights_of_labels(ops.cast(sample_weight, "float32"), weight)
@@ -212,12 +203,8 @@ class OfLogits(keras.metrics.Metric):
 
     With two classes, metrics of one class such as `Precision` and `AUC` measure class 1, as in
     scikit-learn; with more classes, each against the rest, as Keras does with one-hot rows. Labels of -100
-    are ignored.
-
-    Args:
-        metric: a metric of one of the classes listed above.
-        activation: "softmax" if labels are class numbers or one-hot rows, "sigmoid" if they are rows of 0
-            and 1.
+    are ignored. `activation` is "softmax" if labels are class numbers or one-hot rows, "sigmoid" if they are rows of 0
+    and 1.
     """
 
     def __init__(self, metric, activation: str, name: str | None = None, dtype=None):
@@ -237,13 +224,7 @@ class OfLogits(keras.metrics.Metric):
         self._of_class_numbers = kind in OF_CLASS_NUMBERS
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        """Adds a batch.
-
-        Args:
-            y_true: integers [batch, ...], or numbers [batch, ..., classes].
-            y_pred: logits [batch, ..., classes].
-            sample_weight: weights of rows [batch] or of labels [batch, ...].
-        """
+        """Adds labels, int [batch, ...] or numbers [batch, ..., classes], and logits; weights are of rows or labels."""
         logits, labels = ops.cast(y_pred, "float32"), ops.convert_to_tensor(y_true)
         values = logits if self._reads_logits else getattr(ops, self.activation)(logits)
         are_rows = len(labels.shape) == len(logits.shape)

@@ -24,11 +24,7 @@ _ROWS_COUNTED: ContextVar[Callable[[], Any] | None] = ContextVar("rows_counted",
 
 @contextlib.contextmanager
 def counting_rows(sample_weight):
-    """Has `LossTracker` count only the rows of a step with a weight other than 0.
-
-    Args:
-        sample_weight: weights of rows or of their labels, or a dict of these by output; or None.
-    """
+    """Has `LossTracker` count only the rows of a step with a weight, of the row or one of its labels, other than 0."""
 
     def number():
         counted = [
@@ -70,7 +66,6 @@ class LossScaling(keras.optimizers.LossScaleOptimizer):
 
     @classmethod
     def around(cls, optimizer: keras.optimizers.LossScaleOptimizer) -> "LossScaling":
-        """The same scaling of the same optimizer."""
         return cls(**optimizer.get_config() | {"inner_optimizer": optimizer.inner_optimizer})
 
     def check_finite(self, grads):

@@ -49,23 +49,16 @@ DEFAULT_NUM_CLASSES = 2
 
 @dataclass(frozen=True)
 class Use:
-    """What model cards say about the models of a task.
+    """What model cards say about the models of a task."""
 
-    Attributes:
-        pipeline: Hugging Face's name of the task.
-        purpose: what a model does, as the end of a sentence that begins "This model".
-        call: code that uses a loaded `model`, with the placeholder `texts`.
-        long_texts: what happens to long texts, with the placeholder `length`, in tokens.
-        limits: further sentences for "Limits".
-    """
-
-    pipeline: str
-    purpose: str
-    call: str
+    pipeline: str  # Hugging Face's name of the task
+    purpose: str  # what a model does, as the end of a sentence that begins "This model"
+    call: str  # code that uses a loaded `model`, with the placeholder `texts`
+    # What happens to long texts, with the placeholder `length`, in tokens.
     long_texts: str = (
         "It was trained on texts cut to {length} tokens; the rest of longer texts was not read."
     )
-    limits: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()  # further sentences for "Limits"
 
 
 class TaskModel(ZooModel):
@@ -75,27 +68,20 @@ class TaskModel(ZooModel):
         encoder: an `Encoder`, or its configuration when Keras rebuilds a saved model.
         head: a head to use instead of the family's, for tasks that allow it. A head on features freezes the
             encoder and turns its dropout off.
-
-    Attributes:
-        takes_features: whether `head` is allowed.
-        reads_first_only: whether the head reads only the encoder's first token, which saves most of the
-            last layer.
-        predicts_tokens: whether the head projects onto the vocabulary.
-        global_tokens: which tokens see the whole row, in families with global tokens; see
-            `bert_zoo.layers.Backbone`.
-        problem_type: Hugging Face's name of the task in config.json, if it has one.
-        use: the use of its models; None if users do not train them. The head must then come from the
-            checkpoint, as it must if it predicts tokens.
     """
 
+    # Whether the head reads only the encoder's first token, which saves most of the last layer.
     reads_first_only = False
-    predicts_tokens = False
+    predicts_tokens = False  # whether the head projects onto the vocabulary
+    # Which tokens see the whole row, in families with global tokens; see `bert_zoo.layers.Backbone`.
     global_tokens: str | None = None
-    problem_type: str | None = None
+    problem_type: str | None = None  # Hugging Face's name of the task in config.json, if it has one
+    # The use of its models; None if users do not train them. The head must then come from the checkpoint, as it must
+    # if it predicts tokens.
     use: Use | None = None
     default_optimizer = "bert_adamw"
     prediction_head: keras.layers.Layer | None = None
-    takes_features = False
+    takes_features = False  # whether `head` is allowed
     features: Features | None = None
 
     def __init__(
@@ -267,14 +253,10 @@ class LabelledModel(TaskModel):
         encoder: as in `TaskModel`.
         num_classes: number of classes; by default `len(labels)`.
         labels: names of the classes; see `bert_zoo.models.labels.label_names`.
-
-    Attributes:
-        fixed_labels: names of the classes in subclasses whose classes are always the same.
-        takes_one_class: whether a single class makes sense.
     """
 
-    takes_one_class = False
-    fixed_labels: tuple[str, ...] | None = None
+    takes_one_class = False  # whether a single class makes sense
+    fixed_labels: tuple[str, ...] | None = None  # of subclasses whose classes are always the same
     output_activation = "softmax"
 
     def __init__(
@@ -386,12 +368,7 @@ class GeneratingModel(TaskModel):
 
 
 def last_positions(inputs, pad_id: int | None = None):
-    """The position of each row's last token, int32 [batch, 1].
-
-    Args:
-        inputs: the encoder's inputs.
-        pad_id: an id that tokens do not count with; None if all count.
-    """
+    """The position of each row's last token, int32 [batch, 1]; tokens with the id `pad_id` do not count."""
     mask = real_tokens(inputs)
     mask = ops.ones_like(tokens_of(inputs)) if mask is None else mask
     mask = ops.cast(mask, "int32")
@@ -476,12 +453,7 @@ class SentenceModel(TaskModel):
 
 
 def under_settings(model: Model, **settings: Any) -> Model:
-    """A model with the same weights and other settings that no weight depends on, such as `mem_len`.
-
-    Args:
-        model: a model whose class takes only an encoder.
-        **settings: fields of the encoder's configuration.
-    """
+    """A model with the same weights and other settings that no weight depends on, such as `mem_len`."""
     encoder = model.encoder
     config = encoder.get_config()
     config["config"] = encoder.config.replace(**settings).to_dict()

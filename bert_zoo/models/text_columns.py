@@ -16,10 +16,10 @@ from bert_zoo.models import data_adapters
 from bert_zoo.models.graphs import mapped
 from bert_zoo.models.labels import checked_labels, has_labels, label_arrays, no_labels
 from bert_zoo.models.text_rows import (
+    aligned_weights,
     batches_of,
     checked_sample_weight,
     tables_of_texts,
-    weights_beside,
     with_weights,
 )
 
@@ -62,13 +62,12 @@ def column_arguments(
     distinct: bool = False,
     class_weights=None,
 ) -> dict[str, Any]:
-    """As `bert_zoo.models.data_adapters.keras_arguments`, for rows of several texts.
+    """As `bert_zoo.models.data_adapters.keras_arguments`, for rows of several texts; y may be left out.
 
     Args:
         model: a model with `columns_to_inputs`, which turns columns of texts into input dicts.
         x: a tuple of columns: strings, or dicts of id arrays; or a tf.data.Dataset of batches of such
             tuples, alone or with labels (and weights), or a PyDataset of such batches of ids.
-        y, sample_weight, batch_size, shuffle: as there; y may be left out.
         distinct: whether no text may stand twice in a batch of shuffled texts in memory.
         class_weights: refused; classes of pairs have none.
     """
@@ -86,7 +85,7 @@ def column_arguments(
         y, weights = label_arrays(model, columns, y), checked_sample_weight(sample_weight)
         if weights is not None:
             y = no_labels(columns) if y is None else y
-            weights = weights_beside(y, weights)
+            weights = aligned_weights(y, weights)
         return {"x": columns, "y": y, "sample_weight": weights, "batch_size": batch_size}
     columns = _texts(x)
     _check_rows(columns, y, sample_weight)
@@ -108,7 +107,7 @@ def _checked_ids(model, columns: tuple, *others) -> tuple:
     labels = [
         label_arrays(model, columns, y) if has_labels(y) else no_labels(columns) for y in others[:1]
     ]
-    weights = [weights_beside(*labels, checked_sample_weight(part)) for part in others[1:]]
+    weights = [aligned_weights(*labels, checked_sample_weight(part)) for part in others[1:]]
     return (columns, *labels, *weights)
 
 
@@ -128,12 +127,7 @@ def _check_rows(columns: tuple, y, sample_weight) -> None:
 
 
 def say_odd_rows(columns: tuple, *, are_equal_odd: bool) -> None:
-    """Warns about rows with empty texts or with the same text twice, from which nothing is learned.
-
-    Args:
-        columns: string tensors or arrays, [rows].
-        are_equal_odd: whether to warn about rows with the same text twice.
-    """
+    """Warns about rows with empty texts or, if asked, the same text twice, from which nothing is learned."""
     texts = np.stack([np.asarray(column) for column in columns], axis=1)
     blank = [[not text.strip() for text in row] for row in texts]
     _say(np.any(blank, axis=1), "have an empty text")
@@ -208,5 +202,5 @@ def _prepared(model, reader, columns: tuple, *others) -> tuple:
         checked_labels(model, columns, y) if has_labels(y) else no_labels(inputs)
         for y in others[:1]
     ]
-    weights = [weights_beside(*labels, checked_sample_weight(part)) for part in others[1:]]
+    weights = [aligned_weights(*labels, checked_sample_weight(part)) for part in others[1:]]
     return (inputs, *labels, *weights)

@@ -27,22 +27,16 @@ from bert_zoo.models.losses import weights_of_labels
 from bert_zoo.text.columns import as_list, column_names
 from bert_zoo.text.numpy_packing import FEW_LENGTHS
 
-# -------------------------------------------------------------------------------------------------
-# Checks weights of rows and labels: a single NaN would make every weight of the model NaN.
-# -------------------------------------------------------------------------------------------------
-
 NAME = "sample_weight"
 
 
 def checked_sample_weight(sample_weight):
-    """The weights for Keras, checked to be finite numbers.
+    """The weights for Keras, by output if they are a dict; an error names the first that is not a finite number.
 
-    Args:
-        sample_weight: an array, a list, a column, a table of one column, or a TensorFlow tensor, which is
-            checked when its graph runs; or a dict of these by output; or None.
+    A single NaN would make every weight of the model NaN.
 
-    Raises:
-        TypeError, ValueError: a weight is not a finite number; the message names it.
+    They are an array, a list, a column, a table of one column, or a TensorFlow tensor, which is checked when its
+    graph runs.
     """
 
     def numbers(output: str, weights):
@@ -55,12 +49,8 @@ def checked_sample_weight(sample_weight):
     return None if sample_weight is None else by_output(numbers, sample_weight)
 
 
-def weights_beside(labels, sample_weight):
-    """Weights by output if labels are, each with the axes of its labels; see `weights_of_labels`.
-
-    Raises:
-        ValueError: weights are for other outputs than labels, or have another shape.
-    """
+def aligned_weights(labels, sample_weight):
+    """Weights by output if labels are, each with the axes of its labels; see `weights_of_labels`."""
     are_by_output = isinstance(labels, Mapping)
     if are_by_output and not isinstance(sample_weight, Mapping):
         sample_weight = dict.fromkeys(labels, sample_weight)
@@ -112,7 +102,6 @@ def tables_of_texts(
     """Reads columns of a value per row into tables of ids, in a graph that is traced once per model.
 
     Args:
-        model: a `ZooModel`.
         read: (model, columns, *, reader) -> dicts of ids, one for each table; see `in_graph`.
         columns: texts, or a tuple of texts, alone or with labels and weights.
         padding: as for `TokenTable`.
@@ -149,21 +138,17 @@ def rows_of_texts(
     class_weights: np.ndarray | None = None,
     one_length: bool = False,
 ) -> Rows:
-    """Rows of texts or pairs with their labels and weights, if any, checked.
+    """Rows of the results of a model's `as_text_rows`, `as_text_labels` and `as_text_weights`.
 
-    Args:
-        model: a `ZooModel`.
-        texts, labels, weights: the results of its `as_text_rows`, `as_text_labels` and `as_text_weights`.
-        class_weights: as for `class_weights_of`.
-        one_length: whether to pad all batches to the same length.
+    `class_weights` are as for `class_weights_of`; with `one_length`, all batches are padded to the same length.
     """
-    beside = [part for part in (labels, weights) if part is not None]
+    targets = [part for part in (labels, weights) if part is not None]
     num_rows = rows_in(_flat([texts])[0])
     # Labels of words become labels of tokens where texts are read; others stay in memory as they are.
     are_read = model.reads_labels_of_words and has_labels(labels)
-    columns = (texts, *beside) if are_read else (texts,)
-    kept = [] if are_read else keras.tree.map_structure(np.asarray, beside)
-    places = range(len(beside)) if are_read else ()
+    columns = (texts, *targets) if are_read else (texts,)
+    kept = [] if are_read else keras.tree.map_structure(np.asarray, targets)
+    places = range(len(targets)) if are_read else ()
     padding = {f"{OTHERS}{place}": (IGNORED_LABEL, 0.0)[place] for place in places}
     padding["labels"] = IGNORED_LABEL
     (table,) = tables_of_texts(model, _inputs_and_labels, columns, padding, one_length)
@@ -194,7 +179,7 @@ def with_weights(inputs, y=None, weights=None, *, class_weights: np.ndarray | No
     if weights is None:
         return inputs, y
     y = y if has_labels(y) else no_labels(inputs)
-    return inputs, y, weights_beside(y, weights)
+    return inputs, y, aligned_weights(y, weights)
 
 
 def _rows_or_tokens(table: StoredTokens, inputs: dict[str, Any], place: int, numbers: np.ndarray):
@@ -205,15 +190,15 @@ def _rows_or_tokens(table: StoredTokens, inputs: dict[str, Any], place: int, num
 
 def _inputs_and_labels(model, columns: tuple, *, reader, prompts) -> tuple[dict[str, Any]]:
     """The ids of texts, with labels and weights of tokens if these are given."""
-    texts, *beside = columns
-    if not beside:
+    texts, *targets = columns
+    if not targets:
         inputs = dict(model.texts_to_inputs(texts, reader))
         if len(inputs["padding_mask"].shape) > 2:
             inputs = {name: _joined_rows(ids) for name, ids in inputs.items()}
         return (inputs,)
-    inputs, labels = model.labelled_texts_to_inputs(texts, beside[0], reader)
+    inputs, labels = model.labelled_texts_to_inputs(texts, targets[0], reader)
     parts = {**inputs, f"{OTHERS}0": labels}
-    for weights in beside[1:]:
+    for weights in targets[1:]:
         weights = model.weights_of_text_labels(texts, weights, reader)
         if len(weights.shape) == 2 and weights.shape[1] == 1:
             weights = weights[:, 0]
@@ -238,9 +223,7 @@ def batches_of(
 ) -> Batches:
     """Batches for `fit` if shuffled, else for `evaluate`.
 
-    Args:
-        groups: whether rows of similar length may share a batch.
-        texts: as for `RowOrder`.
+    With `groups`, rows of similar length may share a batch; `texts` are as for `RowOrder`.
     """
     batching = Batching(batch_size, group_by_length=groups, shuffle=bool(shuffle))
     return Batches(rows, RowOrder(rows.lengths, batching, texts))

@@ -82,9 +82,7 @@ def outputs_of_words(
     word gets an output.
 
     Args:
-        model: a `ZooModel`.
         sentences: sentences of words; see `bert_zoo.text.words.word_batch`.
-        batch_size: number of rows per step.
         function: (model, inputs, **options) -> [batch, length, ...]; traceable.
         pooled: (outputs of pieces [pieces, ...], index of each word's first piece) -> [words, size].
     """
