@@ -73,7 +73,7 @@ _OTHER_WORDS = {
 
 
 def no_such_task(name: str) -> str:
-    """Returns the message for an unknown task, with a suggestion if there is one."""
+    """The message for an unknown task, with a suggestion if there is one."""
     spelled = str(name).strip().lower().replace("-", "_").replace(" ", "_")
     if spelled in _OTHER_WORDS:
         meant = f" Did you mean {_OTHER_WORDS[spelled]!r}?"
@@ -83,7 +83,7 @@ def no_such_task(name: str) -> str:
 
 
 def name_of(model: str) -> str:
-    """Returns the task of a model's class, by the name of the class."""
+    """The task of a model's class, by the name of the class."""
     return next(task for task, (name, _) in _MODELS.items() if name == model)
 
 

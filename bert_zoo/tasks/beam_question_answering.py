@@ -21,15 +21,11 @@ MASKED = -1e30
 class BeamSpanHead(keras.layers.Layer):
     """Predicts an answer's start, its end for each of several starts, and whether there is an answer.
 
+    Ends are predicted for the `num_starts` most probable starts, if no starts are given; `dropout` is before the
+    logit of no answer.
+
     Source: Yang et al. 2019 (XLNet, arXiv:1906.08237); zihangdai/xlnet function_builder.py,
     get_qa_outputs.
-
-    Args:
-        hidden_size: hidden size of the encoder and of the layers before the outputs.
-        num_starts: number of most probable starts for which ends are predicted, if no starts are given.
-        dropout: dropout rate before the logit of no answer.
-        epsilon: epsilon of the layer norm.
-        initializer_range: standard deviation of initial weights.
     """
 
     def __init__(

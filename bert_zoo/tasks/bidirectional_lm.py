@@ -14,15 +14,11 @@ from bert_zoo.tasks.streams import StatefulModel
 
 
 class SampledSoftmax(keras.layers.Layer):
-    """A softmax over words that is trained on sampled words instead of all.
+    """A softmax over `size` words that is trained on `num_samples` sampled words; 0 trains it on all.
 
     Words are numbered by falling frequency. Word k is drawn with probability
     log((k + 2) / (k + 1)) / log(size + 1), with replacement, and is weighted by the inverse of its expected
     count, so that the expectation of the sum is the sum over all words.
-
-    Args:
-        size: number of words.
-        num_samples: words drawn in each call; 0 trains the whole softmax.
 
     Source: Jean et al. 2015 (arXiv:1412.2007), section 3. Unlike here, allenai/bilm-tf bilm/training.py draws
     without replacement, and also corrects the label as if it were drawn.
@@ -43,7 +39,7 @@ class SampledSoftmax(keras.layers.Layer):
         self.built = True
 
     def call(self, x, labels, training=None):
-        """Returns the labels' log-probabilities, float32 [tokens], for x [tokens, width] and labels int [tokens]."""
+        """The labels' log-probabilities, float32 [tokens], for x [tokens, width] and labels int [tokens]."""
         if not (training and self.num_samples):
             logits = self._logits(x, self.kernel, self.bias)
             of_label = ops.take_along_axis(logits, labels[:, None], axis=1)
@@ -66,7 +62,7 @@ class SampledSoftmax(keras.layers.Layer):
         return ops.clip(drawn, 0, self.size - 1)
 
     def _expected(self, words):
-        """Returns how often words are drawn on average."""
+        """How often words are drawn on average."""
         k = ops.cast(words, "float32")
         return self.num_samples * ops.log((k + 2) / (k + 1)) / math.log(self.size + 1)
 
@@ -79,14 +75,7 @@ class BidirectionalLM(StatefulModel):
     [batch, 2, words, characters], the words in each direction's reading order; `labels`, int [batch, 2, words],
     the next words, -100 for none; and `starts_stream`, int [batch]. `fit` and `evaluate` report `perplexity` and
     `bits` over both directions, and the loss of each. In `fit` they are computed with sampled words only, so
-    they are lower than in `evaluate`.
-
-    Args:
-        encoder: the encoder to train.
-        batch_size, evaluation_batch_size: as for `StatefulModel`.
-        num_words: number of words in the softmax.
-        num_samples: as for `SampledSoftmax`.
-        words: the preprocessor that numbers words; not part of the configuration.
+    they are lower than in `evaluate`. `words`, the preprocessor that numbers them, is not part of the configuration.
 
     Source: Peters et al. 2018 (arXiv:1802.05365), section 3.1.
     """
@@ -139,7 +128,7 @@ class BidirectionalLM(StatefulModel):
         return ops.where(ops.equal(labels, IGNORED_LABEL), 0.0, found), {"memory": memory}
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        """Returns the mean negative log-probability of both directions' labels, in nats."""
+        """The mean negative log-probability of both directions' labels, in nats."""
         total, count = total_and_count(y_pred, x["labels"], sample_weight)
         return -total / ops.maximum(over_replicas(count, "SUM"), 1.0)
 

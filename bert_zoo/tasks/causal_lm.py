@@ -41,13 +41,11 @@ PIECE = 128
 
 
 def read_prompts(model, rows: Sequence[np.ndarray], new_tokens: int = 0) -> dict[str, Any]:
-    """Reads token ids in pieces of `PIECE` tokens and returns the state after them.
+    """Reads token ids in pieces of `PIECE` tokens; the state after them, in the form of `initial_memory`.
 
-    A state that grows with the text has room for `new_tokens` more. It has the form of `initial_memory`.
-
-    Rows of different lengths are padded on the right, which no query sees, and each row's memory ends with its
-    own last token, so a row's state does not depend on other rows. (Padding on the left would shift the zeros
-    that a text starts from, which count as a past.)
+    A state that grows with the text has room for `new_tokens` more. Rows of different lengths are padded on the
+    right, which no query sees, and each row's memory ends with its own last token, so a row's state does not depend
+    on other rows. (Padding on the left would shift the zeros that a text starts from, which count as a past.)
     """
     lengths = np.array([len(row) for row in rows])
     state = model.initial_memory(len(rows), tokens=slots_for(lengths.max() + new_tokens))
@@ -61,20 +59,16 @@ def read_prompts(model, rows: Sequence[np.ndarray], new_tokens: int = 0) -> dict
 
 
 def _read_piece(model, token_ids, lengths, state):
-    """Returns the state after the first `lengths` [batch] of token_ids [batch, length]."""
+    """The state after the first `lengths` [batch] of token_ids [batch, length]."""
     # The model's call would also run the softmax.
     return model.encoder.backbone.state_after(token_ids, lengths, state)
 
 
 @dataclass(frozen=True)
 class PromptStep:
-    """A `bert_zoo.tasks.generation.Step`.
+    """A `bert_zoo.tasks.generation.Step`."""
 
-    Attributes:
-        gives_logits: whether scores are logits and not log-probabilities.
-    """
-
-    gives_logits: bool = False
+    gives_logits: bool = False  # whether scores are logits and not log-probabilities
     fixed: ClassVar[tuple[str, ...]] = ()
 
     def __call__(self, model, tokens, state):
@@ -87,48 +81,12 @@ class PromptStep:
         return scores[:, 0], {name: outputs[name] for name in state}
 
 
-def generate(model, prompt, **options):
-    """See `CausalLM.generate`."""
-    if any(0 in entry.shape for entry in keras.tree.flatten(model.initial_memory(1, tokens=1))):
-        raise ValueError(
-            "This model's mem_len is 0, so every token would depend only on the previous one. Load it with a memory, for "
-            "example load(..., mem_len=512)."
-        )
-    generation = Generation(model, **options)
-    prompt = with_prefix(prompt, generation.config.prefix, "prompt")
-    kind = IdPrompts if isinstance(prompt, Mapping) else TextPrompts
-    prompts = kind(model, prompt, generation.stop_ids)
-    if not prompts.rows:
-        return generation.no_texts()
-    rows, longest = prompts.rows, max(map(len, prompts.rows))
-    number = generation.new_tokens(longest)
-    # The last token is not read.
-    if longest + number - 1 > model.longest_input:
-        raise ValueError(
-            f"The longest prompt has {longest} tokens. With max_new_tokens={number}, its text would exceed the "
-            f"{model.longest_input} positions of this model. Choose at most "
-            f"{max(model.longest_input - longest + 1, 0)} new tokens, or shorten the prompt."
-        )
-
-    def begin():
-        tokens = left_padded(rows) if generation.processor.reads_prompt else last_tokens(rows)
-        return tokens, read_prompts(model, [row[:-1] for row in rows], number)
-
-    step = PromptStep(generation.reads_logits)
-    return generation.outputs(prompts, [begin], step, number)
-
-
 def last_tokens(rows: Sequence[np.ndarray]) -> np.ndarray:
-    """Returns the last token of each row, int32 [rows, 1]."""
     return np.array([row[-1:] for row in rows], "int32")
 
 
 class IdPrompts(IdOutput):
-    """Prompts and results as ids.
-
-    Attributes:
-        rows: the ids that the model reads, one array per prompt.
-    """
+    """Prompts and results as ids; `rows` are those that the model reads, one array per prompt."""
 
     def __init__(self, model, prompt: Mapping[str, Any], stop_ids: Sequence[int]):
         token_ids, mask = checked_ids(model, prompt, "prompt")
@@ -137,10 +95,7 @@ class IdPrompts(IdOutput):
 
 
 class TextPrompts(TextOutput):
-    """Prompts and results as texts. Results begin with the prompts as the model reads them.
-
-    Attributes: as for `IdPrompts`.
-    """
+    """Prompts and results as texts. Results begin with the prompts as the model reads them, `rows`."""
 
     def __init__(self, model, prompt: str | Sequence[str], stop_ids: Sequence[int]):
         from bert_zoo.text.batches import strings, text_batch
@@ -158,7 +113,7 @@ class TextPrompts(TextOutput):
 
 
 def _start(tokenizer) -> np.ndarray:
-    """Returns the ids that an empty prompt continues from."""
+    """The ids that an empty prompt continues from."""
     if not hasattr(tokenizer, "eos_id"):
         raise ValueError(
             "The prompt is empty, but this vocabulary has no end token to start a text from. Pass a prompt of at least "
@@ -173,7 +128,7 @@ def _start(tokenizer) -> np.ndarray:
 
 
 def label_log_probs(model, token_ids: np.ndarray, labels: np.ndarray, length: int) -> np.ndarray:
-    """Returns the labels' log-probabilities, float32 [batch, tokens], in segments of `length` tokens.
+    """The labels' log-probabilities, float32 [batch, tokens], in segments of `length` tokens.
 
     Rows may be padded on the right, because tokens do not see what follows. Rows longer than the model's
     positions are read in windows that overlap by half.
@@ -191,7 +146,7 @@ def label_log_probs(model, token_ids: np.ndarray, labels: np.ndarray, length: in
 
 
 def _of_window(model, token_ids: np.ndarray, labels: np.ndarray, length: int) -> np.ndarray:
-    state = model.initial_memory(len(token_ids), tokens=_multiple(token_ids.shape[1], length))
+    state = model.initial_memory(len(token_ids), tokens=-(-token_ids.shape[1] // length) * length)
     segments = []
     for start in range(0, token_ids.shape[1], length):
         ids, wanted = (array[:, start : start + length] for array in (token_ids, labels))
@@ -200,53 +155,13 @@ def _of_window(model, token_ids: np.ndarray, labels: np.ndarray, length: int) ->
     return np.concatenate(segments, axis=1)
 
 
-def _multiple(number: int, of: int) -> int:
-    """Rounds a number up to a multiple of another."""
-    return -(-number // of) * of
-
-
 def _scored_segment(model, token_ids, labels, state):
     outputs = model({"token_ids": token_ids, "labels": labels, **state}, training=False)
     return outputs["log_probs"], {name: outputs[name] for name in state}
 
 
-def score(model, texts, batch_size: int, segment_length: int) -> TextScores:
-    """See `CausalLM.score`."""
-    from bert_zoo.text.batches import strings
-
-    for name, value in (("batch_size", batch_size), ("segment_length", segment_length)):
-        check_batch_size(value, name)
-    texts = strings(texts)
-    if not texts:
-        return TextScores()
-    # Segments handle long texts, so nothing is truncated.
-    reader = model.preprocessor.with_options(
-        sequence_length=UNLIMITED, padding="longest", report_truncation=False
-    )
-    tokenizer = model.preprocessor.tokenizer
-    # Group texts of similar length to avoid padding.
-    order = np.argsort([len(text) for text in texts], kind="stable")
-    scores = {}
-    for start in range(0, len(texts), batch_size):
-        numbers = order[start : start + batch_size]
-        rows = reader.scored([texts[number] for number in numbers])
-        token_ids, labels = np.asarray(rows["token_ids"]), np.asarray(rows["labels"])
-        are_scored = labels != IGNORED_LABEL
-        for number in numbers[~are_scored.any(axis=1)]:
-            raise ValueError(
-                f"texts[{number}] is {texts[number]!r}, which has no token to score. Without an end token in the "
-                "vocabulary, the first token is not scored. Leave the text out, or make it longer."
-            )
-        found = label_log_probs(model, token_ids, labels, segment_length)
-        for number, is_scored, ids, values in zip(numbers, are_scored, labels, found, strict=True):
-            text, ids = texts[number], ids[is_scored]
-            characters = _num_characters(tokenizer, text, ids)
-            scores[number] = text_score(tokenizer, text, ids, values[is_scored], characters)
-    return TextScores(scores[number] for number in range(len(texts)))
-
-
 def _num_characters(tokenizer, text: str, ids: np.ndarray) -> int:
-    """Returns the number of scored characters; of bytes, if tokens are bytes."""
+    """The number of scored characters; of bytes, if tokens are bytes."""
     if tokenizer.unit not in ("word", "subword"):
         return len(ids)
     # Without an end token, the first token is not scored.
@@ -433,7 +348,33 @@ class CausalLM(GeneratingModel):
         options |= {"max_new_tokens": max_new_tokens, "length_penalty": length_penalty}
         options |= {"top_p": top_p, "temperature": temperature, "sampler": sampler, "beams": beams}
         options |= {"seed": seed, "stop": stop, "stream": stream, "bad_words": bad_words}
-        return generate(self, prompt, settings=settings, **options)
+        if any(0 in entry.shape for entry in keras.tree.flatten(self.initial_memory(1, tokens=1))):
+            raise ValueError(
+                "This model's mem_len is 0, so every token would depend only on the previous one. Load it with a memory, for "
+                "example load(..., mem_len=512)."
+            )
+        generation = Generation(self, settings=settings, **options)
+        prompt = with_prefix(prompt, generation.config.prefix, "prompt")
+        kind = IdPrompts if isinstance(prompt, Mapping) else TextPrompts
+        prompts = kind(self, prompt, generation.stop_ids)
+        if not prompts.rows:
+            return generation.no_texts()
+        rows, longest = prompts.rows, max(map(len, prompts.rows))
+        number = generation.new_tokens(longest)
+        # The last token is not read.
+        if longest + number - 1 > self.longest_input:
+            raise ValueError(
+                f"The longest prompt has {longest} tokens. With max_new_tokens={number}, its text would exceed the "
+                f"{self.longest_input} positions of this model. Choose at most "
+                f"{max(self.longest_input - longest + 1, 0)} new tokens, or shorten the prompt."
+            )
+
+        def begin():
+            tokens = left_padded(rows) if generation.processor.reads_prompt else last_tokens(rows)
+            return tokens, read_prompts(self, [row[:-1] for row in rows], number)
+
+        step = PromptStep(generation.reads_logits)
+        return generation.outputs(prompts, [begin], step, number)
 
     def score(self, texts, batch_size: int = 8, segment_length: int = 128) -> list:
         """Scores texts: how likely each token is after those before it.
@@ -456,8 +397,39 @@ class CausalLM(GeneratingModel):
         Raises:
             ValueError: a text has no token to score.
         """
+        from bert_zoo.text.batches import strings
 
-        return score(self, texts, batch_size, segment_length)
+        for name, value in (("batch_size", batch_size), ("segment_length", segment_length)):
+            check_batch_size(value, name)
+        texts = strings(texts)
+        if not texts:
+            return TextScores()
+        # Segments handle long texts, so nothing is truncated.
+        reader = self.preprocessor.with_options(
+            sequence_length=UNLIMITED, padding="longest", report_truncation=False
+        )
+        tokenizer = self.preprocessor.tokenizer
+        # Group texts of similar length to avoid padding.
+        order = np.argsort([len(text) for text in texts], kind="stable")
+        scores = {}
+        for start in range(0, len(texts), batch_size):
+            numbers = order[start : start + batch_size]
+            rows = reader.scored([texts[number] for number in numbers])
+            token_ids, labels = np.asarray(rows["token_ids"]), np.asarray(rows["labels"])
+            are_scored = labels != IGNORED_LABEL
+            for number in numbers[~are_scored.any(axis=1)]:
+                raise ValueError(
+                    f"texts[{number}] is {texts[number]!r}, which has no token to score. Without an end token in the "
+                    "vocabulary, the first token is not scored. Leave the text out, or make it longer."
+                )
+            found = label_log_probs(self, token_ids, labels, segment_length)
+            for number, is_scored, ids, values in zip(
+                numbers, are_scored, labels, found, strict=True
+            ):
+                text, ids = texts[number], ids[is_scored]
+                characters = _num_characters(tokenizer, text, ids)
+                scores[number] = text_score(tokenizer, text, ids, values[is_scored], characters)
+        return TextScores(scores[number] for number in range(len(texts)))
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         """`mean_loss`, plus the losses that the encoder's layers add in training, if any."""
@@ -480,11 +452,6 @@ class CausalLM(GeneratingModel):
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         self.quality.update_state(*total_and_count(y_pred["log_probs"], x["labels"]))
         return self.get_metrics_result()
-
-
-# -------------------------------------------------------------------------------------------------
-# Language models that keep their memory between the steps of `fit` and `evaluate`.
-# -------------------------------------------------------------------------------------------------
 
 
 @keras.saving.register_keras_serializable("bert_zoo")

@@ -45,15 +45,9 @@ log = logging.getLogger("bert_zoo")
 
 
 def loss_of_data(columns: int, labels) -> EmbeddingLoss:
-    """Returns the default loss for data.
+    """The default loss for rows of so many columns of texts; ValueError if none fits.
 
-    Args:
-        columns: texts per row.
-        labels: an array, a list, or a dataset's spec; None for none. Floats are scores, integers and names
-            are classes.
-
-    Raises:
-        ValueError: no loss fits.
+    Of `labels` (an array, a list, a dataset's spec or None), floats are scores, integers and names are classes.
     """
     if labels is None:
         if columns > 1:
@@ -92,13 +86,7 @@ def check_data(loss, columns: int, labels) -> None:
 
 
 def check_batches_of_one(loss, columns: int, x, batch_size: int | None) -> None:
-    """Refuses batches of one row for a loss that compares rows, and warns of a last one.
-
-    Args:
-        loss: the loss in use.
-        columns: texts per row.
-        x, batch_size: as in `fit`. Of a dataset, the first batch is read.
-    """
+    """Refuses batches of one row for a loss that compares rows, and warns of a last one."""
     if not isinstance(loss, EmbeddingLoss) or loss.learns_from_one_row(columns):
         return
     name = type(loss).__name__
@@ -121,21 +109,21 @@ def check_batches_of_one(loss, columns: int, x, batch_size: int | None) -> None:
 
 
 def kind_of(labels) -> str:
-    """Returns NumPy's abbreviation for the kind of labels, such as "f" for floats."""
+    """NumPy's abbreviation for the kind of labels, such as "f" for floats."""
     of_tensorflow = getattr(getattr(labels, "dtype", None), "as_numpy_dtype", None)
     dtype = of_tensorflow or np.asarray(as_list(labels)).dtype
     return np.dtype(dtype).kind
 
 
 def class_names(labels) -> tuple[str, ...]:
-    """Returns the sorted names among labels in memory; empty if labels are not names."""
+    """The sorted names among labels in memory; empty if labels are not names."""
     if is_of_tensorflow(labels) or kind_of(labels) not in "USOT":
         return ()
     return tuple(map(str, np.unique(np.asarray(as_list(labels)).astype(str))))
 
 
 def class_numbers(labels):
-    """Replaces class names in memory by their numbers; returns other labels unchanged."""
+    """Class names in memory as their numbers; other labels unchanged."""
     names = () if labels is None else class_names(labels)
     return np.searchsorted(names, np.asarray(as_list(labels)).astype(str)) if names else labels
 
@@ -176,7 +164,7 @@ class Cosines(RowNumbers):
 
 
 class PairClasses(LabelRange):
-    """Allows labels of pairs that are ids or names of the pair classifier's classes."""
+    """Allows ids or names of the pair classifier's classes."""
 
     def is_read_by(self, loss) -> bool:
         return True
@@ -534,7 +522,6 @@ class SentenceEmbedder(TaskModel):
         return self.encoder.embed(texts, batch_size, prompt, truncate_dim)
 
     def answers_as_teacher(self, texts, batch_size: int = 32):
-        """As `ZooModel.answers_as_teacher`: the vectors of texts."""
         return self.embed(texts, batch_size)
 
 

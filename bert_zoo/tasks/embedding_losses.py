@@ -18,17 +18,13 @@ EXCLUDED = -1e9
 
 
 class EmbeddingLoss(BatchMean, keras.losses.Loss):
-    """A loss over the vectors of a batch.
+    """A loss over the vectors of a batch."""
 
-    Attributes:
-        columns: number of texts per row; None for two or more.
-        in_batch_negatives: whether texts of other rows are negatives. Such a loss has no labels.
-        takes_weights: whether each row has its own loss, so that `sample_weight` can weight it.
-    """
-
-    columns: int | None = None
-    in_batch_negatives = False
-    takes_weights = False
+    columns: int | None = None  # texts per row; None for two or more
+    in_batch_negatives = False  # whether texts of other rows are negatives, without labels
+    takes_weights = (
+        False  # whether each row has its own loss, so that `sample_weight` can weight it
+    )
 
     def learns_from_one_row(self, columns: int) -> bool:
         """Whether a batch of one row, of so many texts, has a gradient."""

@@ -32,17 +32,13 @@ Step = Callable[[Any, Any, Any], tuple[Any, Any]]
 
 
 def slots_for(tokens: int) -> int:
-    """Returns the number of slots of a memory for a number of tokens."""
     return -(-int(tokens) // SLOTS) * SLOTS
 
 
 class Generation:
     """One call of `generate`: its options, checked, and how it chooses tokens.
 
-    Args:
-        model: a `GeneratingModel`.
-        max_new_tokens, sampler, beams, seed, stop, stream, bad_words, settings: as for `CausalLM.generate`.
-        **options: further settings of `bert_zoo.generation_config.GenerationConfig`.
+    Arguments are those of `CausalLM.generate`, with `own` for a sampler that no other call shares.
 
     Attributes:
         config: the settings of the model and of the call.
@@ -122,12 +118,7 @@ class Generation:
         return not self._choice.has_beams
 
     def new_tokens(self, longest: int, default: int = DEFAULT_NEW_TOKENS) -> int:
-        """Returns the maximum number of new tokens.
-
-        Args:
-            longest: number of tokens of the longest prompt.
-            default: the number if nothing is said.
-        """
+        """The maximum number of new tokens after prompts of up to `longest`; `default` if no setting names one."""
         config = self.config
         if config.max_new_tokens is None and config.max_length is not None:
             number = config.max_length - longest
@@ -140,7 +131,7 @@ class Generation:
         return default if config.max_new_tokens is None else config.max_new_tokens
 
     def no_texts(self) -> list | Iterator:
-        """Returns the result of `generate` for an empty list."""
+        """The result of `generate` for an empty list."""
         return iter(()) if self._stream else []
 
     def outputs(
@@ -151,14 +142,12 @@ class Generation:
         number: int,
         order: np.ndarray | slice = slice(None),
     ):
-        """Returns the result of `generate`.
+        """The result of `generate`.
 
         Args:
-            texts: the texts to add tokens to.
             begins: a function for each batch of texts, which returns tokens of each, int32 [batch, length],
                 at least the last one, with `OPEN` before them; and the state before the last one. A stream
                 has one batch.
-            step: the model's `Step`.
             number: maximum number of new tokens.
             order: the row of each text in the concatenated batches.
         """
@@ -175,7 +164,7 @@ class Generation:
         return texts.whole(rows.reshape(-1, longest), self.returned)
 
     def _chosen(self, tokens: np.ndarray, state, step: Step, number: int) -> np.ndarray:
-        """Returns tokens, int32 [batch * returned, new tokens]; a row that has ended repeats its stop token."""
+        """Tokens, int32 [batch * returned, new tokens]; a row that has ended repeats its stop token."""
         if self.returned > 1 and not self._choice.has_beams:
             tokens, state = keras.tree.map_structure(
                 lambda part: ops.repeat(part, self.returned, axis=0), (tokens, state)
@@ -214,7 +203,7 @@ class Generation:
 
 
 def _canvas(tokens: np.ndarray, number: int) -> tuple[np.ndarray, np.int32]:
-    """Returns texts with open positions after their tokens, int32 [batch, length + number], and the first of these."""
+    """Texts with open positions after their tokens, int32 [batch, length + number], and the first of these."""
     return (
         np.pad(tokens, [(0, 0), (0, number)], constant_values=OPEN).astype("int32"),
         np.int32(tokens.shape[1]),
@@ -222,7 +211,7 @@ def _canvas(tokens: np.ndarray, number: int) -> tuple[np.ndarray, np.int32]:
 
 
 def left_padded(rows: Sequence[np.ndarray]) -> np.ndarray:
-    """Returns rows of ids with `OPEN` before them, int32 [rows, slots]."""
+    """Rows of ids with `OPEN` before them, int32 [rows, slots]."""
     padded = np.full((len(rows), slots_for(max(map(len, rows)))), OPEN, "int32")
     for to, row in zip(padded, rows, strict=True):
         to[padded.shape[1] - len(row) :] = row
@@ -230,7 +219,7 @@ def left_padded(rows: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def spelled_words(model, words: Sequence[str]) -> tuple[tuple[int, ...], ...]:
-    """Returns the ids of words, as they stand at the start of a text and after a blank."""
+    """The ids of words, as they stand at the start of a text and after a blank."""
     from bert_zoo.text.batches import text_batch
 
     if isinstance(words, str) or not all(isinstance(word, str) and word.strip() for word in words):
@@ -246,11 +235,7 @@ def spelled_words(model, words: Sequence[str]) -> tuple[tuple[int, ...], ...]:
 
 
 def with_prefix(given, prefix: str | None, what: str):
-    """Returns texts with the settings' prefix before each.
-
-    Raises:
-        ValueError: there is a prefix, but the texts are ids.
-    """
+    """Texts with the settings' prefix before each; ValueError if there is one, but the texts are ids."""
     if prefix is None:
         return given
     if isinstance(given, Mapping):
@@ -274,16 +259,7 @@ class GeneratedTexts(PrintedRows):
 
 
 def checked_ids(model, given: Mapping[str, Any], what: str) -> tuple[np.ndarray, np.ndarray]:
-    """Checks texts given as ids and returns token ids and padding mask, int32 [batch, length].
-
-    Args:
-        model: the model.
-        given: the user's dict.
-        what: its name in messages.
-
-    Raises:
-        ValueError: names, shapes or ids are invalid, or a row has no token.
-    """
+    """Token ids and padding mask, int32 [batch, length], of a user's dict, called `what` in messages."""
     unknown = sorted(set(given) - {"token_ids", "padding_mask"})
     if unknown or "token_ids" not in given:
         raise ValueError(
@@ -313,11 +289,7 @@ def checked_ids(model, given: Mapping[str, Any], what: str) -> tuple[np.ndarray,
 
 
 class IdOutput:
-    """Rows of ids with new tokens.
-
-    Args:
-        shown: the ids before the new tokens, int32 [batch, length].
-    """
+    """Rows of ids, int32 [batch, length], followed by new tokens."""
 
     def __init__(self, shown: np.ndarray):
         self._shown = shown
@@ -332,14 +304,7 @@ class IdOutput:
 
 
 class TextOutput:
-    """Texts of tokens, without stop tokens.
-
-    Args:
-        tokenizer: the tokenizer.
-        shown: the ids that each text begins with.
-        stop_ids: ids of the tokens that end a text.
-        is_single: whether to return a single text instead of a list.
-    """
+    """Texts that begin with the ids `shown`, without stop tokens; `is_single` for one text instead of a list."""
 
     def __init__(
         self, tokenizer, shown: list[np.ndarray], stop_ids: Sequence[int], is_single: bool
@@ -384,7 +349,7 @@ class TextOutput:
 
 
 def _lengths(chosen: np.ndarray, stop_ids: Sequence[int], with_stop: bool = False) -> np.ndarray:
-    """Returns the number of each row's tokens before its stop token, int [batch], optionally with it."""
+    """The number of each row's tokens before its stop token, int [batch], optionally with it."""
     ends = np.isin(chosen, stop_ids)
     return np.where(ends.any(axis=1), ends.argmax(axis=1) + with_stop, chosen.shape[1])
 
@@ -423,7 +388,7 @@ def _stop_ids(
 
 
 def filled(model, canvas, first, state, *, step: Step, sampler, stop_ids, processor):
-    """Returns the canvas [rows, positions] with the sampler's tokens from the position `first` on."""
+    """The canvas [rows, positions] with the sampler's tokens from the position `first` on."""
     places = ops.arange(ops.shape(canvas)[1], dtype="int32")
     # Beams would copy it at every step.
     fixed = {name: state[name] for name in step.fixed}
@@ -451,7 +416,7 @@ def filled(model, canvas, first, state, *, step: Step, sampler, stop_ids, proces
 
 
 def _next_tokens(model, scores, canvas, index, first, ended, *, sampler, stop_ids, processor):
-    """Returns the tokens [batch] at a position, chosen by scores, and which rows have ended."""
+    """The tokens [batch] at a position, chosen by scores, and which rows have ended."""
     scores = processor(scores, canvas, index, first)
     held = _held_where(ended, scores, ops.take(canvas, index - 1, axis=1))
     tokens = sampler.get_next_token(sampler.compute_probabilities(held))
@@ -464,7 +429,7 @@ def _is_in(tokens, ids: Sequence[int]):
 
 
 def _held_where(ended, scores, tokens):
-    """Returns log-probabilities that make an ended row repeat its token without changing its score; others as they are.
+    """Log-probabilities that make an ended row repeat its token without changing its score; others as they are.
 
     keras_hub 0.32's samplers continue a row until all have ended, so beams would otherwise be chosen by
     tokens after their ends.

@@ -20,15 +20,9 @@ DEFAULT_TOP_K = 50
 
 @dataclass(frozen=True)
 class LogitsProcessor:
-    """The changes that one call of `generate` makes to scores.
+    """The changes that one call of `generate` makes to scores; fields as in `GenerationConfig`."""
 
-    Attributes:
-        stop_ids: tokens that end a text.
-        keep: least number of tokens that drawing is left with.
-        Others: as in `GenerationConfig`.
-    """
-
-    stop_ids: tuple[int, ...] = ()
+    stop_ids: tuple[int, ...] = ()  # tokens that end a text
     repetition_penalty: float = 1.0
     no_repeat_ngram_size: int = 0
     bad_words_ids: tuple[tuple[int, ...], ...] = ()
@@ -41,17 +35,15 @@ class LogitsProcessor:
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
-    keep: int = 1
+    keep: int = 1  # least number of tokens that drawing is left with
 
     @classmethod
     def of(
         cls, config: GenerationConfig, stop_ids: Sequence[int], *, draws: bool, beams: bool
     ) -> "LogitsProcessor":
-        """Returns the changes that a configuration asks for.
+        """The changes that a configuration asks for.
 
-        Args:
-            draws: whether to warp scores for drawing.
-            beams: whether beams are drawn, which go on after a stop token.
+        `draws` is whether to warp scores for drawing, `beams` whether beams are drawn, which go on after a stop token.
         """
         stops = tuple(stop_ids)
         options: dict[str, Any] = {
@@ -91,13 +83,9 @@ class LogitsProcessor:
         )
 
     def __call__(self, scores, tokens, index, first):
-        """Returns changed scores.
+        """Changed scores of the next tokens, float32 [rows, vocabulary].
 
-        Args:
-            scores: of the next tokens, float32 [rows, vocabulary].
-            tokens: the texts so far, int32 [rows, length], negative where there is no token.
-            index: position of the next token.
-            first: position of the first new token.
+        Of `tokens` [rows, length], `index` is the next token's position, and `first` the first new token's.
         """
         if self == LogitsProcessor():
             return scores
@@ -134,21 +122,21 @@ class LogitsProcessor:
 
 
 def without(scores, ids: Sequence[int]):
-    """Returns scores with -inf for some ids."""
+    """Scores with -inf for some ids."""
     barred = np.zeros(scores.shape[-1], "float32")
     barred[list(ids)] = -np.inf
     return scores + barred
 
 
 def only(scores, ids: Sequence[int]):
-    """Returns scores of 0 for some ids and -inf for all others."""
+    """Scores of 0 for some ids and -inf for all others."""
     forced = np.full(scores.shape[-1], -np.inf, "float32")
     forced[list(ids)] = 0.0
     return ops.zeros_like(scores) + forced
 
 
 def penalised(scores, tokens, penalty: float):
-    """Returns scores that are lower, for a penalty above 1, for tokens that have occurred.
+    """Scores that are lower, for a penalty above 1, for tokens that have occurred.
 
     Source: Keskar et al. 2019 (arXiv:1909.05858), section 4.1.
     """
@@ -157,7 +145,7 @@ def penalised(scores, tokens, penalty: float):
 
 
 def without_repeated_ngrams(scores, tokens, index, size: int):
-    """Returns scores with -inf for tokens that would complete a sequence of `size` tokens again."""
+    """Scores with -inf for tokens that would complete a sequence of `size` tokens again."""
     tokens, index = _widened(tokens, size - 1), index + size - 1
     starts = ops.arange(ops.shape(tokens)[1] - size + 1)
     ends = ops.take(tokens, starts + size - 1, axis=1)
@@ -170,7 +158,7 @@ def without_repeated_ngrams(scores, tokens, index, size: int):
 
 
 def without_words(scores, tokens, index, words: Sequence[Sequence[int]]):
-    """Returns scores with -inf for tokens that would complete a word, a sequence of ids."""
+    """Scores with -inf for tokens that would complete a word, a sequence of ids."""
     by_length: dict[int, list[Sequence[int]]] = {}
     for word in words:
         by_length.setdefault(len(word), []).append(word)
@@ -188,18 +176,13 @@ def without_words(scores, tokens, index, words: Sequence[Sequence[int]]):
 
 
 def of_top_k(scores, number: int):
-    """Returns scores with -inf for all but the highest ones."""
+    """Scores with -inf for all but the highest ones."""
     lowest = ops.top_k(scores, min(number, scores.shape[-1]))[0][:, -1:]
     return ops.where(scores < lowest, -np.inf, scores)
 
 
 def of_top_p(scores, total: float, keep: int = 1):
-    """Returns scores with -inf for all but the likeliest tokens that together have a probability.
-
-    Args:
-        total: their probability.
-        keep: least number of tokens to leave.
-    """
+    """Scores with -inf for all but the likeliest tokens, at least `keep`, whose probability is `total`."""
     highest = ops.top_k(scores, scores.shape[-1])[0]
     probabilities = ops.softmax(highest)
     before = ops.cumsum(probabilities, axis=-1) - probabilities
@@ -209,12 +192,12 @@ def of_top_p(scores, total: float, keep: int = 1):
 
 
 def _widened(tokens, number: int):
-    """Returns tokens after a number of columns without any."""
+    """Tokens after a number of columns without any."""
     return ops.pad(tokens, [[0, 0], [number, 0]], constant_values=-1)
 
 
 def _occurring(ids, scores):
-    """Returns which tokens are among a row's ids [rows, n], as bool [rows, vocabulary]; negative ids are none."""
+    """Which tokens are among a row's ids [rows, n], as bool [rows, vocabulary]; negative ids are none."""
     size = scores.shape[-1]
     column = ops.where(ids >= 0, ids, size)
     row = ops.zeros_like(column) + ops.arange(ops.shape(column)[0], dtype=column.dtype)[:, None]

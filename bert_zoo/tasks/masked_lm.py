@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import keras
 import numpy as np
@@ -41,7 +41,7 @@ class Blank(NamedTuple):
     position: int  # position of the token to predict
 
     def window(self, size: int) -> Self:
-        """Returns at most `size` tokens around the one to predict."""
+        """At most `size` tokens around the one to predict."""
         start = max(0, min(self.position - size // 2, len(self.token_ids) - size))
         return type(self)(self.token_ids[start : start + size], self.position - start)
 
@@ -49,19 +49,10 @@ class Blank(NamedTuple):
 def log_probs_at(
     model, blanks: Iterable[Blank], wanted: Iterable[Sequence[int]], batch_size: int, total: int
 ) -> Iterator[np.ndarray]:
-    """Yields log-probabilities of tokens at the positions of blanks, batch by batch.
+    """Yields log-probabilities of `wanted` tokens at the positions of blanks, float32 [batch, wanted], batch by batch.
 
-    For texts longer than the model's limit, a window around the blank is read.
-
-    Args:
-        model: a model trained on masked tokens.
-        blanks: texts with a blank; sort them by length to avoid padding.
-        wanted: ids of the requested tokens, the same number for each blank.
-        batch_size: blanks per step.
-        total: number of blanks, for the progress bar.
-
-    Yields:
-        float32 [batch, requested tokens].
+    Each blank asks for the same number of tokens; sort blanks by length to avoid padding. For texts longer than the
+    model's limit, a window around the blank is read. `total` is the number of blanks, for the progress bar.
     """
     preprocessor = model.preprocessor
     size = preprocessor.sequence_length - preprocessor.packer.layout.specials(1)
@@ -91,7 +82,7 @@ def _read_and_predict(model, *tensors, preprocessor):
 
 
 def _read(model, ids, is_blank, lengths, wanted, *, preprocessor):
-    """Returns model inputs with `is_blank`, int32 [batch, length], 1 at the blank, and `wanted`."""
+    """Model inputs with `is_blank`, int32 [batch, length], 1 at the blank, and `wanted`."""
     preprocessor = for_this_device(preprocessor)
     if has_tensorflow:
         import tensorflow as tf
@@ -104,7 +95,7 @@ def _read(model, ids, is_blank, lengths, wanted, *, preprocessor):
 
 
 def _predict(model, inputs):
-    """Returns log-probabilities of the requested tokens, float32 [batch, requested tokens]."""
+    """Log-probabilities of the requested tokens, float32 [batch, requested tokens]."""
     inputs = dict(inputs)
     is_blank, wanted = inputs.pop("is_blank"), inputs.pop("wanted")
     inputs["mask_positions"] = ops.cast(ops.argmax(is_blank, axis=1), "int32")[:, None]
@@ -152,32 +143,8 @@ class FilledMasks(PrintedRows):
         return "\n\n".join(f"Mask {i} of {len(self)}\n{rows}" for i, rows in enumerate(tables, 1))
 
 
-def fill_mask(model, text: str, targets: str | Sequence[str] | None, top_k: int) -> FilledMasks:
-    """See `MaskedLM.fill_mask`."""
-    tokenizer = model.preprocessor.tokenizer
-    spelling = Spelling(model)
-    gaps = _gaps(text, spelling.mask)
-    wanted = [_target_ids(spelling, gap, targets) for gap in gaps]
-    if targets is None and not 1 <= top_k <= tokenizer.vocab_size:
-        raise ValueError(
-            f"top_k is {top_k}; it must be between 1 and the size of the vocabulary, "
-            f"{tokenizer.vocab_size}."
-        )
-    probabilities = _mask_probabilities(model, spelling.read(text), len(gaps))
-    filled = FilledMasks()
-    for gap, row, ids in zip(gaps, probabilities, wanted, strict=True):
-        if ids is None:
-            # The model's token table may be larger than the vocabulary.
-            scores = row[: tokenizer.vocab_size]
-            ids = np.flatnonzero(scores >= np.partition(scores, -top_k)[-top_k])
-        ids = np.array(ids)
-        ranked = ids[np.argsort(-row[ids], kind="stable")]
-        filled.append(spelling.candidates(gap, ranked[: None if targets else top_k], row))
-    return filled
-
-
 def _mask_probabilities(model, token_ids: np.ndarray, masks: int) -> np.ndarray:
-    """Returns probabilities at a text's masks, float32 [masks, vocabulary]."""
+    """Probabilities at a text's masks, float32 [masks, vocabulary]."""
     preprocessor = model.preprocessor
     most = preprocessor.sequence_length - preprocessor.packer.layout.specials(1)
     if len(token_ids) > most:
@@ -198,12 +165,12 @@ def _mask_probabilities(model, token_ids: np.ndarray, masks: int) -> np.ndarray:
 
 
 def _at_masks(model, token_ids, *, preprocessor):
-    """Maps a text's ids, int32 [tokens], to probabilities [masks, vocabulary]."""
+    """A text's ids, int32 [tokens], -> probabilities [masks, vocabulary]."""
     return _probabilities(model, _masked_inputs(model, token_ids, preprocessor=preprocessor))
 
 
 def _masked_inputs(model, token_ids, *, preprocessor):
-    """Returns model inputs for a text's ids, with the positions of its masks."""
+    """Model inputs for a text's ids, with the positions of its masks."""
     preprocessor = for_this_device(preprocessor)
     if not has_tensorflow:
         inputs = preprocessor.pack([Tokens(token_ids, np.array([len(token_ids)]))])
@@ -252,7 +219,7 @@ class Spelling:
         return tokenized(self.model, text_rows(self.model, texts))
 
     def read(self, text: str) -> np.ndarray:
-        """Returns the ids of a text with masks, int32 [tokens]."""
+        """The ids of a text with masks, int32 [tokens]."""
         (ids,) = self._ids([text])
         if self.tokenizer.mask_id in ids:
             return ids
@@ -271,7 +238,7 @@ class Spelling:
         return found
 
     def _before(self, before: str, piece: Piece) -> str:
-        """Returns the text before a mask, adjusted to this token."""
+        """The text before a mask, adjusted to this token."""
         takes_space = self.tokenizer.mask_takes_space
         if piece.joins_before is None:
             # Such tokens begin words, also where the mask touches the one before.
@@ -296,7 +263,7 @@ class Spelling:
 
 
 def _after(after: str, piece: Piece) -> str:
-    """Returns the text after a mask, adjusted to this token."""
+    """The text after a mask, adjusted to this token."""
     if piece.joins_after is None:
         return after
     if piece.joins_after:
@@ -333,39 +300,6 @@ LEFT_TO_RIGHT = "left_to_right"
 WITHIN_WORD = ("one_by_one", LEFT_TO_RIGHT)
 
 
-def score(model, texts: Any, batch_size: int, within_word: str) -> TextScores:
-    """See `FillsMasks.score`."""
-    check_batch_size(batch_size)
-    if within_word not in WITHIN_WORD:
-        raise ValueError(f"within_word is {within_word!r}; choose one of {WITHIN_WORD}.")
-    if within_word == LEFT_TO_RIGHT and model.encoder.backbone.has_second_stream:
-        raise ValueError(
-            f"within_word={LEFT_TO_RIGHT!r} masks further tokens, but this model was not trained to read masks, because "
-            "it predicts in a second stream. Leave within_word out."
-        )
-    texts = strings(texts)
-    if not texts:
-        return TextScores()
-    tokenizer = model.preprocessor.tokenizer
-    rows = tokenized(model, text_batch(texts))
-    if empty := [number for number, row in enumerate(rows) if not len(row)]:
-        raise ValueError(
-            f"texts[{empty[0]}] is {shown(texts[empty[0]])}, which has no token to score. Leave it out."
-        )
-    word_starts = tokenizer.word_starts if within_word == LEFT_TO_RIGHT else None
-    order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
-    blanks = (b for number in order for b in _blanks(rows[number], tokenizer.mask_id, word_starts))
-    wanted = ([token_id] for number in order for token_id in rows[number])
-    ends = np.cumsum([len(rows[number]) for number in order])
-    batches = log_probs_at(model, blanks, wanted, batch_size, total=int(ends[-1]))
-    log_probs = np.split(np.concatenate(list(batches))[:, 0], ends[:-1])
-    found = dict(zip(order, log_probs, strict=True))
-    return TextScores(
-        text_score(tokenizer, text, row, found[number], len(text))
-        for number, (text, row) in enumerate(zip(texts, rows, strict=True))
-    )
-
-
 def _blanks(token_ids: np.ndarray, mask_id: int, word_starts: np.ndarray | None) -> Iterator[Blank]:
     """Yields a text with each token masked in turn; with `word_starts`, also the rest of its word."""
     size = len(token_ids)
@@ -400,8 +334,26 @@ class FillsMasks(ObjectiveModel):
         Raises:
             ValueError: the text has no mask or is too long, or a target is not a single token.
         """
-
-        return fill_mask(self, text, targets, top_k)
+        tokenizer = self.preprocessor.tokenizer
+        spelling = Spelling(self)
+        gaps = _gaps(text, spelling.mask)
+        wanted = [_target_ids(spelling, gap, targets) for gap in gaps]
+        if targets is None and not 1 <= top_k <= tokenizer.vocab_size:
+            raise ValueError(
+                f"top_k is {top_k}; it must be between 1 and the size of the vocabulary, "
+                f"{tokenizer.vocab_size}."
+            )
+        probabilities = _mask_probabilities(self, spelling.read(text), len(gaps))
+        filled = FilledMasks()
+        for gap, row, ids in zip(gaps, probabilities, wanted, strict=True):
+            if ids is None:
+                # The model's token table may be larger than the vocabulary.
+                scores = row[: tokenizer.vocab_size]
+                ids = np.flatnonzero(scores >= np.partition(scores, -top_k)[-top_k])
+            ids = np.array(ids)
+            ranked = ids[np.argsort(-row[ids], kind="stable")]
+            filled.append(spelling.candidates(gap, ranked[: None if targets else top_k], row))
+        return filled
 
     def score(self, texts, batch_size: int = 64, within_word: str = "one_by_one") -> list:
         """Scores texts: how likely each token is given all others of its text.
@@ -426,8 +378,37 @@ class FillsMasks(ObjectiveModel):
         Source: Salazar et al. 2020 (arXiv:1910.14659), section 2; left to right within words: Kauf and
         Ivanova 2023 (arXiv:2305.10588), section 2.
         """
-
-        return score(self, texts, batch_size, within_word)
+        check_batch_size(batch_size)
+        if within_word not in WITHIN_WORD:
+            raise ValueError(f"within_word is {within_word!r}; choose one of {WITHIN_WORD}.")
+        if within_word == LEFT_TO_RIGHT and self.encoder.backbone.has_second_stream:
+            raise ValueError(
+                f"within_word={LEFT_TO_RIGHT!r} masks further tokens, but this model was not trained to read masks, because "
+                "it predicts in a second stream. Leave within_word out."
+            )
+        texts = strings(texts)
+        if not texts:
+            return TextScores()
+        tokenizer = self.preprocessor.tokenizer
+        rows = tokenized(self, text_batch(texts))
+        if empty := [number for number, row in enumerate(rows) if not len(row)]:
+            raise ValueError(
+                f"texts[{empty[0]}] is {shown(texts[empty[0]])}, which has no token to score. Leave it out."
+            )
+        word_starts = tokenizer.word_starts if within_word == LEFT_TO_RIGHT else None
+        order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
+        blanks = (
+            b for number in order for b in _blanks(rows[number], tokenizer.mask_id, word_starts)
+        )
+        wanted = ([token_id] for number in order for token_id in rows[number])
+        ends = np.cumsum([len(rows[number]) for number in order])
+        batches = log_probs_at(self, blanks, wanted, batch_size, total=int(ends[-1]))
+        log_probs = np.split(np.concatenate(list(batches))[:, 0], ends[:-1])
+        found = dict(zip(order, log_probs, strict=True))
+        return TextScores(
+            text_score(tokenizer, text, row, found[number], len(text))
+            for number, (text, row) in enumerate(zip(texts, rows, strict=True))
+        )
 
 
 @keras.saving.register_keras_serializable("bert_zoo")

@@ -103,7 +103,6 @@ class MultiLabelClassifier(Classifier):
         return super().classify(texts, batch_size, top_k)
 
     def classified(self, text: str | tuple[str, str], logits: np.ndarray, top_k: int | None):
-        """The result for one text, from its logits [classes]."""
         return multi_label_classified(text, logits, self.labels, self.thresholds, top_k)
 
     def _metrics_given(self) -> list[Any]:

@@ -54,14 +54,7 @@ class TextScores(PrintedRows):
 def text_score(
     tokenizer, text: str, ids: np.ndarray, log_probs: np.ndarray, characters: int
 ) -> TextScore:
-    """Returns the score of a text.
-
-    Args:
-        tokenizer: the text's tokenizer.
-        text: the text.
-        ids, log_probs: ids and log-probabilities of the scored tokens, [tokens].
-        characters: number of scored characters.
-    """
+    """The score of a text, of which so many characters are scored, from ids and log-probabilities [tokens]."""
     nats = -float(log_probs.sum(dtype=np.float64))
     tokens = tuple(tokenizer.id_to_token(int(index)) for index in ids)
     bits = nats / math.log(2) / characters if characters else math.nan

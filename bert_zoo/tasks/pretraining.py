@@ -133,7 +133,7 @@ class Pretraining(FillsMasks):
         return super().compute_metrics(x, y, y_pred, sample_weight)
 
     def _with_sampled_labels(self, x, y, y_pred) -> tuple[Any, dict[str, Any]]:
-        """Returns labels and outputs, with labels for the sampled tokens."""
+        """Labels and outputs, with labels for the sampled tokens."""
         if not self.samples_within(x):
             return y, y_pred
         # While Keras only infers shapes, nothing is sampled.
@@ -146,24 +146,12 @@ class Pretraining(FillsMasks):
         )
 
 
-# -------------------------------------------------------------------------------------------------
-# Pretraining on streams, with a memory across batches.
-# -------------------------------------------------------------------------------------------------
-
-
 @keras.saving.register_keras_serializable("bert_zoo")
 class StatefulObjectives(StatefulModel):
     """Prediction of masked tokens with a memory of the text before each row, as in XLNet.
 
     Data are (inputs, labels) of rows that continue from batch to batch (`Scheme.in_order`), with
-    `starts_stream`.
-
-    Args:
-        model: a `MaskedLM` or `Pretraining` model whose encoder has a memory. It holds all trained weights.
-        batch_size, evaluation_batch_size: as for `StatefulModel`.
-
-    Raises:
-        ValueError: the encoder has no memory.
+    `starts_stream`. `model`, a `MaskedLM` or `Pretraining` model whose encoder has a memory, holds all trained weights.
 
     Source: zihangdai/xlnet function_builder.py, two_stream_loss.
     """

@@ -22,7 +22,7 @@ from bert_zoo.models.labels import LabelRange
 from bert_zoo.models.losses import class_loss, weights_of_labels
 from bert_zoo.models.task_model import TaskModel, Use
 from bert_zoo.models.text_rows import checked_sample_weight
-from bert_zoo.runtime.answers import SpanAnswer, SpanAnswers, span_answer
+from bert_zoo.runtime.answers import SpanAnswers, span_answer
 from bert_zoo.text.reading import usual_batch_size
 
 # -------------------------------------------------------------------------------------------------
@@ -35,27 +35,8 @@ N_BEST = 20
 MAX_ANSWER_LENGTH = 30
 
 
-def answer(
-    model,
-    question: str | Sequence[str],
-    context: str | Sequence[str],
-    no_answer_threshold: float | None,
-    **options,
-) -> SpanAnswer | SpanAnswers:
-    """See `QuestionAnswerer.answer`."""
-    single = isinstance(question, str) and isinstance(context, str)
-    questions, contexts = _broadcast(question, context)
-    options |= {"allow_no_answer": no_answer_threshold is not None, "allow_no_text": True}
-    selections = answer_questions(model, questions, contexts, **options)
-    answers = SpanAnswers(
-        span_answer(*row, no_answer_threshold)
-        for row in zip(questions, contexts, selections, strict=True)
-    )
-    return answers[0] if single else answers
-
-
 def _broadcast(question, context) -> tuple[list[str], list[str]]:
-    """Returns questions and contexts as lists; repeats a single string for all of the other."""
+    """Questions and contexts as lists; a single string is repeated for all of the other."""
     from bert_zoo.text.batches import strings
 
     questions, contexts = strings(question, "question"), strings(context, "context")
@@ -80,23 +61,10 @@ def answer_questions(
     verbose: int = 0,
     **window_options,
 ) -> list[AnswerSelection]:
-    """Returns the best answers to each question, from windows that cover its whole context.
+    """The best answers [N] to each question, from windows that cover its whole context.
 
-    Args:
-        model: a `QuestionAnswerer`.
-        questions, contexts: [N] texts; question i is about context i.
-        ids: [N] names of the questions in errors; by default their numbers.
-        batch_size: windows per step; see `QuestionAnswerer.answer`.
-        n_best, max_answer_length, allow_no_answer, allow_no_text: as for
-            `bert_zoo.metrics.squad.select_answers`.
-        verbose: 1 shows a progress bar.
-        **window_options: options of `bert_zoo.text.windows.question_windows`.
-
-    Returns:
-        [N] selections, in the order of the questions.
-
-    Raises:
-        TypeError, ValueError: as `QuestionAnswerer.answer`.
+    `ids` name the questions in errors, by default by number; options are those of `QuestionAnswerer.answer`,
+    `bert_zoo.metrics.squad.select_answers` and `bert_zoo.text.windows.question_windows`.
     """
     from bert_zoo.text.batches import strings
     from bert_zoo.text.windows import question_windows
@@ -149,12 +117,7 @@ class AnsweredTexts(NamedTuple):
 
 
 def answered_texts(x, answers) -> AnsweredTexts:
-    """Checks questions and their answers, as in `QuestionAnswerer.fit`.
-
-    Args:
-        x: (questions, contexts).
-        answers: the answers of each question, as for `bert_zoo.data.squad.answers_of`.
-    """
+    """Checks x = (questions, contexts) and their answers, as in `QuestionAnswerer.fit`."""
     from bert_zoo.text.batches import strings
 
     if not isinstance(x, tuple) or len(x) != 2:
@@ -175,13 +138,7 @@ def answered_texts(x, answers) -> AnsweredTexts:
 
 
 def answered_rows(model, asked: AnsweredTexts, sample_weight) -> Rows:
-    """Returns training windows for questions with answers, as in `QuestionAnswerer.fit`.
-
-    Args:
-        model: a `QuestionAnswerer`.
-        asked: the questions.
-        sample_weight: the weight of each question, or None.
-    """
+    """Training windows for questions with answers and weights [questions], as in `QuestionAnswerer.fit`."""
     from bert_zoo.data.questions import NO_ANSWER, labelled_windows
     from bert_zoo.text.windows import question_windows
 
@@ -230,9 +187,7 @@ def position_scores(
 ) -> dict[str, float]:
     """`exact_match` and `f1` of the likeliest positions, in percent: means over rows of tokens.
 
-    Args:
-        labels: the right first and last token, int [rows], by the names in `LOGITS`.
-        logits: [rows, length], by the same names.
+    Labels, the right first and last token, are int [rows], and logits [rows, length], by the names in `LOGITS`.
     """
     (start, end), (found_start, found_end) = (
         np.stack([np.ravel(np.asarray(labels[name])) for name in LOGITS]),
@@ -256,10 +211,9 @@ def _check_numbers(questions: Sequence[str], **columns: Sequence | None) -> None
 def _of_one_batch(
     model, questions: Sequence[str], contexts: Sequence[str], batch_size: int, **reading
 ) -> tuple[list[Window], Sequence[int]]:
-    """Returns windows and the number of each one's question, if all windows fit into one batch.
+    """Windows and the number of each one's question, if all windows fit into one batch, else empty lists.
 
-    This is a single TensorFlow call, a few milliseconds faster than a table. Returns empty lists if there are
-    more windows, and on other backends.
+    This is a single TensorFlow call, a few milliseconds faster than a table; empty lists on other backends.
     """
     if keras.backend.backend() != "tensorflow" or len(questions) > batch_size:
         return [], []
@@ -271,7 +225,7 @@ def _of_one_batch(
 
 
 def _window_outputs(model, questions, contexts, *, batch_size: int, preprocessor, window_options):
-    """Returns windows and the model's float32 outputs for them; no outputs for more than one batch."""
+    """Windows and the model's float32 outputs for them; no outputs for more than one batch."""
     import tensorflow as tf
 
     from bert_zoo.text.windows import model_inputs, question_windows
@@ -285,7 +239,7 @@ def _window_outputs(model, questions, contexts, *, batch_size: int, preprocessor
 
 
 def _outputs(model, inputs):
-    """Returns the model's outputs as float32."""
+    """The model's outputs as float32."""
     outputs = model(inputs, training=False)
     return {name: ops.cast(outputs[name], "float32") for name in model.interface.outputs}
 
@@ -319,7 +273,7 @@ def _of_table(
 def logits_of_tokens(
     model, questions: Sequence[str], contexts: Sequence[str], batch_size: int, **window_options
 ) -> np.ndarray:
-    """Returns start and end logits of all tokens in all windows, in the order of questions, [tokens, 2]."""
+    """Start and end logits of all tokens in all windows, in the order of questions, [tokens, 2]."""
     from bert_zoo.text.windows import question_windows
 
     read = question_windows(for_this_device(model.preprocessor), **window_options)
@@ -328,7 +282,7 @@ def logits_of_tokens(
 
 
 def _windows(model, rows: dict[str, np.ndarray], outputs: dict[str, np.ndarray]) -> list[Window]:
-    """Returns rows without padding, in the form of `select_answers`."""
+    """Rows without padding, in the form of `select_answers`."""
     offsets = np.stack([rows["starts"], rows["ends"]], axis=-1)
     no_answer = model.preprocessor.packer.layout.cls_position
     windows = []
@@ -372,14 +326,12 @@ def best_answers(
     max_answer_length: int,
     no_answer: int = 0,
 ) -> Tensors:
-    """Returns the best span of each question's context and the score of no answer against it.
+    """The best span of each question's context, string [batch] of valid UTF-8, and the score of no answer against it.
 
     Args:
-        contexts: string [batch], valid UTF-8.
         rows: the rows of `question_windows` with `start_logits` and `end_logits` [rows, width]; or with
             `end_logits` [rows, width, starts] for `start_positions` [rows, starts], and `no_answer_logits`
             [rows, 1].
-        n_best, max_answer_length: as for `bert_zoo.metrics.squad.select_answers`.
         no_answer: the column that means no answer, 0 or -1.
 
     Returns:
@@ -399,16 +351,11 @@ def best_answers(
 
 
 class _Spans(NamedTuple):
-    """Candidate spans of an answer.
+    """Candidate spans of an answer."""
 
-    Attributes:
-        starts, ends: int32 [spans], in characters of the context.
-        scores: float64 [spans].
-    """
-
-    starts: tf.Tensor
-    ends: tf.Tensor
-    scores: tf.Tensor
+    starts: tf.Tensor  # int32 [spans], in characters of the context
+    ends: tf.Tensor  # int32 [spans]
+    scores: tf.Tensor  # float64 [spans]
 
     def gather(self, numbers: tf.Tensor) -> "_Spans":
         return _Spans(*(tf.gather(column, numbers) for column in self))
@@ -451,11 +398,7 @@ def _best_answer(
 
 
 class _Text:
-    """A text from which spans are cut, without white space at their ends.
-
-    Args:
-        text: string [].
-    """
+    """A text, string [], from which spans are cut, without white space at their ends."""
 
     def __init__(self, text: tf.Tensor):
         self._codes = tf.strings.unicode_decode(text, "UTF-8")
@@ -473,14 +416,14 @@ class _Text:
         return tf.cast(first, tf.int32), tf.cast(last + 1, tf.int32)
 
     def cut(self, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
-        """Returns the texts of spans, string [spans]."""
+        """The texts of spans, string [spans]."""
         # Encodes only the characters of spans; cutting strings would copy the whole text for each.
         positions = tf.ragged.range(starts, ends)
         return tf.strings.unicode_encode(tf.gather(self._codes, positions), "UTF-8")
 
 
 def _all_spans(text: _Text, windows: Tensors, max_answer_length: int) -> _Spans:
-    """Returns all spans with text, in the order of windows, starts and lengths."""
+    """All spans with text, in the order of windows, starts and lengths."""
     in_context = windows["context_mask"] == 1
     shape = tf.shape(in_context)
     can_start = _can_start(windows)
@@ -515,7 +458,7 @@ def _all_spans(text: _Text, windows: Tensors, max_answer_length: int) -> _Spans:
 
 
 def _can_start(windows: Tensors) -> tf.Tensor:
-    """Returns the tokens that a window shows with more context than all others, bool [windows, width]."""
+    """The tokens that a window shows with more context than all others, bool [windows, width]."""
     in_context = windows["context_mask"] == 1
     counts = tf.reduce_sum(windows["context_mask"], axis=1, keepdims=True)
     left = tf.cumsum(windows["context_mask"], axis=1, exclusive=True)
@@ -533,7 +476,7 @@ def _can_start(windows: Tensors) -> tf.Tensor:
 
 
 def _best_spans(text: _Text, spans: _Spans, n_best: int) -> _Spans:
-    """Returns the `n_best` best spans with different texts, best first."""
+    """The `n_best` best spans with different texts, best first."""
     ranked = spans.gather(tf.argsort(spans.scores, direction="DESCENDING", stable=True))
     total = tf.size(ranked.scores)
 
@@ -629,20 +572,12 @@ class QuestionAnswerer(TaskModel):
     def as_trained(self, inputs, labels, no_answer):
         """Inputs and labels of windows as training uses them, NumPy arrays.
 
-        Args:
-            inputs: the model's inputs, with `columns_read`.
-            labels: dict of positions int32 [batch], by the names in `LOGITS`.
-            no_answer: int32 [batch], the positions that mean no answer.
+        Labels are positions int32 [batch] by the names in `LOGITS`; those in `no_answer` mean no answer.
         """
         return inputs, labels
 
     def of_window(self, outputs, padding: int) -> dict:
-        """The fields of `bert_zoo.metrics.Window` besides logits, from the outputs for one row.
-
-        Args:
-            outputs: NumPy arrays by name.
-            padding: number of padding tokens before the row.
-        """
+        """The fields of `bert_zoo.metrics.Window` besides logits, from a row's outputs after so many padding tokens."""
         return {}
 
     def label_ranges(self, inputs) -> dict[str, LabelRange]:
@@ -723,8 +658,22 @@ class QuestionAnswerer(TaskModel):
 
         Source: google-research/bert, run_squad.py.
         """
-        choice = {"n_best": n_best, "max_answer_length": max_answer_length}
-        windows = {"stride": stride, "max_question_length": max_question_length}
-        return answer(
-            self, question, context, no_answer_threshold, batch_size=batch_size, **choice, **windows
+        single = isinstance(question, str) and isinstance(context, str)
+        questions, contexts = _broadcast(question, context)
+        selections = answer_questions(
+            self,
+            questions,
+            contexts,
+            batch_size=batch_size,
+            n_best=n_best,
+            max_answer_length=max_answer_length,
+            allow_no_answer=no_answer_threshold is not None,
+            allow_no_text=True,
+            stride=stride,
+            max_question_length=max_question_length,
         )
+        answers = SpanAnswers(
+            span_answer(*row, no_answer_threshold)
+            for row in zip(questions, contexts, selections, strict=True)
+        )
+        return answers[0] if single else answers

@@ -282,13 +282,9 @@ def _are_lists(x) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class ListScores(LabelScores):
-    """Valid labels of lists: a number for each document, or for each but the first.
+    """Valid labels of lists: a number for each document, or for each but the first."""
 
-    Attributes:
-        documents: number of documents per query.
-    """
-
-    documents: int
+    documents: int  # per query
 
     def numbers(self, labels: Any, title: str):
         """Finite numbers [batch, documents] or [batch, documents - 1]; [batch] for one margin per row."""

@@ -45,17 +45,12 @@ _DRAWING = threading.Lock()
 
 @dataclass(frozen=True)
 class Choice:
-    """How tokens are chosen.
+    """How tokens are chosen."""
 
-    Attributes:
-        sampler: a sampler of keras_hub or a `BeamSearch`.
-        warps: whether it draws from scores that temperature, `top_k` and `top_p` have changed before.
-        is_named: whether it was made here, and may be shared between calls.
-    """
-
-    sampler: Any
+    sampler: Any  # of keras_hub, or a `BeamSearch`
+    # Whether it draws from scores that temperature, `top_k` and `top_p` have changed before.
     warps: bool = False
-    is_named: bool = True
+    is_named: bool = True  # whether it was made here, and may be shared between calls
 
     @property
     def has_beams(self) -> bool:
@@ -71,13 +66,10 @@ def choice_of(
     seed: int | None = None,
     own: bool = False,
 ) -> Choice:
-    """Returns how tokens are chosen. Samplers that are not given are shared between calls, which avoids retracing.
+    """How tokens are chosen. Samplers that are not given are shared between calls, which avoids retracing.
 
-    Args:
-        sampler, beams, seed: as for `generate`.
-        config: the settings of the model and of the call.
-        given: those of the call alone.
-        own: whether to make a sampler for this call only.
+    `config` has the settings of the model and of the call, `given` those of the call alone; `own` is whether to make
+    a sampler for this call only.
     """
     _import_samplers()
     given = {name: value for name, value in given.items() if name in SEARCH}
@@ -128,7 +120,6 @@ def _import_samplers() -> None:
 
 
 def _given(sampler, given: Mapping[str, Any], seed: int | None) -> Choice:
-    """Checks a user's sampler."""
     from keras_hub import samplers
 
     if not isinstance(sampler, samplers.Sampler) or type(sampler).__name__ in UNSUPPORTED:
@@ -157,11 +148,11 @@ def _drawing(config: GenerationConfig, beams: int | None, seed: int | None, own:
 
 
 def _beam_search(config: GenerationConfig, beams: int | None, sampler=None, drawer=None):
-    """A beam search; our names for it have our defaults, and transformers' names have theirs."""
-    is_ours = beams is not None or sampler is not None or config.num_beams is None
+    """A beam search: our names for it have our defaults, and transformers' names have theirs."""
+    has_own_defaults = beams is not None or sampler is not None or config.num_beams is None
     penalty = config.length_penalty
     if penalty is None:
-        penalty = BeamSearch.length_penalty if is_ours else 1.0
+        penalty = BeamSearch.length_penalty if has_own_defaults else 1.0
     return BeamSearch(
         beams=beams or config.num_beams or BeamSearch.beams,
         length_penalty=penalty,
@@ -172,7 +163,7 @@ def _beam_search(config: GenerationConfig, beams: int | None, sampler=None, draw
 
 
 def _with_options(sampler: str | None, given: Mapping[str, Any]) -> tuple[str, tuple]:
-    """Returns the sampler that options imply, by default greedy, and the options with its own names."""
+    """The sampler that options imply, by default greedy, and the options with its own names."""
     numbers = ()
     for option, (name, its_name) in OPTIONS.items():
         if option not in given:
@@ -188,7 +179,7 @@ def _with_options(sampler: str | None, given: Mapping[str, Any]) -> tuple[str, t
 
 
 def _at_temperature(name: str, temperature: float | None) -> tuple[str, float]:
-    """Returns the sampler and its temperature. Temperature 0 means greedy."""
+    """The sampler and its temperature. Temperature 0 means greedy."""
     if temperature is None:
         return name, 1.0
     if temperature == 0 and name in (*SEEDED, GREEDY):
@@ -208,7 +199,7 @@ def _sampler(
     numbers: tuple = (),
     own: bool = False,
 ):
-    """Returns a sampler of keras_hub, for this call only where it keeps a seed of its own."""
+    """A sampler of keras_hub, for this call only where it keeps a seed of its own."""
     if own and name in SEEDED:
         return _new_sampler(name, temperature, seed, numbers)
     return _shared_sampler(name, temperature, None, numbers)
@@ -243,10 +234,6 @@ def drawing_from(seed: int | None, sampler) -> Iterator[None]:
         yield
 
 
-# -------------------------------------------------------------------------------------------------
-# Beam search that stores finished texts separately, so that the number of open beams stays constant.
-# -------------------------------------------------------------------------------------------------
-
 # Below every score; the sum of two is still finite.
 LOWEST = -1e9
 
@@ -256,14 +243,12 @@ class BeamSearch:
     """Chooses whole texts by their scores. Call it like a sampler of keras_hub.
 
     A text's score is the sum of its tokens' log-probabilities, divided by the number of new tokens to the power
-    `length_penalty`. Each step keeps the best open texts, or draws them, and separately the best finished ones.
+    `length_penalty`: 0 prefers short texts, because each token lowers the score. Each step keeps the `beams` best open
+    texts, or draws them, and separately the best finished ones, so that the number of open ones stays constant.
 
     The result is that of transformers' `generate` with `num_beams` and the same options.
 
     Args:
-        beams: number of open texts, and of finished texts to keep.
-        length_penalty: 0 prefers short texts, because each token lowers the score; larger values prefer longer
-            texts.
         early_stopping: when a row is done: True when `beams` texts are finished; False when all kept finished
             texts also score better than the best open text would if it ended now; "never" when they score
             better than it would at the length that suits it best.
@@ -287,7 +272,7 @@ class BeamSearch:
         return self.drawer.seed_generator
 
     def __call__(self, next, prompt, cache, index, mask, stop_token_ids, model):
-        """Returns texts [rows * returned, length], the best of each row first."""
+        """Texts [rows * returned, length], the best of each row first."""
         from keras_hub.samplers import GreedySampler
 
         beams, stops = self.beams, stop_token_ids or ()
@@ -357,7 +342,7 @@ class BeamSearch:
         return ops.cast(number, "float32") ** self.length_penalty
 
     def _candidates(self, totals, number: int):
-        """Returns the highest scores, or drawn ones, in descending order, and their places."""
+        """The highest scores, or drawn ones, in descending order, and their places."""
         if self.drawer is None:
             return highest(totals, number)
         uniform = keras.random.uniform(
@@ -372,11 +357,7 @@ class BeamSearch:
 def highest(scores, number: int, width: int = 128):
     """`ops.top_k` of long rows: TensorFlow compares numbers one by one, but finds maxima of blocks many at a time.
 
-    The highest numbers lie in the blocks with the highest maxima, of equal ones in the first.
-
-    Args:
-        scores: float [rows, length].
-        width: numbers in a block.
+    The highest numbers lie in the blocks of `width` numbers with the highest maxima, of equal ones in the first.
     """
     length = scores.shape[-1]
     blocks = -(-length // width)

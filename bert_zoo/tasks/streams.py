@@ -11,14 +11,10 @@ from bert_zoo.models.replicas import own_rows, rows_of_all, sharing_replicas
 
 
 class StreamMemory(keras.layers.Layer):
-    """The state of a batch of streams, in non-trainable variables.
+    """The state of a batch of streams, in non-trainable variables; `initial` is a new stream's, one row.
 
     Each replica holds the state of the whole batch and reads its own rows, so checkpoints do not depend on
     the number of replicas.
-
-    Args:
-        initial: the state of a new stream, one row.
-        batch_size: number of streams.
     """
 
     def __init__(self, initial: dict[str, Any], batch_size: int, **kwargs):
@@ -36,7 +32,7 @@ class StreamMemory(keras.layers.Layer):
         self.built = True
 
     def read(self, starts_stream, initial: dict[str, Any]) -> dict[str, Any]:
-        """Returns the state before the next segment: `initial` if `starts_stream`, int [batch], is 1."""
+        """The state before the next segment: `initial` if `starts_stream`, int [batch], is 1."""
         goes_on = ops.equal(starts_stream, 0)
 
         def of_rows(variable, row):
@@ -48,7 +44,6 @@ class StreamMemory(keras.layers.Layer):
         return keras.tree.pack_sequence_as(initial, list(rows))
 
     def write(self, state: dict[str, Any]) -> None:
-        """Stores the state that the model returned."""
         for variable, value in zip(self.memory, keras.tree.flatten(state), strict=True):
             variable.assign(rows_of_all(value))
 
@@ -104,7 +99,7 @@ class StatefulModel(ZooModel):
         return getattr(self, self.held_as)
 
     def initial_state(self) -> dict[str, Any]:
-        """Returns the state of a new stream, one row."""
+        """The state of a new stream, one row."""
         return encoder_of(self).initial_memory(1)
 
     def call(self, inputs, training=None):
@@ -117,7 +112,7 @@ class StatefulModel(ZooModel):
         return outputs
 
     def step(self, inputs, training) -> tuple[Any, dict[str, Any]]:
-        """Returns the outputs for a batch and its previous state, and a dict with the new state."""
+        """The outputs for a batch and its previous state, and a dict with the new state."""
         raise NotImplementedError
 
     def _check(self, inputs, batch_size: int) -> None:

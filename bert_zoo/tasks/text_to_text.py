@@ -46,15 +46,10 @@ SERVED_TOKENS = 256
 
 @dataclass(frozen=True)
 class DecoderStep:
-    """A `bert_zoo.tasks.generation.Step` for the decoder.
+    """A `bert_zoo.tasks.generation.Step` for the decoder."""
 
-    Attributes:
-        never: ids that must not be chosen.
-        gives_logits: whether scores are logits and not log-probabilities.
-    """
-
-    never: tuple[int, ...]
-    gives_logits: bool = False
+    never: tuple[int, ...]  # ids that must not be chosen
+    gives_logits: bool = False  # whether scores are logits and not log-probabilities
     fixed: ClassVar[tuple[str, ...]] = ("source", "source_mask")
 
     def __call__(self, model, tokens, state):
@@ -73,7 +68,7 @@ class DecoderStep:
 
 
 def _read_sources(model, inputs, *, slots: int):
-    """Returns the state before a target's first token, from the encoder's inputs.
+    """The state before a target's first token, from the encoder's inputs.
 
     `start`, the number of tokens in memory, is the same for all rows, but like all states has one entry per row.
     """
@@ -91,48 +86,8 @@ def _read_texts(model, texts, *, preprocessor):
     return for_this_device(preprocessor)(texts)
 
 
-def generate(
-    model,
-    sources,
-    *,
-    sentinels: bool,
-    batch_size: int,
-    stream: bool,
-    **options,
-):
-    """See `TextToText.generate`."""
-    check_batch_size(batch_size)
-    generation = Generation(model, stream=stream, **options)
-    step = DecoderStep(_never_chosen(model, sentinels), generation.reads_logits)
-    sources = with_prefix(sources, generation.config.prefix, "sources")
-    kind = IdSources if isinstance(sources, Mapping) else TextSources
-    read = kind(model, sources, generation.stop_ids)
-    if not len(read.lengths):
-        return generation.no_texts()
-    number, new_tokens = len(read.lengths), generation.new_tokens(1)
-
-    def begin(rows: np.ndarray):
-        start = np.full((len(rows), 1), model.start_id, "int32")
-        slots = slots_for(new_tokens)
-        return start, on_model(model, _read_sources, read.inputs(rows), slots=slots)
-
-    if stream:
-        begins = [partial(begin, np.arange(number))]
-        pieces = generation.outputs(read, begins, step, new_tokens)
-        next(pieces)  # the first piece, the text before the new tokens, is empty
-        return pieces
-    order = np.arange(number)
-    if number > batch_size:
-        # Group sources of similar length to avoid padding.
-        order = np.argsort(read.lengths, kind="stable")
-    batches = np.split(order, range(batch_size, number, batch_size))
-    begins = [partial(begin, rows) for rows in batches]
-    with warning_of_cut_texts(model, sources, parts=1):
-        return generation.outputs(read, begins, step, new_tokens, order=np.argsort(order))
-
-
 def served_targets(model, texts, preprocessor):
-    """Returns targets, string [batch], as `generate` writes them by default; in the graph of a SavedModel."""
+    """Targets, string [batch], as `generate` writes them by default; in the graph of a SavedModel."""
     import tensorflow as tf
 
     # A sampler makes a variable, which TensorFlow allows in no trace, and traces belong to threads.
@@ -163,7 +118,7 @@ def served_targets(model, texts, preprocessor):
 
 
 def served(sampler):
-    """Returns a sampler of its own, without the variables of its seeds, which a SavedModel would have to hold."""
+    """A sampler of its own, without the variables of its seeds, which a SavedModel would have to hold."""
     drawer = getattr(sampler, "drawer", sampler)
     if getattr(drawer, "variables", ()):
         drawer.seed_generator = ServedSeeds()
@@ -183,11 +138,7 @@ class ServedSeeds(keras.random.SeedGenerator):
 
 
 class IdSources(IdOutput):
-    """Sources and results as ids.
-
-    Attributes:
-        lengths: lengths to sort sources by, int [sources].
-    """
+    """Sources and results as ids, with lengths to sort sources by, int [sources]."""
 
     def __init__(self, model, sources: Mapping[str, Any], stop_ids):
         token_ids, mask = checked_ids(model, sources, "source")
@@ -196,14 +147,14 @@ class IdSources(IdOutput):
         self.lengths = np.sum(mask, axis=1)
 
     def inputs(self, rows: np.ndarray) -> dict[str, Any]:
-        """Returns the encoder's inputs for some rows, without columns of padding at the end."""
+        """The encoder's inputs for some rows, without columns of padding at the end."""
         inputs = {name: ids[rows] for name, ids in self._inputs.items()}
         end = np.flatnonzero(inputs["padding_mask"].any(axis=0))[-1] + 1
         return {name: ids[:, :end] for name, ids in inputs.items()}
 
 
 class TextSources(TextOutput):
-    """Sources and results as texts. Attributes: as for `IdSources`."""
+    """Sources and results as texts, as `IdSources`."""
 
     def __init__(self, model, sources, stop_ids):
         from bert_zoo.text.batches import strings
@@ -215,7 +166,6 @@ class TextSources(TextOutput):
         super().__init__(model.preprocessor.tokenizer, shown, stop_ids, isinstance(sources, str))
 
     def inputs(self, rows: np.ndarray) -> dict[str, Any]:
-        """Returns the encoder's inputs for some texts."""
         from bert_zoo.text.batches import text_batch
 
         model, texts = self._model, text_batch([self._texts[row] for row in rows])
@@ -224,7 +174,7 @@ class TextSources(TextOutput):
 
 
 def _never_chosen(model, sentinels: bool) -> tuple[int, ...]:
-    """Returns padding, ids beyond the vocabulary and, unless allowed, sentinels."""
+    """Padding, ids beyond the vocabulary and, unless allowed, sentinels."""
     if not model.encoder.has_preprocessor:
         return ()
     tokenizer = model.preprocessor.tokenizer
@@ -239,45 +189,10 @@ def _never_chosen(model, sentinels: bool) -> tuple[int, ...]:
 
 
 def label_log_probs(model, inputs, labels):
-    """Returns the labels' log-probabilities, float32 [batch, target length]; without meaning for label -100."""
+    """The labels' log-probabilities, float32 [batch, target length]; without meaning for label -100."""
     logits = ops.cast(model(inputs, training=False), "float32")
     wanted = ops.maximum(labels, 0)[..., None]
     return ops.take_along_axis(logits, wanted, axis=-1)[..., 0] - ops.logsumexp(logits, axis=-1)
-
-
-def score(model, sources, targets, batch_size: int) -> TextScores:
-    """See `TextToText.score`."""
-    from bert_zoo.text.batches import strings, text_batch
-
-    check_batch_size(batch_size)
-    sources, targets = strings(sources, "sources"), strings(targets, "targets")
-    if len(sources) != len(targets):
-        raise ValueError(
-            f"There are {len(sources)} sources and {len(targets)} targets. Pass one target for each source."
-        )
-    if not sources:
-        return TextScores()
-    # Nothing is truncated.
-    reader = model.preprocessor.with_options(
-        sequence_length=UNLIMITED, padding="longest", report_truncation=False
-    )
-    tokenizer = reader.tokenizer
-    has_bytes = tokenizer.unit not in ("word", "subword")
-    # Group pairs of similar length to avoid padding.
-    lengths = [len(source) + len(target) for source, target in zip(sources, targets, strict=True)]
-    order = np.argsort(lengths, kind="stable")
-    scores = {}
-    for rows in np.split(order, range(batch_size, len(order), batch_size)):
-        texts = (text_batch([column[row] for row in rows]) for column in (sources, targets))
-        inputs, labels = model.labelled_texts_to_inputs(*texts, reader)
-        inputs = {name: np.asarray(ids) for name, ids in inputs.items()}
-        labels = np.asarray(labels)
-        found = ops.convert_to_numpy(on_model(model, label_log_probs, inputs, labels))
-        for row, ids, log_probs in zip(rows, labels, found, strict=True):
-            is_real, text = ids != IGNORED_LABEL, targets[row]
-            size = len(text.encode() if has_bytes else text)
-            scores[row] = text_score(tokenizer, text, ids[is_real], log_probs[is_real], size)
-    return TextScores(scores[row] for row in range(len(targets)))
 
 
 # Inputs of the decoder.
@@ -348,7 +263,7 @@ class TextToText(GeneratingModel):
         )
 
     def _target(self, inputs) -> dict[str, Any]:
-        """Checks the decoder's inputs and returns them as int32 tensors."""
+        """The decoder's inputs, checked, as int32 tensors."""
         if TOKENS not in inputs:
             raise ValueError(
                 f"{TOKENS} is missing: the target's tokens shifted to the right, after the id {self.start_id}. To use "
@@ -519,8 +434,34 @@ class TextToText(GeneratingModel):
         options |= {"max_new_tokens": max_new_tokens, "length_penalty": length_penalty}
         options |= {"top_p": top_p, "temperature": temperature, "sampler": sampler, "beams": beams}
         options |= {"seed": seed, "stop": stop, "stream": stream, "bad_words": bad_words}
-        options |= {"settings": settings, "sentinels": sentinels, "batch_size": batch_size}
-        return generate(self, sources, **options)
+        check_batch_size(batch_size)
+        generation = Generation(self, settings=settings, **options)
+        step = DecoderStep(_never_chosen(self, sentinels), generation.reads_logits)
+        sources = with_prefix(sources, generation.config.prefix, "sources")
+        kind = IdSources if isinstance(sources, Mapping) else TextSources
+        read = kind(self, sources, generation.stop_ids)
+        if not len(read.lengths):
+            return generation.no_texts()
+        number, new_tokens = len(read.lengths), generation.new_tokens(1)
+
+        def begin(rows: np.ndarray):
+            start = np.full((len(rows), 1), self.start_id, "int32")
+            slots = slots_for(new_tokens)
+            return start, on_model(self, _read_sources, read.inputs(rows), slots=slots)
+
+        if stream:
+            begins = [partial(begin, np.arange(number))]
+            pieces = generation.outputs(read, begins, step, new_tokens)
+            next(pieces)  # the first piece, the text before the new tokens, is empty
+            return pieces
+        order = np.arange(number)
+        if number > batch_size:
+            # Group sources of similar length to avoid padding.
+            order = np.argsort(read.lengths, kind="stable")
+        batches = np.split(order, range(batch_size, number, batch_size))
+        begins = [partial(begin, rows) for rows in batches]
+        with warning_of_cut_texts(self, sources, parts=1):
+            return generation.outputs(read, begins, step, new_tokens, order=np.argsort(order))
 
     def score(self, sources, targets, batch_size: int = 8) -> list:
         """Scores targets: how likely each token is given the source, including the end token.
@@ -536,8 +477,39 @@ class TextToText(GeneratingModel):
         Raises:
             ValueError: the numbers of sources and targets differ.
         """
+        from bert_zoo.text.batches import strings, text_batch
 
-        return score(self, sources, targets, batch_size)
+        check_batch_size(batch_size)
+        sources, targets = strings(sources, "sources"), strings(targets, "targets")
+        if len(sources) != len(targets):
+            raise ValueError(
+                f"There are {len(sources)} sources and {len(targets)} targets. Pass one target for each source."
+            )
+        if not sources:
+            return TextScores()
+        # Nothing is truncated.
+        reader = self.preprocessor.with_options(
+            sequence_length=UNLIMITED, padding="longest", report_truncation=False
+        )
+        tokenizer = reader.tokenizer
+        has_bytes = tokenizer.unit not in ("word", "subword")
+        # Group pairs of similar length to avoid padding.
+        lengths = [
+            len(source) + len(target) for source, target in zip(sources, targets, strict=True)
+        ]
+        order = np.argsort(lengths, kind="stable")
+        scores = {}
+        for rows in np.split(order, range(batch_size, len(order), batch_size)):
+            texts = (text_batch([column[row] for row in rows]) for column in (sources, targets))
+            inputs, labels = self.labelled_texts_to_inputs(*texts, reader)
+            inputs = {name: np.asarray(ids) for name, ids in inputs.items()}
+            labels = np.asarray(labels)
+            found = ops.convert_to_numpy(on_model(self, label_log_probs, inputs, labels))
+            for row, ids, log_probs in zip(rows, labels, found, strict=True):
+                is_real, text = ids != IGNORED_LABEL, targets[row]
+                size = len(text.encode() if has_bytes else text)
+                scores[row] = text_score(tokenizer, text, ids[is_real], log_probs[is_real], size)
+        return TextScores(scores[row] for row in range(len(targets)))
 
 
 def _ids_of_texts(model, columns: tuple, *, reader, prompts) -> tuple[dict[str, Any], ...]:

@@ -49,32 +49,13 @@ from bert_zoo.text.words import NO_WORD
 # -------------------------------------------------------------------------------------------------
 
 
-def tag(model, texts, aggregate: bool, batch_size: int, strategy: str = FIRST_PIECE) -> Taggings:
-    """See `TokenClassifier.tag`."""
-    check_batch_size(batch_size)
-    check_strategy(strategy)
-    sentences = sentences_of(texts)
-    aggregate = aggregate and marks_spans(model.labels)
-    words = [list(s.words) for s in sentences]
-    probabilities = word_probabilities(model, words, batch_size, strategy)
-    pairs = zip(sentences, probabilities, strict=True)
-    return Taggings(tagging(*pair, model.labels, aggregate) for pair in pairs)
-
-
 def word_probabilities(
     model, words, batch_size: int = 32, strategy: str = FIRST_PIECE
 ) -> list[np.ndarray]:
-    """Returns the label probabilities of every word, float32 [words, labels] for each sentence.
+    """The label probabilities of every word, float32 [words, labels] for each sentence.
 
     A sentence that is too long for the model is read in several rows, split between words, so every word gets
-    a label.
-
-    Args:
-        model: a `TokenClassifier`.
-        words: sentences, as for `bert_zoo.text.words.word_batch`.
-        batch_size: rows per step.
-        strategy: how to combine the probabilities of a word's pieces, see
-            `bert_zoo.runtime.answers.word_probabilities`.
+    a label. `strategy` combines a word's pieces, see `bert_zoo.runtime.answers.word_probabilities`.
     """
     from bert_zoo.text.words import word_batch
 
@@ -99,7 +80,7 @@ def _logits(model, inputs):
 
 
 def _sentence_probabilities(model, words, *, preprocessor, budget: int, strategy: str):
-    """Returns whether each sentence fits into a row and, if so, the probabilities of all words [words, labels].
+    """Whether each sentence fits into a row and, if so, the probabilities of all words [words, labels].
 
     This is a single TensorFlow call. Sentences in several rows need two, with their pieces as arrays.
     """
@@ -114,7 +95,7 @@ def _sentence_probabilities(model, words, *, preprocessor, budget: int, strategy
 
 
 def _probabilities(model, pieces, preprocessor, strategy: str):
-    """Returns probabilities, float32 [words, labels], of words with pieces [batch, (words), (pieces)]."""
+    """Probabilities, float32 [words, labels], of words with pieces [batch, (words), (pieces)]."""
     import tensorflow as tf
 
     from bert_zoo.text.words import pack_pieces
@@ -143,12 +124,9 @@ LABELS = "y"
 
 
 def with_words(model, x, y):
-    """Turns texts with entities into words with tags; returns other data unchanged.
+    """Texts with entities as words with tags; other data unchanged.
 
-    Args:
-        model: a `TokenClassifier`.
-        x: texts; or without y, records of texts with entities, as for `bert_zoo.data.entities`.
-        y: the entities of each text, as in these records.
+    Entities are those of each text in y or, without y, of the records in x, as for `bert_zoo.data.entities`.
     """
     if yields_batches(x) or isinstance(x, Mapping):
         return x, y
@@ -196,16 +174,10 @@ def _annotated(x, rows) -> list[AnnotatedText]:
 
 
 def label_rows(model, texts, y):
-    """Checks labels of words in memory and returns their ids.
+    """Label ids of words in memory, ragged int64 [batch, (words)]; without TensorFlow an array of arrays.
 
-    Args:
-        model: a `TokenClassifier`.
-        texts: the result of its `as_text_rows`.
-        y: the labels of each sentence, names or ids, -100 to ignore a word: a sequence of sequences, or of
-            strings of names separated by spaces; an array, a column or a ragged tensor.
-
-    Returns:
-        A ragged tensor, int64 [batch, (words)]; without TensorFlow an array of arrays.
+    Labels are names or ids, -100 to ignore a word: for each sentence a sequence, or a string of names separated by
+    spaces; an array, a column or a ragged tensor. `texts` come from `TokenClassifier.as_text_rows`.
     """
 
     if isinstance(texts, tuple):
@@ -237,11 +209,7 @@ def weight_rows(texts, sample_weight):
 def _rows_of_words(texts, values, numbers: Callable[[Any, str], np.ndarray], title: str):
     """Values of words in memory, ragged [batch, (words)]; without TensorFlow an array of arrays.
 
-    Args:
-        texts: the result of `TokenClassifier.as_text_rows`.
-        values: a sequence with a row for each sentence, as for `label_rows`.
-        numbers: function that checks and converts a row, given its name in messages.
-        title: name of the values in messages.
+    `numbers` checks and converts a row, given its name in messages; `title` names the values there.
     """
     from bert_zoo.text.words import word_batch
 
@@ -283,7 +251,7 @@ def _first_words(words, number: int = 5) -> list[str]:
 
 
 def labelled_words_to_inputs(model, texts, labels, preprocessor):
-    """Turns a batch of words and labels into model inputs and labels of tokens; traceable."""
+    """A batch of words and labels as model inputs and labels of tokens; traceable."""
     from bert_zoo.text.batches import split_at_white_space
     from bert_zoo.text.words import pack_words, token_labels, word_batch
 
@@ -303,10 +271,7 @@ def labelled_words_to_inputs(model, texts, labels, preprocessor):
 def weights_of_tokens(texts, weights, preprocessor):
     """Gives the weights of words to the tokens that have their labels, 0 to others; traceable.
 
-    Args:
-        texts: a batch as for `labelled_words_to_inputs`.
-        weights: of sentences, [batch] or [batch, 1], which are returned; or of words, [batch, (words)].
-        preprocessor: as there.
+    Weights of sentences, [batch] or [batch, 1], are returned; those of words are [batch, (words)].
     """
     from bert_zoo.text.words import pack_words, token_labels, word_batch
 
@@ -439,4 +404,11 @@ class TokenClassifier(LabelledModel):
         Raises:
             ValueError: the batch size or strategy is invalid.
         """
-        return tag(self, texts, aggregate, batch_size, aggregation_strategy)
+        check_batch_size(batch_size)
+        check_strategy(aggregation_strategy)
+        sentences = sentences_of(texts)
+        aggregate = aggregate and marks_spans(self.labels)
+        words = [list(s.words) for s in sentences]
+        probabilities = word_probabilities(self, words, batch_size, aggregation_strategy)
+        pairs = zip(sentences, probabilities, strict=True)
+        return Taggings(tagging(*pair, self.labels, aggregate) for pair in pairs)

@@ -26,7 +26,6 @@ def zero_shot(
     top_k: int | None,
     batch_size: int,
 ) -> Classifications:
-    """See `Classifier.zero_shot`."""
     from bert_zoo.text.batches import strings
 
     labels = _checked_labels(labels)
@@ -75,7 +74,7 @@ def _checked_labels(labels: Sequence[str] | str) -> list[str]:
 
 
 def _inference_classes(model) -> tuple[int, int]:
-    """Returns the ids of the classes of entailment and contradiction."""
+    """The ids of the classes of entailment and contradiction."""
     names = [name.casefold() for name in model.labels]
     entails = [i for i, name in enumerate(names) if name.startswith("entail")]
     others = [i for i in range(len(names)) if i not in entails]
@@ -90,7 +89,7 @@ def _inference_classes(model) -> tuple[int, int]:
 
 
 def _inference_models() -> list[str]:
-    """Returns the registered checkpoints for natural language inference."""
+    """The registered checkpoints for natural language inference."""
     return [
         repr(checkpoint.full_name)
         for family in registry().families.values()

@@ -33,11 +33,7 @@ class SentinelIds:
 
     @classmethod
     def of(cls, tokenizer) -> Self:
-        """Returns the ids of a tokenizer.
-
-        Raises:
-            ValueError: the tokenizer has no sentinels.
-        """
+        """The ids of a tokenizer; ValueError if it has no sentinels."""
         if not tokenizer.sentinel_ids:
             raise ValueError(
                 f"The {type(tokenizer).__name__} has no sentinel tokens to replace hidden spans. Use a model "
@@ -52,19 +48,12 @@ class SentinelIds:
 
 
 class Examples(NamedTuple):
-    """The texts of a batch, concatenated, without special tokens and padding.
+    """The texts of a batch, concatenated, without special tokens and padding."""
 
-    Attributes:
-        is_token: bool [batch, length], positions of the tokens.
-        token_ids: int32 [tokens].
-        lengths: int64 [examples], number of tokens of each text, at least 1.
-        rows: int64 [examples], row of each text, ascending.
-    """
-
-    is_token: np.ndarray
-    token_ids: np.ndarray
-    lengths: np.ndarray
-    rows: np.ndarray
+    is_token: np.ndarray  # bool [batch, length], positions of the tokens
+    token_ids: np.ndarray  # int32 [tokens]
+    lengths: np.ndarray  # int64 [examples], number of tokens of each text, at least 1
+    rows: np.ndarray  # int64 [examples], row of each text, ascending
 
     @classmethod
     def of(cls, batch: Mapping[str, np.ndarray]) -> Self:
@@ -92,15 +81,10 @@ class Examples(NamedTuple):
 
 
 class NoisedPart(NamedTuple):
-    """The tokens that the encoder reads, or the decoder writes, in place of the tokens of `Examples`.
+    """The tokens that the encoder reads, or the decoder writes, in place of the tokens of `Examples`."""
 
-    Attributes:
-        token_ids: integers [tokens].
-        is_kept: bool [tokens], false where nothing remains.
-    """
-
-    token_ids: np.ndarray
-    is_kept: np.ndarray
+    token_ids: np.ndarray  # integers [tokens]
+    is_kept: np.ndarray  # bool [tokens], false where nothing remains
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +105,7 @@ class Denoising(Objective):
         return self.for_tokens(SentinelIds.of(tokenizer))
 
     def sizes(self, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the most tokens of encoder and decoder, including EOS, for texts of these lengths."""
+        """The most tokens of encoder and decoder, including EOS, for texts of these lengths."""
         return lengths + 1, lengths + 1
 
     def raw_length(self, inputs: int) -> int:
@@ -180,17 +164,15 @@ class Denoising(Objective):
         return inputs, np.where(of_decoder > 0, written, np.int32(IGNORED_LABEL))
 
     def parts(self, examples: Examples, draws: Draws) -> tuple[NoisedPart, NoisedPart]:
-        """Returns the parts that the encoder reads and the decoder writes, without EOS."""
+        """The parts that the encoder reads and the decoder writes, without EOS."""
         raise NotImplementedError
 
     def _laid_out(
         self, examples: Examples, part: NoisedPart, width: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Lays a part of all texts out in rows.
+        """A part of all texts in rows, and the number of each token's text in its row, from 1, or 0 for padding.
 
-        Returns:
-            The rows, and the number of each token's text in its row, from 1, or 0 for padding: int32
-            [batch, width] each.
+        Both are int32 [batch, width].
         """
         number = len(examples.lengths)
         sizes = np.bincount(examples.of_token[part.is_kept], minlength=number) + 1
@@ -247,7 +229,7 @@ class SpanCorruption(Denoising):
         return lengths - hidden + spans + 1, hidden + spans + 1
 
     def counts(self, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the numbers of hidden tokens and of spans for texts of these lengths."""
+        """The numbers of hidden tokens and of spans for texts of these lengths."""
         # In float32, as in the original: float64 rounds some lengths, such as 190, the other way.
         hidden = np.rint(np.asarray(lengths, np.float32) * np.float32(self.rate)).astype(np.int64)
         hidden = np.minimum(np.maximum(hidden, 1), lengths - 1)
@@ -343,15 +325,11 @@ class WholeTexts(Denoising):
 
 
 def compositions(items: np.ndarray, parts: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """Divides numbers into positive parts, each division with the same probability.
+    """Divides `items`, int64 [numbers], into positive parts, int64 [sum of parts], each division equally likely.
 
     Args:
-        items: int64 [numbers], the numbers; the parts of 0 are 0.
-        parts: int64 [numbers], number of parts of each, from 1 to its items.
+        parts: int64 [numbers], number of parts of each, from 1 to its items; the parts of 0 are 0.
         keys: uint64 [sum of items], random.
-
-    Returns:
-        int64 [sum of parts].
     """
     owners = np.repeat(np.arange(len(items)), items)
     firsts = (np.cumsum(items) - items)[owners]

@@ -11,10 +11,6 @@ from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.error_text import shown
 from bert_zoo.tasks.objectives.objective import Arrays, Draws, Objective, Prediction
 
-# -------------------------------------------------------------------------------------------------
-# What a model reads in place of a chosen token: the mask, a random token, or the token itself.
-# -------------------------------------------------------------------------------------------------
-
 DISTRIBUTIONS = ("uniform", "corpus")
 
 
@@ -43,11 +39,7 @@ class TokenIds:
 
     @classmethod
     def of(cls, tokenizer, counts: np.ndarray | None = None) -> Self:
-        """Returns the ids of a tokenizer.
-
-        Raises:
-            ValueError: the tokenizer has no mask token.
-        """
+        """The ids of a tokenizer; ValueError if it has no mask token."""
         mask_id = getattr(tokenizer, "mask_id", None)
         if mask_id is None:
             raise ValueError(
@@ -121,7 +113,7 @@ class Replacement:
         return replaced
 
     def _random_ids(self, draws: Draws, tokens: TokenIds, predictions: int) -> np.ndarray:
-        """Draws random tokens for all positions, int64 [batch, predictions]."""
+        """Random tokens for all positions, int64 [batch, predictions]."""
         if self.distribution == "uniform":
             number = tokens.vocab_size - len(self.excluded_ids)
             drawn = draws.integers("random token", number, predictions)
@@ -218,34 +210,30 @@ class Masking(Objective):
         return inputs | more_inputs, labels | more_labels
 
     def predictions(self, length: int) -> int:
-        """Returns the number of predictions in each row of `length` tokens."""
+        """The number of predictions in each row of `length` tokens."""
         return self.max_predictions or max(1, round(self.rate * length))
 
     def numbers(self, batch: Mapping[str, np.ndarray], draws: Draws) -> np.ndarray:
-        """Returns how many tokens to choose in each row, int64 [batch]."""
+        """How many tokens to choose in each row, int64 [batch]."""
         wanted = np.maximum(1, np.rint(self.rate * np.count_nonzero(batch["padding_mask"], axis=1)))
         return np.minimum(wanted.astype(np.int64), self.predictions(batch["token_ids"].shape[1]))
 
     def choose(self, batch: Mapping[str, np.ndarray], draws: Draws) -> np.ndarray:
-        """Returns the chosen tokens, bool [batch, length], at most `numbers` in each row."""
+        """The chosen tokens, bool [batch, length], at most `numbers` in each row."""
         raise NotImplementedError
 
     def groups(self, chosen: np.ndarray, positions: np.ndarray) -> np.ndarray | None:
-        """Returns the span of each prediction, int [batch, predictions]: tokens of a span are replaced alike.
-
-        None if each token is replaced independently.
-        """
+        """The span of each prediction, int [batch, predictions], replaced as one; None if each token is alone."""
         return None
 
     def of_chosen(
         self, batch: Mapping[str, np.ndarray], chosen: np.ndarray, draws: Draws
     ) -> tuple[Arrays, Arrays]:
-        """Returns further inputs and labels of an objective."""
         return {}, {}
 
 
 def shuffled(there: np.ndarray, draws: Draws, name: str) -> np.ndarray:
-    """Returns keys in random order, uint64 [batch, length]; positions that are not `there` come last.
+    """Keys in random order, uint64 [batch, length]; positions that are not `there` come last.
 
     All keys of a row differ, since the bits of `PLACE` are the position.
     """
@@ -257,15 +245,10 @@ def shuffled(there: np.ndarray, draws: Draws, name: str) -> np.ndarray:
 
 
 def numbered(chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns row, column and number in its row (from 0) of each true value of bool [batch, length]."""
+    """Row, column and number in its row (from 0) of each true value of bool [batch, length]."""
     rows, columns = np.nonzero(chosen)
     counts = np.bincount(rows, minlength=len(chosen))
     return rows, columns, np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-
-
-# -------------------------------------------------------------------------------------------------
-# Masked tokens, chosen one by one (BERT, RoBERTa, XLM), and their prediction.
-# -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,7 +270,7 @@ class MaskedTokens(Masking):
     """
 
     def eligible(self, batch):
-        """Returns the tokens that may be chosen, bool [batch, length]."""
+        """The tokens that may be chosen, bool [batch, length]."""
         return ~batch["special"]
 
     def choose(self, batch, draws):
@@ -376,25 +359,13 @@ class MaskedTokenPrediction(Prediction):
         return head(reader(read, positions=positions)["sequence_output"], model.token_table)
 
 
-# -------------------------------------------------------------------------------------------------
-# Whole words: either all tokens of a word are chosen, or none.
-# -------------------------------------------------------------------------------------------------
-
-
 class Words(NamedTuple):
-    """The words of rows, numbered from 0 in each row, without special tokens.
+    """The words of rows, numbered from 0 in each row, without special tokens, after which a word begins."""
 
-    A token after a special one begins a word.
-
-    Attributes:
-        of_token: int [batch, length], the word of each token; meaningless for special tokens.
-        starts: int [batch, words], the first token of each word.
-        lengths: int [batch, words], its number of tokens; 0 if a row has fewer words.
-    """
-
+    # Int [batch, length], the word of each token; meaningless for special tokens.
     of_token: np.ndarray
-    starts: np.ndarray
-    lengths: np.ndarray
+    starts: np.ndarray  # int [batch, words], the first token of each word
+    lengths: np.ndarray  # int [batch, words], its number of tokens; 0 if a row has fewer words
 
     @classmethod
     def of(cls, batch: Mapping[str, np.ndarray]) -> Self:
@@ -413,7 +384,7 @@ class Words(NamedTuple):
         return cls(of_token, starts, lengths)
 
     def tokens(self, words: np.ndarray, batch: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Returns the tokens of chosen words: bool [batch, length] from bool [batch, words]."""
+        """The tokens of chosen words: bool [batch, length] from bool [batch, words]."""
         return np.take_along_axis(words, np.maximum(self.of_token, 0), axis=1) & ~batch["special"]
 
 
@@ -443,11 +414,6 @@ class WholeWords(Masking):
         chosen = np.zeros(order.shape, bool)
         np.put_along_axis(chosen, order, taken.T, axis=1)
         return words.tokens(chosen, batch)
-
-
-# -------------------------------------------------------------------------------------------------
-# N-grams of whole words (ALBERT, DeBERTa).
-# -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -514,7 +480,7 @@ class NGrams(Masking):
         return words.tokens(chosen.reshape(rows, beyond), batch)
 
     def _lengths(self, draws, number: int) -> np.ndarray:
-        """Returns the lengths of n-grams in words, int64 [batch, number]."""
+        """The lengths of n-grams in words, int64 [batch, number]."""
         sums = np.cumsum(1 / np.arange(1, self.longest + 1))
         drawn = draws.uniform("n-gram lengths", number) * sums[-1]
         return 1 + np.searchsorted(sums[:-1], drawn, side="right")

@@ -16,12 +16,7 @@ from bert_zoo.models.labels import LabelRange
 from bert_zoo.models.losses import class_loss, token_loss
 from bert_zoo.models.task_model import TaskModel
 
-# -------------------------------------------------------------------------------------------------
-# Random numbers by counter: a row's numbers depend only on seed, epoch, row and the draw's name.
-#
-# So masks do not depend on batches, workers and platforms.
-# -------------------------------------------------------------------------------------------------
-
+# Random numbers by counter, so that masks do not depend on batches, workers and platforms.
 # The step of SplitMix64's counter and the factors of its output function.
 STEP = np.uint64(0x9E3779B97F4A7C15)
 FACTORS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
@@ -70,7 +65,7 @@ class Draws:
 
 
 def _mixed(numbers: np.ndarray) -> np.ndarray:
-    """Applies SplitMix64's output function to `numbers`, in place."""
+    """SplitMix64's output function, in place."""
     for shift, factor in zip(SHIFTS, FACTORS, strict=False):
         numbers ^= numbers >> shift
         numbers *= factor
@@ -83,33 +78,22 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True, kw_only=True)
 class Objective:
-    """What a model reads of a text in pretraining, and what it must predict.
+    """What a model reads of a text in pretraining, and what it must predict."""
 
-    Attributes:
-        tokens: the vocabulary; see `for_tokens`.
-    """
-
-    tokens: Any = None
+    tokens: Any = None  # the vocabulary, `TokenIds` or `SentinelIds`; see `for_tokens`
 
     def for_tokens(self, tokens: Any) -> Self:
-        """Returns the objective for a vocabulary, `TokenIds` or `SentinelIds`."""
         return replace(self, tokens=tokens)
 
     def for_tokenizer(self, tokenizer: Any, counts: np.ndarray | None = None) -> Self:
-        """Returns the objective for a tokenizer's vocabulary.
+        """The objective for a tokenizer's vocabulary; ValueError if it lacks a token that the objective needs.
 
-        Args:
-            tokenizer: the tokenizer.
-            counts: int [vocab_size], how often each token occurs in the corpus, for objectives that draw
-                random tokens by frequency.
-
-        Raises:
-            ValueError: the vocabulary lacks a token that the objective needs.
+        `counts`, int [vocab_size], are for objectives that draw random tokens by their frequency in the corpus.
         """
         raise NotImplementedError
 
     def __call__(self, batch: Mapping[str, np.ndarray], draws: Draws) -> tuple[Arrays, Any]:
-        """Returns inputs and labels of a batch of rows with the random numbers `draws`."""
+        """Inputs and labels of a batch of rows with the random numbers `draws`."""
         raise NotImplementedError
 
     def check_vocabulary(self) -> None:
@@ -121,35 +105,24 @@ class Objective:
             )
 
 
-# -------------------------------------------------------------------------------------------------
-# Models for pretraining: several heads on one encoder, or on two.
-# -------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Prediction:
-    """A prediction in pretraining, with its head and its loss.
+    """A prediction in pretraining, with its head and its loss."""
 
-    Attributes:
-        output: name of the logits.
-        weight: weight of the loss.
-        reads: as in `ZooModel.positions_read`.
-        selects: further inputs of the head that select which logits are computed.
-        loss: function that makes the loss.
-    """
-
-    output: str
+    output: str  # name of the logits
     weight = 1.0
+    # As in `ZooModel.positions_read`.
     reads: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    # Further inputs of the head that select which logits are computed.
     selects: tuple[str, ...] = ()
     loss = staticmethod(token_loss)
 
     def head(self, model: "ObjectiveModel", name: str) -> keras.layers.Layer:
-        """Makes the head, without building it."""
+        """The head, not built yet."""
         raise NotImplementedError
 
     def logits(self, head, model: "ObjectiveModel", encoded, inputs) -> Any:
-        """Computes logits from the encoder's outputs and the model's inputs; None if an input is missing."""
+        """Logits from the encoder's outputs and the model's inputs; None if an input is missing."""
         raise NotImplementedError
 
     def reader(self, model: "ObjectiveModel") -> Any:
@@ -169,9 +142,8 @@ class Prediction:
 class ObjectiveModel(TaskModel):
     """An encoder with pretraining heads, each an attribute with the name of its objective.
 
-    Attributes:
-        generator: a backbone that shares the encoder's tables and has the head for masked tokens; None
-            if the encoder has this head.
+    `generator` is a backbone that shares the encoder's tables and has the head for masked tokens, or None if the
+    encoder has this head.
     """
 
     outputs_per_token = True
@@ -294,22 +266,15 @@ class ObjectiveModel(TaskModel):
         return {o.output: o.weight for o in self.objectives.values()}
 
 
-# -------------------------------------------------------------------------------------------------
-# Sentence pairs: whether the second text follows the first (BERT), or whether they are in order (ALBERT).
-#
-# `bert_zoo.pretraining.rows.SentencePairs` makes the rows and their labels.
-# -------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class SentencePrediction(Prediction):
-    """Predicts two classes from the pooled first token: logits [batch, 2], for rows of single documents.
+    """Predicts whether the second text follows the first (BERT), or whether they are in order (ALBERT).
 
-    Attributes:
-        classes: description of the two classes.
+    Logits [batch, 2] come from the pooled first token, for rows of single documents, which
+    `bert_zoo.pretraining.rows.SentencePairs` makes.
     """
 
-    classes: str = ""
+    classes: str = ""  # what the two classes mean
     loss = staticmethod(class_loss)
 
     def head(self, model, name):

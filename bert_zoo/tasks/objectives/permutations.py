@@ -69,13 +69,7 @@ class Permutations(Masking):
         return drawn & ~batch["special"]
 
     def hidden(self, batch, chosen, draws) -> np.ndarray:
-        """Returns bool [batch, length, length], true where a row's token must not see a column's token.
-
-        Args:
-            batch: as for a call.
-            chosen: bool [batch, length], the tokens to predict.
-            draws: the random numbers of the rows.
-        """
+        """bool [batch, length, length], true where a row's token must not see a column's; `chosen` are to predict."""
         part_of, order = np.zeros(chosen.shape, np.int64), np.zeros(chosen.shape, np.int64)
         for number, (columns, is_in) in enumerate(self._parts(batch["padding_mask"])):
             keys = shuffled(is_in, draws, f"part {number}: order")
@@ -95,7 +89,7 @@ class Permutations(Masking):
         return hidden | (part_of[:, :, None] < part_of[:, None, :])
 
     def _parts(self, padding_mask, backwards=None) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Returns for each part its columns, int [batch, width], and which of them belong to it.
+        """For each part its columns, int [batch, width], and which of them belong to it.
 
         Columns of rows with 1 in `backwards`, int [batch], are in reverse order.
         """

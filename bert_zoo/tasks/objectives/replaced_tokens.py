@@ -36,14 +36,9 @@ class ReplacedTokens(MaskedTokens):
 
 
 def sampled_tokens(logits: Any, seed: Any) -> Any:
-    """Samples tokens from the distributions of logits, by Gumbel noise, without gradients.
+    """Tokens int32 [batch, predictions] from logits [batch, predictions, vocab_size], by Gumbel noise, no gradients.
 
-    Args:
-        logits: float [batch, predictions, vocab_size].
-        seed: an integer or a `keras.random.SeedGenerator`.
-
-    Returns:
-        int32 [batch, predictions].
+    `seed` is an integer or a `keras.random.SeedGenerator`.
     """
     logits = ops.cast(ops.stop_gradient(logits), "float32")
     # Above 0, which has no logarithm.
@@ -52,16 +47,7 @@ def sampled_tokens(logits: Any, seed: Any) -> Any:
 
 
 def with_tokens(token_ids: Any, positions: Any, tokens: Any) -> Any:
-    """Replaces the tokens at some positions.
-
-    Args:
-        token_ids: int32 [batch, length].
-        positions: int32 [batch, predictions]; 0 for none.
-        tokens: int32 [batch, predictions].
-
-    Returns:
-        int32 [batch, length].
-    """
+    """`token_ids` [batch, length] with `tokens` at `positions`, int32 [batch, predictions]; 0 for none."""
     first = token_ids[:, :1]
     tokens = ops.where(ops.equal(positions, 0), first, ops.cast(tokens, first.dtype))
     rows = ops.broadcast_to(ops.arange(ops.shape(positions)[0])[:, None], ops.shape(positions))
@@ -70,13 +56,7 @@ def with_tokens(token_ids: Any, positions: Any, tokens: Any) -> Any:
 
 
 def replaced_labels(token_ids: Any, original: Any, padding_mask: Any = None) -> Any:
-    """Labels of a discriminator, int32 [batch, length]: 1 if a token differs from the original, else 0.
-
-    Args:
-        token_ids: int32 [batch, length], as the discriminator reads them.
-        original: int32 [batch, length].
-        padding_mask: int [batch, length], 0 for padding, which gets the label -100.
-    """
+    """Labels of a discriminator, int32 [batch, length]: 1 for a token that differs, else 0; -100 for padding."""
     labels = ops.cast(ops.not_equal(token_ids, original), "int32")
     return labels if padding_mask is None else ops.where(padding_mask == 0, IGNORED_LABEL, labels)
 
@@ -121,7 +101,6 @@ class ReplacedTokenHead(OutputHead):
     Args:
         epsilon: of a layer norm over the sum of each token and the first token of its text, applied
             first; None for no such norm (ELECTRA).
-        **options: as for `OutputHead`.
     """
 
     def __init__(self, *, epsilon: float | None, **options):

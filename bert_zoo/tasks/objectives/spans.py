@@ -113,7 +113,7 @@ class Spans(Masking):
         return np.maximum(np.take_along_axis(spans, positions, axis=1), 0)
 
     def spans(self, length: int) -> int:
-        """Returns the number of span boundaries in each row of `length` tokens."""
+        """The number of span boundaries in each row of `length` tokens."""
         return self.max_spans or math.ceil(self.predictions(length) / 2) + 2
 
     def _sizes(self, drawn: np.ndarray) -> np.ndarray:
@@ -122,7 +122,7 @@ class Spans(Masking):
         return 1 + np.searchsorted(sums[:-1], drawn * sums[-1], side="right")
 
     def _boundaries(self, batch, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Returns `span_boundaries`, `span_tokens` and their labels."""
+        """`span_boundaries`, `span_tokens` and their labels."""
         count, length = chosen.shape
         starts, ends = _runs(chosen)
         rows, columns = np.nonzero(starts)
@@ -166,7 +166,7 @@ def _add_spans(chosen, left, row, start, end) -> None:
 
 
 def _runs(chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the first and the last token of each span of chosen tokens, bool [batch, length] each."""
+    """The first and the last token of each span of chosen tokens, bool [batch, length] each."""
     padded = np.pad(chosen, ((0, 0), (1, 1)))
     return chosen & ~padded[:, :-2], chosen & ~padded[:, 2:]
 
@@ -213,19 +213,11 @@ class SpanBoundaryHead(keras.layers.Layer):
     """Predicts each token of a span from the outputs left and right of it and its position in the span.
 
     Two dense layers, each with activation and norm, read [left; right; position]. Their output is projected
-    onto the encoder's token table, with a bias of its own.
+    onto the encoder's token table, with a bias of its own. At most `max_targets` tokens of a span are predicted,
+    from its first; `position_size` is the width of the table of positions in the span.
 
     Source: Joshi et al. 2020 (arXiv:1907.10529), section 3.2; facebookresearch/SpanBERT
     pretraining/fairseq/models/pair_bert.py.
-
-    Args:
-        vocab_size: number of logits.
-        hidden_size: width of the encoder and of both dense layers.
-        max_targets: most tokens of a span to predict, from its first.
-        position_size: width of the table of positions in the span.
-        activation: the encoder's activation.
-        epsilon: epsilon of the layer norms.
-        initializer_range: standard deviation of the initial weights.
     """
 
     def __init__(
@@ -260,19 +252,13 @@ class SpanBoundaryHead(keras.layers.Layer):
         self.built = True
 
     def call(self, sequence_output, token_table, span_boundaries, span_tokens=None):
-        """Predicts the tokens of spans.
+        """float32 logits [batch, predictions, vocab_size]; without `span_tokens` [batch, spans, targets, vocab_size].
 
         Args:
-            sequence_output: [batch, length, hidden].
-            token_table: [vocab_size, hidden].
             span_boundaries: int [batch, spans, 2], the positions just left and just right of each
                 span; (0, 0) for no span, whose predictions mean nothing.
             span_tokens: int [batch, predictions], the tokens to predict, s * max_targets + i for token i
                 of span s; by default the first max_targets tokens of every span.
-
-        Returns:
-            float32 logits [batch, predictions, vocab_size]; without `span_tokens`
-            [batch, spans, max_targets, vocab_size].
         """
         targets, hidden = self.target_position.input_dim, self.hidden_size
         spans = ops.shape(span_boundaries)[1]

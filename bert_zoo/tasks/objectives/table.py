@@ -70,7 +70,7 @@ WIDTH = 100
 
 
 def _wrapped(widths: Sequence[int]) -> list[list[tuple[int, int]]]:
-    """Divides columns into lines: (column, width) for each."""
+    """Columns divided into lines: (column, width) for each."""
     lines, room = [], 0
     for column, width in enumerate(widths):
         if not lines or width > room:
@@ -174,7 +174,7 @@ def show(
 
 
 def _paragraph(title: str, words: Sequence[str]) -> list[str]:
-    """Wraps a row of tokens into lines after its title."""
+    """A row of tokens in lines after its title."""
     lines = [" ".join(words[i] for i, _ in line) for line in _wrapped([*map(len, words)])]
     return [f"{'' if i else title:<6}  {line}" for i, line in enumerate(lines)]
 
