@@ -334,12 +334,6 @@ def test_how_to_install_stands_in_readme_and_on_one_page():
     assert found == {"README.md": {"."}, "installing.md": {"."}}
 
 
-def test_the_map_of_the_code_names_what_is_there():
-    files = re.findall(r"`((?:bert_zoo|tests|docs)/[\w/.]+)`", text_of("docs/code.md"))
-    assert len(files) > 30
-    assert not [file for file in files if not (ROOT / file).exists()]
-
-
 # --- Links ---------------------------------------------------------------------------------------
 
 
