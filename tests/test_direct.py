@@ -267,7 +267,7 @@ def test_threads_wait_for_the_first_call_of_a_graph():
         calls.append(value)
         return value
 
-    call = graphs.first_alone(graph)
+    call = graphs.with_first_call_locked(graph)
     threads = [threading.Thread(target=call, args=(1,)) for _ in range(4)]
     for thread in threads:
         thread.start()

@@ -98,7 +98,7 @@ def test_gpts_classifier_reads_the_last_token_other_than_padding(case):
 
 
 def test_padding_in_front_is_reported_once_where_the_first_token_is_read(caplog):
-    checks._say_that_padding_is_read.cache_clear()
+    checks._warn_once_of_padding_first.cache_clear()
     for case, is_read in (("xlnet/classification", False), ("bert/classification", True)):
         model, inputs = loaded(case), steps_of(case)[0]
         model(padded(inputs, 0, 2))

@@ -70,24 +70,24 @@ from bert_zoo.models.replicas import (
     divided_rows,
     in_scope_of,
     is_on_tpu,
+    replicated_outputs,
     warn_of_clipping,
-    whole_everywhere,
     with_one_row,
 )
 from bert_zoo.models.text_rows import aligned_weights, checked_sample_weight, rows_of_texts
 from bert_zoo.registry import registry
 from bert_zoo.weights.bind import named_variables, set_trained_layers, trained_layers
 
-_DROPPED: list[int] = []  # ids of models that the collection in progress deletes
+_DELETED: list[int] = []  # ids of models that the collection in progress deletes
 
 
-def give_back_after(model) -> None:
+def release_memory_after(model) -> None:
     """Has the memory of a model given back at the end of the garbage collection that deletes it.
 
     glibc keeps freed memory: 300 MiB after a step of training of minilm_l6, and more with each such model.
     """
     if _malloc_trim() is not None:
-        weakref.finalize(model, _DROPPED.append, id(model)).atexit = False
+        weakref.finalize(model, _DELETED.append, id(model)).atexit = False
 
 
 @functools.cache
@@ -95,13 +95,13 @@ def _malloc_trim() -> Callable[[int], int] | None:
     """glibc's `malloc_trim`; None on other systems."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is not None:
-        gc.callbacks.append(_give_back)
+        gc.callbacks.append(_trim_after_collection)
     return trim
 
 
-def _give_back(phase: str, info: dict[str, int]) -> None:
-    if phase == "stop" and _DROPPED:
-        _DROPPED.clear()
+def _trim_after_collection(phase: str, info: dict[str, int]) -> None:
+    if phase == "stop" and _DELETED:
+        _DELETED.clear()
         _malloc_trim()(0)
 
 
@@ -181,7 +181,7 @@ class ZooModel(keras.Model):
     def __init__(self, *args, name: str | None = None, **kwargs):
         refuse_fork()
         super().__init__(*args, name=name or self._free_name(), **kwargs)
-        give_back_after(self)
+        release_memory_after(self)
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -586,7 +586,7 @@ class ZooModel(keras.Model):
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 
     def predict_step(self, *args):
-        return whole_everywhere(super().predict_step(*args))
+        return replicated_outputs(super().predict_step(*args))
 
     def _trace_prediction_for(self, data) -> None:
         """Traces `predict` once for batches of every length.

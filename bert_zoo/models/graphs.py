@@ -254,7 +254,7 @@ def _traced(model, function: Callable, specs: tuple, options: dict) -> Callable:
         return function(model, *tensors, **options)
 
     # A concrete function has only one trace, so there is no warning about retracing.
-    return first_alone(tf.function(run, autograph=False).get_concrete_function(*specs))
+    return with_first_call_locked(tf.function(run, autograph=False).get_concrete_function(*specs))
 
 
 def _compiled(model, function: Callable, options: dict) -> Callable:
@@ -280,7 +280,7 @@ def _compiled(model, function: Callable, options: dict) -> Callable:
     return call
 
 
-def first_alone(graph: Callable) -> Callable:
+def with_first_call_locked(graph: Callable) -> Callable:
     """The graph, with a lock until its first call has ended.
 
     In the first call TensorFlow 2.21 optimises the graph, and would do so again in every concurrent call.

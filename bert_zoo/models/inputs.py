@@ -53,11 +53,11 @@ def warn_of_padding_first(padding_mask: Any) -> None:
     """Logs once that rows begin with padding, for a head that reads the first token."""
     mask = None if padding_mask is None else concrete(padding_mask)
     if mask is not None and mask.size and (mask[..., 0] < mask.max(axis=-1)).any():
-        _say_that_padding_is_read()
+        _warn_once_of_padding_first()
 
 
 @functools.cache
-def _say_that_padding_is_read() -> None:
+def _warn_once_of_padding_first() -> None:
     log.warning(
         "Some rows begin with padding, but the model's head reads their first token, so its outputs for these rows "
         "depend on the padding. (transformers reads padding there too, and where it sees no token, its results "

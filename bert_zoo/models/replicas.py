@@ -193,7 +193,7 @@ def divided_rows(inputs):
     return keras.tree.map_structure(divided, inputs)
 
 
-def whole_everywhere(outputs):
+def replicated_outputs(outputs):
     """Outputs of a step, with all rows in every JAX process."""
     distribution = keras.backend.backend() == "jax" and keras.distribution.distribution()
     if not distribution or distribution.num_processes == 1:

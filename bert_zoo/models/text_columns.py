@@ -89,7 +89,7 @@ def column_arguments(
         return {"x": columns, "y": y, "sample_weight": weights, "batch_size": batch_size}
     columns = _texts(x)
     _check_rows(columns, y, sample_weight)
-    say_odd_rows(columns, are_equal_odd=y is None)
+    warn_of_odd_rows(columns, are_equal_odd=y is None)
     y, weights = label_arrays(model, columns, y), checked_sample_weight(sample_weight)
     if y is None and weights is not None:
         y = no_labels(weights)
@@ -126,17 +126,17 @@ def _check_rows(columns: tuple, y, sample_weight) -> None:
     data_adapters.check_rows(columns[0], y, sample_weight)
 
 
-def say_odd_rows(columns: tuple, *, are_equal_odd: bool) -> None:
+def warn_of_odd_rows(columns: tuple, *, are_equal_odd: bool) -> None:
     """Warns about rows with empty texts or, if asked, the same text twice, from which nothing is learned."""
     texts = np.stack([np.asarray(column) for column in columns], axis=1)
     blank = [[not text.strip() for text in row] for row in texts]
-    _say(np.any(blank, axis=1), "have an empty text")
+    _warn_of_rows(np.any(blank, axis=1), "have an empty text")
     if are_equal_odd:
         equal = [len(set(row)) < len(row) for row in texts]
-        _say(np.array(equal), "have the same text in two columns")
+        _warn_of_rows(np.array(equal), "have the same text in two columns")
 
 
-def _say(rows: np.ndarray, what: str) -> None:
+def _warn_of_rows(rows: np.ndarray, what: str) -> None:
     if rows.any():
         log.warning(
             "%d of %d rows %s, the first is row %d.", rows.sum(), len(rows), what, rows.argmax()

@@ -218,7 +218,7 @@ class CorpusCounts:
                 f"{self.documents:,} documents",
                 f"{self.sentences:,} sentences",
                 f"{self.characters:,} characters",
-                *(text for text, is_said in more.items() if is_said),
+                *(text for text, value in more.items() if value),
             )
         )
 

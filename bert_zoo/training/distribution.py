@@ -217,7 +217,7 @@ def strategy(name: str = "auto", *, model_parallel: int = 1):
             f"model_parallel is {model_parallel}, but Keras divides models only on JAX. Set the environment "
             "variable KERAS_BACKEND=jax."
         )
-    return MAKERS[_at_hand() if kind == "auto" else kind](address)
+    return MAKERS[_available() if kind == "auto" else kind](address)
 
 
 def present_strategy():
@@ -227,7 +227,7 @@ def present_strategy():
     return _one("")
 
 
-def _at_hand() -> str:
+def _available() -> str:
     import tensorflow as tf
 
     if any(os.environ.get(variable) for variable in TPU_VARIABLES):
