@@ -1,16 +1,22 @@
 """Classification: one label per text."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 import numpy as np
 
 from bert_zoo.config import is_integer
-from bert_zoo.models.labels import HeadChoice
+from bert_zoo.error_text import quoted, shown
+from bert_zoo.models.direct import outputs_of_texts
+from bert_zoo.models.labels import DEFAULT_THRESHOLD, HeadChoice
+from bert_zoo.models.long_texts import warning_of_cut_texts
 from bert_zoo.models.losses import class_loss
 from bert_zoo.models.task_model import LabelledModel, SentenceModel, Use
-from bert_zoo.runtime.answers import Classifications, classified
-from bert_zoo.tasks.zero_shot import HYPOTHESIS, zero_shot
+from bert_zoo.registry import registry
+from bert_zoo.runtime.answers import Classifications, applying, best, classified, softmax
+
+HYPOTHESIS = "This example is {}."
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
@@ -94,6 +100,9 @@ class Classifier(SentenceModel, LabelledModel):
     ):
         """Sorts texts into classes that the model was not trained for. Needs a model fine-tuned on MNLI.
 
+        The text is the premise, and each label is put into a hypothesis ("This example is about politics."),
+        whose probability of entailment is the label's score, as in transformers' ZeroShotClassificationPipeline.
+
         Args:
             texts: a text or several. A text that is too long is cut; the hypothesis is not.
             labels: names of the classes: a list, or a string with commas as in transformers.
@@ -110,9 +119,42 @@ class Classifier(SentenceModel, LabelledModel):
 
         Raises:
             ValueError: the model has no class "entailment", or an argument is invalid.
+
+        Source: Yin et al., "Benchmarking Zero-shot Text Classification", arXiv:1909.00161.
         """
         _check_top_k(top_k)
-        return zero_shot(self, texts, labels, hypothesis, multi_label, top_k, batch_size)
+        from bert_zoo.text.batches import strings
+
+        labels = _checked_labels(labels)
+        if not isinstance(hypothesis, str) or "{}" not in hypothesis:
+            raise ValueError(
+                f"hypothesis is {shown(hypothesis)}; it must be a sentence with {{}} in place of the label, such as "
+                f"{HYPOTHESIS!r}."
+            )
+        entails, contradicts = _inference_classes(self)
+        texts = strings(texts)
+        premises = [text for text in texts for _ in labels]
+        hypotheses = [hypothesis.replace("{}", label) for label in labels] * len(texts)
+        pairs = (premises, hypotheses)
+        # Never truncate the hypothesis.
+        reader = self.preprocessor.with_options(truncation="only_first")
+        with warning_of_cut_texts(self, pairs):
+            logits = outputs_of_texts(self, _logits, pairs, batch_size, reader=reader)
+        logits = logits.reshape(len(texts), len(labels), -1)
+        if multi_label:
+            probabilities = softmax(logits[..., [contradicts, entails]])[..., 1]
+        else:
+            probabilities = softmax(logits[..., entails])
+        thresholds = dict.fromkeys(labels, DEFAULT_THRESHOLD)
+        found = Classifications()
+        for text, row in zip(texts, probabilities, strict=True):
+            scores = dict(zip(labels, map(float, row), strict=True))
+            found.append(
+                applying(text, scores, thresholds, top_k)
+                if multi_label
+                else best(text, scores, top_k)
+            )
+        return found
 
     def classified(self, text: str | tuple[str, str], logits: np.ndarray, top_k: int | None):
         """The result for one text, from its logits [classes]."""
@@ -122,3 +164,43 @@ class Classifier(SentenceModel, LabelledModel):
 def _check_top_k(top_k: int | None) -> None:
     if top_k is not None and (not is_integer(top_k) or top_k < 1):
         raise ValueError(f"top_k is {top_k!r}; it must be an integer of at least 1, or None.")
+
+
+def _logits(model, inputs):
+    return model(inputs, training=False)
+
+
+def _checked_labels(labels: Sequence[str] | str) -> list[str]:
+    if isinstance(labels, str):
+        labels = [label.strip() for label in labels.split(",")]
+    labels = [*labels]
+    if not labels or not all(isinstance(label, str) and label.strip() for label in labels):
+        raise ValueError(f"labels is {shown(labels)}; it must be a list of non-empty names.")
+    if len(set(labels)) < len(labels):
+        raise ValueError(f"labels has a duplicate name: {quoted(labels)}. Remove it.")
+    return labels
+
+
+def _inference_classes(model) -> tuple[int, int]:
+    """The ids of the classes of entailment and contradiction."""
+    names = [name.casefold() for name in model.labels]
+    entails = [i for i, name in enumerate(names) if name.startswith("entail")]
+    others = [i for i in range(len(names)) if i not in entails]
+    against = [i for i in others if names[i].startswith("contra")] or others
+    if len(entails) != 1 or (len(against) != 1 and len(names) > 2):
+        raise ValueError(
+            f"zero_shot() needs a model for natural language inference, with the classes 'entailment' and "
+            f"'contradiction', but this model has {quoted(model.labels)}. Load a model such as "
+            f"{', '.join(_inference_models())}, or fine-tune one on MNLI."
+        )
+    return entails[0], against[0]
+
+
+def _inference_models() -> list[str]:
+    """The registered checkpoints for natural language inference."""
+    return [
+        repr(checkpoint.full_name)
+        for family in registry().families.values()
+        for checkpoint in family.checkpoints
+        if any(label.casefold().startswith("entail") for label in checkpoint.labels)
+    ]
