@@ -314,10 +314,10 @@ def block_rows(config: AlbertConfig) -> Iterator[Row]:
         group, inner = divmod(number, config.inner_group_num)
         hf_block = f"encoder.albert_layer_groups.{group}.albert_layers.{inner}."
         tf1_block = f"encoder/transformer/group_{group}/inner_group_{inner}/"
-        for kind, ours, hf, tf1 in BLOCK:
+        for kind, path, hf, tf1 in BLOCK:
             yield Row(
                 kind,
-                f"stack/layer_{number}/{ours}",
+                f"stack/layer_{number}/{path}",
                 hf=tuple(hf_block + name for name in hf),
                 tf1=tuple(tf1_block + name for name in tf1),
             )

@@ -1,4 +1,4 @@
-"""Published settings for fine-tuning DistilBERT."""
+"""DistilBERT (Sanh et al. 2019, arXiv:1910.01108): BERT with half the layers, without segments or pooler."""
 
 from functools import partial
 
@@ -107,8 +107,6 @@ CHECKPOINTS = [
     ),
 ]
 
-
-# DistilBERT (Sanh et al. 2019, arXiv:1910.01108): BERT with half the layers, without segments or pooler.
 
 DEFAULTS = {"num_segments": 0, "pooler": False, "classifier_dropout": 0.2, "span_dropout": 0.1}
 HF_CODEC = ConfigCodec(

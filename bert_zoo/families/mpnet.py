@@ -1,4 +1,4 @@
-"""Published settings for fine-tuning MPNet."""
+"""MPNet (Song et al. 2020, arXiv:2004.09297): RoBERTa's positions, BERT's WordPiece, a bias by distance."""
 
 from dataclasses import replace
 from typing import Any
@@ -75,9 +75,6 @@ CHECKPOINTS = [
         note="A sentence encoder for English: mean-pooled, L2-normalised.",
     ),
 ]
-
-
-# MPNet (Song et al. 2020, arXiv:2004.09297): RoBERTa's positions, BERT's WordPiece, a bias by distance.
 
 
 def backbone(config: EncoderConfig, dtype):

@@ -1,4 +1,4 @@
-"""SpanBERT's settings for fine-tuning and pretraining."""
+"""SpanBERT (Joshi et al. 2020, arXiv:1907.10529): a cased BERT without pooler, trained on spans."""
 
 from dataclasses import dataclass, replace
 
@@ -158,9 +158,6 @@ SPAN_BOUNDARY_ROWS = (
 def copies(config) -> tuple[Copy, ...]:
     table = Copy(f"{SPANS}.decoder.weight", of="{root}embeddings.word_embeddings.weight")
     return (*bert.MASKED_LM_COPIES["hf"](config), table)
-
-
-# SpanBERT (Joshi et al. 2020, arXiv:1907.10529): a cased BERT without pooler, trained on spans.
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,15 +15,15 @@ from bert_zoo.layers.common import at_positions
 QUERIES_AT_ONCE = 1024
 
 
-def in_blocks(x, size: int, beside: bool = False):
+def in_blocks(x, size: int, with_ends: bool = False):
     """Cuts [batch, length, ...] into blocks [batch, blocks, size, ...], padded with zeros.
 
-    With `beside` there is one more block of zeros at each end, for the neighbours of the outer blocks.
+    With `with_ends` there is one more block of zeros at each end, for the neighbours of the outer blocks.
     """
     length = ops.shape(x)[1]
     # Not -length % size: tf2onnx 1.17 rounds quotients of integers towards zero.
     blocks = (length + size - 1) // size
-    ends = size if beside else 0
+    ends = size if with_ends else 0
     widths = [[0, 0], [ends, ends + blocks * size - length], *([0, 0] for _ in x.shape[2:])]
     padded = ops.pad(x, widths)
     return ops.reshape(padded, (-1, ops.shape(padded)[1] // size, size, *x.shape[2:]))
@@ -48,7 +48,7 @@ def attended_in_blocks(query, key, value, bias, dropout, first=None):
     """
     length, size = ops.shape(query)[1], bias.shape[3]
     query = ops.transpose(in_blocks(query, size), (0, 3, 1, 2, 4))
-    key, value = (in_blocks(part, size, beside=True) for part in (key, value))
+    key, value = (in_blocks(part, size, with_ends=True) for part in (key, value))
     keys = values = None
     if first is not None:
         keys, values = (ops.expand_dims(part, 1) for part in first)
@@ -80,7 +80,7 @@ def window_bias_in_blocks(mask, document_ids, reach: int, dtype: str):
 
     def keys(ids):
         """[batch, blocks, 1, 3 * reach]."""
-        blocks = ops.expand_dims(in_blocks(ids, reach, beside=True), 1)
+        blocks = ops.expand_dims(in_blocks(ids, reach, with_ends=True), 1)
         return ops.transpose(with_neighbours(blocks, axis=-1), (0, 2, 1, 3))
 
     offsets = np.arange(3 * reach) - reach - np.arange(reach)[:, None]  # from query to key

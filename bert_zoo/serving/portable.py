@@ -118,7 +118,7 @@ def id_functions(model: ZooModel) -> dict[str, IdFunction]:
     return functions
 
 
-# Hugging Face's names of inputs and outputs -> ours.
+# Hugging Face's names of inputs and outputs -> bert_zoo's.
 _HF_INPUTS = {
     "input_ids": "token_ids",
     "attention_mask": "padding_mask",
@@ -140,7 +140,7 @@ def hugging_face_function(model: ZooModel) -> IdFunction:
     family = registry().families[encoder.family]
     if model.task not in family.heads:
         model = encoder
-    found = {hf: ours for hf, ours in _HF_OUTPUTS.items() if ours in model.interface.outputs}
+    found = {hf: name for hf, name in _HF_OUTPUTS.items() if name in model.interface.outputs}
     others = {*model.interface.outputs} - {*found.values(), "pooled_output"}
     if model.always_gives_state or model.interface.needs_labels or others:
         raise ValueError(
@@ -152,14 +152,14 @@ def hugging_face_function(model: ZooModel) -> IdFunction:
     by_name = {spec.name: spec for spec in of_ids.specs}
     if not family.text.layout.segments:
         by_name.pop("segment_ids", None)
-    names = {hf: ours for hf, ours in _HF_INPUTS.items() if ours in by_name}
+    names = {hf: name for hf, name in _HF_INPUTS.items() if name in by_name}
 
     def run(inputs: Tensors) -> Tensors:
         outputs = of_ids.run({names[hf]: tf.cast(ids, tf.int32) for hf, ids in inputs.items()})
-        return {hf: outputs[ours] for hf, ours in found.items()}
+        return {hf: outputs[name] for hf, name in found.items()}
 
-    specs = (tf.TensorSpec(by_name[ours].shape, tf.int64, hf) for hf, ours in names.items())
-    return IdFunction(tuple(specs), run, {hf: of_ids.axes[ours] for hf, ours in names.items()})
+    specs = (tf.TensorSpec(by_name[name].shape, tf.int64, hf) for hf, name in names.items())
+    return IdFunction(tuple(specs), run, {hf: of_ids.axes[name] for hf, name in names.items()})
 
 
 def _outputs(model: ZooModel, inputs: Tensors, *, next_token: bool) -> Tensors:

@@ -188,16 +188,16 @@ def _say_other_pairs(content: JsonObject, layout: Layout) -> None:
     # transformers 5.24 gives DeBERTa's pairs two separators (tokenization_deberta.py).
     templates = [step.items_of("pair", dict) for step in steps if step.get("pair")]
     for template in templates if layout.pair else ():
-        theirs = [part.section("Sequence").take("id", str) for part in template]
-        ours = [part.name if part.is_text else None for part in layout.parts(2)]
-        if theirs != ours:
+        in_file = [part.section("Sequence").take("id", str) for part in template]
+        in_layout = [part.name if part.is_text else None for part in layout.parts(2)]
+        if in_file != in_layout:
             log.warning(
                 "%s puts %d special tokens around the two texts of a pair, but models of this family were "
                 "trained with %d, as bert_zoo does. If this model was fine-tuned on pairs as in the file, set "
                 "model.preprocessor = model.preprocessor.with_options(layout=...).",
                 content.where,
-                theirs.count(None),
-                ours.count(None),
+                in_file.count(None),
+                in_layout.count(None),
             )
 
 

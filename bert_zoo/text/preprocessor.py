@@ -433,7 +433,7 @@ class Preprocessor(TextPreprocessor):
         Raises:
             TypeError, ValueError: `texts` is neither a batch of texts nor a pair of batches.
         """
-        batches = _text_batches(texts)
+        batches = text_batches(texts)
         inputs = self.pack([self.tokenizer(batch) for batch in batches])
         return with_batch_size(inputs, batches[0])
 
@@ -506,10 +506,10 @@ def unknown_id(tokenizer: Any) -> int | None:
     return None if unk_id == getattr(tokenizer, "eos_id", None) else unk_id
 
 
-def single_texts(texts: Any) -> tf.Tensor:
+def single_texts(texts: Any, read: Callable[[Any], Any] = text_batch) -> Any:
     if isinstance(texts, tuple):
         raise TypeError(PAIR_FOR_LANGUAGE_MODEL.format(len(texts)))
-    return text_batch(texts)
+    return read(texts)
 
 
 def with_batch_size(rows: dict[str, tf.Tensor], texts: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -517,15 +517,6 @@ def with_batch_size(rows: dict[str, tf.Tensor], texts: tf.Tensor) -> dict[str, t
     for value in rows.values():
         value.set_shape([texts.shape[0], *value.shape[1:]])
     return rows
-
-
-def _text_batches(texts: Any) -> list[tf.Tensor]:
-    """Returns one string tensor, or two of the same size for a pair."""
-    if not isinstance(texts, tuple):
-        return [text_batch(texts)]
-    if len(texts) != 2:
-        raise ValueError(NO_PAIR.format(len(texts)))
-    return text_pair(*texts)
 
 
 def text_pair(
@@ -542,6 +533,19 @@ def text_pair(
     same = tf.debugging.assert_equal(tf.size(first), tf.size(second), message=message)
     with tf.control_dependencies([same]):
         return [tf.identity(first), second]
+
+
+def text_batches(
+    texts: Any,
+    read: Callable[[Any], Any] = text_batch,
+    read_pair: Callable[[Any, Any], list[Any]] = text_pair,
+) -> list[Any]:
+    """One batch of texts, or two of the same size for a pair, as `read` and `read_pair` make them."""
+    if not isinstance(texts, tuple):
+        return [read(texts)]
+    if len(texts) != 2:
+        raise ValueError(NO_PAIR.format(len(texts)))
+    return read_pair(*texts)
 
 
 @dataclass

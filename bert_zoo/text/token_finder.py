@@ -294,9 +294,9 @@ class TreeFinder(TokenFinder):
         begin, end = tf.gather(row_splits, row), tf.gather(row_splits, row + 1)
         if self._single is not None:
             is_word = tf.concat([tf.gather(self._is_word, codes), [False]], 0)
-            beside_word = tf.gather(is_word, tf.maximum(starts - 1, 0)) & (starts > begin)
-            beside_word |= tf.gather(is_word, ends) & (ends < end)
-            counts = ~(tf.gather(self._single, tokens) & beside_word)
+            touches_word = tf.gather(is_word, tf.maximum(starts - 1, 0)) & (starts > begin)
+            touches_word |= tf.gather(is_word, ends) & (ends < end)
+            counts = ~(tf.gather(self._single, tokens) & touches_word)
             starts, ends, tokens, row, begin, end = (
                 picked(each, counts) for each in (starts, ends, tokens, row, begin, end)
             )

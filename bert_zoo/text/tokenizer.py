@@ -340,7 +340,7 @@ class Tokenizer(tf.Module):
     def _config(self, tokenizer_class: str, **settings: Any) -> dict[str, Any]:
         """The content of tokenizer_config.json: transformers' class, settings, and special tokens."""
         named = {
-            theirs: getattr(self._options, ours, None) for ours, theirs in HF_SPECIAL_TOKENS.items()
+            name: getattr(self._options, option, None) for option, name in HF_SPECIAL_TOKENS.items()
         }
         named = {theirs: token for theirs, token in named.items() if token is not None}
         return {"tokenizer_class": tokenizer_class, **settings, **named}

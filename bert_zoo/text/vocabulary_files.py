@@ -357,10 +357,10 @@ def read_sentencepiece(files: VocabularyFiles, overrides: dict[str, Any]) -> Tok
     )
     if not models and files.has(TOKENIZER_FILE):
         # transformers 5 writes no other file.
-        model, told = unigram_of(files.json(TOKENIZER_FILE), overrides["scheme"])
+        model, stated = unigram_of(files.json(TOKENIZER_FILE), overrides["scheme"])
         arguments = {
             "model": model,
-            **told,
+            **stated,
             "added_tokens": _added_tokens(files, model, overrides["scheme"]),
             **overrides,
         }

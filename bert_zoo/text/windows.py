@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
@@ -18,13 +18,13 @@ from bert_zoo.graph import tf
 from bert_zoo.text.batches import strings, text_batch
 from bert_zoo.text.numpy_packing import FEW_LENGTHS, Arrays, NumpyPacker, NumpyPositions
 from bert_zoo.text.preprocessor import (
-    NO_PAIR,
-    PAIR_FOR_LANGUAGE_MODEL,
     SIZES_DIFFER,
     LanguageModelPreprocessor,
     Preprocessor,
     Slices,
     TextPreprocessor,
+    single_texts,
+    text_batches,
     text_pair,
     unknown_id,
 )
@@ -388,13 +388,9 @@ class NumpyReading(TextPreprocessor):
         """Returns the ids of each text, without special tokens."""
         return self.reader.tokenized(strings(texts)).rows()
 
-    def widened(self, inputs: Mapping[str, np.ndarray], length: int) -> Arrays:
-        """Pads a model's inputs [batch, tokens] to at least `length` tokens."""
-        return self.packer.widened(inputs, length, {"labels": IGNORED_LABEL})
-
     def scored(self, texts: Any) -> Arrays:
         """See `TextPreprocessor.scored`."""
-        tokens = self.reader.tokenized(single_texts(texts))
+        tokens = self.reader.tokenized(single_texts(texts, strings))
         if hasattr(self.tokenizer, "eos_id") and self.tokenizer.eos_at != "line_starts_and_ends":
             ids = np.insert(tokens.ids, tokens.starts, self.tokenizer.eos_id)
             tokens = Tokens(np.int32(ids), tokens.lengths + 1)
@@ -436,11 +432,8 @@ class NumpyPreprocessor(NumpyReading, Preprocessor):
 
     def __call__(self, texts: Any) -> Arrays:
         """int32 [batch, length] of a batch of texts, or of pairs as a tuple of two batches; see `Preprocessor`."""
-        return self.pack([self.reader.tokenized(batch) for batch in text_batches(texts)])
-
-    def pack(self, segments: Sequence[Tokens]) -> Arrays:
-        """Packs one or two tokenized segments into a model's inputs."""
-        return self.pack_with_positions(segments)[0]
+        batches = text_batches(texts, strings, numpy_text_pair)
+        return self.pack([self.reader.tokenized(batch) for batch in batches])
 
 
 class NumpyLanguageModelPreprocessor(NumpyReading, LanguageModelPreprocessor):
@@ -448,7 +441,7 @@ class NumpyLanguageModelPreprocessor(NumpyReading, LanguageModelPreprocessor):
 
     def __call__(self, texts: Any) -> Arrays:
         """Turns a batch of texts into int32 [batch, length]: `token_ids`, `padding_mask`."""
-        return self.pack_with_positions([self.reader.tokenized(single_texts(texts))])[0]
+        return self.pack_with_positions([self.reader.tokenized(single_texts(texts, strings))])[0]
 
 
 class NumpyQuestionWindows(NumpyReading, QuestionWindows):
@@ -516,21 +509,6 @@ _NUMPY_CLASSES: dict[type[TextPreprocessor], type[NumpyReading]] = {
     DocumentWindows: NumpyDocumentWindows,
     QuestionWindows: NumpyQuestionWindows,
 }
-
-
-def single_texts(texts: Any) -> list[str]:
-    if isinstance(texts, tuple):
-        raise TypeError(PAIR_FOR_LANGUAGE_MODEL.format(len(texts)))
-    return strings(texts)
-
-
-def text_batches(texts: Any) -> list[list[str]]:
-    """Returns one batch of texts, or two of the same size for pairs; raises as `Preprocessor` does."""
-    if not isinstance(texts, tuple):
-        return [strings(texts)]
-    if len(texts) != 2:
-        raise ValueError(NO_PAIR.format(len(texts)))
-    return numpy_text_pair(*texts)
 
 
 def numpy_text_pair(

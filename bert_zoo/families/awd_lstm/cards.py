@@ -1,4 +1,4 @@
-"""Settings for training AWD-LSTMs from scratch and for ULMFiT's last stage."""
+"""AWD-LSTM's cards, and settings for training from scratch and for ULMFiT's last stage."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Fine-tuning settings of BERT's authors, of others for further tasks, and BERT's pretraining settings."""
+"""BERT's cards; settings of its authors and of others for fine-tuning, and for pretraining."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

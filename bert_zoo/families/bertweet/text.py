@@ -288,11 +288,6 @@ def _shortened(codes: tf.RaggedTensor) -> tf.RaggedTensor:
     return tf.ragged.boolean_mask(codes, codes.with_values(is_kept))
 
 
-# BPE of tweets in the graph, with the ids of transformers' BertweetTokenizer.
-#
-# Words are merged as in `bert_zoo.text.bpe`. The vocabulary marks tokens that do not end a word, by a
-# final "@@".
-
 # The end of tokens that do not end a word.
 CONTINUED = "@@"
 

@@ -1,4 +1,4 @@
-"""BigBird's settings for fine-tuning and pretraining."""
+"""BigBird's cards, and settings for fine-tuning and pretraining."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""DeBERTa's settings for fine-tuning and for pretraining versions 1 and 3."""
+"""DeBERTa's cards, and settings for fine-tuning and for pretraining versions 1 and 3."""
 
 from dataclasses import replace
 

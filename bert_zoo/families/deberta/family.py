@@ -211,12 +211,12 @@ class OriginalDeberta(HuggingFace):
 
 def with_hugging_faces_keys(values: Mapping[str, Any]) -> dict[str, Any]:
     """A model_config.json without the keys that depend on the version, and with the pooler's settings renamed."""
-    told = {key: v for key, v in values.items() if key not in (PROJECTIONS_APART, "model_type")}
-    pooling = told.pop("pooling", None)
+    stated = {key: v for key, v in values.items() if key not in (PROJECTIONS_APART, "model_type")}
+    pooling = stated.pop("pooling", None)
     if not isinstance(pooling, Mapping):
-        return told if pooling is None else {**told, "pooling": pooling}
+        return stated if pooling is None else {**stated, "pooling": pooling}
     names = {"hidden_act": "pooler_hidden_act"}
-    return told | {names.get(key, f"pooler_{key}"): value for key, value in pooling.items()}
+    return stated | {names.get(key, f"pooler_{key}"): value for key, value in pooling.items()}
 
 
 def read_bpe_encoder(files: VocabularyFiles) -> tuple[list[str], list[tuple[str, ...]]]:
@@ -405,11 +405,11 @@ MASKED_LM = Head(
         *(
             Row(
                 kind,
-                ours,
+                path,
                 hf=f"{LM_HEAD}.{name}",
                 when=lambda config: not is_legacy(config),
             )
-            for kind, ours, name in (
+            for kind, path, name in (
                 (DENSE, "masked_lm/transform", "dense"),
                 (NORM, "masked_lm/norm", "LayerNorm"),
                 (BIAS, "masked_lm", "bias"),

@@ -1,4 +1,4 @@
-"""Settings for ELMo's pretraining, and published ones for training on its vectors."""
+"""ELMo's cards, and settings for its pretraining and for training on its vectors."""
 
 from functools import partial
 

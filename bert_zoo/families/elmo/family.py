@@ -230,9 +230,9 @@ class OriginalElmo(TF1):
     )
 
 
-def same(kind: Mapping, ours: str, name: str | tuple[str, ...], **options: Any) -> Row:
+def same(kind: Mapping, path: str, name: str | tuple[str, ...], **options: Any) -> Row:
     """A row with the same name in both formats."""
-    return Row(kind, ours, allennlp=name, tf1=name, **options)
+    return Row(kind, path, allennlp=name, tf1=name, **options)
 
 
 def word_rows(config: ElmoConfig) -> Iterator[Row]:

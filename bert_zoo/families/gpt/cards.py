@@ -1,4 +1,4 @@
-"""Published settings for fine-tuning GPT."""
+"""GPT's and GPT-2's cards, and published settings for fine-tuning."""
 
 from typing import Any
 

@@ -83,9 +83,9 @@ def inner(config: CausalConfig) -> int:
     return config.intermediate_size
 
 
-def block_row(kind: Kind, ours: str, theirs: str) -> Row:
-    names = {"hf": f"h.{{i}}.{theirs}", "tf1": "h{i}/" + theirs.replace(".", "/")}
-    return Row(kind, f"stack/layer_{{i}}/{ours}", **names)
+def block_row(kind: Kind, path: str, hf: str) -> Row:
+    names = {"hf": f"h.{{i}}.{hf}", "tf1": "h{i}/" + hf.replace(".", "/")}
+    return Row(kind, f"stack/layer_{{i}}/{path}", **names)
 
 
 BLOCK_ROWS = (
@@ -101,10 +101,10 @@ BLOCK_ROWS = (
 
 def with_inner_size(values: Mapping[str, Any]) -> dict[str, Any]:
     """Adds the default width of the feed-forward layer to a configuration without one."""
-    told = {key: value for key, value in values.items() if value is not None}
-    width = told.get("n_embd")
+    stated = {key: value for key, value in values.items() if value is not None}
+    width = stated.get("n_embd")
     usual = {"n_inner": min(4 * width, UNLIMITED)} if is_integer(width) else {"n_inner": width}
-    return usual | told if "n_embd" in told else told
+    return usual | stated if "n_embd" in stated else stated
 
 
 def without_inner_size(values: dict[str, Any]) -> dict[str, Any]:

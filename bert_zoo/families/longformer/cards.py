@@ -1,4 +1,4 @@
-"""Longformer's settings for fine-tuning and pretraining."""
+"""Longformer's cards, and settings for fine-tuning and pretraining."""
 
 from dataclasses import replace
 

@@ -80,8 +80,8 @@ class LongformerAttention(SelfAttention):
     def local_projections(self) -> list[tuple[Any, Any]]:
         """Pairs of a variable of the global projections and the value of the local one."""
         pairs = []
-        for ours, name in ((self.qkv.kernel, "kernel"), (self.qkv.bias, "bias")):
-            parts = ops.split(ops.convert_to_tensor(ours), [self.hidden_size], axis=-1)
+        for variable, name in ((self.qkv.kernel, "kernel"), (self.qkv.bias, "bias")):
+            parts = ops.split(ops.convert_to_tensor(variable), [self.hidden_size], axis=-1)
             layers = (self.query_global, self.key_value_global)
             pairs += [
                 (getattr(layer, name), part) for layer, part in zip(layers, parts, strict=True)

@@ -1,4 +1,4 @@
-"""MobileBERT's settings for fine-tuning and pretraining."""
+"""MobileBERT's card, and settings for fine-tuning and pretraining."""
 
 from bert_zoo.families.bert.cards import ANSWERS, CHOICES, MINI, NANO, SQUAD, TEXTS, own_size
 from bert_zoo.family import HF, Archive, Checkpoint, TextSpec

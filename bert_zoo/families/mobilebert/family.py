@@ -106,47 +106,47 @@ TF1_CODEC = ConfigCodec(
 # MobileBERT's weight rows and heads.
 # -------------------------------------------------------------------------------------------------
 
-OURS, LAYER = "stack/layer_{i}/", "encoder.layer.{i}."
+BLOCK, LAYER = "stack/layer_{i}/", "encoder.layer.{i}."
 
 
 ATTENTION, BOTTLENECK = f"{LAYER}attention.", f"{LAYER}bottleneck."
 
 
-def row(kind: Kind, ours: str, *hf: str, **more) -> Row:
+def row(kind: Kind, path: str, *hf: str, **more) -> Row:
     """Makes a row from Hugging Face's names. Google's differ in norms and numbered layers."""
 
     def google(name: str) -> str:
         name = name.replace("LayerNorm", "FakeLayerNorm").replace("layer.{i}", "layer_{i}")
         return re.sub(r"ffn\.(\d)", r"ffn_layer_\1", name).replace(".", "/")
 
-    return Row(kind, ours, hf=hf, tf1=tuple(map(google, hf)), **more)
+    return Row(kind, path, hf=hf, tf1=tuple(map(google, hf)), **more)
 
 
 def feed_forward_rows(config: MobileBertConfig) -> Iterator[Row]:
     """Rows of the feed-forward layers; the last of a block has BERT's names."""
     for i in range(config.num_feed_forwards):
-        theirs = f"{LAYER}ffn.{i}." if i < config.num_feed_forwards - 1 else LAYER
-        ours = f"{OURS}feed_forward_{i}"
-        yield row(DENSE, f"{ours}/intermediate", f"{theirs}intermediate.dense")
-        yield row(DENSE, f"{ours}/output", f"{theirs}output.dense")
-        yield row(NORM, f"{ours}_norm", f"{theirs}output.LayerNorm")
+        hf = f"{LAYER}ffn.{i}." if i < config.num_feed_forwards - 1 else LAYER
+        path = f"{BLOCK}feed_forward_{i}"
+        yield row(DENSE, f"{path}/intermediate", f"{hf}intermediate.dense")
+        yield row(DENSE, f"{path}/output", f"{hf}output.dense")
+        yield row(NORM, f"{path}_norm", f"{hf}output.LayerNorm")
 
 
 ENCODER_ROWS = (
     *(r for r in bert.ENCODER_ROWS if r.kind is EMBED),
     row(DENSE, "embeddings/trigram", "embeddings.embedding_transformation"),
     row(NORM, "embeddings/norm", "embeddings.LayerNorm"),
-    row(DENSE, f"{OURS}narrow", f"{BOTTLENECK}input.dense"),
-    row(NORM, f"{OURS}narrow_norm", f"{BOTTLENECK}input.LayerNorm"),
-    row(DENSE, f"{OURS}shared", f"{BOTTLENECK}attention.dense"),
-    row(NORM, f"{OURS}shared_norm", f"{BOTTLENECK}attention.LayerNorm"),
-    row(DENSE, f"{OURS}attention/query_key", f"{ATTENTION}self.query", f"{ATTENTION}self.key"),
-    row(DENSE, f"{OURS}attention/value", f"{ATTENTION}self.value"),
-    row(DENSE, f"{OURS}attention/output", f"{ATTENTION}output.dense"),
-    row(NORM, f"{OURS}attention_norm", f"{ATTENTION}output.LayerNorm"),
+    row(DENSE, f"{BLOCK}narrow", f"{BOTTLENECK}input.dense"),
+    row(NORM, f"{BLOCK}narrow_norm", f"{BOTTLENECK}input.LayerNorm"),
+    row(DENSE, f"{BLOCK}shared", f"{BOTTLENECK}attention.dense"),
+    row(NORM, f"{BLOCK}shared_norm", f"{BOTTLENECK}attention.LayerNorm"),
+    row(DENSE, f"{BLOCK}attention/query_key", f"{ATTENTION}self.query", f"{ATTENTION}self.key"),
+    row(DENSE, f"{BLOCK}attention/value", f"{ATTENTION}self.value"),
+    row(DENSE, f"{BLOCK}attention/output", f"{ATTENTION}output.dense"),
+    row(NORM, f"{BLOCK}attention_norm", f"{ATTENTION}output.LayerNorm"),
     feed_forward_rows,
-    row(DENSE, f"{OURS}widen", f"{LAYER}output.bottleneck.dense"),
-    row(NORM, f"{OURS}output_norm", f"{LAYER}output.bottleneck.LayerNorm"),
+    row(DENSE, f"{BLOCK}widen", f"{LAYER}output.bottleneck.dense"),
+    row(NORM, f"{BLOCK}output_norm", f"{LAYER}output.bottleneck.LayerNorm"),
     row(
         DENSE,
         "pooler/dense",

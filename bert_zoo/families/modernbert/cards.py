@@ -1,4 +1,4 @@
-"""ModernBERT's settings for fine-tuning and pretraining."""
+"""ModernBERT's cards, and settings for fine-tuning and pretraining."""
 
 from dataclasses import replace
 

@@ -172,7 +172,7 @@ def settings(values: Mapping[str, Any]) -> dict[str, Any]:
     values = dict(values)
     if values.get("local_rope_theta", 0) is None and "global_rope_theta" in values:
         values["local_rope_theta"] = values["global_rope_theta"]  # as transformers 4 reads it
-    kinds = {theirs: ours for ours, theirs in LAYER_TYPES.items()}
+    kinds = {written: kind for kind, written in LAYER_TYPES.items()}
     for kind, rope in (values.pop("rope_parameters", None) or {}).items():
         if kind not in kinds or rope.get("rope_type", "default") != "default":
             raise ConfigError(
@@ -261,9 +261,9 @@ ATTENTION, MLP = (*KERNELS, "attention_bias"), (*KERNELS, "mlp_bias")
 
 def rows(*layers: tuple[tuple[Kind, Kind, str], str, str]) -> Iterator[Row]:
     """The rows of layers with optional biases, given by kinds, our name and transformers'."""
-    for (weights, bias, flag), ours, hf in layers:
-        yield Row(weights, ours, hf=hf)
-        yield Row(bias, ours, hf=f"{hf}.bias", when=operator.attrgetter(flag))
+    for (weights, bias, flag), path, hf in layers:
+        yield Row(weights, path, hf=hf)
+        yield Row(bias, path, hf=f"{hf}.bias", when=operator.attrgetter(flag))
 
 
 def attention_norms(config: ModernBertConfig) -> Iterator[Row]:

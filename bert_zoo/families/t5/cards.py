@@ -1,4 +1,4 @@
-"""T5's settings for fine-tuning and pretraining."""
+"""T5's cards, and settings for fine-tuning and pretraining."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -248,13 +248,13 @@ class Directory(HuggingFace):
     marks_encoders: bool = True
 
     def told(self, source: TensorSource, config: Config, unsaid: Collection[str]) -> dict[str, Any]:
-        told = super().told(source, config, unsaid)
+        stated = super().told(source, config, unsaid)
         decodes = any(key.startswith("decoder.") for key in source)
-        told["heads_read_decoder"] = decodes and any(key in source for key in DECODER_HEADS)
+        stated["heads_read_decoder"] = decodes and any(key in source for key in DECODER_HEADS)
         # transformers 5 marks all models as tied.
-        if decodes and not told["heads_read_decoder"] and not config.scale_logits:
-            told["tie_word_embeddings"] = "lm_head.weight" not in source
-        return told
+        if decodes and not stated["heads_read_decoder"] and not config.scale_logits:
+            stated["tie_word_embeddings"] = "lm_head.weight" not in source
+        return stated
 
     def class_of(self, task: str, config: Config) -> str | None:
         if task in READ_DECODER and not config.heads_read_decoder:
@@ -350,15 +350,15 @@ LOGITS: Kind = {
 SELF, CROSS, INNER = "SelfAttention", "EncDecAttention", "DenseReluDense"
 
 
-def stack_rows(stack: str, ours: str, layers: int, config: T5Config) -> Iterator[Row]:
-    """The rows of the stack that files call `stack` and we `ours`; decoder blocks have one sublayer more."""
+def stack_rows(stack: str, prefix: str, layers: int, config: T5Config) -> Iterator[Row]:
+    """The rows of a stack by its name in files and the `prefix` of paths; decoder blocks have one sublayer more."""
     decodes = stack == "decoder"
 
     def row(kind: Kind, path: str, block: int, sublayer: int, *names: str) -> Row:
         tf1 = f"{stack}/block_{block:03d}/layer_{sublayer:03d}/"
         return Row(
             kind,
-            ours + path,
+            prefix + path,
             hf=tuple(f"{stack}.block.{block}.layer.{sublayer}.{name}" for name in names),
             tf1=tuple(tf1 + name.replace(".", "/") for name in names),
         )
@@ -394,9 +394,9 @@ def decoder_stack(config: T5Config) -> Iterator[Row]:
     return stack_rows("decoder", "decoder/", config.decoder_layers, config)
 
 
-def final_norm(stack: str, ours: str) -> Row:
+def final_norm(stack: str, path: str) -> Row:
     hf, tf1 = (f"{stack}{separator}final_layer_norm" for separator in "./")
-    return Row(NORM, ours, hf=hf, tf1=tf1)
+    return Row(NORM, path, hf=hf, tf1=tf1)
 
 
 def decoder_within(config: T5Config) -> Iterator[Row]:

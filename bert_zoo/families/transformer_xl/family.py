@@ -300,14 +300,14 @@ def bias_rows(config: RecurrentConfig) -> Iterator[Row]:
     """The biases u and v: one pair, or one pair per layer, which the TF program stores in one tensor."""
     for variable, name in (("content_bias", "r_w_bias"), ("position_bias", "r_r_bias")):
         if config.untie_r:
-            ours, hf = "stack/layer_{i}/attention", f"layers.{{i}}.dec_attn.{name}"
-            yield Row(raw(variable, tf1=Stacked("")), ours, hf=hf, tf1=name)
+            path, hf = "stack/layer_{i}/attention", f"layers.{{i}}.dec_attn.{name}"
+            yield Row(raw(variable, tf1=Stacked("")), path, hf=hf, tf1=name)
         else:
             yield Row(raw(variable), "stack", hf=name, tf1=name)
 
 
-def block_row(kind, ours: str, hf: str, tf1: str) -> Row:
-    return Row(kind, f"stack/layer_{{i}}/{ours}", hf=f"layers.{{i}}.{hf}", tf1=f"layer_{{i}}/{tf1}")
+def block_row(kind, path: str, hf: str, tf1: str) -> Row:
+    return Row(kind, f"stack/layer_{{i}}/{path}", hf=f"layers.{{i}}.{hf}", tf1=f"layer_{{i}}/{tf1}")
 
 
 ENCODER_ROWS = (
@@ -326,12 +326,12 @@ ENCODER_ROWS = (
 def softmax_rows(config: RecurrentConfig) -> Iterator[Row]:
     if config.cutoffs:
         # The PyTorch original stores the head's cluster rows in reverse order.
-        for ours, theirs in (("cluster_weight", "cluster_W"), ("cluster_bias", "cluster_b")):
+        for variable, tf1 in (("cluster_weight", "cluster_W"), ("cluster_bias", "cluster_b")):
             yield Row(
-                raw(ours, torch=Reversed("")),
+                raw(variable, torch=Reversed("")),
                 "softmax",
-                hf=f"crit.{ours}",
-                tf1=f"{TF1_SOFTMAX}cutoff_0/{theirs}",
+                hf=f"crit.{variable}",
+                tf1=f"{TF1_SOFTMAX}cutoff_0/{tf1}",
             )
     clusters = range(len(config.cluster_sizes))
     for table in range(len(config.table_sizes)):

@@ -236,13 +236,10 @@ class AdaptiveEmbedding(keras.layers.Layer):
         return (*token_ids_shape, self.hidden_size)
 
 
-# Blocks with a memory of the previous segment (Dai et al. 2019, section 3.2).
-
-
 class RecurrentBlock(Block):
     """Relative attention and feed-forward layer, each with residual sum and layer norm.
 
-    Source: kimiyoung/transformer-xl tf/model.py; with `pre_lnorm`, pytorch/mem_transformer.py.
+    Source: Dai et al. 2019, section 3.2; kimiyoung/transformer-xl tf/model.py; with `pre_lnorm`, pytorch/mem_transformer.py.
 
     Args:
         attention: a `RelativeAttention`.

@@ -1,4 +1,4 @@
-"""XLM's rows of one language, and of translations."""
+"""XLM's cards, settings, and rows of one language and of translations."""
 
 from __future__ import annotations
 

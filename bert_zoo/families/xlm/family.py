@@ -214,7 +214,7 @@ def read_word_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokenize
     if not languages and files.has("config.json"):
         # Not through `files`, which would save what it reads.
         languages = read_object(files.path("config.json")).section("lang2id")
-    told = {
+    stated = {
         name: config.take(name, kind) for name, kind in (("language", str), ("pretokenized", bool))
     }
     lowercase = config.take("do_lowercase_and_remove_accent", bool, True)
@@ -223,7 +223,7 @@ def read_word_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokenize
         "merges": read_merges(files.lines("merges.txt")),
         "languages": dict(languages.values_of(int)) if languages else None,
         "lowercase": lowercase,
-        **{name: value for name, value in told.items() if value is not None},
+        **{name: value for name, value in stated.items() if value is not None},
         **named.special,
         **_first_token(files),
         "added_tokens": [

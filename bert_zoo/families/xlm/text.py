@@ -285,13 +285,6 @@ def _lengths_without_white_space(texts: tf.Tensor) -> tf.Tensor:
     return tf.strings.length(tf.strings.regex_replace(texts, white_space, ""), unit="UTF8_CHAR")
 
 
-# BPE of words in the graph, with the ids of transformers' XLMTokenizer.
-#
-# Words are split as by Moses. Each begins as its characters, the last one with
-# "</w>". Of the neighbouring pairs, the one that comes first in the list of merges is joined wherever it
-# occurs, until no pair is in the list.
-
-
 class WordBpeTokenizer(MergesWords):
     """XLM's tokenizer: splits texts into words as Moses does, then merges characters to tokens.
 

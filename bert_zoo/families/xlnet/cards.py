@@ -1,4 +1,4 @@
-"""XLNet's rows, which continue from batch to batch."""
+"""XLNet's cards, settings, and rows, which continue from batch to batch."""
 
 from __future__ import annotations
 

@@ -210,8 +210,8 @@ ENCODER_ROWS = (
     ),
     Row(MASK, "embeddings", hf="mask_emb", tf1="mask_emb/mask_emb"),
     *(
-        Row(raw(ours, tf1=Stacked("")), ATTENTION, hf=f"{LAYER}rel_attn.{name}", tf1=name)
-        for ours, name in BIASES.items()
+        Row(raw(variable, tf1=Stacked("")), ATTENTION, hf=f"{LAYER}rel_attn.{name}", tf1=name)
+        for variable, name in BIASES.items()
     ),
     Row(kernel(), f"{ATTENTION}/qkv", hf=tuple(f"{LAYER}rel_attn.{p}" for p in "qkv")),
     Row(kernel(), f"{ATTENTION}/position", hf=f"{LAYER}rel_attn.r"),
