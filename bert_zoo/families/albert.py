@@ -87,7 +87,6 @@ PRETRAINING = PretrainingPreset(
     source="Lan et al. 2019, section 4.1; google-research/albert README.md, run_pretraining.py",
 )
 
-
 # Cards of the released ALBERT checkpoints.
 #
 # The activation is that of Hugging Face's files: the exact GELU (erf) for v1, the tanh approximation for v2.
@@ -334,7 +333,6 @@ MASKED_LM_COPIES = bert.masked_lm_copies("predictions")
 SENTENCE_ORDER = Row(
     OUTPUT, "sentence_order/dense", hf="sop_classifier.classifier", tf1="cls/seq_relationship/"
 )
-
 
 SCHEME = Scheme(
     name="albert",

@@ -44,7 +44,6 @@ PRESETS = (
     ),
 )
 
-
 PAPER = "DistilBERT, a distilled version of BERT: smaller, faster, cheaper and lighter, arXiv:1910.01108"
 
 
@@ -106,7 +105,6 @@ CHECKPOINTS = [
         note="Covers 104 languages.",
     ),
 ]
-
 
 DEFAULTS = {"num_segments": 0, "pooler": False, "classifier_dropout": 0.2, "span_dropout": 0.1}
 HF_CODEC = ConfigCodec(

@@ -115,7 +115,6 @@ PRETRAINING = PretrainingPreset(
     source="Clark et al. 2020, appendix A; google-research/electra configure_pretraining.py",
 )
 
-
 # Cards of the released ELECTRA checkpoints.
 #
 # A plain name is a discriminator; the tag `generator` marks a generator. An archive holds both, a Hugging Face
@@ -276,7 +275,6 @@ TF1_CODEC = ConfigCodec(
     prepare=partial(sizes_in, places=TF1_SIZES, layer="electra/encoder/layer_([^/]*)"),
 )
 
-
 # The generator shares the discriminator's tables and their norm.
 SHARED = tuple(
     row.named(tf1=f"/electra/{row.names['hf'][0].replace('.', '/')}")
@@ -324,7 +322,6 @@ def after_summary(config: ElectraConfig) -> dict[str, Any]:
 
 
 SUMMARY = Row(DENSE, "classifier/transform", hf="sequence_summary.summary")
-
 
 FAMILY = Family(
     name="electra",

@@ -44,7 +44,6 @@ PRESETS = (
     ),
 )
 
-
 PAPER = "MPNet: Masked and Permuted Pre-training for Language Understanding, arXiv:2004.09297"
 ARCHIVE = "https://modelrelease.blob.core.windows.net/pre-training/MPNet/mpnet.base.tar.gz"
 

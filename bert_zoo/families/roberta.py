@@ -108,13 +108,11 @@ PRETRAINING = PretrainingPreset(
     source="Liu et al. 2019, table 9; fairseq examples/roberta/README.pretraining.md",
 )
 
-
 FAIRSEQ = "https://dl.fbaipublicfiles.com/fairseq/models/"
 PAPER = "RoBERTa: A Robustly Optimized BERT Pretraining Approach, arXiv:1907.11692"
 CASED = TextSpec(lowercase=None)
 # fairseq's RoBERTa has no pooler, and Hugging Face's files were made from it.
 NO_POOLER = {"pooler": False}
-
 
 # For where commits and hashes come from, see checkpoints/README.md.
 COMMITS = {
@@ -257,7 +255,6 @@ CHECKPOINTS = [
         text=TextSpec(lowercase=None, max_length=128),
     ),
 ]
-
 
 LAYER = "layers.{i}."
 FAIRSEQ_NAMES = {

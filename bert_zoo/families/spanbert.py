@@ -65,7 +65,6 @@ PRETRAINING = PretrainingPreset(
     source="facebookresearch/SpanBERT pretraining/README.md; Joshi et al. 2020, section 4.2",
 )
 
-
 PAPER = "SpanBERT: Improving Pre-training by Representing and Predicting Spans, arXiv:1907.10529"
 FAIRSEQ = "https://dl.fbaipublicfiles.com/fairseq/models/spanbert_"
 RELEASED_SIZES = {"base": BASE, "large": LARGE}
@@ -141,7 +140,6 @@ CHECKPOINTS = [
         },
     ),
 ]
-
 
 # The original has the names of pytorch_pretrained_bert under fairseq's prefix `decoder.`.
 SPANS = "cls.pair_target_predictions"

@@ -229,11 +229,6 @@ def shifted_to_keys(scores, keys):
     return ops.reshape(rows, (*batch, length, keys))
 
 
-# -------------------------------------------------------------------------------------------------
-# A learned bias by distance that is added to attention scores.
-# -------------------------------------------------------------------------------------------------
-
-
 def far_buckets(num_buckets: int, max_distance: int) -> list[int]:
     """The shortest distance of each bucket after the first bucket that holds several distances. Half of the
     `num_buckets` hold one distance each, 0, 1, 2, ... The others grow by a factor up to `max_distance`; the last

@@ -111,7 +111,6 @@ MODES = {
     "lasttoken": _last,
 }
 
-
 # The poolings that the head "concatenated" reads side by side.
 CONCATENATED_POOLING = Pooling(("lasttoken", "max", "mean"), normalize=False)
 

@@ -15,10 +15,6 @@ from bert_zoo.error_text import shown
 from bert_zoo.metrics.squad import AnswerCandidate, AnswerSelection
 from bert_zoo.text.reading import word_spans
 
-# -------------------------------------------------------------------------------------------------
-# Formats results for printing.
-# -------------------------------------------------------------------------------------------------
-
 TEXT_WIDTH = 60
 # Characters of context that are shown on each side of a match.
 SURROUNDINGS = 30
@@ -145,7 +141,7 @@ def span_answer(
 
 
 # -------------------------------------------------------------------------------------------------
-# Predicted labels of texts; without TensorFlow and Keras.
+# Predicted labels of texts.
 # -------------------------------------------------------------------------------------------------
 
 
@@ -253,7 +249,7 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 
 # -------------------------------------------------------------------------------------------------
-# Documents ranked by how well they answer a query; without TensorFlow and Keras.
+# Documents ranked by how well they answer a query.
 # -------------------------------------------------------------------------------------------------
 
 # Functions from logits to scores.
@@ -305,7 +301,7 @@ def check_asked(query: str, top_k: int | None) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# Predicted labels of words, and the spans that they mark; without TensorFlow and Keras.
+# Predicted labels of words, and the spans that they mark.
 # -------------------------------------------------------------------------------------------------
 
 

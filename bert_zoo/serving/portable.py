@@ -192,10 +192,6 @@ def write_litert(
         (directory / LITERT_FILE).write_bytes(converter.convert())
 
 
-# -------------------------------------------------------------------------------------------------
-# Writes an ONNX file for each of a model's signatures on ids.
-# -------------------------------------------------------------------------------------------------
-
 OPSET = 17
 # Smaller tensors are not quantized.
 _QUANTIZED_SIZE = 1024

@@ -66,11 +66,7 @@ def text_description(model: ZooModel, directory: Path, *, text: bool) -> dict[st
 Tensors = dict[str, tf.Tensor]
 Specs = Sequence[tf.TensorSpec]
 
-
 PAIR = (("text", 1), ("text_pair", 1))
-
-
-# --- The object and its signatures ---------------------------------------------------------------
 
 
 def make_servable(

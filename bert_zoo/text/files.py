@@ -17,10 +17,6 @@ from bert_zoo.config import ConfigError
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.json_files import JsonObject, parse_object, read_whole, utf8_text
 
-# -------------------------------------------------------------------------------------------------
-# A vocabulary: tokens in the order of their ids.
-# -------------------------------------------------------------------------------------------------
-
 # Options of tokenizers -> their names in Hugging Face's files.
 HF_SPECIAL_TOKENS = {
     "unknown_token": "unk_token",
@@ -128,7 +124,7 @@ def line_as_character(line: str) -> str:
 
 
 # -------------------------------------------------------------------------------------------------
-# Added tokens, which texts are cut at before they are tokenized, as in Hugging Face's library; without TensorFlow.
+# Added tokens, which texts are cut at before they are tokenized, as in Hugging Face's library.
 # -------------------------------------------------------------------------------------------------
 
 

@@ -69,7 +69,8 @@ class TextFormat:
     """How the models of a family read text.
 
     Attributes:
-        read: (files, options of the tokenizer that take precedence) -> parts of the tokenizer.
+        read: (files, options of the tokenizer that take precedence) -> parts of the tokenizer. Raises
+            FileNotFoundError if there is no vocabulary or a part of one, ConfigError for a damaged file.
         options: tokenizer options that the family's files lack or have wrong.
         layout: layout of the rows: special tokens, segments and padding.
         segmented: layout of models with segments, in a family where most have none.

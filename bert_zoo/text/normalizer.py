@@ -42,10 +42,6 @@ from bert_zoo.text.unicode_tables import (
     re2_class,
 )
 
-# -------------------------------------------------------------------------------------------------
-# Composes letters and accents (Unicode's NFC) before texts are tokenized.
-# -------------------------------------------------------------------------------------------------
-
 # Hugging Face's library has an older Unicode than ICU, which moves and joins marks that the library does
 # not know. Between two of these noncharacters, such a mark stays separate.
 _GUARD = "\ufdd0"

@@ -95,7 +95,6 @@ ROBERTA = Layout(pair="cls A sep sep B sep", segments=False)
 # A text's tokens alone.
 PLAIN = Layout(single="A", pair="", segments=False)
 
-
 Arrays = dict[str, np.ndarray]
 PADDINGS = ("longest", "fixed")
 FEW_LENGTHS = "few_lengths"

@@ -19,11 +19,6 @@ if TYPE_CHECKING:
     import tokenizers
 
 
-# -------------------------------------------------------------------------------------------------
-# Splits texts into words, and words into rows; without TensorFlow.
-# -------------------------------------------------------------------------------------------------
-
-
 def word_spans(text: str) -> list[tuple[int, int]]:
     """Start and end of the words of a raw text, in characters. Words are split as in BERT's original code: at white
     space, with each punctuation mark, ASCII symbol and Chinese character a word of its own.
@@ -233,7 +228,7 @@ def _without_blanks(texts: Sequence[str], spans: np.ndarray, lengths: np.ndarray
 
 
 # -------------------------------------------------------------------------------------------------
-# Divides long texts into rows that a model can read, in NumPy; without TensorFlow and Keras.
+# Divides long texts into rows that a model can read, in NumPy.
 #
 # `bert_zoo.text.windows` does the same in TensorFlow's graph.
 # -------------------------------------------------------------------------------------------------
@@ -242,7 +237,6 @@ WRONG_ANSWERS = (
     "An answer must have at least one character, and lie within its context (-1 and -1 for no answer). "
     "Start, end, and end of the context's last token of wrong answers:"
 )
-
 
 # Tokens between the starts of BERT's windows (google-research/bert, run_squad.py), and the overlap of longer
 # windows.

@@ -157,7 +157,7 @@ def _byte_level_model(serialized: JsonObject) -> JsonObject:
 
 
 # -------------------------------------------------------------------------------------------------
-# Reads WordPiece vocabularies from files; without TensorFlow.
+# Reads WordPiece vocabularies from files.
 # -------------------------------------------------------------------------------------------------
 
 logger = logging.getLogger(__name__)
@@ -273,7 +273,7 @@ def _assumed_lowercase(vocabulary: list[str], directory: Path) -> bool:
 
 
 # -------------------------------------------------------------------------------------------------
-# Reads vocabularies of words, characters or bytes from files; without TensorFlow.
+# Reads vocabularies of words, characters or bytes from files.
 # -------------------------------------------------------------------------------------------------
 
 _OPTIONS = {
@@ -335,7 +335,7 @@ def first_known(candidates: tuple[str, ...], tokens: list[str]) -> str | None:
 
 
 # -------------------------------------------------------------------------------------------------
-# Reads SentencePiece vocabularies from files, with the families' additions; without TensorFlow.
+# Reads SentencePiece vocabularies from files, with the families' additions.
 # -------------------------------------------------------------------------------------------------
 
 TOKENIZER_FILE = "tokenizer.json"

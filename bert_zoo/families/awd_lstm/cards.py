@@ -82,7 +82,6 @@ PRESETS = (
     ),
 )
 
-
 URL = "https://s3.amazonaws.com/fast-ai-modelzoo"
 PAPER = "Universal Language Model Fine-tuning for Text Classification, arXiv:1801.06146"
 

@@ -14,10 +14,6 @@ from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.hf import ACTIVATIONS
 from bert_zoo.weights.table import BIAS, DENSE, EMBED, KERNEL, NORM, OUTPUT, Copy, Head, Row
 
-# -------------------------------------------------------------------------------------------------
-# BERT's weight rows and heads, and helpers for other families'.
-# -------------------------------------------------------------------------------------------------
-
 LAYER = "encoder.layer.{i}."
 ENCODER_ROWS = (
     Row(EMBED, "embeddings/token_embedding", hf="embeddings.word_embeddings"),
@@ -169,7 +165,6 @@ TASK_HEADS = {
     "question_answering": Head((SPAN,), output=span_dropout),
 }
 
-
 MASKED_LM_ROWS = masked_lm_rows(
     "cls.predictions", dense="transform.dense", norm="transform.LayerNorm"
 )
@@ -183,7 +178,6 @@ HEADS = {
     **TASK_HEADS,
     "next_sentence_prediction": Head((NEXT_SENTENCE,), pooler=True, output=without_dropout),
 }
-
 
 ROWS = [
     *map(ConfigRow, ("vocab_size", "hidden_size", "intermediate_size")),

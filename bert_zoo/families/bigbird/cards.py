@@ -108,7 +108,6 @@ PRETRAINING = PretrainingPreset(
     source="google-research/bigbird bigbird/pretrain/run_pretraining.py, bigbird/core/flags.py",
 )
 
-
 PAPER = "Big Bird: Transformers for Longer Sequences, arXiv:2007.14062"
 GOOGLE = "https://storage.googleapis.com/bigbird-transformer/pretrain/bigbr_"
 TEXT = TextSpec(lowercase=None, max_length=4096)

@@ -202,7 +202,6 @@ FORMATS = {
     "tf1": OriginalBigBird(codec=TF1_CODEC, config_file="*.index", root="bert/"),
 }
 
-
 LAYER = "encoder.layer.{i}.attention."
 QKV = tuple(f"{LAYER}self.{part}" for part in ("query", "key", "value"))
 OUTPUT, TF1_OUTPUT = f"{LAYER}output.dense", "encoder/layer_{i}/attention/output/dense"
@@ -231,9 +230,6 @@ ENCODER_ROWS = (
     Row(BIAS, "stack/layer_{i}/attention/output", hf=f"{OUTPUT}.bias", tf1=(), when=lacks_biases),
     Row(DENSE, "pooler/dense", hf="pooler", tf1="pooler/dense", when=lambda config: config.pooler),
 )
-
-
-# --- Heads ---------------------------------------------------------------------------------------
 
 # Google's program stores the transform of the masked-token head at the root.
 MASKED_LM_ROWS = bert.renamed(

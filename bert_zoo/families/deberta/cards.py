@@ -97,7 +97,6 @@ FIRST_PRETRAINING = replace(
     source="microsoft/DeBERTa experiments/language_model/mlm.sh; small and large as base",
 )
 
-
 PAPER = "DeBERTa: Decoding-enhanced BERT with Disentangled Attention, arXiv:2006.03654"
 CASED = TextSpec(lowercase=None)
 MNLI_LABELS = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
@@ -179,7 +178,6 @@ CHECKPOINTS = [
     )
     for checkpoint in (released_one, on_mnli(released_one))
 ]
-
 
 V3 = {
     "paper": "DeBERTaV3: Improving DeBERTa using ELECTRA-Style Pre-Training with Gradient-Disentangled "

@@ -24,15 +24,10 @@ from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.hf import ACTIVATIONS
 from bert_zoo.weights.table import BIAS, DENSE, EMBED, KERNEL, NORM, Copy, Head, Row, Stored
 
-# -------------------------------------------------------------------------------------------------
-# DeBERTa's configuration, and how configuration files store it.
-# -------------------------------------------------------------------------------------------------
-
 DEFAULTS = {"num_segments": 0, "pooler": False, "layer_norm_epsilon": 1e-7}
 # A configuration's name for the position terms of attention -> those terms.
 POSITION_TERMS = {"c2p|p2c": ("c2p", "p2c"), "c2p": ("c2p",), "p2c": ("p2c",), "": ()}
 MASK_DECODERS = ("enhanced", "direct", "legacy")
-
 
 # Largest distance allowed: a table holds the bucket of each distance, and no parameter count limits it.
 MOST_DISTANCES = 1 << 20
@@ -297,7 +292,6 @@ class PortedDeberta(HuggingFace):
 
 LM_HEAD = "lm_predictions.lm_head"
 
-
 SELF = f"{bert.LAYER}attention.self."
 SHARED_ROWS = (
     *bert.renamed(
@@ -425,7 +419,6 @@ HEADS = {
     "token_classification": Head((bert.CLASSIFIER,), output=bert.hidden_dropout),
     **dict.fromkeys((*bert.SENTENCE_TASKS, "multiple_choice"), SENTENCE),
 }
-
 
 # Characters that are words by themselves: punctuation and symbols, but not U+FFFD, which is a part of a character.
 ALONE = "[^\\w\ufffd]|_"

@@ -126,7 +126,6 @@ DISCRIMINATOR_ROWS = (
     Row(DENSE, "replaced_token/dense", hf="mask_predictions.classifier"),
 )
 
-
 SCHEME = Scheme(
     name="deberta_v2",
     model_file="spm.model",

@@ -83,7 +83,6 @@ LANGUAGE_MODELS = (
     ),
 )
 
-
 S3 = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo"
 PAPER = "Deep contextualized word representations, arXiv:1802.05365"
 LARGE = {"cell_size": 4096, "projection_size": 512, "num_highways": 2}

@@ -20,10 +20,6 @@ from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.format import Format
 from bert_zoo.weights.table import MEAN, Head, Row, Stored, raw
 
-# -------------------------------------------------------------------------------------------------
-# ELMo's configuration, and how options.json stores it.
-# -------------------------------------------------------------------------------------------------
-
 # The longest word, in characters; it is only limited by the memory of its ids.
 MOST_CHARACTERS = 1_000
 CNN_ACTIVATIONS = ("relu", "tanh")
@@ -281,7 +277,7 @@ FORMATS = {
 
 
 # -------------------------------------------------------------------------------------------------
-# Makes ELMo's tokenizers from files, without TensorFlow.
+# Makes ELMo's tokenizers from files.
 # -------------------------------------------------------------------------------------------------
 
 # The first words of a vocabulary for models that read word ids.

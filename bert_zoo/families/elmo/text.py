@@ -57,10 +57,6 @@ def ids_in_graph(words: Any, size: int) -> Any:
     return ids
 
 
-# -------------------------------------------------------------------------------------------------
-# ELMo's tokenizer, packers and preprocessors, in the graph and in NumPy: words as characters.
-# -------------------------------------------------------------------------------------------------
-
 MARKS = {BEGIN: "<S>", END: "</S>", WORD_BEGIN: "<W>", WORD_END: "</W>", PAD: "<pad>"}
 # The text of each character id.
 NAMES = ("<none>", *(f"<0x{byte:02X}>" for byte in range(256)), *MARKS.values())

@@ -25,7 +25,6 @@ PRESETS = (
     ),
 )
 
-
 PROVIDES = frozenset({"encoder", "causal_lm"})
 GPT2_PAPER = (
     "Language Models are Unsupervised Multitask Learners, "

@@ -172,7 +172,7 @@ def hf_classes(prefix: str) -> dict[str, str]:
 
 
 # -------------------------------------------------------------------------------------------------
-# Reads vocabularies of character-level BPE, without TensorFlow.
+# Reads vocabularies of character-level BPE.
 # -------------------------------------------------------------------------------------------------
 
 # The tokenizer's special tokens.

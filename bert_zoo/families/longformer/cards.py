@@ -70,7 +70,6 @@ PRESETS = (
     ),
 )
 
-
 # Windows and rows of small models, for short texts.
 SMALL_ROWS = {"max_positions": 514, "attention_window": 64}
 
@@ -99,7 +98,6 @@ PRETRAINING = PretrainingPreset(
     # Published for a model initialised from RoBERTa, with a polynomial decay of power 3.
     source="Beltagy et al. 2020, section 5; allenai/longformer scripts/convert_model_to_long.ipynb",
 )
-
 
 PAPER = "Longformer: The Long-Document Transformer, arXiv:2004.05150"
 ARCHIVES = "https://ai2-s2-research.s3-us-west-2.amazonaws.com/longformer/"

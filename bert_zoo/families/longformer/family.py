@@ -173,7 +173,6 @@ ORIGINAL = OriginalLongformer(
     root="roberta.",
 )
 
-
 SELF = f"{LAYER}attention.self."
 ENCODER_ROWS = (
     *BERT_ROWS,

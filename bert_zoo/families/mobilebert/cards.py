@@ -55,7 +55,6 @@ PRETRAINING = PretrainingPreset(
     source=f"{README}, run_pretraining.py; without the authors' distillation from a teacher",
 )
 
-
 CHECKPOINTS = [
     Checkpoint(
         "mobilebert_uncased",

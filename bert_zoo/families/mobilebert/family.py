@@ -101,13 +101,7 @@ TF1_CODEC = ConfigCodec(
     prepare=with_defaults,
 )
 
-
-# -------------------------------------------------------------------------------------------------
-# MobileBERT's weight rows and heads.
-# -------------------------------------------------------------------------------------------------
-
 BLOCK, LAYER = "stack/layer_{i}/", "encoder.layer.{i}."
-
 
 ATTENTION, BOTTLENECK = f"{LAYER}attention.", f"{LAYER}bottleneck."
 

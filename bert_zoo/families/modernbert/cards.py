@@ -76,7 +76,6 @@ PRETRAINING = PretrainingPreset(
     source="Warner et al. 2024, section 2.2, appendix A; AnswerDotAI/ModernBERT yamls/modernbert",
 )
 
-
 PAPER = (
     "Smarter, Better, Faster, Longer: A Modern Bidirectional Encoder for Fast, Memory Efficient, and "
     "Long Context Finetuning and Inference, arXiv:2412.13663"

@@ -40,10 +40,6 @@ from bert_zoo.weights.table import (
     raw,
 )
 
-# -------------------------------------------------------------------------------------------------
-# ModernBERT's configuration, and how Hugging Face's config.json stores it.
-# -------------------------------------------------------------------------------------------------
-
 POOLINGS = ("mean", "cls")
 BIASES = ("attention_bias", "mlp_bias", "norm_bias", "classifier_bias", "decoder_bias")
 
@@ -247,11 +243,6 @@ HF_CODEC = ConfigCodec(
     prepare=settings,
     finish=written_settings,
 )
-
-
-# -------------------------------------------------------------------------------------------------
-# ModernBERT's weight rows and heads.
-# -------------------------------------------------------------------------------------------------
 
 LAYER = "layers.{i}."
 # Kinds of layers' weights and of their biases, and the field that says whether there are biases.

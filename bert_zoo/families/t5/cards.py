@@ -61,7 +61,6 @@ PRETRAINING = PretrainingPreset(
     source="Raffel et al. 2020, sections 3.1.2 and 3.1.4",
 )
 
-
 PAPER = (
     "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer, "
     "arXiv:1910.10683"

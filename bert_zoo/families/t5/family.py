@@ -44,10 +44,6 @@ from bert_zoo.weights.table import (
 )
 from bert_zoo.weights.tensor_source import TensorSource
 
-# -------------------------------------------------------------------------------------------------
-# T5's configuration, and how files store it.
-# -------------------------------------------------------------------------------------------------
-
 # Limited because the bounds of buckets are computed one by one. Released models have 32, up to a distance of 128.
 MOST_BUCKETS, LONGEST_DISTANCE = 512, 65_536
 
@@ -463,7 +459,7 @@ ENCODER_HEADS = {
 
 
 # -------------------------------------------------------------------------------------------------
-# Reads T5's vocabularies, without TensorFlow.
+# Reads T5's vocabularies.
 # -------------------------------------------------------------------------------------------------
 
 LAYOUT = Layout(single="A sep", pair="A sep B sep", segments=False)
@@ -682,7 +678,6 @@ MT5_FAMILY = replace(
     checkpoints=MT5_CHECKPOINTS,
 )
 
-
 # UMT5 (Chung et al. 2023, arXiv:2304.09151): mT5 in 107 languages, with a bias by distance in every layer.
 
 BIASED = {"bias_per_layer": True}
@@ -709,7 +704,6 @@ UMT5_FAMILY = replace(
     pretraining="",
     pretraining_preset=None,
 )
-
 
 # ByT5 (Xue et al. 2022, arXiv:2105.13626): T5 on bytes, with an encoder three times as deep as its decoder.
 

@@ -114,7 +114,6 @@ CHECKPOINTS = [
     ),
 ]
 
-
 # Settings of the Transformer-XL paper's trainings, and of smaller ones.
 #
 # Source: kimiyoung/transformer-xl tf/scripts/*.sh (model, training and evaluation of each data set) and
@@ -273,7 +272,6 @@ PRESETS = (
         floor=0.01,
     ),
 )
-
 
 (PRESET,) = (preset for preset in PRESETS if preset.size == SIZE)
 NANO = trained_here(

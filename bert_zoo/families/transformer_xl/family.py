@@ -183,10 +183,6 @@ class RecurrentConfig(Config):
         return self.mem_len + (self.same_length_keys == "mem_len+1")
 
 
-# -------------------------------------------------------------------------------------------------
-# Formats of Transformer-XL: configuration files and weight tables.
-# -------------------------------------------------------------------------------------------------
-
 SIZES = [
     ConfigRow("hidden_size", "d_model"),
     ConfigRow("num_layers", "n_layer"),
@@ -243,7 +239,6 @@ HF_CODEC = ConfigCodec(
     config_class=RecurrentConfig,
     prepare=with_tie_projs,
 )
-
 
 PROJECTION = {"kernel": {"pytorch": Stored("", transposed=True), "tensorflow": Stored("")}}
 TF1_SOFTMAX = "transformer/adaptive_softmax/"

@@ -162,12 +162,10 @@ PRETRAINING = PretrainingPreset(
     ),
 )
 
-
 PAPER = "Cross-lingual Language Model Pretraining, arXiv:1901.07291"
 IDS = "`language_ids` count the languages from 0 in this order: "
 XNLI15 = "ar bg de el en es fr hi ru sw th tr ur vi zh"
 LANGUAGES_17 = "ar de en es fr hi it ja ko nl pl pt ru sv tr vi zh"
-
 
 # facebookresearch/XLM README.md: GLUE's test server; XNLI after fine-tuning on English only.
 GLUE = {

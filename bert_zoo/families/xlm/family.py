@@ -111,7 +111,6 @@ PROGRAM_CODEC = replace(
     defaults=DEFAULTS,
 )
 
-
 # Files of XLM's original program: a .pth with sizes and words, and merges.
 #
 # The .pth holds `model`, `params`, `dico_id2word` and the state of training; `codes_*` holds fastBPE's
@@ -183,11 +182,6 @@ CHOICE = Head(
     ),
     output=two_numbers,
 )
-
-
-# -------------------------------------------------------------------------------------------------
-# Reads XLM's vocabularies from Hugging Face's and the authors' files, without TensorFlow.
-# -------------------------------------------------------------------------------------------------
 
 MERGES_FILE = "codes*"  # the authors' file
 NUM_SPECIAL = 14  # words before the corpus's: <s>, </s>, <pad>, <unk>, <special0>, ...

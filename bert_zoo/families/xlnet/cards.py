@@ -197,7 +197,6 @@ PRETRAINING = PretrainingPreset(
     own_rows=(OwnRows("streamed_pairs", streamed_pairs),),
 )
 
-
 PAPER = "XLNet: Generalized Autoregressive Pretraining for Language Understanding, arXiv:1906.08237"
 GOOGLE = "https://storage.googleapis.com/xlnet/released_models/cased_"
 NOTE = (

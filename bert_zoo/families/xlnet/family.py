@@ -103,10 +103,6 @@ class XLNetConfig(Config):
         return self.summary_dropout
 
 
-# -------------------------------------------------------------------------------------------------
-# Formats of XLNet: configuration files and weight tables.
-# -------------------------------------------------------------------------------------------------
-
 SIZES = [
     ConfigRow("hidden_size", "d_model"),
     ConfigRow("num_layers", "n_layer"),
