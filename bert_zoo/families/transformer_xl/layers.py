@@ -239,7 +239,8 @@ class AdaptiveEmbedding(keras.layers.Layer):
 class RecurrentBlock(Block):
     """Relative attention and feed-forward layer, each with residual sum and layer norm.
 
-    Source: Dai et al. 2019, section 3.2; kimiyoung/transformer-xl tf/model.py; with `pre_lnorm`, pytorch/mem_transformer.py.
+    Source: Dai et al. 2019, section 3.2; kimiyoung/transformer-xl tf/model.py; with `pre_lnorm`,
+    pytorch/mem_transformer.py.
 
     Args:
         attention: a `RelativeAttention`.
