@@ -346,7 +346,13 @@ def check_exactness(check: Check) -> None:
                 with check.backend.products(exact), attention_kernel(has_kernel):
                     row = {"case": case, "precision": precision}
                     # Without the kernel only what had it.
-                    row |= compared(check.backend, case, policy, with_gradient=not has_kernel)
+                    try:
+                        row |= compared(check.backend, case, policy, with_gradient=not has_kernel)
+                    except ValueError as error:
+                        if "range of float16" not in str(error):
+                            raise
+                        print(f"{case}, {precision}: {error}", flush=True)  # T5 refuses it
+                        break
                 show(row)
                 for what in ("outputs", "gradient"):
                     # Not `>`, which NaN never is.
