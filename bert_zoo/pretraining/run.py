@@ -98,9 +98,7 @@ def pretrain(
     Args:
         name: the model that training starts from, for the report.
         make_model: returns the model; called under the strategy.
-        settings: the settings.
         text: paths as for `Corpus`; with languages in the settings, one file per language.
-        directory: the run directory, created if missing.
         goes_on: whether `name` is a checkpoint, as `load` takes it, for the model card.
         general_text: text of other kinds, on which the loss is also measured.
         reading: options of `Corpus` for `text`, such as `form` and `encoding`; they do not apply to
@@ -110,15 +108,13 @@ def pretrain(
         held_out: share of the documents to measure on, or of a stream's tokens, or of the files of rows; 0
             keeps nothing out.
         seed: seed of randomly initialised weights, rows, masks and dropout.
-        checkpoint_seconds: seconds between checkpoints.
         strategy: a strategy from `bert_zoo.training.strategy`. Of several workers, only the chief writes.
         report: writes the report of a finished run, such as `bert_zoo.cli.pretrain.write_report`.
         kind: the class that trains the model; by default chosen by the model and settings.
         least_batch_size: number of rows to which the batch size may be halved if the text has fewer rows than a
             batch; None to raise an error then.
 
-    Returns:
-        The contents of `metrics.json`.
+    Returns the contents of `metrics.json`.
 
     Raises:
         ValueError: the directory holds a run with other settings or text, or the text is too short.

@@ -81,10 +81,6 @@ class PromptStep:
         return scores[:, 0], {name: outputs[name] for name in state}
 
 
-def last_tokens(rows: Sequence[np.ndarray]) -> np.ndarray:
-    return np.array([row[-1:] for row in rows], "int32")
-
-
 class IdPrompts(IdOutput):
     """Prompts and results as ids; `rows` are those that the model reads, one array per prompt."""
 
@@ -370,7 +366,10 @@ class CausalLM(GeneratingModel):
             )
 
         def begin():
-            tokens = left_padded(rows) if generation.processor.reads_prompt else last_tokens(rows)
+            if generation.processor.reads_prompt:
+                tokens = left_padded(rows)
+            else:
+                tokens = np.array([row[-1:] for row in rows], "int32")
             return tokens, read_prompts(self, [row[:-1] for row in rows], number)
 
         step = PromptStep(generation.reads_logits)
