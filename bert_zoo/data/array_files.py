@@ -20,17 +20,9 @@ class RowFile(AbstractContextManager):
     """Writes the rows of a `.npy` file in blocks. The file appears when the context ends without an error.
 
     Until then the rows are in a part beside it, whose header counts those that are complete. They are written
-    rather than assigned to a memory map, which would kill the process on a full disk.
-
-    Args:
-        path: the file.
-        rows: number of rows, if known. The first block then reserves room for all of them.
-        part: the part; by default `<path>.part`.
-        resume: whether to continue the part of a stopped process, and to keep it if this one stops.
-
-    Attributes:
-        done: number of rows written.
-        size: number of values in a row; 0 before the first block.
+    rather than assigned to a memory map, which would kill the process on a full disk. A known number of `rows`
+    makes the first block reserve room for all of them. With `resume`, the `part` (`<path>.part`) of a stopped
+    process is continued, and kept if this one stops.
 
     Raises:
         DiskFullError: there is no room for the file.
@@ -42,6 +34,7 @@ class RowFile(AbstractContextManager):
     ):
         self.path, self.rows, self.resume = path, rows, resume
         self.part = part or path.with_name(f"{path.name}.part")
+        # Rows written, and values in a row, 0 before the first block.
         self.done = self.size = self._begin = 0
         self._dtype = np.dtype(np.float32)
 
@@ -91,7 +84,7 @@ class RowFile(AbstractContextManager):
         return self.size * self._dtype.itemsize
 
     def _write_header(self) -> None:
-        """Writes the header, which NumPy gives the same length for any number of rows."""
+        """NumPy gives the header the same length for any number of rows."""
         self._file.seek(0)
         header = {
             "descr": np.lib.format.dtype_to_descr(self._dtype),
@@ -120,17 +113,8 @@ def _reserve(file: int, size: int, directory: Path) -> None:
 
 
 def open_array(path: Path, shape: Sequence[int | None], dtype: Any, remedy: str) -> np.ndarray:
-    """Opens a `.npy` file as a read-only memory map.
-
-    Args:
-        path: the file.
-        shape: expected shape; None for a size that is not known.
-        dtype: expected dtype; None for any.
-        remedy: the next step, which ends the message of an error.
-
-    Raises:
-        ValueError: the file is damaged, or its shape or dtype is another.
-    """
+    """Opens a `.npy` file as a read-only memory map; ValueError, which ends with the next step `remedy`, if it is
+    damaged or its shape (None for an unknown size) or dtype (None for any) is another."""
     array = _mapped(path, shape, dtype, remedy)
     check_size(path, array.offset + array.nbytes, remedy)
     return array
@@ -144,7 +128,7 @@ def check_size(path: Path, size: int, remedy: str) -> None:
 
 
 def _mapped(path: Path, shape: Sequence[int | None], dtype: Any, remedy: str) -> np.memmap:
-    """Opens a file as `open_array` does. It may be longer than its header says."""
+    """Opens a file as `open_array` does, but it may be longer than its header says."""
     try:
         array = np.lib.format.open_memmap(path, mode="r")
     except (ValueError, OverflowError) as error:

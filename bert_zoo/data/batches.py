@@ -35,13 +35,11 @@ else:
 
 
 def concat(parts: Any, axis: int) -> Any:
-    """Joins NumPy arrays or tensors."""
     is_numpy = not has_tensorflow or isinstance(parts[0], np.ndarray)
     return (np.concatenate if is_numpy else tf.concat)(parts, axis)
 
 
 def where(condition: Any, of_true: Any, of_false: Any) -> Any:
-    """Chooses from NumPy arrays or tensors."""
     is_numpy = not has_tensorflow or isinstance(condition, np.ndarray)
     return (np.where if is_numpy else tf.where)(condition, of_true, of_false)
 
@@ -62,8 +60,7 @@ class StoredTokens:
     lengths: np.ndarray  # tokens of each row, int64 [rows]
     tokens: dict[str, NumpySlices]  # name -> numbers of each token, [tokens of all rows, ...]
     rows: dict[str, np.ndarray]  # name -> one value per row, [rows]
-    # Name -> padding value, if it is not 0.
-    padding: Mapping[str, float] = field(default_factory=dict)
+    padding: Mapping[str, float] = field(default_factory=dict)  # by name, where it is not 0
 
     @property
     def axes(self) -> int:
@@ -77,7 +74,7 @@ class StoredTokens:
         widths = [int(self.packer.width(np.array([length]))) for length in lengths]
         return np.asarray(widths)[kind_of_row]
 
-    def beside(self, columns: Mapping[str, np.ndarray], padding: float) -> "StoredTokens":
+    def with_columns(self, columns: Mapping[str, np.ndarray], padding: float) -> "StoredTokens":
         """Adds columns of one number per token, [tokens of all rows] each, with their padding value."""
         return replace(
             self,
@@ -86,14 +83,7 @@ class StoredTokens:
         )
 
     def padded(self, numbers: np.ndarray) -> dict[str, np.ndarray]:
-        """The padded tokens of rows, with their padding mask.
-
-        Args:
-            numbers: row numbers, int64 [batch].
-
-        Returns:
-            dict of int32 [batch, width, ...], including `padding_mask`.
-        """
+        """The padded tokens of rows numbered int64 [batch], int32 [batch, width, ...] by name, with `padding_mask`."""
         columns = {name: tokens.of_rows(numbers) for name, tokens in self.tokens.items()}
         return self.packer.pad(columns, self.padding)
 
@@ -104,14 +94,10 @@ def token_table(
     prepare: Callable[..., dict[str, Any]],
     padding: Mapping[str, int] | None = None,
 ) -> StoredTokens:
-    """Tokenizes on all cores, into rows in memory.
+    """Tokenizes columns with one row per example on all cores, into rows in memory.
 
-    Args:
-        packer: packer of the rows that `prepare` returns.
-        columns: tensors with one row per example; arrays or lists without TensorFlow.
-        prepare: (numbers of some examples, their columns) -> tensors [rows, width, ...], including the
-            model input `padding_mask`, and tensors [rows]; traceable.
-        padding: as for `TokenTable`.
+    `prepare` is traceable: (numbers of some examples, their columns) -> tensors [rows, width, ...], including the
+    model input `padding_mask`, and tensors [rows]. `padding` is that of `StoredTokens`.
     """
 
     def rows(*columns) -> tuple[dict[str, Any]]:
@@ -136,10 +122,8 @@ def token_tables(
 
 
 def num_rows(column: Any) -> int:
-    """Rows of a list, an array, or a tensor, ragged or not."""
-    return (
-        column.shape[0] if hasattr(column, "shape") else len(column)
-    )  # ragged tensors have no len
+    # Ragged tensors have no len.
+    return column.shape[0] if hasattr(column, "shape") else len(column)
 
 
 def _table(packer: NumpyPacker, chunks: list[tuple], padding: Mapping[str, float]) -> StoredTokens:
@@ -215,7 +199,6 @@ Texts = Sequence[str] | tuple[Sequence[str], Sequence[str]]
 
 
 def text_table(texts: Texts, preprocessor: Preprocessor) -> StoredTokens:
-    """Tokenizes texts or pairs as model inputs; see `TokenTable`."""
     columns = texts if isinstance(texts, tuple) else (texts,)
 
     def packed(numbers, *columns):
@@ -227,17 +210,7 @@ def text_table(texts: Texts, preprocessor: Preprocessor) -> StoredTokens:
 def text_batches(
     texts: Texts, labels: Sequence[float], preprocessor: Preprocessor, batching: Batching
 ) -> Batches:
-    """Batches to train a classification or regression model.
-
-    Args:
-        texts: strings [N], or a pair of lists of strings.
-        labels: numbers [N], or [N, classes].
-        preprocessor: of the model.
-        batching: its rows are texts or pairs.
-
-    Returns:
-        Batches of (inputs, int32 [batch, width] each, labels [batch] or [batch, classes]).
-    """
+    """Batches of (inputs, int32 [batch, width] each, labels [batch] or [batch, classes]) of texts [N] or pairs."""
     table, labels = text_table(texts, preprocessor), np.asarray(labels)
 
     def batch(numbers):
@@ -254,16 +227,9 @@ def text_to_text_batches(
     batching: Batching,
     order: Callable[[np.ndarray, Batching], RowOrder] = RowOrder,
 ) -> Batches:
-    """Batches to train a `TextToText` model.
+    """Batches of (inputs, int32 [batch, width] each, labels [batch, target width]) for a `TextToText` model.
 
-    Args:
-        sources, targets: strings, [N] each.
-        model: the model to train, whose preprocessor reads both.
-        batching: its rows are pairs.
-        order: (tokens of each pair, batching) -> order of the pairs.
-
-    Returns:
-        Batches of (inputs, int32 [batch, width] each, labels [batch, target width]).
+    `order` makes the order of the pairs from the tokens of each and `batching`.
     """
     source, target = (text_table(texts, model.preprocessor) for texts in (sources, targets))
 
@@ -283,18 +249,10 @@ def column_batches(
     *,
     distinct: bool,
 ) -> Batches:
-    """Batches of rows of several texts that a model reads separately.
+    """Batches of rows of several texts, [N] each, that a model reads separately.
 
-    Args:
-        columns: strings, [N] each.
-        labels: numbers [N], or None.
-        preprocessor: of the model.
-        batching: its rows are rows of the columns.
-        distinct: whether each text may occur only once in a batch.
-
-    Returns:
-        Batches of a tuple of inputs, int32 [batch, width] each, one for each column; and labels, if any,
-        float32 [batch].
+    They are a tuple of inputs, int32 [batch, width] each, one for each column; and labels, if any, float32
+    [batch]. With `distinct`, each text occurs only once in a batch.
     """
     tables = [text_table(column, preprocessor) for column in columns]
     lengths = np.sum([table.padded_lengths for table in tables], axis=0)
@@ -316,16 +274,8 @@ def list_batches(
     preprocessor: Preprocessor,
     batching: Batching,
 ) -> Batches:
-    """Batches of queries with several documents, to train a reranker.
-
-    Args:
-        queries: strings [N].
-        documents: columns of strings [N], the right documents first.
-        labels, preprocessor, batching: as for `column_batches`.
-
-    Returns:
-        As `column_batches`: inputs of the same width for each column of documents, paired with the queries.
-    """
+    """As `column_batches`, of queries [N] paired with each column of documents [N], the right ones first; all of the
+    same width."""
     count, labels = len(documents), () if labels is None else (np.asarray(labels, np.float32),)
     table = text_table(([*queries] * count, [*chain.from_iterable(documents)]), preprocessor)
     longest = table.padded_lengths.reshape(count, -1).max(axis=0)
@@ -347,16 +297,9 @@ def choice_batches(
     preprocessor: Preprocessor,
     batching: Batching,
 ) -> Batches:
-    """Batches to train a multiple-choice model.
+    """Batches of prompts [N] with choices [N][choices] and the index of the right one [N].
 
-    Args:
-        prompts: strings [N].
-        choices: strings [N][choices], the same number for each prompt.
-        labels: index of the right choice [N].
-        preprocessor, batching: as for `text_batches`; rows are prompts with all their choices.
-
-    Returns:
-        Batches of (inputs, int32 [batch, choices, width] each, labels [batch]).
+    They are (inputs, int32 [batch, choices, width] each, labels [batch]).
 
     Raises:
         ValueError: prompts have different numbers of choices.
@@ -385,17 +328,10 @@ def tagged_batches(
     batching: Batching,
     targets: np.ndarray | None = None,
 ) -> Batches:
-    """Batches to train a `TokenClassifier`.
+    """Batches of (inputs, labels), int32 [batch, width] each, to train a `TokenClassifier`.
 
-    Args:
-        split: sentences with labels.
-        preprocessor, batching: as for `text_batches`; rows are sentences.
-        targets: [words of all sentences, size], used instead of labels.
-
-    Returns:
-        Batches of (inputs, labels), int32 [batch, width] each: a word's first piece has its label, other
-        tokens have -100. Targets replace the labels, float32 [batch, width, size], with zeros for other
-        tokens.
+    A word's first piece has its label, other tokens have -100. Targets [words of all sentences, size] replace the
+    labels, float32 [batch, width, size], with zeros for other tokens.
 
     Raises:
         ValueError: the split has no labels.

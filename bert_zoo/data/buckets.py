@@ -36,18 +36,11 @@ def text_numbers(columns: Sequence[Sequence[str | bytes]]) -> np.ndarray:
 def distinct_batches(
     numbers: np.ndarray, batch_size: int, rng: np.random.Generator
 ) -> list[np.ndarray]:
-    """Puts all rows in random order into batches in which no text occurs in two rows, over all columns.
+    """Puts all rows in random order into batches [batch] in which no text occurs in two rows, over all columns.
 
     A row goes to the first batch with room after those that contain its texts. The time is linear in the
-    number of rows. Later batches may be smaller. Within a row, a text may be repeated.
-
-    Args:
-        numbers: int [rows, columns], equal for equal texts; see `text_numbers`.
-        batch_size: rows per batch.
-        rng: draws the order.
-
-    Returns:
-        Row numbers of each batch, int64 [batch].
+    number of rows. Later batches may be smaller. Within a row, a text may be repeated. `numbers`, int [rows,
+    columns], are those of `text_numbers`.
     """
     rows = numbers.tolist()
     batches: list[list[int]] = []
@@ -100,28 +93,18 @@ MIN_WINDOWS = 2
 
 @dataclass(frozen=True)
 class Batching:
-    """Settings for putting rows into batches.
+    """Settings for putting rows into batches."""
 
-    Attributes:
-        batch_size: largest number of rows per batch; an epoch's last batch may be smaller.
-        tokens: largest number of padded tokens per batch, so that batches of long rows have fewer rows; None
-            for no limit.
-        group_by_length: whether rows of similar length share a batch.
-        drop_remainder: whether to leave out rows that do not fill a batch, other rows in each epoch.
-        shuffle: whether rows are in a new order in each epoch. If not, they are in their own order, or with
-            `group_by_length` sorted by length.
-        seed: seed of the order; None draws one from NumPy.
-
-    Raises:
-        ValueError: an option is outside its range, or options exclude each other.
-    """
-
-    batch_size: int = 32
+    batch_size: int = 32  # largest number of rows per batch; an epoch's last batch may be smaller
+    # Largest number of padded tokens per batch, so that batches of long rows have fewer rows; None for no limit.
     tokens: int | None = None
-    group_by_length: bool = True
+    group_by_length: bool = True  # whether rows of similar length share a batch
+    # Whether to leave out rows that do not fill a batch, other rows in each epoch.
     drop_remainder: bool = False
+    # Whether rows are in a new order in each epoch. If not, they are in their own order, or with `group_by_length`
+    # sorted by length.
     shuffle: bool = True
-    seed: int | None = None
+    seed: int | None = None  # seed of the order; None draws one from NumPy
 
     def __post_init__(self):
         if self.batch_size < 1:
@@ -141,15 +124,8 @@ class RowOrder:
     With `group_by_length`, rows are shuffled and sorted by length within windows of up to 50 batches, and the
     batches are shuffled, as `group_by_length` in Hugging Face's Trainer.
 
-    Args:
-        lengths: [N], tokens of each row, padded on its own.
-        batching: settings for batches.
-        texts: int [N, columns], equal for equal texts. If given, no batch has a text twice, and rows are not
-            grouped by length. See `bert_zoo.data.buckets`.
-
-    Attributes:
-        epoch: number of the epoch that `dataset` yields next. It increases by itself; a resumed training
-            sets it.
+    `lengths`, [N], are the tokens of each row, padded on its own. `texts`, int [N, columns], are equal for equal
+    texts; with them, no batch has a text twice, and rows are not grouped by length.
 
     Raises:
         ValueError: a row has more tokens than a batch may have, or `texts` and a limit of tokens are both set.
@@ -159,6 +135,7 @@ class RowOrder:
         self.lengths = np.asarray(lengths)
         self.batching = batching
         self.texts = texts
+        # The epoch that `dataset` yields next. It increases by itself; a resumed training sets it.
         self.epoch = 0
         self._seed = np.random.randint(2**31) if batching.seed is None else batching.seed
         longest = int(self.lengths.max(initial=0))
@@ -190,7 +167,6 @@ class RowOrder:
         return found
 
     def _rows(self, epoch: int, rng: np.random.Generator) -> np.ndarray:
-        """The rows of an epoch in their order."""
         if self.batching.shuffle:
             return rng.permutation(len(self.lengths))
         if self.batching.group_by_length:
@@ -243,11 +219,7 @@ class RowOrder:
         return dataset
 
     def at(self, number: int) -> np.ndarray:
-        """Row numbers of a batch, int64 [batch]; epochs follow each other.
-
-        Args:
-            number: number of the batch, counted from the start of `epoch`.
-        """
+        """Row numbers, int64 [batch], of a batch counted from the start of `epoch`; epochs follow each other."""
         number += self.epoch * self.per_epoch
         epoch, start, found = self._planned
         if self.batching.tokens is None and self.texts is None:
@@ -270,38 +242,26 @@ class RowOrder:
 
 
 class Rows(NamedTuple):
-    """Rows in memory, of which any can be put together in a batch.
+    """Rows in memory, of which any can be put together in a batch."""
 
-    Attributes:
-        lengths: tokens of each row, padded on its own, int64 [N].
-        gather: row numbers, int64 [batch] -> inputs, alone or with labels and weights, of NumPy arrays.
-        axes, label_axes: number of leading axes, of inputs and of labels and weights, whose sizes differ
-            between batches.
-        source: what `evaluate` reads besides the rows, if anything.
-    """
-
-    lengths: np.ndarray
+    lengths: np.ndarray  # tokens of each row, padded on its own, int64 [N]
+    # Row numbers, int64 [batch] -> inputs, alone or with labels and weights, of NumPy arrays.
     gather: Callable[[np.ndarray], tuple[Any, ...]]
+    # Number of leading axes, of inputs and of labels and weights, whose sizes differ between batches.
     axes: int = 2
     label_axes: int = 1
-    source: Any = None
+    source: Any = None  # what `evaluate` reads besides the rows, if anything
 
 
 class Batches:
     """Batches of rows, by their number: all that training, measuring and programs read in memory.
 
     Pass it to `fit`, which reads endlessly and divides the batches into epochs.
-
-    Args:
-        rows: the rows.
-        order: order of the rows.
-
-    Attributes:
-        first: number of the batch that `endless` and `epoch` yield first, which a resumed training sets.
     """
 
     def __init__(self, rows: Rows, order: RowOrder):
         self.rows, self.order = rows, order
+        # The batch that `endless` and `epoch` yield first, which a resumed training sets.
         self.first = 0
 
     def at(self, number: int) -> tuple[Any, ...]:
@@ -370,19 +330,11 @@ class Batches:
 
 
 def mixed_rows(sizes: Sequence[int], limit: int, temperature: float) -> list[int]:
-    """Number of rows of each task in an epoch.
+    """Number of rows of each task in an epoch, from the rows of the tasks' training data.
 
-    A task's share is proportional to min(size, limit) ** (1 / temperature). A temperature of 1 mixes by size;
-    higher ones make shares more equal. An epoch has the sum of min(size, limit) rows, and each task
-    at least one.
-
-    Args:
-        sizes: rows of the tasks' training data.
-        limit: K in the paper.
-        temperature: T in the paper.
-
-    Raises:
-        ValueError: the limit or the temperature is below 1.
+    A task's share is proportional to min(size, limit) ** (1 / temperature), K and T in the paper. A temperature of
+    1 mixes by size; higher ones make shares more equal. An epoch has the sum of min(size, limit) rows, and each
+    task at least one.
     """
     if limit < 1 or temperature < 1:
         raise ValueError(
@@ -394,14 +346,9 @@ def mixed_rows(sizes: Sequence[int], limit: int, temperature: float) -> list[int
 
 
 class MixedOrder(RowOrder):
-    """Order of the rows of several tasks, with a fixed number of rows of each task in every epoch.
+    """Order of the rows of several tasks, with a fixed number of `rows` of each task in every epoch.
 
-    No row of a task repeats before all others of the task were used.
-
-    Args:
-        lengths, batching: as for `RowOrder`; rows are ordered by task.
-        sizes: number of rows of each task.
-        rows: rows of each task in an epoch.
+    Rows are ordered by task, of `sizes` rows each. No row of a task repeats before all others of it were used.
     """
 
     def __init__(

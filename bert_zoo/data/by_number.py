@@ -23,11 +23,8 @@ class BatchesByNumber(keras.utils.PyDataset):
     On an accelerator, batches are still made while the device computes, as JAX runs asynchronously. Keras must
     not shuffle.
 
-    Args:
-        at: number of a batch, from 0 -> the batch, of NumPy arrays.
-        num_batches: number of batches; None for an endless sequence, which `fit` divides into epochs of
-            `steps_per_epoch`.
-        logs_shapes: whether to log the number of shapes after an epoch with new ones.
+    `at` maps a number from 0 to a batch of NumPy arrays. `num_batches` is None for an endless sequence, which
+    `fit` divides into epochs of `steps_per_epoch`. `logs_shapes` logs the shapes after an epoch with new ones.
     """
 
     def __init__(
@@ -74,11 +71,8 @@ def numbered(
 ) -> Any:
     """Batches 0, 1, ... as a tf.data.Dataset, or as `BatchesByNumber` without TensorFlow.
 
-    Args:
-        at, num_batches, logs_shapes: as for `BatchesByNumber`.
-        specs: function that returns the structure of a batch in `tf.TensorSpec`s.
-        parallel: number of batches made in parallel; None for one after the other.
-        ahead: number of batches made ahead of the one in training.
+    `specs` returns the structure of a batch in `tf.TensorSpec`s. `parallel` batches are made at a time (None for
+    one after the other), `ahead` before they are trained on.
     """
     if not has_tensorflow:
         return BatchesByNumber(at, num_batches, logs_shapes=logs_shapes)
@@ -88,12 +82,8 @@ def numbered(
 
 
 def on_numpy(function: Callable[[Any], Any], specs: Any) -> Callable[[Any], Any]:
-    """A function of one NumPy array as a function of a tensor, within a graph.
-
-    Args:
-        function: returns a structure of arrays like `specs`.
-        specs: a structure of TensorSpecs; results get their shapes.
-    """
+    """A function of one NumPy array, whose result has the structure of `specs` (TensorSpecs), as one of a tensor,
+    within a graph."""
 
     def flat(value: np.ndarray) -> list[np.ndarray]:
         return tf.nest.flatten(function(value))

@@ -20,19 +20,12 @@ from bert_zoo.json_files import member
 
 @dataclass(frozen=True)
 class ChoiceSplit:
-    """Prompts with choices, as multiple-choice models read them.
+    """Prompts with choices, as multiple-choice models read them."""
 
-    Attributes:
-        ids: [N], identifies each row in the data set.
-        prompts: strings [N], the first text of each pair.
-        choices: strings [N][choices], the second texts.
-        labels: index of the right choice [N], from 0; None if it is not public.
-    """
-
-    ids: list[str]
-    prompts: list[str]
-    choices: list[list[str]]
-    labels: list[int] | None
+    ids: list[str]  # [N], identifies each row in the data set
+    prompts: list[str]  # strings [N], the first text of each pair
+    choices: list[list[str]]  # strings [N][choices], the second texts
+    labels: list[int] | None  # index of the right choice [N], from 0; None if it is not public
 
     def __len__(self) -> int:
         return len(self.prompts)
@@ -97,21 +90,13 @@ _LETTERS = "ABCD"
 
 @dataclass(frozen=True)
 class RaceSplit:
-    """Questions on passages with four options each.
+    """Questions on passages with four options each."""
 
-    Attributes:
-        ids: [N], the passage's id and the question's number in it, as "high1.txt/0".
-        passages: strings [N]; a passage is repeated for each of its questions.
-        questions: strings [N], some with a blank "_" to fill.
-        options: strings [N][4].
-        labels: index of the right option [N], from 0.
-    """
-
-    ids: list[str]
-    passages: list[str]
-    questions: list[str]
-    options: list[list[str]]
-    labels: list[int]
+    ids: list[str]  # [N], the passage's id and the question's number in it, as "high1.txt/0"
+    passages: list[str]  # strings [N]; a passage is repeated for each of its questions
+    questions: list[str]  # strings [N], some with a blank "_" to fill
+    options: list[list[str]]  # strings [N][4]
+    labels: list[int]  # index of the right option [N], from 0
 
     def __len__(self) -> int:
         return len(self.questions)
@@ -162,7 +147,6 @@ def load_race(split: str, level: str, data_dir: str | Path) -> RaceSplit:
 
 
 def _passages(folder: Path) -> Iterator[tuple[object, Any]]:
-    """Yields file and content of each passage of a folder."""
     paths = [path for path in folder.glob("*.txt") if path.stem.isdecimal()]
     if not paths:
         raise FileNotFoundError(

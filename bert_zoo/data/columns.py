@@ -31,7 +31,6 @@ class TextColumns:
         return len(self.columns[0])
 
     def take(self, rows: Sequence[int]) -> "TextColumns":
-        """Some of the rows."""
         columns = tuple([column[row] for row in rows] for column in self.columns)
         labels = None if self.labels is None else [self.labels[row] for row in rows]
         return TextColumns(columns, labels, [self.lines[row] for row in rows] if self.lines else ())
@@ -45,22 +44,11 @@ def read_columns(
     advice: str = _ADVICE,
     **how: Any,
 ) -> TextColumns:
-    """Reads columns of texts from a table, and optionally a column of numbers.
+    """Reads columns of texts from a table, and optionally a column of numbers (`label`).
 
     In JSON and Parquet, a cell may be a list of texts, which counts as several columns. Every row needs the
-    same number of texts.
-
-    Args:
-        path: the file.
-        columns: names of the columns of texts; numbers if there is no header.
-        label: column of numbers, or None.
-        advice: what to do about a missing column, for the message.
-        **how: the file's format, as for `read_table`: format, delimiter, header, encoding.
-
-    Raises:
-        ValueError: a column is missing, a cell is not a text or number, or rows differ in their number of
-            texts. Names file and line.
-        FileNotFoundError: the file does not exist.
+    same number of texts. `advice` is what to do about a missing column, for the message; `how` the file's format
+    and errors are as for `read_table`.
     """
     table = Table(path, **how)
     asked = (*columns, *(() if label is None else (label,)))
@@ -95,7 +83,7 @@ def _texts(cells: Sequence[Any], names: Sequence[str | int], place: str) -> Iter
 
 
 def remarks(path: Path, data: TextColumns) -> Iterator[str]:
-    """Yields sentences about rows that training cannot learn from; see `bert_zoo.data.columns`."""
+    """Yields sentences about rows that training cannot learn from."""
     rows = list(zip(*data.columns, strict=True))
     kinds = {
         "have an empty text": [not all(text.strip() for text in row) for row in rows],
@@ -108,9 +96,7 @@ def remarks(path: Path, data: TextColumns) -> Iterator[str]:
 
 
 # -------------------------------------------------------------------------------------------------
-# Remarks on suspicious labelled texts, before a model is trained on them.
-#
-# None of them is an error, as a file may be meant this way. Nothing here imports TensorFlow.
+# Remarks on suspicious labelled texts. None of them is an error, as a file may be meant this way.
 # -------------------------------------------------------------------------------------------------
 
 # What programs write for missing values, in lower case.
@@ -120,12 +106,7 @@ MOST_NUMBERED = 20
 
 
 def label_remarks(path: Path, data: LabelledTexts) -> Iterator[str]:
-    """Yields sentences about texts and labels that look like mistakes.
-
-    Args:
-        path: the file they were read from.
-        data: its whole content.
-    """
+    """Yields sentences about texts and labels of a whole file that look like mistakes."""
     if data.skipped:
         rows = data.skipped + len(data)
         yield f"Of the {rows:,} rows of {path.name}, {data.skipped:,} have no label and are left out."

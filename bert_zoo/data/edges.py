@@ -17,16 +17,10 @@ from bert_zoo.json_files import member
 
 @dataclass(frozen=True)
 class Edge:
-    """A span of words, or a pair of spans, with its labels.
+    """A span of words, or a pair of spans, with its labels."""
 
-    Attributes:
-        span1: first word and word after the last.
-        span2: the second span; None if there is only one.
-        labels: the labels.
-    """
-
-    span1: tuple[int, int]
-    span2: tuple[int, int] | None
+    span1: tuple[int, int]  # first word and word after the last
+    span2: tuple[int, int] | None  # the second span; None if there is only one
     labels: tuple[str, ...]
 
 

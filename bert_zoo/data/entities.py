@@ -116,11 +116,7 @@ def _records(path: Path, encoding: str | None) -> Iterator[tuple[str, Any]]:
 
 
 def annotated_texts(records: Iterable[tuple[str, Any]]) -> list[AnnotatedText]:
-    """Reads records, each with its place; logs how many are left out, and why.
-
-    Raises:
-        ValueError: a record has no text or no entities, or one of its spans is malformed.
-    """
+    """Reads records, each with its place; logs how many are left out, and why. ValueError names a malformed one."""
     found, notes = [], Counter()
     for place, record in records:
         note = _note(record)
@@ -206,11 +202,7 @@ def _valid_annotations(record: Mapping) -> list[Mapping]:
 
 
 def entities_of(annotation: Any, text: str, place: str) -> Iterator[Entity]:
-    """Yields the entities of a text from an annotation: a list of spans, or an object that holds one.
-
-    Raises:
-        ValueError: there is no such list, or a span is malformed.
-    """
+    """Yields the entities of a text from an annotation: a list of spans, or an object that holds one."""
     for mark in _marks(annotation, place):
         start, end, label, covered = _parts(mark)
         are_numbers = all(isinstance(v, Integral) and not isinstance(v, bool) for v in (start, end))
@@ -283,10 +275,8 @@ def words_and_tags(
 ) -> tuple[list[list[str]], list[list[str]]]:
     """Words of texts and their tags, [texts][words] each.
 
-    Warns about entities that do not begin and end where words do, which are widened to whole words.
-
-    Raises:
-        ValueError: entities overlap, are empty or lie outside of their text. Names them.
+    Warns about entities that do not begin and end where words do, which are widened to whole words. ValueError
+    names those that overlap, are empty or lie outside of their text.
     """
     words, tags, wrong, widened = [], [], [], []
     for text in texts:
@@ -338,6 +328,5 @@ def _word_ranges(
 
 
 def _lines(descriptions: Sequence[str]) -> str:
-    """The first few descriptions, one a line."""
     more = len(descriptions) - _LISTED
     return "\n".join([*descriptions[:_LISTED], *([f"and {more:,} more"] if more > 0 else [])])

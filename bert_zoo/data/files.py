@@ -58,13 +58,8 @@ def lines(
     """Yields line number (from 1) and text of each line.
 
     Lines end only at "\\n", since texts contain other characters that Python counts as line ends (U+0085,
-    U+2028). A byte order mark is not part of the first line.
-
-    Args:
-        path: the file, compressed by gzip if its name ends in ".gz".
-        encoding: of the text; by default determined by its byte order mark, or UTF-8.
-        max_line_bytes: longest accepted line in bytes, which also limits memory.
-        keep_ends: whether lines keep their line end, "\\n" or "\\r\\n".
+    U+2028). A byte order mark is not part of the first line; it, or UTF-8, is the default encoding. The limit also
+    limits memory. With `keep_ends`, lines keep "\\n" or "\\r\\n".
 
     Raises:
         ValueError: a line is too long or not in this encoding, or the file is not gzip. Names file and line.
@@ -195,15 +190,9 @@ def download(name: str, split: str, files: str) -> list[dict[str, Any]]:
 
 
 def examples_of(name: str, split: str, instead: str) -> Iterator[dict[str, Any]]:
-    """Yields a split of `tensorflow_datasets`, in its order, which follows a hash.
+    """Yields a split of `tensorflow_datasets`, in its order, which follows a hash; `name` such as "glue/rte".
 
-    Args:
-        name: data set and configuration there, such as "glue/rte".
-        split: name of the split there.
-        instead: what to do if this fails, for messages.
-
-    Raises:
-        RuntimeError: the download failed, or tensorflow_datasets cannot be imported.
+    Raises RuntimeError, which ends with `instead`, if the download or the import of tensorflow_datasets fails.
     """
     try:
         import tensorflow_datasets as tfds
@@ -240,5 +229,4 @@ def _require_network(urls: Iterable[str]) -> None:
 
 
 def decoded(texts: Iterable[bytes]) -> list[str]:
-    """Texts of tensorflow_datasets as strings."""
     return [text.decode("utf-8") for text in texts]

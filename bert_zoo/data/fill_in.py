@@ -21,37 +21,21 @@ SUBJECT, OBJECT = "[X]", "[Y]"
 
 @dataclass(frozen=True)
 class MinimalPair:
-    """Two sentences whose difference makes one of them ungrammatical.
-
-    Attributes:
-        good: the grammatical sentence.
-        bad: the ungrammatical one.
-        groups: what the pair tests, from coarse to fine: phenomenon, paradigm.
-    """
+    """Two sentences whose difference makes one of them, the bad one, ungrammatical."""
 
     good: str
     bad: str
-    groups: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()  # what the pair tests, from coarse to fine: phenomenon, paradigm
 
 
 @dataclass(frozen=True)
 class Cloze:
-    """A text with a blank, and the word that fills it; if there are several blanks, the first counts.
+    """A text with a blank, and the word that fills it; if there are several blanks, the first counts."""
 
-    Attributes:
-        text: contains `BLANK`.
-        answer: the right word.
-        wrong: a wrong word, for a choice between two; or None.
-        groups: as for `MinimalPair`; for facts, the relation.
-
-    Raises:
-        ValueError: the text has no blank.
-    """
-
-    text: str
+    text: str  # contains `BLANK`
     answer: str
-    wrong: str | None = None
-    groups: tuple[str, ...] = ()
+    wrong: str | None = None  # a wrong word, for a choice between two; or None
+    groups: tuple[str, ...] = ()  # as for `MinimalPair`; for facts, the relation
 
     def __post_init__(self):
         if BLANK not in self.text:
@@ -60,7 +44,6 @@ class Cloze:
             )
 
     def filled(self, word: str) -> str:
-        """The text with a word in place of the blank."""
         return self.text.replace(BLANK, word)
 
 

@@ -32,11 +32,9 @@ class GlueDataSet:
     # Prediction file that GLUE's server takes for each test split -> its number of rows.
     submissions: Mapping[str, int]
     metrics: tuple[str, ...] = ("accuracy",)  # keys of `METRICS`; the first selects a model
-    # Column of the labels; test files and the diagnostic set lack it.
-    label_column: str = "label"
+    label_column: str = "label"  # test files and the diagnostic set lack it
     spells_labels: bool = False  # whether files contain names of classes instead of 0 and 1
-    # Names of the texts in TensorFlow Datasets; by default `text_columns`.
-    text_features: tuple[str, ...] = ()
+    text_features: tuple[str, ...] = ()  # names in TensorFlow Datasets; by default `text_columns`
     files: Mapping[str, str] = field(default_factory=lambda: _FILES)  # split -> file name
     # Argument of `read_table` -> column number in train and validation files without header.
     headerless: Mapping[str, int] = field(default_factory=dict)
@@ -53,7 +51,6 @@ class GlueDataSet:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Names of the texts in TensorFlow Datasets."""
         return self.text_features or self.text_columns
 
     @property
@@ -161,20 +158,13 @@ def load_glue(task: str, split: str, data_dir: str | Path | None = None) -> Glue
 
 
 def metrics(task: str, labels: Sequence[float], predictions: Sequence[float]) -> dict[str, float]:
-    """Scores predictions with the metrics of a GLUE task.
+    """Scores predictions [N] (class ids, the argmax of the logits; scores for STS-B) with the task's metrics.
 
-    Args:
-        task: a key of `DATA_SETS`.
-        labels: class ids [N], or scores [N] for STS-B.
-        predictions: class ids [N] (the argmax of the logits), or scores [N] for STS-B.
-
-    Returns:
-        Metric name -> value; the first one selects a model. Undefined correlations and F1 are 0, as when all
-        predictions are equal.
+    The first metric selects a model. Undefined correlations and F1 are 0, as when all predictions are equal.
 
     Raises:
-        ValueError: the task is unknown or has no public labels, the lengths differ or are 0, or a
-            value cannot be a label of the task.
+        ValueError: the task is unknown or has no public labels, the lengths differ or are 0, or a value cannot be
+            a label of the task.
     """
     row = _find_data_set(task)
     if not row.metrics:

@@ -50,15 +50,10 @@ MAX_LINE_BYTES = 1 << 24
 
 @dataclass(frozen=True)
 class MrqaExample(SquadExample):
-    """A question whose accepted answers need not occur in the context.
+    """A question whose accepted answers need not occur in the context."""
 
-    Attributes:
-        accepted: answers that predictions are scored against.
-        data_set: name in the file's header.
-    """
-
-    accepted: tuple[str, ...]
-    data_set: str = ""
+    accepted: tuple[str, ...]  # answers that predictions are scored against
+    data_set: str = ""  # name in the file's header
 
     @property
     def references(self) -> tuple[str, ...]:

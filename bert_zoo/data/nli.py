@@ -34,13 +34,9 @@ _IDS = positions(NLI_LABELS) | {"contradictory": NLI_LABELS.index("contradiction
 
 @dataclass(frozen=True)
 class XnliSplit(LabelledTexts):
-    """Premises and hypotheses in several languages.
+    """Premises and hypotheses in several languages."""
 
-    Attributes:
-        languages: language code of each row [N].
-    """
-
-    languages: list[str] = field(default_factory=list)
+    languages: list[str] = field(default_factory=list)  # code of each row's language, [N]
 
 
 # The place of a pair, for messages; its language, premise, hypothesis and label.
@@ -139,8 +135,8 @@ def _rows(path: Path, *language: str) -> Iterator[_Pair]:
     """The pairs of a file with the columns of NYU's and Stanford's files."""
     table = Table(path, format=None if path.suffix == ".jsonl" else "tsv")
     for line, row in table.rows(("sentence1", "sentence2", "gold_label", *language)):
-        first, second, label, *told = row
-        yield table.place(line), *(told or ["en"]), first, second, label
+        first, second, label, *languages = row
+        yield table.place(line), *(languages or ["en"]), first, second, label
 
 
 def _translated(data_dir: str | Path, language: str) -> Iterator[_Pair]:

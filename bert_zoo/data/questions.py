@@ -36,17 +36,10 @@ def window_table(
     answers: Sequence[tuple[int, int]] | None = None,
     columns: Sequence[str] = (),
 ) -> StoredTokens:
-    """Tokenizes questions and contexts on all cores, into rows in memory.
+    """Tokenizes questions and contexts [N] on all cores, into rows in memory.
 
-    Args:
-        windows: cuts the contexts.
-        questions, contexts: texts [N].
-        answers: [N], start and end (exclusive) of each answer in the context, in characters; NO_ANSWER for no
-            answer. With them, rows lack the TOKEN_COLUMNS that are only needed to find answers.
-        columns: TOKEN_COLUMNS to keep even then.
-
-    Raises:
-        ValueError: there are no questions.
+    `answers`, [N], are start and end (exclusive) of each answer in the context, in characters; NO_ANSWER for no
+    answer. With them, rows lack the TOKEN_COLUMNS that are only needed to find answers, except for `columns`.
     """
     if not len(questions):
         raise ValueError("There are no questions.")
@@ -117,16 +110,10 @@ def labelled_windows(
     ids: Sequence[Any],
     model=None,
 ) -> tuple[StoredTokens, Callable[[Any], tuple[dict, dict]]]:
-    """Windows with the positions of answers; warns about answers that no window shows.
+    """Windows with the positions of answers; warns about answers that no window shows, by their `ids` [N].
 
-    Args:
-        windows, questions, contexts, answers: as for `window_table`.
-        ids: [N], names of the questions in the log.
-        model: as for `question_batches`.
-
-    Returns:
-        The table, and a function from row numbers, int64 [batch], to (inputs, labels) as in
-        `question_batches`.
+    Returns the table, and a function from row numbers, int64 [batch], to (inputs, labels) as in
+    `question_batches`, which also has `model`.
     """
     columns = () if model is None else model.columns_read
     table = window_table(windows, questions, contexts, answers, columns)

@@ -18,16 +18,11 @@ _QRELS_COLUMNS = ("query-id", "corpus-id", "score")
 
 @dataclass(frozen=True)
 class Retrieval:
-    """Queries, documents, and the relevant documents of each query.
+    """Queries, documents, and the relevant documents of each query."""
 
-    Attributes:
-        queries: id -> text, for the queries of the split.
-        corpus: id -> title and text.
-        relevant: query id -> document id -> grade, where 0 means not relevant.
-    """
-
-    queries: dict[str, str]
-    corpus: dict[str, str]
+    queries: dict[str, str]  # id -> text, for the queries of the split
+    corpus: dict[str, str]  # id -> title and text
+    # Query id -> document id -> grade, where 0 means not relevant.
     relevant: dict[str, dict[str, int]]
 
     def __len__(self) -> int:

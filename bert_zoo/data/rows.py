@@ -34,36 +34,23 @@ class Text(Protocol):
 
 
 class Runs(NamedTuple):
-    """The runs of tokens that make up rows. Attributes that a scheme does not use are empty.
+    """The runs of tokens that make up rows. Attributes that a scheme does not use are empty."""
 
-    Attributes:
-        rows: int64 [runs], row of each run, ascending.
-        starts: int64 [runs], index of its first token among all tokens.
-        lengths: int64 [runs], number of its tokens.
-        labels: int32 [rows].
-        kinds: int8 [runs], its kind in the template, for schemes whose rows do not determine it.
-        languages: int32 [runs].
-        backwards: bool [runs], whether its tokens are reversed.
-    """
-
-    rows: np.ndarray
-    starts: np.ndarray
-    lengths: np.ndarray
-    labels: np.ndarray = np.zeros(0, np.int32)
+    rows: np.ndarray  # int64 [runs], row of each run, ascending
+    starts: np.ndarray  # int64 [runs], index of its first token among all tokens
+    lengths: np.ndarray  # int64 [runs], number of its tokens
+    labels: np.ndarray = np.zeros(0, np.int32)  # int32 [rows]
+    # int8 [runs], its kind in the template, for schemes whose rows do not determine it.
     kinds: np.ndarray = np.zeros(0, np.int8)
-    languages: np.ndarray = np.zeros(0, np.int32)
-    backwards: np.ndarray = np.zeros(0, bool)
+    languages: np.ndarray = np.zeros(0, np.int32)  # int32 [runs]
+    backwards: np.ndarray = np.zeros(0, bool)  # bool [runs], whether its tokens are reversed
 
 
 class RowScheme:
-    """Divides a text into rows.
+    """Divides a text into rows."""
 
-    Attributes:
-        length: tokens per row, including special tokens.
-        in_order: whether each row continues a row of the previous batch, so that rows keep the plan's order.
-    """
-
-    length: int
+    length: int  # tokens per row, including special tokens
+    # Whether each row continues a row of the previous batch, so that rows keep the plan's order.
     in_order: ClassVar[bool] = False
 
     def plan(self, text: Text, rng: np.random.Generator) -> Iterator[Runs]:
@@ -71,7 +58,6 @@ class RowScheme:
         raise NotImplementedError
 
     def template(self, layout: Layout) -> Template:
-        """The special tokens around runs."""
         raise NotImplementedError
 
 
@@ -105,22 +91,17 @@ def ranges(lengths: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Template:
-    """The special tokens before and after a run, by its position in the row.
+    """The special tokens before and after a run, by its position in the row."""
 
-    Attributes:
-        only, first, middle, last: pairs (before, after) of lists of special tokens as (role, segment).
-        second: the same for the second of two texts, if both have their own positions.
-        segments: segments of the tokens in first and last runs.
-        numbered: whether each run is a document with positions from 0.
-    """
-
+    # Pairs (before, after) of lists of special tokens as (role, segment).
     only: tuple[Sequence, Sequence] = ((), ())
     first: tuple[Sequence, Sequence] = ((), ())
     middle: tuple[Sequence, Sequence] = ((), ())
     last: tuple[Sequence, Sequence] = ((), ())
+    # The same for the second of two texts, if both have their own positions.
     second: tuple[Sequence, Sequence] = ((), ())
-    segments: tuple[int, int] = (0, 0)
-    numbered: bool = False
+    segments: tuple[int, int] = (0, 0)  # segments of the tokens in first and last runs
+    numbered: bool = False  # whether each run is a document with positions from 0
 
     def _slots(self) -> list[list[tuple[str, int]]]:
         """For each kind of run, the same number of slots before and after it, some of them empty."""
@@ -141,7 +122,7 @@ class Template:
         return np.array([[named[role] for role, _ in slots] for slots in self._slots()])
 
     def segments_of_slots(self) -> np.ndarray:
-        """Segments, int32 [kinds, slots]."""
+        """int32 [kinds, slots]."""
         return np.array([[segment for _, segment in slots] for slots in self._slots()], np.int32)
 
     @staticmethod

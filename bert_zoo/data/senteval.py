@@ -16,17 +16,11 @@ SPLITS = {"tr": "train", "va": "validation", "te": "test"}
 
 @dataclass(frozen=True)
 class LabelledSentences:
-    """Sentences in the order of their file.
+    """Sentences in the order of their file."""
 
-    Attributes:
-        words: strings [N][words].
-        labels: strings [N].
-        splits: "train", "validation" or "test" [N].
-    """
-
-    words: list[list[str]]
-    labels: list[str]
-    splits: list[str]
+    words: list[list[str]]  # strings [N][words]
+    labels: list[str]  # strings [N]
+    splits: list[str]  # "train", "validation" or "test" [N]
 
     def __len__(self) -> int:
         return len(self.words)

@@ -26,42 +26,28 @@ FILES: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer in its context.
-
-    Attributes:
-        text: the answer.
-        start: index of its first character in the context, in code points (Python's characters).
-    """
+    """An answer in its context."""
 
     text: str
-    start: int
+    start: int  # index of its first character in the context, in code points (Python's characters)
 
     @property
     def end(self) -> int:
-        """One past the answer's last code point."""
         return self.start + len(self.text)
 
 
 @dataclass(frozen=True)
 class SquadExample:
-    """A question on a passage.
+    """A question on a passage."""
 
-    Attributes:
-        id: id of the question, and of its prediction.
-        title: title of the article, or "".
-        question: the question.
-        context: the passage.
-        answers: one answer from each annotator, with repetitions; empty if the passage does not answer the
-            question. None if answers were not read.
-        is_impossible: whether the passage does not answer the question; None if answers were not read.
-    """
-
-    id: str
-    title: str
+    id: str  # of the question, and of its prediction
+    title: str  # of the article, or ""
     question: str
     context: str
+    # One answer from each annotator, with repetitions; empty if the passage does not answer the question. None
+    # if answers were not read.
     answers: tuple[Answer, ...] | None
-    is_impossible: bool | None
+    is_impossible: bool | None  # None if answers were not read
 
     data_set = ""  # for splits of several data sets
 
@@ -73,15 +59,10 @@ class SquadExample:
 
 @dataclass(frozen=True)
 class SquadSplit:
-    """The questions of a file.
+    """The questions of a file."""
 
-    Attributes:
-        version: "2.0" if the file has `is_impossible` for its questions, else "1.1".
-        examples: the questions, in the order of the file.
-    """
-
-    version: str
-    examples: tuple[SquadExample, ...]
+    version: str  # "2.0" if the file has `is_impossible` for its questions, else "1.1"
+    examples: tuple[SquadExample, ...]  # in the order of the file
 
     def __len__(self) -> int:
         return len(self.examples)
@@ -151,7 +132,6 @@ _Question = tuple[str, str, str, Mapping[str, Any]]
 
 
 def _questions(path: Path) -> Iterator[_Question]:
-    """The questions of a file."""
     for a, article in enumerate(member(files.read_json(path), "data", list, path), start=1):
         in_article = f"{path}, article {a}"
         paragraphs = member(article, "paragraphs", list, in_article)
@@ -189,14 +169,16 @@ def _split(questions: Iterable[_Question], with_answers: bool = True) -> SquadSp
                 "needs its own."
             )
         text = text_member(question, "question", place)
-        told = _told(place, context, question) if with_answers else (None, None)
-        examples[id] = SquadExample(id, title, text, context, *told)
+        answers = _answers(place, context, question) if with_answers else (None, None)
+        examples[id] = SquadExample(id, title, text, context, *answers)
         if "is_impossible" in question:
             version = "2.0"
     return SquadSplit(version, tuple(examples.values()))
 
 
-def _told(place: str, context: str, question: Mapping[str, Any]) -> tuple[tuple[Answer, ...], bool]:
+def _answers(
+    place: str, context: str, question: Mapping[str, Any]
+) -> tuple[tuple[Answer, ...], bool]:
     """The answers, and whether the question is impossible."""
     answers = tuple(_answer(place, context, a) for a in member(question, "answers", list, place))
     is_impossible = "is_impossible" in question and member(question, "is_impossible", bool, place)
@@ -243,12 +225,8 @@ def checked_answer(place: object, context: str, answer: Answer) -> Answer:
 def answers_of(value: Any, context: str, place: object) -> tuple[Answer, ...]:
     """A question's answers in any common form, checked against the context.
 
-    Args:
-        value: (text, start); SQuAD's {"text": ..., "answer_start": ...}, for one answer or with lists
-            for several; a list of these; None, "" or another empty value for no answer. Starts count
-            characters (code points).
-        context: the passage.
-        place: name of the value in errors.
+    They are (text, start), in characters (code points); SQuAD's {"text": ..., "answer_start": ...}, for one answer
+    or with lists for several; a list of these; None, "" or another empty value for no answer.
 
     Raises:
         TypeError, ValueError: another form, or an answer that is not at its start in the context.

@@ -127,7 +127,7 @@ def _label_ids(
 def _read(
     of_task: "SuperGlueTask", split: str, data_dir: str | Path
 ) -> Iterator[tuple[str, Record]]:
-    """The records of a file with their places, in tensorflow_datasets' form."""
+    """Yields place and record, in tensorflow_datasets' form."""
     path = files.require_file(
         Path(data_dir) / of_task.directory / of_task.files[split],
         advice=f"data_dir must contain SuperGLUE's folder {of_task.directory}. Without data_dir the task "
@@ -275,7 +275,6 @@ def _pronoun_marked(record: Record, place: str) -> Iterator[Record]:
 
 
 def _spans_marked(record: Record, place: str) -> Iterator[Record]:
-    """Marks the noun and the pronoun in the text."""
     text = files.text_member(record, "text", place)
     spans = [(*_span(record, text, name, place), mark) for name, mark in _MARKS.items()]
     for start, end, mark in sorted(spans, reverse=True):
@@ -431,11 +430,9 @@ class SuperGlueTask:
 
     name: str  # here, and in TensorFlow Datasets as `super_glue/<name>`
     directory: str  # folder of its files, and name of its submission
-    # Templates over the fields of a row; for multiple choice the prompt, then the choices.
-    texts: tuple[str, ...]
+    texts: tuple[str, ...]  # templates over a row's fields; for a choice: prompt, choices
     label_names: tuple[str, ...] = _BOOL  # classes in the order of their ids
-    # Spelling of the classes in a submission, if it differs from their names.
-    submitted: tuple[str | int, ...] = ()
+    submitted: tuple[str | int, ...] = ()  # spelling in a submission, if it is not `label_names`
     metric: Callable[[SuperGlueSplit, np.ndarray], dict[str, float]] = _accuracy
     flat: Rows = _as_it_is
     rows: Rows = _as_it_is

@@ -26,22 +26,16 @@ from bert_zoo.json_files import parse_json
 
 @dataclass(frozen=True)
 class LabelledTexts:
-    """Texts with labels, in the order of their file.
+    """Texts with labels, in the order of their file."""
 
-    Attributes:
-        texts: strings [N], or a pair of lists [N], [N].
-        labels: class ids or scores [N], or tuples of class ids if a row may have any number of classes; None
-            if labels were not read.
-        label_names: classes in the order of their ids; empty for scores.
-        lines: first line of each row in the file [N]; empty if unknown.
-        skipped: number of rows left out, as they have no label.
-    """
-
-    texts: list[str] | tuple[list[str], list[str]]
+    texts: list[str] | tuple[list[str], list[str]]  # strings [N], or a pair of lists [N], [N]
+    # Class ids or scores [N], or tuples of class ids if a row may have any number of classes; None if labels were
+    # not read.
     labels: list[int] | list[float] | list[tuple[int, ...]] | None
-    label_names: tuple[str, ...]
+    label_names: tuple[str, ...]  # classes in the order of their ids; empty for scores
+    # First line of each row in the file [N]; empty if unknown.
     lines: Sequence[int] = field(default=(), compare=False, repr=False)
-    skipped: int = field(default=0, compare=False)
+    skipped: int = field(default=0, compare=False)  # number of rows left out, as they have no label
 
     @property
     def classes(self) -> list[tuple[int, ...]]:
@@ -126,16 +120,16 @@ def read_table(
     skipped = 0
     advice = " Name the columns with text=, text_pair= and label= (--text, --text_pair, --label)."
     for line, cells in table.rows((*text_columns, *other_columns), advice):
-        told = cells[len(text_columns) :]
-        if skip_unlabelled and told and all(map(_is_missing, told)):
+        spelled = cells[len(text_columns) :]
+        if skip_unlabelled and spelled and all(map(_is_missing, spelled)):
             skipped += 1
             continue
         lines.append(line)
         for column, name, cell in zip(texts, text_columns, cells, strict=False):
             column.append(files.string(cell, str(name), table.place(line)))
-        if told:
+        if spelled:
             try:
-                found.append(read_label(*told))
+                found.append(read_label(*spelled))
             except ValueError as error:
                 raise ValueError(f"{table.place(line)}: {error}") from error
     if not lines:
@@ -143,7 +137,7 @@ def read_table(
             f"{path}: none of its {skipped:,} rows has a label. Check the label column."
         )
 
-    labels, names = found if told else None, ()
+    labels, names = found if spelled else None, ()
     if label_columns:
         names = tuple(map(str, label_columns))
     elif label is not None and label_delimiter:
@@ -177,13 +171,7 @@ def text_rows(
 ) -> Iterator[TextRow]:
     """Yields the rows of a table while reading it; without a header, columns are named by their numbers.
 
-    Args:
-        path, text, text_pair: as for `read_table`.
-        advice: what to do about a missing column, for the message.
-        **how: the file's format, as for `read_table`: format, delimiter, header, encoding.
-
-    Raises:
-        ValueError, FileNotFoundError: as `read_table`.
+    Arguments and errors are as for `read_table`; `advice` is what to do about a missing column, for the message.
     """
     table = Table(path, **how)
     columns = (text,) if text_pair is None else (text, text_pair)
@@ -240,7 +228,6 @@ def read_trec(
 
 # --- Labels ---
 
-
 # Spellings of true and false in label columns, in lower case.
 _MARKS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
 
@@ -270,14 +257,13 @@ def _label_list(delimiter: str, value: Any) -> list[str]:
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether a cell has no label."""
     if isinstance(value, str):
         return not value.strip()
     return value is None or value != value
 
 
 def _label_name(value: Any) -> str:
-    _check_told("label", value)
+    _check_present("label", value)
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str | int | float):
@@ -286,14 +272,14 @@ def _label_name(value: Any) -> str:
 
 
 def _score(value: Any) -> float:
-    _check_told("score", value)
+    _check_present("score", value)
     score = math.nan if isinstance(value, bool) else number(value)
     if not math.isfinite(score):
         raise ValueError(f"the score is {shown(value)}, expected a finite number.")
     return score
 
 
-def _check_told(what: str, value: Any) -> None:
+def _check_present(what: str, value: Any) -> None:
     if _is_missing(value):
         raise ValueError(
             f"the {what} is missing ({shown(value)}). Correct the row, leave out such rows with "
@@ -374,14 +360,8 @@ def _collected_names(spelled: Sequence[str], place: _Place) -> tuple[str, ...]:
 
 
 class Table:
-    """A file with rows and columns.
-
-    Args:
-        path, format, delimiter, header, encoding, max_line_bytes: as for `read_table`.
-
-    Raises:
-        ValueError: the format is unknown, or an option does not apply to it.
-    """
+    """A file with rows and columns. Arguments are as for `read_table`; ValueError if an option does not apply to the
+    format."""
 
     def __init__(
         self,
@@ -427,7 +407,6 @@ class Table:
         return by_suffix
 
     def place(self, number: int) -> str:
-        """The place of a row, for messages."""
         return f"{self.path}, {'line' if self.format in _LINES else 'row'} {number}"
 
     def rows(
@@ -441,15 +420,9 @@ class Table:
     ) -> Iterator[tuple[int, tuple[Any, ...], Mapping[str, Any]]]:
         """Yields each row's number, from 1, its values in the given columns, and all its values by name.
 
-        The number counts rows for JSON arrays and Parquet; else it is the first line of the row. Blank
-        lines at the end of the file are ignored.
-
-        Args:
-            columns: names, or numbers if there is no header.
-            advice: what to do if one is missing, for the message.
-
-        Raises:
-            ValueError, FileNotFoundError: as `read_table`.
+        The number counts rows for JSON arrays and Parquet; else it is the first line of the row. Blank lines at the end
+        of the file are ignored. Without a header, columns are numbers. `advice` is what to do if one is missing, for the
+        message.
         """
         blank = positions = row = None
         for number, record in self._records(columns):
@@ -514,7 +487,6 @@ class Table:
     def _positions(
         self, columns: Sequence[str | int], first: Sequence[str], advice: str
     ) -> list[int]:
-        """Positions of columns among a row's fields."""
         where = self.place(1)
         if self.header:
             _check_different(where, first)

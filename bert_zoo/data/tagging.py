@@ -26,18 +26,12 @@ OUTSIDE = "O"
 
 @dataclass(frozen=True)
 class TaggedSplit:
-    """Sentences of words with tags, in the order of their file.
+    """Sentences of words with tags, in the order of their file."""
 
-    Attributes:
-        words: strings [N][words].
-        labels: ids of the tags [N][words]; None if tags were not read.
-        label_names: tags in the order of their ids.
-        scheme: the key of `SCHEMES` that the tags follow; None if they follow none, like parts of speech.
-    """
-
-    words: list[list[str]]
-    labels: list[list[int]] | None
-    label_names: tuple[str, ...]
+    words: list[list[str]]  # strings [N][words]
+    labels: list[list[int]] | None  # ids of the tags [N][words]; None if tags were not read
+    label_names: tuple[str, ...]  # tags in the order of their ids
+    # The key of `SCHEMES` that the tags follow; None if they follow none, like parts of speech.
     scheme: str | None
 
     def __len__(self) -> int:
@@ -143,7 +137,6 @@ def scheme_names(types: Iterable[str], scheme: str) -> tuple[str, ...]:
 
 
 def check_scheme(scheme: str) -> None:
-    """Raises ValueError for an unknown scheme."""
     files.check_known("There is no tag scheme", scheme, SCHEMES)
 
 
@@ -291,8 +284,7 @@ def _collected_names(tags: Iterable[str], scheme: str | None) -> tuple[str, ...]
 class TaggedDataSet:
     """Files and types of a shared task."""
 
-    # Split -> names of its file, the official one first.
-    files: Mapping[str, tuple[str, ...]]
+    files: Mapping[str, tuple[str, ...]]  # split -> names of its file, the official one first
     types: tuple[str, ...]  # types of spans
 
 

@@ -3,8 +3,8 @@
 Nothing here imports TensorFlow.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from bert_zoo.data import files
@@ -16,18 +16,12 @@ _COLUMNS = {10: (1, 3, 6, 7), 4: (0, 1, 2, 3), 3: (0, 1, 2, None)}
 
 @dataclass(frozen=True)
 class ParsedSentence:
-    """A sentence with its dependency tree.
+    """A sentence with its dependency tree."""
 
-    Attributes:
-        words: [words].
-        tags: parts of speech [words].
-        heads: number of each word's head, from 1; 0 for the root [words].
-        relations: relation of each word to its head [words]; None if the file has none.
-    """
-
-    words: tuple[str, ...]
-    tags: tuple[str, ...]
-    heads: tuple[int, ...]
+    words: tuple[str, ...]  # [words]
+    tags: tuple[str, ...]  # parts of speech [words]
+    heads: tuple[int, ...]  # number of each word's head, from 1; 0 for the root [words]
+    # Relation of each word to its head [words]; None if the file has none.
     relations: tuple[str, ...] | None
 
     def __len__(self) -> int:
@@ -57,7 +51,7 @@ def read_treebank(path: str | Path, *, encoding: str | None = None) -> list[Pars
     sentences: list[ParsedSentence] = []
     rows: list[list[str]] = []
     width, start = None, 1
-    for number, line in _and_a_blank_line(files.lines(path, encoding)):
+    for number, line in chain(files.lines(path, encoding), [(0, "")]):
         if not line.strip():
             if rows:
                 sentences.append(_sentence(rows, f"{path}, line {start}"))
@@ -81,11 +75,6 @@ def read_treebank(path: str | Path, *, encoding: str | None = None) -> list[Pars
     if not sentences:
         raise ValueError(f"{path} has no sentences. Check that this is the right file.")
     return sentences
-
-
-def _and_a_blank_line(lines: Iterable[tuple[int, str]]) -> Iterable[tuple[int, str]]:
-    yield from lines
-    yield 0, ""
 
 
 def _sentence(rows: list[list[str]], place: str) -> ParsedSentence:

@@ -11,15 +11,10 @@ from bert_zoo.error_text import shown
 
 
 class StaticVectors(NamedTuple):
-    """Words and their vectors.
+    """Words and their vectors."""
 
-    Attributes:
-        words: in the file's order.
-        vectors: float32 [words, size].
-    """
-
-    words: tuple[str, ...]
-    vectors: np.ndarray
+    words: tuple[str, ...]  # in the file's order
+    vectors: np.ndarray  # float32 [words, size]
 
 
 def read_word_vectors(

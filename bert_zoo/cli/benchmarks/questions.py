@@ -124,7 +124,7 @@ class QuestionBenchmark(Benchmark):
                 "Student and teacher split the questions into different tokens, but answers are compared token by "
                 "token. Choose a student with the teacher's vocabulary, or make one from the teacher with --layers."
             )
-        taught = table.beside(dict(zip(LOGITS, answers.T, strict=True)), PADDED)
+        taught = table.with_columns(dict(zip(LOGITS, answers.T, strict=True)), PADDED)
         known = np.where(table.rows["example"] < len(examples), LABELLED, TAUGHT)[:, None]
 
         def taught_batch(numbers):
