@@ -264,11 +264,8 @@ def _top(model, inputs, *, number: int):
 
 
 class WordVectors:
-    """Words and their vectors, from a text file with a word and its numbers on each line.
-
-    Raises:
-        ValueError: a line has another form; names the line.
-    """
+    """Words and their vectors, from a text file with a word and its numbers on each line; ValueError names a line of
+    another form."""
 
     def __init__(self, path: str | Path):
         self._words: list[str] = []

@@ -37,15 +37,10 @@ class DistillationSettings(MaskedSettings):
 
 @dataclass(frozen=True)
 class TaughtRows:
-    """Turns rows into a `Distillation`'s inputs and the labels of each part of its losses.
-
-    Attributes:
-        parts: names of the parts.
-        masking: hides tokens; None to hide none.
-    """
+    """Turns rows into a `Distillation`'s inputs and the labels of each part of its losses."""
 
     parts: Sequence[str]
-    masking: Masking | None
+    masking: Masking | None  # hides tokens; None to hide none
     replaced: ClassVar[bool] = False
 
     def __call__(self, batch, draws):

@@ -14,17 +14,9 @@ from bert_zoo.layers.attention import attention_bias
 from bert_zoo.models import Encoder
 from bert_zoo.models.losses import BatchMean
 
-# -------------------------------------------------------------------------------------------------
-# An encoder's intermediate values that distillation losses read.
-# -------------------------------------------------------------------------------------------------
-
 
 def check_can_be_read(encoder: Encoder, role: str) -> None:
-    """Raises ValueError for an encoder whose attention differs from BERT's.
-
-    Args:
-        role: "student" or "teacher", for the message.
-    """
+    """Raises ValueError for an encoder, the "student" or "teacher", whose attention differs from BERT's."""
     backbone = encoder.backbone
     stack = getattr(backbone, "stack", None)
     # Exact types: subclasses add to the scores or read other inputs.
@@ -45,25 +37,17 @@ def check_can_be_read(encoder: Encoder, role: str) -> None:
 class Insides:
     """Hidden states and attention projections of an encoder's lowest layers.
 
-    Nothing above these layers is computed. Layers are numbered from 1; 0 means the embeddings.
-
-    Args:
-        encoder: an encoder that `check_can_be_read` accepts.
-        inputs: the encoder's inputs; others are ignored.
-        layers: number of layers to run.
-        training: as for `call`.
-
-    Attributes:
-        states: one more than layers, each [batch, length, hidden].
-        bias: added to attention scores, [batch, 1, 1 or length, length].
+    Nothing above these layers is computed. Layers are numbered from 1; 0 means the embeddings. The encoder is one that
+    `check_can_be_read` accepts; of the inputs, those of other models are ignored.
     """
 
     def __init__(self, encoder: Encoder, inputs: dict[str, Any], layers: int, training):
         backbone = encoder.backbone
         inputs = read_by(encoder, inputs)
         self.stack = stack = backbone.stack
+        # The bias is added to attention scores, [batch, 1, 1 or length, length].
         embedded, self.bias = backbone.embedded(inputs, training)
-        self.states = [embedded]
+        self.states = [embedded]  # one more than layers, each [batch, length, hidden]
         x = ops.reshape(embedded, (-1, stack.hidden_size))
         for layer in range(1, layers + 1):
             x, *_ = stack.run(self.block(layer), x, self.bias, training=training)

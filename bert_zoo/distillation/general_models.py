@@ -29,11 +29,7 @@ MASKED_TOKENS = "masked_tokens"
 
 
 def layer_of(layer: int | None, encoder: Encoder) -> int:
-    """Checks the number of a layer, from 1; None means the last.
-
-    Raises:
-        ValueError: the layer does not exist.
-    """
+    """The number of a teacher's layer, from 1; None means the last."""
     last = encoder.backbone.groups().num_layers
     layer = last if layer is None else layer
     if isinstance(layer, bool) or not 1 <= layer <= last:
@@ -42,29 +38,17 @@ def layer_of(layer: int | None, encoder: Encoder) -> int:
 
 
 class Distillation(ZooModel):
-    """A trainable student and a fixed teacher; returns losses per token.
+    """A trainable student, a model for `student_task`, and a fixed teacher with the same vocabulary; returns losses per token.
 
     Called with the inputs of both, it returns a dict, part -> losses [batch, length]. The labels of a part are
     a mask; the labels of masked tokens are the original tokens. Checkpoints leave the teacher out.
-
-    Args:
-        student: a model for the task `student_task`.
-        teacher: a model with the same vocabulary, run in inference mode; it does not change.
-
-    Attributes:
-        student_task: the task for which both are loaded.
-        hides_tokens: whether rows are masked.
-        default_loss_weights: weights of the parts.
-
-    Raises:
-        ValueError: student and teacher do not fit each other or this kind of distillation.
     """
 
     task = "distillation"
     untracked = ("preprocessor", "teacher", "frozen")
-    student_task = Encoder.task
-    hides_tokens = False
-    default_loss_weights: ClassVar[Mapping[str, float]]
+    student_task = Encoder.task  # the task for which both are loaded
+    hides_tokens = False  # whether rows are masked
+    default_loss_weights: ClassVar[Mapping[str, float]]  # of the parts
 
     def __init__(self, student: ZooModel, teacher: ZooModel, **kwargs):
         vocabularies = [model.preprocessor.tokenizer.vocabulary for model in (student, teacher)]
@@ -121,7 +105,6 @@ class TripleDistillation(Distillation):
     """DistilBERT's losses: the teacher's predictions of all tokens, the masked tokens, cosines of hidden states.
 
     Source: Sanh et al. 2019 (arXiv:1910.01108); huggingface/transformers research_projects/distillation.
-    Arguments: as `Distillation`.
     """
 
     student_task = MaskedLM.task
@@ -165,7 +148,7 @@ def _predicted(model: MaskedLM, inputs, training) -> tuple[Any, Any]:
 
 
 class AttentionDistillation(Distillation):
-    """Base of objectives that compare queries, keys or values. Arguments: encoders, as for `Distillation`."""
+    """Base of objectives that compare queries, keys or values."""
 
     def __init__(self, student: Encoder, teacher: Encoder, **kwargs):
         check_can_be_read(student, "student")
@@ -173,7 +156,6 @@ class AttentionDistillation(Distillation):
         super().__init__(student, teacher, **kwargs)
 
     def check_heads(self) -> None:
-        """Raises ValueError if student and teacher differ in their number of heads."""
         heads = [model.config.num_heads for model in (self.student, self.teacher)]
         if heads[0] != heads[1]:
             raise ValueError(
@@ -190,12 +172,8 @@ class LayerDistillation(AttentionDistillation):
     """TinyBERT's losses: attention scores and hidden states of every layer, and the embeddings.
 
     If the widths differ, one projection, shared by all layers, maps the student's hidden states. It is
-    trained with the student and then discarded.
-
-    Args:
-        student, teacher: encoders with the same number of heads.
-        layer_map: the teacher's layer, from 1, for each of the student's; by default evenly spaced layers, up to
-            the last.
+    trained with the student and then discarded. `layer_map` is the teacher's layer, from 1, for each of the student's;
+    by default evenly spaced layers, up to the last. Both encoders have the same number of heads.
 
     Source: Jiao et al. 2020 (arXiv:1909.10351); huawei-noah/Pretrained-Language-Model TinyBERT,
     general_distill.py, which sums the losses of layers.
@@ -264,13 +242,9 @@ class LayerDistillation(AttentionDistillation):
 
 
 class LastLayerDistillation(AttentionDistillation):
-    """Base of objectives that compare one layer of the teacher with the student's last.
+    """Base of objectives that compare one layer of the teacher, by default the last, with the student's last.
 
     Nothing above the student's last queries, keys and values is computed or trained.
-
-    Args:
-        student, teacher: encoders.
-        teacher_layer: the teacher's layer, from 1; the last by default.
     """
 
     def __init__(
@@ -306,9 +280,8 @@ class LastLayerDistillation(AttentionDistillation):
 
 
 class ValueRelationDistillation(LastLayerDistillation):
-    """MiniLM's losses, version 1: attention distributions and relations of values.
+    """MiniLM's losses, version 1: attention distributions and relations of values, for equal numbers of heads.
 
-    Arguments: as `LastLayerDistillation`, with the same number of heads.
     Source: Wang et al. 2020 (arXiv:2002.10957).
     """
 
@@ -328,15 +301,11 @@ class ValueRelationDistillation(LastLayerDistillation):
 
 
 class RelationDistillation(LastLayerDistillation):
-    """MiniLM's losses, version 2: relations of queries, of keys and of values.
+    """MiniLM's losses, version 2: relations of queries, of keys and of values, for any numbers of heads.
 
-    Student and teacher may have any number of heads.
-
-    Args:
-        student, teacher, teacher_layer: as for `LastLayerDistillation`. The paper uses the last layer of base
-            models, layer 21 of BERT-large, and layer 19 of RoBERTa-large and XLM-R-large.
-        relation_heads: number of parts into which vectors are divided; by default 48 as in the paper (which
-            uses 64 for large models), or the next smaller number that divides both widths.
+    The paper uses the last layer of base models, layer 21 of BERT-large, and layer 19 of RoBERTa-large and XLM-R-large.
+    `relation_heads` is the number of parts into which vectors are divided; by default 48 as in the paper (which uses 64
+    for large models), or the next smaller number that divides both widths.
 
     Source: Wang et al. 2021 (arXiv:2012.15828).
     """

@@ -17,10 +17,6 @@ from bert_zoo.models.losses import BatchMean
 from bert_zoo.training.presets import compile_for_task
 from bert_zoo.training.resume import kept_outputs
 
-# -------------------------------------------------------------------------------------------------
-# Computes a teacher's outputs for many texts and keeps them in a file.
-# -------------------------------------------------------------------------------------------------
-
 BATCH_SIZE = 64
 # Number of rows from which principal components are computed.
 COMPONENT_ROWS = 20_000
@@ -78,9 +74,6 @@ def vectors_of_size(vectors: np.ndarray, size: int) -> np.ndarray:
 
     The projection onto principal components is rescaled to the vectors' lengths.
     Source: sentence-transformers' model_distillation.py.
-
-    Raises:
-        ValueError: the student's vectors are larger.
     """
     width = vectors.shape[1]
     if size > width:
@@ -247,16 +240,7 @@ def taught_loss(
     temperature: float = 2.0,
     hard_weight: float = 0.5,
 ) -> keras.losses.Loss:
-    """The loss of a student.
-
-    Args:
-        taught_by: attribute of the student.
-        match: comparison with the teacher, see `MATCHES`; None for the default.
-        temperature, hard_weight: as for `TaughtLoss`.
-
-    Raises:
-        ValueError: these outputs have no such comparison.
-    """
+    """The loss of a student whose attribute is `taught_by`; `match` is one of its `MATCHES`, the first by default."""
     ways = MATCHES.get(taught_by, {})
     match = match or next(iter(ways), None)
     if match not in ways:
@@ -299,11 +283,6 @@ def targets_of(
         targets[rows, size:-1] = labels
         targets[rows, -1] = LABELLED
     return targets
-
-
-# -------------------------------------------------------------------------------------------------
-# `distill`: trains a model in memory on the outputs of another one.
-# -------------------------------------------------------------------------------------------------
 
 
 def distill(

@@ -7,19 +7,12 @@ from bert_zoo.presets import Recipe
 
 @dataclass(frozen=True)
 class TextPreset:
-    """An objective of distillation on text.
+    """An objective of distillation on text."""
 
-    Attributes:
-        about: what the student learns, for program help.
-        recipe: published settings; `max_length` is in tokens per row.
-        source: publication of the settings.
-        options: names of the objective's options.
-    """
-
-    about: str
-    recipe: Recipe
-    source: str
-    options: tuple[str, ...] = ()
+    about: str  # what the student learns, for program help
+    recipe: Recipe  # published settings; `max_length` is in tokens per row
+    source: str  # publication of the settings
+    options: tuple[str, ...] = ()  # names of the objective's options
 
 
 _MINILM = Recipe(

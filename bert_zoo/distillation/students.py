@@ -77,12 +77,12 @@ def student_of(
     student.trainable = True  # even if parts of the teacher are frozen
     variables = variables_of(student)
     sources = {path: path for path in variables}
-    for own, theirs in _blocks(encoder_of(student), encoder, chosen).items():
+    for own, taught in _blocks(encoder_of(student), encoder, chosen).items():
         for path in (path for path in variables if path.startswith(own)):
             if sizes:
                 del sources[path]
             else:
-                sources[path] = theirs + path.removeprefix(own)
+                sources[path] = taught + path.removeprefix(own)
     components = None
     for path, source in sources.items():
         variable, value = variables[path], ops.convert_to_numpy(values[source])
@@ -109,14 +109,7 @@ def student_of(
 
 
 def chosen_layers(layers: int | Sequence[int], of: int) -> tuple[int, ...]:
-    """Indices of the teacher's layers that a student uses; see `student_of`.
-
-    Args:
-        of: number of the teacher's layers.
-
-    Raises:
-        ValueError: the teacher does not have these layers.
-    """
+    """Indices of the teacher's layers, `of` in all, that a student uses; see `student_of`."""
     if is_integer(layers):
         if not 1 <= layers <= of:
             raise ValueError(f"layers is {layers}; it must be 1 to {of}, the teacher's number.")
@@ -186,13 +179,13 @@ def _sizes(
 
 def _blocks(student: Encoder, teacher: Encoder, chosen: Sequence[int]) -> Mapping[str, str]:
     """Path prefix of each of the student's blocks -> prefix of the teacher's block to copy."""
-    own, theirs = (encoder.backbone.groups().stack for encoder in (student, teacher))
+    own, taught = (encoder.backbone.groups().stack for encoder in (student, teacher))
     found: dict[str, str] = {}
     for numbers, layer in zip(own.blocks_of_layers, chosen, strict=True):
-        for number, source in zip(numbers, theirs.blocks_of_layers[layer], strict=True):
+        for number, source in zip(numbers, taught.blocks_of_layers[layer], strict=True):
             begin, of_source = (
                 f"{ENCODER_PREFIX}{stack.name}/{stack.blocks[n].name}/"
-                for stack, n in ((own, number), (theirs, source))
+                for stack, n in ((own, number), (taught, source))
             )
             if found.setdefault(begin, of_source) != of_source:
                 raise ValueError(

@@ -105,11 +105,7 @@ def prune_vocabulary(
 
 @singledispatch
 def smaller(tokenizer: Tokenizer, kept: set[str]) -> Tokenizer:
-    """A tokenizer with the kept tokens, and with all that spell these and other words.
-
-    Raises:
-        TypeError: the tokenizer is of another kind.
-    """
+    """A tokenizer with the kept tokens, and with all that spell these and other words."""
     raise TypeError(
         f"The vocabulary of a {type(tokenizer).__name__} cannot be pruned. Only WordPiece, byte-level BPE "
         "and SentencePiece vocabularies can."
@@ -177,11 +173,8 @@ def _is_text(piece) -> bool:
 
 
 def merges_of(token: str, score: Callable[[str, str], float | None]) -> list[tuple[str, str]]:
-    """The merges that build a token from its characters, in order; see `bert_zoo.text.bpe`.
-
-    Args:
-        score: (left, right) -> priority of merging two neighbours, highest first; None for no merge.
-    """
+    """The merges that build a token from its characters, in order; `score` gives two neighbours' priority, highest
+    first, None for no merge. See `bert_zoo.text.bpe`."""
     parts, made = [*token], []
     while True:
         scores = [score(*pair) for pair in pairwise(parts)]
@@ -194,7 +187,7 @@ def merges_of(token: str, score: Callable[[str, str], float | None]) -> list[tup
 
 
 def _counts(tokenizer: Tokenizer, texts) -> np.ndarray:
-    """Number of occurrences of each token, int64 [tokens]."""
+    """Occurrences of each token, int64 [tokens]."""
     counts = np.zeros(tokenizer.vocab_size, np.int64)
     for batch in _batches(texts):
         ids = np.concatenate(ids_of(tokenizer, batch))

@@ -53,14 +53,8 @@ def ranks(values: np.ndarray) -> np.ndarray:
 
 
 def mean_and_deviation(values: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """The mean over runs, and the sample standard deviation; the deviation of a single run is 0.
-
-    Args:
-        values: [layers], or [runs, layers].
-
-    Returns:
-        Two arrays, float64 [layers].
-    """
+    """The mean over runs, and the sample standard deviation (0 for a single run), of [layers] or [runs, layers]:
+    float64 [layers] each."""
     runs = np.atleast_2d(np.asarray(values, np.float64))
     mean = runs.mean(axis=0)
     return mean, runs.std(axis=0, ddof=1) if len(runs) > 1 else np.zeros_like(mean)
@@ -97,17 +91,11 @@ _UNTYPED = "_"
 
 @dataclass(frozen=True)
 class SpanScore:
-    """Counts of spans, and scores from 0 to 1 (0 where undefined).
+    """Counts of spans, and scores from 0 to 1 (0 where undefined)."""
 
-    Attributes:
-        correct: predicted spans that are also in the references.
-        predicted: spans in the predictions.
-        support: spans in the references.
-    """
-
-    correct: int
-    predicted: int
-    support: int
+    correct: int  # predicted spans that are also in the references
+    predicted: int  # spans in the predictions
+    support: int  # spans in the references
 
     @property
     def precision(self) -> float:
@@ -147,7 +135,6 @@ class SpanReport:
 
     @property
     def macro(self) -> MacroScore:
-        """Unweighted means over the types."""
         rows = list(self.types.values()) or [SpanScore(0, 0, 0)]
         means = (fmean(getattr(row, name) for row in rows) for name in MacroScore._fields[:3])
         return MacroScore(*means, self.micro.support)

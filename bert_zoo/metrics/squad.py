@@ -238,26 +238,20 @@ class Window:
 
 @dataclass(frozen=True)
 class AnswerCandidate:
-    """An answer cut from the context, or no answer.
+    """An answer cut from the context, or no answer."""
 
-    Attributes:
-        text: the answer, "" for no answer.
-        start, end: its first character in the context and the one after its last; None for no answer.
-        start_logit, end_logit: logits of its first and last token. For no answer, the logits at its position or,
-            with `Window.no_answer_odds`, the best span's, with the odds added to `start_logit`.
-        probability: softmax of the score over the candidates of the question.
-    """
-
-    text: str
+    text: str  # the answer, "" for no answer
+    # Its first character in the context and the one after its last; None for no answer.
     start: int | None
     end: int | None
+    # Logits of its first and last token. For no answer, the logits at its position or, with
+    # `Window.no_answer_odds`, the best span's, with the odds added to `start_logit`.
     start_logit: float
     end_logit: float
-    probability: float = 0.0
+    probability: float = 0.0  # softmax of the score over the candidates of the question
 
     @property
     def score(self) -> float:
-        """Sum of the two logits."""
         return self.start_logit + self.end_logit
 
 

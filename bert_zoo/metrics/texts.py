@@ -13,12 +13,7 @@ ROUGE_TYPES = ("rouge2", "rouge1", "rougeLsum")
 
 
 def text_metric(name: str) -> TextMetric:
-    """The metric of this name; imports its package.
-
-    Raises:
-        ValueError: the name is unknown.
-        ImportError: its package is not installed.
-    """
+    """The metric of this name; imports its package, or raises ImportError."""
     if name not in TEXT_METRICS:
         raise ValueError(f"There is no text metric {name!r}; choose one of {[*TEXT_METRICS]}.")
     return TEXT_METRICS[name]()

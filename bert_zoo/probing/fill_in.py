@@ -29,11 +29,8 @@ class _Answers:
 
     @property
     def is_asked(self) -> np.ndarray:
-        """bool [items]: False for items that the model cannot be asked.
-
-        These are items in which a word is not a single token of a masked language model, both choices are the same
-        to the model, or one choice has more unknown tokens than the other.
-        """
+        """bool [items]: False where a word is not a single token of a masked language model, both choices are the same
+        to the model, or one choice has more unknown tokens than the other."""
         raise NotImplementedError
 
     @property
@@ -42,7 +39,7 @@ class _Answers:
         raise NotImplementedError
 
     def numbers(self) -> dict[str, float]:
-        """Returns the columns of the table; NaN if no item was asked."""
+        """The columns of the table; NaN if no item was asked."""
         raise NotImplementedError
 
     def take(self, rows: Sequence[int]) -> Self:
@@ -315,7 +312,7 @@ class _Asking:
         return Gap(" " if before[-1:].isspace() else "", "")
 
     def id_of(self, item: Cloze, word: str) -> int | None:
-        """The id of a word in the blank of an item; None if it is not a single token."""
+        """None if the word is not a single token in the blank of the item."""
         token_id = self._id_in(self.gap(item), word)
         return None if isinstance(token_id, list) else token_id
 
@@ -335,7 +332,6 @@ class _Asking:
 
 
 def _is_masked(model) -> bool:
-    """Whether a model is a masked language model, rather than a causal one."""
     if not isinstance(model, FillsMasks | CausalLM):
         raise TypeError(
             f"A {type(model).__name__} has no language-model head. Load the checkpoint with task='masked_lm' or "
@@ -363,7 +359,7 @@ def _margins(
 
 
 def _num_unknown(model, scores: Iterable[TextScore]) -> np.ndarray:
-    """Number of unknown tokens in each text, int64 [texts]."""
+    """Unknown tokens of each text, int64 [texts]."""
     tokenizer = model.preprocessor.tokenizer
     unk_id = unknown_id(tokenizer)
     token = None if unk_id is None else tokenizer.id_to_token(unk_id)

@@ -17,10 +17,6 @@ from bert_zoo.probing.results import LayerCurve, table_by_layer
 from bert_zoo.probing.vectors import LayerVectors
 from bert_zoo.runtime.answers import table
 
-# -------------------------------------------------------------------------------------------------
-# How similar the layers of two models are, for example before and after fine-tuning.
-# -------------------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, eq=False)
 class LayerSimilarity:
@@ -87,12 +83,9 @@ def cka(
 
 
 def self_similarity(vectors: np.ndarray) -> float:
-    """Returns the mean cosine over all pairs of different rows.
+    """The mean cosine over all pairs of different rows of float [rows, size], at least two.
 
     For the occurrences of a word this is its self-similarity; for random words, the baseline for anisotropy.
-
-    Args:
-        vectors: float [rows, size], at least two rows.
     """
     units = directions(np.asarray(vectors, np.float64))
     total = units.sum(axis=0)
@@ -101,25 +94,18 @@ def self_similarity(vectors: np.ndarray) -> float:
 
 
 def similarity_to_mean(vectors: np.ndarray) -> float:
-    """Returns the mean cosine between rows and their mean: intra-sentence similarity, for the words of a sentence.
-
-    Args:
-        vectors: float [rows, size].
-    """
+    """The mean cosine between rows of float [rows, size] and their mean: for the words of a sentence, intra-sentence
+    similarity."""
     vectors = np.asarray(vectors, np.float64)
     return float(np.mean(directions(vectors) @ directions(vectors.mean(axis=0)[None])[0]))
 
 
 def explained_variance(vectors: np.ndarray, *, centred: bool = True) -> float:
-    """Returns the share of the rows' variance along one direction; 1 if all rows are equal.
+    """The share of the variance of float [rows, size] along one direction; 1 if all rows are equal.
 
     For the occurrences of a word this is the maximum explainable variance: how well one static vector could replace
-    them.
-
-    Args:
-        vectors: float [rows, size].
-        centred: the direction is the first principal component, as in the released code for the occurrences of a
-            word. Otherwise it is the first right singular vector without centring, as in the code for random words.
+    them. The direction is the first principal component, as in the released code for the occurrences of a word; not
+    `centred`, it is the first right singular vector, as in the code for random words.
     """
     vectors = np.asarray(vectors, np.float64)
     if (vectors == vectors[0]).all():

@@ -149,11 +149,8 @@ def pruning_curve(
 
 
 def attention_layers(model: ZooModel) -> list[keras.layers.Layer]:
-    """Returns the self-attention of each encoder block, with `num_heads`, `head_size` and `output_dense`.
-
-    Raises:
-        ValueError: the blocks have no attention, or its kernels are quantized or have LoRA.
-    """
+    """The self-attention of each encoder block, with `num_heads`, `head_size` and `output_dense`; ValueError if
+    there is none, or its kernels are quantized or have LoRA."""
     encoder = encoder_of(model)
     blocks = getattr(encoder.backbone.groups().stack, "blocks", ())
     layers = [getattr(block, "attention", None) for block in blocks]

@@ -23,10 +23,6 @@ from bert_zoo.models.word_outputs import sentences_of
 from bert_zoo.runtime.answers import table
 from bert_zoo.text.words import NO_WORD
 
-# -------------------------------------------------------------------------------------------------
-# The attention of every head between the tokens or words of sentences.
-# -------------------------------------------------------------------------------------------------
-
 # Ways to pool the attention from a word's pieces: (maps [..., pieces, words], starts of words) -> [..., words, words].
 # The paper takes the "mean"; its code takes the first piece by default.
 FROM_PIECES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
@@ -96,7 +92,7 @@ def attention_maps(
 
 
 def words_of(sentences: Iterable[Any]) -> list[list[str]]:
-    """Returns the words of texts, of lists of words, or of a treebank's sentences."""
+    """The words of texts, of lists of words, or of a treebank's sentences."""
     rows = [getattr(sentence, "words", sentence) for sentence in sentences]
     return [list(sentence.words) for sentence in sentences_of(rows)]
 
@@ -106,13 +102,9 @@ def words_of_pieces(
 ) -> np.ndarray:
     """Turns attention between pieces [..., tokens, tokens] into attention between words [..., words, words].
 
-    The attention to a word is the sum over its pieces. Special tokens count as words.
+    `word_ids`, int [tokens], are the number of each token's word, -1 for special tokens, which count as words. The
+    attention to a word is the sum over its pieces; the attention from them is pooled as `FROM_PIECES` says.
     Source: Clark et al. 2019, section 4.1; clarkkev/attention-analysis bpe_utils.py, get_word_word_attention.
-
-    Args:
-        maps: attention between pieces.
-        word_ids: int [tokens], the number of each token's word, -1 for special tokens.
-        from_pieces: how to pool the attention from a word's pieces: "mean", as in the paper, or "first".
     """
     if from_pieces not in FROM_PIECES:
         raise ValueError(f"from_pieces is {from_pieces!r}; it is one of {list(FROM_PIECES)}.")
@@ -372,11 +364,8 @@ def _distances(found: Iterable[SentenceAttention]) -> HeadDistances:
 
 
 def divergences(maps: np.ndarray) -> np.ndarray:
-    """Jensen-Shannon divergences between heads, summed over tokens: [layers, heads, layers, heads].
-
-    Args:
-        maps: [layers, heads, tokens, tokens].
-    """
+    """Jensen-Shannon divergences between heads, summed over tokens: [layers, heads, tokens, tokens] -> [layers,
+    heads, layers, heads]."""
     shape = maps.shape[:2]
     heads = _smoothed(np.float64(maps), DIVERGENCE_SMOOTHING).reshape(np.prod(shape), -1)
     negative_entropy = (heads * np.log(heads)).sum(-1)
@@ -446,16 +435,9 @@ class HeadRelations:
         at = self.labels.index(label)
         found, offsets = self.accuracy[..., at], self.offset_accuracy[:, at]
         direction, layer, head = np.unravel_index(found.argmax(), found.shape)
-        return BestHead(
-            label,
-            int(self.counts[at]),
-            float(found.max()),
-            int(layer),
-            int(head),
-            DIRECTIONS[direction],
-            self.offsets[offsets.argmax()],
-            float(offsets.max()),
-        )
+        best = (float(found.max()), int(layer), int(head), DIRECTIONS[direction])
+        offset = self.offsets[offsets.argmax()]
+        return BestHead(label, int(self.counts[at]), *best, offset, float(offsets.max()))
 
     def best_heads(self, least: int = 100) -> list[BestHead]:
         """Returns the best head of each label that `least` or more words have, except "root"."""
@@ -561,14 +543,8 @@ def _relations(
 
 
 def most_attended(maps: np.ndarray) -> np.ndarray:
-    """Returns for each word the other word that it attends to most, and the one that attends to it most.
-
-    Args:
-        maps: attention between words, [..., words, words], without special tokens.
-
-    Returns:
-        int64 [2, ..., words].
-    """
+    """The other word that each word attends to most, and the one that attends to it most: attention between words
+    [..., words, words], without special tokens -> int64 [2, ..., words]."""
     others = maps * (1 - np.eye(maps.shape[-1], dtype=maps.dtype))
     return np.stack([others.argmax(-1), others.argmax(-2)])
 

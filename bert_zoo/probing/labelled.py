@@ -19,15 +19,8 @@ Inputs = dict[str, np.ndarray]
 
 
 def sentence_splits(splits: Sequence[str] | None, num_sentences: int) -> np.ndarray:
-    """Returns the split of each sentence, one of `SPLITS`, as an array of strings.
-
-    Args:
-        splits: the split of each sentence. By default the ninth of every ten sentences is "validation", the
-            tenth "test" and the others "train".
-
-    Raises:
-        ValueError: the number of splits differs from the number of sentences, or a split is unknown.
-    """
+    """The split of each sentence, one of `SPLITS`. By default the ninth of every ten sentences is "validation", the
+    tenth "test" and the others "train"."""
     if splits is None:
         splits = [SPLITS[max(0, number % 10 - 7)] for number in range(num_sentences)]
     _check_length("splits", splits, num_sentences)
@@ -38,20 +31,15 @@ def sentence_splits(splits: Sequence[str] | None, num_sentences: int) -> np.ndar
 
 @dataclass(frozen=True)
 class Labelled:
-    """Items with labels; an item is a range of words or a pair of ranges.
+    """Items with labels; an item is a range of words or a pair of ranges."""
 
-    Attributes:
-        spans: int64 [items, 1 or 2, 2]: the first row of vectors of each range, and the row after its last.
-        sentences: int64 [items]: the number of each item's sentence.
-        targets: class ids, int64 [items]; or bool [items, classes] if an item may have any number of labels.
-        label_names: the sorted labels; a label's position is its class id.
-        pooling: how the vectors of an item's words become one: "mean", or trained "attention".
-    """
-
+    # int64 [items, 1 or 2, 2]: the first row of vectors of each range, and the row after its last.
     spans: np.ndarray
-    sentences: np.ndarray
+    sentences: np.ndarray  # int64 [items]: the number of each item's sentence
+    # Class ids, int64 [items]; or bool [items, classes] if an item may have any number of labels.
     targets: np.ndarray
-    label_names: tuple[Any, ...]
+    label_names: tuple[Any, ...]  # the sorted labels; a label's position is its class id
+    # How the vectors of an item's words become one: "mean", or trained "attention".
     pooling: str = "mean"
 
     def __len__(self) -> int:
@@ -59,11 +47,10 @@ class Labelled:
 
     @property
     def has_label_sets(self) -> bool:
-        """Whether an item may have any number of labels, rather than exactly one."""
         return self.targets.ndim == 2
 
     def inputs(self, vectors: LayerVectors, items: np.ndarray) -> Inputs:
-        """Returns a probe's inputs for some items: arrays for span 0 and, for pairs, span 1.
+        """A probe's inputs for some items: arrays for span 0 and, for pairs, span 1.
 
         With mean pooling: "vectors_0", float [items, sum of the layers' sizes]. With attention:
         "vectors_0", float16 [rows, sum of sizes], and "members_0", bool [items, rows]: which
@@ -90,14 +77,7 @@ class Labelled:
         return found
 
     def split(self, splits: Sequence[str] | None, num_sentences: int) -> dict[str, np.ndarray]:
-        """Returns the numbers of the items in each of `SPLITS`, int64.
-
-        Args:
-            splits: as in `sentence_splits`.
-
-        Raises:
-            ValueError: as in `sentence_splits`, or a split has no items.
-        """
+        """The numbers of the items in each of `SPLITS`, int64; ValueError if there are none."""
         of_item = sentence_splits(splits, num_sentences)[self.sentences]
         found = {name: np.flatnonzero(of_item == name) for name in SPLITS}
         for name, items in found.items():
@@ -109,7 +89,7 @@ class Labelled:
         return found
 
     def with_one_label(self) -> "Labelled":
-        """Returns the items with class ids as targets; raises ValueError if an item does not have exactly one label."""
+        """With class ids as targets; ValueError if an item does not have exactly one label."""
         if not self.has_label_sets:
             return self
         counts = self.targets.sum(1)
@@ -120,14 +100,11 @@ class Labelled:
         return replace(self, targets=self.targets.argmax(1))
 
     def with_control_labels(self, sentences: Sequence[Sequence[str]], seed: int) -> "Labelled":
-        """Returns a control task: every word type gets a random label, the same wherever it occurs.
+        """A control task: every word type gets a random label, the same wherever it occurs.
 
         Labels are drawn with the frequencies of the task's labels (Hewitt and Liang 2019, arXiv:1909.03368,
         section 2). A probe can only memorise them, so word types that occur in the test split alone bound
         its accuracy.
-
-        Raises:
-            ValueError: the items are not words.
         """
         starts, stops = self.spans[:, 0].T
         if self.has_label_sets or (stops - starts > 1).any():
@@ -142,17 +119,8 @@ class Labelled:
 
 
 def labelled(vectors: LayerVectors, labels: Sequence[Any]) -> Labelled:
-    """Turns labels of words, edges or whole sentences into `Labelled` items.
-
-    Args:
-        vectors: vectors of the sentences.
-        labels: for each sentence either a label; or a label for each word, with None for words to leave out; or
-            `bert_zoo.data.edges.Edge` objects. Labels are strings or integers.
-
-    Raises:
-        ValueError: the number of labels differs from the number of sentences or words, or an edge names words
-            that its sentence does not have.
-    """
+    """Labels of words (None for those to leave out), edges (`bert_zoo.data.edges.Edge`) or whole sentences, as
+    strings or integers, as `Labelled` items."""
     _check_length("labels", labels, len(vectors))
     if any(isinstance(label, str | int | np.integer) for label in labels):
         return _labelled_sentences(vectors, labels)

@@ -29,21 +29,16 @@ class ProbeSettings:
     """The shape of probes and their training, by Adam with a learning rate that falls linearly to 0.
 
     Each probe keeps the weights of the epoch with the lowest loss on the validation split.
-
-    Attributes:
-        hidden_size: units of the one hidden layer, with ReLU; None for a linear probe.
-        dropout: dropout rate of the hidden layer.
-        epochs: evaluations on the validation split. Between two of them lies one pass over the training split, or
-            several if a pass has fewer than 20 steps.
-        batch_size: items per step: words, sentences or spans.
-        learning_rate: learning rate of the first step.
     """
 
+    # Units of the one hidden layer, with ReLU; None for a linear probe.
     hidden_size: int | None = None
-    dropout: float = 0.0
+    dropout: float = 0.0  # dropout rate of the hidden layer
+    # Evaluations on the validation split. Between two of them lies one pass over the training split, or several if
+    # a pass has fewer than 20 steps.
     epochs: int = 5
-    batch_size: int = 256
-    learning_rate: float = 5e-3
+    batch_size: int = 256  # items per step: words, sentences or spans
+    learning_rate: float = 5e-3  # learning rate of the first step
 
     def __post_init__(self):
         for name in ("hidden_size", "epochs", "batch_size"):
@@ -63,14 +58,9 @@ class Measured:
 class Probes(keras.Model):
     """Probes with separate parameters, trained together on the sum of their losses.
 
-    Args:
-        reads: the layers that each probe reads; it mixes several.
-        sizes: the size of each layer's vectors.
-        sample: float [rows, sum of sizes], a sample of the vectors. Its mean and deviation standardise all
-            vectors, so that one learning rate suits all layers; what a probe can learn stays the same.
-        labelled: the items to classify.
-        settings: settings of the probes.
-        seed: seed of the initial parameters and of dropout.
+    Each of `reads` names the layers that a probe reads; it mixes several. `sizes` are those of the layers' vectors. The
+    mean and deviation of `sample`, float [rows, sum of sizes], standardise all vectors, so that one learning rate suits
+    all layers; what a probe can learn stays the same.
     """
 
     def __init__(
@@ -94,7 +84,7 @@ class Probes(keras.Model):
         self.probes = [Probe(layers, labelled, settings, rng) for layers in reads]
 
     def call(self, inputs: Inputs, training=None):
-        """Maps the inputs from `Labelled.inputs` to logits [items, probes, classes]."""
+        """Inputs from `Labelled.inputs` -> logits [items, probes, classes]."""
         slots = []
         for slot in range(sum(name.startswith("vectors") for name in inputs)):
             vectors = ops.cast(inputs[f"vectors_{slot}"], "float32")
@@ -157,7 +147,7 @@ class SpanPooling(keras.layers.Layer):
         self.attention = keras.layers.Dense(1, kernel_initializer=_initializer(rng))
 
     def call(self, words, members):
-        """Maps words [rows, size] and members, bool [spans, rows], to [spans, SPAN_SIZE]."""
+        """Words [rows, size] and members, bool [spans, rows] -> [spans, SPAN_SIZE]."""
         projected = self.projection(words)
         scores = ops.where(members, ops.squeeze(self.attention(projected), -1)[None], -1e9)
         return ops.matmul(ops.softmax(scores, axis=-1), projected)
@@ -180,16 +170,8 @@ def train(
     settings: ProbeSettings,
     seed: int,
 ) -> Probes:
-    """Trains probes, and returns each with its weights from the best epoch.
-
-    Args:
-        reads: the layers that each probe reads.
-        vectors: the vectors of all layers.
-        labelled: the items.
-        training, validation: int arrays: numbers of the items to train on, and to choose the best epoch by.
-        settings: settings of the probes and their training.
-        seed: seed of the parameters and of the order of the items.
-    """
+    """Trains probes of the layers that each `reads`; each keeps its weights from the best epoch on the validation
+    items."""
     rng = np.random.default_rng(seed)
     sample = labelled.inputs(vectors, np.sort(rng.permutation(training)[:_SAMPLE]))["vectors_0"]
     probes = Probes(reads, vectors.sizes, sample, labelled, settings, seed)
@@ -221,7 +203,6 @@ def train(
 def measure(
     probes: Probes, vectors: LayerVectors, labelled: Labelled, items: np.ndarray
 ) -> Measured:
-    """Measures the loss and score of probes on some of the items."""
     nats = right = given = 0.0
     for some in _batches(items, _ITEMS_AT_ONCE):
         targets = labelled.targets[some]
@@ -243,9 +224,7 @@ def _batches(items: np.ndarray, size: int) -> Iterator[np.ndarray]:
     return (np.sort(items[start : start + size]) for start in range(0, len(items), size))
 
 
-# -------------------------------------------------------------------------------------------------
-# Which layers a task draws on: probes on weighted mixtures of layers.
-# -------------------------------------------------------------------------------------------------
+# --- Which layers a task draws on: probes on weighted mixtures of layers ---
 
 
 @dataclass(frozen=True)
@@ -322,9 +301,7 @@ def mix_layers(
     )
 
 
-# -------------------------------------------------------------------------------------------------
-# Probes of words, spans and sentences at each layer, with control tasks.
-# -------------------------------------------------------------------------------------------------
+# --- Probes of words, spans and sentences at each layer, with control tasks ---
 
 
 @dataclass(frozen=True)
@@ -414,7 +391,7 @@ def probe_layers(
 
 
 def _majority(what: Labelled, training: np.ndarray, test: np.ndarray) -> float:
-    """The score on the test items of always predicting the most frequent label of the training items."""
+    """The score on the test items of always predicting the training items' most frequent label."""
     if not what.has_label_sets:
         most = np.bincount(what.targets[training]).argmax()
         return float(np.mean(what.targets[test] == most))
@@ -423,9 +400,7 @@ def _majority(what: Labelled, training: np.ndarray, test: np.ndarray) -> float:
     return float(2 * right / (len(test) + present.sum()))
 
 
-# -------------------------------------------------------------------------------------------------
-# Minimum description length: how many bits a task's labels take, given a layer's vectors.
-# -------------------------------------------------------------------------------------------------
+# --- Minimum description length: how many bits a task's labels take, given a layer's vectors ---
 
 # The share of the training sentences that has been sent after each portion (Voita and Titov 2020,
 # arXiv:2003.12298, section 2.2.2).

@@ -71,22 +71,17 @@ def _distance_score(predicted: Sequence[np.ndarray], treebank: Sequence[ParsedSe
 
 @dataclass(frozen=True)
 class _Quantity:
-    """A quantity of a tree that a probe predicts.
+    """A quantity of a tree that a probe predicts."""
 
-    Attributes:
-        gold: heads -> the quantity in the tree.
-        predict: projected vectors [words, rank] -> the quantity.
-        loss: projected vectors, gold -> the loss of a sentence and its gradient.
-        baseline: number of words -> the quantity if each word depended on the one before it.
-        score: predictions, sentences -> `score_name`.
-        score_name, correlation_name: names in the paper's tables.
-    """
-
-    gold: Callable[[Sequence[int]], np.ndarray]
-    predict: Callable[[np.ndarray], np.ndarray]
+    gold: Callable[[Sequence[int]], np.ndarray]  # heads -> the quantity in the tree
+    predict: Callable[[np.ndarray], np.ndarray]  # projected vectors [words, rank] -> the quantity
+    # Projected vectors, gold -> the loss of a sentence and its gradient.
     loss: Callable[[np.ndarray, np.ndarray], tuple[float, np.ndarray]]
+    # Number of words -> the quantity if each word depended on the one before it.
     baseline: Callable[[int], np.ndarray]
+    # Predictions, sentences -> `score_name`.
     score: Callable[[Sequence[np.ndarray], Sequence[ParsedSentence]], float]
+    # Names in the paper's tables.
     score_name: str
     correlation_name: str
 
@@ -338,8 +333,7 @@ class _LayerTraining:
         )
         self.weights -= self.learning_rate * mean / (np.sqrt(square) + EPSILON)
 
-    def end_epoch(self, loss: float) -> None:
-        """Takes the mean loss on the validation split into account."""
+    def end_epoch(self, loss: float) -> None:  # the mean on the validation split
         self.epochs += 1
         if loss < self.best_loss - ABSOLUTE_GAIN:
             self.best_loss, self.best_epoch, self.best = loss, self.epochs, self.weights.copy()

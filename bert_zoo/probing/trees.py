@@ -155,12 +155,9 @@ def root_accuracy(
     sentences: Sequence[ParsedSentence],
     punctuation: Collection[str] = PUNCTUATION,
 ) -> float:
-    """Returns the share of sentences whose root (the first of several) has the smallest predicted depth.
+    """The share of sentences whose root (the first of several) has the smallest predicted depth, [words] each.
 
-    Args:
-        depths: predicted depths, [words] for each sentence.
-        sentences: the sentences, with tags and heads.
-        punctuation: tags of words that cannot be roots, unless a sentence has no others.
+    Words with tags of `punctuation` cannot be roots, unless a sentence has no others.
     """
     found = []
     for predicted, sentence in zip(depths, sentences, strict=True):
@@ -173,15 +170,10 @@ def root_accuracy(
 def correlations_by_length(
     predicted: Sequence[np.ndarray], gold: Sequence[np.ndarray]
 ) -> np.ndarray:
-    """Computes Spearman correlations between predictions and gold trees by sentence length.
+    """Mean Spearman correlation for sentences of 5, 6, ... 50 words, float64 [46]; NaN for lengths that do not occur.
 
-    Args:
-        predicted, gold: for each sentence depths [words], with one correlation per sentence; or distances [words,
-            words], with one correlation per word.
-
-    Returns:
-        float64 [46]: the mean correlation for sentences of 5, 6, ... 50 words; NaN for lengths that do not occur.
-        The paper's DSpr. and NSpr. are the means of these without NaN.
+    Depths [words] have one correlation per sentence; distances [words, words] one per word. The paper's DSpr. and NSpr.
+    are the means of these without NaN.
     """
     found: dict[int, list[float]] = {length: [] for length in LENGTHS}
     for values, expected in zip(predicted, gold, strict=True):

@@ -181,9 +181,7 @@ def randomly_initialised(encoder: ZooModel, seed: int = 0) -> Encoder:
     return Encoder(encoder.config, encoder.family, preprocessor=encoder.preprocessor)
 
 
-# -------------------------------------------------------------------------------------------------
-# Where a word occurs, and how its vectors differ between occurrences.
-# -------------------------------------------------------------------------------------------------
+# --- Where a word occurs, and how its vectors differ between occurrences ---
 
 # Words to show on each side.
 CONTEXT_WORDS = 5
@@ -191,15 +189,10 @@ CONTEXT_WORDS = 5
 
 @dataclass(frozen=True)
 class Occurrence:
-    """A word in its sentence.
-
-    Attributes:
-        words: the words of the sentence.
-        position: the position of the word in it, from 0.
-    """
+    """A word in its sentence."""
 
     words: tuple[str, ...]
-    position: int
+    position: int  # of the word, from 0
 
     @property
     def word(self) -> str:
@@ -214,17 +207,13 @@ class Occurrence:
 
 
 def occurrence_at(vectors: LayerVectors, row: int) -> Occurrence:
-    """Returns the word whose vectors are in a row."""
+    """The word whose vectors are in a row."""
     number = int(np.searchsorted(vectors.splits, row, "right")) - 1
     return Occurrence(tuple(vectors.sentences[number]), int(row - vectors.splits[number]))
 
 
 def rows_of(vectors: LayerVectors, word: str) -> np.ndarray:
-    """Returns the rows of a word's occurrences in any case, int64.
-
-    Raises:
-        ValueError: there are none.
-    """
+    """The rows of a word's occurrences in any case, int64; ValueError if there are none."""
     words = [other.casefold() for other in chain.from_iterable(vectors.sentences)]
     rows = np.flatnonzero([other == word.casefold() for other in words])
     if not len(rows):
@@ -298,11 +287,8 @@ def map_occurrences(
     )
 
 
-# -------------------------------------------------------------------------------------------------
-# The nearest neighbours of a word in its contexts and, for comparison, without context.
-#
+# --- The nearest neighbours of a word in its contexts and, for comparison, without context ---
 # Source: Table 4 of Peters et al., "Deep contextualized word representations", NAACL 2018.
-# -------------------------------------------------------------------------------------------------
 
 _BLOCK_ROWS = 16384
 
@@ -320,17 +306,11 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class NeighboursInContext:
-    """The neighbours of one occurrence of a word.
-
-    Attributes:
-        occurrence: the query.
-        same_word: the nearest other occurrences of the same word.
-        other_words: the nearest occurrences of other words, one of each word.
-    """
+    """The neighbours of one occurrence of a word."""
 
     occurrence: Occurrence
-    same_word: tuple[Neighbour, ...]
-    other_words: tuple[Neighbour, ...]
+    same_word: tuple[Neighbour, ...]  # the nearest other occurrences of the same word
+    other_words: tuple[Neighbour, ...]  # the nearest occurrences of other words, one of each word
 
     def __str__(self) -> str:
         return "\n  ".join([str(self.occurrence), *map(str, (*self.same_word, *self.other_words))])
@@ -466,16 +446,8 @@ def nearest_words(static: StaticVectors, word: str, top_k: int = 5) -> list[tupl
 def _nearest_of_each_kind(
     vectors: LayerVectors, layer: int, queries: np.ndarray, kinds: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """For each query, yields the cosine of the nearest row of each kind, and that row.
-
-    Args:
-        vectors, layer: the vectors to search, block by block.
-        queries: float32 [queries, size], of length 1.
-        kinds: int [words], the kind of each row, from 0.
-
-    Yields:
-        float32 [kinds] and int64 [kinds].
-    """
+    """For each query, float32 [queries, size] of length 1, yields the cosine of the nearest row of each kind,
+    float32 [kinds], and that row, int64 [kinds]; `kinds`, int [words], are those of the rows."""
     best = np.full((len(queries), kinds.max() + 1), -np.inf, np.float32)
     at = np.zeros(best.shape, np.int64)
     for start in range(0, vectors.num_words, _BLOCK_ROWS):
@@ -495,7 +467,7 @@ def _nearest_of_each_kind(
 def _nearest(
     vectors: LayerVectors, cosines: np.ndarray, rows: np.ndarray, top_k: int
 ) -> tuple[Neighbour, ...]:
-    """Returns the best rows by their cosines; rows with -inf are left out."""
+    """The best rows by their cosines; rows with -inf are left out."""
     order = np.argsort(-cosines, kind="stable")[:top_k]
     return tuple(
         Neighbour(float(cosines[n]), occurrence_at(vectors, int(rows[n])))
