@@ -19,11 +19,8 @@ VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 
 
 def main(verb: str | None = None) -> None:
-    """Runs a program with the command line's arguments. Without a program, lists all of them.
-
-    Args:
-        verb: the program; by default the first argument.
-    """
+    """Runs a program, by default the first argument, with the command line's arguments. Without one, lists all of
+    them."""
     arguments = sys.argv[1:]
     if verb is None:
         verb, *arguments = arguments or ["--help"]
@@ -44,7 +41,6 @@ def main(verb: str | None = None) -> None:
 
 
 def overview() -> str:
-    """Returns the list of programs with a line for each."""
     width = max(map(len, VERBS))
     groups = (
         "\n".join([f"{title}:", *(f"  {verb:<{width}}  {_first_line(verb)}" for verb in verbs)])

@@ -36,7 +36,6 @@ MOST_UNITS = 65_536  # the widest layer of a head
 # Files in which Linux gives a container's memory limit, for both versions of control groups.
 _CONTAINER_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
 
-
 # Fields that bert_zoo 0.1 wrote for every encoder although only one family has them, with the values that
 # can be ignored.
 OF_OTHERS = {"num_hidden_groups": 0, "inner_group_num": 1}
@@ -61,7 +60,6 @@ class Config:
 
     @property
     def table_width(self) -> int:
-        """Width of the token table."""
         return self.hidden_size
 
     @property
@@ -82,11 +80,8 @@ class Config:
         return self
 
     def with_layers(self, layers: Sequence[int]) -> Self:
-        """The same configuration with only these layers, by number, in their order.
-
-        Raises:
-            ConfigError: a layer would compute something different in its new place.
-        """
+        """The same configuration with only these layers, by number, in their order; ConfigError if one would compute
+        something different in its new place."""
         return self.replace(num_layers=len(layers))
 
     def to_dict(self) -> dict[str, Any]:
@@ -146,13 +141,8 @@ class Config:
         """A list of error messages for fields outside their limits.
 
         Fields of the type bool must be True or False, and those whose names end in "_dropout" are rates in [0, 1).
-
-        Args:
-            positive: fields that must be integers above 0.
-            natural: fields that must be integers of at least 0, mapped to what 0 means.
-            deviations: standard deviations.
-            amounts: fields that must be numbers of at least 0.
-            most: the largest values of sizes that no weight's shape limits.
+        `positive` fields must be integers above 0, `natural` ones integers of at least 0, mapped to what 0 means; `amounts`
+        numbers of at least 0. `most` are the largest values of sizes that no weight's shape limits.
         """
         fields = dataclasses.fields(self)
         flags = [field.name for field in fields if field.type is bool]
@@ -297,10 +287,7 @@ class EncoderConfig(Config):
         sizes = ("vocab_size", "hidden_size", "num_layers", "num_heads", "intermediate_size")
         problems = self.problems_with(
             positive=(*sizes, "max_positions"),
-            natural={
-                "embedding_size": "as hidden_size",
-                "num_segments": "no segments",
-            },
+            natural={"embedding_size": "as hidden_size", "num_segments": "no segments"},
         )
         may_lack = self.pad_id is None and not self.positions_after_padding
         if not may_lack and not (is_integer(self.pad_id) and 0 <= self.pad_id <= UNLIMITED):
@@ -322,7 +309,6 @@ class EncoderConfig(Config):
 
     @property
     def table_width(self) -> int:
-        """Width of the embedding tables."""
         return self.embedding_size or self.hidden_size
 
     @property
@@ -357,19 +343,17 @@ def machine_memory() -> int | None:
         return None
     for name in _CONTAINER_LIMITS:
         file = Path("/sys/fs/cgroup", name)
-        told = file.read_text().strip() if file.is_file() else ""
-        if told.isdigit():
-            found.append(int(told))
+        limit = file.read_text().strip() if file.is_file() else ""
+        if limit.isdigit():
+            found.append(int(limit))
     return min(found)
 
 
 def is_integer(value: Any) -> bool:
-    """Whether a value is an integer and not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is an integer or a float and not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -465,7 +449,6 @@ class Pooling:
 
     @property
     def reads_first_only(self) -> bool:
-        """Whether only the first token is read."""
         return self.mode == "cls" and self.include_prompt
 
 
@@ -487,15 +470,8 @@ class Prompts:
             )
 
     def text(self, prompt: str | None = None) -> str:
-        """The text of a prompt.
-
-        Args:
-            prompt: the name of a prompt, or the text itself (names win); "" for no prompt, None for the
-                default.
-
-        Raises:
-            ValueError: `prompt` looks like a name, but there is no such prompt.
-        """
+        """The text of a prompt: a name, or the text itself (names win); "" for no prompt, None for the default.
+        ValueError for what looks like a name of none."""
         if prompt is None:
             return "" if self.default is None else self.texts[self.default]
         if not isinstance(prompt, str):
@@ -564,15 +540,10 @@ class HeadSpec:
 
     @property
     def mixes(self) -> bool:
-        """Whether layers are mixed with weights."""
         return str(self.features).startswith("mix")
 
     def layers_read(self, number: int) -> list[int]:
-        """The indices of the hidden states that are read, of `number` in all.
-
-        Raises:
-            ValueError: there are fewer than `features` needs.
-        """
+        """The indices of the hidden states that are read, of `number` in all; ValueError if these are too few."""
         layers = range(number)
         match = _FEATURES.fullmatch(str(self.features))
         how = match and match["how"]

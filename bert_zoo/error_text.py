@@ -12,7 +12,7 @@ _MOST_COMPARED = 10_000
 
 
 def shown(value: Any, limit: int = 200) -> str:
-    """Returns `repr(value)`, shortened to at most `limit` characters.
+    """`repr(value)`, shortened to at most `limit` characters.
 
     Values from files may be huge, deep or recursive, so the complete `repr` of strings, bytes, numbers
     and containers is never computed.
@@ -31,7 +31,6 @@ def shortened(text: str, limit: int = 200) -> str:
 
 
 def check_has_utf8(text: str, name: str = "A text") -> None:
-    """Raises ValueError for a text that UTF-8 cannot encode."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -55,7 +54,7 @@ def quoted(names: Collection[Any]) -> str:
 
 
 def nearest(name: str, known: Collection[str]) -> str:
-    """Returns a sentence that suggests the most similar known name, or "" if none is similar."""
+    """A sentence that suggests the most similar known name, or "" if none is similar."""
     by_lower_case = {other.casefold(): other for other in islice(known, _MOST_COMPARED)}
     # The time of a comparison is proportional to the product of the lengths.
     short = [other for other in by_lower_case if len(other) <= _LONGEST_NAME]

@@ -170,20 +170,15 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Lengthening:
-    """How `bert_zoo.lengthen` turns models of other families into a family's own, which reads longer rows.
+    """How `bert_zoo.lengthen` turns models of other families into a family's own, which reads longer rows."""
 
-    Attributes:
-        attention: the family's value for the argument `attention`.
-        families: families whose models can be lengthened.
-        config: (shorter model's configuration, tokens per row, tokens per window, separator's id) ->
-            longer model's configuration.
-        weights: (shorter configuration, longer configuration, shorter model's arrays by path, paths of
-            the longer model) -> longer model's arrays by path.
-    """
-
-    attention: str
-    families: Sequence[str]
+    attention: str  # the family's value for the argument `attention`
+    families: Sequence[str]  # families whose models can be lengthened
+    # (Shorter model's configuration, tokens per row, tokens per window, separator's id) -> longer model's
+    # configuration.
     config: Callable[[Any, int, int, int], Any]
+    # (Shorter configuration, longer configuration, shorter model's arrays by path, paths of the longer model) ->
+    # longer model's arrays by path.
     weights: Callable[[Any, Any, Mapping[str, Any], Collection[str]], dict[str, Any]]
 
 
@@ -237,8 +232,8 @@ class Family:
 
     def __post_init__(self):
         encoders = {second.name: second.ours for second in self.second_encoders}
-        ours = BertZoo(family=self.name, config_class=self.config_class, encoders=encoders)
-        object.__setattr__(self, "formats", {**self.formats, ours.name: ours})
+        own = BertZoo(family=self.name, config_class=self.config_class, encoders=encoders)
+        object.__setattr__(self, "formats", {**self.formats, own.name: own})
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -246,11 +241,11 @@ class Family:
         return (*self.tasks_without_head, *self.heads)
 
     def with_vector_head(self, task: str) -> "Family":
-        """Returns the family with a head on sentence vectors for a task."""
+        """With a head on sentence vectors for a task."""
         return self._with_head(task, VECTOR_HEAD)
 
     def with_own_head(self, task: str, spec: HeadSpec, pools: bool) -> "Family":
-        """Returns the family with the head of a `HeadSpec` for a task; `pools` as for `head_of`."""
+        """With the head of a `HeadSpec` for a task; `pools` as for `head_of`."""
         return self._with_head(task, head_of(spec, pools))
 
     def _with_head(self, task: str, head: Head) -> "Family":
@@ -263,23 +258,19 @@ class Family:
         return [row for row in rows if isinstance(row, SecondEncoder)]
 
     def task_of(self, second: SecondEncoder) -> str:
-        """Returns the task whose head is that of a second encoder."""
+        """The task whose head is that of a second encoder."""
         return next(task for task, head in self.heads.items() if head is second.head)
 
     def pretraining_of(self, config: Config) -> str:
-        """Returns how tokens were chosen in pretraining, a key of `OBJECTIVES`, for a configuration."""
+        """How tokens were chosen in pretraining, a key of `OBJECTIVES`, for a configuration."""
         return self.pretraining if isinstance(self.pretraining, str) else self.pretraining(config)
 
     def config(self, checkpoint: Checkpoint) -> Config:
-        """Returns a checkpoint's configuration: the family's defaults with the checkpoint's changes."""
+        """A checkpoint's configuration: the family's defaults with the checkpoint's changes."""
         return self.config_class(**{**self.defaults, **checkpoint.config})
 
     def count(self, config: Config) -> int:
-        """Counts the parameters of an encoder without allocating them.
-
-        Raises:
-            ConfigError: they exceed the machine's memory.
-        """
+        """Counts the parameters of an encoder without allocating them."""
         from bert_zoo import private
 
         backbone = self.backbone(config, "float32")
@@ -290,7 +281,7 @@ class Family:
     def plan(
         self, fmt: str | Format, config: Config, root: str | None = None, head_root: str = ""
     ) -> "Plan":
-        """Returns the weight table for a configuration, with the names of a format, prefixed by a root."""
+        """The weight table for a configuration, with the names of a format, prefixed by a root."""
         # Imported here because it imports NumPy, which takes longer than everything else in this module.
         from bert_zoo.weights.bind import write_out
 
@@ -299,11 +290,8 @@ class Family:
         return write_out(self.encoder_rows, self.heads, fmt, config, root=root, head_root=head_root)
 
     def plan_of(self, source: "TensorSource", config: Config, encoder: str = "") -> "Plan":
-        """Returns the weight table for a source's names, and for one encoder if the file has several.
-
-        Raises:
-            WeightsError: the source contains no such encoder, or several.
-        """
+        """The weight table for a source's names, and for one encoder if the file has several; WeightsError if it has no
+        such encoder, or several."""
         from bert_zoo.weights.bind import find_root
 
         first = self.encoder_rows[0]

@@ -6,12 +6,8 @@ _owner: int | None = None
 
 
 def refuse_fork() -> None:
-    """Checks the process; everything that makes or runs a model or tokenizer calls this.
-
-    Raises:
-        RuntimeError: this process was forked from one that has used a model or tokenizer, so TensorFlow
-            would wait forever for threads that only the parent has.
-    """
+    """RuntimeError if this process was forked from one that has used a model or tokenizer; everything that makes or
+    runs one calls this, as TensorFlow would wait forever for threads that only the parent has."""
     global _owner
     if _owner is None:
         _owner = os.getpid()

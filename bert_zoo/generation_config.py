@@ -47,17 +47,11 @@ UNSUPPORTED = {
 
 @dataclass(frozen=True)
 class Limit:
-    """The valid values of a setting.
+    """The valid values of a setting."""
 
-    Attributes:
-        what: description for messages, the end of "it must be".
-        accepts: whether a value is valid.
-        convert: function to the value that is kept.
-    """
-
-    what: str
-    accepts: Callable[[Any], bool]
-    convert: Callable[[Any], Any] = lambda value: value
+    what: str  # description for messages, the end of "it must be"
+    accepts: Callable[[Any], bool]  # whether a value is valid
+    convert: Callable[[Any], Any] = lambda value: value  # function to the value that is kept
 
 
 def _setting(limit: Limit):
@@ -70,7 +64,6 @@ def _whole(least: int, most: int) -> Limit:
 
 
 def _number(least: float, most: float, *, above: bool = False) -> Limit:
-    """Numbers from `least`, or above it, to `most`."""
     what = f"a number {'above' if above else 'from'} {least:g} to {most:g}"
 
     def accepts(value) -> bool:
@@ -178,11 +171,8 @@ class GenerationConfig:
 
     @classmethod
     def read(cls, files: Sequence[JsonObject], vocab_size: int) -> Self:
-        """Reads what files say; the first one decides. Logs the names of settings without support.
-
-        Raises:
-            ConfigError: a value is invalid; the message names file and setting.
-        """
+        """Reads what files say; the first one decides. Logs the names of settings without support; ConfigError names
+        file and setting."""
         config = cls()
         for values in reversed(files):
             config = config.updated(cls._of_file(values, vocab_size))
@@ -223,7 +213,7 @@ class GenerationConfig:
         return config.replace(task_specific_params=tasks)
 
     def check_ids(self, vocab_size: int) -> None:
-        """Raises ConfigError for ids of tokens that a vocabulary does not have."""
+        """ConfigError for ids of tokens that a vocabulary does not have."""
         for name in IDS:
             found = [i for i in _flat(getattr(self, name)) if i >= vocab_size]
             if found:
@@ -233,7 +223,6 @@ class GenerationConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """The inverse of `to_dict`."""
         tasks = {name: cls.from_dict(v) for name, v in values.get(TASKS, {}).items()}
         return cls(**{**values, TASKS: tasks})
 
@@ -254,7 +243,6 @@ class GenerationConfig:
         return values | ({TASKS: tasks} if tasks else {})
 
     def replace(self, **changes: Any) -> Self:
-        """Returns a copy with changed settings."""
         if unknown := sorted(set(changes) - {*LIMITS, TASKS}):
             raise TypeError(
                 f"There is no setting {unknown[0]!r} of generation.{nearest(unknown[0], LIMITS)} The settings are "
@@ -263,7 +251,7 @@ class GenerationConfig:
         return dataclasses.replace(self, **changes)
 
     def updated(self, other: Self) -> Self:
-        """Returns a copy with the settings that have a value in another configuration."""
+        """With the settings that have a value in another configuration."""
         changes = {name: getattr(other, name) for name in LIMITS}
         changes = {name: value for name, value in changes.items() if value is not None}
         if other.task_specific_params:
@@ -271,7 +259,7 @@ class GenerationConfig:
         return self.replace(**changes)
 
     def chosen(self, settings: str | None) -> Self:
-        """Returns a copy with the settings of a name in `task_specific_params`; None changes nothing."""
+        """With the settings of a name in `task_specific_params`; None changes nothing."""
         if settings is None:
             return self
         if settings not in self.task_specific_params:
@@ -289,11 +277,8 @@ class GenerationConfig:
         return needed.union(*(task.needed_ids for task in self.task_specific_params.values()))
 
     def renumbered(self, ids: Mapping[int, int]) -> Self:
-        """Returns a copy for a vocabulary with other ids; words with missing tokens are left out.
-
-        Args:
-            ids: old id -> new id of each token that remains.
-        """
+        """For a vocabulary with other ids, old id -> new id of each token that remains; words with missing tokens are
+        left out."""
 
         def new(value):
             if isinstance(value, tuple):

@@ -17,7 +17,6 @@ _KINDS = {
     list: "a list",
 }
 
-
 # The next step after an error in a file that another program wrote.
 CORRECT_IT = "Correct the line or download the file again."
 
@@ -26,7 +25,6 @@ LARGEST_FILE = 256 << 20
 
 
 def read_whole(path: Path) -> bytes:
-    """Reads a whole file; raises ConfigError if it is too large."""
     size = path.stat().st_size
     if size > LARGEST_FILE:
         raise ConfigError(
@@ -51,18 +49,8 @@ def utf8_text(content: bytes, where: object) -> str:
 def parse_json(
     text: str, path: object, first_line: int = 1, *, remedy: str = CORRECT_IT, **options
 ) -> Any:
-    """Parses JSON that starts on a given line of a file.
-
-    Args:
-        text: the JSON.
-        path: the file, for the message of an error.
-        first_line: number of the line.
-        remedy: the next step, which ends the message.
-        **options: for `json.loads`.
-
-    Raises:
-        ValueError: the text is not JSON, or has values that Python cannot represent.
-    """
+    """Parses JSON that starts on a given line of a file, by `json.loads` with options; ValueError, which ends with
+    the next step `remedy`, if it is not JSON or has values that Python cannot represent."""
 
     def whole_number(digits: str) -> int:
         try:
@@ -100,10 +88,7 @@ class JsonObject(dict):
     def take(
         self, key: str, kind: type, default: Any = None, *, within: tuple[int, int] | None = None
     ) -> Any:
-        """Returns a key's value, or `default` if the key is missing or null.
-
-        `within` gives the smallest and the largest value of a number.
-        """
+        """A key's value, or `default` if the key is missing or null; `within` gives the smallest and the largest number."""
         value = self.get(key)
         if value is None:
             return default
@@ -115,16 +100,16 @@ class JsonObject(dict):
         return value
 
     def section(self, key: str) -> "JsonObject":
-        """Returns a key's object, or an empty one if the key is missing or null."""
+        """A key's object, or an empty one if the key is missing or null."""
         return self.take(key, dict, JsonObject({}, f"{self.where}, {key}"))
 
     def items_of(self, key: str, kind: type) -> list[Any]:
-        """Returns a key's list with items of one kind, or [] if the key is missing or null."""
+        """A key's list with items of one kind, or [] if the key is missing or null."""
         items = self.take(key, list, [])
         return [_checked(item, f"{key}[{i}]", kind, self.where) for i, item in enumerate(items)]
 
     def values_of(self, kind: type) -> dict[str, Any]:
-        """Returns all keys and values; the values have one kind."""
+        """All keys and values; the values have one kind."""
         return {key: _checked(value, key, kind, self.where) for key, value in self.items()}
 
 
@@ -140,11 +125,8 @@ def _checked(value: Any, name: str, kind: type, where: object) -> Any:
 
 
 def member(record: Any, key: str, kind: type, where: object) -> Any:
-    """Returns the value of a required key; `kind` as for `JsonObject`.
-
-    Raises:
-        ConfigError: `record` is not an object, lacks the key, or has a value of another kind.
-    """
+    """The value of a required key, of a `kind` as for `JsonObject`; ConfigError if `record` is not an object that
+    has it."""
     if not isinstance(record, dict):
         raise _not_an_object(record, where)
     if key not in record:
@@ -157,7 +139,6 @@ def _not_an_object(value: Any, where: object) -> ConfigError:
 
 
 def as_object(value: Any, where: object) -> JsonObject:
-    """Returns a parsed object; raises ConfigError for other values."""
     if not isinstance(value, dict):
         raise _not_an_object(value, where)
     return JsonObject(value, where)
@@ -169,12 +150,10 @@ def parse_object(content: bytes, path: object, remedy: str = CORRECT_IT) -> Json
 
 
 def read_object(path: Path, remedy: str = CORRECT_IT) -> JsonObject:
-    """Reads a file that is one JSON object; else raises ConfigError, with a next step."""
     return parse_object(read_whole(path), path, remedy)
 
 
 def read_list(path: Path) -> list[Any]:
-    """Reads a file that is a JSON list; else raises ConfigError."""
     values = _parse(read_whole(path), path)
     if not isinstance(values, list):
         raise ConfigError(f"{path} is {shown(values)}; it must be a JSON list.")

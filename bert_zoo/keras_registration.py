@@ -21,11 +21,10 @@ REGISTERED = (
 )
 # Keras's backends, and those that bert_zoo can install.
 BACKENDS = ("tensorflow", "jax", "torch", "openvino")
-OURS = BACKENDS[:2]
+INSTALLABLE = BACKENDS[:2]
 
 
 def register_with_keras() -> None:
-    """Registers our classes now, or when Keras is imported."""
     if "keras" in sys.modules:
         _import_registered()
     else:
@@ -34,8 +33,8 @@ def register_with_keras() -> None:
 
 def _import_registered() -> None:
     # If one of our modules is just importing Keras, it registers its classes itself.
-    ours = [module for name, module in sys.modules.items() if name.startswith("bert_zoo.")]
-    if not any(map(is_being_imported, ours)):
+    modules = [module for name, module in sys.modules.items() if name.startswith("bert_zoo.")]
+    if not any(map(is_being_imported, modules)):
         for name in REGISTERED:
             importlib.import_module(name)
 
@@ -69,8 +68,8 @@ class _KerasFinder:
 
 
 def _without_backend(missing: str) -> str:
-    """Returns advice if the backend that Keras is set to is not installed."""
-    found = next(filter(importlib.util.find_spec, {*OURS} - {missing}), None)
+    """Advice if the backend that Keras is set to is not installed."""
+    found = next(filter(importlib.util.find_spec, {*INSTALLABLE} - {missing}), None)
     if found:
         return (
             f"Keras is set to run on {missing}, which is not installed, but {found} is. To use it, set the "

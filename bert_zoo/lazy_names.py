@@ -6,12 +6,7 @@ from typing import Any
 
 
 def loaded_on_first_use(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """Returns a package's `__getattr__` (PEP 562).
-
-    Args:
-        package: the package's `__name__`.
-        modules: name -> the module that defines it.
-    """
+    """A package's `__getattr__` (PEP 562); `modules` maps a name to the module that defines it."""
 
     def get(name: str) -> Any:
         if name in modules:

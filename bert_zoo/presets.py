@@ -33,24 +33,17 @@ LIMITS: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
 
 
 def setting(default: Any, text: str, **limits: Any) -> Any:
-    """Returns a dataclass field for a setting.
-
-    Args:
-        default: the default value.
-        text: its help; `--help` shows it up to the first ";" or ".", `--helpfull` all of it.
-        **limits: `least`, `above`, `below` or `choices`; None is never checked.
-    """
+    """A dataclass field: `--help` shows its text up to the first ";" or ".", `--helpfull` all of it. `limits` are
+    `least`, `above`, `below` or `choices`; None is never checked."""
     return field(default=default, metadata={"help": text, "limits": limits})
 
 
 def check_limits(settings: Any) -> None:
-    """Raises ValueError if a field is outside its limits."""
     for each in fields(settings):
         check_setting(each, getattr(settings, each.name))
 
 
 def check_setting(each: Field, value: Any) -> None:
-    """Raises ValueError if a value is outside the limits of a field."""
     for limit, bound in each.metadata["limits"].items():
         holds, wanted = LIMITS[limit]
         if value is not None and not holds(value, bound):
@@ -60,7 +53,6 @@ def check_setting(each: Field, value: Any) -> None:
 
 
 def check_strategy(name: str) -> None:
-    """Raises ValueError for an unknown strategy."""
     if not STRATEGY.fullmatch(name):
         raise ValueError(
             f"There is no strategy {name!r}; choose auto, one, cpu:N, mirrored, multi_worker, tpu or tpu:NAME."
@@ -279,7 +271,6 @@ class Recipe:
         return 4 * rows
 
     def batching(self, seed: int) -> "Batching":
-        """Returns how rows are grouped into batches in a training with this seed."""
         from bert_zoo.data.buckets import Batching
 
         return Batching(
@@ -334,8 +325,8 @@ class Recipe:
         """
         if self.warmup_steps is None:
             return int(total_steps * self.warmup_proportion)
-        told = max(self.total_steps or total_steps, total_steps)
-        return min(self.warmup_steps * total_steps // told, total_steps)
+        planned = max(self.total_steps or total_steps, total_steps)
+        return min(self.warmup_steps * total_steps // planned, total_steps)
 
     def replace(self, **changes: Any) -> "Recipe":
         """Returns the recipe with other settings.
@@ -413,37 +404,26 @@ PRETRAINING_SIZES = ("nano", "mini", "small", "base", "large")
 
 @dataclass(frozen=True)
 class PretrainingSize:
-    """The size of a model to pretrain.
+    """The size of a model to pretrain."""
 
-    Attributes:
-        config: fields of the family's configuration; `vocab_size` is the size of a new vocabulary.
-        changes: settings of `Recipe` that replace the preset's.
-        phases: as in `PretrainingPreset`; empty for the preset's.
-        objective: a key of `bert_zoo.tasks.objectives.OBJECTIVES`; "" for the family's.
-        starts_from_frequencies: whether the bias of the head for masked tokens starts as the log
-            frequencies of the tokens.
-    """
-
+    # Fields of the family's configuration; `vocab_size` is the size of a new vocabulary.
     config: Mapping[str, Any]
+    # Settings of `Recipe` that replace the preset's.
     changes: Mapping[str, Any] = field(default_factory=dict)
-    phases: tuple[tuple[int, float], ...] = ()
-    objective: str = ""
+    phases: tuple[tuple[int, float], ...] = ()  # as in `PretrainingPreset`; empty for the preset's
+    objective: str = ""  # a key of `bert_zoo.tasks.objectives.OBJECTIVES`; "" for the family's
+    # Whether the bias of the head for masked tokens starts as the log frequencies of the tokens.
     starts_from_frequencies: bool = False
 
 
 @dataclass(frozen=True)
 class OwnRows:
-    """A kind of pretraining rows that only one family has.
+    """A kind of pretraining rows that only one family has."""
 
-    Attributes:
-        name: its name for `PretrainingPreset.rows` and --rows.
-        scheme: (tokens per row, rows per batch, language numbers) -> a `bert_zoo.data.rows.RowScheme`.
-        multilingual: whether the text has several languages.
-    """
-
-    name: str
+    name: str  # its name for `PretrainingPreset.rows` and --rows
+    # (Tokens per row, rows per batch, language numbers) -> a `bert_zoo.data.rows.RowScheme`.
     scheme: Callable[[int, int, tuple[int, ...]], "RowScheme"]
-    multilingual: bool = False
+    multilingual: bool = False  # whether the text has several languages
 
 
 @dataclass(frozen=True)

@@ -40,17 +40,17 @@ CALLED: dict[str, tuple[str, ...]] = {
 
 
 def children(layer) -> list[Any]:
-    """Returns the layers inside a layer, in order. Keras has no public list of them."""
+    """The layers inside a layer, in order. Keras has no public list of them."""
     return layer._flatten_layers(include_self=False, recursive=False)
 
 
 def all_layers(layer) -> list[Any]:
-    """Returns a layer and all layers below it."""
+    """A layer and all layers below it."""
     return layer._flatten_layers()
 
 
 def own_variables(layer) -> list[Any]:
-    """Returns a layer's own variables; `weights` also contains those of all layers below it."""
+    """A layer's own variables; `weights` also contains those of all layers below it."""
     return [*layer._trainable_variables, *layer._non_trainable_variables]
 
 
@@ -70,10 +70,8 @@ def declaring(*, made: bool = True) -> Iterator[list[Any]]:
 
     With `made=False` or after an error, values are not created. Keras 3.15 alone would create them at
     the end of the next `StatelessScope`, even after an error, and outside their layers' name scopes,
-    which give TensorFlow's variables the names in SavedModels.
-
-    Yields:
-        A list that is filled at the end of the outermost block with its variables, for `create`.
+    which give TensorFlow's variables the names in SavedModels. Yields a list that is filled at the end of the outermost
+    block with its variables, for `create`.
     """
     import keras
     from keras.src.backend.common import global_state
@@ -100,12 +98,8 @@ def is_declared(variable) -> bool:
 
 
 def create(variable, value: Any = None) -> None:
-    """Creates the value of a declared variable, in the name scopes of its layers.
-
-    Args:
-        variable: a variable without value; see `is_declared`.
-        value: a tensor or array of its shape; by default what its initializer draws.
-    """
+    """Creates the value of a declared variable, by default what its initializer draws, in the name scopes of its
+    layers."""
     import keras
     from keras.src.backend.common.name_scope import current_path
 
@@ -142,11 +136,8 @@ def _zeros(shape, dtype=None):
 def has_fused_attention(query, key, value, bias) -> bool:
     """Whether Keras's `dot_product_attention` on JAX uses cuDNN's kernel for these arguments on a GPU.
 
-    The public function only raises an error if the kernel is requested but not available.
-
-    Args:
-        query, key, value: [batch, length, heads, head_size].
-        bias: [batch, 1, queries, keys].
+    The public function only raises an error if the kernel is requested but not available. The bias is
+    [batch, 1, queries, keys], the others [batch, length, heads, head_size].
     """
     from keras.src.backend.jax.nn import _can_use_flash_attention
 
@@ -183,7 +174,7 @@ class LossesOfThreads:
 
 
 def strategy_of(model) -> Any:
-    """Returns the tf.distribute strategy in whose scope a model was made, or None.
+    """The tf.distribute strategy in whose scope a model was made, or None.
 
     The public `distribute_strategy` returns TensorFlow's default one instead of None.
     """
@@ -191,7 +182,7 @@ def strategy_of(model) -> Any:
 
 
 def metrics_given(model) -> Any:
-    """Returns the metrics as passed to `compile`, names or objects; None before `compile`.
+    """The metrics as passed to `compile`, names or objects; None before `compile`.
 
     Keras turns them into public objects only at the first batch.
     """
@@ -207,11 +198,9 @@ def set_loss_tracker(model, tracker) -> None:
 
 
 def spec_for_one_replica(iterator) -> Any:
-    """Returns the specs of one replica's part of the batches of Keras's epoch iterator.
+    """The specs (`tf.TensorSpec`) of one replica's part of the batches of Keras's epoch iterator.
 
-    Returns:
-        A structure of `tf.TensorSpec`, or None if batches contain anything but tensors. tf.distribute
-        does not export the class of its own specs.
+    None if batches contain anything but tensors. tf.distribute does not export the class of its own specs.
     """
     import tensorflow as tf
 
@@ -380,7 +369,7 @@ def lasting_sentencepiece(resource) -> Any:
 
 
 def onnx_optimizers() -> dict[str, Any]:
-    """Returns tf2onnx's graph optimizers, name -> class; its `from_function` has no option to choose them."""
+    """tf2onnx's graph optimizers, name -> class; its `from_function` has no option to choose them."""
     from tf2onnx import optimizer
 
     return optimizer._optimizers

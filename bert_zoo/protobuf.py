@@ -9,12 +9,10 @@ __all__ = ["DecodeError", "message_class"]
 
 
 def message_class(schema: Mapping[str, Sequence[tuple[int, str, str]]], name: str) -> type:
-    """Returns the class of a message; its `FromString` raises DecodeError.
+    """The class of a message; its `FromString` raises DecodeError.
 
-    Args:
-        schema: message -> the number, type and name of each field. A type is a number's, "bytes" or
-            another message, with "*" at the end for a repeated field, or "=" and the default.
-        name: the message's name.
+    `schema` maps a message to the number, type and name of each field. A type is a number's, "bytes" or another message,
+    with "*" at the end for a repeated field, or "=" and the default.
     """
     field = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name=name, package="bert_zoo")

@@ -57,11 +57,7 @@ class Registry:
         self._former |= dict.fromkeys(checkpoint.formerly, checkpoint.full_name)
 
     def resolve(self, name: str) -> tuple[Family, Checkpoint]:
-        """Returns the family and checkpoint with a name, tag, alias or former name.
-
-        Raises:
-            ValueError: the name is unknown; the message suggests the nearest ones.
-        """
+        """The family and checkpoint with a name, tag, alias or former name; ValueError suggests the nearest ones."""
         if not isinstance(name, str):
             raise TypeError(
                 f"A model's name is a string, such as 'bert_base_uncased'; got {name!r}."
@@ -78,7 +74,7 @@ class Registry:
         return self._entries[name]
 
     def name_of_repository(self, repo: str) -> str | None:
-        """Returns the name of the checkpoint from a Hugging Face repository, or None.
+        """The name of the checkpoint from a Hugging Face repository, or None.
 
         The oldest repositories are also found without their owner.
         """

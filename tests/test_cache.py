@@ -706,7 +706,7 @@ def test_the_best_kind_of_weights_is_taken_and_the_small_files(files, taken, hub
 
 def test_files_beside_are_taken_where_they_are_asked_for(hub):
     hub.files = REPOSITORY
-    directory = cache.fetch_hub("org/bert", beside=("pytorch_model.generator.bin",))
+    directory = cache.fetch_hub("org/bert", further=("pytorch_model.generator.bin",))
     assert (directory / "pytorch_model.generator.bin").read_bytes() == b"{}"
 
 

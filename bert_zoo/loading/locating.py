@@ -89,7 +89,7 @@ def fetch(source: Source) -> Path:
         return _installed_files(source)
     if isinstance(source, HF):
         return cache.fetch_hub(
-            source.repo, source.revision, sha256=source.sha256, beside=source.beside
+            source.repo, source.revision, sha256=source.sha256, further=source.beside
         )
     if isinstance(source, Files):
         return cache.fetch_files(source.url, source.names, source.sha256, open_weights)

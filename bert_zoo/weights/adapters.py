@@ -72,10 +72,7 @@ class Update:
 
 
 class Adapter:
-    """A LoRA adapter's two files.
-
-    Args:
-        directory: the directory of the files.
+    """The two files of a LoRA adapter in a directory.
 
     Raises:
         ConfigError, WeightsError: it is not a LoRA adapter, or changes more than scale * B A.
@@ -140,14 +137,14 @@ class Adapter:
             )
 
     def _names(self, key: str) -> str | list[str] | None:
-        """Returns the ends of modules' names, or a pattern of names; None for any."""
+        """The ends of modules' names, or a pattern of names; None for any."""
         if isinstance(self._config.get(key), str):
             self._check_pattern(key, self._config[key])
             return self._config[key]
         return self._config.items_of(key, str) or None
 
     def _some(self, key: str, kind: type) -> list[Any]:
-        """Returns a list that may be written as its only item."""
+        """A list that may be written as its only item."""
         is_list = isinstance(self._config.get(key), list | None)
         return self._config.items_of(key, kind) if is_list else [self._config.take(key, kind)]
 
@@ -170,7 +167,7 @@ class Adapter:
             )
 
     def _scale(self, module: str, rank: int) -> float:
-        """Returns the factor of B A in a module, after checking its rank against the tensors."""
+        """The factor of B A in a module, after checking its rank against the tensors."""
 
         def of(patterns: Mapping[str, float], key: str, default: float) -> float:
             for pattern, value in patterns.items():
@@ -188,22 +185,15 @@ class Adapter:
         return of(self._alphas, "lora_alpha", 8) / (math.sqrt(rank) if by_root else rank)
 
     def of_base(self, base: TensorSource, plan: Plan) -> "AdaptedSource":
-        """Returns the base's tensors with the adapter merged.
-
-        Args:
-            base: tensors with Hugging Face's names.
-            plan: the plan to read them with.
-
-        Raises:
-            WeightsError: a tensor of the adapter has no counterpart, or does not fit it.
-        """
+        """The base's tensors with Hugging Face's names, to be read with `plan`, with the adapter merged; WeightsError if
+        a tensor of the adapter has no counterpart, or does not fit it."""
         known = {*base, *plan.keys()}
         bindings = (*plan.encoder, *(b for head in plan.heads.values() for b in head))
         # GPT-2 stores weights as [inputs, outputs].
         is_transposed = {key: not b.layout.transposed for b in bindings for key in b.keys}
 
         def below(name: str) -> str:
-            """Returns a name in the base, which may be just the encoder, for one in the adapter's model."""
+            """A name in the base, which may be just the encoder, for one in the adapter's model."""
             root = plan.format.root
             names = [plan.root + name, plan.head_root + name]
             if root and name.startswith(root):
@@ -211,9 +201,8 @@ class Adapter:
             return next((n for n in map(plan.format.renamed, names) if n in known), names[-1])
 
         saved: dict[str, str] = {}
-        parts: dict[
-            str, dict[str, str]
-        ] = {}  # module -> "A", "B", "bias", "embedding_A", ... -> key
+        # Module -> "A", "B", "bias", "embedding_A", ... -> key.
+        parts: dict[str, dict[str, str]] = {}
         for key in self.tensors:
             name = key.removeprefix(PREFIX)
             if match := _LINEAR.fullmatch(name):
@@ -270,13 +259,8 @@ class Adapter:
 
 
 class AdaptedSource(RenamedTensors):
-    """A checkpoint's tensors, some replaced by an adapter's and some changed by its products.
-
-    Args:
-        base, adapter: the tensors of both.
-        saved: name -> the adapter's name of what stands in for it.
-        updates: name -> what is added to it.
-    """
+    """A checkpoint's tensors, some (`saved`, name -> the adapter's name) replaced by an adapter's and some
+    (`updates`, by name) changed by its products."""
 
     def __init__(
         self,
@@ -286,7 +270,7 @@ class AdaptedSource(RenamedTensors):
         updates: Mapping[str, Update],
     ):
         tensors = {key: (base, key) for key in base}
-        tensors |= {key: (adapter, theirs) for key, theirs in saved.items()}
+        tensors |= {key: (adapter, name) for key, name in saved.items()}
         super().__init__(f"{adapter.location} with {base.location}", tensors)
         self._adapter, self.updates = adapter, updates
 
@@ -342,17 +326,11 @@ def write_adapter(
     task_type: str | None,
     base: str | None,
 ) -> None:
-    """Writes an adapter's two files.
+    """Writes an adapter's two files, with Hugging Face's names.
 
-    Args:
-        directory: made if it does not exist.
-        plan: of Hugging Face's names.
-        bindings: of the model's task.
-        products: path of a kernel -> A [inputs, rank], B [rank, outputs] and their scale.
-        variables: all of the model, by path.
-        trained: those that were trained in full.
-        task_type: peft's word for the task.
-        base: directory or repository of the base.
+    `products` maps the path of a kernel to A [inputs, rank], B [rank, outputs] and their scale; `variables` are all of
+    the model, by path, `trained` those that were trained in full; `task_type` is peft's word for the task, `base` the
+    directory or repository of the base.
 
     Raises:
         ValueError: a kernel is no linear layer's weight in Hugging Face's model.
@@ -407,7 +385,7 @@ def write_adapter(
 
 
 def _by_key(bindings: Sequence[Binding], products: Mapping[str, Any]) -> dict[str, list]:
-    """Returns key -> bindings with their products, for the stored tensors of kernels with LoRA."""
+    """Key -> bindings with their products, for the stored tensors of kernels with LoRA."""
     found: dict[str, list] = {}
     for binding in bindings:
         if binding.variable in products:
@@ -417,7 +395,7 @@ def _by_key(bindings: Sequence[Binding], products: Mapping[str, Any]) -> dict[st
 
 
 def _joined(key: str, pieces: list) -> tuple[np.ndarray, np.ndarray, float]:
-    """Returns A [rank, inputs], B [outputs, rank] and their scale for a stored tensor.
+    """A [rank, inputs], B [outputs, rank] and their scale for a stored tensor.
 
     If several kernels with their own products are parts of it, their ranks are added up.
     """
@@ -437,7 +415,7 @@ def _joined(key: str, pieces: list) -> tuple[np.ndarray, np.ndarray, float]:
 
 
 def _short_names(modules: Iterable[str], plan: Plan) -> list[str]:
-    """Returns names of modules without block numbers, unless these would also name other modules."""
+    """Names of modules without block numbers, unless these would also name other modules."""
     modules = set(modules)
     others = {key.rpartition(".")[0] for key in plan.keys()} - modules  # noqa: SIM118 (no dict)
     shorts = {re.sub(r"^.*\.\d+\.", "", module) for module in modules}
@@ -447,7 +425,7 @@ def _short_names(modules: Iterable[str], plan: Plan) -> list[str]:
 
 
 def _outermost(key: str, root: str, others: Collection[str]) -> str:
-    """Returns the largest module that holds a tensor and none of the others, such as a head, pooler or norm."""
+    """The largest module that holds a tensor and none of the others, such as a head, pooler or norm."""
     parts = key.removeprefix(root).split(".")
     modules = (".".join(parts[:number]) for number in range(1, len(parts) + 1))
     return next(m for m in modules if not any(o.startswith(f"{root}{m}.") for o in others))

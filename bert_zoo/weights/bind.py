@@ -35,13 +35,10 @@ POOLED = "pooled_dense_"
 
 
 def named_variables(layer, kind: str = "weights") -> dict[str, Any]:
-    """Returns path -> weight of a built layer or model, with paths that do not depend on the build order.
+    """Path -> weight of a built layer or model, with paths that do not depend on the build order.
 
-    Keras's `variable.path` depends on which layer built which. A shared variable has its first path.
-
-    Args:
-        layer: the layer or model.
-        kind: "weights", or "variables" to include the states of dropout.
+    Keras's `variable.path` depends on which layer built which. A shared variable has its first path. The kind
+    "variables", in place of "weights", includes the states of dropout.
     """
     found = {}
     for path, variable in _walk(layer, kind, ""):
@@ -59,12 +56,12 @@ def _walk(layer, kind: str, prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def step_to(child, layer) -> str:
-    """Returns a child's name in paths: its own, but always "encoder" for the encoder of a task model."""
+    """A child's name in paths: its own, but always "encoder" for the encoder of a task model."""
     return "encoder" if child is getattr(layer, "encoder", None) else child.name
 
 
 def trained_layers(layer, is_parent_trained: bool = True, path: str = "") -> dict[str, bool]:
-    """Returns path -> whether it is trained, for layers that differ from their parent."""
+    """Path -> whether it is trained, for layers that differ from their parent."""
     found = {} if layer.trainable == is_parent_trained else {path: layer.trainable}
     for child in children(layer):
         found |= trained_layers(child, layer.trainable, f"{path}{step_to(child, layer)}/")
@@ -80,7 +77,7 @@ def set_trained_layers(layer, trained: Mapping[str, bool], path: str = "") -> No
 
 
 def variables_of(model) -> dict[str, Any]:
-    """Returns path in a task model -> weight, for a task model or a bare encoder.
+    """Path in a task model -> weight, for a task model or a bare encoder.
 
     If files hold something other than the variable, a layer's `stored_variables` replace it.
     """
@@ -104,8 +101,7 @@ class Binding:
     keys: tuple[str, ...]
     layout: Stored  # how they are stored
     config: Any = None  # the encoder's configuration, on which the layout may depend
-    # (number, total) if the tensor holds several variables.
-    entry: tuple[int, int] | None = None
+    entry: tuple[int, int] | None = None  # (number, total) if the tensor holds several variables
     encoder: str = ""  # name of the second encoder that it belongs to
 
     @property
@@ -114,19 +110,19 @@ class Binding:
         return self.encoder or self.variable.removeprefix(ENCODER_PREFIX).split("/", 1)[0]
 
     def stored_shapes(self, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """Returns the shapes of the stored tensors for a variable of `shape`."""
+        """The shapes of the stored tensors for a variable of `shape`."""
         shapes = [self.layout.shape_of(part, self.config) for part in self._parts(shape)]
         if self.entry is None:
             return shapes
         return [self.layout.joint_shape(own, self.entry[1], self.config) for own in shapes]
 
     def _parts(self, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """Returns the shapes of the variable's parts, one per stored tensor."""
+        """The shapes of the variable's parts, one per stored tensor."""
         sizes = self.layout.sizes(shape[-1], len(self.keys), self.config)
         return [(*shape[:-1], size) for size in sizes]
 
     def to_ours(self, tensors: list[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
-        """Returns the value of a variable of `shape` from the tensors of `keys`, at least one."""
+        """The value of a variable of `shape` from the tensors of `keys`, at least one."""
         if self.entry is not None:
             tensors = [self.layout.entry_of(t, *self.entry, self.config) for t in tensors]
         parts = [
@@ -136,7 +132,7 @@ class Binding:
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
     def to_stored(self, value: np.ndarray, only: str | None = None) -> dict[str, np.ndarray]:
-        """Returns the tensors of `keys`, or only one; if a tensor holds several variables, this one's entry."""
+        """The tensors of `keys`, or only one; if a tensor holds several variables, this one's entry."""
         if not self.keys:
             return {}
         cuts = np.cumsum([part[-1] for part in self._parts(value.shape)])[:-1]
@@ -148,7 +144,6 @@ class Binding:
         }
 
     def joined(self, entries: list[np.ndarray]) -> np.ndarray:
-        """Joins a stored tensor's entries, in order."""
         return self.layout.joined(entries, self.config)
 
 
@@ -178,17 +173,16 @@ class Plan:
     copies: tuple[Copy, ...]  # copies that files may hold
 
     def bindings(self, task: str, pooler: bool) -> list[Binding]:
-        """Returns the bindings of a task's model, with or without a pooler."""
         encoder = [b for b in self.encoder if pooler or b.part not in READ_BY_SOME]
         return [*encoder, *self.heads.get(task, ())]
 
     def keys(self) -> set[str]:
-        """Returns all keys that the table can read, for any task."""
+        """All keys that the table can read, for any task."""
         bindings = [*self.encoder, *(b for head in self.heads.values() for b in head)]
         return {key for binding in bindings for key in binding.keys}
 
     def names_beside(self, first: "Plan", second: SecondEncoder, task: str) -> Callable[[str], str]:
-        """Returns a function from names in a second encoder's file, with a task's head, to names in `first`."""
+        """A function from names in a second encoder's file, with a task's head, to names in `first`."""
         of_head = {key for binding in self.heads[task] for key in binding.keys}
 
         def name(key: str) -> str:
@@ -199,7 +193,7 @@ class Plan:
         return name
 
     def unread_roots(self, read: Iterable[str]) -> tuple[str, ...]:
-        """Returns the roots of a file's other encoders that no tensor is read from."""
+        """The roots of a file's other encoders that no tensor is read from."""
         fmt = self.format
         if not fmt.encoders:
             return ()
@@ -293,15 +287,10 @@ def find_root(
     family: str,
     encoder: str = "",
 ) -> tuple[Format, str, str]:
-    """Finds a file's format and prefixes by its token table.
+    """Finds a file's format, the prefix of the (requested) encoder's names, and that of heads' names, by its token table.
 
-    If two formats use the same name for it, required keys and roots decide.
-
-    Returns:
-        The format, the prefix of the (requested) encoder's names, and the prefix of heads' names.
-
-    Raises:
-        WeightsError: no key ends like a token table, or several do.
+    If two formats use the same name for it, required keys and roots decide. WeightsError if no key ends like a token
+    table, or several do.
     """
     found: dict[str, list[tuple[int, Format, str, str]]] = {}
     for fmt in formats:
@@ -383,15 +372,10 @@ def assign(
     *,
     unread: Iterable[str] = (),
 ) -> None:
-    """Checks all bindings against variables and source, then assigns the variables.
+    """Checks all bindings against variables and source, then assigns the variables, all of which must be bound.
 
-    Args:
-        variables: path -> Keras variable. All of them must be bound.
-        bindings: the bindings of the variables.
-        source: the tensors to read.
-        plan: the plan of the bindings, for other tensors that the source may hold: heads and encoders that the
-            model does not have, and copies, which are compared with their originals or replace them.
-        unread: further keys that may stay unread.
+    `plan` names other tensors that the source may hold: heads and encoders that the model does not have, and copies,
+    which are compared with their originals or replace them. `unread` are further keys that may stay unread.
 
     Raises:
         WeightsError: lists all missing, extra and unequal tensors, and all wrong shapes; or a tensor is no weight
@@ -448,20 +432,13 @@ def assign(
     for binding in bindings:
         keys = [stand_ins.get(key, key) for key in binding.keys]
         variable = variables[binding.variable]
-        fill(variable, _as_tensor(_read_for(binding, keys, source, tuple(variable.shape))))
-
-
-def _read_for(
-    binding: Binding, keys: Sequence[str], source: TensorSource, shape: tuple[int, ...]
-) -> np.ndarray:
-    """Returns the value of a binding's variable from the tensors of `keys`; zeros if there are none."""
-    if not keys:
-        return np.zeros(shape, np.float32)
-    return binding.to_ours([source.weight(key) for key in keys], shape)
+        shape, tensors = tuple(variable.shape), [source.weight(key) for key in keys]
+        value = binding.to_ours(tensors, shape) if keys else np.zeros(shape, np.float32)
+        fill(variable, _as_tensor(value))
 
 
 def _as_tensor(values: np.ndarray) -> Any:
-    """Returns a copy of values as a tensor, or without TensorFlow as an array that becomes one.
+    """A copy of values as a tensor, or without TensorFlow as an array that becomes one.
 
     The tensor uses the copy's memory, which goes back to the system with the variable. TensorFlow 2.21 with oneDNN
     keeps its own memory for ever, and its `convert_to_tensor` copies twice.
@@ -479,12 +456,8 @@ def _as_tensor(values: np.ndarray) -> Any:
 def _unknown_modules(
     unknown: Iterable[str], known: Iterable[str], plan: Plan
 ) -> tuple[list[str], bool]:
-    """Classifies tensors that no row of the weight table names.
-
-    Returns:
-        Patterns of modules outside the encoder, as for `load(ignore=...)`, and whether any tensor belongs to the
-        encoder, for example to an extra block.
-    """
+    """Patterns of modules outside the encoder, as for `load(ignore=...)`, of tensors that no row names, and whether
+    any tensor belongs to the encoder, for example to an extra block."""
     split = re.compile(r"[^./]+[./]?")
     # All modules that the table names, such as "cls." and "cls.predictions.".
     modules = {key[: part.end()] for key in known for part in split.finditer(key)}
@@ -506,7 +479,7 @@ def _unknown_modules(
 
 
 def _unfit(variables, bindings, source, stand_ins) -> tuple[list[str], list[str]]:
-    """Returns the names of missing tensors and of tensors with a wrong shape."""
+    """The names of missing tensors and of tensors with a wrong shape."""
     missing, misshapen = [], []
     for binding in bindings:
         if binding.variable not in variables or not binding.keys:
@@ -526,7 +499,7 @@ _STRIP, _ALIGNMENT = 128, 64
 
 
 def aligned_copy(values: np.ndarray) -> np.ndarray:
-    """Returns a copy in C order whose memory TensorFlow can use.
+    """A copy in C order whose memory TensorFlow can use.
 
     NumPy 2.4 copies a transposed matrix of 16 MiB in 25 ms; strips of it, which stay in the cache, take 9.
     """
@@ -542,14 +515,13 @@ def aligned_copy(values: np.ndarray) -> np.ndarray:
 
 
 def contiguous(values: np.ndarray) -> np.ndarray:
-    """Returns values in C order: themselves or a copy."""
     return values if values.flags.c_contiguous else aligned_copy(values)
 
 
 def to_stored(
     variables: Mapping[str, Any], bindings: Iterable[Binding]
 ) -> dict[str, DeferredArray]:
-    """Returns a model's variables as the tensors of a format, the inverse of `assign`.
+    """A model's variables as the tensors of a format, the inverse of `assign`.
 
     They are converted when they are read, so that files can be written without a second copy of all.
     """

@@ -64,7 +64,6 @@ _Check = Callable[[Path], Any]
 
 
 def cache_directory() -> Path:
-    """Returns `BERT_ZOO_CACHE` or `~/.cache/bert_zoo`, which may not exist."""
     return Path(os.environ.get("BERT_ZOO_CACHE") or "~/.cache/bert_zoo").expanduser()
 
 
@@ -110,7 +109,7 @@ class _Entry:
         self.receipt_path = self.folder / "receipt.json"
 
     def receipt(self) -> dict[str, Any]:
-        """Returns the record of earlier downloads; empty if there is none or it is damaged."""
+        """The record of earlier downloads; empty if there is none or it is damaged."""
         if not self.receipt_path.is_file():
             return {}
         try:
@@ -120,19 +119,12 @@ class _Entry:
             return {}
 
     def has(self, sizes: Mapping[str, int]) -> bool:
-        """Whether files exist and have these sizes."""
         files = {name: self.files / name for name in sizes}
         return all(f.is_file() and f.stat().st_size == sizes[name] for name, f in files.items())
 
     def download(self, url: str, target: Path, sha256: str | None, earlier: str | None) -> str:
-        """Downloads a file unless it exists, verifies it, and returns its hash.
-
-        Args:
-            url: the file's address.
-            target: the path to write.
-            sha256: its hash, if known.
-            earlier: the hash of the first download.
-        """
+        """Downloads a file unless it exists, verifies its hash, if known, and that of the first download, and returns
+        it."""
         target.parent.mkdir(parents=True, exist_ok=True)
         if not target.is_file():
             # An incomplete archive is detected when it is unpacked.
@@ -150,7 +142,6 @@ class _Entry:
         return found
 
     def check_earlier_hash(self, what: str, found: str, sha256: str | None) -> None:
-        """Raises WeightsError unless the earlier download has the expected hash."""
         if sha256 is not None and found != sha256.lower():
             raise WeightsError(
                 f"{what} was downloaded with SHA-256 {found}, but {sha256.lower()} is expected. "
@@ -158,7 +149,6 @@ class _Entry:
             )
 
     def check_model(self, check: _Check, directory: Path) -> None:
-        """Raises WeightsError if the caller's check finds the model incomplete."""
         try:
             check(directory)
         except (FileNotFoundError, ValueError) as error:
@@ -193,40 +183,32 @@ class _Entry:
 
 
 def fetch_hub(
-    repo: str, revision: str = "main", *, sha256: str | None = None, beside: Sequence[str] = ()
+    repo: str, revision: str = "main", *, sha256: str | None = None, further: Sequence[str] = ()
 ) -> Path:
-    """Downloads a model from the Hugging Face hub to its local cache.
+    """Downloads a model from the Hugging Face hub to its local cache, and returns its directory.
 
     Weights are downloaded as safetensors, else as PyTorch files, else as tf_model.h5; never in other formats. A
     commit that is complete in the cache is not requested again. If the hub does not respond, a complete copy in
-    the cache is used.
-
-    Args:
-        repo: name of the repository, such as "google-bert/bert-base-uncased".
-        revision: branch, tag or commit.
-        sha256: hash of the weight file, if known; by default the hub's hash.
-        beside: further required files of the repository.
-
-    Returns:
-        The directory.
+    the cache is used. `sha256` is the hash of the weight file, by default the hub's; `further` are other required files
+    of the repository.
 
     Raises:
         DownloadError: no network, no such repository or revision, no access, or no weights.
         WeightsError: a weight file does not match its hash.
     """
-    directory = cached = _cached_snapshot(repo, revision, beside)
+    directory = cached = _cached_snapshot(repo, revision, further)
     if cached is None or not _COMMIT.fullmatch(revision):
-        directory = _downloaded_snapshot(repo, revision, beside, cached)
+        directory = _downloaded_snapshot(repo, revision, further, cached)
     kinds = (_matching(directory, files) for files in _WEIGHT_FILES)
     weights = next((files for files in kinds if files), [])
-    for file in (*weights, *_matching(directory, (*beside, *ADAPTER_WEIGHTS))):
+    for file in (*weights, *_matching(directory, (*further, *ADAPTER_WEIGHTS))):
         if expected := (sha256 if file in weights else None) or _hub_sha256(file):
             verify_sha256_once(file, expected)
     return directory
 
 
 def _downloaded_snapshot(
-    repo: str, revision: str, beside: Sequence[str], cached: Path | None
+    repo: str, revision: str, further: Sequence[str], cached: Path | None
 ) -> Path:
     """Downloads the revision's current snapshot; if the hub does not respond, returns the complete cached one."""
     from huggingface_hub import constants
@@ -236,7 +218,7 @@ def _downloaded_snapshot(
         # huggingface_hub 1 and 2 retry six times in 23 s, with a line for each attempt.
         if not constants.HF_HUB_OFFLINE:
             require_network(_endpoint())
-        directory = _snapshot(repo, revision, beside)
+        directory = _snapshot(repo, revision, further)
     # Proxies and portals can respond with anything, which the library passes on.
     except Exception as error:
         if cached:
@@ -251,7 +233,7 @@ def _downloaded_snapshot(
         raise DownloadError(
             f"{message} (huggingface_hub: {shortened(str(error), 1000)})"
         ) from error
-    if missing := _missing(directory, beside):
+    if missing := _missing(directory, further):
         raise DownloadError(
             f"{name} is not a complete model: {missing}. Either the repository has its weights in another format, or "
             "only a part was cached and the hub cannot be reached now."
@@ -269,20 +251,19 @@ def _downloaded_snapshot(
     return directory
 
 
-def _cached_snapshot(repo: str, revision: str, beside: Sequence[str]) -> Path | None:
-    """Returns the cached snapshot, if it is complete."""
+def _cached_snapshot(repo: str, revision: str, further: Sequence[str]) -> Path | None:
     try:
-        directory = _snapshot(repo, revision, beside, local_files_only=True)
+        directory = _snapshot(repo, revision, further, local_files_only=True)
     except (OSError, ValueError):
         return None
-    return None if _missing(directory, beside) else directory
+    return None if _missing(directory, further) else directory
 
 
-def _missing(directory: Path, beside: Sequence[str]) -> str:
+def _missing(directory: Path, further: Sequence[str]) -> str:
     """Describes what is missing in a snapshot; empty if nothing is."""
     if _is_adapter(directory):
         return ""
-    for file in ("config.json", *beside):
+    for file in ("config.json", *further):
         if not (directory / file).is_file():
             return f"{directory} has no {file}"
     try:
@@ -299,11 +280,11 @@ def _is_adapter(directory: Path) -> bool:
     )
 
 
-def _snapshot(repo: str, revision: str, beside: Sequence[str], **options: Any) -> Path:
+def _snapshot(repo: str, revision: str, further: Sequence[str], **options: Any) -> Path:
     from huggingface_hub import snapshot_download
 
     for weights in _WEIGHT_FILES:
-        wanted = [*MODEL_FILES, *weights, *beside]
+        wanted = [*MODEL_FILES, *weights, *further]
         directory = Path(
             snapshot_download(repo, revision=revision, allow_patterns=wanted, **options)
         )
@@ -358,7 +339,7 @@ def _matching(directory: Path, patterns: Iterable[str]) -> list[Path]:
 
 
 def _hub_sha256(file: Path) -> str | None:
-    """Returns the hub's SHA-256 of a large file; None for small files and other layouts.
+    """The hub's SHA-256 of a large file; None for small files and other layouts.
 
     The cache's snapshots are links to `blobs/<SHA-256>`. Only the first link counts, because since
     huggingface_hub 2.x a blob can itself link to a store with another hash as name.
@@ -379,20 +360,12 @@ def fetch_archive(
     files: Mapping[str, str | None] | None = None,
     check: _Check = lambda directory: None,
 ) -> Path:
-    """Downloads a zip or tar archive once and unpacks it in the cache.
+    """Downloads a zip or tar archive once, unpacks it in the cache and returns the directory of its (only) folder.
 
     Interrupted downloads resume if the server allows it. If several processes request the same archive, one
-    downloads and the others wait.
-
-    Args:
-        url: an https address.
-        sha256: hash of the archive, if known. Otherwise the hash of the first download is recorded, and later
-            downloads must match it.
-        files: names of files that it must hold exactly once -> their hashes, if known.
-        check: raises FileNotFoundError or ValueError if the directory is not a complete model.
-
-    Returns:
-        The directory of the archive's files; if they all are in one folder, that folder.
+    downloads and the others wait. Without `sha256`, the hash of the first download is recorded, and later downloads
+    must match it. `files` are names of files that it must hold exactly once -> their hashes, if known. `check` raises
+    FileNotFoundError or ValueError if the directory is not a complete model.
 
     Raises:
         DownloadError: the server or the network fails, or the archive's size is wrong.
@@ -463,21 +436,9 @@ def fetch_files(
     sha256: Mapping[str, str],
     check: _Check = lambda directory: None,
 ) -> Path:
-    """Downloads files of a web directory once into the cache, like `fetch_archive`.
+    """Downloads files (`names`, such as "model/checkpoint") of a web directory once into the cache, and returns theirs.
 
-    Files of that directory from earlier calls are kept.
-
-    Args:
-        base_url: the https address of the directory.
-        names: paths of the files below it, such as "model/checkpoint".
-        sha256: name -> hash, for files with a known hash.
-        check: as for `fetch_archive`.
-
-    Returns:
-        The directory, in which the files have the same paths.
-
-    Raises:
-        DownloadError, WeightsError, DiskFullError: as for `fetch_archive`.
+    Files of that directory from earlier calls are kept. Arguments and errors are as for `fetch_archive`.
     """
     entry = _Entry("directories", base_url)
     receipt = entry.receipt()
@@ -499,13 +460,12 @@ def fetch_files(
 
 
 def _incomplete(entry: _Entry, receipt: Mapping[str, Any], names: Sequence[str]) -> list[str]:
-    """Returns the files that are missing or differ from the receipt."""
+    """The files that are missing or differ from the receipt."""
     sizes = receipt.get("sizes", {})
     return [name for name in names if name not in sizes or not entry.has({name: sizes[name]})]
 
 
 def _download_file(entry: _Entry, receipt: dict[str, Any], name: str, sha256: str | None) -> None:
-    """Downloads a file, verifies it, moves it into place and records it in the receipt."""
     url = f"{entry.url.rstrip('/')}/{urllib.parse.quote(name)}"
     arrived = entry.folder / "incoming" / name
     earlier = receipt["sha256"].get(name)

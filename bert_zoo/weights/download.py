@@ -57,11 +57,8 @@ def require_https(url: str) -> None:
 
 
 def require_network(url: str) -> None:
-    """Tries once to connect to the server of an address, or to its proxy.
-
-    Raises:
-        NoNetworkError: no connection is possible, so further attempts would fail too.
-    """
+    """Tries once to connect to the server of an address, or to its proxy; NoNetworkError means that further attempts
+    would fail too."""
     parts = urllib.parse.urlsplit(url)
     proxies = urllib.request.getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all")
@@ -78,13 +75,8 @@ def require_network(url: str) -> None:
 def download(url: str, target: Path, *, verifiable: bool) -> None:
     """Downloads a file, retrying as long as attempts make progress.
 
-    Received data are kept in `<target>.part`, where this call or a later one resumes.
-
-    Args:
-        url: an https address.
-        target: the file to write.
-        verifiable: whether the caller can detect an incomplete file, by its hash or because the file marks its
-            own end, as archives do. Otherwise the server must send the length.
+    Received data are kept in `<target>.part`, where this call or a later one resumes. Unless the caller can verify the
+    file, by its hash or because it marks its own end, as archives do, the server must send the length.
 
     Raises:
         DownloadError: the server refuses or sends something else, or all attempts failed.
@@ -123,7 +115,7 @@ def _size(path: Path) -> int:
 
 
 def _etag_file(part: Path) -> Path:
-    """Returns the file next to a part that identifies the version of the downloaded file."""
+    """The file next to a part that identifies the version of the downloaded file."""
     return part.with_name(f"{part.name}.etag")
 
 
@@ -181,7 +173,7 @@ def _transfer(url: str, part: Path, verifiable: bool) -> None:
 
 
 def _etag(headers: email.message.Message) -> str:
-    """Returns the ETag or, if that is weak, the time of the last change; "" if there is neither."""
+    """The ETag or, if that is weak, the time of the last change; "" if there is neither."""
     # A weak tag stays the same for bytes that differ (RFC 9110, section 8.8.1).
     tag = headers.get("ETag", "")
     return tag if tag.startswith('"') else headers.get("Last-Modified", "")

@@ -53,14 +53,8 @@ def is_disk_full(error: Exception) -> bool:
 def naming_full_disk(
     path: Path, what: str | None = None, size: int | None = None, advice: str = ""
 ) -> Iterator[None]:
-    """Raises DiskFullError if the block runs out of disk space while writing `path`.
-
-    Args:
-        path: the file.
-        what: its description in the message; by default its path.
-        size: its size in bytes, if known.
-        advice: further advice.
-    """
+    """Raises DiskFullError, which may name another file (`what`), its size in bytes and further advice, if the block
+    runs out of disk space while writing `path`."""
     try:
         yield
     except Exception as error:
@@ -82,10 +76,7 @@ def naming_full_disk(
 def replacing(path: str | os.PathLike) -> Iterator[Path]:
     """Yields a temporary path next to `path`. It replaces `path` on success and is deleted on error.
 
-    The umask decides who may read it, if the writer does not replace it.
-
-    Raises:
-        DiskFullError: there is no room for it.
+    The umask decides who may read it, if the writer does not replace it. DiskFullError if there is no room for it.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
@@ -153,13 +144,12 @@ def remove_leftovers(directory: Path, name: str = "") -> None:
 
 
 def sha256_of(path: str | os.PathLike) -> str:
-    """Returns the SHA-256 of a file, 64 lower-case hexadecimal digits."""
+    """64 lower-case hexadecimal digits."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def verify_sha256(path: str | os.PathLike, expected: str) -> None:
-    """Raises WeightsError unless the file's SHA-256 is `expected`."""
     found = sha256_of(path)
     if found != expected.lower():
         raise WeightsError(

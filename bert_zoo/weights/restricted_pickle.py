@@ -41,19 +41,13 @@ def read_pickle(
 ) -> Any:
     """Reads one pickle from a stream and leaves the stream at the pickle's end.
 
-    Args:
-        stream: an object with `read`, `readline`, `seek` and `tell` that never returns more bytes than it
-            holds.
-        location: the file's name, for messages.
-        allowed: "module.name" -> what the pickle may refer to: a function that it may call, a `RecordClass`
-            that it may instantiate, or any other value that it may use.
-        persistent: turns a persistent id (PyTorch's reference to a storage) into a value.
-        advice: last sentence of messages: what the user can do about a refused file.
-        longest: longer strings, in bytes, are skipped and replaced by an `Unread`. None reads all strings.
+    The stream never returns more bytes than it holds. `allowed` maps "module.name" to what the pickle may refer to: a
+    function that it may call, a `RecordClass` that it may instantiate, or any other value that it may use. `persistent`
+    turns a persistent id (PyTorch's reference to a storage) into a value. `advice` ends messages. Strings of more than
+    `longest` bytes are skipped and replaced by an `Unread`.
 
-    Returns:
-        Plain values, `Record`s and results of the allowed functions. Python 2's strings are decoded as UTF-8,
-        with lone surrogates (U+DC80 to U+DCFF) for invalid bytes.
+    Returns plain values, `Record`s and results of the allowed functions. Python 2's strings are decoded as UTF-8, with
+    lone surrogates (U+DC80 to U+DCFF) for invalid bytes.
 
     Raises:
         WeightsError: the pickle is damaged, or refers to or does something that is not allowed.
@@ -99,7 +93,7 @@ class Record(dict):
 
 
 def records(*names: str) -> dict[str, RecordClass]:
-    """Returns entries of `allowed` for classes whose objects become `Record`s."""
+    """Entries of `allowed` for classes whose objects become `Record`s."""
     return {name: RecordClass(name) for name in names}
 
 
@@ -168,7 +162,7 @@ class _Machine(pickle._Unpickler):
         _PYTHONS[name](self)
 
     def top(self, kind: type) -> Any:
-        """Returns the collection on top of the stack, to which instructions add."""
+        """The collection on top of the stack, to which instructions add."""
         if type(self.stack[-1]) is not kind:
             raise TypeError(f"something that is not a {kind.__name__} is added to")
         return self.stack[-1]
@@ -183,7 +177,6 @@ class _Machine(pickle._Unpickler):
         self.top(set).update(make_dict((item, None) for item in items))
 
     def pop_arguments(self) -> tuple[Any, Any]:
-        """Pops a function and its arguments."""
         arguments, function = self.stack.pop(), self.stack.pop()
         if type(arguments) is not tuple:
             raise TypeError("arguments that are not a tuple")

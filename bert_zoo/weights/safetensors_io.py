@@ -97,22 +97,17 @@ def write_safetensors(
 ) -> None:
     """Writes a safetensors file atomically: readers find the old file or the complete new one.
 
-    Args:
-        path: the file to write or replace. Its directory must exist.
-        tensors: name -> array with any strides, variable or `DeferredArray`. One is read at a time; the
-            writer of safetensors 0.8 needs all of them at once.
-        metadata: strings for the header. Hugging Face transformers requires {"format": "pt"}.
+    `tensors` maps names to arrays with any strides, variables or `DeferredArray`s. One is read at a time; the
+    writer of safetensors 0.8 needs all of them at once. Hugging Face transformers requires the metadata
+    {"format": "pt"}.
     """
     with replacing(path) as temporary, open(temporary, "wb") as file:
         write_tensors(file, tensors, metadata)
 
 
 def write_tensors(file: BinaryIO, tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
-    """Writes the content of a safetensors file; arguments as for `write_safetensors`.
-
-    Raises:
-        ValueError: an array's type has no name in the format.
-    """
+    """Writes the content of a safetensors file, as `write_safetensors`; ValueError if an array's type has no name in
+    the format."""
     types = {}
     for name, values in tensors.items():
         dtype = getattr(values.dtype, "name", values.dtype)
@@ -141,13 +136,9 @@ def write_tensors(file: BinaryIO, tensors: Mapping[str, Any], metadata: Mapping[
 def rounded_to_int8(
     tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]
 ) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Returns tensors and metadata for `write_safetensors` that make a file of a quarter of the size.
+    """Tensors and metadata for `write_safetensors` that make a file of a quarter of the size of float32 ones.
 
     Each row of a matrix becomes int8 with its own float32 scale. Vectors stay unchanged.
-
-    Args:
-        tensors: name -> float32 array.
-        metadata: as for `write_safetensors`.
     """
     suffix, rounded = ".scale", {}
     for key, values in tensors.items():
@@ -161,7 +152,7 @@ def rounded_to_int8(
 
 
 def _read_header(path: Path) -> tuple[dict[str, str], dict[str, dict], int]:
-    """Returns metadata, name -> {"dtype", "shape", "data_offsets"}, and the offset of the tensors' bytes."""
+    """Metadata, name -> {"dtype", "shape", "data_offsets"}, and the offset of the tensors' bytes."""
     try:
         # The library's reader checks lengths, offsets and shapes against the file's size.
         with safetensors.safe_open(path, framework="numpy"):

@@ -48,7 +48,7 @@ _GRAPHS = {".onnx": "onnxruntime.InferenceSession", ".tflite": "LiteRT's Interpr
 
 
 def what_runs(file_or_directory: Path) -> str | None:
-    """Returns advice for a graph of another program, or a directory with one; else None."""
+    """Advice for a graph of another program, or a directory with one; else None."""
     path = file_or_directory
     files = [path] if not path.is_dir() else sorted([*path.glob("*.*"), *path.glob("onnx/*.*")])
     graph = next((file for file in files if file.suffix in _GRAPHS), None)
@@ -62,17 +62,12 @@ def what_runs(file_or_directory: Path) -> str | None:
 
 
 def open_weights(directory_or_file: str | os.PathLike) -> TensorSource:
-    """Opens the weights of a checkpoint without reading any tensor.
+    """Opens the weights of a checkpoint, a lazy mapping from name to array, without reading any tensor.
 
-    Args:
-        directory_or_file: a directory with one checkpoint (a Hugging Face or bert_zoo directory, a KerasHub
-            preset, or a TensorFlow 1 checkpoint; of several, the latest according to their file `checkpoint`);
-            a file: `*.safetensors`, `*.bin`, `*.pt`, `*.pth`, `*.h5` of transformers or KerasHub, `*.hdf5` of
-            allennlp, a shard index `*.index.json`, or a TensorFlow `*.index`, `*.data-*` or `*.meta`; or a
-            TensorFlow checkpoint prefix.
-
-    Returns:
-        A lazy mapping from name to array.
+    It takes a directory with one checkpoint (a Hugging Face or bert_zoo directory, a KerasHub preset, or a TensorFlow 1
+    checkpoint; of several, the latest according to their file `checkpoint`); a file: `*.safetensors`, `*.bin`, `*.pt`,
+    `*.pth`, `*.h5` of transformers or KerasHub, `*.hdf5` of allennlp, a shard index `*.index.json`, or a TensorFlow
+    `*.index`, `*.data-*` or `*.meta`; or a TensorFlow checkpoint prefix.
 
     Raises:
         FileNotFoundError: there is no checkpoint. The message lists the files found and expected.
@@ -96,7 +91,7 @@ def open_weights(directory_or_file: str | os.PathLike) -> TensorSource:
 
 
 def weights_at(path: Path) -> Path | None:
-    """Returns a weight file, or the .index of the checkpoint whose prefix or part `path` is; None for others."""
+    """A weight file, or the .index of the checkpoint whose prefix or part `path` is; None for others."""
     if path.name.endswith(tuple(_READERS)) and os.path.isfile(path):
         return path
     index = index_of_part(path) or path.parent / f"{path.name}.index"
@@ -104,16 +99,13 @@ def weights_at(path: Path) -> Path | None:
 
 
 def index_of_part(path: Path) -> Path | None:
-    """Returns the .index of the TensorFlow checkpoint that a file with data or a graph belongs to; None for others."""
+    """The .index of the TensorFlow checkpoint that a file with data or a graph belongs to; None for others."""
     prefix = _TF1_PART.sub("", path.name)
     return path.parent / f"{prefix}.index" if prefix != path.name else None
 
 
 def check_weight_files(directory: Path) -> None:
-    """Raises the errors of `open_weights` if a directory lacks weights or one of their shards.
-
-    It only reads an index of shards.
-    """
+    """Raises the errors of `open_weights` if a directory lacks weights or one of their shards; only reads an index."""
     path = weights_in(directory)
     if path.name.endswith(".index.json"):
         _shard_files(path, _weight_map(path))
@@ -169,7 +161,7 @@ FILE_ENDINGS = (*_READERS, *_GRAPHS)
 
 
 def weights_in(directory: Path) -> Path:
-    """Returns the file that `open_weights` opens for a directory, and raises its errors."""
+    """The file that `open_weights` opens for a directory; raises its errors."""
     tf1 = sorted({file for pattern in _TF1_KIND for file in directory.glob(pattern)})
     found = {
         kind: [directory / name for name in names if (directory / name).is_file()]
@@ -209,7 +201,7 @@ def weights_in(directory: Path) -> Path:
 
 
 def _latest_named(state: Path) -> str | None:
-    """Returns the name of the latest checkpoint's .index in TensorFlow's file about the checkpoints of a directory.
+    """The name of the latest checkpoint's .index in TensorFlow's file about the checkpoints of a directory.
 
     Its directory is left out, because it often is one of another machine.
     """

@@ -29,43 +29,39 @@ class Stored:
     shape: Callable[[Any], tuple[int, ...]] | None = None
 
     def sizes(self, size: int, parts: int, config: Any) -> tuple[int, ...]:
-        """Returns the sizes of the parts along our last axis."""
+        """The sizes of the parts along our last axis."""
         return (size // max(parts, 1),) * parts
 
     def shape_of(self, part: tuple[int, ...], config: Any) -> tuple[int, ...]:
-        """Returns the stored shape of a part of a variable."""
         if self.shape is not None:
             return self.shape(config)
         return part[::-1] if self.transposed else part
 
     def to_ours(self, tensor: np.ndarray, part: tuple[int, ...], config: Any) -> np.ndarray:
-        """Converts a stored tensor to a part of a variable, with the shape `part`."""
+        """A part of a variable, with the shape `part`, from a stored tensor."""
         if self.shape is not None:
             tensor = tensor.reshape(part[::-1] if self.transposed else part)
         return tensor.T if self.transposed else tensor
 
     def to_stored(self, part: np.ndarray, config: Any) -> np.ndarray:
-        """Converts a part of a variable to its stored tensor."""
         part = part.T if self.transposed else part
         return part if self.shape is None else part.reshape(self.shape(config))
 
     def entry(self, block: int, blocks: int) -> tuple[int, int] | None:
-        """Returns the variable's number among the entries of its tensor, and the number of entries.
+        """The variable's number among the entries of its tensor, and the number of entries.
 
         None means that the variable has its own tensor. The methods below stack entries.
         """
         return None
 
     def joint_shape(self, entry: tuple[int, ...], entries: int, config: Any) -> tuple[int, ...]:
-        """Returns the shape of a tensor whose entries have the shape `entry`."""
+        """The shape of a tensor whose entries have the shape `entry`."""
         return (entries, *entry)
 
     def entry_of(self, tensor: np.ndarray, number: int, entries: int, config: Any) -> np.ndarray:
-        """Returns one of a tensor's entries."""
         return tensor[number]
 
     def joined(self, entries: list[np.ndarray], config: Any) -> np.ndarray:
-        """Makes a tensor of its entries, in order."""
         return np.stack(entries)
 
 
@@ -115,11 +111,8 @@ SCALE: Kind = {"gamma": NORM["gamma"]}
 
 
 def raw(variable: str, **stored: Stored) -> Kind:
-    """Returns the kind of a module with one variable, stored unchanged under the module's name.
-
-    Args:
-        **stored: layouts or formats that store it differently.
-    """
+    """The kind of a module with one variable, stored unchanged under the module's name but in layouts or formats of
+    `stored`."""
     return {variable: {"pytorch": Stored(""), "tensorflow": Stored(""), **stored}}
 
 
@@ -203,7 +196,7 @@ class Copy:
     equal: bool = True
 
     def below(self, root: str, head_root: str) -> Self:
-        """Returns the copy with a file's roots."""
+        """With a file's roots."""
 
         def full(key: str) -> str:
             return key.format(root=root) if "{root}" in key else head_root + key
@@ -227,7 +220,7 @@ def first_token(config: Any) -> str:
 
 
 def after_dropout(config: Any) -> dict[str, Any]:
-    """Returns the options of a head that applies only dropout before the logits."""
+    """Options of a head that applies only dropout before the logits."""
     return {"dropout": config.head_dropout}
 
 
@@ -289,14 +282,8 @@ _LSTM = raw("kernel") | raw("recurrent_kernel") | raw("bias")
 
 
 def head_of(spec: HeadSpec, pools: bool) -> Head:
-    """Makes the weight table of a head that any family may have instead of its own.
-
-    Other programs' formats do not support such heads.
-
-    Args:
-        spec: the head.
-        pools: whether the task is on whole texts.
-    """
+    """The weight table of a head that any family may have instead of its own, of a task on whole texts if it
+    `pools`. Other programs' formats do not support such heads."""
     rows = [Row(_MIX, "features/mix")] if spec.mixes else []
     if spec.kind == "bilstm":
         rows += [

@@ -27,17 +27,13 @@ IF_QUANTIZED = (
 class TensorSource(Mapping[str, np.ndarray]):
     """The named tensors of a checkpoint. `source[key]` reads one; iteration and `shape` read none.
 
-    Half precision is converted to float32, which is exact. Other types are returned as stored.
-
-    Attributes:
-        location: the opened file, directory or prefix, for messages.
-        metadata: strings of the file, if its format has them.
-
-    Raises:
-        WeightsError: a shape is too large for an array.
+    Half precision is converted to float32, which is exact. Other types are returned as stored. `location` is the
+    opened file, directory or prefix, for messages. WeightsError if a shape is too large for an array.
     """
 
-    metadata: Mapping[str, str] = MappingProxyType({})
+    metadata: Mapping[str, str] = MappingProxyType(
+        {}
+    )  # strings of the file, if its format has them
 
     def __init__(self, location: str, shapes: dict[str, tuple[int, ...]]):
         self.location = location
@@ -56,7 +52,7 @@ class TensorSource(Mapping[str, np.ndarray]):
         """Reads the stored values of an existing key."""
 
     def shape(self, key: str) -> tuple[int, ...]:
-        """Returns a tensor's shape without reading its values. Raises KeyError for unknown keys."""
+        """Reads no values; KeyError for unknown keys."""
         if key not in self._shapes:
             raise KeyError(f"{self.location} has no tensor named {key!r}.")
         return self._shapes[key]
@@ -67,11 +63,8 @@ class TensorSource(Mapping[str, np.ndarray]):
         return values.astype(np.float32) if values.dtype.name == "float16" else values
 
     def weight(self, key: str) -> np.ndarray:
-        """Reads a tensor that is a weight.
-
-        Raises:
-            WeightsError: its values are whole numbers, or NaN or infinite ones are among them.
-        """
+        """Reads a tensor that is a weight; WeightsError if its values are whole numbers, or NaN or infinite ones are
+        among them."""
         values = self[key]
         if values.dtype.kind != "f":
             raise WeightsError(
@@ -119,17 +112,11 @@ class RenamedTensors(TensorSource):
 
 @dataclass(frozen=True, eq=False)
 class DeferredArray:
-    """An array that is made each time it is read, with `np.asarray`.
+    """An array that is made each time it is read, with `np.asarray`."""
 
-    Attributes:
-        shape: its shape.
-        dtype: its type or the type's name.
-        read: function that makes it.
-    """
-
-    shape: tuple[int, ...]
-    dtype: Any
-    read: Callable[[], np.ndarray]
+    shape: tuple[int, ...]  # its shape
+    dtype: Any  # its type or the type's name
+    read: Callable[[], np.ndarray]  # function that makes it
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
         return np.asarray(self.read(), dtype)

@@ -59,12 +59,8 @@ _BY_CLASSES = re.compile(r"(^|/)tf\w*_(main_layer|layer|block)(_\d+)?/")
 
 
 class TFModelSource(TensorSource):
-    """Tensors of a TensorFlow class with the names and layout of transformers' PyTorch classes.
-
-    Args:
-        file: the stored tensors.
-        names: stored name -> the variable's name without the model's.
-    """
+    """Tensors of a TensorFlow class with the names and layout of transformers' PyTorch classes; `names` maps stored
+    names to variables' without the model's."""
 
     def __init__(self, file: TensorSource, names: Mapping[str, str]):
         self._file, self._names = file, names
@@ -133,7 +129,7 @@ def refuse_classes_alone(file: TensorSource) -> None:
 
 
 def pytorch_name(stored: str) -> str:
-    """Returns transformers' PyTorch name of a variable, from its TensorFlow name without the model's name."""
+    """Transformers' PyTorch name of a variable, from its TensorFlow name without the model's name."""
     name = re.sub(r"(^|/)[^/]*___", r"\1", stored.removesuffix(":0"))
     *layers, variable = re.sub(r"_\._", "/", name).split("/")
     return ".".join([*layers, _VARIABLES.get(variable, variable)])
@@ -177,11 +173,8 @@ _GRAPH_SCHEMA = {
 
 
 def variable_names(graph: bytes) -> dict[str, str]:
-    """Returns key in the table -> name, for all variables with a unique name except an optimizer's.
-
-    Raises:
-        DecodeError: the graph is damaged.
-    """
+    """Key in the table -> name, for all variables with a unique name except an optimizer's; DecodeError if the graph
+    is damaged."""
     nodes = message_class(_GRAPH_SCHEMA, "Graph").FromString(graph).nodes
     names = {
         attribute.checkpoint_key: attribute.full_name
@@ -302,7 +295,6 @@ class TF1Source(TensorSource):
 
 
 def _data_files(prefix: Path) -> list[Path]:
-    """Returns the data files in order."""
     found = {
         match.groups(): file
         for file in prefix.parent.iterdir()
@@ -355,7 +347,7 @@ def _table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """Reads a protocol buffer varint of at most 64 bits. Returns it and the position after it."""
+    """A protocol buffer varint of at most 64 bits, and the position after it."""
     value = 0
     for i, byte in enumerate(data[position : position + _LONGEST_VARINT]):
         value |= (byte & 0x7F) << 7 * i
@@ -365,7 +357,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _handle(data: bytes, position: int) -> tuple[int, int, int]:
-    """Reads offset and size of a block. Returns them and the position after them."""
+    """Offset and size of a block, and the position after them."""
     offset, position = _varint(data, position)
     size, position = _varint(data, position)
     return offset, size, position
@@ -400,7 +392,7 @@ def _block(data: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]
 
 
 def _masked_crc(data: Any) -> int:
-    """Returns the CRC-32C of bytes in TensorFlow's masked form."""
+    """The CRC-32C of bytes in TensorFlow's masked form."""
     import google_crc32c
 
     checksum = google_crc32c.value(bytes(data))
@@ -424,7 +416,7 @@ def _byte_order(header: bytes | None, shards: int) -> str:
 
 
 def _entries(table: Mapping[bytes, bytes]) -> dict[str, Any]:
-    """Returns name -> BundleEntryProto for the tensors of a table."""
+    """Name -> BundleEntryProto for the tensors of a table."""
     read = message_class(_SCHEMA, "Entry").FromString
     entries = {key.decode(): read(value) for key, value in table.items()}
     for entry in entries.values():

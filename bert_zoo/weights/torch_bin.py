@@ -96,15 +96,13 @@ class TorchSource(TensorSource):
     The file holds a dict, which is either the state dict itself or has it as its entry "state_dict" or "model". A
     state dict with anything but tensors is refused. Other entries (optimizer, step) are logged and ignored. Pickled
     modules are not read.
-
-    Attributes:
-        arguments: fairseq's arguments of the model and its training (entry "args", since 2021 "cfg"); else empty.
     """
 
     def __init__(self, path: str | os.PathLike):
         self._path = Path(path)
         root, self._blocks, self._byte_order = _open(self._path, _ALLOWED, _ADVICE)
         self._tensors = _state_dict(root, self._path)
+        # fairseq's arguments of the model and its training (entry "args", since 2021 "cfg"); else empty.
         self.arguments = _arguments(root)
         for key, tensor in self._tensors.items():
             _check_storage(key, tensor.storage, self._blocks, self._path)
@@ -142,15 +140,8 @@ class TorchSource(TensorSource):
 
 
 def read_object(path: str | os.PathLike, allowed: Mapping[str, Any], advice: str) -> Any:
-    """Reads the object in a PyTorch file, which may hold `allowed` values and tensors. Tensors stay unread.
-
-    Args:
-        path: the file.
-        allowed, advice: as for `read_pickle`.
-
-    Raises:
-        WeightsError: as for `read_pickle`.
-    """
+    """Reads the object in a PyTorch file, which may hold `allowed` values and tensors, as `read_pickle`. Tensors
+    stay unread."""
     root, _, _ = _open(Path(path), {**_TENSORS, **allowed}, advice)
     return root
 
@@ -365,8 +356,8 @@ def _state_dict(root: Any, path: Path) -> dict[str, _Tensor]:
                 f"{', '.join(_STATE_DICT_ENTRIES)}. It holds: {_describe_entries(root)}."
             )
         found = root[inner[0]]
-        if beside := [str(key) for key in root if key != inner[0]]:
-            _LOGGER.info("%s: reading %r; not weights: %s.", path, inner[0], listing(beside))
+        if others := [str(key) for key in root if key != inner[0]]:
+            _LOGGER.info("%s: reading %r; not weights: %s.", path, inner[0], listing(others))
     others = {
         key: value
         for key, value in found.items()

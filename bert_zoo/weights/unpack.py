@@ -38,14 +38,10 @@ _ARCHIVE_ERRORS = (*ZIP_ERRORS, tarfile.TarError, lzma.LZMAError, OverflowError,
 
 
 def unpack(archive: Path, target: Path, url: str) -> dict[str, int]:
-    """Unpacks an archive into `target`, which appears once it is complete.
+    """Unpacks an archive into `target`, which appears once it is complete: path below it -> size in bytes.
 
-    Returns:
-        Path below `target` -> size in bytes.
-
-    Raises:
-        WeightsError: the archive is damaged or incomplete, or has members that must not be unpacked.
-        DiskFullError: there is no room for its files.
+    WeightsError if the archive is damaged or incomplete, or has members that must not be unpacked; DiskFullError if there
+    is no room for its files.
     """
     try:
         with replacing_directory(target) as temporary:
