@@ -96,10 +96,9 @@ def main(arguments: list[str]) -> None:
 
 def _train_pieces(sources: list[str]) -> None:
     from bert_zoo.pretraining.corpus import Corpus
-
-    corpus = Corpus(sources)
     from bert_zoo.pretraining.vocabularies import train_vocabulary
 
+    corpus = Corpus(sources)
     tokens = train_vocabulary(
         (sentence for document in corpus for sentence in document),
         _KIND.value,
@@ -122,7 +121,7 @@ def counted_tokenizer(
     space_token: str | None = None,
     **special: str | None,
 ) -> tuple["WordLevelTokenizer", Counter[str]]:
-    """Returns a tokenizer of the tokens in text files, and their counts.
+    """A tokenizer of the tokens in text files, and their counts.
 
     The options are those of `WordLevelTokenizer` and `select_tokens`. By default `eos_token` and
     `unknown_token` are "<eos>" and "<unk>" for words, and None for characters and bytes.

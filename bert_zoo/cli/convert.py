@@ -11,9 +11,7 @@ from bert_zoo.cli import program
 from bert_zoo.cli.program import Program
 
 PROGRAM = Program(__doc__, required=("model", "output"))
-_MODEL = PROGRAM.string(
-    "model", None, "A name from `bert_zoo list`, or a directory.", check=program.model
-)
+_MODEL = PROGRAM.model()
 _OUTPUT = PROGRAM.string("output", None, "The directory to write.")
 _FORMAT = PROGRAM.enum(
     "format",

@@ -163,7 +163,7 @@ def _corpus(path: str, form: str | None, text_field: str = "text") -> Any:
 def _dealt(
     file: str, form: str, num_shards: int, text_field: str
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yields each document of a file with the number of its shard."""
+    """Yields the number of each document's shard, and the document."""
     with _local(file) as path:
         for document in _corpus(path, form, text_field):
             yield int(_digest(document)[:15], 16) % num_shards, document
@@ -228,7 +228,7 @@ def _write_rows(
 
 @cache
 def _objective(settings: ShardSettings) -> tuple[Any, Any]:
-    """Returns the preprocessor and the objective, made once per worker."""
+    """The preprocessor and the objective, made once per worker."""
     from bert_zoo.tasks.objectives import OBJECTIVES, Permutations, Spans
     from bert_zoo.tasks.objectives.masking import Masking
     from bert_zoo.text import preprocessor_from_dir
@@ -250,7 +250,7 @@ def _objective(settings: ShardSettings) -> tuple[Any, Any]:
 
 
 def _examples(inputs: dict[str, Any], labels: dict[str, Any]) -> Iterator[bytes]:
-    """Yields rows as serialized tf.train.Example protos with BERT's features."""
+    """Rows as serialized tf.train.Example protos with BERT's features."""
     import numpy as np
     import tensorflow as tf
 

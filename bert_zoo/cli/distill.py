@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bert_zoo.cli import program
-from bert_zoo.cli import program as program_module
 from bert_zoo.cli.benchmarks import BENCHMARKS, DataOptions, make_task, read_files
 from bert_zoo.cli.program import Program, command
 from bert_zoo.data import files
@@ -27,10 +26,6 @@ if TYPE_CHECKING:
     from bert_zoo.cli.benchmarks.base import Benchmark
     from bert_zoo.models.base import ZooModel
 
-
-# -------------------------------------------------------------------------------------------------
-# `bert_zoo distill` on plain text.
-# -------------------------------------------------------------------------------------------------
 
 # Flags only for distillation on text, in addition to `text`.
 FLAGS = (
@@ -47,120 +42,6 @@ OF_TASKS = (
 # Default fraction of held-out documents.
 HELD_OUT = 0.05
 
-
-def define_flags(program: Program) -> None:
-    """Defines `FLAGS`."""
-    about = "; ".join(f"{name}: {preset.about}" for name, preset in TEXT_PRESETS.items())
-    program.enum(
-        "form",
-        None,
-        FORMS,
-        "What a line of the text holds; by default its first lines decide.",
-    )
-    program.list(
-        "general_text", None, "Other text to measure on as well.", check=program_module.text
-    )
-    program.enum(
-        "objective", "relations", list(TEXT_PRESETS), f"What the student learns from text. {about}."
-    )
-    program.list(
-        "layer_map",
-        None,
-        "For objective layers: the teacher's layer for each student layer, counted from 1; by default evenly spaced.",
-        check=program_module.whole_number,
-    )
-    program.integer(
-        "teacher_layer",
-        None,
-        "For objective relations: the teacher's layer, counted from 1; by default the last.",
-    )
-    program.integer(
-        "relation_heads",
-        None,
-        "For objective relations: number of parts of each vector. By default 48, or the largest smaller number that "
-        "divides both widths.",
-    )
-    program.integer("heads", None, "With --layers: the student's attention heads.", lower_bound=1)
-    program.integer("steps", None, "Number of updates.", lower_bound=1)
-    program.float("minutes", None, "Training time, instead of steps.", lower_bound=0)
-    program.integer("length", None, "Tokens per row.", lower_bound=8)
-
-
-def distill_on_text(
-    program: Program, layers: int | tuple[int, ...] | None, directory: Path
-) -> None:
-    """Trains the student on text, as the program's flags say.
-
-    Args:
-        program: `bert_zoo distill`, with parsed flags.
-        layers: teacher layers of a new student, as for `student_of`.
-        directory: the run directory.
-    """
-    flags = program.flags
-    _check_flags(program)
-    if (flags.steps is None) == (flags.minutes is None):
-        raise ValueError("Set the length of training with one of --steps and --minutes.")
-    program.check()
-    strategy = program.strategy()
-    from bert_zoo.cli.pretrain import write_report
-    from bert_zoo.distillation import distill_on_text
-    from bert_zoo.models.replicas import is_chief
-
-    changes: dict[str, Any] = program.given(Recipe)
-    if "batch_size" in changes:
-        # The papers' large batches are accumulated. Another batch size is computed at once by default.
-        changes = {"gradient_accumulation_steps": 1} | changes
-    changes |= {
-        setting: flags[flag].value
-        for flag, setting in {"steps": "total_steps", "length": "max_length"}.items()
-        if flags[flag].value is not None
-    }
-    options = {name: flags[name].value for name in OPTIONS if flags[name].value is not None}
-    if "layer_map" in options:
-        options["layer_map"] = tuple(map(int, options["layer_map"]))
-    preset = TEXT_PRESETS[flags.objective]
-    print(f"Objective {flags.objective}: {preset.source}.")
-    results = distill_on_text(
-        flags.teacher,
-        flags.text,
-        directory,
-        student=flags.student,
-        layers=layers,
-        hidden_size=flags.hidden,
-        num_heads=flags.heads,
-        objective=flags.objective,
-        options=options,
-        changes=changes,
-        seconds=None if flags.minutes is None else 60 * flags.minutes,
-        general_text=flags.general_text,
-        reading={"form": flags.form, "encoding": flags.encoding},
-        held_out=HELD_OUT if flags.held_out is None else flags.held_out,
-        seed=flags.first_seed,
-        checkpoint_seconds=60 * flags.checkpoint_minutes,
-        strategy=strategy,
-        report=write_report,
-    )
-    if not is_chief(strategy):
-        return
-    print(f"\n{results['steps']:,} steps, {results['tokens']:,} tokens.")
-    print(f"The run is in {directory}, with a report: {directory / 'report.html'}")
-    print(f"Fine-tune it: {command('finetune')} --model {directory / 'model'} --task messages")
-
-
-def _check_flags(program: Program) -> None:
-    """Raises ValueError for flags that have no meaning with --text."""
-    from bert_zoo.cli.pretrain import SETTINGS
-
-    given = [name for name in OF_TASKS if not program.flags[name].using_default_value]
-    given += [name for name in program.given(Recipe) if name not in SETTINGS]
-    if given:
-        names = ", ".join(f"--{name}" for name in given)
-        raise ValueError(
-            f"With --text, {names} has no effect. Leave it out; --steps or --minutes set the length of training, "
-            "--length the tokens per row."
-        )
-
-
 PROGRAM = Program(
     __doc__,
     required=("teacher",),
@@ -172,9 +53,7 @@ _TEACHER = PROGRAM.string(
     "A run directory of finetune, or any trained model's name or directory.",
     check=program.model,
 )
-_STUDENT = PROGRAM.string(
-    "student", None, "A name from `bert_zoo list`, or a directory.", check=program.model
-)
+_STUDENT = PROGRAM.model("student")
 _LAYERS = PROGRAM.list(
     "layers",
     None,
@@ -233,7 +112,41 @@ _SETTINGS = PROGRAM.define_fields(Recipe)
 _DATA = PROGRAM.define_fields(
     DataOptions, [field.name for field in fields(DataOptions) if field.name != "text"]
 )
-define_flags(PROGRAM)
+_OBJECTIVES = "; ".join(f"{name}: {preset.about}" for name, preset in TEXT_PRESETS.items())
+PROGRAM.enum(
+    "form",
+    None,
+    FORMS,
+    "What a line of the text holds; by default its first lines decide.",
+)
+PROGRAM.list("general_text", None, "Other text to measure on as well.", check=program.text)
+PROGRAM.enum(
+    "objective",
+    "relations",
+    list(TEXT_PRESETS),
+    f"What the student learns from text. {_OBJECTIVES}.",
+)
+PROGRAM.list(
+    "layer_map",
+    None,
+    "For objective layers: the teacher's layer for each student layer, counted from 1; by default evenly spaced.",
+    check=program.whole_number,
+)
+PROGRAM.integer(
+    "teacher_layer",
+    None,
+    "For objective relations: the teacher's layer, counted from 1; by default the last.",
+)
+PROGRAM.integer(
+    "relation_heads",
+    None,
+    "For objective relations: number of parts of each vector. By default 48, or the largest smaller number that "
+    "divides both widths.",
+)
+PROGRAM.integer("heads", None, "With --layers: the student's attention heads.", lower_bound=1)
+PROGRAM.integer("steps", None, "Number of updates.", lower_bound=1)
+PROGRAM.float("minutes", None, "Training time, instead of steps.", lower_bound=0)
+PROGRAM.integer("length", None, "Tokens per row.", lower_bound=8)
 PROGRAM.define_strategy()
 PROGRAM.groups = {
     "Main flags": _MAIN,
@@ -251,9 +164,76 @@ def main(arguments: list[str]) -> None:
     student = Path(_STUDENT.value).name if _STUDENT.value else f"{'-'.join(_LAYERS.value)}-layers"
     directory = Path(_OUTPUT_DIR.value or f"runs/distill-{Path(_TEACHER.value).name}-{student}")
     if _TEXT.value is not None:
-        distill_on_text(PROGRAM, chosen_layers(), directory)
+        distill_on_text(directory)
         return
     distill_on_task(directory)
+
+
+def distill_on_text(directory: Path) -> None:
+    """Trains the student on text, as the flags say."""
+    flags = PROGRAM.flags
+    _check_flags()
+    if (flags.steps is None) == (flags.minutes is None):
+        raise ValueError("Set the length of training with one of --steps and --minutes.")
+    PROGRAM.check()
+    strategy = PROGRAM.strategy()
+    from bert_zoo.cli.pretrain import write_report
+    from bert_zoo.distillation import distill_on_text
+    from bert_zoo.models.replicas import is_chief
+
+    changes: dict[str, Any] = PROGRAM.given(Recipe)
+    if "batch_size" in changes:
+        # The papers' large batches are accumulated. Another batch size is computed at once by default.
+        changes = {"gradient_accumulation_steps": 1} | changes
+    changes |= {
+        setting: flags[flag].value
+        for flag, setting in {"steps": "total_steps", "length": "max_length"}.items()
+        if flags[flag].value is not None
+    }
+    options = {name: flags[name].value for name in OPTIONS if flags[name].value is not None}
+    if "layer_map" in options:
+        options["layer_map"] = tuple(map(int, options["layer_map"]))
+    preset = TEXT_PRESETS[flags.objective]
+    print(f"Objective {flags.objective}: {preset.source}.")
+    results = distill_on_text(
+        flags.teacher,
+        flags.text,
+        directory,
+        student=flags.student,
+        layers=chosen_layers(),
+        hidden_size=flags.hidden,
+        num_heads=flags.heads,
+        objective=flags.objective,
+        options=options,
+        changes=changes,
+        seconds=None if flags.minutes is None else 60 * flags.minutes,
+        general_text=flags.general_text,
+        reading={"form": flags.form, "encoding": flags.encoding},
+        held_out=HELD_OUT if flags.held_out is None else flags.held_out,
+        seed=flags.first_seed,
+        checkpoint_seconds=60 * flags.checkpoint_minutes,
+        strategy=strategy,
+        report=write_report,
+    )
+    if not is_chief(strategy):
+        return
+    print(f"\n{results['steps']:,} steps, {results['tokens']:,} tokens.")
+    print(f"The run is in {directory}, with a report: {directory / 'report.html'}")
+    print(f"Fine-tune it: {command('finetune')} --model {directory / 'model'} --task messages")
+
+
+def _check_flags() -> None:
+    """Raises ValueError for flags that have no meaning with --text."""
+    from bert_zoo.cli.pretrain import SETTINGS
+
+    given = [name for name in OF_TASKS if not PROGRAM.flags[name].using_default_value]
+    given += [name for name in PROGRAM.given(Recipe) if name not in SETTINGS]
+    if given:
+        names = ", ".join(f"--{name}" for name in given)
+        raise ValueError(
+            f"With --text, {names} has no effect. Leave it out; --steps or --minutes set the length of training, "
+            "--length the tokens per row."
+        )
 
 
 def distill_on_task(directory: Path) -> None:
@@ -308,7 +288,7 @@ def distill_on_task(directory: Path) -> None:
 
 
 def task_data() -> dict[str, Any]:
-    """Returns the arguments of `make_task`: the flags, and the teacher's run for the rest."""
+    """The arguments of `make_task`: the flags, and the teacher's run for the rest."""
     given = PROGRAM.given(DataOptions)
     if _TEXT_COLUMN.value is not None:
         given["text"] = _TEXT_COLUMN.value
@@ -327,11 +307,8 @@ def task_data() -> dict[str, Any]:
 
 
 def load_teacher(task: "Benchmark") -> "ZooModel":
-    """Loads the teacher for a task. From a run with several seeds, loads the best model.
-
-    Raises:
-        ValueError: it has no trained head for the task.
-    """
+    """The teacher for a task, from a run with several seeds the best model; ValueError if it has no trained head for
+    the task."""
     import bert_zoo
     from bert_zoo.loading.load import missing_parts
 
@@ -345,7 +322,7 @@ def load_teacher(task: "Benchmark") -> "ZooModel":
 
 
 def made_student(teacher: "ZooModel", directory: Path, seed: int) -> str:
-    """Makes a student from the teacher and saves it, or reuses one saved before. Returns its directory."""
+    """The directory of a student that is made from the teacher, or was before."""
     import keras
 
     import bert_zoo
@@ -360,7 +337,7 @@ def made_student(teacher: "ZooModel", directory: Path, seed: int) -> str:
 
 
 def chosen_layers() -> int | tuple[int, ...] | None:
-    """Returns --layers in the form of `bert_zoo.distillation.student_of`; None if not given."""
+    """--layers in the form of `bert_zoo.distillation.student_of`; None if not given."""
     if _LAYERS.value is None:
         return None
     numbers = tuple(map(int, _LAYERS.value))

@@ -25,15 +25,12 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from bert_zoo.cli import program
 from bert_zoo.cli.benchmarks import DataOptions
 from bert_zoo.cli.program import Program
 from bert_zoo.data import files, tables
 from bert_zoo.data.array_files import RowFile
 
-# -------------------------------------------------------------------------------------------------
-# `bert_zoo embed --output`: writes vectors of texts to a .npy file, one part at a time.
-# -------------------------------------------------------------------------------------------------
+log = logging.getLogger(__name__)
 
 # Texts that are embedded together. A stopped run resumes after a whole number of such parts, so its vectors
 # equal those of an uninterrupted run to the bit.
@@ -41,16 +38,10 @@ TEXTS_AT_ONCE = 1024
 
 
 def texts_of(path: str | Path, column: str | None = None, **how: Any) -> Iterator[str]:
-    """Yields the texts of a file: its lines, or a column of a table.
+    """Yields the texts of a file: its lines, or a column of a table, by default "text".
 
-    Args:
-        path: the file, compressed with gzip if its name ends in ".gz". The suffix before that, or an
-            option, makes it a table.
-        column: the table's text column; by default "text".
-        **how: options of `read_table`: format, delimiter, header, encoding.
-
-    Raises:
-        ValueError: an option for tables is given for another file.
+    The suffix before ".gz", or an option of `read_table` in `how`, makes it a table; ValueError if an option for
+    tables is given for another file.
     """
     path = Path(path)
     name = path.with_suffix("") if files.is_gzip(path) else path
@@ -77,20 +68,11 @@ def write_vectors(
     total: int | None = None,
     made_from: Mapping[str, Any] | None = None,
 ) -> tuple[int, int]:
-    """Writes the vectors of texts to a .npy file, which appears once it is complete.
+    """Writes the vectors of texts, at least one, to a .npy file, which appears once it is complete; returns its shape.
 
-    Memory does not grow with the number of texts.
-
-    Args:
-        embed: texts -> float32 [texts, size].
-        texts: at least one text.
-        output: the file.
-        total: number of texts, if known.
-        made_from: everything the vectors depend on. A stopped run resumes if this is unchanged; with None,
-            every run starts anew.
-
-    Returns:
-        The shape of the written array, (texts, size).
+    `embed` maps texts to float32 [texts, size]. Memory does not grow with the number of texts, of which there may be
+    `total`. `made_from` is everything the vectors depend on. A stopped run resumes if this is unchanged; with None,
+    every run starts anew.
     """
     tag = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]
     partial = output.with_name(f".{output.name}.{tag}.partial")
@@ -109,16 +91,12 @@ def write_vectors(
     return file.done, file.size
 
 
-log = logging.getLogger(__name__)
-
 PROGRAM = Program(
     __doc__,
     takes_arguments=True,
     on_interrupt="Stopped. With --text and --output, run the same command to resume.",
 )
-_MODEL = PROGRAM.string(
-    "model", "minilm_l6", "A name from `bert_zoo list`, or a directory.", check=program.model
-)
+_MODEL = PROGRAM.model(default="minilm_l6")
 _TEXT = PROGRAM.string("text", None, "A file of texts, instead of arguments.")
 _COLUMN = PROGRAM.string(
     "column", None, 'The text column, if the file is a table; by default "text".'
@@ -171,7 +149,6 @@ def main(arguments: list[str]) -> None:
 
 
 def texts_of_file() -> Iterator[str]:
-
     how = PROGRAM.given(DataOptions)
     how.pop("text")
     return texts_of(_TEXT.value, _COLUMN.value, **how)
@@ -190,7 +167,7 @@ def checked_number() -> int:
 
 
 def origin() -> dict[str, Any]:
-    """Returns what the file's vectors depend on: model, text, options and prompt."""
+    """What the file's vectors depend on: model, text, options and prompt."""
     model, stat = Path(_MODEL.value), Path(_TEXT.value).stat()
     return {
         "model": [_MODEL.value, *sorted(file.stat().st_mtime_ns for file in model.glob("**/*"))],

@@ -13,9 +13,7 @@ from bert_zoo.cli.program import Program
 from bert_zoo.serving.options import check_options
 
 PROGRAM = Program(__doc__, required=("model", "output"))
-_MODEL = PROGRAM.string(
-    "model", None, "A name from `bert_zoo list`, or a directory.", check=program.model
-)
+_MODEL = PROGRAM.model()
 _TASK = PROGRAM.string(
     "task",
     None,

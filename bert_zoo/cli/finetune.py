@@ -29,9 +29,7 @@ PROGRAM = Program(
     on_interrupt="Stopped. Run the same command to resume after the epoch of the last checkpoint, or from "
     "the start if there is no checkpoint yet. The results are the same as without the stop.",
 )
-_MODEL = PROGRAM.string(
-    "model", "minilm_l6", "A name from `bert_zoo list`, or a directory.", check=program.model
-)
+_MODEL = PROGRAM.model(default="minilm_l6")
 _TASK = PROGRAM.string("task", "messages", f"Task to train on: {TASK_NAMES}.")
 _OUTPUT_DIR = PROGRAM.string("output_dir", None, "Run directory, by default runs/MODEL-TASK.")
 _RECIPE = PROGRAM.string(
@@ -105,15 +103,8 @@ def train(
     output: Path,
     **options: Any,
 ) -> None:
-    """Fine-tunes a model for each seed and prints the results.
-
-    Args:
-        models: seed -> the model's name, as `load` takes it.
-        task: the benchmark.
-        recipe: the settings.
-        output: the run directory; with several seeds each has a subdirectory.
-        **options: as for `finetuning.finetune`.
-    """
+    """Fine-tunes a model for each seed and prints the results; with several seeds each has a subdirectory. `options`
+    are those of `finetuning.finetune`."""
     from bert_zoo.cli import finetuning
     from bert_zoo.models.replicas import is_chief
 
@@ -135,14 +126,7 @@ def train(
 def recipe_for(
     name: str, task: "Benchmark", recipe: str | None, given: Mapping[str, Any]
 ) -> Recipe:
-    """Returns the named or the published recipe with changed settings, and prints which one it is.
-
-    Args:
-        name: the model's name, as `load` takes it.
-        task: the benchmark.
-        recipe: a preset's name; None for the published one.
-        given: settings that override the recipe's.
-    """
+    """The named recipe, or the published one, with the settings that were `given`; prints which one it is."""
     from bert_zoo.loading.directories import open_checkpoint
     from bert_zoo.tasks.presets import preset
     from bert_zoo.training.presets import default_preset

@@ -34,7 +34,7 @@ from bert_zoo.cli import program
 from bert_zoo.cli.benchmarks import DataOptions
 from bert_zoo.cli.benchmarks.embeddings import row_cosines
 from bert_zoo.cli.program import Program
-from bert_zoo.data.tables import TextRow
+from bert_zoo.data.tables import TextRow, text_rows
 from bert_zoo.error_text import quoted
 from bert_zoo.runtime.answers import SCORE_ACTIVATIONS
 from bert_zoo.weights.files import replacing
@@ -42,10 +42,6 @@ from bert_zoo.weights.files import replacing
 if TYPE_CHECKING:
     from bert_zoo.models.base import ZooModel
 
-
-# -------------------------------------------------------------------------------------------------
-# `bert_zoo predict --file`: predictions for a table of texts, one part at a time.
-# -------------------------------------------------------------------------------------------------
 
 ROWS_AT_ONCE = 1024
 
@@ -61,24 +57,11 @@ def predict_file(
     no_answer_threshold: float | None = None,
     batch_size: int = 32,
 ) -> int:
-    """Writes a model's predictions for the rows of a table.
+    """Writes a model's predictions for the rows of a table, and returns their number.
 
-    The file appears once it is complete. Memory does not grow with the number of rows.
-
-    Args:
-        model: a model whose task predicts from texts.
-        rows: one text per row, or two for a pair; for questions, the question and its context. Their other
-            values are written after the texts, named "input_..." if a prediction has their name.
-        output: the file. Its suffix decides the format: CSV, TSV or JSON Lines.
-        all_scores: whether to write a column with the probability of each class.
-        no_answer_threshold: as for `answer`.
-        batch_size: texts per step.
-
-    Returns:
-        The number of rows written.
-
-    Raises:
-        ValueError: the suffix is unknown, or the task does not predict from such rows.
+    The file appears once it is complete. Memory does not grow with the number of rows. A row has one text, or two for a
+    pair; for questions, the question and its context. Their other values are written after the texts, named "input_..."
+    if a prediction has their name. The suffix of `output` decides the format: CSV, TSV or JSON Lines.
     """
     output = check_output(output)
     written, rows = 0, iter(rows)
@@ -106,7 +89,7 @@ def _renamed(others: Record, taken: Collection[str]) -> Record:
 
 
 def check_output(output: str | Path) -> Path:
-    """Returns the path of a file; raises ValueError if its suffix is unknown."""
+    """The path of a file; ValueError if its suffix is unknown."""
     output = Path(output)
     if output.suffix.lower() not in WRITERS:
         raise ValueError(
@@ -162,7 +145,7 @@ def _answers(
 def pair_scores(
     model: "ZooModel", first: Sequence[str], second: Sequence[str], batch_size: int = 32
 ) -> np.ndarray:
-    """Returns the cosine of each row's two texts, or a reranker's score of query and document, [N]."""
+    """The cosine of each row's two texts, or a reranker's score of query and document, [N]."""
     first, second = list(first), list(second)
     if isinstance(model, tasks.SentenceEmbedder):
         return row_cosines(*(model.embed(texts, batch_size) for texts in (first, second)))
@@ -171,7 +154,7 @@ def pair_scores(
 
 
 def _scores(row: Any, all_scores: bool) -> Record:
-    """Returns a column per class, with a prefix that keeps it apart from other columns."""
+    """A column per class, with a prefix that keeps it apart from other columns."""
     return {f"score_{label}": score for label, score in row.scores.items()} if all_scores else {}
 
 
@@ -200,7 +183,6 @@ def _separated(file: TextIO, delimiter: str) -> _Write:
 
 
 def _cell(value: Any) -> Any:
-    """Formats a value for CSV and TSV."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
 
 
@@ -275,15 +257,11 @@ def main(arguments: list[str]) -> None:
         predict_table(model, metrics)
 
 
-def table_rows() -> Iterator["TextRow"]:
-    """Yields the texts of the rows of --file."""
-    from bert_zoo.data.tables import text_rows
-
+def table_rows() -> Iterator[TextRow]:
     return text_rows(_FILE.value, **PROGRAM.given(DataOptions))
 
 
 def predict_table(model: Any, metrics: dict[str, float]) -> None:
-    """Writes predictions for the rows of --file."""
     from bert_zoo.cli.benchmarks.questions import THRESHOLD
 
     written = predict_file(
@@ -298,9 +276,7 @@ def predict_table(model: Any, metrics: dict[str, float]) -> None:
 
 
 def answer(model: Any, texts: list[str], metrics: dict[str, float]) -> Any:
-    """Returns a model's predictions for texts, to print."""
-    from bert_zoo import tasks
-
+    """A model's predictions for texts, to print."""
     rows = texts if _SECOND.value is None else (texts, [_SECOND.value] * len(texts))
     match model:
         case tasks.Classifier():
@@ -337,7 +313,6 @@ def chosen(model: Any, prompt: str, *choices: str) -> str:
 
 
 def ranked(model: Any, query: str, *documents: str) -> Any:
-    """Ranks documents for a query, best first."""
     from bert_zoo.runtime.answers import ranking
 
     if not documents:

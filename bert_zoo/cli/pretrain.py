@@ -13,7 +13,6 @@ is held out to measure predictions before and after. To resume a stopped run,
 repeat the command. docs/pretraining.md explains how to get good results.
 """
 
-import dataclasses
 import math
 import shutil
 from collections import Counter
@@ -23,7 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bert_zoo.cli import program
-from bert_zoo.cli import program as program_module
 from bert_zoo.cli.program import Program, command
 from bert_zoo.config import UNLIMITED
 from bert_zoo.presets import (
@@ -35,6 +33,7 @@ from bert_zoo.presets import (
     ROWS,
     STREAM_ADAPTATION,
     LanguageModelPreset,
+    Reading,
     Recipe,
 )
 from bert_zoo.pretraining.corpus import DATA_SET, FORMS, MASKED_ROWS, STREAM, Corpus
@@ -51,48 +50,45 @@ if TYPE_CHECKING:
     from bert_zoo.text import WordLevelTokenizer
 
 
-# -------------------------------------------------------------------------------------------------
-# `bert_zoo evaluate` for recurrent language models.
-# -------------------------------------------------------------------------------------------------
+# --- `bert_zoo evaluate` for recurrent language models ---
 
 
-def define_flags(program: Program) -> list[str]:
+def define_flags(evaluation: Program) -> list[str]:
     """Defines the flags for evaluating a language model and returns their names."""
-    before = {*program.flags}
-    program.string(
+    before = {*evaluation.flags}
+    evaluation.string(
         "model",
         None,
         "A recurrent language model, by name or directory.",
-        check=program_module.model,
+        check=program.model,
     )
-    program.string(
+    evaluation.string(
         "text_file",
         None,
         "The text to predict, in the form of the training text.",
-        check=program_module.exists,
+        check=program.exists,
     )
-    program.float("last", 1.0, "Fraction of the file to read, from its end.")
-    program.integer("segment_length", 128, "Tokens per row and step.", lower_bound=1)
-    program.list(
+    evaluation.float("last", 1.0, "Fraction of the file to read, from its end.")
+    evaluation.integer("segment_length", 128, "Tokens per row and step.", lower_bound=1)
+    evaluation.list(
         "mem_len",
         None,
         "Memory lengths in tokens; by default the model's own.",
-        check=program_module.whole_number,
+        check=program.whole_number,
     )
-    program.integer(
+    evaluation.integer(
         "clamp_len", None, "Largest distance between tokens; by default the model's own."
     )
-    program.bool(
+    evaluation.bool(
         "same_length", None, "Whether all tokens see equally many others; by default as the model."
     )
-    program.integer("batch_size", 10, "Rows per step.", lower_bound=1)
-    return [name for name in program.flags if name not in before]
+    evaluation.integer("batch_size", 10, "Rows per step.", lower_bound=1)
+    return [name for name in evaluation.flags if name not in before]
 
 
 def evaluate(flags: Any, directory: Path | None) -> None:
     """Prints how well the model predicts the text, and writes it to the directory if there is one."""
     import bert_zoo
-    from bert_zoo.presets import Reading
     from bert_zoo.pretraining.models import evaluate as evaluated
     from bert_zoo.pretraining.streams import encode_file
     from bert_zoo.tasks import CausalLM
@@ -121,9 +117,7 @@ def evaluate(flags: Any, directory: Path | None) -> None:
     results: dict[str, Any] = {}
     for mem_len in map(int, flags.mem_len or [reading.mem_len]):
         # Without memory, same_length would leave each token only itself as a key.
-        read = dataclasses.replace(
-            reading, mem_len=mem_len, same_length=reading.same_length and mem_len > 0
-        )
+        read = replace(reading, mem_len=mem_len, same_length=reading.same_length and mem_len > 0)
         metrics = evaluated(model, ids, read)
         results[str(mem_len)] = metrics
         print(
@@ -423,12 +417,11 @@ def reads_streams() -> bool:
 
 
 def reads_both_directions(family: "Family") -> bool:
-    """Whether models of a family are trained as bidirectional language models."""
     return any(preset.bidirectional for preset in family.language_model_presets)
 
 
 def settings_to_go_on() -> "MaskedSettings":
-    """Returns the settings of `ADAPTATION` with the flags and the kind of rows of the checkpoint's family."""
+    """The settings of `ADAPTATION` with the flags and the kind of rows of the checkpoint's family."""
     from bert_zoo.loading.directories import open_checkpoint
     from bert_zoo.loading.load import missing_parts
     from bert_zoo.models import MaskedLM, Pretraining
@@ -460,7 +453,7 @@ def _check_length() -> None:
 
 
 def settings_from_nothing() -> tuple["MaskedSettings", dict[str, Any]]:
-    """Returns the settings of the recipe's preset with the flags, and the model's configuration."""
+    """The settings of the recipe's preset with the flags, and the model's configuration."""
     preset, size = PRESETS[_RECIPE.value].of_size(_SIZE.value)
     config = dict(size.config)
     if _LANGUAGES.value:
@@ -504,7 +497,7 @@ def _with_flags(
 def model_maker(
     config: dict[str, Any], corpus: Corpus | None, directory: Path, dtype: str
 ) -> Callable[[], "ObjectiveModel"]:
-    """Returns a function that makes the model, for a given vocabulary or one built from the text."""
+    """A function that makes the model, for a given vocabulary or one built from the text."""
     from bert_zoo.pretraining.models import new_model
     from bert_zoo.pretraining.run import VOCABULARY
     from bert_zoo.text import preprocessor_from_dir
@@ -546,7 +539,7 @@ def model_maker(
 def stream_to_go_on(
     corpus: Corpus | None, directory: Path
 ) -> tuple["StreamSettings", Callable[[], "CausalLM | BidirectionalLM"]]:
-    """Returns the settings of a checkpoint's adaptation preset with the flags, and a function that loads it."""
+    """The settings of a checkpoint's adaptation preset with the flags, and a function that loads it."""
     import bert_zoo
     from bert_zoo.loading.directories import open_checkpoint
     from bert_zoo.models import CausalLM
@@ -577,7 +570,7 @@ def stream_to_go_on(
 def new_stream(
     corpus: Corpus | None, directory: Path
 ) -> tuple["StreamSettings", Callable[[], "CausalLM | BidirectionalLM"]]:
-    """Returns the settings of the recipe's preset with the flags, and a function that makes the model."""
+    """The settings of the recipe's preset with the flags, and a function that makes the model."""
     from bert_zoo.pretraining.models import fitted, new_language_model
     from bert_zoo.text import preprocessor_from_dir
 
@@ -608,7 +601,7 @@ def new_stream(
 
 
 def stream_preset() -> LanguageModelPreset:
-    """Returns the preset of --recipe and --size."""
+    """The preset of --recipe and --size."""
     sizes = STREAM_PRESETS[_RECIPE.value]
     if _SIZE.value not in sizes:
         raise ValueError(
@@ -620,7 +613,7 @@ def stream_preset() -> LanguageModelPreset:
 def bidirectional_stream(
     preset: LanguageModelPreset, vocabulary: Path, make_encoder: Callable[[], "Encoder"]
 ) -> tuple["StreamSettings", Callable[[], "BidirectionalLM"]]:
-    """Returns the preset's settings with the flags, and a function that adds a softmax over the text's words."""
+    """The preset's settings with the flags, and a function that adds a softmax over the text's words."""
     from bert_zoo.pretraining.causal import bidirectional_lm
 
     settings = _stream_settings(preset)
@@ -628,7 +621,7 @@ def bidirectional_stream(
 
 
 def words_of_text(preset: LanguageModelPreset, corpus: Corpus | None, directory: Path) -> Path:
-    """Returns the directory of the given vocabulary, or of one built from the text and kept with the run."""
+    """The directory of the given vocabulary, or of one built from the text and kept with the run."""
     from bert_zoo.pretraining.run import VOCABULARY
 
     path = Path(_VOCABULARY.value or directory / VOCABULARY)
@@ -648,7 +641,7 @@ def words_of_text(preset: LanguageModelPreset, corpus: Corpus | None, directory:
 def counted_tokenizer(
     preset: LanguageModelPreset, corpus: Corpus | None
 ) -> tuple["WordLevelTokenizer", Counter[str]]:
-    """Returns a tokenizer of the text's most frequent tokens, and the count of each token."""
+    """A tokenizer of the text's most frequent tokens, and the count of each token."""
     from bert_zoo.cli.build_vocabulary import counted_tokenizer
     from bert_zoo.pretraining.causal import BOUNDARY, UNKNOWN
     from bert_zoo.pretraining.corpus import files_of

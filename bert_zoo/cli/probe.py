@@ -25,9 +25,7 @@ PROGRAM = Program(
     __doc__,
     on_interrupt="Stopped. Run the same command to continue with the vectors computed so far.",
 )
-_MODEL = PROGRAM.string(
-    "model", "minilm_l6", "A name from `bert_zoo list`, or a directory.", check=program.model
-)
+_MODEL = PROGRAM.model(default="minilm_l6")
 _TREEBANK = PROGRAM.string(
     "treebank",
     None,
@@ -74,7 +72,7 @@ _FACTS = PROGRAM.string(
     "LAMA's JSON Lines, file or folder: which word fills a blank.",
     check=program.exists,
 )
-_BESIDE = PROGRAM.list("beside", None, "Other models to probe for comparison.", check=program.model)
+_OTHERS = PROGRAM.list("beside", None, "Other models to probe for comparison.", check=program.model)
 _RANDOM = PROGRAM.bool("random", True, "Also probe randomly initialised weights.")
 _HIDDEN_SIZE = PROGRAM.integer(
     "hidden_size", None, "Hidden units of label probes; default: linear.", lower_bound=1
@@ -111,9 +109,7 @@ def main(arguments: list[str]) -> None:
             raise ValueError(
                 f"--{flag.name} names {len(flag.value)} files; it takes up to three: train, dev and test."
             )
-
     PROGRAM.check()
-
     name = Path(_MODEL.value).name
     directory = Path(_OUTPUT_DIR.value or f"runs/probe-{name}")
     directory.mkdir(parents=True, exist_ok=True)
@@ -230,7 +226,7 @@ def _subject(directory: Path, name: str) -> "Subject":
     from bert_zoo.cli import probes
 
     models = {name: bert_zoo.load(_MODEL.value)}
-    models |= {Path(other).name: bert_zoo.load(other) for other in _BESIDE.value or ()}
+    models |= {Path(other).name: bert_zoo.load(other) for other in _OTHERS.value or ()}
     if _RANDOM.value:
         models[probes.RANDOM] = probing.randomly_initialised(models[name])
     return probes.Subject(models, directory, range(_SEEDS.value))

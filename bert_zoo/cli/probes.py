@@ -23,34 +23,23 @@ DRAWN_LENGTHS = range(6, 21)
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of an analysis.
+    """The result of an analysis."""
 
-    Attributes:
-        section: its section of the report.
-        printed: the text that the program prints.
-        numbers: its entry in results.json.
-        attention: the page of attention maps, if the analysis makes one.
-    """
-
-    section: Section
-    printed: str
-    numbers: dict[str, Any]
+    section: Section  # its section of the report
+    printed: str  # the text that the program prints
+    numbers: dict[str, Any]  # its entry in results.json
+    # The page of attention maps, if the analysis makes one.
     attention: charts.AttentionViewer | None = None
 
 
 @dataclass(frozen=True)
 class Subject:
-    """The encoders that are probed side by side.
+    """The encoders that are probed side by side."""
 
-    Attributes:
-        models: encoders by their name in the charts. The first is the one from --model.
-        directory: the folder that vectors are stored in.
-        seeds: seeds of the probes, one run each.
-    """
-
+    # Encoders by their name in the charts. The first is the one from --model.
     models: Mapping[str, ZooModel]
-    directory: Path
-    seeds: range
+    directory: Path  # the folder that vectors are stored in
+    seeds: range  # seeds of the probes, one run each
 
     @property
     def model(self) -> ZooModel:
@@ -222,7 +211,6 @@ def heads(subject: Subject, treebank: Sequence[ParsedSentence]) -> Outcome:
 
 
 def geometry(title: str, vectors: Mapping[str, LayerVectors]) -> Outcome:
-    """Measures how contextual the vectors are."""
     metrics: dict[str, dict[str, LayerCurve]] = {}
     for name, each in vectors.items():
         measured = probing.measure_geometry(each)
@@ -238,7 +226,6 @@ def geometry(title: str, vectors: Mapping[str, LayerVectors]) -> Outcome:
 
 
 def fine_tuning(name: str, before: LayerVectors, after: LayerVectors) -> Outcome:
-    """Measures how much fine-tuning changed each layer."""
     found = probing.cka(before, after)
     about = (
         f"Linear CKA between the layers before fine-tuning and those of {name}, on the same sentences: 1 if a layer was at "
@@ -286,14 +273,12 @@ def neighbours(vectors: LayerVectors, word: str) -> Outcome:
 
 
 def preferences(model_of_words: ZooModel, path: str) -> Outcome:
-    """Judges which sentence of each minimal pair is likelier."""
     found = probing.judge_pairs(model_of_words, read_minimal_pairs(path))
     about = "How often the grammatical sentence of a pair is the likelier one. Guessing scores 0.5."
     return _by_group("Minimal pairs", about, found)
 
 
 def facts(model_of_words: ZooModel, path: str) -> Outcome:
-    """Ranks the answers that fill the blanks of facts."""
     found = probing.recall_facts(model_of_words, read_facts(path))
     about = (
         "How often the answer is the likeliest word in the blank (P@1) or among the ten likeliest (P@10), and the mean of "
@@ -327,13 +312,7 @@ def _by_layer(
     metrics: Mapping[str, Mapping[str, LayerCurve]],
     baselines: Mapping[str, Mapping[str, float]],
 ) -> Outcome:
-    """An outcome with curves by layer.
-
-    Args:
-        title, about: of the section.
-        metrics: metric -> model -> curve.
-        baselines: metric -> name of a baseline -> its value.
-    """
+    """An outcome with curves by layer: metric -> model -> curve, and metric -> name of a baseline -> its value."""
     drawn = {
         _name(metric, curves): charts.layer_curves(
             {model: curve.values for model, curve in curves.items()},

@@ -22,29 +22,22 @@ from typing import Any, get_args, get_origin, get_type_hints
 import absl.logging
 from absl import flags
 
-# -------------------------------------------------------------------------------------------------
-# Checks of what a flag names, made before TensorFlow is imported, which takes most of a program's start.
-#
-# Each takes the flag's name and its value, and raises an error for a wrong value.
-# -------------------------------------------------------------------------------------------------
+# --- Checks of what a flag names, made before TensorFlow is imported, which takes most of a program's start ---
 
 
 def model(flag: str, name: str) -> None:
-    """Checks a model's name or directory."""
     from bert_zoo.loading.locating import check_name
 
     check_name(name)
 
 
 def run(flag: str, directory: str) -> None:
-    """Checks the directory of a run with a model."""
     from bert_zoo.loading.locating import kept_directory
 
     kept_directory(Path(directory))
 
 
 def task(flag: str, name: str) -> None:
-    """Checks the name of a task of `load`."""
     from bert_zoo.tasks import NAMES, no_such_task
 
     if name not in NAMES:
@@ -52,34 +45,29 @@ def task(flag: str, name: str) -> None:
 
 
 def recipe(flag: str, name: str) -> None:
-    """Checks the name of a recipe."""
     from bert_zoo.tasks.presets import preset
 
     preset(name)
 
 
 def strategy(flag: str, name: str) -> None:
-    """Checks the name of a strategy."""
     from bert_zoo.presets import check_strategy
 
     check_strategy(name)
 
 
 def setting(field: Field, flag: str, value: Any) -> None:
-    """Checks the limits of a dataclass's field."""
     from bert_zoo.presets import check_setting
 
     check_setting(field, value)
 
 
 def whole_number(flag: str, text: str) -> None:
-    """Checks a number of a list."""
     if not re.fullmatch(r"-?\d+", text):
         raise ValueError(f"--{flag} has {text!r} among its values; all must be whole numbers.")
 
 
 def exists(flag: str, path: str) -> None:
-    """Checks a file or folder."""
     if not Path(path).exists():
         raise FileNotFoundError(f"--{flag} names {path}, which does not exist.")
 
@@ -92,9 +80,7 @@ def text(flag: str, source: str) -> None:
         files_of(source)
 
 
-# -------------------------------------------------------------------------------------------------
-# Turns messages that name Python's arguments into messages that name a program's flags.
-# -------------------------------------------------------------------------------------------------
+# --- Messages that name Python's arguments, in the words of a program's flags ---
 
 # Argument -> flags of the same meaning; a program has at most one of them.
 SAME_AS: Mapping[str, tuple[str, ...]] = {
@@ -118,12 +104,8 @@ REPEATED = re.compile(r" \(((?:--\w+(?: [\w.-]+)?(?:, | and )?)+)\)")
 
 
 def in_flags(message: str, flags: Collection[str]) -> str:
-    """Returns a message of the package in the words of a program.
-
-    Args:
-        message: names arguments as in `held_out=0.1`, `train_file is ...` and "Choose another max_length".
-        flags: names of the program's flags.
-    """
+    """A message of the package, which names arguments as in `held_out=0.1`, `train_file is ...` and "Choose another
+    max_length", in the words of a program with these flags."""
     names = {name: name for name in flags}
     for name, others in SAME_AS.items():
         names.setdefault(name, next((other for other in others if other in flags), name))
@@ -154,7 +136,7 @@ def in_flags(message: str, flags: Collection[str]) -> str:
 
 
 def _once(found: re.Match[str], message: str) -> str:
-    """Returns flags in parentheses, unless the words before them name the same flags."""
+    """Flags in parentheses, unless the words before them name the same flags."""
     before = message[: found.start()]
     return "" if all(flag in before for flag in re.findall(r"--\w+", found[1])) else found[0]
 
@@ -190,14 +172,9 @@ class Program:
     `DEFINE_*` functions. `string` and `list` also take `check`, a function of `bert_zoo.cli.program` that raises an
     error for a wrong value, for the method `check`.
 
-    Args:
-        about: description for --help.
-        required: names of required flags.
-        needs_flags: whether it prints its help if it is called without any flag.
-        takes_arguments: whether it takes positional arguments.
-        groups: title -> names of flags. Flags outside all groups come last. With groups, --help shows only
-            the first one, and --helpfull shows all.
-        on_interrupt: message on Ctrl-C.
+    With `needs_flags`, it prints its help if it is called without any flag. `groups` maps titles to names of flags;
+    flags outside all groups come last, and --help shows only the first one, --helpfull all. `on_interrupt` is the
+    message on Ctrl-C.
     """
 
     def __init__(
@@ -238,11 +215,8 @@ class Program:
         return define(name, *arguments, flag_values=self.flags)
 
     def run(self, main: Callable[[list[str]], None], arguments: Sequence[str]) -> None:
-        """Parses the flags and calls `main` with the positional arguments, or prints the help.
-
-        Raises:
-            ValueError: a flag is unknown, missing or has a wrong value.
-        """
+        """Parses the flags and calls `main` with the positional arguments, or prints the help; ValueError if a flag is
+        unknown, missing or has a wrong value."""
         if {*HELP, *FULL_HELP} & set(arguments) or (self.needs_flags and not arguments):
             print(self.help(full=bool(FULL_HELP & set(arguments)) and not HELP & set(arguments)))
             return
@@ -271,7 +245,7 @@ class Program:
             raise
 
     def _what_is_wrong(self, error: flags.Error) -> str:
-        """Returns what absl says about the command line; about a value, what it must be."""
+        """What absl says about the command line; about a value, what it must be."""
         wrong = WRONG_VALUE.match(str(error))
         if wrong is None:
             return str(error).strip().removesuffix(" ?").rstrip(".")
@@ -295,6 +269,12 @@ class Program:
                     check(name, each)
 
     # --- Flags of several programs ---
+
+    def model(self, name: str = "model", default: str | None = None) -> flags.FlagHolder:
+        """Defines the flag of a model, by default --model."""
+        return self.string(
+            name, default, "A name from `bert_zoo list`, or a directory.", check=model
+        )
 
     def define_strategy(self) -> None:
         """Defines --strategy, for a program that can run on several devices."""
@@ -335,17 +315,14 @@ class Program:
         }
 
     def strategy(self, model_parallel: int = 1) -> Any:
-        """Returns the strategy of --strategy. Call it before anything runs on the devices."""
+        """The strategy of --strategy. Call it before anything runs on the devices."""
         from bert_zoo.training import strategy
 
         return strategy(self.flags.strategy, model_parallel=model_parallel)
 
     def define_fields(self, options: type, names: Sequence[str] | None = None) -> list[str]:
-        """Defines a flag for each `setting` of a dataclass, or only for `names`. Unset flags are None.
-
-        Returns:
-            The names of the flags.
-        """
+        """Defines a flag for each `setting` of a dataclass, or only for `names`, and returns their names. Unset flags
+        are None."""
         define = {int: self.integer, float: self.float, bool: self.bool, tuple: self.list}
         hints = get_type_hints(options)
         known = {field.name: field for field in fields(options)}
@@ -359,7 +336,7 @@ class Program:
         return names
 
     def given(self, options: type) -> dict[str, Any]:
-        """Returns the fields of a dataclass whose flags are set: name -> value."""
+        """The fields of a dataclass whose flags are set: name -> value."""
         hints, given = get_type_hints(options), {}
         for field in fields(options):
             if field.name not in self.flags:
@@ -374,7 +351,7 @@ class Program:
     # --- Help ---
 
     def help(self, *, full: bool = False) -> str:
-        """Returns the description and flags: all of them, or a short form of the first group."""
+        """The description and flags: all of them, or a short form of the first group."""
         grouped = {name for names in self.groups.values() for name in names}
         rest = [name for name in self.flags if name not in grouped]
         sections = [*self.groups.items(), ("Other flags" if self.groups else "Flags", rest)]
@@ -396,14 +373,14 @@ class Program:
 
 
 def _plain_type(hint: Any) -> type:
-    """Returns the type of a value that may be None; tuple for tuples."""
+    """The type of a value that may be None; tuple for tuples."""
     if isinstance(hint, types.UnionType):
         hint = next(option for option in get_args(hint) if option is not type(None))
     return get_origin(hint) or hint
 
 
 def _flag_help(flag: flags.Flag, width: int, in_short: bool) -> str:
-    """Returns a flag's help; `in_short`, only its first clause."""
+    """A flag's help; `in_short`, only its first clause."""
     text, kind = flag.help or "", flag.flag_type()
     if kind == "bool":
         name = f"--[no]{flag.name}" if flag.default is not False else f"--{flag.name}"
@@ -427,7 +404,7 @@ def _flag_help(flag: flags.Flag, width: int, in_short: bool) -> str:
 
 
 def command(verb: str) -> str:
-    """Returns the command for another program, in the form this one was started with."""
+    """The command for another program, in the form this one was started with."""
     script = Path(sys.argv[0])
     is_module = script.name == "__main__.py" and script.parent.name == PACKAGE.name
     return f"{'python -m ' if is_module else ''}bert_zoo {verb}"
@@ -458,7 +435,7 @@ def plain_errors(name: str) -> Iterator[None]:
 
 
 def message_of(error: Exception) -> str | None:
-    """Returns the message for the user, or None for a bug, which keeps its traceback."""
+    """The message for the user, or None for a bug, which keeps its traceback."""
     # TensorFlow raises its own error for a full disk.
     if getattr(error, "errno", None) == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error):
         what = str(error).split("\n")[0][:LONGEST_MESSAGE]
@@ -473,5 +450,5 @@ def _is_raised_here(trace: types.TracebackType | None) -> bool:
     frames = traceback.extract_tb(trace)
     if not frames:
         return False
-    is_ours = Path(frames[-1].filename).resolve().is_relative_to(PACKAGE)
-    return is_ours and frames[-1].line.startswith("raise ")
+    is_inside = Path(frames[-1].filename).resolve().is_relative_to(PACKAGE)
+    return is_inside and frames[-1].line.startswith("raise ")

@@ -24,15 +24,12 @@ if TYPE_CHECKING:
     from bert_zoo.models.task_model import Use
 
 
-# -------------------------------------------------------------------------------------------------
-# Settings and durations in words, for pages and cards.
-# -------------------------------------------------------------------------------------------------
+# --- Settings and durations in words, for pages and cards ---
 
 MINUTE, HOUR = 60, 3600
 
 
 def setting(value: Any) -> str:
-    """Formats the value of a setting."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -45,12 +42,10 @@ def setting(value: Any) -> str:
 
 
 def settings(values: Mapping[str, Any]) -> dict[str, str]:
-    """Formats names and values of settings."""
     return {words(name): setting(value) for name, value in values.items()}
 
 
 def words(name: str) -> str:
-    """Returns the name of a field or metric in words."""
     return name.replace("_", " ")
 
 
@@ -64,9 +59,7 @@ def duration(seconds: float) -> str:
     return f"{whole // HOUR} h {whole % HOUR // MINUTE} min"
 
 
-# -------------------------------------------------------------------------------------------------
-# Error analysis: confusions, metrics by label, and the examples with the highest loss.
-# -------------------------------------------------------------------------------------------------
+# --- Error analysis: confusions, metrics by label, and the examples with the highest loss ---
 
 NUM_HARDEST = 20
 # Lower bound of probabilities in a loss.
@@ -92,7 +85,6 @@ class HardExample:
 
     @property
     def wrong(self) -> int:
-        """Number of wrong tags."""
         return sum(truth != prediction for _, truth, prediction in self.tags)
 
 
@@ -106,7 +98,7 @@ class Confusion(NamedTuple):
 
 
 def used_labels(counts: np.ndarray, names: Sequence[str]) -> tuple[list[str], np.ndarray]:
-    """Returns the labels that occur or are predicted, and their counts [truth, prediction]."""
+    """The labels that occur or are predicted, and their counts [truth, prediction]."""
     counts = np.asarray(counts, dtype=np.int64)
     used = np.flatnonzero(counts.sum(axis=0) + counts.sum(axis=1))
     return [str(names[i]) for i in used], counts[np.ix_(used, used)]
@@ -115,13 +107,13 @@ def used_labels(counts: np.ndarray, names: Sequence[str]) -> tuple[list[str], np
 def confusion_matrix(
     labels: Sequence[int], predictions: Sequence[int], num_labels: int
 ) -> np.ndarray:
-    """Returns counts [truth, prediction] of class ids [N]."""
+    """Counts [truth, prediction] of class ids [N]."""
     pairs = np.asarray(labels, np.int64) * num_labels + np.asarray(predictions, np.int64)
     return np.bincount(pairs, minlength=num_labels**2).reshape(num_labels, num_labels)
 
 
 def per_label_table(confusion: np.ndarray, labels: Sequence[str]) -> list[dict[str, Any]]:
-    """Returns a row for each label: `label`, `precision`, `recall`, `f1` and `support` (number of examples).
+    """A row for each label: `label`, `precision`, `recall`, `f1` and `support` (number of examples).
 
     As in scikit-learn's `classification_report`, a label that is never predicted has precision 0, and one
     that never occurs has recall 0. `confusion` has counts [truth, prediction].
@@ -140,7 +132,7 @@ def label_set_table(
 def _scores(
     labels: Sequence[str], right: np.ndarray, support: np.ndarray, predicted: np.ndarray
 ) -> list[dict[str, Any]]:
-    """Returns rows of a table by label, from counts of right predictions, true labels and predictions."""
+    """Rows of a table by label, from counts of right predictions, true labels and predictions."""
     return [
         {
             "label": label,
@@ -158,7 +150,7 @@ def _share(part: float, whole: float) -> float:
 
 
 def most_confused(confusion: np.ndarray, labels: Sequence[str], k: int) -> list[Confusion]:
-    """Returns the k most frequent confusions, or fewer if there are fewer."""
+    """The k most frequent confusions, or fewer if there are fewer."""
     wrong = np.array(confusion)
     np.fill_diagonal(wrong, 0)
     support = np.sum(confusion, axis=1)
@@ -178,7 +170,7 @@ def hardest_examples(
     *,
     by_word: bool = False,
 ) -> list[HardExample]:
-    """Returns the examples with the highest loss, worst first. NaN counts as the worst."""
+    """The examples with the highest loss, worst first. NaN counts as the worst."""
     order = np.argsort(-np.nan_to_num(losses, nan=np.inf), kind="stable")[:NUM_HARDEST]
     return [
         HardExample(texts[i], truths[i], predictions[i], float(losses[i]), by_word) for i in order
@@ -186,29 +178,24 @@ def hardest_examples(
 
 
 def named_set(present: Sequence[bool], label_names: Sequence[str]) -> str:
-    """Returns an example's labels as text."""
     names = [name for name, is_present in zip(label_names, present, strict=True) if is_present]
     return ", ".join(names) or "(no label)"
 
 
 def binary_cross_entropies(present: np.ndarray, logits: np.ndarray) -> np.ndarray:
-    """Returns the mean loss over each example's labels, in nats [N]; `present` and `logits` are [N, labels]."""
+    """The mean loss over each example's labels, in nats [N]; `present` and `logits` are [N, labels]."""
     logits = np.asarray(logits, np.float64)
     return (np.logaddexp(0, logits) - present * logits).mean(axis=1)
 
 
 def cross_entropies(labels: Sequence[int], logits: np.ndarray) -> np.ndarray:
-    """Returns cross-entropies in nats [N], for class ids [N] and logits [N, classes]."""
+    """Cross-entropies in nats [N], for class ids [N] and logits [N, classes]."""
     logits = np.asarray(logits, np.float64)
     # Subtract the highest, so that no exponential overflows.
     highest = logits.max(axis=1)
     log_sums = highest + np.log(np.exp(logits - highest[:, None]).sum(axis=1))
     return log_sums - logits[np.arange(len(logits)), np.asarray(labels)]
 
-
-# -------------------------------------------------------------------------------------------------
-# The YAML head of a model card, as Hugging Face's hub reads it (https://huggingface.co/docs/hub/model-cards).
-# -------------------------------------------------------------------------------------------------
 
 SOURCE = re.compile(r"hf://([^@\s]+)")
 
@@ -223,17 +210,12 @@ def front_matter(
     split: str | None = None,
     dataset_type: str | None = None,
 ) -> str:
-    """Returns the head of a card.
+    """The YAML head of a card, as Hugging Face's hub reads it (https://huggingface.co/docs/hub/model-cards).
 
-    Args:
-        name: the model's name.
-        use: the task's description.
-        base: names and sources of the checkpoint that it was trained from. The card names the first source on the
-            hub, if there is one.
-        results: (data set, the hub's name of a metric, value) triples. Values that are not finite are left out.
-        licence: the base's licence, which also applies to this model; "" if it is not known, None to leave it out.
-        split: the split that was measured.
-        dataset_type: the hub's name of the data set; its own name by default.
+    Of `base`, names and sources of the checkpoint that it was trained from, the card names the first source on the hub.
+    `results` are (data set, the hub's name of a metric, value); values that are not finite are left out. The base's
+    licence also applies to this model; "" if it is not known, None to leave it out. `dataset_type` is the hub's name of
+    the data set; its own name by default.
     """
     on_hub = next((found[1] for source in base if (found := SOURCE.match(source))), None)
     hub_licence = None
@@ -264,10 +246,6 @@ def front_matter(
         eval_results=measured or None,
     ).to_yaml()
 
-
-# -------------------------------------------------------------------------------------------------
-# The record of a fine-tuning run, which its page and card show.
-# -------------------------------------------------------------------------------------------------
 
 # The name of the loss on the measured split.
 LOSS = "loss"
@@ -326,7 +304,6 @@ class RunRecord:
         return {name: self.epochs[self.kept_epoch - 1][name] for name in self.epochs[0]}
 
     def by_epoch(self, name: str) -> list[float]:
-        """Returns a metric after each epoch."""
         return [metrics[name] for metrics in self.epochs]
 
     @property
@@ -370,7 +347,6 @@ class RunRecord:
         )
 
     def front_matter(self) -> str:
-        """Returns the YAML head of its card."""
         results = [
             (self.task, HUB_METRICS[name], value)
             for name, value in self.kept.items()
@@ -384,13 +360,10 @@ class RunRecord:
 
 
 def forbids_commerce(licence: str) -> bool:
-    """Whether a licence forbids commercial use."""
     return NONCOMMERCIAL.search(licence) is not None
 
 
-# -------------------------------------------------------------------------------------------------
-# Fills the templates of pages and model cards.
-# -------------------------------------------------------------------------------------------------
+# --- Templates of pages and model cards ---
 
 TEMPLATES = Path(__file__).parent / "templates"
 ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
@@ -410,7 +383,7 @@ def linked(text: str) -> Markup:
 
 
 def plain(value: str) -> str:
-    """Returns a text as one line, escaped for Markdown."""
+    """A text as one line, escaped for Markdown."""
     line = " ".join(value.split())
     line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return MARKDOWN.sub(r"\\\1", line)
@@ -422,7 +395,6 @@ def plain_linked(text: str) -> str:
 
 
 def row(*cells: Any) -> str:
-    """Returns a row of a card's table."""
     return f"| {' | '.join(plain(number(cell)) for cell in cells)} |"
 
 
@@ -447,10 +419,6 @@ ENVIRONMENT.globals |= {
 ENVIRONMENT.globals["STYLE"] = STYLE
 
 
-# -------------------------------------------------------------------------------------------------
-# The record of a pretraining, which its page and card show.
-# -------------------------------------------------------------------------------------------------
-
 # The fields of a run's configuration and of its recipe that are shown, if the run has them.
 TRAINING = (
     *("teacher", "student", "objective", "layer_map", "teacher_layer", "relation_heads"),
@@ -467,22 +435,17 @@ MAIN_LOSSES = (" out loss", " text loss")
 
 @dataclass(frozen=True)
 class PretrainingRecord:
-    """A pretraining and its results on held-out text.
+    """A pretraining and its results on held-out text."""
 
-    Attributes:
-        name: the checkpoint or recipe that was trained.
-        use: the task's description.
-        base: the card of the checkpoint that was trained further, or of the teacher; empty if it is not known,
-            None if the model was randomly initialised.
-        config, results: the contents of the run's `config.json` and `metrics.json`.
-        curve: file name of the picture of the losses, next to the model's card; None if there is none.
-    """
-
-    name: str
-    use: "Use"
+    name: str  # the checkpoint or recipe that was trained
+    use: "Use"  # the task's description
+    # The card of the checkpoint that was trained further, or of the teacher; empty if it is not known, None if the
+    # model was randomly initialised.
     base: Card | None
+    # the contents of the run's `config.json` and `metrics.json`.
     config: Mapping[str, Any]
     results: Mapping[str, Any]
+    # File name of the picture of the losses, next to the model's card; None if there is none.
     curve: str | None = None
 
     @property
@@ -525,15 +488,14 @@ class PretrainingRecord:
     @property
     def recipe(self) -> dict[str, Any]:
         """The recipe's settings. A run with a budget of time shows it in place of the number of steps."""
-        told, seconds = self.config["recipe"], self.config["seconds"]
-        recipe = {name: told[name] for name in SETTINGS if name in told}
+        values, seconds = self.config["recipe"], self.config["seconds"]
+        recipe = {name: values[name] for name in SETTINGS if name in values}
         if seconds:
             recipe = {"time budget": duration(seconds)} | recipe
             recipe.pop("total_steps", None)
         return recipe
 
     def front_matter(self) -> str:
-        """Returns the YAML head of its card."""
         results = [(n.removesuffix(" loss"), "loss", v) for n, v in self.main_losses.items()]
         origin = self.teacher or self.name
         base = [] if self.base is None else [origin, *self.base.get("sources", ())]
@@ -542,28 +504,18 @@ class PretrainingRecord:
         )
 
 
-# -------------------------------------------------------------------------------------------------
-# The report of probes, with sections of charts and tables, and its page of attention maps.
-# -------------------------------------------------------------------------------------------------
-
 ATTENTION = "attention.html"
 
 
 @dataclass(frozen=True)
 class Section:
-    """A section of the report.
+    """A section of the report."""
 
-    Attributes:
-        title: its heading.
-        text: what was measured and how, in a few sentences.
-        charts: heading -> chart from `bert_zoo.charts`; empty charts are left out.
-        tables: caption -> rows of column -> value. The first row must have all columns; the first column
-            names the row.
-    """
-
-    title: str
-    text: str = ""
+    title: str  # its heading
+    text: str = ""  # what was measured and how, in a few sentences
+    # Heading -> chart from `bert_zoo.charts`; empty charts are left out.
     charts: Mapping[str, Markup] = field(default_factory=dict)
+    # Caption -> rows of column -> value. The first row must have all columns; the first column names the row.
     tables: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
 
@@ -575,16 +527,8 @@ def write_probing_report(
     text: str = "",
     attention: AttentionViewer | None = None,
 ) -> None:
-    """Writes the report of probes, one HTML file.
-
-    Args:
-        path: path of the file.
-        title: title of the page, such as the model's name.
-        sections: the sections from top to bottom.
-        text: what was probed; shown below the title.
-        attention: written to `attention.html` in the same folder, and linked. Heat maps link their cells to it with
-            `link="attention.html#layer={row}&head={column}"`.
-    """
+    """Writes the report of probes, one HTML file with a text below its title, and the page of attention maps in the
+    same folder. Heat maps link their cells to it with `link="attention.html#layer={row}&head={column}"`."""
     write(
         "probed.html",
         path,

@@ -110,6 +110,11 @@ class DataOptions:
         "Whether to predict an answer's end from each of its likeliest starts, as XLNet's head does.",
     )
 
+    @property
+    def layout(self) -> dict[str, Any]:
+        """How a table is read, as for `bert_zoo.data.tables.Table`."""
+        return {name: getattr(self, name) for name in LAYOUT}
+
 
 LAYOUT = ("header", "delimiter", "format", "encoding")
 FILES = ("train_file", "dev_file", "test_file", "held_out", "train_rows", "split_seed")
@@ -133,25 +138,17 @@ TABLE = tuple(f.name for f in fields(DataOptions) if f.name not in OF_OTHERS)
 
 @dataclass(frozen=True)
 class Entry:
-    """How to make a benchmark, without importing slow modules, and where its data come from.
+    """How to make a benchmark, without importing slow modules, and where its data come from."""
 
-    Attributes:
-        made_by: "module.name" in this package: a class, or a function of `DataOptions`.
-        load: (options, split) -> data, for a class; None for a function.
-        source: a phrase that says where the data come from.
-        measured: as for `Benchmark`.
-        arguments: further arguments of the class or function.
-        reads: fields of `DataOptions` that it reads.
-        needs: required fields of `DataOptions`.
-    """
-
-    made_by: str
+    made_by: str  # "module.name" in this package: a class, or a function of `DataOptions`
+    # (options, split) -> data, for a class; None for a function.
     load: Callable[[DataOptions, str], Any] | None = None
-    source: str = ""
-    measured: tuple[str, ...] = ("validation",)
+    source: str = ""  # a phrase that says where the data come from
+    measured: tuple[str, ...] = ("validation",)  # as for `Benchmark`
+    # Further arguments of the class or function.
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    reads: tuple[str, ...] = ("data_dir",)
-    needs: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ("data_dir",)  # fields of `DataOptions` that it reads
+    needs: tuple[str, ...] = ()  # required fields of `DataOptions`
 
     def make(self, name: str, options: DataOptions) -> "Benchmark":
         module, _, maker = self.made_by.partition(".")
@@ -231,7 +228,6 @@ _OWN = {"needs": ("train_file",)}
 
 
 def _columns(maker: str, *more: str) -> Entry:
-    """The entry of a table with several text columns."""
     return Entry(maker, reads=(*FILES, *LAYOUT, "columns", *more), **_OWN)
 
 
@@ -305,7 +301,7 @@ TEXT_PREFIX = "text:"
 
 
 def _named(entries: Mapping[str, Any]) -> str:
-    """Returns the names of benchmarks, those of the user's own files first."""
+    """The names of benchmarks, those of the user's own files first."""
     own = [
         name
         for name, entry in entries.items()
@@ -358,7 +354,6 @@ TEXT_BENCHMARKS: Mapping[str, tuple[Entry, str, Mapping[str, Any]]] = {
 
 
 def _entry(name: str) -> Entry:
-    """Returns the entry of a benchmark."""
     if not name.startswith(TEXT_PREFIX):
         _check_known("There is no task", name, BENCHMARKS)
         return BENCHMARKS[name]
@@ -375,15 +370,10 @@ def _check_known(problem: str, name: str, known: Mapping[str, Any]) -> None:
 
 
 def make_task(name: str, **options: Any) -> "Benchmark":
-    """Makes a benchmark.
+    """Makes a benchmark with the given `DataOptions`; ValueError if it does not read one, or needs another one.
 
-    Args:
-        name: a key of `BENCHMARKS`; or, for a text-to-text model, "text:" and one or more keys of
-            `TEXT_BENCHMARKS`, separated by commas.
-        **options: fields of `DataOptions`.
-
-    Raises:
-        ValueError: the task is unknown, does not read an option, or needs another one.
+    `name` is a key of `BENCHMARKS`; or, for a text-to-text model, "text:" and one or more keys of `TEXT_BENCHMARKS`,
+    separated by commas.
     """
     row = _entry(name)
     given = DataOptions(**options)
@@ -407,13 +397,9 @@ def _as_flags(options: Sequence[str]) -> str:
 
 
 def read_files(task: "Benchmark", options: Mapping[str, Any], *splits: str) -> None:
-    """Reads a task's files, so that a mistake in them is found before TensorFlow is imported.
+    """Reads a task's files, by default for training, so that a mistake in them is found before TensorFlow is imported.
 
-    Args:
-        task: made by `make_task`.
-        options: those of `make_task`. Data that they name no files for may be downloaded, which needs TensorFlow,
-            so they are read later.
-        *splits: by default what training needs.
+    Data that the options name no files for may be downloaded, which needs TensorFlow, so they are read later.
     """
     if options.get("train_file") or options.get("data_dir"):
         for split in splits or ("train", *task.measured):

@@ -3,6 +3,7 @@
 Benchmarks import what needs TensorFlow or Keras where they use it, so that a mistake in the data is found at once.
 """
 
+import csv
 import hashlib
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -52,27 +53,17 @@ class Measurement:
 class Benchmark(ABC):
     """Labelled data for a task, with methods to train on, measure and show them.
 
-    Args:
-        name: name in titles and files.
-        read: split name -> its data, which have a length. Each split is read once.
-        measured: splits to measure after every epoch; the first one chooses the weights.
-        source: a phrase that says where the data come from, for the report.
-
-    Attributes:
-        kind: the task, as `load` takes it.
-        heads: the randomly initialised parts of the model, as in `load`'s `init`.
-        question: example arguments for `bert_zoo predict`.
-        settings: the settings of `OF_SOME_TASKS` that this task reads.
-        has_variants: whether words of the training texts can be replaced to augment them.
-        published_as: the name of such data in recipes; by default the benchmark's name.
+    `read` maps the name of a split to its data, which have a length; each split is read once. `measured` splits are
+    measured after every epoch; the first one chooses the weights. `source` is a phrase that says where the data come
+    from, for the report. `remarks` returns sentences on suspicious data, to print before training.
     """
 
-    kind: str
-    settings: tuple[str, ...] = ()
-    published_as = ""
-    has_variants = False
-    heads: tuple[str, ...] = ("classifier",)
-    question = '"some text"'
+    kind: str  # the task, as `load` takes it
+    settings: tuple[str, ...] = ()  # the settings of `OF_SOME_TASKS` that this task reads
+    published_as = ""  # the name of such data in recipes; by default the benchmark's name
+    has_variants = False  # whether words of the training texts can be replaced to augment them
+    heads: tuple[str, ...] = ("classifier",)  # randomly initialised parts, as in `load`'s `init`
+    question = '"some text"'  # example arguments for `bert_zoo predict`
 
     def __init__(
         self,
@@ -81,11 +72,13 @@ class Benchmark(ABC):
         *,
         measured: Sequence[str] = ("validation",),
         source: str = "",
+        remarks: Callable[[], Iterable[str]] = tuple,
     ):
         self.name = name
         self.data = cache(read)
         self.measured = tuple(measured)
         self.source = source
+        self._remarks = remarks
 
     @property
     def train(self) -> Any:
@@ -96,7 +89,7 @@ class Benchmark(ABC):
         return len(self.train)
 
     def fingerprint(self) -> str:
-        """Returns a hash of the training and measured examples."""
+        """A hash of the training and measured examples."""
         digest = hashlib.sha256()
         for split in ("train", *self.measured):
             data = self.data(split)
@@ -121,19 +114,15 @@ class Benchmark(ABC):
         return False
 
     def remarks(self) -> Sequence[str]:
-        """Returns sentences on suspicious data, to print before training."""
-        return ()
+        return tuple(self._remarks())
 
     def baseline(self, data: Any) -> Baseline | None:
         """Scores the training data's most common answer on a split; None if there is no such answer."""
         return None
 
     def class_weights(self, recipe: Recipe) -> dict[int, float] | None:
-        """Returns the weight of each class in the training loss; None for equal weights.
-
-        Raises:
-            ValueError: the recipe sets weights, but the task does not classify rows.
-        """
+        """The weight of each class in the training loss, None for equal ones; ValueError if the recipe sets weights, but
+        the task does not classify rows."""
         if recipe.class_weight is None:
             return None
         if self.kind != name_of("Classifier"):
@@ -146,7 +135,7 @@ class Benchmark(ABC):
         return class_weights(recipe.class_weight, self.train.labels, self.label_names)
 
     def load_options(self) -> dict[str, Any]:
-        """Returns keyword arguments of `load` for a model of this task."""
+        """Keyword arguments of `load` for a model of this task."""
         labels = {"labels": self.label_names} if self.label_names else {}
         return {"task": self.kind, "init": self.heads, **labels}
 
@@ -160,11 +149,11 @@ class Benchmark(ABC):
             )
 
     def loss(self, recipe: Recipe) -> Any:
-        """Returns the loss; None for the default loss of the model's task."""
+        """None for the default loss of the model's task."""
         return None
 
     def product(self, model: "ZooModel") -> "ZooModel":
-        """Returns the model to measure and keep, usually the trained model itself."""
+        """The model to measure and keep, usually the trained model itself."""
         return model
 
     def prepare(self, model: "ZooModel") -> None:
@@ -174,7 +163,7 @@ class Benchmark(ABC):
     # --- Distillation ---
 
     def taught_loss(self, **how: Any) -> Any:
-        """Returns a student's loss; `how` as for `bert_zoo.distillation.losses.taught_loss`."""
+        """A student's loss; `how` as for `bert_zoo.distillation.losses.taught_loss`."""
         from bert_zoo.distillation.losses import taught_loss
         from bert_zoo.tasks import TASKS
 
@@ -185,7 +174,7 @@ class Benchmark(ABC):
         return line
 
     def taught_texts(self, model: "ZooModel", more: Sequence[Any]) -> Any:
-        """Returns the model's input texts: the training data, then the unlabelled rows."""
+        """The model's input texts: the training data, then the unlabelled rows."""
         raise ValueError(
             f"Distillation does not support {self.name}, a task of kind {self.kind!r}. Fine-tune the student on it "
             "instead."
@@ -194,13 +183,13 @@ class Benchmark(ABC):
     def answered_rows(
         self, teacher: "ZooModel", texts: Any, recipe: Recipe
     ) -> Sequence[int] | None:
-        """Returns the number of prediction rows of each text; None if each has one."""
+        """The number of prediction rows of each text; None if each has one."""
         return None
 
     def teacher_says(
         self, teacher: "ZooModel", texts: Any, batch_size: int, recipe: Recipe
     ) -> np.ndarray:
-        """Returns the teacher's predictions, [rows, size]."""
+        """The teacher's predictions, [rows, size]."""
         return teacher.answers_as_teacher(texts, batch_size)
 
     def taught_batches(
@@ -211,11 +200,11 @@ class Benchmark(ABC):
 
     @abstractmethod
     def batches(self, model: "ZooModel", recipe: Recipe, seed: int) -> Batches:
-        """Returns batches of preprocessed training data, in a new order every epoch."""
+        """Batches of preprocessed training data, in a new order every epoch."""
 
     @abstractmethod
     def predict(self, model: "ZooModel", data: Any, recipe: Recipe) -> Any:
-        """Returns the model's predictions for a split, without reading labels."""
+        """The model's predictions for a split, without reading labels."""
 
     @abstractmethod
     def measure(self, data: Any, predictions: Any) -> Measurement:
@@ -225,26 +214,15 @@ class Benchmark(ABC):
     def write_predictions(
         self, directory: Path, split: str, data: Any, predictions: Any, metrics: Mapping[str, float]
     ) -> list[Path]:
-        """Writes the result of `predict` as a readable file and for the official scorer, if there is one.
-
-        Args:
-            directory: the directory to write to.
-            split: the split's name.
-            data: the split's data.
-            predictions: the result of `predict`.
-            metrics: metrics of the run's kept epoch, with a threshold if the task has one.
-
-        Returns:
-            The files.
-        """
+        """Writes the result of `predict` as a readable file and for the official scorer, if there is one, and returns
+        the files. `metrics` are those of the run's kept epoch, with a threshold if the task has one."""
 
     def has_labels(self, data: Any) -> bool:
-        """Whether a split has labels and so can be measured."""
         return data.labels is not None
 
     @abstractmethod
     def show(self, model: "ZooModel", data: Any, metrics: Mapping[str, float]) -> str:
-        """Returns lines to print: a few predictions and the truth; `metrics` as for `write_predictions`."""
+        """Lines to print: a few predictions and the truth; `metrics` as for `write_predictions`."""
 
 
 def with_rows(texts: Any, more: Sequence[Any]) -> Any:
@@ -271,16 +249,23 @@ def is_test(split: str) -> bool:
 
 
 def commonest(labels: Iterable[int]) -> int:
-    """Returns the most frequent label; if several are, the first."""
+    """The most frequent label; if several are, the first."""
     return Counter(labels).most_common(1)[0][0]
 
 
 def one_line(text: str) -> str:
-    """Returns a text on one line, truncated if it is long."""
+    """A text on one line, truncated if it is long."""
     line = " ".join(text.split())
     return line if len(line) <= SHOWN_LENGTH else f"{line[: SHOWN_LENGTH - 1]}…"
 
 
 def spread_rows(number: int) -> list[int]:
-    """Returns a few evenly spread row numbers."""
+    """A few evenly spread row numbers."""
     return list(range(0, number, max(1, number // NUM_SHOWN)))[:NUM_SHOWN]
+
+
+def write_tsv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter="\t", lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)

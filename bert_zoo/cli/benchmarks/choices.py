@@ -24,13 +24,8 @@ LETTERS = "ABCDEFGHIJ"
 
 
 class ChoiceBenchmark(Benchmark):
-    """Choosing one of several texts for a prompt. The data are `ChoiceSplit`s.
-
-    Args:
-        *args, **kwargs: as `Benchmark`.
-        write_official: (data of a test split, logits [N, choices], directory) -> the official scorer's file;
-            None if there is no such file.
-    """
+    """Choosing one of several texts for a prompt, of `ChoiceSplit`s; `write_official` maps (data of a test split,
+    logits [N, choices], directory) to the official scorer's file, if there is one."""
 
     kind = name_of("MultipleChoice")
     question = '"some prompt" "one choice" "another one"'

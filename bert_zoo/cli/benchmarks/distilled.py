@@ -40,34 +40,25 @@ class Teaching:
 
 @dataclass(frozen=True)
 class Lesson:
-    """A teacher's predictions for a benchmark's training texts and for unlabelled texts.
-
-    Attributes:
-        task: the benchmark.
-        teacher: the teacher's name.
-        answers: the teacher's predictions, float32 [rows, size]: training texts first, then `more`.
-        more: unlabelled rows, as `Benchmark.unlabelled_row` returns them.
-        metrics: the teacher's metrics on the first measured split.
-        teaching: how the student is compared with the teacher.
-        sources: origin of rows in `more` -> their number.
-        makes_student: whether the student is made from the teacher and keeps its head.
-    """
+    """A teacher's predictions for a benchmark's training texts and for unlabelled texts."""
 
     task: Benchmark
-    teacher: str
+    teacher: str  # its name
+    # The teacher's predictions, float32 [rows, size]: training texts first, then `more`.
     answers: np.ndarray
-    more: Sequence[Any]
-    metrics: Mapping[str, float]
-    teaching: Teaching
+    more: Sequence[Any]  # unlabelled rows, as `Benchmark.unlabelled_row` returns them
+    metrics: Mapping[str, float]  # the teacher's metrics on the first measured split
+    teaching: Teaching  # how the student is compared with the teacher
+    # Origin of rows in `more` -> their number.
     sources: Mapping[str, int] = field(default_factory=dict)
-    makes_student: bool = False
+    makes_student: bool = False  # whether the student is made from the teacher and keeps its head
 
     @property
     def num_train(self) -> int:
         return len(self.task.train) + len(self.more)
 
     def about(self) -> dict[str, Any]:
-        """Returns the lesson's entry in `config.json`."""
+        """The lesson's entry in `config.json`."""
         # The hash identifies the texts.
         digest = hashlib.sha256(repr([*self.more]).encode("utf-8", "surrogatepass"))
         answers = hashlib.sha256(np.ascontiguousarray(self.answers)).hexdigest()
@@ -101,11 +92,7 @@ class Lesson:
         return self.task.taught_batches(self.answers, self.more, model, recipe, seed)
 
     def record(self, kept: Mapping[str, float]) -> dict[str, Any]:
-        """Returns the lesson's rows in a report: name -> value.
-
-        Args:
-            kept: the student's metrics.
-        """
+        """The lesson's rows in a report, name -> value, with the student's metrics."""
         name, score = next(iter(self.metrics.items()))
         rows: dict[str, Any] = {
             "teacher": self.teacher,
@@ -133,18 +120,8 @@ def learn_from(
 ) -> Lesson:
     """Predicts all texts once with a teacher and measures it. Keeps both results in a directory.
 
-    Args:
-        teacher: a model trained on the task.
-        name: the teacher's name.
-        task: the benchmark.
-        directory: the directory for predictions and metrics.
-        more: origin -> unlabelled rows.
-        teaching: how the student is compared with the teacher.
-        recipe: the student's recipe; it sets the rows per prediction step.
-        makes_student: as for `Lesson`.
-
-    Raises:
-        ValueError: teacher and task have different classes, or `teacher_answers` fails.
+    `more` maps origins to unlabelled rows. The student's `recipe` sets the rows per prediction step. ValueError if
+    teacher and task have different classes, or `teacher_answers` fails.
     """
     task.taught_loss(**asdict(teaching))  # raises early for settings that do not fit
     if recipe.class_weight is not None or recipe.contrastive_pairs:
@@ -179,11 +156,8 @@ def learn_from(
 
 
 def columns_of(teacher: ZooModel, task: Benchmark) -> list[int] | None:
-    """Returns the teacher's columns in the order of the task's classes; None if the order is the same.
-
-    Raises:
-        ValueError: the classes differ.
-    """
+    """The teacher's columns in the order of the task's classes, None if the order is the same; ValueError if the
+    classes differ."""
     names, known = [*map(str, task.label_names)], [*map(str, teacher.labels)]
     if names == known or not names:
         return None
@@ -198,12 +172,7 @@ def columns_of(teacher: ZooModel, task: Benchmark) -> list[int] | None:
 def unlabelled(
     task: Benchmark, patterns: Sequence[str], encoding: str | None = None
 ) -> dict[str, list[Any]]:
-    """Returns pattern -> unlabelled rows of the matching files, without duplicate lines.
-
-    Raises:
-        ValueError: a line is not a row of the task; the message names file and line.
-        FileNotFoundError: a pattern matches no file.
-    """
+    """Pattern -> unlabelled rows of the matching files, without duplicate lines; ValueError names file and line."""
     seen: set[str] = set()
 
     def rows(path: Path) -> Iterator[Any]:
@@ -223,30 +192,16 @@ def unlabelled(
 def varied(
     task: Benchmark, model: str, number: int, directory: Path, seed: int
 ) -> dict[str, list[Any]]:
-    """Returns a description -> variants of the training texts as unlabelled rows, kept in a directory.
-
-    Args:
-        task: the benchmark.
-        model: the name of a masked language model that proposes words.
-        number: number of variants drawn for each text.
-        directory: the directory for the file of variants.
-        seed: seed of the draw.
-
-    Raises:
-        ValueError: the task's texts cannot be varied, or the directory holds variants of other texts or settings.
-    """
+    """A description -> a number of variants of each training text as unlabelled rows, kept in a directory;
+    ValueError if the texts cannot be varied, or it holds variants of others."""
     if not task.has_variants:
         raise ValueError(
             f"augment does not support {task.name}, a task of kind {task.kind!r}: variants would lose its labels for "
             "parts of texts or its groups of texts. Leave augment out."
         )
     source, path = f"variants by {model}", directory / VARIANTS
-    made_from = {
-        "examples": task.fingerprint(),
-        "model": model,
-        "number": number,
-        "seed": seed,
-    }
+    about = {"model": model, "number": number, "seed": seed}
+    made_from = {"examples": task.fingerprint(), **about}
     if not path.is_file():
         proposing = bert_zoo.load(model, task=MaskedLM.task)
         found = augment(task.taught_texts(proposing, ()), proposing, number, seed=seed)

@@ -1,15 +1,13 @@
 """Benchmarks of sentence vectors: retrieval, and similarity of text pairs."""
 
-import csv
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bert_zoo.cli.benchmarks import LAYOUT
-from bert_zoo.cli.benchmarks.base import Benchmark, Measurement, one_line, spread_rows
+from bert_zoo.cli.benchmarks.base import Benchmark, Measurement, one_line, spread_rows, write_tsv
 from bert_zoo.cli.benchmarks.files import own_files
 from bert_zoo.cli.report import hardest_examples
 from bert_zoo.data.columns import TextColumns, read_columns, remarks
@@ -33,14 +31,8 @@ NUM_FOUND = 100
 
 
 class VectorBenchmark(Benchmark):
-    """Rows of texts that are embedded separately.
-
-    Args:
-        *args, **kwargs: as for `Benchmark`; training data are `TextColumns`.
-        prompts: the name of one of the model's prompts for each column. By default the model's prompts for
-            queries and documents, or its default prompt.
-        remarks: returns the sentences of `Benchmark.remarks`.
-    """
+    """Rows of texts (`TextColumns`) that are embedded separately; `prompts` names one of the model's prompts for
+    each column, by default those for queries and documents, or its default prompt."""
 
     kind = name_of("SentenceEmbedder")
     heads = ()
@@ -49,22 +41,12 @@ class VectorBenchmark(Benchmark):
     # Names of prompts for each column. The first one that the model has is used.
     roles: tuple[tuple[str, ...], ...] = ()
 
-    def __init__(
-        self,
-        *args,
-        prompts: Sequence[str] = (),
-        remarks: Callable[[], Iterable[str]] = tuple,
-        **kwargs,
-    ):
+    def __init__(self, *args, prompts: Sequence[str] = (), **kwargs):
         super().__init__(*args, **kwargs)
         self.prompts = prompts
-        self._remarks = remarks
-
-    def remarks(self):
-        return tuple(self._remarks())
 
     def prompt(self, model: "ZooModel", column: int) -> str | None:
-        """Returns the name of a column's prompt. Further columns use the last prompt."""
+        """The name of a column's prompt. Further columns use the last prompt."""
         if self.prompts:
             return self.prompts[min(column, len(self.prompts) - 1)]
         role = self.roles[min(column, len(self.roles) - 1)] if self.roles else ()
@@ -118,7 +100,7 @@ class VectorBenchmark(Benchmark):
 
 
 def nested(loss: "Loss", recipe: Recipe) -> "Loss":
-    """Returns the loss, also over the shorter vectors that a recipe names."""
+    """The loss, also over the shorter vectors that a recipe names."""
     from bert_zoo.tasks.embedding_losses import Matryoshka
 
     return Matryoshka(loss, recipe.matryoshka) if recipe.matryoshka else loss
@@ -136,7 +118,7 @@ class RetrievalBenchmark(VectorBenchmark):
         return nested(MultipleNegativesRanking(symmetric=recipe.symmetric), recipe)
 
     def predict(self, model, data, recipe):
-        """Returns each query's `Hits` among the documents, sorted by id, with the model's similarity."""
+        """Each query's `Hits` among the documents, sorted by id, with the model's similarity."""
         judged = as_retrieval(data)
         queries = self.vectors(model, [*judged.queries.values()], 0, recipe)
         texts = [judged.corpus[id] for id in sorted(judged.corpus)]
@@ -213,19 +195,19 @@ def as_retrieval(data: TextColumns | Retrieval) -> Retrieval:
 
 
 def found_documents(judged: Retrieval, hits: Hits) -> dict[str, list[str]]:
-    """Returns query id -> ids of the found documents, nearest first."""
+    """Query id -> ids of the found documents, nearest first."""
     ids = sorted(judged.corpus)
     rows = zip(judged.queries, hits.indices.tolist(), strict=True)
     return {query: [ids[i] for i in found] for query, found in rows}
 
 
 def first_right(relevant: Mapping[str, int], found: Sequence[str]) -> int:
-    """Returns the rank, from 1, of the first relevant document; 0 if none was found."""
+    """The rank, from 1, of the first relevant document; 0 if none was found."""
     return next((rank for rank, id in enumerate(found, start=1) if relevant.get(id)), 0)
 
 
 def one_right(judged: Retrieval, query: str) -> str:
-    """Returns the text of the most relevant document."""
+    """The text of the most relevant document."""
     grades = judged.relevant[query]
     return judged.corpus[max(grades, key=grades.get)]
 
@@ -278,33 +260,19 @@ class SimilarityBenchmark(VectorBenchmark):
 
 
 def row_cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Returns the cosine of each row's two vectors, [N]."""
+    """The cosine of each row's two vectors, [N]."""
     return np.einsum("ij,ij->i", directions(first), directions(second))
-
-
-def write_tsv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, delimiter="\t", lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
 
 
 # --- Files ---
 
 
 def column_files(options, columns: Sequence[str], label: str | None = None) -> dict[str, Any]:
-    """Like `own_files`, for rows of texts.
-
-    Args:
-        options: `DataOptions`.
-        columns: default column names.
-        label: the column of numbers; None for none.
-    """
-    how = {name: getattr(options, name) for name in LAYOUT}
+    """Like `own_files`, for rows of texts in these columns by default, and a column of numbers, if any."""
     columns = options.columns or columns
 
     def read(path: str, train: TextColumns | None) -> TextColumns:
-        data = read_columns(path, columns, label, **how)
+        data = read_columns(path, columns, label, **options.layout)
         if train is not None and len(train.columns) != len(data.columns):
             raise ValueError(
                 f"{path} has rows of {len(data.columns)} texts, but {options.train_file} has rows of "
@@ -335,7 +303,7 @@ def scores_benchmark(options) -> SimilarityBenchmark:
 
 
 def beir_benchmark(options) -> RetrievalBenchmark:
-    """Returns a benchmark from a folder in BEIR's layout. It trains on train and measures on dev or test."""
+    """A folder in BEIR's layout. It trains on train and measures on dev or test."""
     directory = Path(options.data_dir)
     has_dev = (directory / "qrels" / "dev.tsv").is_file()
 

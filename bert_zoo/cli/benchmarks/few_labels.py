@@ -20,13 +20,8 @@ MAX_ITERATIONS = 1000  # of the logistic regression, which needs a few tens
 class SetFitBenchmark(TextBenchmark):
     """Classification with an encoder that learns which pairs of texts belong to the same class.
 
-    The classifier is then a logistic regression on the vectors of the training texts.
-
-    Args:
-        task: the benchmark.
-
-    Raises:
-        ValueError: the task has pairs of texts, or a class has no training text.
+    The classifier is then a logistic regression on the vectors of the training texts. ValueError if the task has pairs of
+    texts, or a class has no training text.
     """
 
     def __init__(self, task: TextBenchmark):
@@ -61,7 +56,7 @@ class SetFitBenchmark(TextBenchmark):
                 )
 
     def memberships(self) -> np.ndarray:
-        """Returns whether each training text has each class, bool [N, classes]."""
+        """Whether each training text has each class, bool [N, classes]."""
         return np.eye(len(self.label_names), dtype=bool)[self.train.labels]
 
     def load_options(self):
@@ -100,7 +95,7 @@ class SetFitBenchmark(TextBenchmark):
         )
 
     def product(self, model):
-        """Returns a classifier on the sentence vectors."""
+        """A classifier on the sentence vectors."""
         classifier = TASKS[self.kind](model.encoder, labels=self.label_names, reads_vectors=True)
         vectors = model.encoder.embed(self.train.texts, self.batch_rows, prompt="")
         found = self.regression(vectors)
@@ -109,7 +104,7 @@ class SetFitBenchmark(TextBenchmark):
         return classifier
 
     def regression(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns kernel [size, classes] and bias [classes] of the classifier for the training texts' vectors."""
+        """Kernel [size, classes] and bias [classes] of the classifier for the training texts' vectors."""
         return logistic_regression(vectors, self.train.labels, self._weights)
 
 
@@ -130,21 +125,15 @@ class SetFitOfLabelSets(SetFitBenchmark, MultiLabelBenchmark):
 
 
 def set_fit(task: TextBenchmark) -> SetFitBenchmark:
-    """Returns a benchmark with SetFit's training in place of its own."""
     kind = SetFitOfLabelSets if isinstance(task, MultiLabelBenchmark) else SetFitBenchmark
     return kind(task)
 
 
 def contrastive_pairs(applies: np.ndarray, number: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draws pairs: each text with `number` texts that share a class and `number` texts that share none.
+    """Draws pairs: each text with `number` (SetFit's R) texts that share a class and as many that share none.
 
-    Args:
-        applies: whether each text has each class, bool [N, classes].
-        number: SetFit's R.
-        seed: seed of the draw.
-
-    Returns:
-        Row numbers, int [2 * number * N] each; fewer if a text shares a class with all others.
+    `applies`, bool [N, classes], says whether each text has each class. Returns row numbers, int [2 * number * N] each;
+    fewer if a text shares a class with all others.
     """
     rng = np.random.default_rng(seed)
     rows = np.arange(len(applies))
@@ -163,19 +152,8 @@ def contrastive_pairs(applies: np.ndarray, number: int, seed: int) -> tuple[np.n
 def logistic_regression(
     vectors: np.ndarray, labels: Sequence[int], weights: Mapping[int, float] | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Fits scikit-learn's logistic regression with its default regularisation.
-
-    Args:
-        vectors: float [N, size].
-        labels: class ids [N].
-        weights: of the classes; by default equal.
-
-    Returns:
-        Kernel [size, classes] and bias [classes].
-
-    Raises:
-        ImportError: scikit-learn is not installed.
-    """
+    """Kernel [size, classes] and bias [classes] of scikit-learn's logistic regression of vectors [N, size], with its
+    default regularisation; ImportError if it is not installed."""
     try:
         from sklearn.linear_model import LogisticRegression
     except ImportError as error:
@@ -192,11 +170,7 @@ def logistic_regression(
 
 
 def few_of_each_class(data: LabelledTexts, number: int, seed: int) -> LabelledTexts:
-    """Draws `number` texts of each class at random.
-
-    Raises:
-        ValueError: a class has fewer texts, or texts can have several classes.
-    """
+    """Draws `number` texts of each class at random."""
     rng = np.random.default_rng(seed)
     labels = np.asarray(data.labels)
     if labels.ndim != 1 or not data.label_names:

@@ -16,17 +16,12 @@ def own_files(
     take: Callable[[Any, Sequence[int]], Any],
     groups: Callable[[Any], Sequence[Hashable]] = lambda split: [None] * len(split),
 ) -> dict[str, Any]:
-    """Returns the arguments of a `Benchmark` on files: name, source, measured splits and reader.
+    """The arguments of a `Benchmark` on files: name, source, measured splits and reader.
 
-    Args:
-        options: `DataOptions`. Measures on `dev_file`, else on `held_out` rows of the training file, else on
-            `test_file`.
-        read: (path, the training split, or None for the training file itself) -> a split.
-        take: (a split, row numbers) -> these rows of the split.
-        groups: a split -> the group of each row, for example its class; see `spread_order`.
-
-    Raises:
-        ValueError: there is nothing to measure on, or no rows are left to train on.
+    It measures on `dev_file`, else on `held_out` rows of the training file, else on `test_file`. `read` maps (path, the
+    training split, or None for the training file itself) to a split, `take` (a split, row numbers) to these rows of it,
+    `groups` a split to the group of each row, for example its class; see `spread_order`. ValueError if there is nothing
+    to measure on, or no rows are left to train on.
     """
     said = [name for name in ("dev_file", "held_out") if getattr(options, name)]
     if len(said) > 1:
@@ -84,15 +79,10 @@ def own_files(
 
 
 def spread_order(groups: Sequence[Hashable], seed: int) -> np.ndarray:
-    """Returns a random order in which every stretch holds about the same fraction of each group.
+    """Row numbers, int [N], in a random order in which every stretch holds about the same fraction of each group.
 
-    Args:
-        groups: [N], the group of each row. Equal groups give a plain shuffle.
-        seed: seed of the order.
-
-    Returns:
-        Row numbers, int [N]. Rows of a small group are evenly spaced, so a short first stretch may have none
-        of them.
+    Equal groups [N] give a plain shuffle. Rows of a small group are evenly spaced, so a short first stretch may have none
+    of them.
     """
     rng = np.random.default_rng(seed)
     numbers = {group: i for i, group in enumerate(dict.fromkeys(groups))}
@@ -106,7 +96,6 @@ def spread_order(groups: Sequence[Hashable], seed: int) -> np.ndarray:
 
 
 def _number_held_out(options, count: int) -> int:
-    """Returns the number of held-out rows of a file."""
     name, held_out = options.train_file, options.held_out
     if held_out < 0 or (held_out >= 1 and held_out % 1):
         raise ValueError(

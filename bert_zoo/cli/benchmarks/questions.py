@@ -33,13 +33,8 @@ PADDED = -1e4
 class QuestionBenchmark(Benchmark):
     """Answers to questions. The data are `SquadSplit`s.
 
-    If questions may have no answer (SQuAD 2.0), the threshold between the best span and no answer is the one
-    with the best F1 on the measured split.
-
-    Args:
-        beam_search: as in `DataOptions`.
-        allows_no_answer: whether questions may have no answer. By default the training data decide.
-        others: as for `Benchmark`.
+    If questions may have no answer (SQuAD 2.0; by default the training data decide), the threshold between the best span
+    and no answer is the one with the best F1 on the measured split.
     """
 
     kind = name_of("QuestionAnswerer")
@@ -92,7 +87,7 @@ class QuestionBenchmark(Benchmark):
         return with_rows(([e.question for e in examples], [e.context for e in examples]), more)
 
     def answered_rows(self, teacher, texts, recipe):
-        """Returns the number of tokens in each question's windows."""
+        """The number of tokens in each question's windows."""
         from bert_zoo.data.questions import window_table
         from bert_zoo.text.windows import question_windows
 
@@ -140,7 +135,7 @@ class QuestionBenchmark(Benchmark):
         return Batches(rows, RowOrder(rows.lengths, recipe.batching(seed)))
 
     def predict(self, model, data, recipe):
-        """Returns [N] `AnswerSelection`s in the order of the questions."""
+        """[N] `AnswerSelection`s in the order of the questions."""
         from bert_zoo.tasks.question_answering import answer_questions
 
         return answer_questions(
@@ -181,7 +176,7 @@ class QuestionBenchmark(Benchmark):
     def _hardest(
         self, data: SquadSplit, predictions: list[AnswerSelection], threshold: float | None
     ) -> list[HardExample]:
-        """Returns the wrong answers with the highest probability."""
+        """The wrong answers with the highest probability."""
         rows, losses = [], []
         for example, selection in zip(data.examples, predictions, strict=True):
             answer = selection.best.text if threshold is None else selection.answer(threshold)
@@ -214,7 +209,7 @@ class QuestionBenchmark(Benchmark):
 
 
 def _by_data_set(data: SquadSplit, answers: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Returns the scores of each data set, if a split holds several."""
+    """The scores of each data set, if a split holds several."""
     names = dict.fromkeys(example.data_set for example in data.examples)
     rows = []
     for name in names if len(names) > 1 else ():
@@ -245,12 +240,12 @@ def _window_options(recipe) -> dict[str, int | None]:
 
 
 def _taught_windows(recipe) -> dict[str, int | None]:
-    """Returns the options of the windows that teacher and student share."""
+    """The options of the windows that teacher and student share."""
     return {**_window_options(recipe), "sequence_length": recipe.max_length}
 
 
 def questions_benchmark(options) -> QuestionBenchmark:
-    """Returns a benchmark of files in SQuAD's format, or MRQA's for JSON Lines; `held_out` counts articles."""
+    """Files in SQuAD's format, or MRQA's for JSON Lines; `held_out` counts articles."""
 
     def read(path: str, train: SquadSplit | None) -> SquadSplit:
         return read_mrqa(path) if ".jsonl" in Path(path).suffixes else read_squad(path)
@@ -264,10 +259,5 @@ def questions_benchmark(options) -> QuestionBenchmark:
         examples = tuple(example for example in split.examples if example.title in chosen)
         return SquadSplit(split.version, examples)
 
-    articles = own_files(
-        options,
-        read,
-        take,
-        groups=lambda split: [None] * len(titles(split)),
-    )
+    articles = own_files(options, read, take, lambda split: [None] * len(titles(split)))
     return QuestionBenchmark(**articles, beam_search=options.beam_search)

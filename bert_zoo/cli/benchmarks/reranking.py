@@ -5,7 +5,6 @@ from itertools import chain
 
 import numpy as np
 
-from bert_zoo.cli.benchmarks import LAYOUT
 from bert_zoo.cli.benchmarks.base import (
     Benchmark,
     Measurement,
@@ -13,8 +12,9 @@ from bert_zoo.cli.benchmarks.base import (
     pair_of,
     spread_rows,
     with_rows,
+    write_tsv,
 )
-from bert_zoo.cli.benchmarks.embeddings import column_files, write_tsv
+from bert_zoo.cli.benchmarks.embeddings import column_files
 from bert_zoo.cli.report import binary_cross_entropies, cross_entropies, hardest_examples
 from bert_zoo.data.columns import TextColumns
 from bert_zoo.data.tables import Table
@@ -29,15 +29,10 @@ CUTOFFS = {"ndcg": (10,), "mrr": (10,), "accuracy": (1,)}
 
 @dataclass(frozen=True)
 class Judgements:
-    """A reranker's predictions for documents.
+    """A reranker's predictions for documents."""
 
-    Attributes:
-        logits: float [N] or [N, documents].
-        activation: the model's activation, which turns logits into scores.
-    """
-
-    logits: np.ndarray
-    activation: str
+    logits: np.ndarray  # float [N] or [N, documents]
+    activation: str  # the model's activation, which turns logits into scores
 
     @property
     def scores(self) -> np.ndarray:
@@ -50,13 +45,6 @@ class PairBenchmark(Benchmark):
     kind = name_of("Reranker")
     has_variants = True
     question = '"a query" "one document" "another one"'
-
-    def __init__(self, *args, remarks=tuple, **kwargs):
-        super().__init__(*args, **kwargs)
-        self._remarks = remarks
-
-    def remarks(self):
-        return tuple(self._remarks())
 
     def batches(self, model, recipe, seed):
         from bert_zoo.data.batches import text_batches
@@ -80,7 +68,7 @@ class PairBenchmark(Benchmark):
         return text_batches(texts, targets, model.preprocessor, recipe.batching(seed))
 
     def predict(self, model, data, recipe):
-        """Returns `Judgements` of the documents, [N]."""
+        """`Judgements` of the documents, [N]."""
         rows = recipe.predicted_rows
         logits = model.predict(data.columns, batch_size=rows, verbose=0)[:, 0]
         return Judgements(logits, model.score_activation)
@@ -160,7 +148,7 @@ class ListBenchmark(PairBenchmark):
         return True
 
     def predict(self, model, data, recipe):
-        """Returns `Judgements` of the documents, [N, documents]."""
+        """`Judgements` of the documents, [N, documents]."""
         queries, *documents = data.columns
         rows = recipe.predicted_rows
         logits = [model.predict((queries, d), batch_size=rows, verbose=0) for d in documents]
@@ -206,7 +194,7 @@ def accuracy(labels: np.ndarray, logits: np.ndarray) -> float:
 
 
 def average_precision(labels: np.ndarray, scores: np.ndarray) -> float:
-    """Returns the mean, over relevant documents, of the precision at their score."""
+    """The mean, over relevant documents, of the precision at their score."""
     order = np.argsort(-scores, kind="stable")
     hits, scores = labels[order] > 0.5, scores[order]
     # Equal scores are taken together, as in scikit-learn's average_precision_score.
@@ -217,11 +205,8 @@ def average_precision(labels: np.ndarray, scores: np.ndarray) -> float:
 
 
 def reranking_benchmark(options) -> PairBenchmark:
-    """Returns a benchmark of labelled pairs for two columns; for more, of lists, with margins if there is a label.
-
-    Raises:
-        ValueError: labels of pairs are not between 0 and 1.
-    """
+    """Labelled pairs for two columns, with labels from 0 to 1; for more columns lists, with margins if there is a
+    label."""
     columns = options.columns or ("query", "document")
     if len(columns) > 2:
         label = options.label if has_column(options, options.label) else None
@@ -243,9 +228,8 @@ def reranking_benchmark(options) -> PairBenchmark:
 
 def has_column(options, name: str) -> bool:
     """Whether the training file has a column of this name."""
-    how = {option: getattr(options, option) for option in LAYOUT}
     try:
-        next(Table(options.train_file, **how).rows((name,)))
+        next(Table(options.train_file, **options.layout).rows((name,)))
     except ValueError:
         # If the file cannot be read at all, reading its texts raises an error.
         return False

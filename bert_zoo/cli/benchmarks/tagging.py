@@ -39,7 +39,7 @@ class TaggingBenchmark(Benchmark):
         return self.train.label_names
 
     def _answers(self, predictions: Iterable[np.ndarray]) -> list[list[str]]:
-        """Returns the most probable tags, from the result of `predict`."""
+        """The most probable tags, from the result of `predict`."""
         return _tags((rows.argmax(axis=-1) for rows in predictions), self.label_names)
 
     def remarks(self):
@@ -78,7 +78,7 @@ class TaggingBenchmark(Benchmark):
         return tagged_batches(words, model.preprocessor, recipe.batching(seed), targets)
 
     def predict(self, model, data, recipe):
-        """Returns the probabilities of tags for each sentence, [words, tags]."""
+        """The probabilities of tags for each sentence, [words, tags]."""
         from bert_zoo.tasks.token_classification import word_probabilities
 
         return word_probabilities(model, data.words, recipe.predicted_rows)
@@ -138,12 +138,12 @@ class TaggingBenchmark(Benchmark):
 
 
 def _tags(sentences: Iterable[Iterable[int]], names: Sequence[str]) -> list[list[str]]:
-    """Returns the names of tag ids [sentences][words]."""
+    """The names of tag ids [sentences][words]."""
     return [[names[id] for id in sentence] for sentence in sentences]
 
 
 def _losses(probabilities: np.ndarray, labels: Sequence[int]) -> np.ndarray:
-    """Returns the cross-entropy of each word's tag in nats, [words]. An unknown tag has probability TINY."""
+    """The cross-entropy of each word's tag in nats, [words]. An unknown tag has probability TINY."""
     labels = np.asarray(labels)
     known = labels < probabilities.shape[1]
     predicted = probabilities[np.arange(len(labels)), np.where(known, labels, 0)]
@@ -151,7 +151,7 @@ def _losses(probabilities: np.ndarray, labels: Sequence[int]) -> np.ndarray:
 
 
 def tagging_benchmark(options) -> TaggingBenchmark:
-    """Returns a benchmark of the user's own files: words in columns as in CoNLL's, or JSON with entities."""
+    """The user's own files: words in columns as in CoNLL's, or JSON with entities."""
 
     def read(path: str, train: TaggedSplit | None) -> TaggedSplit:
         known = {"label_names": train and train.label_names, "allow_unseen": train is not None}

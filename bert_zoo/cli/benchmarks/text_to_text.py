@@ -6,7 +6,7 @@ Source: Raffel et al. 2020 (arXiv:1910.10683), sections 2.4 and 3.5.2, appendix 
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from itertools import chain
@@ -24,8 +24,8 @@ from bert_zoo.cli.benchmarks.base import (
     is_test,
     one_line,
     spread_rows,
+    write_tsv,
 )
-from bert_zoo.cli.benchmarks.embeddings import write_tsv
 from bert_zoo.cli.benchmarks.files import own_files
 from bert_zoo.cli.report import NUM_HARDEST, hardest_examples
 from bert_zoo.data.buckets import MixedOrder, mixed_rows
@@ -47,17 +47,12 @@ DETERMINERS = frozenset(
 
 @dataclass(frozen=True)
 class TextPairs:
-    """Sources with their targets.
+    """Sources with their targets."""
 
-    Attributes:
-        sources: input texts, [N].
-        targets: right output texts, [N] tuples, all of which are trained; None if unknown.
-        data: the original data.
-    """
-
-    sources: list[str]
+    sources: list[str]  # input texts, [N]
+    # Right output texts, [N] tuples, all of which are trained; None if unknown.
     targets: list[tuple[str, ...]] | None
-    data: Any = field(default=None, compare=False)
+    data: Any = field(default=None, compare=False)  # the original data
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -107,7 +102,7 @@ class TextToTextBenchmark(Benchmark):
         )
 
     def hardest(self, data: TextPairs, texts: Sequence[str]) -> list:
-        """Returns the wrong texts, those with the fewest words in common with their targets first."""
+        """The wrong texts, those with the fewest words in common with their targets first."""
         rows = [
             (source, " / ".join(right), text, 1 - max(token_f1(text, each) for each in right))
             for source, right, text in zip(data.sources, data.targets, texts, strict=True)
@@ -138,35 +133,21 @@ class TextToTextBenchmark(Benchmark):
 
 @dataclass(frozen=True)
 class Judged:
-    """Generated texts in the form that the task's metrics take.
+    """Generated texts in the form that the task's metrics take."""
 
-    Attributes:
-        data: the task's data.
-        predictions: predictions for the task's metrics.
-        is_answer: whether each text is a valid answer, bool [N].
-    """
-
-    data: Any
-    predictions: Any
-    is_answer: Sequence[bool]
+    data: Any  # the task's data
+    predictions: Any  # predictions for the task's metrics
+    is_answer: Sequence[bool]  # whether each text is a valid answer, bool [N]
 
 
 class AsText(TextToTextBenchmark):
-    """Another benchmark as text to text: the model generates the names of classes.
+    """Another benchmark, with its metrics and official scorer's files, as text to text: the model generates names of classes.
 
-    Any other text counts as a wrong class. On a test split without labels it counts as the first class.
-
-    Args:
-        task: the benchmark, with its metrics and official scorer's files.
-        source: template of the input text, with names of features; None if the data's texts already are input
-            texts.
-        features: names of the features.
-
-    Attributes:
-        unfit: the name of the metric that counts the fraction of invalid answers.
+    Any other text counts as a wrong class. On a test split without labels it counts as the first class. `source` is the
+    template of the input text, with names of features; None if the data's texts already are input texts.
     """
 
-    unfit = "no_label"
+    unfit = "no_label"  # the metric that counts the fraction of invalid answers
 
     def __init__(self, task: Benchmark, source: str | None = None, features: Sequence[str] = ()):
         source_of = f"{task.source}, as text to text"
@@ -180,7 +161,6 @@ class AsText(TextToTextBenchmark):
         return TextPairs(list(self.sources(data)), targets, data)
 
     def sources(self, data: Any) -> Iterable[str]:
-        """Returns the input text of each row."""
         if self._source is None:
             return data.texts
         columns = data.texts if isinstance(data.texts, tuple) else (data.texts,)
@@ -188,7 +168,7 @@ class AsText(TextToTextBenchmark):
         return (self._source.format_map(dict(features)) for features in named)
 
     def targets(self, data: Any) -> Iterable[tuple[str, ...]]:
-        """Returns the right output texts of each row."""
+        """The right output texts of each row."""
         return ((self.words[label],) for label in data.labels)
 
     @property
@@ -202,12 +182,11 @@ class AsText(TextToTextBenchmark):
         return Judged(data.data, np.eye(number)[np.where(ids < 0, wrong, ids)], ids >= 0)
 
     def label_of(self, data: Any, row: int, text: str) -> int:
-        """Returns the class id of a text; -1 if it names no class."""
+        """The class id of a text; -1 if it names no class."""
         text = text.strip()
         return self.words.index(text) if text in self.words else -1
 
     def scores(self, judged: Judged) -> dict[str, float]:
-        """Returns the official metrics."""
         return self.task.scores(judged.data, judged.predictions)
 
     def baseline(self, data):
@@ -223,7 +202,6 @@ class AsText(TextToTextBenchmark):
         return [*paths, *self.official_files(directory, split, self.judged(data, predictions))]
 
     def official_files(self, directory: Path, split: str, judged: Judged) -> Iterator[Path]:
-        """Writes the official scorer's file."""
         if self.task.write_official is not None and is_test(split):
             yield self.task.official_file(split, judged.data, judged.predictions, directory)
 
@@ -325,7 +303,7 @@ def _spaced(text: str) -> str:
 
 
 def _spelled(text: str, context: str) -> str:
-    """Returns a text as the context spells it, which may have other spaces."""
+    """A text as the context spells it, which may have other spaces."""
     found = re.search(r"\s*".join(map(re.escape, "".join(text.split()))), context)
     return found[0] if found else text.strip()
 
@@ -344,12 +322,7 @@ class Parts:
 
 
 class Mixture(Benchmark):
-    """Several tasks for one model. The mean of their first metrics chooses the weights.
-
-    Args:
-        tasks: tasks with different names.
-        limit, temperature: as for `mixed_rows`.
-    """
+    """Several tasks, with different names, for one model. The mean of their first metrics chooses the weights."""
 
     kind = name_of("TextToText")
     heads = ()
@@ -390,7 +363,7 @@ class Mixture(Benchmark):
         return text_to_text_batches(sources, targets, model, recipe.batching(seed), order)
 
     def predict(self, model, data, recipe):
-        """Returns the generated texts of each task, [tasks][N]."""
+        """The generated texts of each task, [tasks][N]."""
         return [task.predict(model, part, recipe) for task, _, part in data.parts]
 
     def measure(self, data, predictions):
@@ -411,7 +384,7 @@ class Mixture(Benchmark):
         )
 
     def _named(self, data: Parts, figures: Sequence[dict[str, float]]) -> dict[str, float]:
-        """Returns the mean of the tasks' first metrics, and all metrics by task."""
+        """The mean of the tasks' first metrics, and all metrics by task."""
         named = {"average": fmean(next(iter(each.values())) for each in figures)}
         for (task, split, _), each in zip(data.parts, figures, strict=True):
             # Only MNLI has several splits.
@@ -438,12 +411,7 @@ KINDS = {
 
 
 def as_text(options, forms: Mapping[str, tuple[Any, str, Mapping[str, Any]]]) -> Benchmark:
-    """Returns a benchmark as text to text, or a mixture of several.
-
-    Args:
-        options: `DataOptions`.
-        forms: entries of `TEXT_BENCHMARKS`.
-    """
+    """A benchmark as text to text, or a mixture of several; `forms` are entries of `TEXT_BENCHMARKS`."""
     tasks = [
         KINDS[kind](entry.make(name, options), **arguments)
         for name, (entry, kind, arguments) in forms.items()
@@ -457,22 +425,14 @@ def as_text(options, forms: Mapping[str, tuple[Any, str, Mapping[str, Any]]]) ->
 
 
 class TableBenchmark(TextToTextBenchmark):
-    """Sources and targets from a table.
+    """Sources and targets from a table; `metric` maps (texts, targets) to metrics."""
 
-    Args:
-        metric: (texts, targets) -> metrics.
-        remarks: returns the sentences of `Benchmark.remarks`.
-    """
-
-    def __init__(self, *args, metric: TextMetric, remarks: Callable[[], Iterable[str]], **kwargs):
+    def __init__(self, *args, metric: TextMetric, **kwargs):
         super().__init__(*args, **kwargs)
-        self._metric, self._remarks = metric, remarks
-
-    def remarks(self):
-        return tuple(self._remarks())
+        self._metric = metric
 
     def predict(self, model, data, recipe):
-        """Returns the generated texts [N], and the loss and token accuracy with teacher forcing."""
+        """The generated texts [N], and the loss and token accuracy with teacher forcing."""
         from bert_zoo.data.batches import text_to_text_batches
 
         batches = text_to_text_batches(*data.trained, model, recipe.batching(seed=0))
@@ -495,16 +455,12 @@ class TableBenchmark(TextToTextBenchmark):
 
 
 def table_benchmark(options) -> TableBenchmark:
-    """Returns a benchmark of the user's own sources and targets."""
     columns = (options.source_column, options.target_column)
-    layout = {
-        name: getattr(options, name) for name in ("header", "delimiter", "format", "encoding")
-    }
     advice = " Name the columns with --source_column and --target_column."
 
     @cache
     def whole(path: str) -> TextColumns:
-        return read_columns(path, columns, advice=advice, **layout)
+        return read_columns(path, columns, advice=advice, **options.layout)
 
     def read(path: str, train: TextPairs | None) -> TextPairs:
         sources, targets = whole(path).columns

@@ -1,6 +1,5 @@
 """Labelled texts and pairs of texts: GLUE, TREC, tables, and the messages included in bert_zoo."""
 
-import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
@@ -20,6 +19,7 @@ from bert_zoo.cli.benchmarks.base import (
     pair_of,
     spread_rows,
     with_rows,
+    write_tsv,
 )
 from bert_zoo.cli.benchmarks.files import own_files
 from bert_zoo.cli.report import (
@@ -45,15 +45,11 @@ Metric = Callable[[Sequence[float], np.ndarray], dict[str, float]]
 
 
 class TextBenchmark(Benchmark):
-    """Classification of texts or pairs of texts.
+    """Classification of texts or pairs of texts, `LabelledTexts` or with its attributes.
 
-    Args:
-        *args, **kwargs: as for `Benchmark`; data are `LabelledTexts` or have its attributes.
-        metric: (labels, class ids or scores [N]) -> metrics.
-        label_names: names of the classes; empty for scores. By default those of the training data.
-        write_official: (test split, class ids or scores [N], directory) -> the official scorer's file; None
-            if there is no such file.
-        remarks: returns the sentences of `Benchmark.remarks`.
+    `metric` maps (labels, class ids or scores [N]) to metrics. `label_names` are empty for scores, by default those of
+    the training data. `write_official` maps (test split, class ids or scores [N], directory) to the official scorer's
+    file, if there is one.
     """
 
     kind = name_of("Classifier")
@@ -66,14 +62,12 @@ class TextBenchmark(Benchmark):
         metric: Metric = class_metrics,
         label_names: Sequence[str] | None = None,
         write_official: Callable[[str, np.ndarray, Path], Path] | None = None,
-        remarks: Callable[[], Iterable[str]] = tuple,
         **kwargs,
     ):
         super().__init__(*args, **kwargs)
         self.metric = metric
         self._label_names = label_names
         self.write_official = write_official
-        self._remarks = remarks
 
     @property
     def label_names(self):
@@ -83,9 +77,6 @@ class TextBenchmark(Benchmark):
     @property
     def reads_pairs(self):
         return isinstance(self.train.texts, tuple)
-
-    def remarks(self):
-        return tuple(self._remarks())
 
     def batches(self, model, recipe, seed):
         from bert_zoo.data.batches import text_batches
@@ -108,11 +99,11 @@ class TextBenchmark(Benchmark):
         return text_batches(texts, targets, model.preprocessor, recipe.batching(seed))
 
     def hard_targets(self) -> np.ndarray:
-        """Returns the training labels in the form of the model's outputs, [N, size]."""
+        """The training labels in the form of the model's outputs, [N, size]."""
         return np.eye(len(self.label_names))[self.train.labels]
 
     def targets(self, data: LabelledTexts) -> Sequence[float] | np.ndarray:
-        """Returns labels in the form that the loss takes."""
+        """Labels in the form that the loss takes."""
         return data.labels
 
     def predict(self, model, data, recipe):
@@ -126,11 +117,11 @@ class TextBenchmark(Benchmark):
         return outputs
 
     def answers(self, predictions: Any) -> np.ndarray:
-        """Returns the predicted class ids, or scores, [N]."""
+        """The predicted class ids, or scores, [N]."""
         return predictions.argmax(axis=-1)
 
     def scores(self, data: LabelledTexts, predictions: Any) -> dict[str, float]:
-        """Returns the metrics of `predict`'s result for a split with labels."""
+        """The metrics of `predict`'s result for a split with labels."""
         return self.metric(data.labels, self.answers(predictions))
 
     def baseline(self, data):
@@ -157,11 +148,9 @@ class TextBenchmark(Benchmark):
         columns = dict(zip(("text", "text_pair"), texts, strict=False))
         if data.labels is not None:
             columns["label"] = map(self.label_cell, data.labels)
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, delimiter="\t", lineterminator="\n")
-            writer.writerow(["index", *columns, "prediction", *self.label_names])
-            cells = zip(count(), *columns.values(), self.answer_rows(predictions), strict=False)
-            writer.writerows([*row, *answer] for *row, answer in cells)
+        cells = zip(count(), *columns.values(), self.answer_rows(predictions), strict=False)
+        header = ("index", *columns, "prediction", *self.label_names)
+        write_tsv(path, header, ([*row, *answer] for *row, answer in cells))
         if self.write_official is None or not is_test(split):
             return [path]
         return [path, self.official_file(split, data, predictions, directory)]
@@ -169,7 +158,6 @@ class TextBenchmark(Benchmark):
     def official_file(
         self, split: str, data: LabelledTexts, predictions: Any, directory: Path
     ) -> Path:
-        """Writes the official scorer's file."""
         return self.write_official(split, self.answers(predictions), directory)
 
     def label_cell(self, label: Any) -> str:
@@ -294,16 +282,16 @@ class MultiLabelBenchmark(TextBenchmark):
         return self.targets(self.train)
 
     def predict(self, model, data, recipe):
-        """Returns logits [N, classes] and the model's thresholds [classes]."""
+        """Logits [N, classes] and the model's thresholds [classes]."""
         return super().predict(model, data, recipe), model.thresholds
 
     def answers(self, predictions):
-        """Returns whether each text is predicted to have each class, bool [N, classes]."""
+        """Whether each text is predicted to have each class, bool [N, classes]."""
         logits, thresholds = predictions
         return sigmoid(logits) > np.asarray(thresholds)
 
     def _present(self, labels: Sequence[tuple[int, ...]]) -> np.ndarray:
-        """Returns whether each row has each class, bool [N, classes]."""
+        """Whether each row has each class, bool [N, classes]."""
         present = np.zeros((len(labels), len(self.label_names)), bool)
         for row, ids in enumerate(labels):
             present[row, list(ids)] = True
@@ -346,14 +334,14 @@ class MultiLabelBenchmark(TextBenchmark):
 
 
 def as_rows(texts: "Texts") -> list[str]:
-    """Returns texts to print, with the two texts of a pair side by side."""
+    """Texts to print, with the two texts of a pair side by side."""
     if not isinstance(texts, tuple):
         return texts
     return [f"{first} | {second}" for first, second in zip(*texts, strict=True)]
 
 
 def take(texts: "Texts", rows: Iterable[int]) -> "Texts":
-    """Returns some rows of texts, or of both sides of pairs."""
+    """Some rows of texts, or of both sides of pairs."""
     if isinstance(texts, tuple):
         return tuple(take(column, rows) for column in texts)
     return [texts[i] for i in rows]
@@ -369,15 +357,8 @@ MOST_UNIQUE = 2
 
 
 def table_benchmark(options) -> TextBenchmark:
-    """Returns the benchmark of the user's own labelled texts in a table.
-
-    Args:
-        options: `DataOptions`: files, columns, file format, and kind of labels.
-
-    Raises:
-        ValueError: all rows of the training file have the same label, or each has its own, or `read_table`
-            fails.
-    """
+    """The user's own labelled texts in a table; ValueError if all rows of the training file have the same label, or
+    each has its own."""
     if bool(options.label_delimiter) + bool(options.label_columns) + options.regression > 1:
         raise ValueError(
             "label_delimiter, label_columns and regression exclude each other. Give only one of them."
@@ -397,10 +378,7 @@ def table_benchmark(options) -> TextBenchmark:
             label_columns=options.label_columns,
             regression=options.regression,
             skip_unlabelled=options.skip_unlabelled,
-            format=options.format,
-            delimiter=options.delimiter,
-            header=options.header,
-            encoding=options.encoding,
+            **options.layout,
         )
 
     def read(path: str, train: LabelledTexts | None) -> LabelledTexts:
