@@ -106,7 +106,7 @@ def test_words_of_several_tokens_come_from_word_vectors(model, tmp_path):
     (found,) = augment(["zzqxv and unlisted"], model, glove=vectors, **options)
     assert {*found[1:]} == {"nearest and unlisted", "second and unlisted"}
     vectors.write_text("one 1 2\ntwo 1\n", "utf-8")
-    with pytest.raises(ValueError, match="line 2 begins with 'two 1'"):
+    with pytest.raises(ValueError, match=r"line 2: expected a word and 2 numbers.*'two 1'"):
         augment(["zzqxv"], model, glove=vectors)
 
 

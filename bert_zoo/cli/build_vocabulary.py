@@ -96,9 +96,11 @@ def main(arguments: list[str]) -> None:
 
 def _train_pieces(sources: list[str]) -> None:
     from bert_zoo.pretraining.corpus import Corpus
-    from bert_zoo.pretraining.vocabularies import train_vocabulary
 
     corpus = Corpus(sources)
+    # Imports TensorFlow, so only once the files are found.
+    from bert_zoo.pretraining.vocabularies import train_vocabulary
+
     tokens = train_vocabulary(
         (sentence for document in corpus for sentence in document),
         _KIND.value,

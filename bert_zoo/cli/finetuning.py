@@ -52,15 +52,10 @@ SAVED_MODEL = "saved_model"
 
 
 class Measure(keras.callbacks.Callback):
-    """Measures after each epoch, keeps the best or last weights, and can stop early.
+    """Measures after each epoch, keeps the best or last weights in the directory's folder `model`, and can stop early.
 
-    Args:
-        task: the benchmark.
-        recipe: the settings.
-        directory: the run directory; the kept model is saved in its folder `model`.
-        patience: number of epochs without a better metric after which training stops; None for never.
-        checkpoint_seconds: minimum seconds between checkpoints.
-        writes: whether this process saves models and prints. Only one of several workers does.
+    Training stops after `patience` epochs without a better metric. `checkpoint_seconds` lie between checkpoints at least.
+    Only a process that `writes` saves models and prints: one of several workers.
     """
 
     def __init__(
@@ -102,7 +97,6 @@ class Measure(keras.callbacks.Callback):
 
     @property
     def stopped(self) -> bool:
-        """Whether the metric has not improved for `patience` epochs."""
         if self.patience is None or not self.metrics:
             return False
         return len(self.metrics) - self.best_epoch >= self.patience
@@ -139,7 +133,7 @@ class Measure(keras.callbacks.Callback):
             self._saved = time.monotonic()
 
     def measured(self) -> tuple[Measurement, dict[str, float]]:
-        """Measures all splits. Returns the measurement of the first one and the metrics of all."""
+        """The measurement of the first split, and the metrics of all."""
         measurements = {}
         self.product = self.task.product(self.model)
         for split in self.task.measured:
@@ -192,31 +186,19 @@ def finetune(
     strategy: Any = None,
     lesson: Lesson | None = None,
 ) -> dict[str, Any]:
-    """Fine-tunes a checkpoint and writes a run directory.
+    """Fine-tunes a checkpoint and writes a run directory. Returns the content of `metrics.json`.
 
     Called again with the same settings and directory, it resumes a stopped training after the epoch of the
-    last checkpoint, with the same losses as without the stop. For a finished run it only returns the metrics.
+    last checkpoint, with the same losses as without the stop. For a finished run it only returns the metrics: those of
+    the best, the last and every epoch, the training loss, the number of updates, and the seconds of this call.
 
     The directory holds `config.json`, `metrics.json`, the kept model (`model`, a bert_zoo directory with a
     card), a report (`report.html`), the learning curve (`tensorboard`, and `learning_curve.png` if
-    matplotlib is installed), and the kept model as a SavedModel (`saved_model`).
+    matplotlib is installed), and, with `export`, the kept model as a SavedModel (`saved_model`).
 
-    Args:
-        name: the model, as `load` takes it.
-        task: the benchmark.
-        recipe: the settings.
-        directory: the run directory, created if missing.
-        seed: seed of randomly initialised weights, order and dropout.
-        export: whether to write the SavedModel.
-        patience, checkpoint_seconds: as for `Measure`.
-        data: the arguments of `make_task`, from which `bert_zoo evaluate` finds the data again.
-        strategy: a strategy from `bert_zoo.training.strategy`. Its replicas share the recipe's batches; of
-            several workers only the chief writes the directory.
-        lesson: a teacher's predictions, to learn from instead of the labels.
-
-    Returns:
-        The content of `metrics.json`: the metrics of the best, the last and every epoch, the training loss,
-        the number of updates, and the seconds of this call.
+    The seed is that of randomly initialised weights, order and dropout. `data` are the arguments of `make_task`, from
+    which `bert_zoo evaluate` finds the data again. The strategy's replicas share the recipe's batches; of several workers
+    only the chief writes the directory. A `lesson` is a teacher's predictions, to learn from instead of the labels.
 
     Raises:
         ValueError: the directory holds a run with other settings or data.
@@ -227,17 +209,11 @@ def finetune(
     if recipe.contrastive_pairs:
         task = set_fit(task)
     learned = lesson or task
-    told, recipe = recipe, recipe.for_examples(learned.num_train)
+    rows, recipe = recipe.batch_size, recipe.for_examples(learned.num_train)
     strategy = strategy or present_strategy()
     writes = is_chief(strategy)
-    measure = Measure(
-        task,
-        recipe,
-        directory,
-        patience=patience,
-        checkpoint_seconds=checkpoint_seconds,
-        writes=writes,
-    )
+    stops = {"patience": patience, "checkpoint_seconds": checkpoint_seconds}
+    measure = Measure(task, recipe, directory, **stops, writes=writes)
     config = {
         "model": name,
         "task": task.name,
@@ -272,7 +248,7 @@ def finetune(
     batches = learned.batches(model, recipe, seed)
     epochs = recipe.epochs_of(batches.order.per_epoch)
     updates = recipe.updates_of(batches.order.per_epoch)
-    more = [f"{recipe.batch_size} rows per update"] if recipe.batch_size < told.batch_size else []
+    more = [f"{recipe.batch_size} rows per update"] if recipe.batch_size < rows else []
     more += [f"{epochs} epochs"] if epochs > recipe.epochs else []
     if more:
         print(
@@ -384,7 +360,7 @@ def run_record(
 
 
 def card_of(name: str) -> Card:
-    """Returns the card of a checkpoint, or of the checkpoint that a run started from; empty if unknown."""
+    """The card of a checkpoint, or of the checkpoint that a run started from; empty if unknown."""
     if name.startswith("hf://"):
         return Card()
     if not Path(name).exists():
@@ -401,7 +377,7 @@ def card_of(name: str) -> Card:
 
 
 def device_bucket() -> int:
-    """Returns the best multiple to pad the lengths of batches to.
+    """The best multiple to pad the lengths of batches to.
 
     On a CPU, time grows with every token: one thread trains minilm_l6 on 32 rows of 13, 14, 15 and 16
     tokens in 458, 499, 530 and 542 ms a step. Larger multiples would pad short texts (14 tokens or fewer in
@@ -416,7 +392,7 @@ def device_bucket() -> int:
 
 
 def tensorboard(directory: Path) -> list[keras.callbacks.Callback]:
-    """Returns the TensorBoard callback, if TensorBoard and TensorFlow are installed."""
+    """The TensorBoard callback, if TensorBoard and TensorFlow are installed."""
     if not (has_tensorflow and importlib.util.find_spec("tensorboard")):
         missing = "tensorboard" if has_tensorflow else "TensorFlow, whose writer Keras uses,"
         log.warning("Not writing TensorBoard files: %s is not installed.", missing)
@@ -427,14 +403,7 @@ def tensorboard(directory: Path) -> list[keras.callbacks.Callback]:
 def draw(
     path: Path, size: tuple[float, float], plot: Callable[..., None], columns: int = 1
 ) -> None:
-    """Draws a PNG, or logs that matplotlib is not installed.
-
-    Args:
-        path: the file.
-        size: width and height in inches.
-        plot: draws on `columns` axes, which it takes as arguments.
-        columns: number of charts side by side.
-    """
+    """Draws a PNG of `size` inches, by a function of axes side by side, or logs that matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -450,7 +419,6 @@ def draw(
 
 
 def draw_learning_curve(results: Mapping[str, Any], title: str, path: Path) -> None:
-    """Draws loss and metrics against epochs."""
     epochs, measured = range(1, len(results["loss"]) + 1), results["epochs"]
 
     def plot(loss_axes, metric_axes):
@@ -466,7 +434,7 @@ def draw_learning_curve(results: Mapping[str, Any], title: str, path: Path) -> N
 
 
 def summarize(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Returns mean and sample standard deviation over seeds, for the last and the best epoch."""
+    """Mean and sample standard deviation over seeds, for the last and the best epoch."""
     summary: dict[str, Any] = {"seeds": len(runs)}
     for which in ("last", "best"):
         for name in runs[0][which]:
@@ -481,9 +449,5 @@ def summarize(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def kept_model(directory: Path) -> ZooModel:
-    """Loads the model of a run directory.
-
-    Raises:
-        FileNotFoundError: it holds no model (`kept_directory`).
-    """
+    """The model of a run directory; FileNotFoundError if it holds none (`kept_directory`)."""
     return bert_zoo.load(kept_directory(directory))

@@ -74,7 +74,8 @@ def predict_file(
         while part := list(islice(rows, ROWS_AT_ONCE)):
             columns = tuple(map(list, zip(*(row.texts for row in part), strict=True)))
             answers = _answers(model, columns, all_scores, no_answer_threshold, batch_size)
-            names = ("question", "context") if _asks(model) else ("text", "text_pair")
+            asks = isinstance(model, tasks.QuestionAnswerer)
+            names = ("question", "context") if asks else ("text", "text_pair")
             for row, answer in zip(part, answers, strict=True):
                 texts = dict(zip(names, row.texts, strict=False))
                 write(texts | _renamed(row.others, {*texts, *answer}), answer)
@@ -96,10 +97,6 @@ def check_output(output: str | Path) -> Path:
             f"output is {str(output)!r}, but the format is chosen by its suffix. Use one of {', '.join(WRITERS)}."
         )
     return output
-
-
-def _asks(model: "ZooModel") -> bool:
-    return isinstance(model, tasks.QuestionAnswerer)
 
 
 def _answers(

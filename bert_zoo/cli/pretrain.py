@@ -277,8 +277,8 @@ def main(arguments: list[str]) -> None:
     if _STEPS.value is not None and _MINUTES.value is not None:
         raise ValueError("--steps and --minutes both set the length of training. Leave one out.")
     _check_languages()
-    if _MODEL.value:
-        _check_length()
+    if _MODEL.value and _STEPS.value is None and _MINUTES.value is None:
+        raise ValueError("Set the length of training, for example --minutes 30 or --steps 1000.")
     if _RECIPE.value in STREAM_PRESETS:
         stream_preset()
     PROGRAM.check()
@@ -445,11 +445,6 @@ def settings_to_go_on() -> "MaskedSettings":
         print("The new masked-token head starts from the frequency of each token in the text.")
         settings = replace(settings, starts_from_frequencies=True)
     return settings
-
-
-def _check_length() -> None:
-    if _STEPS.value is None and _MINUTES.value is None:
-        raise ValueError("Set the length of training, for example --minutes 30 or --steps 1000.")
 
 
 def settings_from_nothing() -> tuple["MaskedSettings", dict[str, Any]]:

@@ -25,8 +25,8 @@ DRAWN_LENGTHS = range(6, 21)
 class Outcome:
     """The result of an analysis."""
 
-    section: Section  # its section of the report
-    printed: str  # the text that the program prints
+    section: Section
+    printed: str
     numbers: dict[str, Any]  # its entry in results.json
     # The page of attention maps, if the analysis makes one.
     attention: charts.AttentionViewer | None = None

@@ -442,7 +442,7 @@ class PretrainingRecord:
     # The card of the checkpoint that was trained further, or of the teacher; empty if it is not known, None if the
     # model was randomly initialised.
     base: Card | None
-    # the contents of the run's `config.json` and `metrics.json`.
+    # The contents of the run's `config.json` and `metrics.json`.
     config: Mapping[str, Any]
     results: Mapping[str, Any]
     # File name of the picture of the losses, next to the model's card; None if there is none.

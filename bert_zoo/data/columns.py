@@ -111,14 +111,10 @@ def label_remarks(path: Path, data: LabelledTexts) -> Iterator[str]:
         rows = data.skipped + len(data)
         yield f"Of the {rows:,} rows of {path.name}, {data.skipped:,} have no label and are left out."
     for texts in data.texts if isinstance(data.texts, tuple) else (data.texts,):
-        yield from _texts_of(path, texts, data)
+        if empty := [row for row, text in enumerate(texts) if not text.strip()]:
+            yield f"{_share(len(empty), data, 'text', path)} empty, {_first(empty, data)}."
     if data.label_names:
         yield from _classes(path, data)
-
-
-def _texts_of(path: Path, texts: list[str], data: LabelledTexts) -> Iterator[str]:
-    if empty := [row for row, text in enumerate(texts) if not text.strip()]:
-        yield f"{_share(len(empty), data, 'text', path)} empty, {_first(empty, data)}."
 
 
 def _classes(path: Path, data: LabelledTexts) -> Iterator[str]:

@@ -10,6 +10,7 @@ import numpy as np
 from keras import ops
 from tqdm import tqdm
 
+from bert_zoo.data.word_vectors import read_word_vectors
 from bert_zoo.embeddings.exact_search import search
 from bert_zoo.error_text import shown
 from bert_zoo.graph import has_tensorflow
@@ -264,26 +265,10 @@ def _top(model, inputs, *, number: int):
 
 
 class WordVectors:
-    """Words and their vectors, from a text file with a word and its numbers on each line; ValueError names a line of
-    another form."""
+    """Static word vectors of a file, to look up near words."""
 
     def __init__(self, path: str | Path):
-        self._words: list[str] = []
-        vectors: list[np.ndarray] = []
-        with Path(path).open(encoding="utf-8") as file:
-            for number, line in enumerate(tqdm(file, "Word vectors", disable=None), 1):
-                word, *values = line.rstrip().split(" ")
-                try:
-                    vectors.append(np.array(values, np.float32))
-                except ValueError:
-                    vectors.append(np.array([], np.float32))
-                if not len(vectors[-1]) or len(vectors[-1]) != len(vectors[0]):
-                    raise ValueError(
-                        f"{path}, line {number} begins with {shown(line.rstrip()[:40])}. Each line must be a word and as "
-                        "many numbers as on the first line, separated by spaces."
-                    )
-                self._words.append(word)
-        self._vectors = np.stack(vectors)
+        self._words, self._vectors = read_word_vectors(path)
         self._places = {word: place for place, word in enumerate(self._words)}
 
     def nearest(self, words: Collection[str], number: int) -> dict[str, list[str]]:

@@ -86,7 +86,8 @@ def student_of(
     components = None
     for path, source in sources.items():
         variable, value = variables[path], ops.convert_to_numpy(values[source])
-        if sizes and _is_table(path) and variable.shape != value.shape:
+        is_table = path.startswith(_TABLES) and path.endswith("/embeddings")
+        if sizes and is_table and variable.shape != value.shape:
             if components is None:
                 table = ops.convert_to_numpy(values[_TOKEN_TABLE])
                 components = principal_components(table, variable.shape[-1])
@@ -133,10 +134,6 @@ def principal_components(table: np.ndarray, width: int) -> np.ndarray:
     table = table.astype(np.float64)
     _, directions = np.linalg.eigh(table.T @ table)
     return directions[:, ::-1][:, :width]
-
-
-def _is_table(path: str) -> bool:
-    return path.startswith(_TABLES) and path.endswith("/embeddings")
 
 
 def _sizes(

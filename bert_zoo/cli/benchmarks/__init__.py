@@ -141,7 +141,7 @@ class Entry:
     """How to make a benchmark, without importing slow modules, and where its data come from."""
 
     made_by: str  # "module.name" in this package: a class, or a function of `DataOptions`
-    # (options, split) -> data, for a class; None for a function.
+    # (Options, split) -> data, for a class; None for a function.
     load: Callable[[DataOptions, str], Any] | None = None
     source: str = ""  # a phrase that says where the data come from
     measured: tuple[str, ...] = ("validation",)  # as for `Benchmark`

@@ -4,7 +4,6 @@ Source: Raffel et al. 2020 (arXiv:1910.10683), sections 2.4 and 3.5.2, appendix 
 """
 
 import hashlib
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,6 +29,7 @@ from bert_zoo.cli.benchmarks.files import own_files
 from bert_zoo.cli.report import NUM_HARDEST, hardest_examples
 from bert_zoo.data.buckets import MixedOrder, mixed_rows
 from bert_zoo.data.columns import TextColumns, read_columns, remarks
+from bert_zoo.data.tables import number
 from bert_zoo.metrics import squad_v1
 from bert_zoo.metrics.squad import PREDICTIONS_FILE, token_f1
 from bert_zoo.metrics.texts import TextMetric, text_metric
@@ -52,7 +52,7 @@ class TextPairs:
     sources: list[str]  # input texts, [N]
     # Right output texts, [N] tuples, all of which are trained; None if unknown.
     targets: list[tuple[str, ...]] | None
-    data: Any = field(default=None, compare=False)  # the original data
+    data: Any = field(default=None, compare=False)
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -135,7 +135,7 @@ class TextToTextBenchmark(Benchmark):
 class Judged:
     """Generated texts in the form that the task's metrics take."""
 
-    data: Any  # the task's data
+    data: Any
     predictions: Any  # predictions for the task's metrics
     is_answer: Sequence[bool]  # whether each text is a valid answer, bool [N]
 
@@ -216,7 +216,7 @@ class ScoresAsText(AsText):
         return ((f"{np.round(5 * score) / 5:.1f}",) for score in data.labels)
 
     def judged(self, data, texts):
-        scores = np.array([*map(_number, texts)])
+        scores = np.array([*map(number, texts)])
         is_number = np.isfinite(scores)
         return Judged(data.data, np.where(is_number, scores, NO_SCORE), is_number)
 
@@ -289,13 +289,6 @@ class AnswersAsText(AsText):
     def official_files(self, directory, split, judged):
         write_json(directory / PREDICTIONS_FILE, judged.predictions)
         yield directory / PREDICTIONS_FILE
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
 
 
 def _spaced(text: str) -> str:
