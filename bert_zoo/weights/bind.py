@@ -153,12 +153,12 @@ def pooled_bindings(layers: Sequence[PooledDense], fmt: Format) -> Iterator[Bind
     In Hugging Face directories, each is a file of sentence-transformers in its own folder.
     """
     for number, layer in enumerate(layers):
-        ours = f"{ENCODER_PREFIX}{POOLED}{number}"
-        row = Row(DENSE if layer.use_bias else KERNEL, ours, hf=f"{number}/linear")
+        path = f"{ENCODER_PREFIX}{POOLED}{number}"
+        row = Row(DENSE if layer.use_bias else KERNEL, path, hf=f"{number}/linear")
         for variable in row.kind:
             stored = fmt.stored(row, variable)
             (name,) = fmt.names(row)
-            yield Binding(f"{ours}/{variable}", (name + stored.suffix,), stored)
+            yield Binding(f"{path}/{variable}", (name + stored.suffix,), stored)
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ def write_out(
 
 
 def expand(
-    rows: Rows, config: Config, fmt: Format, ours: str, root: str, head_root: str
+    rows: Rows, config: Config, fmt: Format, prefix: str, root: str, head_root: str
 ) -> Iterator[Binding]:
     """Yields one binding per variable, for every block of the stack."""
     for entry in rows:
@@ -248,18 +248,18 @@ def expand(
             if second is not None:
                 # A format with a file for each encoder has none of these names.
                 below = head_root + fmt.encoders.get(entry.name, entry.ours)
-                own = expand(entry.rows, second, fmt, ours + entry.ours, below, head_root)
+                own = expand(entry.rows, second, fmt, prefix + entry.ours, below, head_root)
                 head = () if entry.head is None else entry.head.rows
-                on_it = expand(head, second, fmt, ours, head_root, head_root)
+                on_it = expand(head, second, fmt, prefix, head_root, head_root)
                 yield from (replace(b, encoder=entry.name) for b in (*own, *on_it))
             continue
         for row in [entry] if isinstance(entry, Row) else entry(config):
             if row.when(config):
-                yield from _bindings(row, config, fmt, ours, root, head_root)
+                yield from _bindings(row, config, fmt, prefix, root, head_root)
 
 
 def _bindings(
-    row: Row, config: Config, fmt: Format, ours: str, root: str, head_root: str
+    row: Row, config: Config, fmt: Format, prefix: str, root: str, head_root: str
 ) -> Iterator[Binding]:
     names = [
         head_root + name[1:] if name.startswith("/") else root + name for name in fmt.names(row)
@@ -267,7 +267,7 @@ def _bindings(
     blocks = config.num_blocks if "{i}" in row.ours else 1
     for variable in row.kind:
         stored = fmt.stored(row, variable)
-        path = f"{ours}{row.ours}/{variable}"
+        path = f"{prefix}{row.ours}/{variable}"
         keys = [name + stored.suffix for name in names]
         for i in range(blocks):
             yield Binding(

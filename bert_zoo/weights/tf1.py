@@ -234,7 +234,7 @@ class TF1Source(TensorSource):
     """A checkpoint `prefix.index` with `prefix.data-?????-of-?????`.
 
     All variables have their names in the file, including optimizer slots and counters. In TensorFlow 2's
-    checkpoints, variables with a unique name of their own have that (see `object_graph`).
+    checkpoints, variables with a unique name of their own have that (see `variable_names`).
 
     Raises:
         WeightsError: the checkpoint is damaged or incomplete.
