@@ -713,7 +713,7 @@ def test_files_beside_are_taken_where_they_are_asked_for(hub):
 @pytest.mark.parametrize(
     ("files", "changed", "options", "words"),
     [
-        (REPOSITORY, "", {"beside": ("other.bin",)}, "has no other.bin"),
+        (REPOSITORY, "", {"further": ("other.bin",)}, "has no other.bin"),
         ({"config.json": b"{}"}, "", {}, "hf://org/bert@main is not a complete model"),
         (SAFE, "safe", {}, f"{sha256(b'evil!')} | {sha256(b'safe')}"),
         (ADAPTER, "thin", {}, "has SHA-256"),
