@@ -368,7 +368,7 @@ def _with_tensors(
         config = family.config_class.from_dict(config.to_dict())
     plan = family.plan_of(stored, config, encoder)
     source = RenamedSource(stored, plan.format)
-    if plan.format.name == HuggingFace.name:
+    if plan.format.has_dense_folders:
         for number, folder in enumerate(dense_folders(directory)):
             dense = RenamedSource(open_weights(directory / folder), plan.format)
             source.add(dense, f"{number}/{{}}".format)

@@ -9,21 +9,20 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bert_zoo.config import Config, Pooling, Prompts, TextSpec
 from bert_zoo.error_text import shown
 from bert_zoo.family import HF, Checkpoint, Family
-from bert_zoo.json_files import JsonObject, read_object
+from bert_zoo.json_files import JsonObject
 from bert_zoo.loading.adapters import save_adapter
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.labels import DEFAULT_THRESHOLD
 from bert_zoo.models.quantization import check_is_float
 from bert_zoo.registry import HUB_LICENCES, registry
 from bert_zoo.tasks.streams import StatefulModel
-from bert_zoo.text.format import DeferredPreprocessor, save_for_transformers
 from bert_zoo.training.lora import without_lora
-from bert_zoo.weights.bind import ENCODER_PREFIX, Plan, pooled_bindings, to_stored, variables_of
+from bert_zoo.weights.bind import ENCODER_PREFIX, pooled_bindings, to_stored, variables_of
 from bert_zoo.weights.files import remove_leftovers, write_json
 from bert_zoo.weights.formats import BertZoo, Description, Format, HuggingFace, KerasHub
 
@@ -149,10 +148,18 @@ def _metrics(model: ZooModel) -> Mapping[str, float]:
 
 log = logging.getLogger("bert_zoo")
 
-# The formats by name, and the programs that read the others' files.
 FORMATS = {kind.name: kind for kind in (BertZoo, HuggingFace, KerasHub)}
 PEFT = "peft"
-PROGRAMS = {HuggingFace.name: "Hugging Face transformers", KerasHub.name: "KerasHub"}
+
+
+class Contents(NamedTuple):
+    """What a directory says about one encoder, with the head for the description's task."""
+
+    family: Family
+    format: Format
+    config: Config
+    description: Description
+    preprocessor: Any  # None without a vocabulary
 
 
 def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo") -> None:
@@ -186,37 +193,48 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
             f"save(model.{model.held_as}, directory). To resume the training later, use "
             "bert_zoo.training.TrainingCheckpoint."
         )
-    if format != BertZoo.name:
-        _check_head(model)
+    directory = Path(directory).expanduser()
     if format == PEFT:
-        save_adapter(model, Path(directory).expanduser())
+        _check_head(model)
+        save_adapter(model, directory)
         return
     if format not in FORMATS:
         raise ValueError(f"format is {format!r}; it is one of {[*FORMATS, PEFT]}.")
     check_is_float(model)
     model = without_lora(model)
+    contents = _contents(model, FORMATS[format], "format")
+    _check_target(directory, contents.format)
+    variables = variables_of(model)
+    _write(directory, contents, model.task, variables)
+    if contents.format.has_card:
+        write_card(directory, model, contents.family, contents.description)
+    _write_second_encoders(directory, contents, model.task, variables)
+
+
+def _contents(model: ZooModel, kind: type[Format], argument: str) -> Contents:
+    """Returns what a model's directory says; raises ValueError where the format has no such model.
+
+    `argument` is the caller's for the format, for messages.
+    """
+    if kind.program:
+        _check_head(model)
     encoder = getattr(model, "encoder", model)
-    family, config = registry().families[encoder.family], encoder.config
-    preprocessor = encoder.preprocessor_to_save()
-    fmt = family.formats.get(format)
+    family, preprocessor = registry().families[encoder.family], encoder.preprocessor_to_save()
+    fmt = family.formats.get(kind.name)
     if fmt is None:
         raise ValueError(
-            f"{PROGRAMS[format]} has no models of the family {family.name}. Leave format out."
+            f"{kind.program} has no models of the family {family.name}. Leave {argument} out."
         )
-    description = _description(model, preprocessor)
+    description = fmt.description_of(model, family, _description(model, preprocessor), preprocessor)
     if description.reads_vectors:
         family = family.with_vector_head(model.task)
     if description.head is not None:
         family = family.with_own_head(model.task, description.head, not model.outputs_per_token)
-    root = fmt.root_in(model.task)
-    if format == HuggingFace.name:
-        description = _as_hugging_face(fmt, family, model, description, preprocessor)
-        if model.task not in family.heads:
-            # Hugging Face's bare encoders have no prefix; those in task models have the family's.
-            root = ""
-    elif format == KerasHub.name:
-        description = _as_keras_hub(fmt, family, model, description)
-    directory = Path(directory).expanduser()
+    return Contents(family, fmt, encoder.config, description, preprocessor)
+
+
+def _check_target(directory: Path, fmt: Format) -> None:
+    """Refuses to overwrite a model of another format or type."""
     kinds = FORMATS.values()
     written = {name for kind in kinds for name in (kind.config_file, kind.weights_file)}
     for other in written - {fmt.config_file, fmt.weights_file}:
@@ -225,13 +243,14 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
                 f"{directory} holds a model of another format ({other}), whose weights would be "
                 "replaced. Save to another directory, or delete this one first."
             )
-    if format == HuggingFace.name:
-        _check_type(directory / fmt.config_file, fmt)
-    variables = variables_of(model)
-    plan = family.plan(format, config, root)
-    _write(directory, family, plan, config, description, variables, preprocessor)
-    if format == HuggingFace.name:
-        write_card(directory, model, family, description)
+    fmt.check_target(directory)
+
+
+def _write_second_encoders(
+    directory: Path, contents: Contents, task: str, variables: Mapping[str, Any]
+) -> None:
+    """Writes the encoders that the format cannot store in the same files to subdirectories."""
+    family, fmt, config, description, _ = contents
     for second in family.second_encoders:
         own = {
             ENCODER_PREFIX + path.removeprefix(second.ours): variable
@@ -240,19 +259,11 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
         }
         if not own or second.name in fmt.encoders:
             continue
-        task = family.task_of(second)
-        config = second.config(config)
-        below = directory / second.name
-        description = replace(description, task=task, classes=(fmt.classes[task],))
-        _write(
-            below,
-            family,
-            family.plan(format, config, root),
-            config,
-            description,
-            variables | own,
-            preprocessor,
-        )
+        of_second = family.task_of(second)
+        config, below = second.config(config), directory / second.name
+        description = replace(description, task=of_second, classes=(fmt.classes[of_second],))
+        contents = contents._replace(config=config, description=description)
+        _write(below, contents, task, variables | own)
         log.warning(
             "Hugging Face's format holds one network per directory: the %s is in %s.",
             second.name,
@@ -274,28 +285,10 @@ def _check_head(model: ZooModel) -> None:
         )
 
 
-def _check_type(path: Path, fmt: HuggingFace) -> None:
-    """Refuses to overwrite a model of another family, whose vocabulary would stay in the directory."""
-    told = read_object(path).get("model_type") if path.is_file() else None
-    if told not in (None, fmt.model_type):
-        raise FileExistsError(
-            f"{path.parent} holds a model of the type {shown(told)}, but this one is {fmt.model_type!r}. "
-            "Files of the other model, such as its vocabulary, would stay. Save to another directory, or "
-            "delete this one first."
-        )
-
-
-def _write(
-    directory: Path,
-    family: Family,
-    plan: Plan,
-    config: Config,
-    description: Description,
-    variables: Mapping[str, Any],
-    preprocessor,
-) -> None:
-    """Writes one encoder, with the head for the description's task."""
-    fmt = plan.format
+def _write(directory: Path, contents: Contents, task: str, variables: Mapping[str, Any]) -> None:
+    """Writes one encoder; `task` is the whole model's, on which the encoder's names may depend."""
+    family, fmt, config, description, _ = contents
+    plan = family.plan(fmt, config, fmt.root_in(task))
     values = fmt.encode(config, description)  # raises if the format cannot express them
     directory.mkdir(parents=True, exist_ok=True)
     remove_leftovers(directory)
@@ -306,13 +299,11 @@ def _write(
         copy.key: tensors[copy.of] for copy in plan.copies if not copy.equal and copy.of in tensors
     }
     tensors |= {plan.root + name: value for name, value in fmt.buffers(config).items()}
-    tensors_beside = _tensors_beside(fmt, description, variables)
-    if fmt.name == BertZoo.name:
-        tensors |= tensors_beside
+    pooled = _pooled_tensors(fmt, description, variables)
+    if not fmt.has_dense_folders:
+        tensors |= pooled
     fmt.write_weights(directory, tensors)
-    dtype = str(next(iter(tensors.values())).dtype)
-    parts = (config, description, preprocessor, dtype, tensors_beside)
-    _write_around(directory, family, fmt, values, *parts)
+    _write_around(directory, contents, values, pooled)
 
 
 def write_around_weights(model: ZooModel, directory: Path) -> None:
@@ -321,25 +312,17 @@ def write_around_weights(model: ZooModel, directory: Path) -> None:
     Raises:
         ValueError: Hugging Face's format does not support this model.
     """
-    _check_head(model)
-    encoder = getattr(model, "encoder", model)
-    family = registry().families[encoder.family]
-    fmt, preprocessor = family.formats.get(HuggingFace.name), encoder.preprocessor_to_save()
-    if fmt is None:
-        raise ValueError(
-            f"Hugging Face transformers has no models of the family {family.name}. Leave layout out."
-        )
-    description = _description(model, preprocessor)
-    description = _as_hugging_face(fmt, family, model, description, preprocessor)
-    values = fmt.encode(encoder.config, description)
+    contents = _contents(model, HuggingFace, "layout")
+    family, fmt, config, description, _ = contents
+    dtype = getattr(model, "encoder", model).compute_dtype
+    values = fmt.encode(config, replace(description, dtype=dtype))
     directory.mkdir(parents=True, exist_ok=True)
-    tensors_beside = _tensors_beside(fmt, description, variables_of(model))
-    parts = (encoder.config, description, preprocessor, encoder.compute_dtype, tensors_beside)
-    _write_around(directory, family, fmt, values, *parts)
+    pooled = _pooled_tensors(fmt, description, variables_of(model))
+    _write_around(directory, contents, values, pooled)
     write_card(directory, model, family, description)
 
 
-def _tensors_beside(
+def _pooled_tensors(
     fmt: Format, description: Description, variables: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Returns the tensors of the dense layers on sentence vectors, by the format's names."""
@@ -348,32 +331,19 @@ def _tensors_beside(
 
 
 def _write_around(
-    directory: Path,
-    family: Family,
-    fmt: Format,
-    values: dict[str, Any],
-    config: Config,
-    description: Description,
-    preprocessor,
-    dtype: str,
-    tensors_beside: Mapping[str, Any],
+    directory: Path, contents: Contents, values: dict[str, Any], pooled: Mapping[str, Any]
 ) -> None:
     """Writes all files of a directory except the weights.
 
     Args:
         values: content of the configuration file.
-        dtype: dtype of the weights.
-        tensors_beside: tensors of the dense layers on sentence vectors.
+        pooled: tensors of the dense layers on sentence vectors.
     """
-    if fmt.name == HuggingFace.name:
-        values["dtype"] = dtype
+    family, fmt, config, description, preprocessor = contents
     write_json(directory / fmt.config_file, values)
-    if preprocessor is not None and fmt.name == HuggingFace.name:
-        pads = description.problem_type is not None
-        save_for_transformers(directory, preprocessor, family.text, names_padding=pads)
-    elif preprocessor is not None and fmt.holds_vocabulary:
-        preprocessor.save_vocabulary(directory)
-    fmt.write_beside(directory, config, description, tensors_beside)
+    if preprocessor is not None:
+        fmt.write_vocabulary(directory, preprocessor, family.text, description)
+    fmt.write_beside(directory, config, description, pooled)
 
 
 def _description(model: ZooModel, preprocessor) -> Description:
@@ -397,6 +367,7 @@ def _description(model: ZooModel, preprocessor) -> Description:
         reads_vectors=getattr(model, "reads_vectors", False),
         head=getattr(model, "head", None),
         generation=_generation(model),
+        dtype=encoder.variable_dtype,
     )
 
 
@@ -405,106 +376,6 @@ def _generation(model: ZooModel) -> tuple[JsonObject, ...]:
     if not model.generates:
         return ()
     return (JsonObject(model.generation_config.to_dict(), "the model's generation_config"),)
-
-
-def _as_hugging_face(
-    fmt: HuggingFace, family: Family, model: ZooModel, description: Description, preprocessor
-) -> Description:
-    """Returns a model's description for Hugging Face; warns about what the format cannot express."""
-    encoder = getattr(model, "encoder", model)
-    is_bare = model.task not in family.heads
-    hf_class = fmt.class_of("encoder" if is_bare else model.task, encoder.config)
-    if hf_class is None:
-        raise ValueError(
-            f"Hugging Face transformers has no class for {model.task!r} of the family {family.name}; it has "
-            f"classes for {', '.join(fmt.classes)}. Leave format out, or load and save only the part that "
-            "you need."
-        )
-    if encoder.long_texts.in_windows:
-        log.warning(
-            "This model reads long texts in windows, which Hugging Face's format cannot express: "
-            "transformers will cut them. Load the directory with long_texts=%r, stride=%r.",
-            encoder.long_texts.mode,
-            encoder.long_texts.stride,
-        )
-    _say_what_differs(fmt.supports, encoder.config, fmt.classes["encoder"])
-    _say_what_differs(fmt.supports_in_head(model.task), encoder.config, hf_class)
-    pooling = encoder.pooling if is_bare and not encoder.always_gives_state else None
-    has_pooler = any(getattr(row, "ours", "").startswith("pooler/") for row in family.encoder_rows)
-    return replace(
-        description,
-        classes=(hf_class,),
-        pooling=pooling,
-        token_ids=_token_ids(preprocessor, description, encoder.config),
-        generates=model.generates,
-        lacks_pooler=is_bare and has_pooler and not encoder.config.pooler,
-    )
-
-
-def _token_ids(preprocessor, description: Description, config: Config) -> dict[str, int]:
-    """Returns the special ids that transformers reads from config.json: begin, end and padding."""
-    if preprocessor is None or isinstance(preprocessor, DeferredPreprocessor):
-        return {}
-    ids = {}
-    if hasattr(preprocessor.tokenizer, "eos_id"):
-        # Layouts without special tokens use it at the start of a text, too.
-        names = (
-            ("eos_token_id",)
-            if preprocessor.packer.layout.roles
-            else ("bos_token_id", "eos_token_id")
-        )
-        ids = dict.fromkeys(names, preprocessor.tokenizer.eos_id)
-    pad_id = preprocessor.packer.pad_id
-    # RoBERTa's positions depend on it.
-    may_change = not getattr(config, "positions_after_padding", True)
-    if may_change and pad_id != config.pad_id and description.problem_type is not None:
-        ids["pad_token_id"] = pad_id
-    return ids
-
-
-def _as_keras_hub(
-    fmt: KerasHub, family: Family, model: ZooModel, description: Description
-) -> Description:
-    """Returns a model's description for KerasHub; warns about what the format cannot express."""
-    if fmt.unread_of_backbone:
-        raise ValueError(
-            f"KerasHub's {fmt.class_name} has a {' and a '.join(fmt.unread_of_backbone)}, but models of the "
-            f"family {family.name} have none. Leave format out."
-        )
-    encoder = getattr(model, "encoder", model)
-    if encoder.pooling.dense:
-        raise ValueError(
-            "KerasHub's format has no dense layers for sentence vectors. Leave format out, or pass "
-            'format="hf".'
-        )
-    classes = ()
-    if family.plan(fmt, encoder.config).heads.get(model.task):
-        hf_class = family.formats[HuggingFace.name].classes.get(model.task)
-        if hf_class not in fmt.classes.values():
-            raise ValueError(
-                f"KerasHub's format has no head for {model.task!r} of the family {family.name} (it has: "
-                f"{', '.join(fmt.classes) or 'none'}). Leave format out, or save model.encoder."
-            )
-        classes = (hf_class,)
-    _say_what_differs(fmt.supports, encoder.config, fmt.class_name)
-    log.warning(
-        "The KerasHub preset has no tokenizer and no label names: pass preprocessor=None to "
-        "from_preset()."
-    )
-    return replace(description, classes=classes)
-
-
-def _say_what_differs(supports: Mapping[str, Any], config: Config, program: str) -> None:
-    """Warns about settings that another program's class computes differently."""
-    supported = {n: v(config) if callable(v) else v for n, v in supports.items()}
-    others = {n: getattr(config, n) for n, v in supported.items() if getattr(config, n) != v}
-    if others:
-        log.warning(
-            "%s does not support %s and computes with %s: its outputs will differ.",
-            program,
-            others,
-            {name: supported[name] for name in others},
-        )
 
 
 # -------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """The interface of file formats, which the other modules of this package implement."""
 
+import logging
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,8 @@ from bert_zoo.json_files import JsonObject, read_object
 from bert_zoo.weights.formats.codec import ConfigCodec
 from bert_zoo.weights.table import Row, Stored
 from bert_zoo.weights.tensor_source import TensorSource
+
+log = logging.getLogger("bert_zoo")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +39,7 @@ class Description:
     generation: Sequence[JsonObject] = ()
     generates: bool = False  # whether it writes texts
     lacks_pooler: bool = False  # whether it has none, and Hugging Face's class would make one
+    dtype: str | None = None  # of its weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +61,13 @@ class Format:
     # Of the file of weights that is written: its name, and strings by string in it.
     weights_file: ClassVar[str] = "model.safetensors"
     metadata: ClassVar[Mapping[str, str]] = {}
-    # Whether a written directory holds a vocabulary, and the folder in it that a vocabulary may be in.
-    holds_vocabulary: ClassVar[bool] = True
+    # The other program that reads what is written; empty for bert_zoo, and where nothing is.
+    program: ClassVar[str] = ""
+    # Whether a written directory has a model card, and whether each dense layer on sentence vectors has
+    # a folder of its own.
+    has_card: ClassVar[bool] = False
+    has_dense_folders: ClassVar[bool] = False
+    # The folder of a directory that a vocabulary may be in.
     vocabulary_folder: ClassVar[str] = ""
 
     codec: ConfigCodec | None = None  # of its configuration file; None where there is none
@@ -198,6 +207,32 @@ class Format:
         folder = directory / self.vocabulary_folder
         return folder if folder.is_dir() else directory
 
+    # What is written
+
+    def check_target(self, directory: Path) -> None:
+        """Raises FileExistsError for a directory with a model whose files would stay."""
+
+    def description_of(
+        self, model: Any, family: Any, description: Description, preprocessor: Any
+    ) -> Description:
+        """What a directory of this format says of a `ZooModel`; warns about what it cannot express.
+
+        Args:
+            family: the model's `bert_zoo.family.Family`.
+            description: what a directory of bert_zoo says.
+            preprocessor: None without a vocabulary.
+
+        Raises:
+            ValueError: the program has no such model.
+        """
+        return description
+
+    def write_vocabulary(
+        self, directory: Path, preprocessor: Any, text: Any, description: Description
+    ) -> None:
+        """Writes the vocabulary's files; `text` is the family's `bert_zoo.text.format.TextFormat`."""
+        preprocessor.save_vocabulary(directory)
+
     def write_weights(self, directory: Path, tensors: Mapping[str, Any]) -> None:
         """Writes arrays, by the format's names, to a directory."""
         from bert_zoo.weights.safetensors_io import write_safetensors
@@ -215,6 +250,19 @@ class Format:
 
         `tensors` are those that stand in files of their own.
         """
+
+
+def say_what_differs(supports: Mapping[str, Any], config: Config, program: str) -> None:
+    """Warns about settings that another program's class computes differently."""
+    supported = {n: v(config) if callable(v) else v for n, v in supports.items()}
+    others = {n: getattr(config, n) for n, v in supported.items() if getattr(config, n) != v}
+    if others:
+        log.warning(
+            "%s does not support %s and computes with %s: its outputs will differ.",
+            program,
+            others,
+            {name: supported[name] for name in others},
+        )
 
 
 # -------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Hugging Face's format: config.json, and the names and layouts of the classes of transformers."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,8 +10,9 @@ from bert_zoo.config import ACTIVATIONS as OUR_ACTIVATIONS
 from bert_zoo.config import Config, ConfigError
 from bert_zoo.error_text import shown
 from bert_zoo.json_files import JsonObject, read_object
+from bert_zoo.text.format import DeferredPreprocessor, save_for_transformers
 from bert_zoo.weights.files import write_json
-from bert_zoo.weights.formats.format import Description, Format
+from bert_zoo.weights.formats.format import Description, Format, say_what_differs
 from bert_zoo.weights.formats.hf_directories import (
     ACTIVATION,
     CROSS_ENCODER,
@@ -26,6 +28,8 @@ from bert_zoo.weights.formats.hf_directories import (
     write_text,
 )
 from bert_zoo.weights.table import Row
+
+log = logging.getLogger("bert_zoo")
 
 # Keys that transformers writes into any model's config.json and that change nothing in an encoder:
 # bookkeeping, output switches, labels (which are read apart from it), settings of training.
@@ -55,6 +59,8 @@ QUANTIZED = ("quantization_config", "compression_config")
 GENERATION_FILE = "generation_config.json"
 # Keys of config.json that say something about generation whether or not there is such a file.
 START, TASK_PARAMS = "decoder_start_token_id", "task_specific_params"
+# Tasks whose models are the classes of transformers without a head.
+WITHOUT_HEAD = ("encoder", "embedding")
 # Token ids in both files.
 GENERATION_IDS = ("bos_token_id", "eos_token_id", "pad_token_id", START)
 # Ours, of multi-label models; transformers leaves it unread.
@@ -97,6 +103,9 @@ class HuggingFace(Format):
         r"(^|\.)pos_emb\.inv_freq$",
     )
     family_key: ClassVar[str] = "model_type"
+    program: ClassVar[str] = "Hugging Face transformers"
+    has_card: ClassVar[bool] = True
+    has_dense_folders: ClassVar[bool] = True
 
     config_file: str = "config.json"
     model_type: str = ""  # of its config.json
@@ -187,7 +196,62 @@ class HuggingFace(Format):
             values[THRESHOLDS] = description.thresholds
         if description.score_activation is not None:
             values[CROSS_ENCODER] = {ACTIVATION: SCORE_ACTIVATIONS[description.score_activation]}
+        if description.dtype is not None:
+            values["dtype"] = description.dtype
         return values
+
+    def root_in(self, task: str) -> str | None:
+        # Hugging Face's bare encoders have no prefix; those in task models have the family's.
+        return "" if task in WITHOUT_HEAD else self.root
+
+    def check_target(self, directory: Path) -> None:
+        path = directory / self.config_file
+        model_type = read_object(path).get("model_type") if path.is_file() else None
+        if model_type not in (None, self.model_type):
+            raise FileExistsError(
+                f"{directory} holds a model of the type {shown(model_type)}, but this one is {self.model_type!r}. "
+                "Files of the other model, such as its vocabulary, would stay. Save to another directory, or "
+                "delete this one first."
+            )
+
+    def description_of(
+        self, model: Any, family: Any, description: Description, preprocessor: Any
+    ) -> Description:
+        encoder = getattr(model, "encoder", model)
+        config = encoder.config
+        is_bare = model.task not in family.heads
+        hf_class = self.class_of("encoder" if is_bare else model.task, config)
+        if hf_class is None:
+            raise ValueError(
+                f"Hugging Face transformers has no class for {model.task!r} of the family {family.name}; it has "
+                f"classes for {', '.join(self.classes)}. Leave format out, or load and save only the part that "
+                "you need."
+            )
+        if encoder.long_texts.in_windows:
+            log.warning(
+                "This model reads long texts in windows, which Hugging Face's format cannot express: "
+                "transformers will cut them. Load the directory with long_texts=%r, stride=%r.",
+                encoder.long_texts.mode,
+                encoder.long_texts.stride,
+            )
+        say_what_differs(self.supports, config, self.classes["encoder"])
+        say_what_differs(self.supports_in_head(model.task), config, hf_class)
+        pools = is_bare and not encoder.always_gives_state
+        has_pooler = any(getattr(r, "ours", "").startswith("pooler/") for r in family.encoder_rows)
+        return replace(
+            description,
+            classes=(hf_class,),
+            pooling=encoder.pooling if pools else None,
+            token_ids=_token_ids(preprocessor, description, config),
+            generates=model.generates,
+            lacks_pooler=is_bare and has_pooler and not config.pooler,
+        )
+
+    def write_vocabulary(
+        self, directory: Path, preprocessor: Any, text: Any, description: Description
+    ) -> None:
+        names_padding = description.problem_type is not None
+        save_for_transformers(directory, preprocessor, text, names_padding=names_padding)
 
     def write_beside(
         self,
@@ -230,6 +294,27 @@ def generation_of(values: JsonObject, directory: Path) -> tuple[JsonObject, ...]
     keys = (START, TASK_PARAMS) if path.is_file() else (*GENERATION, START, TASK_PARAMS)
     said = JsonObject({key: values[key] for key in keys if key in values}, values.where)
     return (read_object(path), said) if path.is_file() else (said,)
+
+
+def _token_ids(preprocessor, description: Description, config: Config) -> dict[str, int]:
+    """Returns the special ids that transformers reads from config.json: begin, end and padding."""
+    if preprocessor is None or isinstance(preprocessor, DeferredPreprocessor):
+        return {}
+    ids = {}
+    if hasattr(preprocessor.tokenizer, "eos_id"):
+        # Layouts without special tokens use it at the start of a text, too.
+        names = (
+            ("eos_token_id",)
+            if preprocessor.packer.layout.roles
+            else ("bos_token_id", "eos_token_id")
+        )
+        ids = dict.fromkeys(names, preprocessor.tokenizer.eos_id)
+    pad_id = preprocessor.packer.pad_id
+    # RoBERTa's positions depend on it.
+    may_change = not getattr(config, "positions_after_padding", True)
+    if may_change and pad_id != config.pad_id and description.problem_type is not None:
+        ids["pad_token_id"] = pad_id
+    return ids
 
 
 def _labels(values: JsonObject) -> tuple[str, ...] | None:

@@ -1,9 +1,10 @@
 """KerasHub's presets: config.json, model.weights.h5, and for a task task.json and task.weights.h5."""
 
+import logging
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,8 +12,11 @@ from bert_zoo.config import Config, TextSpec
 from bert_zoo.json_files import JsonObject, read_object
 from bert_zoo.weights.files import write_json
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
-from bert_zoo.weights.formats.format import Description, Format
+from bert_zoo.weights.formats.format import Description, Format, say_what_differs
+from bert_zoo.weights.formats.hf import HuggingFace
 from bert_zoo.weights.table import Row, Stored
+
+log = logging.getLogger("bert_zoo")
 
 # -------------------------------------------------------------------------------------------------
 # Common base of the formats of KerasHub and Model Garden, whose models consist of Keras layers.
@@ -157,7 +161,7 @@ class KerasHub(KerasLayers):
     never_weights: ClassVar[tuple[str, ...]] = (r"^(task/)?optimizer/", r"seed_generator/")
 
     weights_file: ClassVar[str] = "model.weights.h5"
-    holds_vocabulary: ClassVar[bool] = False
+    program: ClassVar[str] = "KerasHub"
     vocabulary_folder: ClassVar[str] = "assets/tokenizer"
 
     config_file: str = "config.json"
@@ -203,6 +207,41 @@ class KerasHub(KerasLayers):
     def encode(self, config: Config, description: Description) -> dict[str, Any]:
         """The content of config.json."""
         return _serialized(self.class_name, self.codec.encode(config))
+
+    def description_of(
+        self, model: Any, family: Any, description: Description, preprocessor: Any
+    ) -> Description:
+        if self.unread_of_backbone:
+            raise ValueError(
+                f"KerasHub's {self.class_name} has a {' and a '.join(self.unread_of_backbone)}, but models of the "
+                f"family {family.name} have none. Leave format out."
+            )
+        encoder = getattr(model, "encoder", model)
+        if encoder.pooling.dense:
+            raise ValueError(
+                "KerasHub's format has no dense layers for sentence vectors. Leave format out, or pass "
+                'format="hf".'
+            )
+        classes = ()
+        if family.plan(self, encoder.config).heads.get(model.task):
+            hf_class = family.formats[HuggingFace.name].classes.get(model.task)
+            if hf_class not in self.classes.values():
+                raise ValueError(
+                    f"KerasHub's format has no head for {model.task!r} of the family {family.name} (it has: "
+                    f"{', '.join(self.classes) or 'none'}). Leave format out, or save model.encoder."
+                )
+            classes = (hf_class,)
+        say_what_differs(self.supports, encoder.config, self.class_name)
+        log.warning(
+            "The KerasHub preset has no tokenizer and no label names: pass preprocessor=None to "
+            "from_preset()."
+        )
+        return replace(description, classes=classes)
+
+    def write_vocabulary(
+        self, directory: Path, preprocessor: Any, text: Any, description: Description
+    ) -> None:
+        pass
 
     def write_weights(self, directory: Path, tensors: Mapping[str, Any]) -> None:
         from bert_zoo.weights.hdf5 import write_hdf5
