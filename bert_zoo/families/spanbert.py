@@ -1,5 +1,6 @@
 """SpanBERT (Joshi et al. 2020, arXiv:1907.10529): a cased BERT without pooler, trained on spans."""
 
+import re
 from dataclasses import dataclass, replace
 
 from bert_zoo.config import ConfigError, EncoderConfig
@@ -11,7 +12,6 @@ from bert_zoo.presets import Preset, PretrainingPreset, Recipe
 from bert_zoo.weights.formats import Fairseq
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.table import BIAS, DENSE, EMBED, NORM, Copy, Head, Row
-from bert_zoo.weights.tensor_source import TensorSource
 
 # BertAdam clips each gradient separately, and its rate falls from the end of warmup.
 RECIPE = Recipe(learning_rate=2e-5, schedule="linear_after_warmup", clip_each=True)
@@ -170,13 +170,6 @@ class SpanBertConfig(EncoderConfig):
             raise ConfigError(" ".join(problems))
 
 
-class SpanBertFiles(bert.Untyped):
-    """Directories with BERT's config.json; the span-boundary head distinguishes them from BERT's."""
-
-    def claims(self, source: TensorSource) -> bool:
-        return any(f"{SPANS}." in key for key in source)
-
-
 # Arguments of the pretraining program, which wrote tensors with the names of the hf format.
 ARGUMENTS_CODEC = ConfigCodec(
     rows=[*bert.ROWS, ConfigRow("activation", "hidden_act", {"gelu": "gelu"})],
@@ -191,7 +184,9 @@ FAMILY = replace(
     name="spanbert",
     defaults={"vocab_size": 28996, "pooler": False},
     formats={
-        "hf": SpanBertFiles(
+        "hf": bert.Untyped(
+            # Directories have BERT's config.json; the span-boundary head distinguishes them.
+            distinctive_key=re.escape(f"{SPANS}."),
             model_type=bert.HF.model_type,
             root=bert.HF.root,
             codec=replace(bert.HF_CODEC, config_class=SpanBertConfig),

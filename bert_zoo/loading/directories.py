@@ -92,7 +92,6 @@ class Opened:
     origin: str | None = (
         None  # the directory or repository of the weights, if there is a single one
     )
-    unsaid: frozenset[str] = frozenset()  # fields that the configuration file omits
     # Names of the tensors of a stored head that the user replaces; None if none is replaced.
     replaced_head: frozenset[str] | None = None
 
@@ -191,7 +190,6 @@ def _open_directory(
         description=description,
         trained_task=description.task or PROBLEM_TYPES.get(description.problem_type),
         origin=str(directory.resolve()),
-        unsaid=fmt.unsaid(values),
         vocabularies=tuple(map(fmt.vocabulary_directory, (directory, *above))),
     )
     if not with_weights:
@@ -292,7 +290,7 @@ def _read_config(path: Path) -> tuple[Family, Format, Config, JsonObject]:
         for fmt in family.formats.values()
         if fmt.config_file and path.match(fmt.config_file)
     ]
-    candidates.sort(key=lambda candidate: not candidate[1].goes_first)
+    candidates.sort(key=lambda candidate: not candidate[1].takes_precedence)
     read = functools.cache(lambda settings: settings(path))
     # Several programs use the same file name for different contents.
     is_read_alike = len({fmt.settings for _, fmt in candidates}) == 1
@@ -373,7 +371,9 @@ def _with_tensors(
             dense = RenamedSource(open_weights(directory / folder), plan.format)
             source.add(dense, f"{number}/{{}}".format)
     beside = _add_encoders_beside(source, plan, family, directory, task)
-    config = config.replace(**plan.format.told(source, config, opened.unsaid))
+    config = config.replace(
+        **plan.format.inferred_fields(source, config, opened.description.unsaid)
+    )
     for second, other in beside:
         _check_beside(second, second.config(config), other, plan.format)
     root = plan.root
@@ -411,7 +411,7 @@ def _add_encoders_beside(
         if not isinstance(second, SecondEncoder) or second.name in plan.format.encoders:
             continue
         below, head = directory / second.name, family.task_of(second)
-        beside = plan.format.file_beside(second.name)
+        beside = plan.format.files_beside.get(second.name)
         if (below / plan.format.config_file).is_file():
             other = _open_directory(below, str(below), True, head)
             source.add(other.source, other.plan.names_beside(plan, second, head))
@@ -424,8 +424,8 @@ def _add_encoders_beside(
 
 def _check_beside(second: SecondEncoder, config: Config, other: Opened, fmt: Format) -> None:
     """Raises WeightsError if an encoder's configuration differs from what the main model requires."""
-    wanted, told = fmt.codec.encode(config), fmt.codec.encode(other.config)
-    differing = {key: told[key] for key in told if told[key] != wanted[key]}
+    wanted, stated = fmt.codec.encode(config), fmt.codec.encode(other.config)
+    differing = {key: stated[key] for key in stated if stated[key] != wanted[key]}
     if differing:
         raise WeightsError(
             f"The {second.name} in {other.name} does not belong to the model in the directory above: its "
@@ -438,7 +438,8 @@ def _family_of_tensors(family: Family, read_as: Format, source: TensorSource) ->
     """Returns the family, or another one with the same configuration files that claims the tensors."""
     for other in registry().families.values():
         fmt = other.formats.get(read_as.name)
-        if fmt and fmt.claims(source) and fmt.family_value == read_as.family_value:
+        may_be = fmt and fmt.distinctive_key and fmt.family_value == read_as.family_value
+        if may_be and any(re.search(fmt.distinctive_key, key) for key in source):
             return other
     return family
 

@@ -335,7 +335,10 @@ def _say_what_differs(
     """Warns where outputs differ from those of the format's program, and where training is still to come."""
     config = encoder_of(model).config
     if opened.source is not None:
-        unsaid, longest = opened.unsaid - set(settings), _longest_text(opened, config, max_length)
+        unsaid, longest = (
+            opened.description.unsaid - set(settings),
+            _longest_text(opened, config, max_length),
+        )
         for difference in opened.plan.format.differences(config, unsaid, longest):
             log.warning("%s: %s", opened.name, difference)
     if untrained:
@@ -434,7 +437,7 @@ def _parts(opened: Opened, task: str) -> dict[str, bool]:
             # A head on a second encoder does not prove that the encoder itself is there.
             if not binding.encoder or binding.variable.startswith(f"{binding.encoder}/"):
                 of_part.update(binding.keys)
-    is_trained = not opened.plan.format.is_untrained(task, source)
+    is_trained = not opened.plan.format.has_untrained_head(task, source)
     is_of_task = _says_it_is(opened, task)
     return {
         part: is_trained
@@ -589,7 +592,8 @@ def _assign(
 def _with_zeros(opened: Opened, bindings: Sequence[Binding]) -> list[Binding]:
     """Returns bindings that fill with zeros what fine-tuned models lack; says what that is."""
     keys = sorted({key for b in bindings for key in b.keys if key not in opened.source})
-    lacking = {key: what for key in keys if (what := opened.plan.format.what_may_lack(key))}
+    optional = opened.plan.format.optional.items()
+    lacking = {key: what for key in keys for name, what in optional if re.search(name, key)}
     if lacking:
         log.warning(
             "%s has no %s (%s), as is usual for fine-tuned models. It is filled with zeros.",

@@ -111,7 +111,7 @@ class FastAI(Torch):
             raise ConfigError(f"{path} has no tensors of an AWD-LSTM of fast.ai.")
         return JsonObject(renamed, path)
 
-    def told(
+    def inferred_fields(
         self, source: TensorSource, config: AwdLstmConfig, unsaid: Collection[str]
     ) -> dict[str, Any]:
         return sizes_of_shapes({key: source.shape(key) for key in source})

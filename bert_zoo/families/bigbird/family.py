@@ -161,8 +161,8 @@ class OriginalBigBird(TF1):
             return (*stored[:-2], math.prod(stored[-2:]))
         return stored
 
-    def told(self, source, config, unsaid):
-        return {**super().told(source, config, unsaid), **TF1_HEAD}
+    def inferred_fields(self, source, config, unsaid):
+        return {**super().inferred_fields(source, config, unsaid), **TF1_HEAD}
 
 
 def evaluated_with(config: BigBirdConfig) -> str:
@@ -173,10 +173,7 @@ def evaluated_with(config: BigBirdConfig) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class BigBirdHuggingFace(HuggingFace):
-    """Directories of transformers, where classifiers always have the encoder's activation."""
-
-    def supports_in_head(self, task):
-        return {"classifier_activation": None} if task in SENTENCE_TASKS else {}
+    """Directories of transformers."""
 
     def differences(self, config, unsaid, longest):
         has_others = evaluated_with(config) != config.random_blocks
@@ -195,6 +192,8 @@ FORMATS = {
         root="bert.",
         classes=HF_CLASSES,
         supports={"random_blocks": evaluated_with},
+        # Classifiers always have the encoder's activation.
+        supports_in_head={task: {"classifier_activation": None} for task in SENTENCE_TASKS},
         sizes={"num_segments": r"embeddings\.token_type_embeddings\.weight$"},
     ),
     # Configured by the saved settings of a run if there are any, else by the shapes.

@@ -277,13 +277,14 @@ def decoder_of_masks(keys: Collection[str], config: DebertaConfig) -> dict[str, 
 class PortedDeberta(HuggingFace):
     """Directories whose configuration does not name their masked-token head."""
 
-    def told(self, source, config, unsaid) -> dict[str, Any]:
+    def inferred_fields(self, source, config, unsaid) -> dict[str, Any]:
         return decoder_of_masks(source, config)
 
-    def supports_in_head(self, task: str) -> Mapping[str, Any]:
-        # Not "enhanced": transformers' class for it omits the decoder.
-        decoder = lambda config: "legacy" if is_legacy(config) else "direct"  # noqa: E731
-        return {"mask_decoder": decoder} if task == "masked_lm" else {}
+
+# Not "enhanced": transformers' class for it omits the decoder.
+SUPPORTS_IN_HEAD = {
+    "masked_lm": {"mask_decoder": lambda config: "legacy" if is_legacy(config) else "direct"}
+}
 
 
 # -------------------------------------------------------------------------------------------------
@@ -511,6 +512,7 @@ FAMILY = Family(
     defaults={"vocab_size": 50265, **DEFAULTS},
     formats={
         "hf": PortedDeberta(
+            supports_in_head=SUPPORTS_IN_HEAD,
             model_type="deberta",
             codec=HF_CODEC,
             root="deberta.",

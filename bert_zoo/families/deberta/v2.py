@@ -21,7 +21,6 @@ from bert_zoo.weights.formats import keras_hub
 from bert_zoo.weights.formats.codec import ConfigRow
 from bert_zoo.weights.formats.hf import ACTIVATIONS
 from bert_zoo.weights.table import DENSE, NORM, Head, Row, SecondEncoder, Stored
-from bert_zoo.weights.tensor_source import TensorSource
 
 DEFAULTS = {
     **FIRST_DEFAULTS,
@@ -54,13 +53,6 @@ KERAS_HUB_BLOCK = keras_hub.block_names(
 
 class PortedDebertaV3(deberta.PortedDeberta):
     """Version 3 has a discriminator and, in a second file, the generator."""
-
-    def file_beside(self, encoder: str) -> str | None:
-        return "pytorch_model.generator.bin" if encoder == "generator" else None
-
-    def is_untrained(self, task: str, source: TensorSource) -> bool:
-        # Discriminators hold the tensors of a head that their training does not use.
-        return task == "masked_lm" and any(key.startswith("mask_predictions.") for key in source)
 
     def differences(self, config, unsaid, longest):
         furthest = config.longest_distance
@@ -151,6 +143,10 @@ FAMILY = replace(
     defaults={"vocab_size": 128100, **DEFAULTS},
     formats={
         "hf": PortedDebertaV3(
+            supports_in_head=deberta.SUPPORTS_IN_HEAD,
+            files_beside={"generator": "pytorch_model.generator.bin"},
+            # Discriminators hold the tensors of a head that their training does not use.
+            untrained={"masked_lm": r"^mask_predictions\."},
             model_type="deberta-v2",
             codec=HF_CODEC,
             root="deberta.",

@@ -151,7 +151,7 @@ class OriginalLongformer(HuggingFace):
     allenai/longformer longformer/longformer.py, LongformerConfig.
     """
 
-    goes_first = True  # because the files may name no model type, or RoBERTa's
+    takes_precedence = True  # because the files may name no model type, or RoBERTa's
 
     def is_of_family(self, values: JsonObject) -> bool:
         return "attention_dilation" in values

@@ -247,9 +247,12 @@ class MobileBertHuggingFace(LastTokenReadsPadding, HuggingFace):
 class OriginalMobileBert(LastTokenReadsPadding, TF1):
     """Checkpoints of google-research/mobilebert, where only a pooler with a layer has variables."""
 
-    def told(self, source, config, unsaid):
+    def inferred_fields(self, source, config, unsaid):
         has_layer = any(key.endswith("/pooler/dense/kernel") for key in source)
-        return {**super().told(source, config, unsaid), "classifier_activation": has_layer}
+        return {
+            **super().inferred_fields(source, config, unsaid),
+            "classifier_activation": has_layer,
+        }
 
 
 FAMILY = Family(

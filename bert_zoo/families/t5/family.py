@@ -243,14 +243,16 @@ class Directory(HuggingFace):
     # Whether transformers' classes of the encoder alone write that they are no encoder-decoder.
     marks_encoders: bool = True
 
-    def told(self, source: TensorSource, config: Config, unsaid: Collection[str]) -> dict[str, Any]:
-        stated = super().told(source, config, unsaid)
+    def inferred_fields(
+        self, source: TensorSource, config: Config, unsaid: Collection[str]
+    ) -> dict[str, Any]:
+        fields = super().inferred_fields(source, config, unsaid)
         decodes = any(key.startswith("decoder.") for key in source)
-        stated["heads_read_decoder"] = decodes and any(key in source for key in DECODER_HEADS)
+        fields["heads_read_decoder"] = decodes and any(key in source for key in DECODER_HEADS)
         # transformers 5 marks all models as tied.
-        if decodes and not stated["heads_read_decoder"] and not config.scale_logits:
-            stated["tie_word_embeddings"] = "lm_head.weight" not in source
-        return stated
+        if decodes and not fields["heads_read_decoder"] and not config.scale_logits:
+            fields["tie_word_embeddings"] = "lm_head.weight" not in source
+        return fields
 
     def class_of(self, task: str, config: Config) -> str | None:
         if task in READ_DECODER and not config.heads_read_decoder:
@@ -314,13 +316,15 @@ class OriginalT5(TF1):
     rows: int = 0  # rows of the token table, if they distinguish the family from T5; 0: any number
 
     @property
-    def goes_first(self) -> bool:
+    def takes_precedence(self) -> bool:
         return bool(self.rows)
 
-    def told(self, source: TensorSource, config: Config, unsaid: Collection[str]) -> dict[str, Any]:
+    def inferred_fields(
+        self, source: TensorSource, config: Config, unsaid: Collection[str]
+    ) -> dict[str, Any]:
         is_tied = TF1_LOGITS not in source
         logits = {"tie_word_embeddings": is_tied, "scale_logits": is_tied}
-        return {**super().told(source, config, unsaid), **logits}
+        return {**super().inferred_fields(source, config, unsaid), **logits}
 
     def is_of_family(self, values: JsonObject) -> bool:
         rows = values.get("shared/embedding", (None,))[0]

@@ -372,14 +372,12 @@ def hf_copies(config: RecurrentConfig) -> tuple[Copy, ...]:
     return (*softmax_copies(config), *(() if config.untie_r else biases))
 
 
-class WithFrequencies(HuggingFace):
-    """Writes the sinusoids' frequencies too, because Hugging Face's class expects them in files."""
+def frequencies(config: RecurrentConfig) -> dict[str, Any]:
+    """The sinusoids' frequencies, which Hugging Face's class expects in files."""
+    import numpy as np
 
-    def buffers(self, config: RecurrentConfig) -> dict[str, Any]:
-        import numpy as np
-
-        evens = np.arange(0, config.hidden_size, 2, dtype=np.float32)
-        return {"pos_emb.inv_freq": 1 / (np.float32(10000) ** (evens / config.hidden_size))}
+    evens = np.arange(0, config.hidden_size, 2, dtype=np.float32)
+    return {"pos_emb.inv_freq": 1 / (np.float32(10000) ** (evens / config.hidden_size))}
 
 
 def unless_said(values: Mapping[str, Any], unsaid: Collection[str]) -> dict[str, Any]:
@@ -388,18 +386,19 @@ def unless_said(values: Mapping[str, Any], unsaid: Collection[str]) -> dict[str,
 
 
 class OriginalTorch(Torch):
-    def told(self, source, config, unsaid) -> dict[str, Any]:
+    def inferred_fields(self, source, config, unsaid) -> dict[str, Any]:
         return unless_said({"memory_start": "empty"}, unsaid)
 
 
 class OriginalTF1(TF1):
-    def told(self, source, config, unsaid) -> dict[str, Any]:
+    def inferred_fields(self, source, config, unsaid) -> dict[str, Any]:
         usual = {"same_length_keys": "mem_len+1", "layer_norm_epsilon": 1e-12}
         return unless_said(usual, unsaid)
 
 
 FORMATS = {
-    "hf": WithFrequencies(
+    "hf": HuggingFace(
+        buffers=frequencies,
         model_type="transfo-xl",
         codec=HF_CODEC,
         root="transformer.",

@@ -281,13 +281,11 @@ class OriginalXLNet(TF1):
         (r"^logits/dense/", "logits_proj/"),
     )
 
-    def what_may_lack(self, key: str) -> str | None:
-        return "embedding of tokens to predict" if key.endswith("/mask_emb") else None
-
 
 FORMATS = {
     "hf": HuggingFace(model_type="xlnet", codec=HF_CODEC, root="transformer.", classes=HF_CLASSES),
     "tf1": OriginalXLNet(
+        optional={r"/mask_emb$": "embedding of tokens to predict"},
         codec=TF1_CODEC,
         config_file="xlnet_config.json",
         root="model/transformer/",

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -38,6 +38,7 @@ class Description:
     # What it says about generating text, by the keys of `bert_zoo.generation_config`; the first one decides.
     generation: Sequence[JsonObject] = ()
     generates: bool = False  # whether it writes texts
+    unsaid: frozenset[str] = frozenset()  # fields of the configuration that its file leaves out
     lacks_pooler: bool = False  # whether it has none, and Hugging Face's class would make one
     dtype: str | None = None  # of its weights
 
@@ -86,9 +87,22 @@ class Format:
     # Patterns of keys that are weights of something that the family's models do not have -> what that
     # is, for the log.
     unread: Mapping[str, str] = field(default_factory=dict)
+    # Pattern of a key that shows that tensors are of this family, though its configuration files look like
+    # another's; empty for none.
+    distinctive_key: str = ""
+    # Patterns of keys that fine-tuned models may lack, where zeros stand in -> what that is, for the log.
+    optional: Mapping[str, str] = field(default_factory=dict)
+    # Task -> pattern of a key of files whose head for it was never trained.
+    untrained: Mapping[str, str] = field(default_factory=dict)
+    # Further encoder -> its file beside the first one's, with the same root.
+    files_beside: Mapping[str, str] = field(default_factory=dict)
     # Field of the configuration -> the one value that the format's own program computes with, or a
     # function from a configuration to it.
     supports: Mapping[str, Any] = field(default_factory=dict)
+    # Task -> the same of its head alone.
+    supports_in_head: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    # From a configuration to tensors below the encoder's root that are written besides weights.
+    buffers: Callable[[Any], Mapping[str, Any]] = lambda config: {}
 
     # Names and layouts
 
@@ -115,18 +129,21 @@ class Format:
         """The shape that a tensor is read in; of most, the stored one."""
         return stored
 
+    def has_untrained_head(self, task: str, keys: Iterable[str]) -> bool:
+        """Whether a file with these keys holds a head for a task that was never trained."""
+        pattern = self.untrained.get(task)
+        return pattern is not None and any(re.search(pattern, key) for key in keys)
+
     def is_ignorable(self, key: str) -> bool:
         """Whether a key may stay unread, as no weight."""
         return any(re.search(pattern, key) for pattern in (*self.never_weights, *self.ignorable))
 
     # What one family or another has of its own
 
-    def claims(self, source: TensorSource) -> bool:
-        """Whether tensors are of this family, though its configuration files look like another's."""
-        return False
-
-    def told(self, source: TensorSource, config: Config, unsaid: Collection[str]) -> dict[str, Any]:
-        """Fields of the configuration that the tensors tell, whatever a configuration file says.
+    def inferred_fields(
+        self, source: TensorSource, config: Config, unsaid: Collection[str]
+    ) -> dict[str, Any]:
+        """Infers fields of the configuration from the tensors, whatever a configuration file says.
 
         Args:
             source: the tensors.
@@ -140,25 +157,9 @@ class Format:
                     rows[name] = (*source.shape(key), 0)[0]
         return rows
 
-    def file_beside(self, encoder: str) -> str | None:
-        """The file of a further encoder beside the first one's, with the same root."""
-        return None
-
-    def is_untrained(self, task: str, source: TensorSource) -> bool:
-        """Whether the file's head for a task was never trained."""
-        return False
-
-    def what_may_lack(self, key: str) -> str | None:
-        """What a tensor is that fine-tuned models lack, for the log; zeros stand in for it."""
-        return None
-
     def root_in(self, task: str) -> str | None:
         """The prefix of the encoder's names in a model with the head of a task."""
         return self.root
-
-    def supports_in_head(self, task: str) -> Mapping[str, Any]:
-        """As `supports`, of a task's head alone."""
-        return {}
 
     def differences(self, config: Config, unsaid: Collection[str], longest: int) -> Iterator[str]:
         """Yields sentences about what the format's own program computes differently, for the log.
@@ -170,10 +171,6 @@ class Format:
         """
         return iter(())
 
-    def buffers(self, config: Config) -> Mapping[str, Any]:
-        """The tensors below the encoder's root that files hold besides weights."""
-        return {}
-
     # Configuration files
 
     @classmethod
@@ -182,7 +179,7 @@ class Format:
         return read_object(path)
 
     @property
-    def goes_first(self) -> bool:
+    def takes_precedence(self) -> bool:
         """Whether it is asked before the formats of other families, which would take its files too."""
         return False
 
@@ -193,10 +190,6 @@ class Format:
     def decode(self, values: JsonObject, *, where: str) -> Config:
         """The encoder's configuration; raises ConfigError."""
         return self.codec.decode(values, where=where)
-
-    def unsaid(self, values: JsonObject) -> frozenset[str]:
-        """Fields that a configuration file leaves out."""
-        return frozenset()
 
     def description(self, values: JsonObject, directory: Path) -> Description:
         """Returns what a directory with this configuration file tells about the model."""

@@ -145,7 +145,7 @@ class HuggingFace(Format):
         return self.model_type
 
     @property
-    def goes_first(self) -> bool:
+    def takes_precedence(self) -> bool:
         return bool(self.tokenizer_class)
 
     def is_of_family(self, values: JsonObject) -> bool:
@@ -157,9 +157,6 @@ class HuggingFace(Format):
     def class_of(self, task: str, config: Config) -> str | None:
         """The class of transformers for a task's model; "encoder" is one without a head. None for no class."""
         return self.classes.get(task)
-
-    def unsaid(self, values: JsonObject) -> frozenset[str]:
-        return self.codec.unsaid(values)
 
     def description(self, values: JsonObject, directory: Path) -> Description:
         labels = _labels(values)
@@ -175,6 +172,7 @@ class HuggingFace(Format):
             pooling=pooling_of(directory),
             prompts=prompts_of(directory),
             generation=generation_of(values, directory),
+            unsaid=self.codec.unsaid(values),
         )
 
     def encode(self, config: Config, description: Description) -> dict[str, Any]:
@@ -235,7 +233,7 @@ class HuggingFace(Format):
                 encoder.long_texts.stride,
             )
         say_what_differs(self.supports, config, self.classes["encoder"])
-        say_what_differs(self.supports_in_head(model.task), config, hf_class)
+        say_what_differs(self.supports_in_head.get(model.task, {}), config, hf_class)
         pools = is_bare and not encoder.always_gives_state
         has_pooler = any(getattr(r, "ours", "").startswith("pooler/") for r in family.encoder_rows)
         return replace(

@@ -120,15 +120,14 @@ def formats(
         options: of the codec.
     """
     sizes = (*SIZES, "embedding_size") if PROJECTION.keys() <= layers.keys() else SIZES
-    tell = prepare or sizes_of
 
-    def told(shapes: Mapping[str, Any]) -> dict[str, int]:
-        found = tell(shapes)
+    def of_shapes(shapes: Mapping[str, Any]) -> dict[str, int]:
+        found = (prepare or sizes_of)(shapes)
         return {name: found[name] for name in sizes}
 
     codec = ConfigCodec(
         rows=[ConfigRow(name) for name in sizes],
-        prepare=told,
+        prepare=of_shapes,
         **options,
     )
     checkpoint = ModelGarden(codec=codec, layers=layers, required_key=blocks, unread=unread)
