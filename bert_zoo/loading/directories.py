@@ -178,14 +178,9 @@ def _open_directory(
     if description.task is None and description.score_activation is not None:
         description = replace(description, task=Reranker.task)
     _check_description(description, path)
-    if description.reads_vectors:
-        family = family.with_vector_head(description.task)
-    if description.head is not None:
-        pools = not TASKS[description.task].outputs_per_token
-        family = family.with_own_head(description.task, description.head, pools)
     opened = Opened(
         name=name,
-        family=family,
+        family=_with_own_head(family, description),
         config=config,
         description=description,
         trained_task=description.task or PROBLEM_TYPES.get(description.problem_type),
@@ -193,9 +188,17 @@ def _open_directory(
         vocabularies=tuple(map(fmt.vocabulary_directory, (directory, *above))),
     )
     if not with_weights:
-        return replace(opened, plan=family.plan(BertZoo.name, config))
+        return replace(opened, plan=opened.family.plan(BertZoo.name, config))
     opened = _with_tensors(opened, directory, task, read_as=fmt, weights=weights)
     return opened if adapter is None else _with_adapter(opened, adapter, name, task)
+
+
+def _with_own_head(family: Family, description: Description) -> Family:
+    """Returns the family with the head that a directory has in place of the family's."""
+    task = description.task
+    if description.head is not None:
+        return family.with_own_head(task, description.head, not TASKS[task].outputs_per_token)
+    return family.with_vector_head(task) if description.reads_vectors else family
 
 
 def _holds_model(directory: Path) -> bool:
@@ -376,12 +379,7 @@ def _with_tensors(
     )
     for second, other in beside:
         _check_beside(second, second.config(config), other, plan.format)
-    root = plan.root
-    for second in family.second_encoders:
-        own = plan.head_root + plan.format.encoders.get(second.name, "/")
-        is_read = second.head is not None and second.head is family.heads.get(task)
-        if is_read and root != own and any(key.startswith(own) for key in source):
-            config, root = second.config(config), own
+    config, root = _encoder_of_task(plan, family, config, source, task)
     plan = family.plan(plan.format, config, root, plan.head_root)
     # A pooler without weights is in every file.
     if of_pooler := [key for b in plan.encoder if b.part == POOLER for key in b.keys]:
@@ -395,6 +393,19 @@ def _with_tensors(
         plan=plan,
         vocabularies=opened.vocabularies or (directory,),
     )
+
+
+def _encoder_of_task(
+    plan: Plan, family: Family, config: Config, source: RenamedSource, task: str | None
+) -> tuple[Config, str]:
+    """Returns configuration and root of the first encoder, or of the second one if the task's head is on it."""
+    root = plan.root
+    for second in family.second_encoders:
+        own = plan.head_root + plan.format.encoders.get(second.name, "/")
+        is_read = second.head is not None and second.head is family.heads.get(task)
+        if is_read and root != own and any(key.startswith(own) for key in source):
+            config, root = second.config(config), own
+    return config, root
 
 
 def _add_encoders_beside(

@@ -162,11 +162,7 @@ def load(
     preprocessor, why_none = preprocessor_of(
         opened, config, max_length, padding, TASKS[task].truncation
     )
-    outputs = {
-        "output_hidden_states": output_hidden_states,
-        "output_attentions": output_attentions,
-    }
-    if task != Encoder.task and any(outputs.values()):
+    if task != Encoder.task and (output_hidden_states or output_attentions):
         raise ValueError(
             f"output_hidden_states and output_attentions are for task='encoder'; this is {task!r}. Leave them "
             "out, or load the encoder."
@@ -182,7 +178,8 @@ def load(
             why_no_vocabulary=why_none,
             dtype=dtype,
             name=model_name if task == Encoder.task else None,
-            **outputs,
+            output_hidden_states=output_hidden_states,
+            output_attentions=output_attentions,
         )
         encoder.loaded_from = opened.origin
         encoder.long_texts = _long_texts(opened, task, encoder, long_texts, stride)

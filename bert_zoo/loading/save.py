@@ -219,17 +219,13 @@ def _contents(model: ZooModel, kind: type[Format], argument: str) -> Contents:
     if kind.program:
         _check_head(model)
     encoder = getattr(model, "encoder", model)
-    family, preprocessor = registry().families[encoder.family], encoder.preprocessor_to_save()
-    fmt = family.formats.get(kind.name)
+    family = registry().families[encoder.family] if model is encoder else model.family
+    fmt, preprocessor = family.formats.get(kind.name), encoder.preprocessor_to_save()
     if fmt is None:
         raise ValueError(
             f"{kind.program} has no models of the family {family.name}. Leave {argument} out."
         )
     description = fmt.description_of(model, family, _description(model, preprocessor), preprocessor)
-    if description.reads_vectors:
-        family = family.with_vector_head(model.task)
-    if description.head is not None:
-        family = family.with_own_head(model.task, description.head, not model.outputs_per_token)
     return Contents(family, fmt, encoder.config, description, preprocessor)
 
 
