@@ -168,6 +168,37 @@ class Checkpoint:
         return f"{self.name}.{self.tag}" if self.tag else self.name
 
 
+def read_table(text: str) -> list[dict[str, Any]]:
+    """Reads a table for a family's constructor of checkpoints: a line of columns' names, then one line for each row.
+
+    Cells are separated by spaces, which only the last one may contain. Numbers are converted, and a row lacks the
+    columns in which it has "-".
+    """
+    columns, *lines = text.strip().splitlines()
+    names = columns.split()
+    cells = (line.split(maxsplit=len(names) - 1) for line in lines)
+    return [
+        {name: number_of(cell) for name, cell in zip(names, row, strict=True) if cell != "-"}
+        for row in cells
+    ]
+
+
+def number_of(cell: str) -> int | float | str:
+    """The number in a cell, or the cell as it is."""
+    for kind in (int, float):
+        try:
+            return kind(cell)
+        except ValueError:
+            pass
+    return cell
+
+
+def scores_of(columns: Sequence[str], cells: str) -> dict[str, float | str]:
+    """Scores by the names of their columns, from cells separated by spaces; "-" is none, and so are cells at the end."""
+    pairs = zip(columns, cells.split(), strict=False)
+    return {name: number_of(cell) for name, cell in pairs if cell != "-"}
+
+
 @dataclass(frozen=True)
 class Lengthening:
     """How `bert_zoo.lengthen` turns models of other families into a family's own, which reads longer rows."""
