@@ -66,6 +66,6 @@ FAMILY = replace(
             aliases=["paraphrase-multilingual-MiniLM-L12-v2"],
             note="A sentence encoder for 50 languages: mean-pooled, not normalised.",
         ),
-        multilingual_e5("small", {}, PARAMS),
+        multilingual_e5("small", "fd1525a9fd15316a2d503bf26ab031a61d056e98", {}, PARAMS),
     ],
 )

@@ -65,7 +65,7 @@ FAMILY = replace(
                 ("large", LARGE, 558_840_832, 80.9),
             )
         ),
-        multilingual_e5("base", BASE, 278_043_648),
-        multilingual_e5("large", LARGE, 559_890_432),
+        multilingual_e5("base", "d13f1b27baf31030b7fd040960d60d909913633f", BASE, 278_043_648),
+        multilingual_e5("large", "ab10c1a7f42e74530fe7ae5be82e6d4f11a719eb", LARGE, 559_890_432),
     ],
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 from bert_zoo.config import Config, Pooling
 from bert_zoo.families.nano import SIZE, trained_here
-from bert_zoo.family import HF, Archive, Checkpoint, Package, TextSpec
+from bert_zoo.family import HF, Archive, Checkpoint, Package, TextSpec, read_table, scores_of
 from bert_zoo.presets import SMALL_SCALE, Preset, PretrainingPreset, PretrainingSize, Recipe
 
 CLASSES = ("classification", "multi_label_classification")
@@ -214,10 +214,9 @@ MASKED_LM = frozenset({"encoder", "masked_lm"})
 EMBEDDING = frozenset({"encoder", "embedding"})
 CASED = TextSpec(lowercase=False)
 
-BASE = {"hidden_size": 768, "num_layers": 12, "num_heads": 12, "intermediate_size": 3072}
-LARGE = {"hidden_size": 1024, "num_layers": 24, "num_heads": 16, "intermediate_size": 4096}
-# MiniLM with twelve layers.
-SMALL = {"hidden_size": 384, "num_layers": 12, "num_heads": 12, "intermediate_size": 1536}
+BASE = width(768, 12)
+LARGE = width(1024, 24)
+SMALL = width(384, 12, num_heads=12)  # MiniLM with twelve layers
 UNCASED_VOCAB, CASED_VOCAB = {"vocab_size": 30522}, {"vocab_size": 28996}
 UNCASED_PARAMS = {"small": 33_360_000, "base": 109_482_240, "large": 335_141_888}
 SIZES = {"small": SMALL, "base": BASE, "large": LARGE}
@@ -244,94 +243,66 @@ MINILM_HASH = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 GERMAN = {"vocab_size": 31102}
 
-# For where commits and hashes come from, see checkpoints/README.md.
-DERIVED_COMMITS = {
-    "BAAI/bge-small-en-v1.5": "5c38ec7c405ec4b44b94cc5a9bb96e735b38267a",
-    "BAAI/bge-base-en-v1.5": "a5beb1e3e68b9ab74eb54cfd186867f64f240e1a",
-    "BAAI/bge-large-en-v1.5": "d4aa6901d3a41ba39fb536a557fa166f842b0e09",
-    "intfloat/e5-small-v2": "dca8b1a9dae0d4575df2bf423a5edb485a431236",
-    "intfloat/e5-base-v2": "1c644c92ad3ba1efdad3f1451a637716616a20e8",
-    "intfloat/e5-large-v2": "b322e09026e4ea05f42beadf4d661fb4e101d311",
-    "intfloat/multilingual-e5-small": "fd1525a9fd15316a2d503bf26ab031a61d056e98",
-    "intfloat/multilingual-e5-base": "d13f1b27baf31030b7fd040960d60d909913633f",
-    "intfloat/multilingual-e5-large": "ab10c1a7f42e74530fe7ae5be82e6d4f11a719eb",
-}
-DERIVED_HASHES = {
-    "BAAI/bge-small-en-v1.5": "3c9f31665447c8911517620762200d2245a2518d6e7208acc78cd9db317e21ad",
-}
-
-
-def at_commit(repo: str) -> HF:
-    return HF(repo, DERIVED_COMMITS[repo], DERIVED_HASHES.get(repo))
-
-
-def sentence_encoders(
-    family: str,
-    tag: str,
-    repo: str,
-    scores: Mapping[str, float],
-    **card: Any,
-) -> list[Checkpoint]:
-    """Three sizes of one release, `family`_<size>.`tag` in `repo` with {size} as a placeholder. `scores` are MTEB's
-    average over English data sets by size, from FlagOpen/FlagEmbedding research/baai_general_embedding/README.md.
-    """
-    return [
-        Checkpoint(
-            f"{family}_{size}",
-            SIZES[size] | UNCASED_VOCAB,
-            tag=tag,
-            sources=[at_commit(repo.format(size=size))],
-            provides=EMBEDDING,
-            params=UNCASED_PARAMS[size],
-            licence="MIT",
-            aliases=[repo.format(size=size).partition("/")[2]],
-            scores={"MTEB (average of 56 English data sets)": score},
-            **card,
-        )
-        for size, score in scores.items()
-    ]
-
-
-BGE = sentence_encoders(
-    "bge",
-    "v1.5",
-    "BAAI/bge-{size}-en-v1.5",
-    {"small": 62.17, "base": 63.55, "large": 64.23},
-    paper="C-Pack: Packed Resources For General Chinese Embeddings, arXiv:2309.07597",
-    pooling=Pooling("cls"),
-    prompts={
+# MTEB's averages: FlagOpen/FlagEmbedding research/baai_general_embedding/README.md. For where commits and hashes
+# come from, see checkpoints/README.md.
+SENTENCE_ENCODERS = read_table("""
+    release  size   MTEB   repo                    commit                                    sha256
+    bge      small  62.17  BAAI/bge-small-en-v1.5  5c38ec7c405ec4b44b94cc5a9bb96e735b38267a  3c9f31665447c8911517620762200d2245a2518d6e7208acc78cd9db317e21ad
+    bge      base   63.55  BAAI/bge-base-en-v1.5   a5beb1e3e68b9ab74eb54cfd186867f64f240e1a  -
+    bge      large  64.23  BAAI/bge-large-en-v1.5  d4aa6901d3a41ba39fb536a557fa166f842b0e09  -
+    e5       small  59.93  intfloat/e5-small-v2    dca8b1a9dae0d4575df2bf423a5edb485a431236  -
+    e5       base   61.5   intfloat/e5-base-v2     1c644c92ad3ba1efdad3f1451a637716616a20e8  -
+    e5       large  62.25  intfloat/e5-large-v2    b322e09026e4ea05f42beadf4d661fb4e101d311  -
+""")
+BGE = {
+    "tag": "v1.5",
+    "paper": "C-Pack: Packed Resources For General Chinese Embeddings, arXiv:2309.07597",
+    "pooling": Pooling("cls"),
+    "prompts": {
         "query": "Represent this sentence for searching relevant passages: ",
         "document": "",
     },
-    note=(
+    "note": (
         "A sentence encoder for English: the first token's vector, L2-normalised. Use the query prompt for "
         "short queries that search for passages."
     ),
-)
-E5_PAPER = "Text Embeddings by Weakly-Supervised Contrastive Pre-training, arXiv:2212.03533"
+}
 # sentence-transformers looks for "document" before "passage".
 E5_PROMPTS = {"query": "query: ", "document": "passage: ", "passage": "passage: "}
 E5_NOTE = (
     "mean-pooled, L2-normalised. Every text needs a prompt, as in training. Where texts are not queries and "
     "passages, as in clustering, use the query prompt for all."
 )
-E5 = sentence_encoders(
-    "e5",
-    "v2",
-    "intfloat/e5-{size}-v2",
-    {"small": 59.93, "base": 61.5, "large": 62.25},
-    paper=E5_PAPER,
-    prompts=E5_PROMPTS,
-    note=f"A sentence encoder for English: {E5_NOTE}",
-)
+E5 = {
+    "tag": "v2",
+    "paper": "Text Embeddings by Weakly-Supervised Contrastive Pre-training, arXiv:2212.03533",
+    "prompts": E5_PROMPTS,
+    "note": f"A sentence encoder for English: {E5_NOTE}",
+}
 
 
-def multilingual_e5(size: str, config: Mapping[str, Any], params: int) -> Checkpoint:
+def sentence_encoder(
+    release: str, size: str, repo: str, commit: str, MTEB: float, sha256: str | None = None
+) -> Checkpoint:
+    return Checkpoint(
+        f"{release}_{size}",
+        SIZES[size] | UNCASED_VOCAB,
+        sources=[HF(repo, commit, sha256)],
+        provides=EMBEDDING,
+        params=UNCASED_PARAMS[size],
+        licence="MIT",
+        aliases=[repo.partition("/")[2]],
+        scores={"MTEB (average of 56 English data sets)": MTEB},
+        **{"bge": BGE, "e5": E5}[release],
+    )
+
+
+def multilingual_e5(size: str, commit: str, config: Mapping[str, Any], params: int) -> Checkpoint:
     """E5 with XLM-RoBERTa's tokenizer. The sizes belong to different families."""
     return Checkpoint(
         f"multilingual_e5_{size}",
         config,
-        sources=[at_commit(f"intfloat/multilingual-e5-{size}")],
+        sources=[HF(f"intfloat/multilingual-e5-{size}", commit)],
         provides=EMBEDDING,
         params=params,
         licence="MIT",
@@ -453,8 +424,7 @@ DERIVED = [
         labels=("positive", "negative", "neutral"),
         scores={"Financial PhraseBank (accuracy)": 86.0},
     ),
-    *BGE,
-    *E5,
+    *(sentence_encoder(**row) for row in SENTENCE_ENCODERS),
     tinybert(4, {"hidden_size": 312, "intermediate_size": 1200}, 14_350_248),
     tinybert(6, {"hidden_size": 768, "intermediate_size": 3072}, 66_955_008),
     Checkpoint(
@@ -540,24 +510,11 @@ DERIVED = [
 GOOGLE = "https://storage.googleapis.com/bert_models/"
 BERT_PAPER = "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding, arXiv:1810.04805"
 
-# For where commits and hashes come from, see checkpoints/README.md.
-COMMITS = {
-    "bert-base-uncased": "86b5e0934494bd15c9632b12f734a8a67f723594",
-    "bert-base-cased": "cd5ef92a9fb2f889e972770a36d4ed042daf221e",
-    "bert-large-uncased": "6da4b6a26a1877e173fca3225479512db81a5e5b",
-    "bert-base-multilingual-cased": "3f076fdb1ab68d5b2880cb87a0886f315b8146f8",
-    "bert-base-multilingual-uncased": "7cbf9a625e29989f6b9c6c2fa68234c304f7e38f",
-    "bert-base-chinese": "8f23c25b06e129b6c986331a13d8d025a92cf0ea",
-    "bert_uncased_L-2_H-128_A-2": "30b0a37ccaaa32f332884b96992754e246e48c5f",
-    "bert_uncased_L-4_H-256_A-4": "387825ce42dbb39b87911cdf8e383ee3b25184f8",
-}
-SAFETENSORS_HASHES = {
-    "bert-base-uncased": "68d45e234eb4a928074dfd868cead0219ab85354cc53d20e772753c6bb9169d3",
-}
 ARCHIVE_FILES = (
     *("bert_config.json", "vocab.txt"),
     *("bert_model.ckpt.index", "bert_model.ckpt.data-00000-of-00001"),
 )
+# For where commits and hashes come from, see checkpoints/README.md.
 ARCHIVE_HASHES = {  # of ARCHIVE_FILES
     "2018_10_18/uncased_L-12_H-768_A-12": (
         "7b4e5f53efbd058c67cda0aacfafb340113ea1b5797d9ce6ee411704ba21fcbc",
@@ -604,10 +561,6 @@ ARCHIVE_HASHES = {  # of ARCHIVE_FILES
 }
 
 
-def hub(owner: str, name: str) -> HF:
-    return HF(f"{owner}/{name}", COMMITS.get(name, "main"), SAFETENSORS_HASHES.get(name))
-
-
 def archive(variant: str, config: dict) -> Archive:
     """Google's archive of a variant; its name has the release date and the sizes."""
     sizes = "_L-{num_layers}_H-{hidden_size}_A-{num_heads}".format(**config)
@@ -616,21 +569,38 @@ def archive(variant: str, config: dict) -> Archive:
     return Archive(f"{GOOGLE}{variant}{sizes}.zip", files=files)
 
 
-def google(name: str, variant: str, config: dict, params: int, **card) -> Checkpoint:
+def google(
+    name: str,
+    archive_name: str,
+    size: str,
+    vocab_size: int,
+    params: int,
+    commit: str = "main",
+    alias: str = "",
+    scores: str = "",
+) -> Checkpoint:
     """A checkpoint of google-research/bert: same licence, heads and paper for all."""
     repo = name.replace("_", "-").replace("wwm", "whole-word-masking")
+    config = SIZES[size] | {"vocab_size": vocab_size}
     return Checkpoint(
         name,
         config,
-        sources=[hub("google-bert", repo), archive(variant, config)],
+        sources=[
+            HF(f"google-bert/{repo}", commit, GOOGLE_HASHES.get(name)),
+            archive(archive_name, config),
+        ],
         provides=WITH_HEADS,
         params=params,
         licence="Apache-2.0",
-        **{"paper": BERT_PAPER, **card},
+        paper=BERT_PAPER,
+        text=CASED if name.endswith(("_cased", "_cased_wwm", "_chinese")) else TextSpec(),
+        aliases=[alias] if alias else [],
+        scores=scores_of(COLUMNS, scores),
+        note=GOOGLE_NOTES.get(name, ""),
     )
 
 
-# Tables 1 to 4 of the paper.
+# Tables 1 to 4 of the paper. Other scores: google-research/bert README.md and multilingual.md.
 COLUMNS = (
     "GLUE (test average without WNLI)",
     "MNLI (test accuracy, matched/mismatched)",
@@ -639,136 +609,95 @@ COLUMNS = (
     "RTE (test accuracy)",
     "SQuAD 1.1 (dev F1/EM)",
     "SQuAD 2.0 (dev F1/EM)",
+    "MNLI (dev accuracy)",
+    "XNLI (translate-train accuracy, en/zh/es/de)",
+    "XNLI (zero-shot accuracy, en/zh/es/de)",
+    "XNLI (Chinese accuracy)",
 )
-BASE_SCORES = (79.6, "84.6/83.4", 93.5, 52.1, 66.4, "88.5/80.8")
-LARGE_SCORES = (82.1, "86.7/85.9", 94.9, 60.5, 70.1, "90.9/84.1", "81.9/78.7")
-
-# Other scores: google-research/bert README.md and multilingual.md.
-GOOGLE_CHECKPOINTS = [
-    google(
-        "bert_base_uncased",
-        "2018_10_18/uncased",
-        BASE | UNCASED_VOCAB,
-        109_482_240,
-        aliases=["bert_base"],
-        scores=dict(zip(COLUMNS, BASE_SCORES, strict=False)),
+GOOGLE_TABLE = read_table("""
+    name                            archive_name             size   vocab_size  params       commit                                    alias       scores
+    bert_base_uncased               2018_10_18/uncased       base   30522       109_482_240  86b5e0934494bd15c9632b12f734a8a67f723594  bert_base   79.6 84.6/83.4 93.5 52.1 66.4 88.5/80.8
+    bert_base_cased                 2018_10_18/cased         base   28996       108_310_272  cd5ef92a9fb2f889e972770a36d4ed042daf221e  -           -
+    bert_large_uncased              2018_10_18/uncased       large  30522       335_141_888  6da4b6a26a1877e173fca3225479512db81a5e5b  bert_large  82.1 86.7/85.9 94.9 60.5 70.1 90.9/84.1 81.9/78.7
+    bert_large_cased                2018_10_18/cased         large  28996       333_579_264  -                                         -           - - - - - 91.5/84.8 - 86.09
+    bert_large_uncased_wwm          2019_05_30/wwm_uncased   large  30522       335_141_888  -                                         -           - - - - - 92.8/86.7 - 87.07
+    bert_large_cased_wwm            2019_05_30/wwm_cased     large  28996       333_579_264  -                                         -           - - - - - 92.9/86.7 - 86.46
+    bert_base_multilingual_cased    2018_11_23/multi_cased   base   119547      177_853_440  3f076fdb1ab68d5b2880cb87a0886f315b8146f8  -           - - - - - - - - 81.9/76.6/77.8/75.9
+    bert_base_multilingual_uncased  2018_11_03/multilingual  base   105879      167_356_416  7cbf9a625e29989f6b9c6c2fa68234c304f7e38f  -           - - - - - - - - - 81.4/63.8/74.3/70.5
+    bert_base_chinese               2018_11_03/chinese       base   21128       102_267_648  8f23c25b06e129b6c986331a13d8d025a92cf0ea  -           - - - - - - - - - - 77.2
+""")
+GOOGLE_HASHES = {
+    "bert_base_uncased": "68d45e234eb4a928074dfd868cead0219ab85354cc53d20e772753c6bb9169d3"
+}
+GOOGLE_NOTES = {
+    "bert_base_multilingual_cased": "Covers 104 languages.",
+    "bert_base_multilingual_uncased": (
+        "Covers 102 languages. Google recommends bert_base_multilingual_cased instead."
     ),
-    google("bert_base_cased", "2018_10_18/cased", BASE | CASED_VOCAB, 108_310_272, text=CASED),
-    google(
-        "bert_large_uncased",
-        "2018_10_18/uncased",
-        LARGE | UNCASED_VOCAB,
-        335_141_888,
-        aliases=["bert_large"],
-        scores=dict(zip(COLUMNS, LARGE_SCORES, strict=True)),
+    "bert_base_chinese": (
+        "Latin letters keep their case and accents, as in Hugging Face's files. Google's code "
+        "lower-cased them; to do so, set model.preprocessor = bert_zoo.text.preprocessor_from_dir("
+        'directory, sequence_length=512, tokenizer_options={"lowercase": True}).'
     ),
-    google(
-        "bert_large_cased",
-        "2018_10_18/cased",
-        LARGE | CASED_VOCAB,
-        333_579_264,
-        text=CASED,
-        scores={"SQuAD 1.1 (dev F1/EM)": "91.5/84.8", "MNLI (dev accuracy)": 86.09},
-    ),
-    google(
-        "bert_large_uncased_wwm",
-        "2019_05_30/wwm_uncased",
-        LARGE | UNCASED_VOCAB,
-        335_141_888,
-        scores={"SQuAD 1.1 (dev F1/EM)": "92.8/86.7", "MNLI (dev accuracy)": 87.07},
-    ),
-    google(
-        "bert_large_cased_wwm",
-        "2019_05_30/wwm_cased",
-        LARGE | CASED_VOCAB,
-        333_579_264,
-        text=CASED,
-        scores={"SQuAD 1.1 (dev F1/EM)": "92.9/86.7", "MNLI (dev accuracy)": 86.46},
-    ),
-    google(
-        "bert_base_multilingual_cased",
-        "2018_11_23/multi_cased",
-        BASE | {"vocab_size": 119547},
-        177_853_440,
-        text=CASED,
-        scores={"XNLI (translate-train accuracy, en/zh/es/de)": "81.9/76.6/77.8/75.9"},
-        note="Covers 104 languages.",
-    ),
-    google(
-        "bert_base_multilingual_uncased",
-        "2018_11_03/multilingual",
-        BASE | {"vocab_size": 105879},
-        167_356_416,
-        scores={"XNLI (zero-shot accuracy, en/zh/es/de)": "81.4/63.8/74.3/70.5"},
-        note="Covers 102 languages. Google recommends bert_base_multilingual_cased instead.",
-    ),
-    google(
-        "bert_base_chinese",
-        "2018_11_03/chinese",
-        BASE | {"vocab_size": 21128},
-        102_267_648,
-        text=CASED,
-        scores={"XNLI (Chinese accuracy)": 77.2},
-        note=(
-            "Latin letters keep their case and accents, as in Hugging Face's files. Google's code "
-            "lower-cased them; to do so, set model.preprocessor = bert_zoo.text.preprocessor_from_dir("
-            'directory, sequence_length=512, tokenizer_options={"lowercase": True}).'
-        ),
-    ),
-]
+}
 
 # google-research/bert README.md, "new March 11th, 2020". Its averages include WNLI.
-MINIATURE_PARAMS = {
-    2: (4_385_920, 9_591_040, 22_458_880, 38_603_520),
-    4: (4_782_464, 11_170_560, 28_763_648, 52_779_264),
-    6: (5_179_008, 12_750_080, 35_068_416, 66_955_008),
-    8: (5_575_552, 14_329_600, 41_373_184, 81_130_752),
-    10: (5_972_096, 15_909_120, 47_677_952, 95_306_496),
-    12: (6_368_640, 17_488_640, 53_982_720, 109_482_240),
-}
-MINIATURE_NAMES = {  # and GLUE average, SST-2, MNLI matched/mismatched
-    (2, 128): ("bert_tiny", (64.2, 83.2, "70.2/70.3")),
-    (4, 256): ("bert_mini", (65.8, 85.9, "74.8/74.3")),
-    (4, 512): ("bert_small", (71.2, 89.7, "77.6/77.0")),
-    (8, 512): ("bert_medium", (73.5, 89.6, "80.0/79.1")),
-}
+MINIATURE_COLUMNS = (
+    "GLUE (test average with WNLI)",
+    "SST-2 (test accuracy)",
+    "MNLI (test accuracy, matched/mismatched)",
+)
+MINIATURES = read_table("""
+    layers  hidden  params       commit                                    alias        scores
+    2       128     4_385_920    30b0a37ccaaa32f332884b96992754e246e48c5f  bert_tiny    64.2 83.2 70.2/70.3
+    2       256     9_591_040    -                                         -            -
+    2       512     22_458_880   -                                         -            -
+    2       768     38_603_520   -                                         -            -
+    4       128     4_782_464    -                                         -            -
+    4       256     11_170_560   387825ce42dbb39b87911cdf8e383ee3b25184f8  bert_mini    65.8 85.9 74.8/74.3
+    4       512     28_763_648   -                                         bert_small   71.2 89.7 77.6/77.0
+    4       768     52_779_264   -                                         -            -
+    6       128     5_179_008    -                                         -            -
+    6       256     12_750_080   -                                         -            -
+    6       512     35_068_416   -                                         -            -
+    6       768     66_955_008   -                                         -            -
+    8       128     5_575_552    -                                         -            -
+    8       256     14_329_600   -                                         -            -
+    8       512     41_373_184   -                                         bert_medium  73.5 89.6 80.0/79.1
+    8       768     81_130_752   -                                         -            -
+    10      128     5_972_096    -                                         -            -
+    10      256     15_909_120   -                                         -            -
+    10      512     47_677_952   -                                         -            -
+    10      768     95_306_496   -                                         -            -
+    12      128     6_368_640    -                                         -            -
+    12      256     17_488_640   -                                         -            -
+    12      512     53_982_720   -                                         -            -
+    12      768     109_482_240  -                                         -            -
+""")
 
 
-def miniature(layers: int, hidden: int, params: int) -> Checkpoint:
-    heads = hidden // 64
-    alias, scores = MINIATURE_NAMES.get((layers, hidden), ("", ()))
-    config = {
-        "hidden_size": hidden,
-        "num_layers": layers,
-        "num_heads": heads,
-        "intermediate_size": 4 * hidden,
-    }
-    names = (
-        "GLUE (test average with WNLI)",
-        "SST-2 (test accuracy)",
-        "MNLI (test accuracy, matched/mismatched)",
-    )
+def miniature(
+    layers: int,
+    hidden: int,
+    params: int,
+    commit: str = "main",
+    alias: str = "",
+    scores: str = "",
+) -> Checkpoint:
+    config = width(hidden, layers)
+    repo = f"bert_uncased_L-{layers}_H-{hidden}_A-{config['num_heads']}"
     return Checkpoint(
         f"bert_l{layers}_h{hidden}",
         config,
-        sources=[
-            hub("google", f"bert_uncased_L-{layers}_H-{hidden}_A-{heads}"),
-            archive("2020_02_20/uncased", config),
-        ],
+        sources=[HF(f"google/{repo}", commit), archive("2020_02_20/uncased", config)],
         provides=WITH_HEADS,
         params=params,
         licence="Apache-2.0",
         paper="Well-Read Students Learn Better, arXiv:1908.08962",
         aliases=[alias] if alias else [],
-        scores=dict(zip(names, scores, strict=False)),
+        scores=scores_of(MINIATURE_COLUMNS, scores),
     )
 
-
-MINIATURES = [
-    miniature(layers, hidden, params)
-    for layers, row in MINIATURE_PARAMS.items()
-    for hidden, params in zip((128, 256, 512, 768), row, strict=True)
-]
 
 MINILM_V2 = (
     "MiniLMv2: Multi-Head Self-Attention Relation Distillation for Compressing Pretrained Transformers, "
@@ -818,4 +747,9 @@ OWN = [
     ),
 ]
 
-CHECKPOINTS = [*GOOGLE_CHECKPOINTS, *MINIATURES, *DERIVED, *OWN]
+CHECKPOINTS = [
+    *(google(**row) for row in GOOGLE_TABLE),
+    *(miniature(**row) for row in MINIATURES),
+    *DERIVED,
+    *OWN,
+]
