@@ -6,14 +6,12 @@ from bert_zoo.config import Config
 from bert_zoo.families.bert import cards as bert_cards
 from bert_zoo.families.bert.cards import (
     ANSWERS,
-    BASE,
     CHOICES,
-    LARGE,
     PRETRAINING_SIZES,
     TEXTS,
     width,
 )
-from bert_zoo.family import HF, Checkpoint, TextSpec
+from bert_zoo.family import HF, Checkpoint, TextSpec, read_table
 from bert_zoo.presets import Preset, PretrainingSize, Recipe
 
 SOURCE = "microsoft/DeBERTa experiments/glue/mnli.sh"
@@ -102,38 +100,6 @@ CASED = TextSpec(lowercase=None)
 MNLI_LABELS = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
 
 
-def released(name: str, config: dict, params: int, **card) -> Checkpoint:
-    """A checkpoint by Microsoft; its repository has the same name."""
-    return Checkpoint(
-        name,
-        config,
-        sources=[HF(f"microsoft/{name.replace('_', '-')}")],
-        params=params,
-        licence="MIT",
-        text=CASED,
-        **{"paper": PAPER, "provides": frozenset({"encoder", "masked_lm"}), **card},
-    )
-
-
-def on_mnli(checkpoint: Checkpoint) -> Checkpoint:
-    """The same checkpoint fine-tuned on MNLI, which was released separately."""
-    (source,) = checkpoint.sources
-    return Checkpoint(
-        checkpoint.name,
-        checkpoint.config,
-        sources=[HF(f"{source.repo}-mnli")],
-        provides=frozenset({"encoder", "classification"}),
-        params=checkpoint.params,
-        licence=checkpoint.licence,
-        paper=checkpoint.paper,
-        text=checkpoint.text,
-        tag="mnli",
-        labels=MNLI_LABELS,
-        scores={n: score for n, score in checkpoint.scores.items() if n.startswith("MNLI")},
-        note="Fine-tuned on MNLI.",
-    )
-
-
 # microsoft/DeBERTa README.md.
 COLUMNS = (
     "SQuAD 1.1 (dev F1/EM)",
@@ -156,112 +122,85 @@ def scores(row: str) -> dict[str, str]:
     }
 
 
-# Files of version 1 include the head for masked tokens.
-CHECKPOINTS = [
-    checkpoint
-    for released_one in (
-        released("deberta_base", BASE, 138_601_728, scores=scores("- - 88.8/88.5 - - - - - - -")),
-        released(
-            "deberta_large",
-            LARGE,
-            405_163_008,
-            scores=scores(
-                "95.5/90.1 90.7/88.0 91.3/91.1 96.5 95.3 69.5 91.0 92.6/94.6 92.3/- 92.8/92.5"
-            ),
-        ),
-        released(
-            "deberta_xlarge",
-            LARGE | {"num_layers": 48},
-            757_804_032,
-            scores=scores("-/- -/- 91.5/91.2 97.0 - - 93.1 92.1/94.3 - 92.9/92.7"),
-        ),
+THIRD_PAPER = (
+    "DeBERTaV3: Improving DeBERTa using ELECTRA-Style Pre-Training with Gradient-Disentangled "
+    "Embedding Sharing, arXiv:2111.09543"
+)
+
+
+def released(
+    name: str,
+    hidden_size: int,
+    num_layers: int,
+    params: int,
+    also: str = "",
+    results: str = "",
+    **config: int,
+) -> list[Checkpoint]:
+    """A checkpoint by Microsoft; its repository has the same name. `also` is what was released with it: its generator
+    in the same repository (microsoft/DeBERTa experiments/language_model), or itself fine-tuned on MNLI in another.
+    """
+    repo = f"microsoft/{name.replace('_', '-')}"
+    is_version_3 = "_v3_" in name
+    pretrained = Checkpoint(
+        name,
+        width(hidden_size, num_layers, **config),
+        sources=[HF(repo)],
+        # The third version's files have no head for masked tokens.
+        provides=frozenset({"encoder"} if is_version_3 else {"encoder", "masked_lm"}),
+        params=params,
+        licence="MIT",
+        paper=THIRD_PAPER if is_version_3 else PAPER,
+        text=CASED,
+        scores=scores(results) if results else {},
     )
-    for checkpoint in (released_one, on_mnli(released_one))
-]
-
-V3 = {
-    "paper": "DeBERTaV3: Improving DeBERTa using ELECTRA-Style Pre-Training with Gradient-Disentangled "
-    "Embedding Sharing, arXiv:2111.09543",
-    "provides": frozenset({"encoder"}),
-}
-PAIR = frozenset({"pretraining"})
-CONVOLUTION = {"conv_size": 3}
-GENERATOR = "pytorch_model.generator.bin"
-
-
-def with_generator(checkpoint: Checkpoint) -> Checkpoint:
-    """The same checkpoint with the generator of its repository (microsoft/DeBERTa experiments/language_model)."""
-    (source,) = checkpoint.sources
-    return replace(
-        checkpoint,
-        sources=[replace(source, lacks=PAIR), HF(source.repo, beside=(GENERATOR,))],
-        provides=checkpoint.provides | PAIR,
-    )
+    if also == "generator":
+        pair = frozenset({"pretraining"})
+        sources = [HF(repo, lacks=pair), HF(repo, beside=("pytorch_model.generator.bin",))]
+        return [replace(pretrained, sources=sources, provides=pretrained.provides | pair)]
+    if also == "mnli":
+        on_mnli = replace(
+            pretrained,
+            sources=[HF(f"{repo}-mnli")],
+            provides=frozenset({"encoder", "classification"}),
+            tag="mnli",
+            labels=MNLI_LABELS,
+            scores={n: s for n, s in pretrained.scores.items() if n.startswith("MNLI")},
+            note="Fine-tuned on MNLI.",
+        )
+        return [pretrained, on_mnli]
+    return [pretrained]
 
 
+def released_in(table: str) -> list[Checkpoint]:
+    return [checkpoint for row in read_table(table) for checkpoint in released(**row)]
+
+
+CHECKPOINTS = released_in("""
+    name                hidden_size  num_layers  params         also       results
+    deberta_base        768          12          138_601_728    mnli       - - 88.8/88.5 - - - - - - -
+    deberta_large       1024         24          405_163_008    mnli       95.5/90.1 90.7/88.0 91.3/91.1 96.5 95.3 69.5 91.0 92.6/94.6 92.3/- 92.8/92.5
+    deberta_xlarge      1024         48          757_804_032    mnli       - - 91.5/91.2 97.0 - - 93.1 92.1/94.3 - 92.9/92.7
+""")
+SECOND_CHECKPOINTS = released_in("""
+    name                hidden_size  num_layers  conv_size  params         also  results
+    deberta_v2_xlarge   1536         24          3          884_593_152    mnli  95.8/90.8 91.4/88.9 91.7/91.6 97.5 95.8 71.1 93.9 92.0/94.2 92.3/89.8 92.9/92.9
+    deberta_v2_xxlarge  1536         48          3          1_564_549_632  mnli  96.1/91.4 92.2/89.7 91.7/91.9 97.2 96.0 72.0 93.5 93.1/94.9 92.7/90.3 93.2/93.1
+""")
+THIRD_CHECKPOINTS = released_in("""
+    name                hidden_size  num_layers  params       also       results
+    deberta_v3_xsmall   384          12          70_682_112   generator  - 84.8/82.0 88.1/88.3 - - - - - - -
+    deberta_v3_small    768          6           141_304_320  generator  - 82.9/80.4 88.3/87.7 - - - - - - -
+    deberta_v3_base     768          12          183_831_552  -          - 88.4/85.4 90.6/90.7 - - - - - - -
+    deberta_v3_large    1024         24          434_012_160  generator  - 91.5/89.0 91.8/91.9 96.9 96.0 75.3 92.7 92.2/- 93.0/- 93.0/-
+""")
+(MULTILINGUAL,) = released("mdeberta_v3_base", 768, 12, 278_218_752, vocab_size=251_000)
 V2_CHECKPOINTS = [
-    *(
-        checkpoint
-        for released_one in (
-            released(
-                "deberta_v2_xlarge",
-                width(1536, 24, **CONVOLUTION),
-                884_593_152,
-                scores=scores(
-                    "95.8/90.8 91.4/88.9 91.7/91.6 97.5 95.8 71.1 93.9 92.0/94.2 92.3/89.8 92.9/92.9"
-                ),
-            ),
-            released(
-                "deberta_v2_xxlarge",
-                width(1536, 48, **CONVOLUTION),
-                1_564_549_632,
-                scores=scores(
-                    "96.1/91.4 92.2/89.7 91.7/91.9 97.2 96.0 72.0 93.5 93.1/94.9 92.7/90.3 93.2/93.1"
-                ),
-            ),
-        )
-        for checkpoint in (released_one, on_mnli(released_one))
-    ),
-    with_generator(
-        released(
-            "deberta_v3_xsmall",
-            width(384, 12),
-            70_682_112,
-            scores=scores("-/- 84.8/82.0 88.1/88.3 - - - - - - -"),
-            **V3,
-        )
-    ),
-    with_generator(
-        released(
-            "deberta_v3_small",
-            width(768, 6),
-            141_304_320,
-            scores=scores("-/- 82.9/80.4 88.3/87.7 - - - - - - -"),
-            **V3,
-        )
-    ),
-    released(
-        "deberta_v3_base",
-        BASE,
-        183_831_552,
-        scores=scores("-/- 88.4/85.4 90.6/90.7 - - - - - - -"),
-        **V3,
-    ),
-    with_generator(
-        released(
-            "deberta_v3_large",
-            LARGE,
-            434_012_160,
-            scores=scores("-/- 91.5/89.0 91.8/91.9 96.9 96.0 75.3 92.7 92.2/- 93.0/- 93.0/-"),
-            **V3,
-        )
-    ),
-    released(
-        "mdeberta_v3_base",
-        BASE | {"vocab_size": 251_000},
-        278_218_752,
+    *SECOND_CHECKPOINTS,
+    *THIRD_CHECKPOINTS,
+    replace(
+        MULTILINGUAL,
         scores={"XNLI (zero-shot dev accuracy, average over 15 languages)": 79.8},
         note="Covers 102 languages.",
-        **V3,
     ),
 ]
