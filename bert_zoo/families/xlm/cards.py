@@ -31,7 +31,7 @@ from bert_zoo.families.bert.cards import (
     of_config,
     width,
 )
-from bert_zoo.family import HF, Checkpoint
+from bert_zoo.family import HF, Checkpoint, read_table, scores_of
 from bert_zoo.presets import OwnRows, Preset, PretrainingPreset, PretrainingSize, Recipe
 from bert_zoo.text.numpy_packing import Layout
 
@@ -167,109 +167,65 @@ IDS = "`language_ids` count the languages from 0 in this order: "
 XNLI15 = "ar bg de el en es fr hi ru sw th tr ur vi zh"
 LANGUAGES_17 = "ar de en es fr hi it ja ko nl pl pt ru sv tr vi zh"
 
-# facebookresearch/XLM README.md: GLUE's test server; XNLI after fine-tuning on English only.
-GLUE = {
-    "GLUE (test score)": 82.8,
-    "CoLA (test Matthews correlation)": 62.9,
-    "SST-2 (test accuracy)": 95.6,
-    "MRPC (test F1/accuracy)": "90.7/87.1",
-    "STS-B (test Pearson/Spearman correlation)": "88.8/88.2",
-    "QQP (test F1/accuracy)": "73.2/89.8",
-    "MNLI (test accuracy, matched/mismatched)": "89.1/88.5",
-    "QNLI (test accuracy)": 94.0,
-    "RTE (test accuracy)": 76.0,
-    "WNLI (test accuracy)": 71.9,
-}
-XNLI = "XNLI (test accuracy, en/es/de/ar/zh)"
-XNLI_URDU = "XNLI (test accuracy, ur)"
-XNLI_AVERAGE = "XNLI (test accuracy, average over 15 languages)"  # table 1 of the paper
-# Table 2 of the paper: encoder and decoder initialised with these weights, no parallel texts.
-TRANSLATION = "unsupervised translation (BLEU, {set} {pair})"
+# facebookresearch/XLM README.md: GLUE's test server; XNLI after fine-tuning on English only. The average is from table 1
+# of the paper; translation from table 2: encoder and decoder initialised with these weights, no parallel texts.
+COLUMNS = (
+    "GLUE (test score)",
+    "CoLA (test Matthews correlation)",
+    "SST-2 (test accuracy)",
+    "MRPC (test F1/accuracy)",
+    "STS-B (test Pearson/Spearman correlation)",
+    "QQP (test F1/accuracy)",
+    "MNLI (test accuracy, matched/mismatched)",
+    "QNLI (test accuracy)",
+    "RTE (test accuracy)",
+    "WNLI (test accuracy)",
+    "unsupervised translation (BLEU, newstest2016 en-de/de-en)",
+    "unsupervised translation (BLEU, newstest2014 en-fr/fr-en)",
+    "XNLI (test accuracy, en/es/de/ar/zh)",
+    "XNLI (test accuracy, ur)",
+    "XNLI (test accuracy, average over 15 languages)",
+)
 TRANSLATES = "The scores are those of translation models that were initialised with it."
+NOTES = {
+    "xlm_mlm_en_2048": "English.",
+    "xlm_mlm_ende_1024": f"{IDS}de en. {TRANSLATES}",
+    "xlm_mlm_enfr_1024": f"{IDS}en fr. {TRANSLATES}",
+    "xlm_mlm_xnli15_1024": f"{IDS}{XNLI15}.",
+    "xlm_mlm_tlm_xnli15_1024": f"Also pretrained on translations. {IDS}{XNLI15}.",
+    "xlm_mlm_17_1280": f"Covers 17 languages: {LANGUAGES_17}. Takes no `language_ids`.",
+    "xlm_mlm_100_1280": "Covers 100 languages. Takes no `language_ids`.",
+}
+# The authors kept case for translation (get-data-nmt.sh; https://github.com/facebookresearch/XLM/issues/12), where
+# transformers lower-cases texts.
+RELEASED = read_table("""
+    name                     case     hidden_size  num_layers  num_heads  vocab_size  num_languages  params       scores
+    xlm_mlm_en_2048          uncased  -            -           -          -           -              667_088_896  82.8 62.9 95.6 90.7/87.1 88.8/88.2 73.2/89.8 89.1/88.5 94.0 76.0 71.9
+    xlm_mlm_ende_1024        cased    1024         6           8          64_699      2              142_357_504  - - - - - - - - - - 26.4/34.3
+    xlm_mlm_enfr_1024        cased    1024         6           8          64_139      2              141_784_064  - - - - - - - - - - - 33.4/33.3
+    xlm_mlm_xnli15_1024      uncased  1024         -           8          95_000      15             248_976_384  - - - - - - - - - - - - 83.2/76.3/74.2/68.5/71.9 63.4 71.5
+    xlm_mlm_tlm_xnli15_1024  uncased  1024         -           8          95_000      15             248_976_384  - - - - - - - - - - - - 85.0/78.9/77.8/73.1/76.5 67.3 75.1
+    xlm_mlm_17_1280          cased    1280         16          16         200_000     17             571_496_960  - - - - - - - - - - - - 84.8/79.4/76.2/71.5/75.0
+    xlm_mlm_100_1280         cased    1280         16          16         200_000     100            571_496_960  - - - - - - - - - - - - 83.7/76.6/73.6/67.4/71.7 62.9
+""")
 
 
-def released(
-    name: str,
-    params: int,
-    sizes: dict[str, Any],
-    *,
-    scores: dict[str, float | str],
-    note: str,
-    lowercase: bool = True,
-) -> Checkpoint:
-    """A checkpoint on Hugging Face's hub; `sizes` differ from the family's defaults."""
+def released(name: str, case: str, params: int, scores: str, **config: Any) -> Checkpoint:
+    """A checkpoint on Hugging Face's hub; `config` differs from the family's defaults."""
+    if name.endswith("_1280"):
+        config["language_embeddings"] = False
     return Checkpoint(
         name,
-        sizes,
+        config,
         sources=[HF(f"FacebookAI/{name.replace('_', '-')}")],
         provides=frozenset({"encoder", "masked_lm", "pretraining"}),
         params=params,
         licence="CC-BY-NC-4.0 (not for commercial use)",
         paper=PAPER,
-        text=TextSpec(lowercase=lowercase),
-        scores=scores,
-        note=note,
+        text=TextSpec(lowercase=case == "uncased"),
+        scores=scores_of(COLUMNS, scores),
+        note=NOTES[name],
     )
 
 
-WIDE = {"hidden_size": 1024, "num_heads": 8}
-PAIR = {**WIDE, "num_layers": 6, "num_languages": 2}
-FIFTEEN = {**WIDE, "vocab_size": 95_000, "num_languages": 15}
-MANY = {
-    "vocab_size": 200_000,
-    "hidden_size": 1280,
-    "num_layers": 16,
-    "num_heads": 16,
-    "language_embeddings": False,
-}
-CHECKPOINTS = [
-    released("xlm_mlm_en_2048", 667_088_896, {}, scores=GLUE, note="English."),
-    # These two keep case, because the authors kept it for translation (get-data-nmt.sh;
-    # https://github.com/facebookresearch/XLM/issues/12). transformers lower-cases their texts.
-    released(
-        "xlm_mlm_ende_1024",
-        142_357_504,
-        {**PAIR, "vocab_size": 64_699},
-        lowercase=False,
-        scores={TRANSLATION.format(set="newstest2016", pair="en-de/de-en"): "26.4/34.3"},
-        note=f"{IDS}de en. {TRANSLATES}",
-    ),
-    released(
-        "xlm_mlm_enfr_1024",
-        141_784_064,
-        {**PAIR, "vocab_size": 64_139},
-        lowercase=False,
-        scores={TRANSLATION.format(set="newstest2014", pair="en-fr/fr-en"): "33.4/33.3"},
-        note=f"{IDS}en fr. {TRANSLATES}",
-    ),
-    released(
-        "xlm_mlm_xnli15_1024",
-        248_976_384,
-        FIFTEEN,
-        scores={XNLI: "83.2/76.3/74.2/68.5/71.9", XNLI_URDU: 63.4, XNLI_AVERAGE: 71.5},
-        note=f"{IDS}{XNLI15}.",
-    ),
-    released(
-        "xlm_mlm_tlm_xnli15_1024",
-        248_976_384,
-        FIFTEEN,
-        scores={XNLI: "85.0/78.9/77.8/73.1/76.5", XNLI_URDU: 67.3, XNLI_AVERAGE: 75.1},
-        note=f"Also pretrained on translations. {IDS}{XNLI15}.",
-    ),
-    released(
-        "xlm_mlm_17_1280",
-        571_496_960,
-        {**MANY, "num_languages": 17},
-        lowercase=False,
-        scores={XNLI: "84.8/79.4/76.2/71.5/75.0"},
-        note=f"Covers 17 languages: {LANGUAGES_17}. Takes no `language_ids`.",
-    ),
-    released(
-        "xlm_mlm_100_1280",
-        571_496_960,
-        {**MANY, "num_languages": 100},
-        lowercase=False,
-        scores={XNLI: "83.7/76.6/73.6/67.4/71.7", XNLI_URDU: 62.9},
-        note="Covers 100 languages. Takes no `language_ids`.",
-    ),
-]
+CHECKPOINTS = [released(**row) for row in RELEASED]
