@@ -1,9 +1,7 @@
 """GPT's and GPT-2's cards, and published settings for fine-tuning."""
 
-from typing import Any
-
 from bert_zoo.families.bert.cards import SENTENCES
-from bert_zoo.family import HF, Checkpoint, Files, TextSpec
+from bert_zoo.family import HF, Checkpoint, Files, TextSpec, read_table, scores_of
 from bert_zoo.presets import Preset, Recipe
 
 RECIPE = Recipe(
@@ -52,28 +50,28 @@ COLUMNS = (
 )
 
 
-def gpt2(
-    name: str, repo: str, size: str, config: dict[str, Any], params: int, scores: tuple[float, ...]
-) -> Checkpoint:
+def gpt2(name: str, repo: str, folder: str, params: int, scores: str, **config: int) -> Checkpoint:
     """A checkpoint of openai/gpt-2. All have the same licence and tokenizer."""
     return Checkpoint(
         name,
         config,
-        sources=[HF(f"openai-community/{repo}"), Files(f"{OPENAI}/{size}", GPT2_FILES)],
+        sources=[HF(f"openai-community/{repo}"), Files(f"{OPENAI}/{folder}", GPT2_FILES)],
         provides=PROVIDES,
         params=params,
         licence="MIT",
         paper=GPT2_PAPER,
         text=TextSpec(lowercase=None, max_length=1024),
-        scores=dict(zip(COLUMNS, scores, strict=True)),
+        scores=scores_of(COLUMNS, scores),
     )
 
 
-def wide(hidden_size: int, num_layers: int, num_heads: int) -> dict[str, int]:
-    sizes = {"hidden_size": hidden_size, "intermediate_size": 4 * hidden_size}
-    return {**sizes, "num_layers": num_layers, "num_heads": num_heads}
-
-
+GPT2_TABLE = read_table("""
+    name         repo         folder  hidden_size  intermediate_size  num_layers  num_heads  params         scores
+    gpt2         gpt2         124M    -            -                  -           -          124_439_808    35.13 45.99 87.65 83.4 29.41 65.85 1.16 1.17 37.50 75.20
+    gpt2_medium  gpt2-medium  355M    1024         4096               24          16         354_823_168    15.60 55.48 92.35 87.1 22.76 47.33 1.01 1.06 26.37 55.72
+    gpt2_large   gpt2-large   774M    1280         5120               36          20         774_030_080    10.87 60.12 93.45 88.0 19.93 40.31 0.97 1.02 22.05 44.575
+    gpt2_xl      gpt2-xl      1558M   1600         6400               48          25         1_557_611_200  8.63 63.24 93.30 89.05 18.34 35.76 0.93 0.98 17.48 42.16
+""")
 GPT = [
     Checkpoint(
         "gpt",
@@ -106,38 +104,7 @@ GPT = [
     )
 ]
 GPT2 = [
-    gpt2(
-        "gpt2",
-        "gpt2",
-        "124M",
-        {},
-        124_439_808,
-        (35.13, 45.99, 87.65, 83.4, 29.41, 65.85, 1.16, 1.17, 37.50, 75.20),
-    ),
-    gpt2(
-        "gpt2_medium",
-        "gpt2-medium",
-        "355M",
-        wide(1024, 24, 16),
-        354_823_168,
-        (15.60, 55.48, 92.35, 87.1, 22.76, 47.33, 1.01, 1.06, 26.37, 55.72),
-    ),
-    gpt2(
-        "gpt2_large",
-        "gpt2-large",
-        "774M",
-        wide(1280, 36, 20),
-        774_030_080,
-        (10.87, 60.12, 93.45, 88.0, 19.93, 40.31, 0.97, 1.02, 22.05, 44.575),
-    ),
-    gpt2(
-        "gpt2_xl",
-        "gpt2-xl",
-        "1558M",
-        wide(1600, 48, 25),
-        1_557_611_200,
-        (8.63, 63.24, 93.30, 89.05, 18.34, 35.76, 0.93, 0.98, 17.48, 42.16),
-    ),
+    *(gpt2(**row) for row in GPT2_TABLE),
     Checkpoint(
         "distilgpt2",
         {"num_layers": 6},
