@@ -3,7 +3,7 @@
 from functools import partial
 
 from bert_zoo.families.nano import SIZE, trained_here
-from bert_zoo.family import Checkpoint, Files, TextSpec
+from bert_zoo.family import Checkpoint, Files, TextSpec, read_table
 from bert_zoo.presets import LanguageModelPreset, Preset, Reading, Recipe
 
 RECIPE = Recipe(
@@ -85,70 +85,46 @@ LANGUAGE_MODELS = (
 
 S3 = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo"
 PAPER = "Deep contextualized word representations, arXiv:1802.05365"
-LARGE = {"cell_size": 4096, "projection_size": 512, "num_highways": 2}
-LARGE_PARAMS = 93_600_848
 TEXT = TextSpec(lowercase=None)
 WORDS_ARE_SPLIT = (
     "Texts are split at white space, so tokenize them first, as the training text was."
 )
 
 
-def elmo(name: str, config: dict, params: int, folder: str, weights: str, options: str, **card):
-    """A checkpoint from allennlp's store; `weights` and `options` are files in `folder`."""
+RELEASED = read_table("""
+    name         cell_size  projection_size  num_highways  params      folder                             files                              trained_on
+    small        1024       128              -             13_593_296  2x1024_128_2048cnn_1xhighway       -                                  -
+    medium       2048       256              -             28_027_728  2x2048_256_2048cnn_1xhighway       -                                  -
+    original     4096       512              2             93_600_848  2x4096_512_2048cnn_2xhighway       -                                  -
+    original_5b  4096       512              2             93_600_848  2x4096_512_2048cnn_2xhighway_5.5B  -                                  -
+    portuguese   4096       512              2             93_600_848  contributed/pt                     elmo_pt                            Portuguese Wikipedia
+    pubmed       4096       512              2             93_600_848  contributed/pubmed                 elmo_2x4096_512_2048cnn_2xhighway  PubMed
+""")
+
+
+def elmo(
+    name: str, params: int, folder: str, files: str = "", trained_on: str = "", **config: int
+) -> Checkpoint:
+    """A checkpoint from allennlp's store: by the paper's authors, or contributed, with a word on its texts."""
+    files = files or f"elmo_{folder}"
+    weights = "weights_PubMed_only" if name == "pubmed" else "weights"
+    contributed = f"Contributed to allennlp; trained on {trained_on}. " if trained_on else ""
     return Checkpoint(
         f"elmo_{name}",
         config,
-        sources=[Files(f"{S3}/{folder}", [options, weights])],
+        sources=[Files(f"{S3}/{folder}", [f"{files}_options.json", f"{files}_{weights}.hdf5"])],
         provides=frozenset({"encoder"}),
         params=params,
+        licence="not declared (the files come with no licence)" if trained_on else "Apache-2.0",
         paper=PAPER,
         text=TEXT,
-        **card,
+        note=contributed + WORDS_ARE_SPLIT,
     )
-
-
-def of_paper(name: str, config: dict, params: int, folder: str):
-    """A checkpoint by the paper's authors."""
-    files = (f"elmo_{folder}_weights.hdf5", f"elmo_{folder}_options.json")
-    return elmo(name, config, params, folder, *files, licence="Apache-2.0", note=WORDS_ARE_SPLIT)
 
 
 (NANO,) = (preset for preset in LANGUAGE_MODELS if preset.size == SIZE)
 CHECKPOINTS = [
-    of_paper(
-        "small",
-        {"cell_size": 1024, "projection_size": 128},
-        13_593_296,
-        "2x1024_128_2048cnn_1xhighway",
-    ),
-    of_paper(
-        "medium",
-        {"cell_size": 2048, "projection_size": 256},
-        28_027_728,
-        "2x2048_256_2048cnn_1xhighway",
-    ),
-    of_paper("original", LARGE, LARGE_PARAMS, "2x4096_512_2048cnn_2xhighway"),
-    of_paper("original_5b", LARGE, LARGE_PARAMS, "2x4096_512_2048cnn_2xhighway_5.5B"),
-    elmo(
-        "portuguese",
-        LARGE,
-        LARGE_PARAMS,
-        "contributed/pt",
-        "elmo_pt_weights.hdf5",
-        "elmo_pt_options.json",
-        licence="not declared (the files come with no licence)",
-        note=f"Contributed to allennlp; trained on Portuguese Wikipedia. {WORDS_ARE_SPLIT}",
-    ),
-    elmo(
-        "pubmed",
-        LARGE,
-        LARGE_PARAMS,
-        "contributed/pubmed",
-        "elmo_2x4096_512_2048cnn_2xhighway_weights_PubMed_only.hdf5",
-        "elmo_2x4096_512_2048cnn_2xhighway_options.json",
-        licence="not declared (the files come with no licence)",
-        note=f"Contributed to allennlp; trained on PubMed. {WORDS_ARE_SPLIT}",
-    ),
+    *(elmo(**row) for row in RELEASED),
     trained_here(
         "elmo_nano",
         {**NANO.config, "vocab_size": NANO.vocab_size},
