@@ -19,7 +19,7 @@ from bert_zoo.families.bert.cards import (
     width,
 )
 from bert_zoo.families.nano import SIZE, trained_here
-from bert_zoo.family import HF, Archive, Checkpoint, Family, TextSpec
+from bert_zoo.family import HF, Archive, Checkpoint, Family, TextSpec, read_table, scores_of
 from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
 from bert_zoo.text.files import VocabularyFiles, special_tokens
 from bert_zoo.text.format import TextFormat, TokenizerParts
@@ -103,15 +103,6 @@ RELEASED_SIZES = {
     "xlarge": {"hidden_size": 2048, "num_layers": 24, "num_heads": 16, "intermediate_size": 8192},
     "xxlarge": {"hidden_size": 4096, "num_layers": 12, "num_heads": 64, "intermediate_size": 16384},
 }
-# With the English and the Chinese vocabulary.
-PARAMS = {
-    "base": (11_683_584, 10_547_968),
-    "large": (17_683_968, 16_548_352),
-    "xlarge": (58_724_864, 57_589_248),
-    "xxlarge": (222_595_584, 221_459_968),
-}
-# For where they come from, see checkpoints/README.md.
-COMMITS = {("base", "v2"): "8e2f239c5f8a2c0f253781ca60135db913e5c80c"}
 # google-research/albert README.md.
 COLUMNS = (
     "SQuAD 1.1 (dev F1/EM)",
@@ -120,16 +111,25 @@ COLUMNS = (
     "SST-2 (dev accuracy)",
     "RACE (test accuracy)",
 )
-SCORES = {
-    ("base", "v2"): ("90.2/83.2", "82.1/79.3", 84.6, 92.9, 66.8),
-    ("large", "v2"): ("91.8/85.2",),
-    ("xlarge", "v2"): ("92.9/86.4",),
-    ("xxlarge", "v2"): ("94.6/89.1", "89.8/86.9"),
-    ("base", "v1"): ("89.3/82.3", "80.0/77.1", 81.6, 90.3, 64.0),
-    ("large", "v1"): ("90.6/83.9",),
-    ("xlarge", "v1"): ("92.5/86.1",),
-    ("xxlarge", "v1"): ("94.8/89.3", "90.2/87.4"),
-}
+# For where the commit comes from, see checkpoints/README.md.
+ENGLISH = read_table("""
+    size     tag  params       commit                                    scores
+    base     v2   11_683_584   8e2f239c5f8a2c0f253781ca60135db913e5c80c  90.2/83.2 82.1/79.3 84.6 92.9 66.8
+    large    v2   17_683_968   -                                         91.8/85.2
+    xlarge   v2   58_724_864   -                                         92.9/86.4
+    xxlarge  v2   222_595_584  -                                         94.6/89.1 89.8/86.9
+    base     v1   11_683_584   -                                         89.3/82.3 80.0/77.1 81.6 90.3 64.0
+    large    v1   17_683_968   -                                         90.6/83.9
+    xlarge   v1   58_724_864   -                                         92.5/86.1
+    xxlarge  v1   222_595_584  -                                         94.8/89.3 90.2/87.4
+""")
+CHINESE = read_table("""
+    size     params
+    base     10_547_968
+    large    16_548_352
+    xlarge   57_589_248
+    xxlarge  221_459_968
+""")
 
 
 def google(name: str, size: str, archive: str, config: dict, params: int, **card) -> Checkpoint:
@@ -147,7 +147,7 @@ def google(name: str, size: str, archive: str, config: dict, params: int, **card
     )
 
 
-def english(size: str, tag: str) -> Checkpoint:
+def english(size: str, tag: str, params: int, scores: str, commit: str = "main") -> Checkpoint:
     # v2 was trained without dropout, and so was xxlarge from the start.
     v1 = {"activation": "gelu"} | (DROPOUT if size != "xxlarge" else {})
     return google(
@@ -155,28 +155,28 @@ def english(size: str, tag: str) -> Checkpoint:
         size,
         tag,
         v1 if tag == "v1" else {"activation": "gelu_tanh"},
-        PARAMS[size][0],
+        params,
         tag=tag,
-        hubs=[HF(f"albert/albert-{size}-{tag}", COMMITS.get((size, tag), "main"))],
-        scores=dict(zip(COLUMNS, SCORES[size, tag], strict=False)),
+        hubs=[HF(f"albert/albert-{size}-{tag}", commit)],
+        scores=scores_of(COLUMNS, scores),
     )
 
 
-def chinese(size: str) -> Checkpoint:
+def chinese(size: str, params: int) -> Checkpoint:
     return google(
         f"albert_{size}_chinese",
         size,
         "zh",
         {"vocab_size": 21128, "activation": "gelu_tanh"},
-        PARAMS[size][1],
+        params,
         text=TextSpec(lowercase=True),
         note="Uses BERT's WordPiece tokenizer, not SentencePiece.",
     )
 
 
 CHECKPOINTS = [
-    *(english(size, tag) for tag in ("v2", "v1") for size in RELEASED_SIZES),
-    *(chinese(size) for size in RELEASED_SIZES),
+    *(english(**row) for row in ENGLISH),
+    *(chinese(**row) for row in CHINESE),
     trained_here(
         "albert_nano",
         PRETRAINING.sizes[SIZE].config,
