@@ -23,7 +23,7 @@ from bert_zoo.families.bert.cards import (
     width,
 )
 from bert_zoo.families.nano import SIZE, trained_here
-from bert_zoo.family import HF, Archive, Checkpoint, Family, TextSpec
+from bert_zoo.family import HF, Archive, Checkpoint, Family, TextSpec, read_table, scores_of
 from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
 from bert_zoo.weights.formats import TF1, HuggingFace, keras_hub, model_garden
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
@@ -131,12 +131,6 @@ SIZES = {
     "base": BASE,
     "large": LARGE,
 }
-# Discriminator and generator.
-PARAMS = {
-    "small": (13_483_008, 13_483_008),
-    "base": (108_891_648, 33_511_168),
-    "large": (334_092_288, 50_999_552),
-}
 # google-research/electra README.md: medians.
 COLUMNS = (
     "CoLA (dev Matthews correlation)",
@@ -150,11 +144,12 @@ COLUMNS = (
     "SQuAD 1.1 (dev exact match)",
     "SQuAD 2.0 (dev exact match)",
 )
-SCORES = {
-    "small": (57.0, 91.2, 88.0, 87.5, 89.0, 81.3, 88.4, 66.7, 75.8, 70.1),
-    "base": (67.7, 95.1, 89.5, 91.2, 91.5, 88.8, 93.2, 82.7, 86.8, 80.5),
-    "large": (69.1, 96.9, 90.8, 92.6, 92.4, 90.9, 95.0, 88.0, 89.7, 88.1),
-}
+RELEASED = read_table("""
+    size   discriminator  generator   scores
+    small  13_483_008     13_483_008  57.0 91.2 88.0 87.5 89.0 81.3 88.4 66.7 75.8 70.1
+    base   108_891_648    33_511_168  67.7 95.1 89.5 91.2 91.5 88.8 93.2 82.7 86.8 80.5
+    large  334_092_288    50_999_552  69.1 96.9 90.8 92.6 92.4 90.9 95.0 88.0 89.7 88.1
+""")
 
 
 def released(size: str, network: str, config: dict, head: str, params: int, **card) -> Checkpoint:
@@ -175,33 +170,33 @@ def released(size: str, network: str, config: dict, head: str, params: int, **ca
     )
 
 
-def discriminator(size: str) -> Checkpoint:
+def discriminator(row: dict) -> Checkpoint:
     return released(
-        size,
+        row["size"],
         "discriminator",
         {"generator_hidden_size": WIDTH},
         "pretraining",
-        PARAMS[size][0],
-        scores=dict(zip(COLUMNS, SCORES[size], strict=True)),
+        row["discriminator"],
+        scores=scores_of(COLUMNS, row["scores"]),
     )
 
 
-def generator(size: str) -> Checkpoint:
-    table_width = SIZES[size].get("embedding_size", SIZES[size]["hidden_size"])
+def generator(row: dict) -> Checkpoint:
+    sizes = SIZES[row["size"]]
     return released(
-        size,
+        row["size"],
         "generator",
-        {**SIZES["small"], "embedding_size": table_width},
+        {**SIZES["small"], "embedding_size": sizes.get("embedding_size", sizes["hidden_size"])},
         "masked_lm",
-        PARAMS[size][1],
+        row["generator"],
         tag="generator",
         encoder="generator",
     )
 
 
 CHECKPOINTS = [
-    *(discriminator(size) for size in SIZES),
-    *(generator(size) for size in SIZES),
+    *(discriminator(row) for row in RELEASED),
+    *(generator(row) for row in RELEASED),
     trained_here(
         "electra_nano",
         PRETRAINING.sizes[SIZE].config,
