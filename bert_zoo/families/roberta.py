@@ -18,7 +18,7 @@ from bert_zoo.families.bert.cards import (
     of_glue,
 )
 from bert_zoo.families.nano import SIZE, trained_here
-from bert_zoo.family import HF, Archive, Checkpoint, Family, TextSpec
+from bert_zoo.family import HF, Archive, Checkpoint, Family, TextSpec, scores_of
 from bert_zoo.json_files import JsonObject
 from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
 from bert_zoo.text.format import TextFormat
@@ -114,33 +114,22 @@ CASED = TextSpec(lowercase=None)
 # fairseq's RoBERTa has no pooler, and Hugging Face's files were made from it.
 NO_POOLER = {"pooler": False}
 
-# For where commits and hashes come from, see checkpoints/README.md.
-COMMITS = {
-    "roberta-base": "e2da8e2f811d1448a5b465c236feacd80ffbac7b",
-    "roberta-large": "722cf37b1afa9454edce342e7895e588b6ff1d59",
-    "roberta-large-mnli": "2a8f12d27941090092df78e4ba6f0928eb5eac98",
-    "distilroberta-base": "fb53ab8802853c8e4fbdbcd0529f21fc6f459b2b",
-    "codebert-base": "3b0952feddeffad0063f274080e3c23d75e7eb39",
-    "xlm-roberta-base": "e73636d4f797dec63c3081bb6ed5c7b0bb3f2089",
-    "xlm-roberta-large": "c23d21b0620b635a76227c604d44e43a9f0ee389",
-}
-SAFETENSORS_HASHES = {
-    "roberta-base": "5bde1d28afb363d0103324efeb5afc8b2b397fe5e04beabb9b1ef355255ade81",
-    "distilroberta-base": "2b11ca9cf3d2cbb44cc1a93ad96aedc2894231ae6e33e2d2268c3d7b1ff97663",
-    "roberta-large-mnli": "f4dbab1bceb16f9800f7b9a9c96b187d5400511b66982e4e845de920f69b89b5",
-}
 
-
-def hub(owner: str, name: str) -> HF:
-    return HF(f"{owner}/{name}", COMMITS[name], SAFETENSORS_HASHES.get(name))
-
-
-def fairseq(name: str, repo: str, archive: str, config: dict, params: int, **card) -> Checkpoint:
+def fairseq(
+    name: str,
+    archive: str,
+    config: dict,
+    params: int,
+    commit: str,
+    sha256: str | None = None,
+    **card,
+) -> Checkpoint:
     """A checkpoint of facebookresearch/fairseq. All have the same licence."""
+    repo = f"FacebookAI/{name.replace('_', '-')}"
     return Checkpoint(
         name,
         config | NO_POOLER,
-        sources=[hub("FacebookAI", repo), Archive(f"{FAIRSEQ}{archive}.tar.gz")],
+        sources=[HF(repo, commit, sha256), Archive(f"{FAIRSEQ}{archive}.tar.gz")],
         params=params,
         licence="MIT",
         text=CASED,
@@ -162,31 +151,34 @@ COLUMNS = (
     "SQuAD 2.0 (dev F1/EM)",
     "RACE (test accuracy)",
 )
-BASE_SCORES = (87.6, 92.8, 91.9, 78.7, 94.8, 90.2, 63.6, 91.2)
-LARGE_SCORES = (90.2, 94.7, 92.2, 86.6, 96.4, 90.9, 68.0, 92.4, "94.6/88.9", "89.4/86.5", 83.2)
+# For where commits and hashes come from, see checkpoints/README.md.
 CHECKPOINTS = [
     fairseq(
         "roberta_base",
-        "roberta-base",
         "roberta.base",
         BASE,
         124_055_040,
-        scores=dict(zip(COLUMNS, BASE_SCORES, strict=False)),
+        "e2da8e2f811d1448a5b465c236feacd80ffbac7b",
+        "5bde1d28afb363d0103324efeb5afc8b2b397fe5e04beabb9b1ef355255ade81",
+        scores=scores_of(COLUMNS, "87.6 92.8 91.9 78.7 94.8 90.2 63.6 91.2"),
     ),
     fairseq(
         "roberta_large",
-        "roberta-large",
         "roberta.large",
         LARGE,
         354_310_144,
-        scores=dict(zip(COLUMNS, LARGE_SCORES, strict=True)),
+        "722cf37b1afa9454edce342e7895e588b6ff1d59",
+        scores=scores_of(
+            COLUMNS, "90.2 94.7 92.2 86.6 96.4 90.9 68.0 92.4 94.6/88.9 89.4/86.5 83.2"
+        ),
     ),
     fairseq(
         "roberta_large_mnli",
-        "roberta-large-mnli",
         "roberta.large.mnli",
         LARGE,
         354_310_144,
+        "2a8f12d27941090092df78e4ba6f0928eb5eac98",
+        "f4dbab1bceb16f9800f7b9a9c96b187d5400511b66982e4e845de920f69b89b5",
         provides=frozenset({"encoder", "classification"}),
         labels=["contradiction", "neutral", "entailment"],
         scores={"MNLI (dev accuracy)": 90.6},
@@ -195,7 +187,13 @@ CHECKPOINTS = [
     Checkpoint(
         "distilroberta_base",
         BASE | {"num_layers": 6} | NO_POOLER,
-        sources=[hub("distilbert", "distilroberta-base")],
+        sources=[
+            HF(
+                "distilbert/distilroberta-base",
+                "fb53ab8802853c8e4fbdbcd0529f21fc6f459b2b",
+                "2b11ca9cf3d2cbb44cc1a93ad96aedc2894231ae6e33e2d2268c3d7b1ff97663",
+            )
+        ],
         provides=frozenset({"encoder", "masked_lm"}),
         params=81_527_808,
         licence="Apache-2.0",
@@ -212,7 +210,7 @@ CHECKPOINTS = [
     Checkpoint(
         "codebert",
         BASE,
-        sources=[hub("microsoft", "codebert-base")],
+        sources=[HF("microsoft/codebert-base", "3b0952feddeffad0063f274080e3c23d75e7eb39")],
         provides=frozenset({"encoder"}),
         params=124_645_632,
         licence="MIT (the code's; none is stated for the weights)",

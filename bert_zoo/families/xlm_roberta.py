@@ -52,17 +52,17 @@ FAMILY = replace(
         *(
             fairseq(
                 f"xlm_roberta_{size}",
-                f"xlm-roberta-{size}",
                 f"xlmr.{size}",
                 config,
                 params,
+                commit,
                 paper=PAPER,
                 scores={"XNLI (test accuracy, average over 15 languages)": accuracy},
                 note="Covers 100 languages.",
             )
-            for size, config, params, accuracy in (
-                ("base", BASE, 277_453_056, 76.2),
-                ("large", LARGE, 558_840_832, 80.9),
+            for size, config, params, commit, accuracy in (
+                ("base", BASE, 277_453_056, "e73636d4f797dec63c3081bb6ed5c7b0bb3f2089", 76.2),
+                ("large", LARGE, 558_840_832, "c23d21b0620b635a76227c604d44e43a9f0ee389", 80.9),
             )
         ),
         multilingual_e5("base", "d13f1b27baf31030b7fd040960d60d909913633f", BASE, 278_043_648),
