@@ -1,71 +1,37 @@
 """AWD-LSTM's cards, and settings for training from scratch and for ULMFiT's last stage."""
 
-from functools import partial
-
 from bert_zoo.families.nano import SIZE, trained_here
-from bert_zoo.family import Archive, Checkpoint, TextSpec
+from bert_zoo.family import Archive, Checkpoint, TextSpec, read_table
 from bert_zoo.presets import ULMFIT, LanguageModelPreset, Preset, Reading
 
 SOURCE = "Howard and Ruder 2018 (arXiv:1801.06146), section 4.1; fastai train_clas.py"
-_words = partial(LanguageModelPreset, family="awd_lstm", unit="word")
-
-LANGUAGE_MODELS = (
-    # Our own settings for a few to a few hundred megabytes of text, on a few cores or one GPU.
-    _words(
-        "lstm_words_nano",
-        config={"hidden_size": 128, "lstm_size": 256, "num_layers": 2},
-        batch_size=32,
-        segment_length=35,
-        total_steps=20_000,
+CONFIGS = {
+    "lstm_words_nano": {"hidden_size": 128, "lstm_size": 256, "num_layers": 2},
+    "lstm_words_small": {"hidden_size": 256, "lstm_size": 640, "num_layers": 3},
+    "lstm_words_base": {},
+    "lstm_words_wt2": {
+        **{"lstm_size": 1150, "word_dropout": 0.1, "input_dropout": 0.65},
+        **{"hidden_dropout": 0.2, "last_dropout": 0.4, "recurrent_dropout": 0.5},
+    },
+}
+# nano and small are our own settings for a few to a few hundred megabytes of text, on a few cores or one GPU; base has
+# fast.ai's sizes for WikiText-103, with Merity et al.'s batches; wt2 has Merity et al.'s settings for WikiText-2
+# (salesforce/awd-lstm-lm, README.md): 750 epochs, measured after each.
+LANGUAGE_MODELS = tuple(
+    LanguageModelPreset(
+        family="awd_lstm",
+        config=CONFIGS[row["name"]],
+        unit="word",
         evaluation=Reading(70),
-        size="nano",
-        vocab_size=8_000,
-        learning_rate=3e-3,
-        warmup_steps=400,
-        clip_norm=0.4,
-    ),
-    _words(
-        "lstm_words_small",
-        config={"hidden_size": 256, "lstm_size": 640, "num_layers": 3},
-        batch_size=64,
-        segment_length=70,
-        total_steps=50_000,
-        evaluation=Reading(70),
-        size="small",
-        vocab_size=32_000,
-        learning_rate=3e-3,
-        warmup_steps=1_000,
-        clip_norm=0.4,
-    ),
-    _words(
-        "lstm_words_base",
-        # fast.ai's sizes for WikiText-103, with Merity et al.'s batches.
-        config={},
-        batch_size=80,
-        segment_length=70,
-        total_steps=200_000,
-        evaluation=Reading(70),
-        size="base",
-        vocab_size=60_000,
-        learning_rate=1e-3,
-        warmup_steps=2_000,
-        clip_norm=0.25,
-    ),
-    _words(
-        "lstm_words_wt2",
-        # Merity et al.'s settings for WikiText-2 (salesforce/awd-lstm-lm, README.md): 750 epochs, measured after each.
-        config={
-            **{"lstm_size": 1150, "word_dropout": 0.1, "input_dropout": 0.65},
-            **{"hidden_dropout": 0.2, "last_dropout": 0.4, "recurrent_dropout": 0.5},
-        },
-        batch_size=80,
-        segment_length=70,
-        total_steps=279_750,
-        evaluation=Reading(70),
-        learning_rate=30.0,
-        measurements=750,
-        patience=5,
-    ),
+        **row,
+    )
+    for row in read_table("""
+        name              size   batch_size  segment_length  total_steps  vocab_size  learning_rate  warmup_steps  clip_norm  measurements  patience
+        lstm_words_nano   nano   32          35              20_000       8_000       3e-3           400           0.4        -             -
+        lstm_words_small  small  64          70              50_000       32_000      3e-3           1_000         0.4        -             -
+        lstm_words_base   base   80          70              200_000      60_000      1e-3           2_000         0.25       -             -
+        lstm_words_wt2    -      80          70              279_750      -           30.0           -             -          750           5
+    """)
 )
 PRESETS = (
     Preset(

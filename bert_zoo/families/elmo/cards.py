@@ -1,7 +1,5 @@
 """ELMo's cards, and settings for its pretraining and for training on its vectors."""
 
-from functools import partial
-
 from bert_zoo.families.nano import SIZE, trained_here
 from bert_zoo.family import Checkpoint, Files, TextSpec, read_table
 from bert_zoo.presets import LanguageModelPreset, Preset, Reading, Recipe
@@ -30,57 +28,36 @@ PRESETS = (
     ),
 )
 
-_words = partial(
-    LanguageModelPreset,
-    family="elmo",
-    unit="word",
-    bidirectional=True,
-    segment_length=20,
-    evaluation=Reading(20),
-    clip_norm=0.5,
-)
-LANGUAGE_MODELS = (
-    # Our own settings for a few to a few hundred megabytes of text, on a few cores or one GPU.
-    _words(
-        "elmo_words_nano",
-        config={
-            "cell_size": 256,
-            "projection_size": 64,
-            "filters": ((1, 16), (2, 16), (3, 32), (4, 64), (5, 64)),
-        },
-        batch_size=64,
-        total_steps=20_000,
-        size="nano",
-        vocab_size=10_000,
-        learning_rate=3e-3,
-        warmup_steps=400,
-        num_samples=1_024,
-    ),
-    _words(
-        "elmo_words_small",
-        # elmo_small's sizes.
-        config={"cell_size": 1024, "projection_size": 128},
-        batch_size=128,
-        total_steps=200_000,
-        size="small",
-        vocab_size=100_000,
-        learning_rate=1e-3,
-        warmup_steps=2_000,
-        num_samples=4_096,
-    ),
-    _words(
-        "elmo_words_base",
-        # elmo_original's sizes, and bilm-tf's batches on three GPUs for ten epochs of a billion words. bilm-tf
-        # uses Adagrad at 0.2 and clips the gradients of the loss of 20 words at 10.
-        config={"cell_size": 4096, "projection_size": 512, "num_highways": 2},
-        batch_size=384,
-        total_steps=1_000_000,
-        size="base",
-        vocab_size=793_471,
-        learning_rate=5e-4,
-        warmup_steps=10_000,
-        num_samples=8_192,
-    ),
+CONFIGS = {
+    "elmo_words_nano": {
+        "cell_size": 256,
+        "projection_size": 64,
+        "filters": ((1, 16), (2, 16), (3, 32), (4, 64), (5, 64)),
+    },
+    # The sizes of elmo_small and elmo_original.
+    "elmo_words_small": {"cell_size": 1024, "projection_size": 128},
+    "elmo_words_base": {"cell_size": 4096, "projection_size": 512, "num_highways": 2},
+}
+# nano and small are our own settings for a few to a few hundred megabytes of text, on a few cores or one GPU. base has
+# bilm-tf's batches on three GPUs for ten epochs of a billion words. bilm-tf uses Adagrad at 0.2 and clips the gradients
+# of the loss of 20 words at 10.
+LANGUAGE_MODELS = tuple(
+    LanguageModelPreset(
+        family="elmo",
+        config=CONFIGS[row["name"]],
+        unit="word",
+        bidirectional=True,
+        segment_length=20,
+        evaluation=Reading(20),
+        clip_norm=0.5,
+        **row,
+    )
+    for row in read_table("""
+        name              size   batch_size  total_steps  vocab_size  learning_rate  warmup_steps  num_samples
+        elmo_words_nano   nano   64          20_000       10_000      3e-3           400           1_024
+        elmo_words_small  small  128         200_000      100_000     1e-3           2_000         4_096
+        elmo_words_base   base   384         1_000_000    793_471     5e-4           10_000        8_192
+    """)
 )
 
 S3 = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo"
