@@ -10,7 +10,7 @@ import pytest
 from helpers import assert_refused, refusals, run_program, unallocated
 
 import bert_zoo
-from bert_zoo.family import HF, Archive
+from bert_zoo.family import HF, Archive, read_table, scores_of
 from bert_zoo.registry import Registry, registry
 
 ENTRIES = [(f, c) for f in registry().families.values() for c in f.checkpoints]
@@ -23,6 +23,21 @@ CHECKPOINTS = [
 def test_parameters_equal_the_built_models(family, checkpoint):
     task = family.params_task if family.params_task in checkpoint.provides else "encoder"
     assert parameters(family, family.config(checkpoint), task) == checkpoint.params
+
+
+def test_a_table_of_checkpoints_has_numbers_gaps_and_words_in_its_last_column():
+    rows = read_table("""
+        name   params     commit  scores
+        small  1_234_567  -       1.50 - 2/3
+        large  2          5e3a    -
+    """)
+    assert rows == [
+        {"name": "small", "params": 1_234_567, "scores": "1.50 - 2/3"},
+        {"name": "large", "params": 2, "commit": "5e3a"},
+    ]
+    assert scores_of("abcd", rows[0]["scores"]) == {"a": 1.5, "c": "2/3"}
+    with pytest.raises(ValueError, match="shorter"):
+        read_table("name params\nsmall")
 
 
 @functools.cache
