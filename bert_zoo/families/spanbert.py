@@ -7,7 +7,7 @@ from bert_zoo.config import ConfigError, EncoderConfig
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.bert.cards import ANSWERS, BASE, CHOICES, LARGE, PRETRAINING_SIZES, TEXTS
 from bert_zoo.families.nano import SIZE, trained_here
-from bert_zoo.family import HF, Archive, Checkpoint, TextSpec
+from bert_zoo.family import HF, Archive, Checkpoint, TextSpec, read_table, scores_of
 from bert_zoo.presets import Preset, PretrainingPreset, Recipe
 from bert_zoo.weights.formats import Fairseq
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
@@ -67,63 +67,59 @@ PRETRAINING = PretrainingPreset(
 
 PAPER = "SpanBERT: Improving Pre-training by Representing and Predicting Spans, arXiv:1907.10529"
 FAIRSEQ = "https://dl.fbaipublicfiles.com/fairseq/models/spanbert_"
-RELEASED_SIZES = {"base": BASE, "large": LARGE}
-PARAMS = {"base": 107_719_680, "large": 332_529_664}
 # facebookresearch/SpanBERT README.md.
-SCORES = {
-    "base": {
-        "SQuAD 1.1 (dev F1)": 92.4,
-        "SQuAD 2.0 (dev F1)": 83.6,
-        "OntoNotes coreference (average F1)": 77.4,
-        "TACRED (F1)": 68.2,
-    },
-    "large": {
-        "SQuAD 1.1 (test F1)": 94.6,
-        "SQuAD 2.0 (test F1)": 88.7,
-        "OntoNotes coreference (average F1)": 79.6,
-        "TACRED (F1)": 70.8,
-    },
+COLUMNS = (
+    "SQuAD 1.1 (dev F1)",
+    "SQuAD 2.0 (dev F1)",
+    "SQuAD 1.1 (test F1)",
+    "SQuAD 2.0 (test F1)",
+    "OntoNotes coreference (average F1)",
+    "TACRED (F1)",
+)
+RELEASED = read_table("""
+    size   tag        params       repo                           archive          heads                  scores
+    base   -          107_719_680  SpanBERT/spanbert-base-cased   hf_base          -                      92.4 83.6 - - 77.4 68.2
+    large  -          332_529_664  SpanBERT/spanbert-large-cased  hf               -                      - - 94.6 88.7 79.6 70.8
+    large  with_head  332_529_664  -                              large_with_head  masked_lm,pretraining  -
+    base   squad1.1   107_719_680  -                              squad1_base      question_answering     -
+    base   squad2.0   107_719_680  -                              squad2_base      question_answering     -
+    large  squad1.1   332_529_664  -                              squad1           question_answering     -
+    large  squad2.0   332_529_664  -                              squad2           question_answering     -
+""")
+NOTES = {
+    "with_head": "Includes the heads for masked tokens and span boundaries.",
+    "squad1.1": "Fine-tuned on SQuAD 1.1.",
+    "squad2.0": "Fine-tuned on SQuAD 2.0.",
 }
 
 
-def released(size: str, archive: str, *hubs: HF, **card) -> Checkpoint:
+def released(
+    size: str,
+    params: int,
+    archive: str,
+    repo: str = "",
+    tag: str = "",
+    heads: str = "",
+    scores: str = "",
+) -> Checkpoint:
     """A checkpoint of facebookresearch/SpanBERT. All have the same licence and vocabulary."""
     return Checkpoint(
         f"spanbert_{size}",
-        RELEASED_SIZES[size],
-        sources=[*hubs, Archive(f"{FAIRSEQ}{archive}.tar.gz")],
-        params=PARAMS[size],
+        {"base": BASE, "large": LARGE}[size],
+        sources=[*([HF(repo)] if repo else []), Archive(f"{FAIRSEQ}{archive}.tar.gz")],
+        provides=frozenset({"encoder", *(heads.split(",") if heads else [])}),
+        params=params,
         licence="CC-BY-NC-4.0 (not for commercial use)",
         paper=PAPER,
+        tag=tag,
         text=TextSpec(lowercase=False),
-        **{"provides": frozenset({"encoder"}), **card},
-    )
-
-
-def on_squad(size: str, version: str, archive: str) -> Checkpoint:
-    return released(
-        size,
-        archive,
-        tag=f"squad{version}",
-        provides=frozenset({"encoder", "question_answering"}),
-        note=f"Fine-tuned on SQuAD {version}.",
+        scores=scores_of(COLUMNS, scores),
+        note=NOTES.get(tag, ""),
     )
 
 
 CHECKPOINTS = [
-    released("base", "hf_base", HF("SpanBERT/spanbert-base-cased"), scores=SCORES["base"]),
-    released("large", "hf", HF("SpanBERT/spanbert-large-cased"), scores=SCORES["large"]),
-    released(
-        "large",
-        "large_with_head",
-        tag="with_head",
-        provides=frozenset({"encoder", "masked_lm", "pretraining"}),
-        note="Includes the heads for masked tokens and span boundaries.",
-    ),
-    on_squad("base", "1.1", "squad1_base"),
-    on_squad("base", "2.0", "squad2_base"),
-    on_squad("large", "1.1", "squad1"),
-    on_squad("large", "2.0", "squad2"),
+    *(released(**row) for row in RELEASED),
     trained_here(
         "spanbert_nano",
         PRETRAINING.sizes[SIZE].config,
