@@ -184,8 +184,9 @@ def read_table(text: str) -> list[dict[str, Any]]:
 
 
 def number_of(cell: str) -> int | float | str:
-    """The number in a cell, or the cell as it is."""
-    for kind in (int, float):
+    """The number in a cell, or the cell as it is. A commit or hash is none, even if its digits look like one."""
+    kinds = (int, float) if len(cell) < 40 else ()
+    for kind in kinds:
         try:
             return kind(cell)
         except ValueError:

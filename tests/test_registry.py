@@ -27,13 +27,13 @@ def test_parameters_equal_the_built_models(family, checkpoint):
 
 def test_a_table_of_checkpoints_has_numbers_gaps_and_words_in_its_last_column():
     rows = read_table("""
-        name   params     commit  scores
-        small  1_234_567  -       1.50 - 2/3
-        large  2          5e3a    -
+        name   params     commit                                    scores
+        small  1_234_567  -                                         1.50 - 2/3
+        large  2          1234567890123456789012345678901234567890  -
     """)
     assert rows == [
         {"name": "small", "params": 1_234_567, "scores": "1.50 - 2/3"},
-        {"name": "large", "params": 2, "commit": "5e3a"},
+        {"name": "large", "params": 2, "commit": "1234567890" * 4},
     ]
     assert scores_of("abcd", rows[0]["scores"]) == {"a": 1.5, "c": "2/3"}
     with pytest.raises(ValueError, match="shorter"):
