@@ -194,9 +194,9 @@ def number_of(cell: str) -> int | float | str:
     return cell
 
 
-def scores_of(columns: Sequence[str], cells: str) -> dict[str, float | str]:
+def scores_of(columns: Sequence[str], cells: str | float) -> dict[str, float | str]:
     """Scores by the names of their columns, from cells separated by spaces; "-" is none, and so are cells at the end."""
-    pairs = zip(columns, cells.split(), strict=False)
+    pairs = zip(columns, str(cells).split(), strict=False)
     return {name: number_of(cell) for name, cell in pairs if cell != "-"}
 
 
