@@ -177,10 +177,10 @@ def released_in(table: str) -> list[Checkpoint]:
 
 
 CHECKPOINTS = released_in("""
-    name                hidden_size  num_layers  params         also       results
-    deberta_base        768          12          138_601_728    mnli       - - 88.8/88.5 - - - - - - -
-    deberta_large       1024         24          405_163_008    mnli       95.5/90.1 90.7/88.0 91.3/91.1 96.5 95.3 69.5 91.0 92.6/94.6 92.3/- 92.8/92.5
-    deberta_xlarge      1024         48          757_804_032    mnli       - - 91.5/91.2 97.0 - - 93.1 92.1/94.3 - 92.9/92.7
+    name            hidden_size  num_layers  params       also  results
+    deberta_base    768          12          138_601_728  mnli  - - 88.8/88.5 - - - - - - -
+    deberta_large   1024         24          405_163_008  mnli  95.5/90.1 90.7/88.0 91.3/91.1 96.5 95.3 69.5 91.0 92.6/94.6 92.3/- 92.8/92.5
+    deberta_xlarge  1024         48          757_804_032  mnli  - - 91.5/91.2 97.0 - - 93.1 92.1/94.3 - 92.9/92.7
 """)
 SECOND_CHECKPOINTS = released_in("""
     name                hidden_size  num_layers  conv_size  params         also  results
@@ -188,11 +188,11 @@ SECOND_CHECKPOINTS = released_in("""
     deberta_v2_xxlarge  1536         48          3          1_564_549_632  mnli  96.1/91.4 92.2/89.7 91.7/91.9 97.2 96.0 72.0 93.5 93.1/94.9 92.7/90.3 93.2/93.1
 """)
 THIRD_CHECKPOINTS = released_in("""
-    name                hidden_size  num_layers  params       also       results
-    deberta_v3_xsmall   384          12          70_682_112   generator  - 84.8/82.0 88.1/88.3 - - - - - - -
-    deberta_v3_small    768          6           141_304_320  generator  - 82.9/80.4 88.3/87.7 - - - - - - -
-    deberta_v3_base     768          12          183_831_552  -          - 88.4/85.4 90.6/90.7 - - - - - - -
-    deberta_v3_large    1024         24          434_012_160  generator  - 91.5/89.0 91.8/91.9 96.9 96.0 75.3 92.7 92.2/- 93.0/- 93.0/-
+    name               hidden_size  num_layers  params       also       results
+    deberta_v3_xsmall  384          12          70_682_112   generator  - 84.8/82.0 88.1/88.3 - - - - - - -
+    deberta_v3_small   768          6           141_304_320  generator  - 82.9/80.4 88.3/87.7 - - - - - - -
+    deberta_v3_base    768          12          183_831_552  -          - 88.4/85.4 90.6/90.7 - - - - - - -
+    deberta_v3_large   1024         24          434_012_160  generator  - 91.5/89.0 91.8/91.9 96.9 96.0 75.3 92.7 92.2/- 93.0/- 93.0/-
 """)
 (MULTILINGUAL,) = released("mdeberta_v3_base", 768, 12, 278_218_752, vocab_size=251_000)
 V2_CHECKPOINTS = [

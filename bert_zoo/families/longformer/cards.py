@@ -13,7 +13,7 @@ from bert_zoo.families.bert.cards import (
 )
 from bert_zoo.families.nano import SIZE, trained_here
 from bert_zoo.families.roberta import PRETRAINING as ROBERTA
-from bert_zoo.family import HF, Archive, Checkpoint, TextSpec
+from bert_zoo.family import HF, Archive, Checkpoint, TextSpec, read_table, scores_of
 from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
 
 SOURCE = "Beltagy et al. 2020 (arXiv:2004.05150), appendix"
@@ -101,60 +101,55 @@ PRETRAINING = PretrainingPreset(
 
 PAPER = "Longformer: The Long-Document Transformer, arXiv:2004.05150"
 ARCHIVES = "https://ai2-s2-research.s3-us-west-2.amazonaws.com/longformer/"
-PARAMS = {"base": 148_068_864, "large": 433_551_360}
+COLUMNS = (
+    "WikiHop (dev accuracy)",
+    "TriviaQA (dev F1)",
+    "TriviaQA (dev exact match)",
+    "HotpotQA (dev joint F1)",
+    "OntoNotes coreference (dev F1)",
+    "IMDB (dev accuracy)",
+    "Hyperpartisan (dev F1)",
+)
+RELEASED = read_table("""
+    name                              size   params       head                repo                                       archive                scores
+    longformer_base                   base   148_068_864  masked_lm           longformer-base-4096                       longformer-base-4096   75.0 75.2 - 64.4 78.6 95.7 94.8
+    longformer_large                  large  433_551_360  masked_lm           longformer-large-4096                      longformer-large-4096  -
+    longformer_large_triviaqa         large  433_551_360  question_answering  longformer-large-4096-finetuned-triviaqa   -                      - 77.8 73.1
+    longformer_base_extra_positions   base   148_068_864  masked_lm           longformer-base-4096-extra.pos.embd.only   -                      -
+    longformer_large_extra_positions  large  433_551_360  masked_lm           longformer-large-4096-extra.pos.embd.only  -                      -
+""")
+ONLY_POSITIONS = (
+    "RoBERTa's weights, unchanged; only the additional position embeddings were trained."
+)
+NOTES = {
+    "longformer_large_triviaqa": "Fine-tuned on TriviaQA (Wikipedia).",
+    "longformer_base_extra_positions": ONLY_POSITIONS,
+    "longformer_large_extra_positions": ONLY_POSITIONS,
+}
 
 
-def released(name: str, size: str, repo: str, archive: str = "", **card) -> Checkpoint:
+def released(
+    name: str, size: str, params: int, head: str, repo: str, archive: str = "", scores: str = ""
+) -> Checkpoint:
     """A checkpoint of allenai/longformer. All have the same licence and tokenizer."""
-    sources = [HF(f"allenai/longformer-{size}-4096{repo}")]
-    if archive:
-        sources.append(Archive(f"{ARCHIVES}{archive}.tar.gz"))
+    archives = [Archive(f"{ARCHIVES}{archive}.tar.gz")] if archive else []
     return Checkpoint(
         name,
         # They were made from RoBERTa's weights, which have no pooler.
         {"base": BASE, "large": LARGE}[size] | {"pooler": False},
-        sources=sources,
-        params=PARAMS[size],
+        sources=[HF(f"allenai/{repo}"), *archives],
+        provides=frozenset({"encoder", head}),
+        params=params,
         licence="Apache-2.0",
         paper=PAPER,
         text=TextSpec(lowercase=None, max_length=4096),
-        **{"provides": frozenset({"encoder", "masked_lm"}), **card},
+        scores=scores_of(COLUMNS, scores),
+        note=NOTES.get(name, ""),
     )
 
 
-ONLY_POSITIONS = (
-    "RoBERTa's weights, unchanged; only the additional position embeddings were trained."
-)
 CHECKPOINTS = [
-    released(
-        "longformer_base",
-        "base",
-        "",
-        "longformer-base-4096",
-        scores={
-            "WikiHop (dev accuracy)": 75.0,
-            "TriviaQA (dev F1)": 75.2,
-            "HotpotQA (dev joint F1)": 64.4,
-            "OntoNotes coreference (dev F1)": 78.6,
-            "IMDB (dev accuracy)": 95.7,
-            "Hyperpartisan (dev F1)": 94.8,
-        },
-    ),
-    released("longformer_large", "large", "", "longformer-large-4096"),
-    released(
-        "longformer_large_triviaqa",
-        "large",
-        "-finetuned-triviaqa",
-        provides=frozenset({"encoder", "question_answering"}),
-        scores={"TriviaQA (dev F1)": 77.8, "TriviaQA (dev exact match)": 73.1},
-        note="Fine-tuned on TriviaQA (Wikipedia).",
-    ),
-    *(
-        released(
-            f"longformer_{size}_extra_positions", size, "-extra.pos.embd.only", note=ONLY_POSITIONS
-        )
-        for size in PARAMS
-    ),
+    *(released(**row) for row in RELEASED),
     trained_here(
         "longformer_nano",
         {**ROBERTA.sizes[SIZE].config, "max_positions": 4098, "pooler": False},

@@ -17,7 +17,7 @@ from bert_zoo.families.bert.cards import (
     TEXTS,
     is_large,
 )
-from bert_zoo.family import HF, Archive, Checkpoint, TextSpec
+from bert_zoo.family import HF, Archive, Checkpoint, TextSpec, read_table, scores_of
 from bert_zoo.presets import OwnRows, Preset, PretrainingPreset, PretrainingSize, Recipe
 from bert_zoo.text.numpy_packing import Layout
 
@@ -205,21 +205,23 @@ NOTE = (
 )
 # zihangdai/xlnet README.md: single-task results.
 COLUMNS = (
-    *("MNLI (dev accuracy)", "QNLI (dev accuracy)", "QQP (dev accuracy)", "RTE (dev accuracy)"),
-    *(
-        "SST-2 (dev accuracy)",
-        "MRPC (dev accuracy)",
-        "CoLA (dev Matthews correlation)",
-        "STS-B (dev Pearson correlation)",
-    ),
+    "MNLI (dev accuracy)",
+    "QNLI (dev accuracy)",
+    "QQP (dev accuracy)",
+    "RTE (dev accuracy)",
+    "SST-2 (dev accuracy)",
+    "MRPC (dev accuracy)",
+    "CoLA (dev Matthews correlation)",
+    "STS-B (dev Pearson correlation)",
+    "SQuAD 1.1 (dev exact match)",
+    "SQuAD 2.0 (dev exact match)",
+    "RACE (test accuracy)",
 )
 
 
-def released(name: str, archive: str, config: dict, params: int, scores: dict) -> Checkpoint:
-    glue = dict(zip(COLUMNS, scores.pop("glue"), strict=True))
-    size = name.removeprefix("xlnet_")
+def released(size: str, archive: str, params: int, scores: str, **config: int) -> Checkpoint:
     return Checkpoint(
-        name,
+        f"xlnet_{size}",
         config,
         sources=[HF(f"xlnet/xlnet-{size}-cased"), Archive(f"{GOOGLE}{archive}.zip")],
         provides=frozenset({"encoder", "masked_lm"}),
@@ -227,32 +229,16 @@ def released(name: str, archive: str, config: dict, params: int, scores: dict) -
         licence="Apache-2.0",
         paper=PAPER,
         text=TextSpec(lowercase=False),
-        scores=glue | scores,
+        scores=scores_of(COLUMNS, scores),
         note=NOTE,
     )
 
 
 CHECKPOINTS = [
-    released(
-        "xlnet_base",
-        "L-12_H-768_A-12",
-        {},
-        116_718_336,
-        {
-            "glue": (86.8, 91.7, 91.4, 74.0, 94.7, 88.2, 60.2, 89.5),
-            "SQuAD 2.0 (dev exact match)": 80.18,
-        },
-    ),
-    released(
-        "xlnet_large",
-        "L-24_H-1024_A-16",
-        {"hidden_size": 1024, "num_layers": 24, "num_heads": 16, "intermediate_size": 4096},
-        360_268_800,
-        {
-            "glue": (89.8, 93.9, 91.8, 83.8, 95.6, 89.2, 63.6, 91.8),
-            "SQuAD 1.1 (dev exact match)": 88.95,
-            "SQuAD 2.0 (dev exact match)": 86.12,
-            "RACE (test accuracy)": 81.75,
-        },
-    ),
+    released(**row)
+    for row in read_table("""
+        size   archive           hidden_size  num_layers  num_heads  intermediate_size  params       scores
+        base   L-12_H-768_A-12   -            -           -          -                  116_718_336  86.8 91.7 91.4 74.0 94.7 88.2 60.2 89.5 - 80.18
+        large  L-24_H-1024_A-16  1024         24          16         4096               360_268_800  89.8 93.9 91.8 83.8 95.6 89.2 63.6 91.8 88.95 86.12 81.75
+    """)
 ]
