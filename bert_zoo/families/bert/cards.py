@@ -517,6 +517,7 @@ def google(
     archive_name: str,
     size: str,
     vocab_size: int,
+    case: str,
     params: int,
     commit: str = "main",
     alias: str = "",
@@ -536,7 +537,7 @@ def google(
         params=params,
         licence="Apache-2.0",
         paper=BERT_PAPER,
-        text=CASED if name.endswith(("_cased", "_cased_wwm", "_chinese")) else TextSpec(),
+        text=CASED if case == "cased" else TextSpec(),
         aliases=[alias] if alias else [],
         scores=scores_of(COLUMNS, scores),
         note=GOOGLE_NOTES.get(name, ""),
@@ -558,16 +559,16 @@ COLUMNS = (
     "XNLI (Chinese accuracy)",
 )
 GOOGLE_TABLE = read_table("""
-    name                            archive_name             size   vocab_size  params       commit                                    alias       scores
-    bert_base_uncased               2018_10_18/uncased       base   30522       109_482_240  86b5e0934494bd15c9632b12f734a8a67f723594  bert_base   79.6 84.6/83.4 93.5 52.1 66.4 88.5/80.8
-    bert_base_cased                 2018_10_18/cased         base   28996       108_310_272  cd5ef92a9fb2f889e972770a36d4ed042daf221e  -           -
-    bert_large_uncased              2018_10_18/uncased       large  30522       335_141_888  6da4b6a26a1877e173fca3225479512db81a5e5b  bert_large  82.1 86.7/85.9 94.9 60.5 70.1 90.9/84.1 81.9/78.7
-    bert_large_cased                2018_10_18/cased         large  28996       333_579_264  -                                         -           - - - - - 91.5/84.8 - 86.09
-    bert_large_uncased_wwm          2019_05_30/wwm_uncased   large  30522       335_141_888  -                                         -           - - - - - 92.8/86.7 - 87.07
-    bert_large_cased_wwm            2019_05_30/wwm_cased     large  28996       333_579_264  -                                         -           - - - - - 92.9/86.7 - 86.46
-    bert_base_multilingual_cased    2018_11_23/multi_cased   base   119547      177_853_440  3f076fdb1ab68d5b2880cb87a0886f315b8146f8  -           - - - - - - - - 81.9/76.6/77.8/75.9
-    bert_base_multilingual_uncased  2018_11_03/multilingual  base   105879      167_356_416  7cbf9a625e29989f6b9c6c2fa68234c304f7e38f  -           - - - - - - - - - 81.4/63.8/74.3/70.5
-    bert_base_chinese               2018_11_03/chinese       base   21128       102_267_648  8f23c25b06e129b6c986331a13d8d025a92cf0ea  -           - - - - - - - - - - 77.2
+    name                            archive_name             size   vocab_size  case     params       commit                                    alias       scores
+    bert_base_uncased               2018_10_18/uncased       base   30522       uncased  109_482_240  86b5e0934494bd15c9632b12f734a8a67f723594  bert_base   79.6 84.6/83.4 93.5 52.1 66.4 88.5/80.8
+    bert_base_cased                 2018_10_18/cased         base   28996       cased    108_310_272  cd5ef92a9fb2f889e972770a36d4ed042daf221e  -           -
+    bert_large_uncased              2018_10_18/uncased       large  30522       uncased  335_141_888  6da4b6a26a1877e173fca3225479512db81a5e5b  bert_large  82.1 86.7/85.9 94.9 60.5 70.1 90.9/84.1 81.9/78.7
+    bert_large_cased                2018_10_18/cased         large  28996       cased    333_579_264  -                                         -           - - - - - 91.5/84.8 - 86.09
+    bert_large_uncased_wwm          2019_05_30/wwm_uncased   large  30522       uncased  335_141_888  -                                         -           - - - - - 92.8/86.7 - 87.07
+    bert_large_cased_wwm            2019_05_30/wwm_cased     large  28996       cased    333_579_264  -                                         -           - - - - - 92.9/86.7 - 86.46
+    bert_base_multilingual_cased    2018_11_23/multi_cased   base   119547      cased    177_853_440  3f076fdb1ab68d5b2880cb87a0886f315b8146f8  -           - - - - - - - - 81.9/76.6/77.8/75.9
+    bert_base_multilingual_uncased  2018_11_03/multilingual  base   105879      uncased  167_356_416  7cbf9a625e29989f6b9c6c2fa68234c304f7e38f  -           - - - - - - - - - 81.4/63.8/74.3/70.5
+    bert_base_chinese               2018_11_03/chinese       base   21128       cased    102_267_648  8f23c25b06e129b6c986331a13d8d025a92cf0ea  -           - - - - - - - - - - 77.2
 """)
 GOOGLE_NOTES = {
     "bert_base_multilingual_cased": "Covers 104 languages.",
