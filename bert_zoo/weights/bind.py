@@ -432,9 +432,16 @@ def assign(
     for binding in bindings:
         keys = [stand_ins.get(key, key) for key in binding.keys]
         variable = variables[binding.variable]
-        shape, tensors = tuple(variable.shape), [source.weight(key) for key in keys]
-        value = binding.to_ours(tensors, shape) if keys else np.zeros(shape, np.float32)
-        fill(variable, _as_tensor(value))
+        fill(variable, _as_tensor(_read_for(binding, keys, source, tuple(variable.shape))))
+
+
+def _read_for(
+    binding: Binding, keys: Sequence[str], source: TensorSource, shape: tuple[int, ...]
+) -> np.ndarray:
+    # A function of its own, so that no tensor outlives its variable's turn.
+    if not keys:
+        return np.zeros(shape, np.float32)
+    return binding.to_ours([source.weight(key) for key in keys], shape)
 
 
 def _as_tensor(values: np.ndarray) -> Any:

@@ -31,9 +31,8 @@ class TensorSource(Mapping[str, np.ndarray]):
     opened file, directory or prefix, for messages. WeightsError if a shape is too large for an array.
     """
 
-    metadata: Mapping[str, str] = MappingProxyType(
-        {}
-    )  # strings of the file, if its format has them
+    # Strings of the file, if its format has them.
+    metadata: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, location: str, shapes: dict[str, tuple[int, ...]]):
         self.location = location

@@ -1,7 +1,5 @@
 """BERTweet (Nguyen et al. 2020, arXiv:2005.10200): RoBERTa for normalised tweets."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

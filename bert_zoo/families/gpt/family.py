@@ -1,7 +1,5 @@
 """GPT (Radford et al. 2018): BERT's blocks with causal attention."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self

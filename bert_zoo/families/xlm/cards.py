@@ -1,7 +1,5 @@
 """XLM's cards, settings, and rows of one language and of translations."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """XLM (Lample and Conneau 2019, arXiv:1901.07291): BERT's encoder, with the language of each token."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """XLNet's cards, settings, and rows, which continue from batch to batch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
