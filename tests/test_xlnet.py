@@ -23,9 +23,10 @@ from helpers import (
 
 import bert_zoo
 from bert_zoo.data.questions import labelled_windows
+from bert_zoo.tasks.answers_in_graph import best_answers
 from bert_zoo.tasks.objectives import Draws, Permutations
 from bert_zoo.tasks.pretraining import StatefulObjectives
-from bert_zoo.tasks.question_answering import answer_questions, best_answers
+from bert_zoo.tasks.question_answering import answer_questions
 from bert_zoo.text.windows import answer_positions, model_inputs, question_windows
 from bert_zoo.weights.tf1 import TF1Source
 
