@@ -309,10 +309,8 @@ class OriginalT5(TF1):
 
     config_file: str = "*.index"
     codec: ConfigCodec = TF1_CODEC
-    ignorable: tuple[str, ...] = (
-        r"_slot_(m|v|vc|vr)$",
-        CROSS_BIAS,
-    )  # Adafactor's slots, and a bias that is not read
+    # Adafactor's slots, and a bias that is not read.
+    ignorable: tuple[str, ...] = (r"_slot_(m|v|vc|vr)$", CROSS_BIAS)
     rows: int = 0  # rows of the token table, if they distinguish the family from T5; 0: any number
 
     @property

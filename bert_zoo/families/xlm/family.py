@@ -128,9 +128,8 @@ _ADVICE = (
 class ProgramFile(Torch):
     """The program's .pth. The codec reads its `params`."""
 
-    renames: ClassVar[tuple[tuple[str, str], ...]] = (
-        (r"^module\.", ""),
-    )  # from training on several devices
+    # From training on several devices.
+    renames: ClassVar[tuple[tuple[str, str], ...]] = ((r"^module\.", ""),)
 
     config_file: str = PROGRAM_FILE
 
