@@ -340,7 +340,6 @@ class CausalLM(GeneratingModel):
                 that may exceed the model's positions; a model whose `mem_len` is 0; a stream of beams.
             ImportError: keras_hub cannot be imported.
         """
-
         options |= {"max_new_tokens": max_new_tokens, "length_penalty": length_penalty}
         options |= {"top_p": top_p, "temperature": temperature, "sampler": sampler, "beams": beams}
         options |= {"seed": seed, "stop": stop, "stream": stream, "bad_words": bad_words}

@@ -372,7 +372,6 @@ class TextToText(GeneratingModel):
 
     def served_of_texts(self, texts, run, preprocessor):
         """The text that `generate` writes by default, of up to 256 tokens if the checkpoint sets no limit."""
-
         return {"generated_text": served_targets(self, *texts, preprocessor)}
 
     def generate(
@@ -430,7 +429,6 @@ class TextToText(GeneratingModel):
             ValueError, TypeError: invalid options or sources; a stream of beams.
             ImportError: keras_hub cannot be imported.
         """
-
         options |= {"max_new_tokens": max_new_tokens, "length_penalty": length_penalty}
         options |= {"top_p": top_p, "temperature": temperature, "sampler": sampler, "beams": beams}
         options |= {"seed": seed, "stop": stop, "stream": stream, "bad_words": bad_words}

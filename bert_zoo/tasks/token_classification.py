@@ -179,7 +179,6 @@ def label_rows(model, texts, y):
     Labels are names or ids, -100 to ignore a word: for each sentence a sequence, or a string of names separated by
     spaces; an array, a column or a ragged tensor. `texts` come from `TokenClassifier.as_text_rows`.
     """
-
     if isinstance(texts, tuple):
         raise ValueError(
             "Labels of words need single texts, but x is a pair of texts. Pass a list of sentences, each a list of "
