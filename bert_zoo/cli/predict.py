@@ -36,7 +36,7 @@ from bert_zoo.cli.benchmarks.embeddings import row_cosines
 from bert_zoo.cli.program import Program
 from bert_zoo.data.tables import TextRow, text_rows
 from bert_zoo.error_text import quoted
-from bert_zoo.runtime.answers import SCORE_ACTIVATIONS
+from bert_zoo.runtime.answers import SCORE_ACTIVATIONS, ranking
 from bert_zoo.weights.files import replacing
 
 if TYPE_CHECKING:
@@ -310,8 +310,6 @@ def chosen(model: Any, prompt: str, *choices: str) -> str:
 
 
 def ranked(model: Any, query: str, *documents: str) -> Any:
-    from bert_zoo.runtime.answers import ranking
-
     if not documents:
         raise ValueError("Give a query and the documents to rank, or a second text with --second.")
     scores = pair_scores(model, [query] * len(documents), documents)

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from bert_zoo.config import IGNORED_LABEL
-from bert_zoo.data.batches import StoredTokens, token_tables
+from bert_zoo.data.batches import StoredTokens, reshape, shape, token_tables
 from bert_zoo.data.batches import num_rows as rows_in
 from bert_zoo.data.buckets import Batches, Batching, RowOrder, Rows
 from bert_zoo.graph import has_tensorflow
@@ -208,8 +208,6 @@ def _inputs_and_labels(model, columns: tuple, *, reader, prompts) -> tuple[dict[
 
 def _joined_rows(ids):
     """Ids [batch, choices, length] as [batch * choices, length]."""
-    from bert_zoo.data.batches import reshape, shape
-
     return reshape(ids, [-1, shape(ids)[2]])
 
 

@@ -13,8 +13,15 @@ from bert_zoo.models.direct import for_this_device, on_rows
 from bert_zoo.models.graphs import in_graph
 from bert_zoo.runtime.answers import Sentence, sentence_of
 from bert_zoo.text.columns import as_list
-from bert_zoo.text.reading import Tokens
-from bert_zoo.text.words import NO_WORD, pack_word_pieces
+from bert_zoo.text.reading import Tokens, row_splits_that_fit
+from bert_zoo.text.words import (
+    NO_WORD,
+    has_rows_of_words,
+    pack_pieces,
+    pack_word_pieces,
+    word_batch,
+    word_pieces,
+)
 
 
 class WordVectors(NamedTuple):
@@ -36,7 +43,6 @@ POOLINGS: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]] 
 def sentences_of(texts) -> list[Sentence]:
     """Raw texts or lists of words as sentences of words."""
     from bert_zoo.text.batches import strings
-    from bert_zoo.text.words import has_rows_of_words, word_batch
 
     if isinstance(texts, Iterator):
         texts = [*texts]
@@ -86,9 +92,6 @@ def outputs_of_words(
         function: (model, inputs, **options) -> [batch, length, ...]; traceable.
         pooled: (outputs of pieces [pieces, ...], index of each word's first piece) -> [words, size].
     """
-    from bert_zoo.text.reading import row_splits_that_fit
-    from bert_zoo.text.words import word_batch
-
     # Ragged tensors have no len.
     if not (sentences.shape[0] if hasattr(sentences, "shape") else len(sentences)):
         return []
@@ -148,14 +151,10 @@ def _packed(model, pieces, splits, rows, *, preprocessor):
     """Rows with the words from `splits[i]` to `splits[i + 1]`, whose pieces are [words, (pieces)]."""
     import tensorflow as tf
 
-    from bert_zoo.text.words import pack_pieces
-
     pieces = tf.RaggedTensor.from_row_splits(pieces, splits, validate=False)
     return pack_pieces(tf.gather(pieces, rows), preprocessor)
 
 
 def pieces_of_words(model, words, *, preprocessor):
     """The pieces of sentences' words, int32 [words, (pieces)]; traceable, on TensorFlow."""
-    from bert_zoo.text.words import word_pieces
-
     return word_pieces(words, preprocessor.tokenizer).values

@@ -21,7 +21,7 @@ from bert_zoo.models.graphs import in_graph
 from bert_zoo.models.inputs import check_batch_size
 from bert_zoo.models.word_outputs import sentences_of
 from bert_zoo.runtime.answers import table
-from bert_zoo.text.words import NO_WORD
+from bert_zoo.text.words import NO_WORD, pack_words, word_batch
 
 # Ways to pool the attention from a word's pieces: (maps [..., pieces, words], starts of words) -> [..., words, words].
 # The paper takes the "mean"; its code takes the first piece by default.
@@ -125,8 +125,6 @@ def attention_of_sentences(
 
     Sentences without words and sentences that are too long for the model are left out.
     """
-    from bert_zoo.text.words import word_batch
-
     check_batch_size(batch_size)
     encoder = encoder_of(model)
     lengths = np.array([*map(len, words)])
@@ -154,8 +152,6 @@ def attention_of_sentences(
 
 
 def _packed(model, words, *, preprocessor):
-    from bert_zoo.text.words import pack_words
-
     # The caller detects truncated sentences itself.
     reader = for_this_device(preprocessor.with_options(report_truncation=False))
     packed = pack_words(words, reader)

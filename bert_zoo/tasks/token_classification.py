@@ -42,7 +42,14 @@ from bert_zoo.runtime.answers import (
 )
 from bert_zoo.runtime.answers import word_probabilities as probabilities_of_words
 from bert_zoo.text.columns import as_list, column_names
-from bert_zoo.text.words import NO_WORD
+from bert_zoo.text.words import (
+    NO_WORD,
+    has_rows_of_words,
+    pack_pieces,
+    pack_words,
+    token_labels,
+    word_batch,
+)
 
 # -------------------------------------------------------------------------------------------------
 # Tags for words: from texts or lists of words to labels and spans.
@@ -57,8 +64,6 @@ def word_probabilities(
     A sentence that is too long for the model is read in several rows, split between words, so every word gets
     a label. `strategy` combines a word's pieces, see `bert_zoo.runtime.answers.word_probabilities`.
     """
-    from bert_zoo.text.words import word_batch
-
     if not len(words):
         return []
     sentences, preprocessor = word_batch(words), model.preprocessor
@@ -97,8 +102,6 @@ def _sentence_probabilities(model, words, *, preprocessor, budget: int, strategy
 def _probabilities(model, pieces, preprocessor, strategy: str):
     """Probabilities, float32 [words, labels], of words with pieces [batch, (words), (pieces)]."""
     import tensorflow as tf
-
-    from bert_zoo.text.words import pack_pieces
 
     packed = pack_pieces(pieces, for_this_device(preprocessor))
     logits = ops.cast(model(packed.inputs, training=False), "float32")
@@ -154,7 +157,6 @@ def with_words(model, x, y):
 
 def _annotated(x, rows) -> list[AnnotatedText]:
     from bert_zoo.text.batches import strings
-    from bert_zoo.text.words import has_rows_of_words
 
     if has_rows_of_words(x):
         raise ValueError(
@@ -210,8 +212,6 @@ def _rows_of_words(texts, values, numbers: Callable[[Any, str], np.ndarray], tit
 
     `numbers` checks and converts a row, given its name in messages; `title` names the values there.
     """
-    from bert_zoo.text.words import word_batch
-
     words = word_batch(texts)
     rows = [*values]
     lengths = words.row_lengths().numpy() if has_tensorflow else [*map(len, words)]
@@ -252,7 +252,6 @@ def _first_words(words, number: int = 5) -> list[str]:
 def labelled_words_to_inputs(model, texts, labels, preprocessor):
     """A batch of words and labels as model inputs and labels of tokens; traceable."""
     from bert_zoo.text.batches import split_at_white_space
-    from bert_zoo.text.words import pack_words, token_labels, word_batch
 
     words = word_batch(texts)
     packed = pack_words(words, preprocessor)
@@ -272,8 +271,6 @@ def weights_of_tokens(texts, weights, preprocessor):
 
     Weights of sentences, [batch] or [batch, 1], are returned; those of words are [batch, (words)].
     """
-    from bert_zoo.text.words import pack_words, token_labels, word_batch
-
     are_rows = isinstance(weights, np.ndarray) and weights.dtype == object
     if not are_rows and (len(weights.shape) == 1 or weights.shape[1] == 1):
         return checked_sample_weight(weights)
@@ -340,8 +337,6 @@ class TokenClassifier(LabelledModel):
         return super().training_arguments(x, y, sample_weight, **options)
 
     def as_text_rows(self, x):
-        from bert_zoo.text.words import has_rows_of_words, word_batch
-
         return word_batch(x) if has_rows_of_words(x) else super().as_text_rows(x)
 
     def labels_in_memory(self, x, y):
@@ -357,8 +352,6 @@ class TokenClassifier(LabelledModel):
         return weights_of_tokens(texts, weights, preprocessor)
 
     def texts_to_inputs(self, texts, preprocessor):
-        from bert_zoo.text.words import has_rows_of_words, pack_words
-
         if has_rows_of_words(texts):
             return pack_words(texts, preprocessor).inputs
         return super().texts_to_inputs(texts, preprocessor)
