@@ -12,18 +12,14 @@ import yaml
 import bert_zoo
 from bert_zoo.charts.lines import line_chart, position_ticks
 from bert_zoo.charts.svg import round_ticks
-from bert_zoo.cli.report import (
+from bert_zoo.cli.report import RunRecord, duration, forbids_commerce, setting, write_report
+from bert_zoo.metrics.errors import (
     HardExample,
-    RunRecord,
     confusion_matrix,
     cross_entropies,
-    duration,
-    forbids_commerce,
     hardest_examples,
     most_confused,
     per_label_table,
-    setting,
-    write_report,
 )
 from bert_zoo.registry import HUB_LICENCES, Card
 from bert_zoo.runtime.answers import number

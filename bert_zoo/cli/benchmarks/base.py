@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bert_zoo.cli.report import HardExample
 from bert_zoo.data.buckets import Batches
 from bert_zoo.error_text import shown
+from bert_zoo.metrics.errors import HardExample
 from bert_zoo.presets import Recipe
 from bert_zoo.tasks import name_of
 

@@ -16,7 +16,7 @@ from bert_zoo.cli.benchmarks.base import (
     one_line,
     spread_rows,
 )
-from bert_zoo.cli.report import cross_entropies, hardest_examples
+from bert_zoo.metrics.errors import cross_entropies, hardest_examples
 from bert_zoo.metrics.labels import accuracy
 from bert_zoo.tasks import name_of
 

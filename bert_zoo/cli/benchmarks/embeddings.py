@@ -9,11 +9,11 @@ import numpy as np
 
 from bert_zoo.cli.benchmarks.base import Benchmark, Measurement, one_line, spread_rows, write_tsv
 from bert_zoo.cli.benchmarks.files import own_files
-from bert_zoo.cli.report import hardest_examples
 from bert_zoo.data.columns import TextColumns, read_columns, remarks
 from bert_zoo.data.retrieval import Retrieval, read_beir
 from bert_zoo.embeddings.evaluation import DOCUMENT, QUERY, prompt_of, similarity_of
 from bert_zoo.embeddings.exact_search import Hits, directions, search
+from bert_zoo.metrics.errors import hardest_examples
 from bert_zoo.metrics.labels import pearson, ranks, spearman
 from bert_zoo.metrics.retrieval import retrieval_metrics
 from bert_zoo.presets import Recipe

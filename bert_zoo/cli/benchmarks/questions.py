@@ -15,11 +15,11 @@ from bert_zoo.cli.benchmarks.base import (
     with_rows,
 )
 from bert_zoo.cli.benchmarks.files import own_files
-from bert_zoo.cli.report import TINY, HardExample, hardest_examples
 from bert_zoo.data.buckets import Batches, RowOrder, Rows
 from bert_zoo.data.mrqa import read_mrqa
 from bert_zoo.data.squad import SquadSplit, read_squad
 from bert_zoo.metrics import AnswerSelection, squad_v1, squad_v2, write_predictions
+from bert_zoo.metrics.errors import TINY, HardExample, hardest_examples
 from bert_zoo.metrics.squad import N_BEST_FILE, NULL_ODDS_FILE, PREDICTIONS_FILE, token_f1
 from bert_zoo.tasks import name_of
 

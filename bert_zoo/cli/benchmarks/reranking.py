@@ -15,9 +15,9 @@ from bert_zoo.cli.benchmarks.base import (
     write_tsv,
 )
 from bert_zoo.cli.benchmarks.embeddings import column_files
-from bert_zoo.cli.report import binary_cross_entropies, cross_entropies, hardest_examples
 from bert_zoo.data.columns import TextColumns
 from bert_zoo.data.tables import Table
+from bert_zoo.metrics.errors import binary_cross_entropies, cross_entropies, hardest_examples
 from bert_zoo.metrics.labels import pearson, spearman
 from bert_zoo.metrics.retrieval import retrieval_metrics
 from bert_zoo.presets import Recipe

@@ -15,11 +15,11 @@ from bert_zoo.cli.benchmarks.base import (
     with_rows,
 )
 from bert_zoo.cli.benchmarks.files import own_files
-from bert_zoo.cli.report import TINY, confusion_matrix, hardest_examples, per_label_table
 from bert_zoo.data.entities import is_entity_file, read_entities
 from bert_zoo.data.tagging import TaggedSplit, first_break, read_tagging
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.metrics import span_report
+from bert_zoo.metrics.errors import TINY, confusion_matrix, hardest_examples, per_label_table
 from bert_zoo.runtime.answers import marks_spans
 from bert_zoo.tasks import name_of
 

@@ -26,11 +26,11 @@ from bert_zoo.cli.benchmarks.base import (
     write_tsv,
 )
 from bert_zoo.cli.benchmarks.files import own_files
-from bert_zoo.cli.report import NUM_HARDEST, hardest_examples
 from bert_zoo.data.buckets import MixedOrder, mixed_rows
 from bert_zoo.data.columns import TextColumns, read_columns, remarks
 from bert_zoo.data.tables import number
 from bert_zoo.metrics import squad_v1
+from bert_zoo.metrics.errors import NUM_HARDEST, hardest_examples
 from bert_zoo.metrics.squad import PREDICTIONS_FILE, token_f1
 from bert_zoo.metrics.texts import TextMetric, text_metric
 from bert_zoo.tasks import name_of

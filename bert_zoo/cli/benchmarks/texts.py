@@ -22,7 +22,10 @@ from bert_zoo.cli.benchmarks.base import (
     write_tsv,
 )
 from bert_zoo.cli.benchmarks.files import own_files
-from bert_zoo.cli.report import (
+from bert_zoo.data.columns import label_remarks
+from bert_zoo.data.tables import LabelledTexts, read_table
+from bert_zoo.error_text import quoted, shown
+from bert_zoo.metrics.errors import (
     binary_cross_entropies,
     confusion_matrix,
     cross_entropies,
@@ -31,9 +34,6 @@ from bert_zoo.cli.report import (
     named_set,
     per_label_table,
 )
-from bert_zoo.data.columns import label_remarks
-from bert_zoo.data.tables import LabelledTexts, read_table
-from bert_zoo.error_text import quoted, shown
 from bert_zoo.metrics.labels import class_metrics, label_set_metrics
 from bert_zoo.runtime.answers import number, sigmoid, softmax
 from bert_zoo.tasks import name_of
