@@ -29,7 +29,7 @@ from bert_zoo.loading.locating import fetch_checkpoint
 from bert_zoo.registry import registry
 from bert_zoo.weights import cache, download, unpack
 from bert_zoo.weights.download import DownloadError, NoNetworkError
-from bert_zoo.weights.files import DiskFullError, WeightsError, verify_sha256
+from bert_zoo.weights.files import DiskFullError, WeightsError, sha256_of
 
 VOCABULARY = b"[PAD]\n[UNK]\n"
 WEIGHTS = bytes(range(256)) * 2000
@@ -409,7 +409,7 @@ def test_a_file_is_hashed_again_only_when_it_may_have_changed(tmp_path, monkeypa
     file = tmp_path / "a"
     file.write_bytes(b"abc")
     hashed = []
-    monkeypatch.setattr(cache, "verify_sha256", lambda *a: hashed.append(a) or verify_sha256(*a))
+    monkeypatch.setattr(cache, "sha256_of", lambda path: hashed.append(path) or sha256_of(path))
     for _ in range(2):
         cache.verify_sha256_once(file, sha256(b"abc").upper())
     assert len(hashed) == 1

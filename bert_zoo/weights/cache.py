@@ -16,12 +16,12 @@ import os
 import re
 import shutil
 import urllib.parse
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from filelock import FileLock, Timeout
+from filelock import AcquireReturnProxy, FileLock, Timeout
 
 from bert_zoo.config import ConfigError
 from bert_zoo.error_text import listing, shortened
@@ -33,7 +33,7 @@ from bert_zoo.weights.download import (
     require_https,
     require_network,
 )
-from bert_zoo.weights.files import WeightsError, is_disk_full, sha256_of, verify_sha256, write_json
+from bert_zoo.weights.files import WeightsError, is_disk_full, sha256_of, write_json
 from bert_zoo.weights.sources import ADAPTER_CONFIG, ADAPTER_WEIGHTS, check_weight_files
 from bert_zoo.weights.unpack import unpack
 
@@ -50,14 +50,12 @@ MODEL_FILES = (
     *("*_Dense*/model.safetensors", "*_Dense*/pytorch_model.bin"),
     *(ADAPTER_CONFIG, *ADAPTER_WEIGHTS),
 )
-_SAFETENSORS_FILES = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "model-*-of-*.safetensors",
-)
-_TORCH_FILES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*-of-*.bin")
 # The first kind that a repository has is downloaded.
-_WEIGHT_FILES = (_SAFETENSORS_FILES, _TORCH_FILES, ("tf_model.h5",))
+_WEIGHT_FILES = (
+    ("model.safetensors", "model.safetensors.index.json", "model-*-of-*.safetensors"),
+    ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*-of-*.bin"),
+    ("tf_model.h5",),
+)
 _COMMIT = re.compile("[0-9a-f]{40}")
 # A caller's check that a directory is complete.
 _Check = Callable[[Path], Any]
@@ -79,14 +77,19 @@ def package_directory(module: str, subdirectory: str) -> Path | None:
 
 
 def verify_sha256_once(path: str | os.PathLike, expected: str) -> None:
-    """Like `verify_sha256`, but skips files whose size and time have not changed since their last check."""
-    path = Path(path).resolve()
+    """Raises WeightsError for a file with another hash; skips files whose size and time have not changed since their
+    last check."""
+    path, expected = Path(path).resolve(), expected.lower()
     status = path.stat()
-    state = f"{path}\n{status.st_size}\n{status.st_mtime_ns}\n{expected.lower()}"
+    state = f"{path}\n{status.st_size}\n{status.st_mtime_ns}\n{expected}"
     marker = cache_directory() / "verified" / hashlib.sha256(state.encode()).hexdigest()
     if marker.is_file():
         return
-    verify_sha256(path, expected)
+    if (found := sha256_of(path)) != expected:
+        raise WeightsError(
+            f"The file {path} has SHA-256 {found}, but {expected} was expected. The file is damaged or has been "
+            "replaced: delete it and download it again."
+        )
     # If the cache is not writable, the file is verified again next time.
     with suppress(OSError):
         marker.parent.mkdir(parents=True, exist_ok=True)
@@ -110,17 +113,37 @@ class _Entry:
 
     def receipt(self) -> dict[str, Any]:
         """The record of earlier downloads; empty if there is none or it is damaged."""
-        if not self.receipt_path.is_file():
-            return {}
         try:
-            return read_object(self.receipt_path)
+            return read_object(self.receipt_path) if self.receipt_path.is_file() else {}
         except ConfigError:
             _LOGGER.warning("%s is damaged. Its files are downloaded again.", self.receipt_path)
             return {}
 
-    def has(self, sizes: Mapping[str, int]) -> bool:
-        files = {name: self.files / name for name in sizes}
-        return all(f.is_file() and f.stat().st_size == sizes[name] for name, f in files.items())
+    def record(self, receipt: dict[str, Any], url: str, found: str, is_known: bool) -> None:
+        """Writes the receipt; warns of a first download whose hash nobody knows."""
+        write_json(self.receipt_path, receipt)
+        if not is_known:
+            _LOGGER.warning(
+                "First download of %s. Its SHA-256 (%s) is recorded but not verified by any publisher; "
+                "later downloads must match. Copy %s to another machine to pin it there.",
+                *(url, found, self.receipt_path),
+            )
+
+    def has(self, sizes: Mapping[str, int | None] | None) -> bool:
+        """Whether all of these files are there in their sizes."""
+        found = {name: self.files / name for name in sizes or {}}
+        found = {name: f.stat().st_size for name, f in found.items() if f.is_file()}
+        return bool(sizes) and found == sizes
+
+    def locked(self) -> AcquireReturnProxy:
+        """A context in which only this process downloads the files."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.folder / "lock")
+        try:
+            return lock.acquire(timeout=0)
+        except Timeout:
+            _LOGGER.warning("Another process is downloading %s; waiting for it.", self.url)
+            return lock.acquire()
 
     def download(self, url: str, target: Path, sha256: str | None, earlier: str | None) -> str:
         """Downloads a file unless it exists, verifies its hash, if known, and that of the first download, and returns
@@ -141,7 +164,7 @@ class _Entry:
             )
         return found
 
-    def check_earlier_hash(self, what: str, found: str, sha256: str | None) -> None:
+    def check_recorded(self, what: str, found: str, sha256: str | None) -> None:
         if sha256 is not None and found != sha256.lower():
             raise WeightsError(
                 f"{what} was downloaded with SHA-256 {found}, but {sha256.lower()} is expected. "
@@ -152,31 +175,12 @@ class _Entry:
         try:
             check(directory)
         except (FileNotFoundError, ValueError) as error:
+            self.receipt_path.unlink(missing_ok=True)
+            shutil.rmtree(self.files)
             raise WeightsError(
                 f"{self.url} does not hold a complete model: {error} The download has been deleted. Check the address "
                 "and try again."
             ) from error
-
-    def warn_of_first_time(self, url: str, found: str) -> None:
-        _LOGGER.warning(
-            "First download of %s. Its SHA-256 (%s) is recorded but not verified by any publisher; "
-            "later downloads must match. Copy %s to another machine to pin it there.",
-            *(url, found, self.receipt_path),
-        )
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self.folder / "lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            _LOGGER.warning("Another process is downloading %s; waiting for it.", self.url)
-            lock.acquire()
-        try:
-            yield
-        finally:
-            lock.release()
 
 
 # --- Hugging Face hub ----------------------------------------------------------------------------
@@ -233,11 +237,13 @@ def _downloaded_snapshot(
         raise DownloadError(
             f"{message} (huggingface_hub: {shortened(str(error), 1000)})"
         ) from error
-    if missing := _missing(directory, further):
+    try:
+        _check_snapshot(directory, further)
+    except (FileNotFoundError, WeightsError) as error:
         raise DownloadError(
-            f"{name} is not a complete model: {missing}. Either the repository has its weights in another format, or "
+            f"{name} is not a complete model: {error} Either the repository has its weights in another format, or "
             "only a part was cached and the hub cannot be reached now."
-        )
+        ) from error
     commit = directory.name
     if cached and cached != directory:
         _LOGGER.warning(
@@ -254,30 +260,21 @@ def _downloaded_snapshot(
 def _cached_snapshot(repo: str, revision: str, further: Sequence[str]) -> Path | None:
     try:
         directory = _snapshot(repo, revision, further, local_files_only=True)
+        _check_snapshot(directory, further)
+        return directory
     except (OSError, ValueError):
         return None
-    return None if _missing(directory, further) else directory
 
 
-def _missing(directory: Path, further: Sequence[str]) -> str:
-    """Describes what is missing in a snapshot; empty if nothing is."""
-    if _is_adapter(directory):
-        return ""
+def _check_snapshot(directory: Path, further: Sequence[str]) -> None:
+    """Raises FileNotFoundError or WeightsError for an incomplete model."""
+    # An adapter's base is another repository.
+    if (directory / ADAPTER_CONFIG).is_file() and _matching(directory, ADAPTER_WEIGHTS):
+        return
     for file in ("config.json", *further):
         if not (directory / file).is_file():
-            return f"{directory} has no {file}"
-    try:
-        check_weight_files(directory)
-    except (FileNotFoundError, WeightsError) as error:
-        return str(error).rstrip(".")
-    return ""
-
-
-def _is_adapter(directory: Path) -> bool:
-    """Whether the directory holds a complete adapter, whose base is another repository."""
-    return (directory / ADAPTER_CONFIG).is_file() and any(
-        (directory / name).is_file() for name in ADAPTER_WEIGHTS
-    )
+            raise FileNotFoundError(f"{directory} has no {file}.")
+    check_weight_files(directory)
 
 
 def _snapshot(repo: str, revision: str, further: Sequence[str], **options: Any) -> Path:
@@ -372,21 +369,13 @@ def fetch_archive(
         WeightsError: the archive has another hash, is damaged, or has unsafe or unexpected members.
         DiskFullError: there is no room for the archive or its content.
     """
-    files = files or {}
-    entry = _Entry("archives", url)
-    if not _is_unpacked(entry):
+    entry, files = _Entry("archives", url), files or {}
+    if not entry.has(entry.receipt().get("files")):
         with entry.locked():
-            if not _is_unpacked(entry):
+            if not entry.has(entry.receipt().get("files")):
                 _download_and_unpack(entry, sha256, files, check)
-    entry.check_earlier_hash(f"The archive {url}", entry.receipt()["sha256"], sha256)
-    directory = _only_folder(entry.files)
-    _check_files(directory, files)
-    return directory
-
-
-def _is_unpacked(entry: _Entry) -> bool:
-    sizes = entry.receipt().get("files")
-    return bool(sizes) and entry.has(sizes)
+    entry.check_recorded(f"The archive {url}", entry.receipt()["sha256"], sha256)
+    return _only_folder(entry.files, files)
 
 
 def _download_and_unpack(
@@ -397,20 +386,21 @@ def _download_and_unpack(
     found = entry.download(url, archive, sha256, earlier)
     try:
         sizes = unpack(archive, entry.files, url)
-        directory = _only_folder(entry.files)
-        _check_files(directory, files)
-        entry.check_model(check, directory)
+        entry.check_model(check, _only_folder(entry.files, files))
     except WeightsError:
         archive.unlink()  # the next attempt must not reuse a damaged archive
         shutil.rmtree(entry.files, ignore_errors=True)
         raise
-    if not (sha256 or earlier or any(files.values())):
-        entry.warn_of_first_time(url, found)
-    write_json(entry.receipt_path, {"url": url, "sha256": found, "files": sizes})
+    is_known = bool(sha256 or earlier or any(files.values()))
+    entry.record({"url": url, "sha256": found, "files": sizes}, url, found, is_known)
     archive.unlink()
 
 
-def _check_files(directory: Path, files: Mapping[str, str | None]) -> None:
+def _only_folder(directory: Path, files: Mapping[str, str | None]) -> Path:
+    """Returns the directory's only folder, else the directory itself, after checking that it holds the files."""
+    entries = list(directory.iterdir())
+    if len(entries) == 1 and entries[0].is_dir():
+        directory = entries[0]
     for name, expected in files.items():
         found = list(directory.rglob(name))
         if len(found) != 1:
@@ -420,11 +410,7 @@ def _check_files(directory: Path, files: Mapping[str, str | None]) -> None:
             )
         if expected:
             verify_sha256_once(found[0], expected)
-
-
-def _only_folder(directory: Path) -> Path:
-    entries = list(directory.iterdir())
-    return entries[0] if len(entries) == 1 and entries[0].is_dir() else directory
+    return directory
 
 
 # --- directories on the web ----------------------------------------------------------------------
@@ -448,32 +434,24 @@ def fetch_files(
             receipt = {"url": base_url, "sha256": {}, "sizes": {}} | entry.receipt()
             for name in _incomplete(entry, receipt, names):
                 _download_file(entry, receipt, name, sha256.get(name))
-            try:
-                entry.check_model(check, entry.files)
-            except WeightsError:
-                entry.receipt_path.unlink()
-                shutil.rmtree(entry.files)
-                raise
+            entry.check_model(check, entry.files)
     for name, expected in sha256.items():
-        entry.check_earlier_hash(f"{name} of {base_url}", receipt["sha256"][name], expected)
+        entry.check_recorded(f"{name} of {base_url}", receipt["sha256"][name], expected)
     return entry.files
 
 
 def _incomplete(entry: _Entry, receipt: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     """The files that are missing or differ from the receipt."""
     sizes = receipt.get("sizes", {})
-    return [name for name in names if name not in sizes or not entry.has({name: sizes[name]})]
+    return [name for name in names if not entry.has({name: sizes.get(name)})]
 
 
 def _download_file(entry: _Entry, receipt: dict[str, Any], name: str, sha256: str | None) -> None:
     url = f"{entry.url.rstrip('/')}/{urllib.parse.quote(name)}"
-    arrived = entry.folder / "incoming" / name
+    arrived, target = entry.folder / "incoming" / name, entry.files / name
     earlier = receipt["sha256"].get(name)
     found = entry.download(url, arrived, sha256, earlier)
-    if not (sha256 or earlier):
-        entry.warn_of_first_time(url, found)
     receipt["sha256"][name], receipt["sizes"][name] = found, arrived.stat().st_size
-    target = entry.files / name
     target.parent.mkdir(parents=True, exist_ok=True)
     os.replace(arrived, target)
-    write_json(entry.receipt_path, receipt)
+    entry.record(receipt, url, found, bool(sha256 or earlier))

@@ -28,6 +28,11 @@ _CONNECT_SECONDS = 10
 # Waiting times after attempts without progress; there is one more attempt than waits.
 _RETRY_SECONDS = (1, 2, 4)
 _RETRIED_STATUS = (408, 425, 429, 500, 502, 503, 504)
+# A transfer ended early; another attempt may succeed.
+_INTERRUPTED = (
+    *(urllib.error.URLError, http.client.HTTPException),
+    *(ConnectionError, TimeoutError),
+)
 _WEB_PAGE = re.compile(rb"(\xef\xbb\xbf)?\s*<(!doctype html|html|head|body|script)", re.IGNORECASE)
 _ELSEWHERE = "download and unpack it elsewhere and pass the directory's path to bert_zoo.load"
 
@@ -42,10 +47,6 @@ class NoNetworkError(DownloadError):
     def __init__(self, reason: str, message: str | None = None):
         super().__init__(message or reason)
         self.reason = reason
-
-
-class _Interrupted(Exception):
-    """The transfer ended early; another attempt may succeed."""
 
 
 def require_https(url: str) -> None:
@@ -98,15 +99,23 @@ def download(url: str, target: Path, *, verifiable: bool) -> None:
         try:
             _transfer(url, part, verifiable)
             os.replace(part, target)
-            _discard(part)
-            return
-        except _Interrupted as error:
+            return _discard(part)
+        except _INTERRUPTED as error:
+            reason = getattr(error, "reason", None) or repr(error)
+            if isinstance(error, urllib.error.HTTPError):
+                reason = f"the server answered {error.code} {error.reason}"
+                if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+                    _discard(part)
+                elif error.code not in _RETRIED_STATUS:
+                    raise DownloadError(
+                        f"Cannot download {url}: {reason}. Check the address; if it has moved, {_ELSEWHERE}."
+                    ) from error
             if _size(part) > furthest:
                 waits, furthest = iter(_RETRY_SECONDS), _size(part)
             wait = next(waits, None)
             if wait is None:
-                raise DownloadError(f"Cannot download {url}: {error}. {advice}") from error
-            _LOGGER.warning("%s: %s; trying again in %s s.", url, error, wait)
+                raise DownloadError(f"Cannot download {url}: {reason}. {advice}") from error
+            _LOGGER.warning("%s: %s; trying again in %s s.", url, reason, wait)
             time.sleep(wait)
 
 
@@ -132,67 +141,50 @@ def _transfer(url: str, part: Path, verifiable: bool) -> None:
     if start:
         # With If-Range the server sends the whole file if its version has changed.
         headers |= {"Range": f"bytes={start}-", "If-Range": etag}
-    try:
-        opener = urllib.request.build_opener(_HttpsRedirects)
-        request = urllib.request.Request(url, headers=headers)
-        with opener.open(request, timeout=_TIMEOUT_SECONDS) as response:
-            if response.status == http.HTTPStatus.PARTIAL_CONTENT:
-                extent, found = response.headers.get("Content-Range", ""), _etag(response.headers)
-                if not extent.startswith(f"bytes {start}-") or found not in ("", etag):
-                    _discard(part)
-                    raise _Interrupted("the server sent a part of the file that was not requested")
-            else:
-                start = 0
-            total = None if response.length is None else start + response.length
-            if total is None and not (verifiable or response.chunked):
-                raise DownloadError(
-                    f"Cannot download {url}: the server does not send the file's length, so an incomplete file could not "
-                    f"be detected. Try again later, or {_ELSEWHERE}."
+    opener = urllib.request.build_opener(_HttpsRedirects)
+    request = urllib.request.Request(url, headers=headers)
+    with opener.open(request, timeout=_TIMEOUT_SECONDS) as response:
+        # A weak tag stays the same for bytes that differ (RFC 9110, section 8.8.1).
+        tag = response.headers.get("ETag", "")
+        version = tag if tag.startswith('"') else response.headers.get("Last-Modified", "")
+        if response.status == http.HTTPStatus.PARTIAL_CONTENT:
+            extent = response.headers.get("Content-Range", "")
+            if not extent.startswith(f"bytes {start}-") or version not in ("", etag):
+                _discard(part)
+                raise urllib.error.URLError(
+                    "the server sent a part of the file that was not requested"
                 )
-            if not start:
-                _etag_file(part).write_text(_etag(response.headers), "utf-8")
-            with naming_full_disk(part, url, total, MOVE_CACHE):
-                _append(response, part, start, total, PurePosixPath(url).name)
-            _check_whole(url, part, total, response.headers)
-    except urllib.error.HTTPError as error:
-        if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-            _discard(part)
-        elif error.code not in _RETRIED_STATUS:
+        else:
+            start = 0
+        total = None if response.length is None else start + response.length
+        if total is None and not (verifiable or response.chunked):
             raise DownloadError(
-                f"Cannot download {url}: the server answered {error.code} {error.reason}. Check "
-                f"the address; if it has moved, {_ELSEWHERE}."
-            ) from error
-        raise _Interrupted(f"the server answered {error.code} {error.reason}") from error
-    except (
-        urllib.error.URLError,
-        http.client.HTTPException,
-        ConnectionError,
-        TimeoutError,
-    ) as error:
-        raise _Interrupted(getattr(error, "reason", None) or repr(error)) from error
-
-
-def _etag(headers: email.message.Message) -> str:
-    """The ETag or, if that is weak, the time of the last change; "" if there is neither."""
-    # A weak tag stays the same for bytes that differ (RFC 9110, section 8.8.1).
-    tag = headers.get("ETag", "")
-    return tag if tag.startswith('"') else headers.get("Last-Modified", "")
-
-
-def _append(
-    response: http.client.HTTPResponse, part: Path, start: int, total: int | None, name: str
-) -> None:
-    bar = tqdm(desc=name, initial=start, total=total, unit="B", unit_scale=True, disable=None)
-    with bar, open(part, "ab" if start else "wb") as file:
-        while chunk := response.read1(_CHUNK_BYTES):
-            file.write(chunk)
-            bar.update(len(chunk))
+                f"Cannot download {url}: the server does not send the file's length, so an incomplete file could not "
+                f"be detected. Try again later, or {_ELSEWHERE}."
+            )
+        if not start:
+            _etag_file(part).write_text(version, "utf-8")
+        bar = tqdm(
+            *(None, PurePosixPath(url).name, total),
+            unit="B",
+            unit_scale=True,
+            disable=None,
+            initial=start,
+        )
+        room = naming_full_disk(part, url, total, MOVE_CACHE)
+        with room, bar, open(part, "ab" if start else "wb") as file:
+            while chunk := response.read1(_CHUNK_BYTES):
+                file.write(chunk)
+                bar.update(len(chunk))
+        _check_whole(url, part, total, response.headers)
 
 
 def _check_whole(url: str, part: Path, total: int | None, headers: email.message.Message) -> None:
     """Raises unless `part` is the complete file, by its length, its first bytes, and its hash if sent."""
     if total is not None and _size(part) < total:
-        raise _Interrupted(f"the connection ended after {_size(part):,} of {total:,} bytes")
+        raise urllib.error.URLError(
+            f"the connection ended after {_size(part):,} of {total:,} bytes"
+        )
     with open(part, "rb") as file:
         start = file.read(200)
         if _WEB_PAGE.match(start):
@@ -208,7 +200,7 @@ def _check_whole(url: str, part: Path, total: int | None, headers: email.message
             md5 = functools.partial(hashlib.md5, usedforsecurity=False)
             if hashlib.file_digest(file, md5).digest() != base64.b64decode(announced[1]):
                 _discard(part)
-                raise _Interrupted(
+                raise urllib.error.URLError(
                     "the received file does not have the MD5 that the server announced"
                 )
 

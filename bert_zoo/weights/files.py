@@ -149,15 +149,6 @@ def sha256_of(path: str | os.PathLike) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def verify_sha256(path: str | os.PathLike, expected: str) -> None:
-    found = sha256_of(path)
-    if found != expected.lower():
-        raise WeightsError(
-            f"The file {path} has SHA-256 {found}, but {expected.lower()} was expected. The file "
-            "is damaged or has been replaced: delete it and download it again."
-        )
-
-
 def refuse_lfs_pointer(path: str | os.PathLike) -> None:
     """Raises WeightsError for a pointer file, which a git clone without git-lfs creates in place of weights."""
     with open(path, "rb") as file:

@@ -30,13 +30,6 @@ _MACHINE_ERRORS = {
 }
 
 
-class _Refused(Exception):
-    """The archive is damaged or has a member that must not be unpacked."""
-
-
-_ARCHIVE_ERRORS = (*ZIP_ERRORS, tarfile.TarError, lzma.LZMAError, OverflowError, _Refused)
-
-
 def unpack(archive: Path, target: Path, url: str) -> dict[str, int]:
     """Unpacks an archive into `target`, which appears once it is complete: path below it -> size in bytes.
 
@@ -47,7 +40,7 @@ def unpack(archive: Path, target: Path, url: str) -> dict[str, int]:
         with replacing_directory(target) as temporary:
             temporary.mkdir()
             return _extract(archive, temporary, url)
-    except (*_ARCHIVE_ERRORS, OSError) as error:
+    except (*ZIP_ERRORS, tarfile.TarError, lzma.LZMAError, OSError) as error:
         if isinstance(error, OSError) and error.errno in _MACHINE_ERRORS:
             raise
         raise WeightsError(
@@ -64,10 +57,10 @@ def _extract(archive: Path, directory: Path, url: str) -> dict[str, int]:
     for name, size, stream in members(archive):
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or set(name) & set("\\:\0"):
-            raise _Refused(f"its member {shown(name)} would be outside the directory")
+            raise ValueError(f"its member {shown(name)} would be outside the directory")
         total += size
         if len(files) == _MAX_MEMBERS or total > _MAX_UNPACKED_BYTES:
-            raise _Refused(
+            raise ValueError(
                 f"it unpacks to more than {_MAX_MEMBERS:,} files or {_MAX_UNPACKED_BYTES:,} bytes"
             )
         destination = directory / path
@@ -77,10 +70,10 @@ def _extract(archive: Path, directory: Path, url: str) -> dict[str, int]:
                 shutil.copyfileobj(stream, file, _CHUNK_BYTES)
                 written = file.tell()
         if written != size:
-            raise _Refused(f"its member {shown(name)} has {written:,} bytes instead of {size:,}")
+            raise ValueError(f"its member {shown(name)} has {written:,} bytes instead of {size:,}")
         files[str(path)] = size
     if not files:
-        raise _Refused("it is empty")
+        raise ValueError("it is empty")
     return files
 
 
@@ -89,7 +82,9 @@ def _zip_members(archive: Path) -> Iterator[tuple[str, int, BinaryIO]]:
         for info in file.infolist():
             mode = info.external_attr >> 16
             if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR) or info.flag_bits & 1:
-                raise _Refused(f"its member {shown(info.filename)} is a link, special or encrypted")
+                raise ValueError(
+                    f"its member {shown(info.filename)} is a link, special or encrypted"
+                )
             if not info.is_dir():
                 with file.open(info) as stream:
                     yield info.filename, info.file_size, stream
@@ -97,11 +92,11 @@ def _zip_members(archive: Path) -> Iterator[tuple[str, int, BinaryIO]]:
 
 def _tar_members(archive: Path) -> Iterator[tuple[str, int, BinaryIO]]:
     if not tarfile.is_tarfile(archive):
-        raise _Refused("it is neither a zip nor a tar archive")
+        raise ValueError("it is neither a zip nor a tar archive")
     with tarfile.open(archive) as file:
         for info in file:
             if not info.isreg() and not info.isdir():
-                raise _Refused(f"its member {shown(info.name)} is a link or special")
+                raise ValueError(f"its member {shown(info.name)} is a link or special")
             if info.isreg():
                 yield info.name, info.size, file.extractfile(info)
         # A compressed stream checks its checksum and length only at its end.
