@@ -186,13 +186,13 @@ def test_windows_keep_to_documents_and_gradients_are_the_same(monkeypatch):
 
 
 def test_queries_of_long_rows_attend_some_at_a_time(monkeypatch):
-    from bert_zoo.layers import windows
+    from bert_zoo.layers import attention
 
     ids = np.random.default_rng(2).integers(1, 50, (2, 23)).astype("int32")
     encoder = encoder_with_windows()
     for inputs in ({"token_ids": ids}, {"token_ids": ids, "document_ids": ids // 40 + 1}):
         whole = encoder(inputs)
-        monkeypatch.setattr(windows, "QUERIES_AT_ONCE", 5)
+        monkeypatch.setattr(attention, "QUERIES_AT_ONCE", 5)
         parts = encoder(inputs)
         monkeypatch.undo()
         for one, other in zip(keras.tree.flatten(whole), keras.tree.flatten(parts), strict=True):

@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 import bert_zoo
-from bert_zoo.charts.lines import line_chart, position_ticks
-from bert_zoo.charts.svg import round_ticks
+from bert_zoo.charts.svg import line_chart, position_ticks, round_ticks
 from bert_zoo.cli.report import RunRecord, duration, forbids_commerce, setting, write_report
 from bert_zoo.metrics.errors import (
     HardExample,

@@ -28,7 +28,7 @@ from safetensors.numpy import save_file
 import bert_zoo
 from bert_zoo.registry import registry
 from bert_zoo.training import add_lora, rematerialize
-from bert_zoo.training.lora import lora_layers
+from bert_zoo.training.freezing import lora_layers
 
 TIED, UNTIED = "t5/text_to_text", "t5/text_to_text_gated"
 BYTES = "byt5/text_to_text"

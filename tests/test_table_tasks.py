@@ -11,7 +11,7 @@ from bert_zoo.cli.benchmarks.files import spread_order
 from bert_zoo.data.columns import label_remarks
 from bert_zoo.data.tables import read_table
 from bert_zoo.metrics.labels import class_metrics
-from bert_zoo.training.first_answers import class_weights
+from bert_zoo.training.freezing import class_weights
 
 
 def table(path, labels, texts=None):

@@ -37,7 +37,7 @@ from bert_zoo.training import (
     rematerialize,
     set_head_range,
 )
-from bert_zoo.training.lora import without_lora
+from bert_zoo.training.freezing import without_lora
 from bert_zoo.training.optimizers import WarmupThenConstant, WarmupThenLinearDecay
 from bert_zoo.weights.bind import named_variables
 

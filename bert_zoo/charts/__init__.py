@@ -5,11 +5,15 @@ must include `STYLE`. Nothing here imports TensorFlow or Keras.
 """
 
 from bert_zoo.charts.attention import AttentionViewer, attention_viewer
-from bert_zoo.charts.heat_map import heat_map
-from bert_zoo.charts.lines import layer_curves, line_chart
-from bert_zoo.charts.scatter import scatter
-from bert_zoo.charts.svg import STYLE, Chart
-from bert_zoo.charts.trees import dependency_tree
+from bert_zoo.charts.svg import (
+    STYLE,
+    Chart,
+    dependency_tree,
+    heat_map,
+    layer_curves,
+    line_chart,
+    scatter,
+)
 
 __all__ = [
     "STYLE",

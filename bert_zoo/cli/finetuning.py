@@ -30,7 +30,7 @@ from bert_zoo.models.replicas import is_chief
 from bert_zoo.presets import Recipe
 from bert_zoo.registry import Card
 from bert_zoo.training.distribution import present_strategy
-from bert_zoo.training.first_answers import set_head_range
+from bert_zoo.training.freezing import set_head_range
 from bert_zoo.training.presets import compile_for_task, load_options, optimizer_for, prepare
 from bert_zoo.training.resume import notes_of, restore, write_checkpoint
 from bert_zoo.training.runs import (

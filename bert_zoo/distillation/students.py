@@ -13,7 +13,7 @@ from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.quantization import check_is_float
 from bert_zoo.registry import registry
-from bert_zoo.training.lora import without_lora
+from bert_zoo.training.freezing import without_lora
 from bert_zoo.training.presets import compile_for_task
 from bert_zoo.weights.bind import ENCODER_PREFIX, variables_of
 

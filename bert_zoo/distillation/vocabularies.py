@@ -23,7 +23,7 @@ from bert_zoo.text.sentencepiece import SentencePieceTokenizer
 from bert_zoo.text.sentencepiece_model import BPE, NORMAL, read_sentencepiece_model
 from bert_zoo.text.tokenizer import Tokenizer
 from bert_zoo.text.wordpiece import WordPieceTokenizer
-from bert_zoo.training.lora import without_lora
+from bert_zoo.training.freezing import without_lora
 from bert_zoo.training.presets import compile_for_task
 from bert_zoo.weights.bind import named_variables
 

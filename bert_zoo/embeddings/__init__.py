@@ -8,15 +8,15 @@ from bert_zoo.lazy_names import loaded_on_first_use
 # Name -> the module that defines it.
 _NAMES: dict[str, str] = {
     "Hits": "bert_zoo.embeddings.exact_search",
-    "int8_ranges": "bert_zoo.embeddings.precision",
+    "int8_ranges": "bert_zoo.embeddings.exact_search",
     "Paraphrase": "bert_zoo.embeddings.mining",
     "evaluate_retrieval": "bert_zoo.embeddings.evaluation",
     "evaluate_similarity": "bert_zoo.embeddings.evaluation",
     "mine_negatives": "bert_zoo.embeddings.mining",
     "paraphrases": "bert_zoo.embeddings.mining",
     "search": "bert_zoo.embeddings.exact_search",
-    "to_binary": "bert_zoo.embeddings.precision",
-    "to_int8": "bert_zoo.embeddings.precision",
+    "to_binary": "bert_zoo.embeddings.exact_search",
+    "to_int8": "bert_zoo.embeddings.exact_search",
     "BatchHardTriplet": "bert_zoo.tasks.embedding_losses",
     "CoSENT": "bert_zoo.tasks.embedding_losses",
     "CosineRegression": "bert_zoo.tasks.embedding_losses",

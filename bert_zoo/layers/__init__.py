@@ -8,7 +8,7 @@ tensors are [batch * length, features]: with two-dimensional matrix products, Te
 from bert_zoo.layers.attention import SelfAttention
 from bert_zoo.layers.backbones import Backbone, TransformerBackbone
 from bert_zoo.layers.block import FeedForward, PostNormBlock, PreNormBlock, Stack
-from bert_zoo.layers.dropout import Dropout
+from bert_zoo.layers.common import Dropout
 from bert_zoo.layers.embeddings import Embeddings, TokenEmbeddings
 from bert_zoo.layers.heads import FirstToken, Pooler, ScalarMix
 from bert_zoo.lazy_names import loaded_on_first_use

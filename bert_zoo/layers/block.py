@@ -5,8 +5,15 @@ from collections.abc import Callable, Sequence
 import keras
 from keras import ops
 
-from bert_zoo.layers.common import Activation, at_positions, dense, in_rows, norm, number_of
-from bert_zoo.layers.dropout import Dropout
+from bert_zoo.layers.common import (
+    Activation,
+    Dropout,
+    at_positions,
+    dense,
+    in_rows,
+    norm,
+    number_of,
+)
 
 
 class FeedForward(keras.layers.Layer):

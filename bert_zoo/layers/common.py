@@ -1,4 +1,4 @@
-"""Shared parts of layers: initialisers, activations, dense layers, tables, norms, gradients, numbers of replicas."""
+"""Shared parts of layers: initialisers, activations, dense layers, tables, norms, dropout, gradients, replicas."""
 
 import functools
 import math
@@ -72,14 +72,22 @@ def standardized(x, epsilon: float):
 
 def over_replicas(count, how: str):
     """The "SUM" or "MEAN" of a number over all replicas; without replicas, the number itself."""
-    if keras.backend.backend() != "tensorflow":
+    replica = _replica()
+    if replica is None:
         return count
     import tensorflow as tf
 
-    replica = tf.distribute.get_replica_context()
-    if replica is None or replica.num_replicas_in_sync == 1:
-        return count
     return replica.all_reduce(tf.distribute.ReduceOp[how], tf.stop_gradient(count))
+
+
+def _replica() -> Any:
+    """TensorFlow's context of the replica that this runs in; None if there is only one."""
+    if keras.backend.backend() != "tensorflow":
+        return None
+    import tensorflow as tf
+
+    replica = tf.distribute.get_replica_context()
+    return None if replica is None or replica.num_replicas_in_sync == 1 else replica
 
 
 def num_replicas() -> int:
@@ -304,3 +312,71 @@ def concrete(value: Any) -> np.ndarray | None:
 
         return None if isinstance(value, jax.core.Tracer) else np.asarray(value)
     return value.numpy() if hasattr(value, "numpy") else None
+
+
+# --- Dropout that draws different masks on every replica ---
+
+# Distance between the replicas' seeds, larger than the number of draws of any training.
+STRIDE = 1 << 40
+
+
+class ReplicaSeeds(keras.random.SeedGenerator):
+    """Seeds that differ between TensorFlow's replicas, although their state is the same. Keras 3.15 gives all replicas
+    the same seeds (keras#20612), so row r of every replica's part of a batch loses the same units. On JAX one mask
+    is drawn for the whole batch.
+    """
+
+    def next(self, ordered: bool = True):
+        seed = super().next(ordered)
+        replica = _replica()
+        if replica is None:
+            return seed
+        return seed + [0, STRIDE] * ops.cast(replica.replica_id_in_sync_group, seed.dtype)
+
+
+def _dropped(inputs, rate: float, seed):
+    """As `keras.random.dropout` on TensorFlow, with 16 random bits per unit: Keras draws 32, and rounds them so
+    coarsely in bfloat16 that a rate of 0.1 becomes 0.102.
+    """
+    import tensorflow as tf
+
+    # As in Keras: seeds are int64, with which XLA cannot draw.
+    seed = tf.cast(tf.math.floormod(seed, tf.int32.max - 1), tf.int32)
+    number = tf.size(inputs)
+    pairs = tf.random.stateless_uniform([(number + 1) // 2], seed, None, None, tf.int32)
+    drawn = tf.reshape(tf.bitcast(pairs, tf.uint16), [-1])[:number]
+    stays = tf.reshape(drawn, tf.shape(inputs)) >= round(rate * 2**16)
+    scaled = inputs * tf.cast(1 / (1 - rate), inputs.dtype)
+    return tf.where(stays, scaled, tf.zeros([], inputs.dtype))
+
+
+class Dropout(keras.layers.Layer):
+    """Sets a part of its input to zero in training and scales up the rest (Srivastava et al. 2014).
+
+    Unlike Keras's layer, it draws different masks on each of TensorFlow's replicas.
+
+    Args:
+        rate: fraction of the input that becomes zero, in [0, 1).
+    """
+
+    def __init__(self, rate: float, **kwargs):
+        super().__init__(**kwargs)
+        self.rate = rate
+        self.supports_masking = True
+        if rate:
+            self.seeds = ReplicaSeeds()
+        self.built = True
+
+    def is_active(self, training: bool | None) -> bool:
+        """Whether a call with this `training` sets anything to zero."""
+        return bool(training and self.rate)
+
+    def call(self, inputs, training=None):
+        if not self.is_active(training):
+            return inputs
+        if keras.backend.backend() != "tensorflow":
+            return keras.random.dropout(inputs, self.rate, seed=self.seeds)
+        return _dropped(inputs, self.rate, self.seeds.next())
+
+    def get_config(self):
+        return {**super().get_config(), "rate": self.rate}

@@ -9,8 +9,7 @@ import numpy as np
 from keras import ops
 
 from bert_zoo import private
-from bert_zoo.layers.common import dense, float_rows, float_table, initializer, norm, table
-from bert_zoo.layers.dropout import Dropout
+from bert_zoo.layers.common import Dropout, dense, float_rows, float_table, initializer, norm, table
 
 
 def check_length(token_ids, longest_input: int) -> None:

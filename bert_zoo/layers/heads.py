@@ -10,6 +10,7 @@ from bert_zoo.config import BILSTM_LAYERS, HeadSpec, Pooling
 from bert_zoo.layers.common import (
     ACTIVATIONS,
     Activation,
+    Dropout,
     dense,
     float_table,
     initializer,
@@ -17,7 +18,6 @@ from bert_zoo.layers.common import (
     table,
     vocabulary_logits,
 )
-from bert_zoo.layers.dropout import Dropout
 
 
 class OutputHead(keras.layers.Layer):

@@ -10,7 +10,7 @@ from bert_zoo.family import Family
 from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.task_model import LabelledModel
 from bert_zoo.registry import registry
-from bert_zoo.training.lora import lora_products, trained_in_full
+from bert_zoo.training.freezing import lora_products, trained_in_full
 from bert_zoo.weights.adapters import ArraysSource, write_adapter
 from bert_zoo.weights.bind import Plan, to_stored, variables_of
 from bert_zoo.weights.files import remove_leftovers

@@ -21,7 +21,7 @@ from bert_zoo.models.labels import DEFAULT_THRESHOLD
 from bert_zoo.models.quantization import check_is_float
 from bert_zoo.registry import HUB_LICENCES, registry
 from bert_zoo.tasks.streams import StatefulModel
-from bert_zoo.training.lora import without_lora
+from bert_zoo.training.freezing import without_lora
 from bert_zoo.weights.bind import ENCODER_PREFIX, pooled_bindings, to_stored, variables_of
 from bert_zoo.weights.files import remove_leftovers, write_json
 from bert_zoo.weights.formats import BertZoo, Description, Format, HuggingFace, KerasHub

@@ -12,7 +12,7 @@ from bert_zoo.models.quantization import quantized_layers
 from bert_zoo.runtime.description import DESCRIPTION_FILE, ONNX_SUFFIX, VERSION
 from bert_zoo.serving.options import ENTRIES, check_options
 from bert_zoo.tasks.streams import StatefulModel
-from bert_zoo.training.lora import without_lora
+from bert_zoo.training.freezing import without_lora
 from bert_zoo.weights.files import remove_leftovers, replacing_directory, write_json
 
 log = logging.getLogger("bert_zoo")

@@ -5,8 +5,7 @@ from types import MappingProxyType
 import keras
 from keras import ops
 
-from bert_zoo.layers.common import FIRST, at_positions, dense, float_kernel, norm
-from bert_zoo.layers.dropout import Dropout
+from bert_zoo.layers.common import FIRST, Dropout, at_positions, dense, float_kernel, norm
 from bert_zoo.models.base import Interface
 from bert_zoo.models.labels import LabelRange
 from bert_zoo.models.losses import BinaryCrossentropy

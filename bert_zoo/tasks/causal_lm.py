@@ -9,8 +9,7 @@ import numpy as np
 from keras import ops
 
 from bert_zoo.config import IGNORED_LABEL, UNLIMITED
-from bert_zoo.layers.common import over_replicas
-from bert_zoo.layers.dropout import Dropout
+from bert_zoo.layers.common import Dropout, over_replicas
 from bert_zoo.layers.heads import AdaptiveSoftmax
 from bert_zoo.models.base import Interface
 from bert_zoo.models.direct import tokenized

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_zoo.layers.dropout import ReplicaSeeds
+from bert_zoo.layers.common import ReplicaSeeds
 from bert_zoo.models.base import Interface
 from bert_zoo.models.inputs import as_ids, check_range
 from bert_zoo.tasks.masked_lm import FillsMasks

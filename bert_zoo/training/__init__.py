@@ -6,13 +6,15 @@ from bert_zoo.models.metrics import SpanF1, TokenAccuracy
 from bert_zoo.presets import Recipe
 from bert_zoo.tasks.presets import preset
 from bert_zoo.training.distribution import strategy
-from bert_zoo.training.first_answers import (
+from bert_zoo.training.freezing import (
+    add_lora,
+    freeze,
+    reinitialize,
+    rematerialize,
     set_head_range,
     start_from_frequencies,
     start_from_mean,
 )
-from bert_zoo.training.freezing import freeze, reinitialize, rematerialize
-from bert_zoo.training.lora import add_lora
 from bert_zoo.training.optimizers import (
     Adafactor,
     AveragedSGD,

@@ -10,8 +10,7 @@ from bert_zoo.presets import LanguageModelPreset, Preset, Reading, Recipe
 from bert_zoo.registry import registry
 from bert_zoo.tasks.presets import OF_TASKS, PRESETS, preset
 from bert_zoo.training import optimizers
-from bert_zoo.training.freezing import freeze, reinitialize, rematerialize
-from bert_zoo.training.lora import add_lora
+from bert_zoo.training.freezing import add_lora, freeze, reinitialize, rematerialize
 from bert_zoo.training.optimizers import (
     Adafactor,
     BertAdamW,

@@ -130,7 +130,7 @@ class Benchmark(ABC):
                 f"class_weight is {recipe.class_weight!r}, but it is only for classification, and {self.name} is "
                 f"{self.kind!r}. Leave it out."
             )
-        from bert_zoo.training.first_answers import class_weights
+        from bert_zoo.training.freezing import class_weights
 
         return class_weights(recipe.class_weight, self.train.labels, self.label_names)
 

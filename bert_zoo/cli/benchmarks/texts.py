@@ -222,7 +222,7 @@ class ScoreBenchmark(TextBenchmark):
         return {**super().load_options(), **named}
 
     def prepare(self, model):
-        from bert_zoo.training.first_answers import start_from_mean
+        from bert_zoo.training.freezing import start_from_mean
 
         start_from_mean(model, self.train.labels)
 
@@ -271,7 +271,7 @@ class MultiLabelBenchmark(TextBenchmark):
     kind = name_of("MultiLabelClassifier")
 
     def prepare(self, model):
-        from bert_zoo.training.first_answers import start_from_frequencies
+        from bert_zoo.training.freezing import start_from_frequencies
 
         start_from_frequencies(model, self._present(self.train.labels))
 

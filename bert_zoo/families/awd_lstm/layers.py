@@ -14,8 +14,7 @@ from bert_zoo import private
 from bert_zoo.config import Config
 from bert_zoo.layers.backbones import Backbone, Groups, fits
 from bert_zoo.layers.block import Stack
-from bert_zoo.layers.common import at_positions, float_table, over_replicas, table
-from bert_zoo.layers.dropout import Dropout
+from bert_zoo.layers.common import Dropout, at_positions, float_table, over_replicas, table
 
 
 class LockedDropout(Dropout):

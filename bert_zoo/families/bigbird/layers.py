@@ -16,13 +16,11 @@ from bert_zoo.families.bigbird.random_blocks import (
     paper_blocks,
     random_blocks,
 )
-from bert_zoo.layers.attention import SelfAttention, masked_score
+from bert_zoo.layers.attention import SelfAttention, in_blocks, masked_score
 from bert_zoo.layers.backbones import TransformerBackbone
 from bert_zoo.layers.block import FeedForward
-from bert_zoo.layers.common import Activation, at_positions, dense, norm
-from bert_zoo.layers.dropout import Dropout
+from bert_zoo.layers.common import Activation, Dropout, at_positions, dense, norm
 from bert_zoo.layers.embeddings import Embeddings
-from bert_zoo.layers.windows import in_blocks
 
 
 class BlockView(NamedTuple):

@@ -17,6 +17,7 @@ from bert_zoo.layers.backbones import TransformerBackbone
 from bert_zoo.layers.block import Block, Stack
 from bert_zoo.layers.common import (
     ACTIVATIONS,
+    Dropout,
     at_positions,
     dense,
     float_table,
@@ -27,7 +28,6 @@ from bert_zoo.layers.common import (
     number_of,
     table,
 )
-from bert_zoo.layers.dropout import Dropout
 from bert_zoo.layers.embeddings import token_positions
 from bert_zoo.layers.heads import MaskedLMHead
 

@@ -15,8 +15,7 @@ from bert_zoo import private
 from bert_zoo.families.elmo.text import BEGIN, END, boundary_ids
 from bert_zoo.layers.backbones import PADDING, Backbone, Ids, fits
 from bert_zoo.layers.block import Stack
-from bert_zoo.layers.common import ACTIVATIONS, at_positions
-from bert_zoo.layers.dropout import Dropout
+from bert_zoo.layers.common import ACTIVATIONS, Dropout, at_positions
 
 # -------------------------------------------------------------------------------------------------
 # The steps of an LSTM with projection and clipping, with an explicit gradient.

@@ -7,7 +7,15 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from bert_zoo.layers.attention import SelfAttention, at_queries
+from bert_zoo.layers.attention import (
+    SelfAttention,
+    at_queries,
+    attended_in_blocks,
+    hidden_by,
+    in_blocks,
+    window_bias,
+    window_bias_in_blocks,
+)
 from bert_zoo.layers.backbones import (
     FIRST_IS_GLOBAL,
     FIRST_TEXT_IS_GLOBAL,
@@ -15,13 +23,6 @@ from bert_zoo.layers.backbones import (
     TransformerBackbone,
 )
 from bert_zoo.layers.common import at_positions, concrete, dense
-from bert_zoo.layers.windows import (
-    attended_in_blocks,
-    hidden_by,
-    in_blocks,
-    window_bias,
-    window_bias_in_blocks,
-)
 
 GLOBAL_MASK = "global_attention_mask"
 

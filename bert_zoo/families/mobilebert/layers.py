@@ -11,8 +11,7 @@ from keras import ops
 from bert_zoo.layers.attention import SelfAttention
 from bert_zoo.layers.backbones import TransformerBackbone
 from bert_zoo.layers.block import residual
-from bert_zoo.layers.common import dense, float_table, neighbours, table
-from bert_zoo.layers.dropout import Dropout
+from bert_zoo.layers.common import Dropout, dense, float_table, neighbours, table
 from bert_zoo.layers.embeddings import Embeddings
 from bert_zoo.layers.heads import MaskedLMHead
 

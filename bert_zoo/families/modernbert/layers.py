@@ -11,20 +11,18 @@ from keras import ops
 from bert_zoo.layers.attention import (
     SelfAttention,
     at_queries,
+    attended_in_blocks,
     attention_bias,
     bias_between_documents,
-)
-from bert_zoo.layers.backbones import TransformerBackbone
-from bert_zoo.layers.common import Activation, at_positions, dense, norm
-from bert_zoo.layers.embeddings import positions_in_documents
-from bert_zoo.layers.windows import (
-    attended_in_blocks,
     joined,
     out_of_blocks,
     some_at_a_time,
     window_bias,
     window_bias_in_blocks,
 )
+from bert_zoo.layers.backbones import TransformerBackbone
+from bert_zoo.layers.common import Activation, at_positions, dense, norm
+from bert_zoo.layers.embeddings import positions_in_documents
 
 
 def rotations(position_ids, head_size: int, theta: float, dtype: str):

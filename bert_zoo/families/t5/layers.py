@@ -22,6 +22,7 @@ from bert_zoo.layers.attention import (
 from bert_zoo.layers.backbones import Groups, Ids, TransformerBackbone
 from bert_zoo.layers.block import PreNormBlock, recomputed
 from bert_zoo.layers.common import (
+    Dropout,
     at_least_one,
     at_positions,
     dense,
@@ -30,7 +31,6 @@ from bert_zoo.layers.common import (
     vocabulary_logits,
     with_slots,
 )
-from bert_zoo.layers.dropout import Dropout
 
 
 class RMSNorm(keras.layers.Layer):

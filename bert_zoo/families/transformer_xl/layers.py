@@ -10,8 +10,14 @@ from keras import ops
 from bert_zoo.layers.attention import at_queries, attention_bias, causal_bias, shifted_to_keys
 from bert_zoo.layers.backbones import PADDING, Backbone, Ids, fits
 from bert_zoo.layers.block import Block, Stack
-from bert_zoo.layers.common import at_positions, dense, float_kernel, float_table, initializer
-from bert_zoo.layers.dropout import Dropout
+from bert_zoo.layers.common import (
+    Dropout,
+    at_positions,
+    dense,
+    float_kernel,
+    float_table,
+    initializer,
+)
 from bert_zoo.layers.heads import cluster_tables
 
 

@@ -17,8 +17,7 @@ from bert_zoo.families.transformer_xl.layers import (
 )
 from bert_zoo.layers.attention import attention_bias, masked_score, shifted_to_keys
 from bert_zoo.layers.backbones import Ids
-from bert_zoo.layers.common import float_table, initializer, table
-from bert_zoo.layers.dropout import Dropout
+from bert_zoo.layers.common import Dropout, float_table, initializer, table
 
 
 class StreamView(NamedTuple):
