@@ -15,7 +15,6 @@ from bert_zoo.weights.table import VECTOR_HEAD, Head, Row, RowsOf, SecondEncoder
 
 if TYPE_CHECKING:
     from bert_zoo.weights.bind import Plan
-    from bert_zoo.weights.tensor_source import TensorSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -313,22 +312,27 @@ class Family:
     def plan(
         self, fmt: str | Format, config: Config, root: str | None = None, head_root: str = ""
     ) -> "Plan":
-        """The weight table for a configuration, with the names of a format, prefixed by a root."""
+        """The weight table for the encoder's configuration, with the names of a format.
+
+        Args:
+            root: prefix of the encoder's names; by default the format's.
+            head_root: prefix of the names of heads and of tensors that several encoders share.
+        """
         # Imported here because it imports NumPy, which takes longer than everything else in this module.
-        from bert_zoo.weights.bind import write_out
+        from bert_zoo.weights.bind import ENCODER_PREFIX, Plan, expand
 
         fmt = self.formats[fmt] if isinstance(fmt, str) else fmt
-        root = fmt.root if root is None else root
-        return write_out(self.encoder_rows, self.heads, fmt, config, root=root, head_root=head_root)
-
-    def plan_of(self, source: "TensorSource", config: Config, encoder: str = "") -> "Plan":
-        """The weight table for a source's names, and for one encoder if the file has several; WeightsError if it has no
-        such encoder, or several."""
-        from bert_zoo.weights.bind import find_root
-
-        first = self.encoder_rows[0]
-        token_table = first if isinstance(first, Row) else next(iter(first(config)))
-        found = find_root(
-            self.formats.values(), token_table, source, family=self.name, encoder=encoder
-        )
-        return self.plan(found[0], config, *found[1:])
+        root, config = fmt.root if root is None else root, config.with_pooler(True)
+        copies = {
+            copy.below(root, head_root)
+            for head in self.heads.values()
+            if fmt.name in head.copies
+            for copy in head.copies[fmt.name](config)
+        }
+        encoder = expand(self.encoder_rows, config, fmt, ENCODER_PREFIX, root, head_root)
+        heads = {
+            task: tuple(expand(head.rows, config, fmt, "", head_root, head_root))
+            for task, head in self.heads.items()
+        }
+        copies = tuple(sorted(copies, key=lambda copy: copy.key))
+        return Plan(fmt, root, head_root, tuple(encoder), heads, copies)

@@ -33,7 +33,7 @@ from bert_zoo.models.task_model import SentenceModel
 from bert_zoo.registry import registry
 from bert_zoo.tasks import TASKS, Reranker
 from bert_zoo.weights.adapters import Adapter
-from bert_zoo.weights.bind import POOLER, Plan, RenamedSource
+from bert_zoo.weights.bind import POOLER, Plan, RenamedSource, plan_of
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.formats import BertZoo, Description, Format, HuggingFace
 from bert_zoo.weights.formats.hf import generation_of
@@ -367,7 +367,7 @@ def _with_tensors(
         family = _family_of_tensors(family, read_as, stored)
     if family is not opened.family:
         config = family.config_class.from_dict(config.to_dict())
-    plan = family.plan_of(stored, config, encoder)
+    plan = plan_of(family, stored, config, encoder)
     source = RenamedSource(stored, plan.format)
     if plan.format.has_dense_folders:
         for number, folder in enumerate(dense_folders(directory)):

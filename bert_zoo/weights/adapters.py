@@ -410,7 +410,7 @@ def _joined(key: str, pieces: list) -> tuple[np.ndarray, np.ndarray, float]:
     for number, (binding, (_, b, own)) in enumerate(pieces):
         part = binding.to_stored(b * (own / scale))[key]
         entries = [part if i == number else np.zeros_like(part) for i in range(len(pieces))]
-        columns.append(binding.joined(entries))
+        columns.append(binding.layout.joined(entries, binding.config))
     return np.concatenate([a.T for _, (a, _, _) in pieces]), np.concatenate(columns, axis=1), scale
 
 

@@ -20,7 +20,7 @@ from bert_zoo.error_text import listing
 from bert_zoo.private import all_layers, children, fill
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.formats.format import Format
-from bert_zoo.weights.table import DENSE, KERNEL, Copy, Head, Row, Rows, SecondEncoder, Stored
+from bert_zoo.weights.table import DENSE, KERNEL, Copy, Row, Rows, SecondEncoder, Stored
 from bert_zoo.weights.tensor_source import DeferredArray, TensorSource
 
 log = logging.getLogger("bert_zoo")
@@ -143,9 +143,6 @@ class Binding:
             if only in (None, key)
         }
 
-    def joined(self, entries: list[np.ndarray]) -> np.ndarray:
-        return self.layout.joined(entries, self.config)
-
 
 def pooled_bindings(layers: Sequence[PooledDense], fmt: Format) -> Iterator[Binding]:
     """Yields the bindings of dense layers on pooled outputs, which no family's table has.
@@ -204,40 +201,6 @@ class Plan:
         return tuple(unread if self.root == first else [first, *unread])
 
 
-def write_out(
-    encoder: Rows,
-    heads: Mapping[str, Head],
-    fmt: Format,
-    config: Config,
-    *,
-    root: str,
-    head_root: str = "",
-) -> Plan:
-    """Expands a family's table for its encoder's configuration.
-
-    `root` is the prefix of the encoder's names. `head_root` is the prefix of heads and of tensors that several
-    encoders share.
-    """
-    config = config.with_pooler(True)
-    copies = {
-        copy.below(root, head_root)
-        for head in heads.values()
-        if fmt.name in head.copies
-        for copy in head.copies[fmt.name](config)
-    }
-    return Plan(
-        format=fmt,
-        root=root,
-        head_root=head_root,
-        encoder=tuple(expand(encoder, config, fmt, ENCODER_PREFIX, root, head_root)),
-        heads={
-            task: tuple(expand(head.rows, config, fmt, "", head_root, head_root))
-            for task, head in heads.items()
-        },
-        copies=tuple(sorted(copies, key=lambda copy: copy.key)),
-    )
-
-
 def expand(
     rows: Rows, config: Config, fmt: Format, prefix: str, root: str, head_root: str
 ) -> Iterator[Binding]:
@@ -279,21 +242,17 @@ def _bindings(
             )
 
 
-def find_root(
-    formats: Iterable[Format],
-    token_table: Row,
-    source: TensorSource,
-    *,
-    family: str,
-    encoder: str = "",
-) -> tuple[Format, str, str]:
-    """Finds a file's format, the prefix of the (requested) encoder's names, and that of heads' names, by its token table.
+def plan_of(family: Any, source: TensorSource, config: Config, encoder: str = "") -> Plan:
+    """The weight table of a `bert_zoo.family.Family` with the names of a source: its token table shows the format, the
+    prefix of the (requested) encoder's names, and that of heads' names.
 
     If two formats use the same name for it, required keys and roots decide. WeightsError if no key ends like a token
     table, or several do.
     """
     found: dict[str, list[tuple[int, Format, str, str]]] = {}
-    for fmt in formats:
+    first = family.encoder_rows[0]
+    token_table = first if isinstance(first, Row) else next(iter(first(config)))
+    for fmt in family.formats.values():
         if fmt.root is None or (
             fmt.required_key and not any(re.search(fmt.required_key, key) for key in source)
         ):
@@ -316,7 +275,8 @@ def find_root(
             found.setdefault(key, []).append((fits, fmt, root, head_root))
     if len(found) == 1:
         (candidates,) = found.values()
-        return max(candidates, key=lambda candidate: candidate[0])[1:]
+        _, fmt, root, head_root = max(candidates, key=lambda candidate: candidate[0])
+        return family.plan(fmt, config, root, head_root)
     if found:
         roots = sorted(root for candidates in found.values() for _, _, root, _ in candidates)
         raise WeightsError(
@@ -324,7 +284,7 @@ def find_root(
             "of them in its own file."
         )
     raise WeightsError(
-        f"{source.location} holds no {family} encoder: no tensor is named like the token table. Its names are "
+        f"{source.location} holds no {family.name} encoder: no tensor is named like the token table. Its names are "
         f"{listing(source)}."
     )
 
@@ -432,26 +392,23 @@ def assign(
     for binding in bindings:
         keys = [stand_ins.get(key, key) for key in binding.keys]
         variable = variables[binding.variable]
-        fill(variable, _as_tensor(_read_for(binding, keys, source, tuple(variable.shape))))
+        fill(variable, _value_of(binding, keys, source, tuple(variable.shape)))
 
 
-def _read_for(
+def _value_of(
     binding: Binding, keys: Sequence[str], source: TensorSource, shape: tuple[int, ...]
-) -> np.ndarray:
-    # A function of its own, so that no tensor outlives its variable's turn.
-    if not keys:
-        return np.zeros(shape, np.float32)
-    return binding.to_ours([source.weight(key) for key in keys], shape)
+) -> Any:
+    """A variable's value as a tensor, or without TensorFlow as an array that becomes one.
 
-
-def _as_tensor(values: np.ndarray) -> Any:
-    """A copy of values as a tensor, or without TensorFlow as an array that becomes one.
-
-    The tensor uses the copy's memory, which goes back to the system with the variable. TensorFlow 2.21 with oneDNN
-    keeps its own memory for ever, and its `convert_to_tensor` copies twice.
+    The tensor uses the array's memory, which goes back to the system with the variable. TensorFlow 2.21 with oneDNN
+    keeps its own memory for ever, and its `convert_to_tensor` copies twice. A function of its own, so that nothing
+    that was read outlives its variable's turn.
     """
     from keras import backend
 
+    tensors = [source.weight(key) for key in keys]
+    values = binding.to_ours(tensors, shape) if keys else np.zeros(shape, np.float32)
+    del tensors
     values = aligned_copy(values)
     if backend.backend() != "tensorflow" or not values.size:
         return values
@@ -542,7 +499,7 @@ def to_stored(
     def read(key: str) -> np.ndarray:
         parts = [b.to_stored(np.asarray(variables[b.variable]), key)[key] for b in pieces[key]]
         first = pieces[key][0]
-        return parts[0] if first.entry is None else first.joined(parts)
+        return parts[0] if first.entry is None else first.layout.joined(parts, first.config)
 
     stored = {}
     for key, (binding, *_) in pieces.items():
