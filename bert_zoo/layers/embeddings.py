@@ -216,7 +216,7 @@ class TokenTable(keras.layers.Embedding):
             private.fill(difference, ops.zeros_like(table))
 
         def assign_base(table):
-            private.fill(difference, self.whole - table)
+            private.fill(difference, ops.cast(self.whole, table.dtype) - table)
             private.fill(base, table)
 
         return {
