@@ -3,13 +3,15 @@
 import dataclasses
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 from bert_zoo.error_text import quoted, shown
+from bert_zoo.fields import check, check_fields, field_problems, is_integer, setting
 
 # The label of positions that the loss ignores, as in Hugging Face's data sets.
 IGNORED_LABEL = -100
@@ -40,6 +42,14 @@ _CONTAINER_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
 # can be ignored.
 OF_OTHERS = {"num_hidden_groups": 0, "inner_group_num": 1}
 
+# Settings with limits that several families need.
+size = partial(setting, least=1, most=UNLIMITED)
+rate = partial(setting, least=0, below=1)
+positive = partial(setting, above=0, most=MOST_AMOUNT)
+amount = partial(setting, least=0, most=MOST_AMOUNT)
+deviation = partial(setting, above=0, most=MOST_DEVIATION)
+activation_name = partial(setting, choices=ACTIVATIONS)
+
 
 class ConfigError(ValueError):
     """An invalid configuration; the message gives all reasons."""
@@ -57,6 +67,15 @@ class Config:
     on_card: ClassVar[tuple[str, ...]] = (
         *("num_layers", "hidden_size", "num_heads", "intermediate_size", "vocab_size"),
     )
+
+    def __post_init__(self):
+        # Each rule may rely on valid fields and on the rules before it.
+        if problems := field_problems(self) or [*islice(self.contradictions(), 1)]:
+            raise ConfigError("This encoder cannot be built: " + " ".join(problems))
+
+    def contradictions(self) -> Iterator[str]:
+        """Yields which fields do not fit together, each of which is within its limits."""
+        yield from ()
 
     @property
     def table_width(self) -> int:
@@ -129,73 +148,6 @@ class Config:
                 f"{there:,} bytes of memory. {self.largest_sizes()}; check the configuration."
             )
 
-    def problems_with(
-        self,
-        *,
-        positive: Sequence[str] = (),
-        natural: Mapping[str, str] = MappingProxyType({}),
-        deviations: Sequence[str] = ("initializer_range",),
-        amounts: Sequence[str] = (),
-        most: Mapping[str, int] = MappingProxyType({}),
-    ) -> list[str]:
-        """A list of error messages for fields outside their limits.
-
-        Fields of the type bool must be True or False, and those whose names end in "_dropout" are rates in [0, 1).
-        `positive` fields must be integers above 0, `natural` ones integers of at least 0, mapped to what 0 means; `amounts`
-        numbers of at least 0. `most` are the largest values of sizes that no weight's shape limits.
-        """
-        fields = dataclasses.fields(self)
-        flags = [field.name for field in fields if field.type is bool]
-        rates = [
-            field.name
-            for field in fields
-            if field.name.endswith("_dropout")
-            # None stands for another rate.
-            and (field.type is float or getattr(self, field.name) is not None)
-        ]
-        limited = f" of at most {UNLIMITED:,}"
-        checks = [
-            (
-                positive,
-                f"a positive integer{limited}",
-                lambda v: is_integer(v) and 0 < v <= UNLIMITED,
-            ),
-            (rates, "at least 0 and below 1", lambda value: is_number(value) and 0 <= value < 1),
-            (
-                deviations,
-                f"a positive number of at most {MOST_DEVIATION}",
-                lambda value: is_number(value) and 0 < value <= MOST_DEVIATION,
-            ),
-            (
-                amounts,
-                f"a number from 0 to {MOST_AMOUNT:,.0f}",
-                lambda value: is_number(value) and 0 <= value <= MOST_AMOUNT,
-            ),
-            (flags, "True or False", lambda value: isinstance(value, bool)),
-        ]
-        for name, meaning in natural.items():
-            wanted = f"0 ({meaning}) or a positive integer{limited}"
-            checks.append(((name,), wanted, lambda v: is_integer(v) and 0 <= v <= UNLIMITED))
-        problems = [
-            f"{name} is {shown(getattr(self, name))}; it must be {wanted}."
-            for names, wanted, holds in checks
-            for name in names
-            if not holds(getattr(self, name))
-        ]
-        for name, limit in {"num_layers": MOST_LAYERS, **most}.items():
-            if is_integer(value := getattr(self, name)) and value > limit:
-                problems.append(f"{name} is {shown(value)}; it must be at most {limit:,}.")
-        # Recurrent networks have neither activation nor layer norm.
-        activation = getattr(self, "activation", "relu")
-        if activation not in ACTIVATIONS:
-            problems.append(f"activation is {shown(activation)}; choose one of {ACTIVATIONS}.")
-        epsilon = getattr(self, "layer_norm_epsilon", 1.0)
-        if not isinstance(epsilon, float) or not 0 < epsilon <= MOST_EPSILON:
-            problems.append(
-                f"layer_norm_epsilon is {shown(epsilon)}; it must be a positive float of at most {MOST_EPSILON}."
-            )
-        return problems
-
 
 class PlainSoftmax:
     """Mixin of configurations whose language model has a plain softmax: the vocabulary is one cluster."""
@@ -263,49 +215,36 @@ class EncoderConfig(Config):
     # Whether all heads together are as wide as the hidden states.
     heads_fill_width: ClassVar[bool] = True
 
-    vocab_size: int
-    hidden_size: int = 768
-    num_layers: int = 12
-    num_heads: int = 12
-    intermediate_size: int = 3072
-    max_positions: int = 512
-    num_segments: int = 2
-    embedding_size: int = 0
+    vocab_size: int = size()
+    hidden_size: int = size(768)
+    num_layers: int = size(12, most=MOST_LAYERS)
+    num_heads: int = size(12)
+    intermediate_size: int = size(3072)
+    max_positions: int = size(512)
+    num_segments: int = size(2, special=(0, "no segments"))
+    embedding_size: int = size(0, special=(0, "as hidden_size"))
     positions_after_padding: bool = False
-    activation: str = "gelu"
-    layer_norm_epsilon: float = 1e-12
-    hidden_dropout: float = 0.1
-    attention_dropout: float = 0.1
-    classifier_dropout: float | None = None
-    span_dropout: float = 0.0
-    initializer_range: float = 0.02
+    activation: str = activation_name("gelu")
+    layer_norm_epsilon: float = positive(1e-12, most=MOST_EPSILON)
+    hidden_dropout: float = rate(0.1)
+    attention_dropout: float = rate(0.1)
+    classifier_dropout: float | None = rate(None)
+    span_dropout: float = rate(0.0)
+    initializer_range: float = deviation(0.02)
     pooler: bool = True
     tie_word_embeddings: bool = True
-    pad_id: int | None = 0
+    pad_id: int | None = size(0, least=0)
 
-    def __post_init__(self):
-        sizes = ("vocab_size", "hidden_size", "num_layers", "num_heads", "intermediate_size")
-        problems = self.problems_with(
-            positive=(*sizes, "max_positions"),
-            natural={"embedding_size": "as hidden_size", "num_segments": "no segments"},
-        )
-        may_lack = self.pad_id is None and not self.positions_after_padding
-        if not may_lack and not (is_integer(self.pad_id) and 0 <= self.pad_id <= UNLIMITED):
-            problems.append(
-                f"pad_id is {shown(self.pad_id)}; it must be an id, 0 or more, or None if positions_after_padding is "
-                "False."
-            )
-        if not problems and self.heads_fill_width and self.hidden_size % self.num_heads:
-            problems.append(
-                f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}."
-            )
-        if not problems and self.longest_input < 1:
-            problems.append(
+    def contradictions(self) -> Iterator[str]:
+        if self.pad_id is None and self.positions_after_padding:
+            yield "pad_id is None; it must be an id, or positions_after_padding False."
+        if self.longest_input < 1:
+            yield (
                 f"max_positions is {self.max_positions}; pad_id {self.pad_id} with positions_after_padding leaves "
                 "no row for tokens."
             )
-        if problems:
-            raise ConfigError("This encoder cannot be built: " + " ".join(problems))
+        if self.heads_fill_width and self.hidden_size % self.num_heads:
+            yield f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}."
 
     @property
     def table_width(self) -> int:
@@ -349,14 +288,6 @@ def machine_memory() -> int | None:
     return min(found)
 
 
-def is_integer(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 @dataclass(frozen=True)
 class TextSpec:
     """How a checkpoint reads text.
@@ -370,27 +301,19 @@ class TextSpec:
     max_length: int = 512
 
     def __post_init__(self):
-        if not is_integer(self.max_length):
-            raise ValueError(f"max_length is {shown(self.max_length)}; it must be a whole number.")
+        check_fields(self)
 
 
 @dataclass(frozen=True)
 class PooledDense:
     """A dense layer over pooled outputs."""
 
-    units: int  # its width
-    activation: str = "tanh"  # one of `DENSE_ACTIVATIONS`
+    units: int = setting(least=1, most=MOST_UNITS)  # its width
+    activation: str = setting("tanh", choices=DENSE_ACTIVATIONS)
     use_bias: bool = True
 
     def __post_init__(self):
-        if not is_integer(self.units) or not 1 <= self.units <= MOST_UNITS:
-            raise ValueError(
-                f"units is {shown(self.units)}; it must be a whole number from 1 to {MOST_UNITS:,}."
-            )
-        if self.activation not in DENSE_ACTIVATIONS:
-            raise ValueError(
-                f"activation is {shown(self.activation)}; it must be one of {list(DENSE_ACTIVATIONS)}."
-            )
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -413,34 +336,24 @@ class Pooling:
         ValueError: `mode`, `truncate_dim` or `similarity` is invalid.
     """
 
-    mode: str | tuple[str, ...] = "mean"
+    mode: str | tuple[str, ...] = setting("mean", choices=POOLING_MODES)
     normalize: bool = True
     dense: tuple[PooledDense, ...] = ()
     include_prompt: bool = True
-    truncate_dim: int | None = None
-    similarity: str = "cosine"
+    truncate_dim: int | None = setting(None, least=1)
+    similarity: str = setting("cosine", choices=SIMILARITIES)
 
     def __post_init__(self):
         # Values from JSON are lists and dicts; `__dict__`, as the dataclass is frozen.
         mode = self.mode
-        if not isinstance(mode, str):
-            mode = tuple(mode)
-            mode = mode[0] if len(mode) == 1 else mode
-        dense = tuple(PooledDense(**d) if isinstance(d, Mapping) else d for d in self.dense)
+        if not isinstance(mode, str) and len(mode) == 1:
+            (mode,) = mode
+        dense = [PooledDense(**d) if isinstance(d, Mapping) else d for d in self.dense]
         self.__dict__.update(mode=mode, dense=dense)
-        if not self.modes or not set(self.modes) <= set(POOLING_MODES):
+        check_fields(self)
+        if not self.modes:
             raise ValueError(
                 f"mode is {shown(self.mode)}; it must be one or several of {list(POOLING_MODES)}."
-            )
-        if self.truncate_dim is not None and (
-            not is_integer(self.truncate_dim) or self.truncate_dim < 1
-        ):
-            raise ValueError(
-                f"truncate_dim is {shown(self.truncate_dim)}; it must be a positive whole number, or None."
-            )
-        if self.similarity not in SIMILARITIES:
-            raise ValueError(
-                f"similarity is {shown(self.similarity)}; it must be one of {list(SIMILARITIES)}."
             )
 
     @property
@@ -515,19 +428,11 @@ class HeadSpec:
             )
         if self.features is not None and features.removeprefix("-").isdigit():
             self.__dict__["features"] = int(features)  # past the frozen dataclass
-        if self.kind not in HEAD_KINDS:
-            raise ValueError(f"head is {shown(self.kind)}; it must be one of {list(HEAD_KINDS)}.")
-        if self.size is not None and (
-            self.kind != "bilstm" or not is_integer(self.size) or not 1 <= self.size <= MOST_UNITS
-        ):
-            raise ValueError(
-                f"head_size is {shown(self.size)}; it must be the units of an LSTM, from 1 to {MOST_UNITS:,}, and "
-                "needs head='bilstm'."
-            )
-        if not is_number(self.dropout) or not 0 <= self.dropout < 1:
-            raise ValueError(
-                f"dropout is {shown(self.dropout)}; it must be at least 0 and below 1."
-            )
+        check("head", self.kind, str, choices=HEAD_KINDS)
+        if self.size is not None and self.kind != "bilstm":
+            raise ValueError(f"head_size is {shown(self.size)}; it needs head='bilstm'.")
+        check("head_size", self.size, int | None, least=1, most=MOST_UNITS)
+        check("dropout", self.dropout, float, least=0, below=1)
 
     @classmethod
     def asked(

@@ -2,13 +2,14 @@
 
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Real
+from functools import partial
 from typing import Any, Self
 
-from bert_zoo.config import ConfigError, is_integer
+from bert_zoo.config import ConfigError
 from bert_zoo.error_text import listing, nearest, shown
+from bert_zoo.fields import check_fields, is_integer, limits_of, setting
 from bert_zoo.json_files import JsonObject
 
 log = logging.getLogger("bert_zoo")
@@ -45,57 +46,7 @@ UNSUPPORTED = {
 }
 
 
-@dataclass(frozen=True)
-class Limit:
-    """The valid values of a setting."""
-
-    what: str  # description for messages, the end of "it must be"
-    accepts: Callable[[Any], bool]  # whether a value is valid
-    convert: Callable[[Any], Any] = lambda value: value  # function to the value that is kept
-
-
-def _setting(limit: Limit):
-    return field(default=None, metadata={"limit": limit})
-
-
-def _whole(least: int, most: int) -> Limit:
-    what = f"a whole number from {least} to {most:,}"
-    return Limit(what, lambda value: is_integer(value) and least <= value <= most)
-
-
-def _number(least: float, most: float, *, above: bool = False) -> Limit:
-    what = f"a number {'above' if above else 'from'} {least:g} to {most:g}"
-
-    def accepts(value) -> bool:
-        is_number = isinstance(value, Real) and not isinstance(value, bool)
-        return is_number and (least < value if above else least <= value) and value <= most
-
-    return Limit(what, accepts, float)
-
-
-def _is_id(value: Any) -> bool:
-    return is_integer(value) and 0 <= value <= LARGEST_ID
-
-
-def _are_ids(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(map(_is_id, value))
-
-
-_FLAG = Limit("true or false", lambda value: isinstance(value, bool))
-_ID = Limit("a token id", _is_id)
-_IDS = Limit("a list of token ids", _are_ids, tuple)
-_ID_OR_IDS = Limit(
-    "a token id or a list of them",
-    lambda value: _is_id(value) or _are_ids(value),
-    lambda value: (value,) if is_integer(value) else tuple(value),
-)
-_WORDS = Limit(
-    "a list of lists of token ids, at least one each",
-    lambda value: isinstance(value, list | tuple) and all(_are_ids(v) and v for v in value),
-    lambda value: tuple(map(tuple, value)),
-)
-_TEXT = Limit("a string", lambda value: isinstance(value, str))
-_EARLY = Limit("true, false or 'never'", lambda value: isinstance(value, bool) or value == "never")
+token_ids = partial(setting, None, least=0, most=LARGEST_ID)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,38 +83,39 @@ class GenerationConfig:
         ConfigError: a value is invalid.
     """
 
-    max_length: int | None = _setting(_whole(1, MOST_TOKENS))
-    max_new_tokens: int | None = _setting(_whole(1, MOST_TOKENS))
-    min_length: int | None = _setting(_whole(0, MOST_TOKENS))
-    min_new_tokens: int | None = _setting(_whole(0, MOST_TOKENS))
-    do_sample: bool | None = _setting(_FLAG)
-    temperature: float | None = _setting(_number(0, LARGEST_PENALTY))
-    top_k: int | None = _setting(_whole(0, LARGEST_ID))
-    top_p: float | None = _setting(_number(0, 1, above=True))
-    num_beams: int | None = _setting(_whole(1, MOST_BEAMS))
-    length_penalty: float | None = _setting(_number(-LARGEST_EXPONENT, LARGEST_EXPONENT))
-    early_stopping: bool | str | None = _setting(_EARLY)
-    num_return_sequences: int | None = _setting(_whole(1, MOST_BEAMS))
-    repetition_penalty: float | None = _setting(_number(0, LARGEST_PENALTY, above=True))
-    no_repeat_ngram_size: int | None = _setting(_whole(0, LONGEST_NGRAM))
-    bad_words_ids: Sequence[Sequence[int]] | None = _setting(_WORDS)
-    forced_bos_token_id: int | None = _setting(_ID)
-    forced_eos_token_id: int | Sequence[int] | None = _setting(_ID_OR_IDS)
-    suppress_tokens: Sequence[int] | None = _setting(_IDS)
-    begin_suppress_tokens: Sequence[int] | None = _setting(_IDS)
-    eos_token_id: int | Sequence[int] | None = _setting(_ID_OR_IDS)
-    decoder_start_token_id: int | None = _setting(_ID)
-    prefix: str | None = _setting(_TEXT)
+    max_length: int | None = setting(None, least=1, most=MOST_TOKENS)
+    max_new_tokens: int | None = setting(None, least=1, most=MOST_TOKENS)
+    min_length: int | None = setting(None, least=0, most=MOST_TOKENS)
+    min_new_tokens: int | None = setting(None, least=0, most=MOST_TOKENS)
+    do_sample: bool | None = None
+    temperature: float | None = setting(None, least=0, most=LARGEST_PENALTY)
+    top_k: int | None = setting(None, least=0, most=LARGEST_ID)
+    top_p: float | None = setting(None, above=0, most=1)
+    num_beams: int | None = setting(None, least=1, most=MOST_BEAMS)
+    length_penalty: float | None = setting(None, least=-LARGEST_EXPONENT, most=LARGEST_EXPONENT)
+    early_stopping: bool | str | None = setting(None, choices=("never",))
+    num_return_sequences: int | None = setting(None, least=1, most=MOST_BEAMS)
+    repetition_penalty: float | None = setting(None, above=0, most=LARGEST_PENALTY)
+    no_repeat_ngram_size: int | None = setting(None, least=0, most=LONGEST_NGRAM)
+    bad_words_ids: Sequence[Sequence[int]] | None = token_ids()
+    forced_bos_token_id: int | None = token_ids()
+    forced_eos_token_id: int | Sequence[int] | None = token_ids()
+    suppress_tokens: Sequence[int] | None = token_ids()
+    begin_suppress_tokens: Sequence[int] | None = token_ids()
+    eos_token_id: int | Sequence[int] | None = token_ids()
+    decoder_start_token_id: int | None = token_ids()
+    prefix: str | None = None
     task_specific_params: Mapping[str, Self] = field(default_factory=dict)
 
     def __post_init__(self):
-        for name, limit in LIMITS.items():
-            value = getattr(self, name)
-            if value is None:
-                continue
-            if not limit.accepts(value):
-                raise ConfigError(f"{name} is {shown(value)}; it must be {limit.what}.")
-            object.__setattr__(self, name, limit.convert(value))
+        check_fields(self, ConfigError)
+        if not all(self.bad_words_ids or ()):
+            raise ConfigError(
+                f"bad_words_ids is {shown(self.bad_words_ids)}; it must be a list of lists of token ids, at least one each."
+            )
+        for name in END_IDS:
+            if is_integer(value := getattr(self, name)):
+                object.__setattr__(self, name, (value,))
 
     def __repr__(self) -> str:
         said = ", ".join(f"{name}={value!r}" for name, value in self.to_dict().items())
@@ -180,8 +132,8 @@ class GenerationConfig:
 
     @classmethod
     def _of_file(cls, values: JsonObject, vocab_size: int) -> Self:
-        settings = {name: values[name] for name in LIMITS if values.get(name) is not None}
-        known = {*LIMITS, *WITHOUT_EFFECT, TASKS}
+        settings = {name: values[name] for name in SETTINGS if values.get(name) is not None}
+        known = {*SETTINGS, *WITHOUT_EFFECT, TASKS}
         unknown = [
             f"{name} (= {shown(value, 60)})"
             for name, value in values.items()
@@ -228,31 +180,29 @@ class GenerationConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """The settings with a value, as JSON has them."""
-        values = {name: getattr(self, name) for name in LIMITS}
+        values = {name: getattr(self, name) for name in SETTINGS}
         # transformers refuses an empty list of words.
         values = {
             name: _as_json(value) for name, value in values.items() if value not in (None, ())
         }
         # A single id is written as a number, as in transformers' files.
         values |= {
-            name: value[0]
-            for name, value in values.items()
-            if LIMITS[name] is _ID_OR_IDS and len(value) == 1
+            name: value[0] for name, value in values.items() if name in END_IDS and len(value) == 1
         }
         tasks = {name: config.to_dict() for name, config in self.task_specific_params.items()}
         return values | ({TASKS: tasks} if tasks else {})
 
     def replace(self, **changes: Any) -> Self:
-        if unknown := sorted(set(changes) - {*LIMITS, TASKS}):
+        if unknown := sorted(set(changes) - {*SETTINGS, TASKS}):
             raise TypeError(
-                f"There is no setting {unknown[0]!r} of generation.{nearest(unknown[0], LIMITS)} The settings are "
-                f"{', '.join(LIMITS)}."
+                f"There is no setting {unknown[0]!r} of generation.{nearest(unknown[0], SETTINGS)} The settings are "
+                f"{', '.join(SETTINGS)}."
             )
         return dataclasses.replace(self, **changes)
 
     def updated(self, other: Self) -> Self:
         """With the settings that have a value in another configuration."""
-        changes = {name: getattr(other, name) for name in LIMITS}
+        changes = {name: getattr(other, name) for name in SETTINGS}
         changes = {name: value for name, value in changes.items() if value is not None}
         if other.task_specific_params:
             changes[TASKS] = other.task_specific_params
@@ -291,20 +241,15 @@ class GenerationConfig:
 
 
 TASKS = "task_specific_params"
-# Name of each setting -> its limit; those that are token ids which must be in the vocabulary; and those that name tokens
-# to write.
-LIMITS: dict[str, Limit] = {
-    setting.name: setting.metadata["limit"]
-    for setting in dataclasses.fields(GenerationConfig)
-    if setting.metadata
-}
+# All other settings; those that are token ids which must be in the vocabulary; those that are one or several; and those
+# that name tokens to write.
+SETTINGS = tuple(name for name in limits_of(GenerationConfig) if name != TASKS)
 IDS = (
     *("bad_words_ids", "forced_bos_token_id", "forced_eos_token_id", "suppress_tokens"),
     *("begin_suppress_tokens", "decoder_start_token_id"),
 )
-WRITTEN_IDS = (
-    *("forced_bos_token_id", "forced_eos_token_id", "decoder_start_token_id", "eos_token_id"),
-)
+END_IDS = ("forced_eos_token_id", "eos_token_id")
+WRITTEN_IDS = ("forced_bos_token_id", "decoder_start_token_id", *END_IDS)
 
 
 def _flat(value: Any) -> list[int]:

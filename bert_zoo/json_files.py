@@ -1,21 +1,12 @@
 """Reads JSON files of other programs, with errors that name file, line, key and the expected type."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 from bert_zoo.config import ConfigError
 from bert_zoo.error_text import quoted, shown
-
-_KINDS = {
-    str: "a string",
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    dict: "an object",
-    list: "a list",
-}
+from bert_zoo.fields import Limit, limit_of
 
 # The next step after an error in a file that another program wrote.
 CORRECT_IT = "Correct the line or download the file again."
@@ -85,19 +76,12 @@ class JsonObject(dict):
         super().__init__(values)
         self.where = where
 
-    def take(
-        self, key: str, kind: type, default: Any = None, *, within: tuple[int, int] | None = None
-    ) -> Any:
-        """A key's value, or `default` if the key is missing or null; `within` gives the smallest and the largest number."""
+    def take(self, key: str, kind: type, default: Any = None, **limits: Any) -> Any:
+        """A key's value within the `limits` of `bert_zoo.fields.limit_of`, or `default` if the key is missing or null."""
         value = self.get(key)
         if value is None:
             return default
-        value = _checked(value, key, kind, self.where)
-        if within is not None and not within[0] <= value <= within[1]:
-            raise ConfigError(
-                f"{self.where}: {key} is {shown(value)}; it must be from {within[0]:,} to {within[1]:,}."
-            )
-        return value
+        return _checked(value, key, limit_of(kind, **limits), self.where)
 
     def section(self, key: str) -> "JsonObject":
         """A key's object, or an empty one if the key is missing or null."""
@@ -105,33 +89,29 @@ class JsonObject(dict):
 
     def items_of(self, key: str, kind: type) -> list[Any]:
         """A key's list with items of one kind, or [] if the key is missing or null."""
-        items = self.take(key, list, [])
-        return [_checked(item, f"{key}[{i}]", kind, self.where) for i, item in enumerate(items)]
+        limit = limit_of(kind)
+        items = enumerate(self.take(key, list, []))
+        return [_checked(item, f"{key}[{i}]", limit, self.where) for i, item in items]
 
     def values_of(self, kind: type) -> dict[str, Any]:
         """All keys and values; the values have one kind."""
-        return {key: _checked(value, key, kind, self.where) for key, value in self.items()}
+        limit = limit_of(kind)
+        return {key: _checked(value, key, limit, self.where) for key, value in self.items()}
 
 
-def _checked(value: Any, name: str, kind: type, where: object) -> Any:
-    fits = isinstance(value, int | float if kind is float else kind)
-    # In Python, but not in JSON, true is a whole number.
-    if not fits or (isinstance(value, bool) and kind is not bool):
-        raise ConfigError(f"{where}: {name} is {shown(value)}; it must be {_KINDS[kind]}.")
-    # False for NaN, and for whole numbers that no float can hold.
-    if kind is float and not abs(value) <= sys.float_info.max:
-        raise ConfigError(f"{where}: {name} is {shown(value)}; it must be a finite number.")
-    return JsonObject(value, f"{where}, {name}") if kind is dict else value
+def _checked(value: Any, name: str, limit: Limit, where: object) -> Any:
+    limit.check(f"{where}: {name}", value, ConfigError)
+    return JsonObject(value, f"{where}, {name}") if isinstance(value, dict) else value
 
 
-def member(record: Any, key: str, kind: type, where: object) -> Any:
-    """The value of a required key, of a `kind` as for `JsonObject`; ConfigError if `record` is not an object that
-    has it."""
+def member(record: Any, key: str, kind: type, where: object, **limits: Any) -> Any:
+    """The value of a required key, with the limits of `bert_zoo.fields.limit_of`; ConfigError if `record` is not an
+    object that has it."""
     if not isinstance(record, dict):
         raise _not_an_object(record, where)
     if key not in record:
         raise ConfigError(f"{where}: {key!r} is missing; the keys are {quoted(record)}.")
-    return _checked(record[key], key, kind, where)
+    return _checked(record[key], key, limit_of(kind, **limits), where)
 
 
 def _not_an_object(value: Any, where: object) -> ConfigError:

@@ -5,14 +5,14 @@ Nothing here imports TensorFlow or Keras.
 
 import difflib
 import math
-import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from bert_zoo.config import HEAD_KINDS, Config, HeadSpec
+from bert_zoo.fields import check_fields, setting
 
 if TYPE_CHECKING:
     from bert_zoo.data.buckets import Batching
@@ -23,33 +23,6 @@ SCHEDULES = ("linear", "linear_after_warmup", "constant", "inverse_sqrt", "slant
 OPTIMIZERS = ("adamw", "lamb", "adafactor")
 # Names of `bert_zoo.training.strategy`.
 STRATEGY = re.compile(r"auto|one|cpu:[1-9]\d*|mirrored|multi_worker|tpu(:.*)?")
-# Kind of limit -> a check of (value, bound), and its words in messages.
-LIMITS: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
-    "least": (operator.ge, "at least"),
-    "above": (operator.gt, "above"),
-    "below": (operator.lt, "below"),
-    "choices": (lambda value, choices: value in choices, "one of"),
-}
-
-
-def setting(default: Any, text: str, **limits: Any) -> Any:
-    """A dataclass field: `--help` shows its text up to the first ";" or ".", `--helpfull` all of it. `limits` are
-    `least`, `above`, `below` or `choices`; None is never checked."""
-    return field(default=default, metadata={"help": text, "limits": limits})
-
-
-def check_limits(settings: Any) -> None:
-    for each in fields(settings):
-        check_setting(each, getattr(settings, each.name))
-
-
-def check_setting(each: Field, value: Any) -> None:
-    for limit, bound in each.metadata["limits"].items():
-        holds, wanted = LIMITS[limit]
-        if value is not None and not holds(value, bound):
-            shown = ", ".join(bound) if limit == "choices" else bound
-            or_none = ", or None" if each.default is None else ""
-            raise ValueError(f"{each.name} is {value!r}; it must be {wanted} {shown}{or_none}.")
 
 
 def check_strategy(name: str) -> None:
@@ -93,7 +66,9 @@ class Recipe:
         least=1,
     )
     gradient_accumulation_steps: int = setting(
-        1, "Number of smaller batches that an update's rows are split into, to save memory."
+        1,
+        "Number of smaller batches that an update's rows are split into, to save memory.",
+        least=1,
     )
     optimizer: str = setting(
         "adamw",
@@ -145,7 +120,7 @@ class Recipe:
         least=0,
         below=1,
     )
-    features: str | None = setting(
+    features: str | int | None = setting(
         None,
         "Freezes the encoder and trains a head on these of its layers: mix, top, concat4, 3, ...; see load.",
     )
@@ -234,9 +209,9 @@ class Recipe:
     )
 
     def __post_init__(self):
-        check_limits(self)
+        check_fields(self)
         rows, accumulated = self.batch_size, self.gradient_accumulation_steps
-        if accumulated < 1 or rows % accumulated:
+        if rows % accumulated:
             raise ValueError(
                 f"gradient_accumulation_steps is {accumulated}; it must be a divisor of batch_size, {rows}."
             )

@@ -193,7 +193,7 @@ def saved_for_another_task(directory):
     (lambda _: HeadSpec("mix5").layers_read(4), "this encoder has 4 layers, 0"),
     (lambda _: ScalarMix(3)([np.ones((2, 5, 4))] * 2), "mixes 3 hidden states, but got 2"),
     (classifier(head="lstm"), "head is 'lstm'; it must be one of"),
-    (classifier(head_size=8), "head_size is 8; it must be the units of an LSTM"),
+    (classifier(head_size=8), "head_size is 8; it needs head='bilstm'"),
     (saved_for_another_task, "sets head"),
     (lambda _: Recipe(features="mix", layer_decay=0.8), "['layer_decay'] are about its training"),
     (

@@ -17,7 +17,8 @@ import pytest
 from helpers import CASES, directory_of, family_of, has_text, slow_but
 from test_fuzz import text_files, watched
 
-from bert_zoo.config import Config, ConfigError, is_number
+from bert_zoo.config import Config, ConfigError
+from bert_zoo.fields import is_number
 from bert_zoo.json_files import JsonObject
 from bert_zoo.loading.directories import open_checkpoint
 from bert_zoo.registry import registry

@@ -17,7 +17,7 @@ from keras_hub import samplers
 
 import bert_zoo
 from bert_zoo.config import ConfigError
-from bert_zoo.generation_config import IDS, LIMITS, GenerationConfig
+from bert_zoo.generation_config import IDS, SETTINGS, GenerationConfig
 from bert_zoo.json_files import JsonObject
 from bert_zoo.tasks.generation import Generation, spelled_words
 from bert_zoo.tasks.logits import LogitsProcessor, of_top_k, of_top_p
@@ -347,7 +347,7 @@ def test_the_likeliest_tokens_are_left_to_draw_from():
 # --- What is refused -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", LIMITS)
+@pytest.mark.parametrize("name", SETTINGS)
 def test_numbers_of_a_file_are_bounded(name):
     for value in (float("nan"), 10**12, -(10**9), {"x": 1}, [[]]):
         values = JsonObject({name: value}, "generation_config.json")

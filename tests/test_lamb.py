@@ -68,6 +68,6 @@ def test_lamb_is_chosen_by_a_recipe_and_survives_serialization():
     assert type(again) is BertLamb
     assert again.get_config() == optimizer.get_config()
     with pytest.raises(
-        ValueError, match="optimizer is 'sgd'; it must be one of adamw, lamb, adafactor"
+        ValueError, match="optimizer is 'sgd'; it must be one of \\['adamw', 'lamb', 'adafactor'\\]"
     ):
         Recipe(optimizer="sgd")

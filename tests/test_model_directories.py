@@ -98,7 +98,7 @@ def saved(tmp_path_factory):
         ("id2label", {"0": ["a"]}, "a string"),
         ("id2label", {"9" * 5000: "a"}, "0, 1, 2"),
         ("hidden_act", {}, "it must be one of"),
-        ("tie_word_embeddings", 1, "True or False"),
+        ("tie_word_embeddings", 1, "true or false"),
         ("layer_norm_eps", 0, "layer_norm_epsilon is layer_norm_eps in the file"),
         ("x" * 10_000, "x" * 10_000, "is not known"),
     ],
@@ -180,7 +180,7 @@ MANY = {"cutoffs": tuple(range(1, 50_001)), "div_val": 10**9}
 
 
 @refusals(
-    (lambda: AlbertConfig(**SHARED, num_layers=HUGE), "num_layers is 1000000000 | at most 1,000"),
+    (lambda: AlbertConfig(**SHARED, num_layers=HUGE), "num_layers is 1000000000 | to 1,000"),
     (lambda: AlbertConfig(**SHARED, inner_group_num=100), "inner_group_num is 100 | 1200 blocks"),
     (
         lambda: RecurrentConfig(

@@ -225,19 +225,28 @@ def test_updates_and_warmup_are_counted():
 
 
 @refusals(
-    (lambda: Recipe(batch_size=0), "batch_size is 0; it must be at least 1"),
-    (lambda: Recipe(schedule="cosine"), "schedule is 'cosine'; it must be one of linear"),
+    (lambda: Recipe(batch_size=0), "batch_size is 0; it must be a whole number of at least 1"),
+    (lambda: Recipe(schedule="cosine"), "schedule is 'cosine'; it must be one of ['linear"),
     *(
         (
             lambda parts=parts: Recipe(gradient_accumulation_steps=parts),
-            f"gradient_accumulation_steps is {parts}; it must be a divisor of batch_size, 32",
+            f"gradient_accumulation_steps is {parts}; it must be a {wanted}",
         )
-        for parts in (0, 5)
+        for parts, wanted in {
+            0: "whole number of at least 1",
+            5: "divisor of batch_size, 32",
+        }.items()
     ),
-    (lambda: Recipe(warmup_proportion=1.0), "warmup_proportion is 1.0; it must be below 1"),
-    (lambda: Recipe(learning_rate=0.0), "learning_rate is 0.0; it must be above 0."),
-    (lambda: Recipe(head_initializer_range=0.0), "it must be above 0, or None"),
-    (lambda: Recipe(total_steps=0), "total_steps is 0; it must be at least 1, or None"),
+    (
+        lambda: Recipe(warmup_proportion=1.0),
+        "warmup_proportion is 1.0; it must be a number of at least 0 and below 1",
+    ),
+    (lambda: Recipe(learning_rate=0.0), "learning_rate is 0.0; it must be a number above 0."),
+    (lambda: Recipe(head_initializer_range=0.0), "it must be a number above 0, or None"),
+    (
+        lambda: Recipe(total_steps=0),
+        "total_steps is 0; it must be a whole number of at least 1, or None",
+    ),
     (lambda: Recipe().replace(learn_rate=1), "no 'learn_rate'. The nearest are learning_rate"),
     (lambda: preset("roberta/ret"), "no preset 'roberta/ret'. The nearest are roberta/rte"),
 )

@@ -379,8 +379,8 @@ def test_the_threshold_reaches_the_file_and_version_1_has_no_odds(tmp_path):
     [
         (squad.read_predictions, "[]", " is []; it must be a JSON object"),
         (squad.read_predictions, '{"q": null}', "q is None; it must be a string"),
-        (squad.read_null_odds, '{"q": "1"}', "q is '1'; it must be a number"),
-        (squad.read_null_odds, '{"q": true}', "q is True; it must be a number"),
+        (squad.read_null_odds, '{"q": "1"}', "q is '1'; it must be a finite number"),
+        (squad.read_null_odds, '{"q": true}', "q is True; it must be a finite number"),
     ],
 )
 def test_a_file_of_another_form_is_named(tmp_path, read, content, words):

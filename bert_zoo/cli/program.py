@@ -57,9 +57,9 @@ def strategy(flag: str, name: str) -> None:
 
 
 def setting(field: Field, flag: str, value: Any) -> None:
-    from bert_zoo.presets import check_setting
+    from bert_zoo.fields import check
 
-    check_setting(field, value)
+    check(field.name, value, field.type, **field.metadata["limits"])
 
 
 def whole_number(flag: str, text: str) -> None:
@@ -330,9 +330,10 @@ class Program:
         for name in names:
             text = known[name].metadata["help"]
             define.get(_plain_type(hints[name]), self.string)(name, None, text)
-            are_numbers = hints[name] == tuple[int, ...]
-            check = whole_number if are_numbers else partial(setting, known[name])
-            self.checks[name] = check
+            if hints[name] == tuple[int, ...]:
+                self.checks[name] = whole_number
+            elif _plain_type(hints[name]) is not tuple:
+                self.checks[name] = partial(setting, known[name])
         return names
 
     def given(self, options: type) -> dict[str, Any]:

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from bert_zoo.config import Config, EncoderConfig, is_integer
+from bert_zoo.config import Config, EncoderConfig
 from bert_zoo.error_text import listing, shown
+from bert_zoo.fields import is_integer
 from bert_zoo.loading.growing import rebuilt
 from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.encoder import Encoder

@@ -10,8 +10,9 @@ import numpy as np
 from keras import ops
 from tqdm import tqdm
 
-from bert_zoo.config import Config, is_integer
+from bert_zoo.config import Config
 from bert_zoo.error_text import shown
+from bert_zoo.fields import is_integer
 from bert_zoo.loading.growing import rebuilt
 from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.quantization import check_is_float

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bert_zoo.config import MOST_LAYERS, ConfigError, EncoderConfig
-from bert_zoo.error_text import shown
+from bert_zoo.config import MOST_LAYERS, ConfigError, EncoderConfig, size
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.bert.cards import (
     ANSWERS,
@@ -199,28 +198,22 @@ class AlbertConfig(EncoderConfig):
     """The configuration of an ALBERT, whose layers share blocks (Lan et al. 2019, section 3.1)."""
 
     # Groups of blocks that layers share; 0: every layer has its own weights.
-    num_hidden_groups: int = 0
-    inner_group_num: int = 1  # blocks per group; a layer runs all blocks of its group
+    num_hidden_groups: int = size(0, special=(0, "nothing is shared"))
+    inner_group_num: int = size(1)  # blocks per group; a layer runs all blocks of its group
 
-    def __post_init__(self):
-        super().__post_init__()
-        problems = self.problems_with(
-            positive=("inner_group_num",),
-            natural={"num_hidden_groups": "nothing is shared"},
-        )
-        if not problems and self.num_hidden_groups > self.num_layers:
-            problems.append(
+    def contradictions(self) -> Iterator[str]:
+        yield from super().contradictions()
+        if self.num_hidden_groups > self.num_layers:
+            yield (
                 f"num_hidden_groups is {self.num_hidden_groups}; there are {self.num_layers} layers "
                 "to share them."
             )
-        runs = self.num_layers * self.inner_group_num if not problems else 0
+        runs = self.num_layers * self.inner_group_num
         if runs > MOST_LAYERS and self.num_hidden_groups:
-            problems.append(
-                f"inner_group_num is {shown(self.inner_group_num)}, so {self.num_layers} layers run "
-                f"{shown(runs)} blocks; at most {MOST_LAYERS:,} are allowed."
+            yield (
+                f"inner_group_num is {self.inner_group_num}, so {self.num_layers} layers run "
+                f"{runs} blocks; at most {MOST_LAYERS:,} are allowed."
             )
-        if problems:
-            raise ConfigError("This encoder cannot be built: " + " ".join(problems))
 
     @property
     def num_blocks(self) -> int:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from bert_zoo.config import ConfigError, EncoderConfig
+from bert_zoo.config import EncoderConfig, rate, size
 from bert_zoo.families import roberta
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.bert.cards import (
@@ -217,14 +217,8 @@ CHECKPOINTS = [
 @dataclass(frozen=True, kw_only=True)
 class ElectraConfig(EncoderConfig):
     # Width of the generator in `pretraining`; 0: a quarter of the discriminator's.
-    generator_hidden_size: int = 0
-    summary_dropout: float = 0.1  # rate after multiple choice's layer in place of the pooler
-
-    def __post_init__(self):
-        super().__post_init__()
-        natural = {"generator_hidden_size": "a quarter of hidden_size"}
-        if problems := self.problems_with(natural=natural):
-            raise ConfigError(" ".join(problems))
+    generator_hidden_size: int = size(0, special=(0, "a quarter of hidden_size"))
+    summary_dropout: float = rate(0.1)  # rate after multiple choice's layer in place of the pooler
 
     @property
     def generator(self) -> "ElectraConfig":

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, replace
 
-from bert_zoo.config import ConfigError, EncoderConfig
+from bert_zoo.config import EncoderConfig, size
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.bert.cards import ANSWERS, BASE, CHOICES, LARGE, PRETRAINING_SIZES, TEXTS
 from bert_zoo.families.nano import SIZE, trained_here
@@ -158,12 +158,7 @@ def copies(config) -> tuple[Copy, ...]:
 class SpanBertConfig(EncoderConfig):
     # Largest number of a span's tokens predicted from its boundaries: `--max-pair-targets` of the original trainer,
     # with its default, which the paper's models use.
-    span_targets: int = 15
-
-    def __post_init__(self):
-        super().__post_init__()
-        if problems := self.problems_with(positive=("span_targets",)):
-            raise ConfigError(" ".join(problems))
+    span_targets: int = size(15)
 
 
 # Arguments of the pretraining program, which wrote tensors with the names of the hf format.

@@ -7,9 +7,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_zoo.config import Config, is_integer
+from bert_zoo.config import Config
 from bert_zoo.error_text import listing, shown
 from bert_zoo.family import Family
+from bert_zoo.fields import is_integer
 from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.task_model import TaskModel
 from bert_zoo.registry import registry

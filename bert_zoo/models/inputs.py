@@ -9,7 +9,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_zoo.config import IGNORED_LABEL, is_integer
+from bert_zoo.config import IGNORED_LABEL
+from bert_zoo.fields import is_integer
 from bert_zoo.layers.common import concrete
 from bert_zoo.private import runs_for_shapes
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_zoo.config import is_integer
 from bert_zoo.data.tagging import OUTSIDE, spans
 from bert_zoo.error_text import shown
+from bert_zoo.fields import is_integer
 from bert_zoo.metrics.squad import AnswerCandidate, AnswerSelection
 from bert_zoo.text.reading import word_spans
 

@@ -4,8 +4,9 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_zoo.config import ConfigError
+from bert_zoo.config import UNLIMITED, ConfigError
 from bert_zoo.error_text import quoted, shown
+from bert_zoo.fields import check
 from bert_zoo.json_files import JsonObject, member, read_object
 from bert_zoo.runtime.answers import SCORE_ACTIVATIONS
 from bert_zoo.text.numpy_packing import TRUNCATIONS, Layout
@@ -27,8 +28,8 @@ def onnx_file(signature: str) -> str:
 SIGNATURE = "tokens"
 READ = ("token_ids", "segment_ids", "padding_mask")
 # The longest row that is accepted: more than any model reads, and its ids take little memory.
-MOST_TOKENS = 2**17
-_MOST_SEGMENTS = 2**7
+MOST_TOKENS = 2**17 - 1
+_MOST_SEGMENTS = 2**7 - 1
 
 
 def read_description(
@@ -47,11 +48,10 @@ def read_description(
             f"{path} has version {version}, but this bert_zoo reads only {VERSION} and older. Update "
             "bert_zoo."
         )
-    _one_of(values, "format", formats)
+    member(values, "format", str, path, choices=formats)
     member(values, "task", str, path)
-    verb = _one_of(values, "verb", outputs) if values.get("verb") is not None else None
-    if values.get("score_activation") is not None:
-        _one_of(values, "score_activation", SCORE_ACTIVATIONS)
+    verb = values.take("verb", str, choices=outputs)
+    values.take("score_activation", str, choices=SCORE_ACTIVATIONS)
     labels, thresholds = values.items_of("labels", str), values.items_of("thresholds", float)
     if thresholds and len(thresholds) != len(labels):
         raise ConfigError(
@@ -97,7 +97,7 @@ def layout_of(text: JsonObject) -> Layout:
     except ValueError as error:
         raise ConfigError(f"{values.where}: {error}") from error
     for segment in (layout.padding_segment, *(part.segment for part in parts)):
-        _check_range(segment, f"{values.where}: a segment", 0, _MOST_SEGMENTS)
+        check(f"{values.where}: a segment", segment, int, ConfigError, least=0, most=_MOST_SEGMENTS)
     return layout
 
 
@@ -113,24 +113,22 @@ def split_tokens_of(text: JsonObject) -> dict[int, list[int]]:
 def _check_signature(inputs: JsonObject) -> None:
     for name in inputs:
         spec = member(inputs, name, dict, inputs.where)
-        _one_of(spec, "dtype", ("int32", "int64", "float32"))
+        member(spec, "dtype", str, spec.where, choices=("int32", "int64", "float32"))
         for size in member(spec, "shape", list, spec.where):
-            if size is not None:
-                as_size = {"a size of its shape": size}
-                _check_range(member(as_size, *as_size, int, spec.where), spec.where, 0, 2**31)
+            where = f"{spec.where}: a size of its shape"
+            check(where, size, int | None, ConfigError, least=0, most=UNLIMITED)
 
 
 def _check_text(text: JsonObject) -> None:
     layout = layout_of(text)
     for name in ("sequence_length", "bucket"):
-        value = member(text, name, int, text.where)
-        _check_range(value, f"{text.where}: {name}", 1, MOST_TOKENS)
+        member(text, name, int, text.where, least=1, most=MOST_TOKENS)
     if text["sequence_length"] < layout.most_specials:
         raise ConfigError(
             f"{text.where}: sequence_length is {text['sequence_length']}, but there are "
             f"{layout.most_specials} special tokens."
         )
-    _one_of(text, "truncation", TRUNCATIONS)
+    member(text, "truncation", str, text.where, choices=TRUNCATIONS)
     text.take("blank_before_words", bool)
     text.items_of("differences", str)
     most = text.take("vocabulary_size", int, 2**31)
@@ -139,16 +137,4 @@ def _check_text(text: JsonObject) -> None:
     for tokens in split_tokens_of(text).values():
         every += tokens
     for index in every:
-        _check_range(index, f"{text.where}: the id of a token", 0, most)
-
-
-def _check_range(value: int, where: str, first: int, end: int) -> None:
-    if not first <= value < end:
-        raise ConfigError(f"{where} is {shown(value)}; it must lie in [{first}, {end}).")
-
-
-def _one_of(values: JsonObject, key: str, known: Collection[str]) -> str:
-    value = member(values, key, str, values.where)
-    if value not in known:
-        raise ConfigError(f"{values.where}: {key} is {shown(value)}; it is one of {quoted(known)}.")
-    return value
+        check(f"{text.where}: the id of a token", index, int, ConfigError, least=0, below=most)

@@ -6,8 +6,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from bert_zoo.config import is_integer
 from bert_zoo.error_text import quoted, shown
+from bert_zoo.fields import is_integer
 from bert_zoo.models.direct import outputs_of_texts
 from bert_zoo.models.labels import DEFAULT_THRESHOLD, HeadChoice
 from bert_zoo.models.long_texts import warning_of_cut_texts

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_zoo.config import is_integer
+from bert_zoo.fields import is_integer
 from bert_zoo.generation_config import GenerationConfig
 from bert_zoo.models.direct import tokenized
 from bert_zoo.models.graphs import on_model

@@ -168,7 +168,7 @@ _SWITCHES = {
     "strip_accents": "strip_accents",
     "tokenize_chinese_chars": "split_cjk",
 }
-_WORD_LENGTH, _WORD_LENGTHS = "max_input_chars_per_word", (1, 1_000_000)
+_WORD_LENGTH, _WORD_LENGTHS = "max_input_chars_per_word", {"least": 1, "most": 1_000_000}
 
 
 def _wordpiece(**arguments):
@@ -191,7 +191,7 @@ def read_wordpiece(
     options = {**defaults, **_serialized_options(serialized)}
     for source in (files.json("special_tokens_map.json"), config):
         found = {option: source.take(name, bool) for name, option in _SWITCHES.items()}
-        found["max_word_length"] = source.take(_WORD_LENGTH, int, within=_WORD_LENGTHS)
+        found["max_word_length"] = source.take(_WORD_LENGTH, int, **_WORD_LENGTHS)
         options |= {option: value for option, value in found.items() if value is not None}
     named = read_named_tokens(files)
     if config.get("never_split"):
@@ -252,7 +252,7 @@ def _serialized_options(serialized: JsonObject) -> dict[str, Any]:
     return {
         **switches,
         "strip_accents": normalizer.take("strip_accents", bool),
-        "max_word_length": model.take(_WORD_LENGTH, int, 100, within=_WORD_LENGTHS),
+        "max_word_length": model.take(_WORD_LENGTH, int, 100, **_WORD_LENGTHS),
         "unknown_token": model.take("unk_token", str, "[UNK]"),
     }
 

@@ -114,9 +114,7 @@ class Adapter:
         self._targets = self._names("target_modules")
         self._layers = self._some("layers_to_transform", int)
         self._stacks = self._some("layers_pattern", str)
-        bias = config.take("bias", str, _BIASES[0])
-        if bias not in _BIASES:
-            raise ConfigError(f"{self.path}: bias is {shown(bias)}; it is one of {_BIASES}.")
+        config.take("bias", str, choices=_BIASES)
 
     def _patterns(self, key: str) -> dict[str, float]:
         patterns = self._config.section(key).values_of(float)

@@ -14,7 +14,7 @@ from bert_zoo.data.squad import load_squad
 from bert_zoo.data.tables import LabelledTexts, read_trec
 from bert_zoo.data.tagging import load_conll
 from bert_zoo.error_text import nearest
-from bert_zoo.presets import setting
+from bert_zoo.fields import setting
 
 if TYPE_CHECKING:
     from bert_zoo.cli.benchmarks.base import Benchmark

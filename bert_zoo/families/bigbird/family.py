@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bert_zoo.config import ConfigError, EncoderConfig
-from bert_zoo.error_text import shown
+from bert_zoo.config import EncoderConfig, size
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.bert.family import SENTENCE_TASKS
 from bert_zoo.families.bigbird.cards import CHECKPOINTS, PRESETS, PRETRAINING
 from bert_zoo.families.bigbird.random_blocks import fewest_blocks
 from bert_zoo.family import Family
+from bert_zoo.fields import setting
 from bert_zoo.text.files import special_tokens
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.sentencepiece_model import NEWLINE, PLAIN, Scheme
@@ -33,33 +33,17 @@ RANDOM_BLOCKS = (DRAWN, BLOCK_0)
 class BigBirdConfig(EncoderConfig):
     """`hidden_dropout` acts before the embeddings' norm, `attention_dropout` only in rows with full attention."""
 
-    attention_type: str = SPARSE  # one of `ATTENTION_TYPES`
-    block_size: int = 64  # tokens per block
-    num_random_blocks: int = 3  # random blocks that each block attends to
-    random_blocks: str = DRAWN  # one of `RANDOM_BLOCKS`
+    attention_type: str = setting(SPARSE, choices=ATTENTION_TYPES)
+    block_size: int = size(64)  # tokens per block
+    num_random_blocks: int = size(3, least=0)  # random blocks that each block attends to
+    random_blocks: str = setting(DRAWN, choices=RANDOM_BLOCKS)
     use_bias: bool = True  # whether queries, keys and values have biases
     rescale_embeddings: bool = (
         False  # whether tokens' vectors are multiplied by the root of their width
     )
     # Of the layer before a classifier's logits; None: the same as `activation`. With "tanh", the layer is the pooler.
-    classifier_activation: str | None = None
-    sep_id: int = 66  # id of the separator, which ends a question
-
-    def __post_init__(self):
-        super().__post_init__()
-        problems = self.problems_with(
-            positive=("block_size",),
-            natural={"num_random_blocks": "none", "sep_id": "the first one"},
-        )
-        choices = {"attention_type": ATTENTION_TYPES, "random_blocks": RANDOM_BLOCKS}
-        choices["classifier_activation"] = (None, "tanh")
-        problems += [
-            f"{name} is {shown(getattr(self, name))}; choose one of {values}."
-            for name, values in choices.items()
-            if getattr(self, name) not in values
-        ]
-        if problems:
-            raise ConfigError("This encoder cannot be built: " + " ".join(problems))
+    classifier_activation: str | None = setting(None, choices=("tanh",))
+    sep_id: int = size(66, least=0)  # id of the separator, which ends a question
 
     @property
     def most_seen_by_all(self) -> int:

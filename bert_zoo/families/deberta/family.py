@@ -1,18 +1,18 @@
 """DeBERTa (He et al. 2020, arXiv:2006.03654): disentangled attention by content and by distance."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from bert_zoo.config import ACTIVATIONS as OUR_ACTIVATIONS
-from bert_zoo.config import MOST_LAYERS, UNLIMITED, ConfigError, EncoderConfig, is_integer
+from bert_zoo.config import MOST_LAYERS, EncoderConfig, activation_name, rate, size
 from bert_zoo.error_text import shown
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.deberta.cards import CHECKPOINTS, FIRST_PRETRAINING, PRESETS
 from bert_zoo.family import Family
+from bert_zoo.fields import setting
 from bert_zoo.json_files import JsonObject, read_object
 from bert_zoo.text.files import VocabularyFiles, special_tokens
 from bert_zoo.text.format import TextFormat, TokenizerParts
@@ -37,67 +37,45 @@ MOST_DISTANCES = 1 << 20
 class DebertaConfig(EncoderConfig):
     """The configuration of a DeBERTa of any version. The defaults are version 1's."""
 
-    max_distance: int = -1  # longer distances count as this one; -1: `max_positions`
-    position_buckets: int = -1  # buckets of distances in each direction; -1: one per distance
+    # Longer distances count as this one.
+    max_distance: int = size(-1, least=2, special=(-1, "max_positions"))
+    # Buckets of distances in each direction.
+    position_buckets: int = size(-1, least=2, special=(-1, "one per distance"))
     norm_positions: bool = False  # whether the table of distances has a layer norm
     shares_projections: bool = False  # whether one layer projects both tokens and distances
     key_bias: bool = False  # whether keys have a bias
-    conv_size: int = 0  # width of the convolution after the first block; 0: no convolution
-    conv_activation: str = "gelu"
-    pooler_dropout: float = 0.0  # rate before a classifier's layer over the first token
-    pooler_activation: str = "gelu"
-    # Layers of the generator in `pretraining` (version 3); 0: half of the discriminator's.
-    generator_layers: int = 0
+    # Width of the convolution after the first block.
+    conv_size: int = size(0, special=(0, "no convolution"))
+    conv_activation: str = activation_name("gelu")
+    pooler_dropout: float = rate(0.0)  # rate before a classifier's layer over the first token
+    pooler_activation: str = activation_name("gelu")
+    # Layers of the generator in `pretraining` (version 3).
+    generator_layers: int = size(0, most=MOST_LAYERS, special=(0, "half of num_layers"))
     relative_attention: bool = True  # whether there is a table of distances
     # The terms of attention that read that table: a key of `POSITION_TERMS`.
-    position_attention: str = "c2p|p2c"
+    position_attention: str = setting("c2p|p2c", choices=POSITION_TERMS)
     position_biased_input: bool = False  # whether embeddings add a table of absolute positions
     # The masked-token head: "enhanced" runs the last block again with absolute positions (He et al. 2020,
     # section 3.2); "direct" and "legacy" are transformers' heads on the last hidden states.
-    mask_decoder: str = "enhanced"
+    mask_decoder: str = setting("enhanced", choices=MASK_DECODERS)
 
-    def __post_init__(self):
-        super().__post_init__()
-        natural = {"conv_size": "no convolution", "generator_layers": "half of num_layers"}
-        problems = self.problems_with(
-            natural=natural,
-            most={"generator_layers": MOST_LAYERS},
-        )
-        choices = {"position_attention": POSITION_TERMS, "mask_decoder": MASK_DECODERS}
-        for name, known in choices.items():
-            if getattr(self, name) not in [*known]:
-                value = shown(getattr(self, name))
-                problems.append(f"{name} is {value}; choose one of {[*known]}.")
-        if not problems and self.position_attention and not self.relative_attention:
-            problems.append(
+    def contradictions(self) -> Iterator[str]:
+        yield from super().contradictions()
+        if self.position_attention and not self.relative_attention:
+            yield (
                 f"position_attention is {self.position_attention!r}, which reads a table of distances; "
                 "relative_attention says that there is none."
             )
-        if not problems and self.position_biased_input and self.enhances_masks:
-            problems.append(
+        if self.position_biased_input and self.enhances_masks:
+            yield (
                 "position_biased_input adds absolute positions to the embeddings already; mask_decoder "
                 "must be 'direct' or 'legacy' then."
             )
-        for name in ("max_distance", "position_buckets"):
-            value = getattr(self, name)
-            if not is_integer(value) or (value != -1 and not 2 <= value <= UNLIMITED):
-                problems.append(
-                    f"{name} is {shown(value)}; it must lie between 2 and {UNLIMITED:,}, or be -1."
-                )
-        if not problems and self.longest_distance > MOST_DISTANCES:
+        if self.longest_distance > MOST_DISTANCES:
             name = "max_positions" if self.max_distance == -1 else "max_distance"
-            problems.append(
-                f"{name} is {shown(self.longest_distance)}; distances must be at most {MOST_DISTANCES:,}."
-            )
-        for name in ("conv_activation", "pooler_activation"):
-            if getattr(self, name) not in OUR_ACTIVATIONS:
-                problems.append(
-                    f"{name} is {shown(getattr(self, name))}; choose one of {OUR_ACTIVATIONS}."
-                )
-        if not problems and self.conv_size and self.conv_size % 2 == 0:
-            problems.append(f"conv_size is {self.conv_size}; it must be odd.")
-        if problems:
-            raise ConfigError(" ".join(problems))
+            yield f"{name} is {self.longest_distance}; distances must be at most {MOST_DISTANCES:,}."
+        if self.conv_size and self.conv_size % 2 == 0:
+            yield f"conv_size is {self.conv_size}; it must be odd."
 
     @property
     def enhances_masks(self) -> bool:

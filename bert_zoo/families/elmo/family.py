@@ -5,11 +5,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bert_zoo.config import MOST_LAYERS, UNLIMITED, Config, ConfigError, TextSpec, is_integer
+from bert_zoo.config import (
+    MOST_LAYERS,
+    Config,
+    ConfigError,
+    TextSpec,
+    amount,
+    deviation,
+    rate,
+    size,
+)
 from bert_zoo.error_text import shown
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.elmo.cards import CHECKPOINTS, LANGUAGE_MODELS, PRESETS
 from bert_zoo.family import Family
+from bert_zoo.fields import setting
 from bert_zoo.json_files import JsonObject
 from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.text.format import TextFormat, TokenizerParts, rows_of_language_models
@@ -36,61 +46,35 @@ class ElmoConfig(Config):
         "vocab_size",
     )
 
-    cell_size: int  # width of the LSTMs' cells
-    projection_size: int  # width of a token vector and of one direction's outputs
-    num_layers: int = 2  # LSTMs per direction
-    vocab_size: int = 793471  # words of the language model's softmax
-    # Rows of the character table: bytes, marks of words and sentences, padding. 0: no characters; the model reads
-    # word ids.
-    num_characters: int = 261
-    character_size: int = 16  # width of that table
-    max_characters: int = 50  # ids per word, including its marks
-    filters: tuple[tuple[int, int], ...] = FILTERS  # (width, number) of the convolutions
-    num_highways: int = 1  # highway layers over the convolutions' outputs
-    cnn_activation: str = "relu"  # activation of the convolutions
-    cell_clip: float = 3.0  # bound on cells; 0: no bound
-    projection_clip: float = 3.0  # bound on projected outputs; 0: no bound
-    skip_connections: bool = (
-        True  # whether an LSTM's inputs are added to its outputs, from the second on
-    )
-    hidden_dropout: float = 0.1  # rate on inputs of LSTMs and outputs of the last one
-    classifier_dropout: float = 0.5  # rate before a head
-    initializer_range: float = 0.02  # standard deviation of a randomly initialised head
+    cell_size: int = size()  # width of the LSTMs' cells
+    # Width of a token vector and of one direction's outputs.
+    projection_size: int = size()
+    num_layers: int = size(2, most=MOST_LAYERS)  # LSTMs per direction
+    vocab_size: int = size(793471)  # words of the language model's softmax
+    # Rows of the character table: bytes, marks of words and sentences, padding.
+    num_characters: int = size(261, special=(0, "words by their numbers"))
+    character_size: int = size(16)  # width of that table
+    max_characters: int = size(50, most=MOST_CHARACTERS)  # ids per word, including its marks
+    # (Width, number) of the convolutions.
+    filters: tuple[tuple[int, int], ...] = size(FILTERS)
+    # Highway layers over the convolutions' outputs.
+    num_highways: int = size(1, least=0, most=MOST_LAYERS)
+    # Activation of the convolutions.
+    cnn_activation: str = setting("relu", choices=CNN_ACTIVATIONS)
+    cell_clip: float = amount(3.0)  # bound on cells; 0: no bound
+    projection_clip: float = amount(3.0)  # bound on projected outputs; 0: no bound
+    # Whether an LSTM's inputs are added to its outputs, from the second on.
+    skip_connections: bool = True
+    hidden_dropout: float = rate(0.1)  # rate on inputs of LSTMs and outputs of the last one
+    classifier_dropout: float = rate(0.5)  # rate before a head
+    initializer_range: float = deviation(0.02)  # standard deviation of a randomly initialised head
 
-    def __post_init__(self):
-        if isinstance(self.filters, list | tuple):  # JSON has lists
-            pairs = (tuple(f) if isinstance(f, list) else f for f in self.filters)
-            object.__setattr__(self, "filters", tuple(pairs))
-        problems = self.problems_with(
-            positive=(
-                *("cell_size", "projection_size", "num_layers", "vocab_size"),
-                *("character_size", "max_characters"),
-            ),
-            natural={"num_characters": "words by their numbers", "num_highways": "none"},
-            amounts=("cell_clip", "projection_clip"),
-            most={"num_highways": MOST_LAYERS, "max_characters": MOST_CHARACTERS},
-        )
-        are_filters = isinstance(self.filters, tuple) and all(
-            isinstance(f, tuple)
-            and len(f) == 2
-            and all(is_integer(n) and 0 < n <= UNLIMITED for n in f)
-            for f in self.filters
-        )
-        if not are_filters or not self.filters:
-            problems.append(
-                f"filters are {shown(self.filters)}; they must be a list of pairs, [width, number]."
+    def contradictions(self) -> Iterator[str]:
+        if not self.filters or max(self.filters)[0] > self.max_characters:
+            yield (
+                f"filters are {shown(self.filters)}; they must be a list of pairs, [width, number], none wider than the "
+                f"{self.max_characters} characters of a word."
             )
-        elif is_integer(self.max_characters) and max(self.filters)[0] > self.max_characters:
-            problems.append(
-                f"filters are {shown(self.filters)}, wider than the {self.max_characters} characters of "
-                "a word."
-            )
-        if self.cnn_activation not in CNN_ACTIVATIONS:
-            problems.append(
-                f"cnn_activation is {shown(self.cnn_activation)}; choose one of {CNN_ACTIVATIONS}."
-            )
-        if problems:
-            raise ConfigError("This encoder cannot be built: " + " ".join(problems))
 
     @property
     def hidden_size(self) -> int:
@@ -295,13 +279,13 @@ def read_words(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerPa
     it has their vocabulary: vocab.txt, or the only file with "vocab" in its name.
     """
     config = files.json("tokenizer_config.json")
-    size = config.take("max_characters", int, within=(1, MOST_CHARACTERS))
+    size = config.take("max_characters", int, least=1, most=MOST_CHARACTERS)
     # The directory may also have the softmax's vocabulary, which spells it differently.
     by_number = config.get("unknown_token") == SPECIAL_WORDS[-1]
     for path in files.directory.glob("*options.json"):
         by_number = "char_cnn" not in files.json(path.name)
         section = files.json(path.name).section("char_cnn")
-        size = section.take("max_characters_per_token", int, within=(1, MOST_CHARACTERS))
+        size = section.take("max_characters_per_token", int, least=1, most=MOST_CHARACTERS)
     if by_number:
         return _read_numbers(files, overrides)
     options = {} if size is None else {"max_characters": size}

@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from bert_zoo.config import UNLIMITED, ConfigError, EncoderConfig, PlainSoftmax, is_integer
+from bert_zoo.config import UNLIMITED, ConfigError, EncoderConfig, PlainSoftmax, rate
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.gpt.cards import GPT, PRESETS
 from bert_zoo.family import Family
+from bert_zoo.fields import is_integer
 from bert_zoo.json_files import JsonObject
 from bert_zoo.text.files import VocabularyFiles, read_named_tokens, refuse_others
 from bert_zoo.text.format import TextFormat, TokenizerParts
@@ -26,7 +27,7 @@ class CausalConfig(PlainSoftmax, EncoderConfig):
     pooler: bool = False
     layer_norm_epsilon: float = 1e-5
     activation: str = "gelu_tanh"
-    embedding_dropout: float = 0.1  # rate on the sum of the tables
+    embedding_dropout: float = rate(0.1)  # rate on the sum of the tables
     # Whether attention scores are divided by the root of the head size, and by the number of the layer from 1
     # on. GPT-2's files can say otherwise.
     scale_attention: bool = True

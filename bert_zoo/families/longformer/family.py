@@ -1,12 +1,12 @@
 """Longformer (Beltagy et al. 2020, arXiv:2004.05150): RoBERTa with windowed attention and global tokens."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from bert_zoo.config import ConfigError, EncoderConfig, is_integer
+from bert_zoo.config import EncoderConfig, size
 from bert_zoo.error_text import shown
 from bert_zoo.families import albert, xlm_roberta
 from bert_zoo.families.albert import AlbertConfig
@@ -32,41 +32,29 @@ class LongformerConfig(AlbertConfig):
     """A Longformer's configuration. One made from an ALBERT has narrow tables and layers that share blocks."""
 
     # Tokens that a token attends to besides itself, half on each side: for all layers, or one number per layer.
-    attention_window: int | Sequence[int] = 512
-    sep_id: int = 2  # id of the separators between the texts of a pair
+    attention_window: int | Sequence[int] = size(512)
+    sep_id: int = size(2, least=0)  # id of the separators between the texts of a pair
     # Largest number of global tokens in a row.
-    max_global_tokens: int = 128
+    max_global_tokens: int = size(128)
 
     # Rows of more half windows than this are computed block by block.
     fewest_blocks: ClassVar[int] = 4
     # A window that models for shorter rows may have, too.
     wide_window: ClassVar[int] = 4096
 
-    def __post_init__(self):
-        super().__post_init__()
-        # JSON has lists. The dataclass is frozen, so this sets the attribute directly.
-        if isinstance(self.attention_window, Sequence) and not isinstance(
-            self.attention_window, str
-        ):
-            self.__dict__["attention_window"] = tuple(self.attention_window)
-        problems = self.problems_with(
-            positive=("max_global_tokens",), natural={"sep_id": "the first row"}
-        )
+    def contradictions(self) -> Iterator[str]:
+        yield from super().contradictions()
         windows, widest = self.windows, max(2 * self.longest_input, self.wide_window)
-        if len(windows) != self.num_layers or not all(
-            is_integer(window) and 2 <= window <= widest and window % 2 == 0 for window in windows
-        ):
-            problems.append(
+        if len(windows) != self.num_layers or any(w > widest or w % 2 for w in windows):
+            yield (
                 f"attention_window is {shown(self.attention_window)}; it must be an even number, from 2 to {widest:,}, "
                 f"or one such number for each of the {self.num_layers} layers."
             )
-        elif self.num_blocks < self.num_layers and len({*windows}) > 1:
-            problems.append(
+        if self.num_blocks < self.num_layers and len({*windows}) > 1:
+            yield (
                 f"attention_window is {shown(self.attention_window)}, but layers share their blocks; give one number "
                 "for all layers."
             )
-        if problems:
-            raise ConfigError("This encoder cannot be built: " + " ".join(problems))
 
     def with_layers(self, layers: Sequence[int]) -> Self:
         window = self.attention_window

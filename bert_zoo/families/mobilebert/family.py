@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from bert_zoo.config import MOST_LAYERS, ConfigError, EncoderConfig
+from bert_zoo.config import MOST_LAYERS, ConfigError, EncoderConfig, size
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.mobilebert.cards import CHECKPOINTS, PRESETS, PRETRAINING
 from bert_zoo.family import Family
@@ -20,34 +20,26 @@ class MobileBertConfig(EncoderConfig):
         *(*EncoderConfig.on_card, "embedding_size", "bottleneck_size", "num_feed_forwards"),
     )
 
-    embedding_size: int = 128  # width of the token table
-    bottleneck_size: int = 128  # width inside a block; a multiple of `num_heads`
-    num_feed_forwards: int = 4  # feed-forward layers per block
+    embedding_size: int = size(128)  # width of the token table
+    bottleneck_size: int = size(128)  # width inside a block; a multiple of `num_heads`
+    num_feed_forwards: int = size(4)  # feed-forward layers per block
     # Whether the pooler has a tanh layer; without it, the pooler returns the first token.
     classifier_activation: bool = True
 
-    def __post_init__(self):
-        super().__post_init__()
-        problems = self.problems_with(
-            positive=("bottleneck_size", "num_feed_forwards"),
-        )
-        if not 0 < self.embedding_size < self.hidden_size:
-            problems.append(
-                f"embedding_size is {self.embedding_size}; it must be above 0 and below hidden_size "
+    def contradictions(self) -> Iterator[str]:
+        yield from super().contradictions()
+        if self.embedding_size >= self.hidden_size:
+            yield (
+                f"embedding_size is {self.embedding_size}; it must be below hidden_size "
                 f"{self.hidden_size}, because the masked-token head has a table for the difference."
             )
-        if not problems and self.bottleneck_size % self.num_heads:
-            problems.append(
-                f"bottleneck_size {self.bottleneck_size} is not a multiple of num_heads "
-                f"{self.num_heads}."
-            )
-        if not problems and self.num_layers * self.num_feed_forwards > MOST_LAYERS:
-            problems.append(
+        if self.bottleneck_size % self.num_heads:
+            yield f"bottleneck_size {self.bottleneck_size} is not a multiple of num_heads {self.num_heads}."
+        if self.num_layers * self.num_feed_forwards > MOST_LAYERS:
+            yield (
                 f"num_feed_forwards is {self.num_feed_forwards} in each of {self.num_layers} layers; at most "
                 f"{MOST_LAYERS:,} are allowed in all."
             )
-        if problems:
-            raise ConfigError("This encoder cannot be built: " + " ".join(problems))
 
 
 ROWS = [

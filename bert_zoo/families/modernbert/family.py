@@ -6,19 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from bert_zoo.config import ACTIVATIONS as OUR_ACTIVATIONS
 from bert_zoo.config import (
-    MOST_AMOUNT,
-    UNLIMITED,
     ConfigError,
     EncoderConfig,
-    is_integer,
-    is_number,
+    activation_name,
+    positive,
+    rate,
+    size,
 )
 from bert_zoo.error_text import shown
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.modernbert.cards import CHECKPOINTS, PRESETS, PRETRAINING
 from bert_zoo.family import Family
+from bert_zoo.fields import is_integer, setting
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.numpy_packing import Layout
 from bert_zoo.text.vocabulary_files import read_byte_bpe
@@ -49,18 +49,16 @@ class ModernBertConfig(EncoderConfig):
     """`hidden_dropout` acts on embeddings, `attention_dropout` also on attention's outputs."""
 
     # Layers 0, n, 2n, ... attend to all tokens; the others to tokens at most `local_attention` / 2 away.
-    global_attention_every: int = 3
+    global_attention_every: int = size(3)
     # The numbers of the layers that attend to all tokens, in order, if they are others; None for those.
     global_layers: tuple[int, ...] | None = None
-    local_attention: int = 128
-    global_rope_theta: float = (
-        160_000.0  # base of the wavelengths of rotary positions, by kind of layer
-    )
-    local_rope_theta: float = 10_000.0
-    inner_dropout: float = 0.0  # rate within the feed-forward layer
-    classifier_pooling: str = (
-        "cls"  # pooling for heads over whole texts: the first token, or the mean
-    )
+    local_attention: int = size(128, least=2)
+    # Base of the wavelengths of rotary positions, by kind of layer.
+    global_rope_theta: float = positive(160_000.0)
+    local_rope_theta: float = positive(10_000.0)
+    inner_dropout: float = rate(0.0)  # rate within the feed-forward layer
+    # Pooling for heads over whole texts: the first token, or the mean.
+    classifier_pooling: str = setting("cls", choices=POOLINGS)
 
     # Whether there are biases: in attention, feed-forward layers and norms, in the first layer of every head,
     # and of the predicted tokens.
@@ -69,51 +67,26 @@ class ModernBertConfig(EncoderConfig):
     norm_bias: bool = False
     classifier_bias: bool = False
     decoder_bias: bool = True
-    classifier_activation: str = "gelu"  # in the first layer of every head
+    classifier_activation: str = activation_name("gelu")  # in the first layer of every head
     # Rows of more blocks than this are computed block by block, which is then faster
     # (docs/measured/long_texts.md).
     fewest_blocks: ClassVar[int] = 8
 
-    def __post_init__(self):
-        super().__post_init__()
-        problems = self.problems_with(positive=("global_attention_every",))
-        if self.global_layers is not None:
-            layers = self.global_layers
-            if not isinstance(layers, list | tuple) or [
-                i for i in range(self.num_layers) if i in layers
-            ] != [*layers]:
-                problems.append(
-                    f"global_layers is {shown(layers)}; it must list numbers of layers, from 0 to "
-                    f"{self.num_layers - 1}, in ascending order."
-                )
-            else:
-                self.__dict__["global_layers"] = tuple(layers)  # a list in JSON
-        if self.classifier_activation not in OUR_ACTIVATIONS:
-            problems.append(
-                f"classifier_activation is {shown(self.classifier_activation)}; choose one of {OUR_ACTIVATIONS}."
+    def contradictions(self) -> Iterator[str]:
+        yield from super().contradictions()
+        layers = self.global_layers or ()
+        if [i for i in range(self.num_layers) if i in layers] != [*layers]:
+            yield (
+                f"global_layers is {shown(layers)}; it must list numbers of layers, from 0 to "
+                f"{self.num_layers - 1}, in ascending order."
             )
-        window = self.local_attention
-        if not is_integer(window) or not 2 <= window <= UNLIMITED or window % 2:
-            problems.append(
-                f"local_attention is {shown(window)}; it must be even, from 2 to {UNLIMITED:,}."
-            )
-        for name in ("global_rope_theta", "local_rope_theta"):
-            value = getattr(self, name)
-            if not is_number(value) or not 0 < value <= MOST_AMOUNT:
-                problems.append(
-                    f"{name} is {shown(value)}; it must be a positive number of at most {MOST_AMOUNT:,.0f}."
-                )
-        if self.classifier_pooling not in POOLINGS:
-            problems.append(
-                f"classifier_pooling is {shown(self.classifier_pooling)}; choose one of {POOLINGS}."
-            )
+        if self.local_attention % 2:
+            yield f"local_attention is {self.local_attention}; it must be even."
         if self.hidden_size // self.num_heads % 2:
-            problems.append(
+            yield (
                 f"hidden_size {self.hidden_size} gives {self.num_heads} heads an odd width, but rotary "
                 "positions rotate pairs of numbers."
             )
-        if problems:
-            raise ConfigError("This encoder cannot be built: " + " ".join(problems))
 
     def is_global(self, layer: int) -> bool:
         """Whether a layer attends to all tokens."""

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
-from bert_zoo.config import MOST_LAYERS, UNLIMITED, Config, ConfigError, EncoderConfig, is_integer
-from bert_zoo.error_text import shown
+from bert_zoo.config import MOST_LAYERS, UNLIMITED, Config, EncoderConfig, deviation, size
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.t5.cards import (
     BYT5_CHECKPOINTS,
@@ -18,6 +17,7 @@ from bert_zoo.families.t5.cards import (
     UMT5_CHECKPOINTS,
 )
 from bert_zoo.family import Family
+from bert_zoo.fields import setting
 from bert_zoo.json_files import JsonObject
 from bert_zoo.text.files import AddedToken, VocabularyFiles, distinct_tokens, read_named_tokens
 from bert_zoo.text.format import TextFormat, TokenizerParts
@@ -61,12 +61,14 @@ class T5Config(EncoderConfig):
     pooler: bool = False
     activation: str = "relu"
     layer_norm_epsilon: float = 1e-6
-    head_size: int = (
-        64  # width of a head ("d_kv"); `num_heads * head_size` need not be `hidden_size`
-    )
-    num_decoder_layers: int = 0  # blocks in the decoder; 0: `num_layers`
-    num_buckets: int = 32  # buckets of distances in each stack
-    max_distance: int = 128  # distances from this on share a bucket
+    # Width of a head ("d_kv"); `num_heads * head_size` need not be `hidden_size`.
+    head_size: int = size(64)
+    # Blocks in the decoder.
+    num_decoder_layers: int = size(0, most=MOST_LAYERS, special=(0, "as num_layers"))
+    num_buckets: int = setting(32, least=4, most=MOST_BUCKETS)  # buckets of distances in each stack
+    max_distance: int = setting(
+        128, least=4, most=LONGEST_DISTANCE
+    )  # distances from this on share a bucket
     # Whether heads on whole texts and answers read the decoder, as in transformers' classes.
     heads_read_decoder: bool = False
     bias_per_layer: bool = False  # whether each layer has its own bias by distance (UMT5)
@@ -74,30 +76,15 @@ class T5Config(EncoderConfig):
     gated: bool = False
     # Whether the decoder's outputs are multiplied by `hidden_size` ** -0.5 before the logits (version 1.0).
     scale_logits: bool = True
-    initializer_factor: float = (
-        1.0  # multiplies the standard deviations of randomly initialised weights
-    )
+    # Multiplies the standard deviations of randomly initialised weights.
+    initializer_factor: float = deviation(1.0)
 
-    def __post_init__(self):
-        super().__post_init__()
-        problems = self.problems_with(
-            positive=("head_size",),
-            natural={"num_decoder_layers": "as num_layers"},
-            deviations=("initializer_factor",),
-            most={"num_decoder_layers": MOST_LAYERS},
-        )
-        buckets, distance = self.num_buckets, self.max_distance
-        if not is_integer(buckets) or not 4 <= buckets <= MOST_BUCKETS or buckets % 2:
-            problems.append(
-                f"num_buckets is {shown(buckets)}; it must be even, from 4 to {MOST_BUCKETS}."
-            )
-        elif not is_integer(distance) or not buckets <= distance <= LONGEST_DISTANCE:
-            problems.append(
-                f"max_distance is {shown(distance)}; it must be a whole number from num_buckets, "
-                f"{buckets}, to {LONGEST_DISTANCE:,}."
-            )
-        if problems:
-            raise ConfigError("This encoder cannot be built: " + " ".join(problems))
+    def contradictions(self) -> Iterator[str]:
+        yield from super().contradictions()
+        if self.num_buckets % 2:
+            yield f"num_buckets is {self.num_buckets}; it must be even."
+        if self.max_distance < self.num_buckets:
+            yield f"max_distance is {self.max_distance}; it must be at least num_buckets, {self.num_buckets}."
 
     @property
     def decoder_layers(self) -> int:
@@ -485,7 +472,7 @@ def read_vocabulary(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokeni
     """Reads a SentencePiece model, and appends sentinels unless it has them (mT5): `<extra_id_0>` is the last token."""
     named = [token for token in read_named_tokens(files).tokens if token.startswith("<extra_id_")]
     config = files.json("tokenizer_config.json")
-    number = len(named) or config.take("extra_ids", int, SENTINELS, within=(0, MOST_SENTINELS))
+    number = len(named) or config.take("extra_ids", int, SENTINELS, least=0, most=MOST_SENTINELS)
     sentinels = () if _has_sentinels(files) else [*map(SENTINEL.format, reversed(range(number)))]
     scheme = replace(SCHEME, last_tokens=tuple(sentinels))
     parts = read_sentencepiece(files, {"scheme": scheme, **overrides})

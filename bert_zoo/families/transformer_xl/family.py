@@ -5,11 +5,22 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from bert_zoo.config import UNLIMITED, Config, ConfigError, is_integer
+from bert_zoo.config import (
+    MOST_EPSILON,
+    MOST_LAYERS,
+    UNLIMITED,
+    Config,
+    activation_name,
+    deviation,
+    positive,
+    rate,
+    size,
+)
 from bert_zoo.error_text import shown
 from bert_zoo.families.transformer_xl.cards import CHECKPOINTS, NANO, PRESETS, WT103_CUTOFFS
 from bert_zoo.families.transformer_xl.text import read_vocabulary
 from bert_zoo.family import Family
+from bert_zoo.fields import setting
 from bert_zoo.text.format import TextFormat, rows_of_language_models
 from bert_zoo.text.numpy_packing import PLAIN
 from bert_zoo.weights.formats import TF1, HuggingFace, Torch
@@ -32,16 +43,18 @@ class RecurrentConfig(Config):
         *("mem_len", "clamp_len", "same_length", "same_length_keys", "memory_start"),
     )
 
-    vocab_size: int  # tokens; by falling frequency if there are `cutoffs`
-    hidden_size: int  # width of the residual stream ("d_model")
-    num_layers: int  # blocks
-    num_heads: int  # attention heads per block
-    head_size: int  # width of a head; `num_heads * head_size` need not be `hidden_size`
-    intermediate_size: int  # width of the feed-forward layer ("d_inner")
-    embedding_size: int = 0  # width of the first cluster's table ("d_embed"); 0: `hidden_size`
+    vocab_size: int = size()  # tokens; by falling frequency if there are `cutoffs`
+    hidden_size: int = size()  # width of the residual stream ("d_model")
+    num_layers: int = size(most=MOST_LAYERS)  # blocks
+    num_heads: int = size()  # attention heads per block
+    # Width of a head; `num_heads * head_size` need not be `hidden_size`.
+    head_size: int = size()
+    intermediate_size: int = size()  # width of the feed-forward layer ("d_inner")
+    # Width of the first cluster's table ("d_embed").
+    embedding_size: int = size(0, special=(0, "as hidden_size"))
     cutoffs: tuple[int, ...] = ()  # first ids of the clusters after the first; (): plain softmax
     # Each cluster's table is narrower than the one before by this factor; with 1, all share one table.
-    div_val: int = 1
+    div_val: int = size(1)
     # For each cluster, whether its softmax uses its embedding's projection; () ties all but the first, as most
     # programs do.
     tie_projs: tuple[bool, ...] = ()
@@ -50,80 +63,55 @@ class RecurrentConfig(Config):
     tie_word_embeddings: bool = True  # whether the softmax's tables are the embeddings'
     untie_r: bool = False  # whether each layer has its own biases u and v
     pre_lnorm: bool = False  # whether layer norms come before sublayers
-    mem_len: int = 0  # hidden states that a layer keeps of earlier segments
-    clamp_len: int = -1  # larger distances count as this one; -1: no limit
+    # Hidden states that a layer keeps of earlier segments.
+    mem_len: int = size(0, most=MOST_REMEMBERED, special=(0, "no memory"))
+    # Larger distances count as this one; not limited if it is not positive.
+    clamp_len: int = size(-1, least=-UNLIMITED)
     same_length: bool = False  # whether all queries attend to the same number of keys
     # That number: "mem_len+1", including the query's own position (TensorFlow original), or "mem_len" (PyTorch
     # original, Hugging Face).
-    same_length_keys: str = "mem_len+1"
+    same_length_keys: str = setting("mem_len+1", choices=SAME_LENGTH_KEYS)
     # The memory before a text: "zeros" are attended to like any memory (TensorFlow original, Hugging Face);
     # "empty" is no memory (PyTorch original).
-    memory_start: str = "zeros"
-    activation: str = "relu"  # activation of the feed-forward layer
-    layer_norm_epsilon: float = 1e-12  # added to the variance
-    hidden_dropout: float = 0.1  # rate on embeddings, positions, sublayers' outputs, final output
-    attention_dropout: float = 0.0  # rate on attention probabilities
-    initializer_range: float = 0.02  # standard deviation of randomly initialised weights
-    projection_initializer_range: float = 0.01  # the same for tables' projections
+    memory_start: str = setting("zeros", choices=MEMORY_STARTS)
+    # Activation of the feed-forward layer.
+    activation: str = activation_name("relu")
+    layer_norm_epsilon: float = positive(1e-12, most=MOST_EPSILON)  # added to the variance
+    # Rate on embeddings, positions, sublayers' outputs, final output.
+    hidden_dropout: float = rate(0.1)
+    attention_dropout: float = rate(0.0)  # rate on attention probabilities
+    # Standard deviations of randomly initialised weights, and of tables' projections.
+    initializer_range: float = deviation(0.02)
+    projection_initializer_range: float = deviation(0.01)
 
     softmax_bias: ClassVar[bool] = True
 
-    def __post_init__(self):
-        for name in ("cutoffs", "tie_projs"):  # JSON has lists
-            if not isinstance(getattr(self, name), list | tuple):
-                raise ConfigError(
-                    f"This encoder cannot be built: {name} is {shown(getattr(self, name))}; it must be "
-                    "a list."
-                )
-            object.__setattr__(self, name, tuple(getattr(self, name)))
-        sizes = ("vocab_size", "hidden_size", "num_layers", "num_heads", "intermediate_size")
-        problems = self.problems_with(
-            positive=(*sizes, "head_size", "div_val"),
-            natural={"embedding_size": "as hidden_size", "mem_len": "no memory"},
-            deviations=("initializer_range", "projection_initializer_range"),
-            most={"mem_len": MOST_REMEMBERED},
-        )
-        if not all(map(is_integer, self.cutoffs)) or (
-            is_integer(self.vocab_size)
-            and list(self.cluster_bounds) != sorted(set(self.cluster_bounds))
-        ):
-            problems.append(
+    def contradictions(self) -> Iterator[str]:
+        if [*self.cluster_bounds] != sorted({*self.cluster_bounds}):
+            yield (
                 f"cutoffs are {shown(self.cutoffs)}; they must be rising integers between 0 and the "
-                f"{shown(self.vocab_size)} tokens of the vocabulary."
+                f"{self.vocab_size} tokens of the vocabulary."
             )
-        if (self.tie_projs and len(self.tie_projs) != len(self.cutoffs) + 1) or not all(
-            isinstance(tied, bool) for tied in self.tie_projs
-        ):
-            problems.append(
-                f"tie_projs are {shown(self.tie_projs)}; there must be True or False for each of the "
-                f"{len(self.cutoffs) + 1} clusters of the cutoffs, or nothing."
-            )
-        if not problems and not all(self.table_widths):
-            problems.append(
+        if not all(self.table_widths):
+            yield (
                 f"div_val {self.div_val} leaves the last of {len(self.cluster_sizes)} clusters no "
                 f"width: {shown(self.table_widths)}."
             )
-        if not problems and self.hidden_size % 2:
-            problems.append(
+        if self.tie_projs and len(self.tie_projs) != len(self.cutoffs) + 1:
+            yield (
+                f"tie_projs are {shown(self.tie_projs)}; there must be True or False for each of the "
+                f"{len(self.cutoffs) + 1} clusters of the cutoffs, or nothing."
+            )
+        if self.hidden_size % 2:
+            yield (
                 f"hidden_size is {self.hidden_size}; positions are pairs of a sine and a cosine, "
                 "so it must be even."
             )
-        if not is_integer(self.clamp_len) or abs(self.clamp_len) > UNLIMITED:
-            problems.append(
-                f"clamp_len is {shown(self.clamp_len)}; it must be a number of tokens of at most "
-                f"{UNLIMITED:,}, or -1 for none."
-            )
-        if not problems and self.attention_span == 0:
-            problems.append(
+        if self.attention_span == 0:
+            yield (
                 "same_length with mem_len 0 and same_length_keys 'mem_len' leaves queries no key to "
                 "see; set same_length=False, or same_length_keys='mem_len+1'."
             )
-        choices = {"same_length_keys": SAME_LENGTH_KEYS, "memory_start": MEMORY_STARTS}
-        for name, known in choices.items():
-            if getattr(self, name) not in known:
-                problems.append(f"{name} is {shown(getattr(self, name))}; it is one of {known}.")
-        if problems:
-            raise ConfigError("This encoder cannot be built: " + " ".join(problems))
 
     @property
     def output_dropout(self) -> float:

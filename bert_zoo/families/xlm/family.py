@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bert_zoo.config import UNLIMITED, ConfigError, EncoderConfig, is_integer
+from bert_zoo.config import UNLIMITED, ConfigError, EncoderConfig, deviation, size
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.xlm.cards import CHECKPOINTS, PRESETS, PRETRAINING
 from bert_zoo.family import Family
@@ -21,25 +21,19 @@ from bert_zoo.weights.table import BIAS, DENSE, EMBED, OUTPUT, Copy, Head, Row
 
 @dataclass(frozen=True, kw_only=True)
 class XlmConfig(EncoderConfig):
-    intermediate_size: int = 0  # width of the feed-forward layer; 0: four times `hidden_size`
-    num_languages: int = 1  # languages that `language_ids` may name
+    # Width of the feed-forward layer.
+    intermediate_size: int = size(0, special=(0, "four times hidden_size"))
+    num_languages: int = size(1)  # languages that `language_ids` may name
     language_embeddings: bool = True  # whether `language_ids` are read, if there are several
-    # Standard deviation of randomly initialised tables; 0: 1 / sqrt(width).
-    embedding_initializer_range: float = 0.0
+    # Standard deviation of randomly initialised tables.
+    embedding_initializer_range: float = deviation(0.0, special=(0, "1 / sqrt(hidden_size)"))
 
     def __post_init__(self):
-        has_width = is_integer(self.hidden_size) and self.hidden_size > 0
-        if self.intermediate_size == 0 and has_width:
-            width = min(4 * self.hidden_size, UNLIMITED)
-            object.__setattr__(self, "intermediate_size", width)
-        if self.embedding_initializer_range == 0 and has_width:
-            object.__setattr__(self, "embedding_initializer_range", self.hidden_size**-0.5)
         super().__post_init__()
-        if problems := self.problems_with(
-            positive=("num_languages",),
-            deviations=("embedding_initializer_range",),
-        ):
-            raise ConfigError(" ".join(problems))
+        width = min(4 * self.hidden_size, UNLIMITED)
+        self.__dict__["intermediate_size"] = self.intermediate_size or width
+        spread = self.embedding_initializer_range or self.hidden_size**-0.5
+        self.__dict__["embedding_initializer_range"] = spread
 
     @property
     def reads_languages(self) -> bool:

@@ -1,12 +1,21 @@
 """XLNet (Yang et al. 2019, arXiv:1906.08237): a permutation language model with two-stream attention."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from bert_zoo.config import UNLIMITED, Config, ConfigError, is_integer
-from bert_zoo.error_text import shown
+from bert_zoo.config import (
+    MOST_EPSILON,
+    MOST_LAYERS,
+    UNLIMITED,
+    Config,
+    activation_name,
+    deviation,
+    positive,
+    rate,
+    size,
+)
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.transformer_xl import family as transformer_xl
 from bert_zoo.families.transformer_xl.family import MOST_REMEMBERED, Stacked
@@ -45,53 +54,36 @@ class XLNetConfig(Config):
     # Before a head over tokens there is only the encoder's own final dropout.
     span_dropout: ClassVar[float] = 0.0
 
-    vocab_size: int  # rows of the token table
-    hidden_size: int = 768  # width of the residual stream ("d_model")
-    num_layers: int = 12  # blocks
-    num_heads: int = 12  # attention heads a block
-    head_size: int = 0  # width of a head; 0: `hidden_size / num_heads`
-    intermediate_size: int = 3072  # width of the feed-forward layer ("d_inner")
-    mem_len: int = 0  # hidden states that a layer keeps of earlier segments; 0: no memory
-    reuse_len: int = 0  # first tokens of a segment that are kept; 0: all
-    clamp_len: int = -1  # larger distances count as this one; -1: no limit
-    activation: str = (
-        "gelu"  # activation of the feed-forward layer; Google's "gelu" is "gelu_tanh" here
-    )
-    layer_norm_epsilon: float = 1e-12  # added to the variance
-    hidden_dropout: float = (
-        0.1  # rate on embeddings, positions, within and after sublayers, on the output
-    )
-    attention_dropout: float = 0.1  # rate on attention probabilities
-    summary_dropout: float = 0.1  # rate after the layer over the last token, for whole texts
-    initializer_range: float = 0.02  # standard deviation of randomly initialised weights
+    vocab_size: int = size()  # rows of the token table
+    hidden_size: int = size(768)  # width of the residual stream ("d_model")
+    num_layers: int = size(12, most=MOST_LAYERS)  # blocks
+    num_heads: int = size(12)  # attention heads a block
+    head_size: int = size(0, special=(0, "hidden_size / num_heads"))  # width of a head
+    intermediate_size: int = size(3072)  # width of the feed-forward layer ("d_inner")
+    # Hidden states that a layer keeps of earlier segments.
+    mem_len: int = size(0, most=MOST_REMEMBERED, special=(0, "no memory"))
+    # First tokens of a segment that are kept.
+    reuse_len: int = size(0, special=(0, "all of a segment"))
+    # Larger distances count as this one; not limited if it is not positive.
+    clamp_len: int = size(-1, least=-UNLIMITED)
+    # Activation of the feed-forward layer; Google's "gelu" is "gelu_tanh" here.
+    activation: str = activation_name("gelu")
+    layer_norm_epsilon: float = positive(1e-12, most=MOST_EPSILON)  # added to the variance
+    # Rate on embeddings, positions, within and after sublayers, on the output.
+    hidden_dropout: float = rate(0.1)
+    attention_dropout: float = rate(0.1)  # rate on attention probabilities
+    summary_dropout: float = rate(0.1)  # rate after the layer over the last token, for whole texts
+    initializer_range: float = deviation(0.02)  # standard deviation of randomly initialised weights
     tie_word_embeddings: bool = True  # whether predictions project onto the token table
 
-    def __post_init__(self):
-        problems = self.problems_with(
-            positive=("vocab_size", "hidden_size", "num_layers", "num_heads", "intermediate_size"),
-            natural={
-                "head_size": "hidden_size / num_heads",
-                "mem_len": "no memory",
-                "reuse_len": "all of a segment",
-            },
-            most={"mem_len": MOST_REMEMBERED},
-        )
-        if not problems and not self.head_size and self.hidden_size % self.num_heads:
-            problems.append(
-                f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}."
-            )
-        if not problems and self.hidden_size % 2:
-            problems.append(
+    def contradictions(self) -> Iterator[str]:
+        if not self.head_size and self.hidden_size % self.num_heads:
+            yield f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}."
+        if self.hidden_size % 2:
+            yield (
                 f"hidden_size is {self.hidden_size}; positions are pairs of a sine and a cosine, "
                 "so it must be even."
             )
-        if not is_integer(self.clamp_len) or abs(self.clamp_len) > UNLIMITED:
-            problems.append(
-                f"clamp_len is {shown(self.clamp_len)}; it must be a number of tokens of at most "
-                f"{UNLIMITED:,}, or -1 for none."
-            )
-        if problems:
-            raise ConfigError("This encoder cannot be built: " + " ".join(problems))
 
     @property
     def size_of_head(self) -> int:
