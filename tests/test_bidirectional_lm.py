@@ -15,8 +15,7 @@ from bert_zoo.pretraining.causal import (
     bidirectional_lm,
     new_encoder,
 )
-from bert_zoo.pretraining.measuring import Keeper
-from bert_zoo.pretraining.run import pretrain
+from bert_zoo.pretraining.run import PretrainingRun, pretrain
 from bert_zoo.tasks.bidirectional_lm import SampledSoftmax
 from bert_zoo.text import WordLevelTokenizer
 
@@ -131,7 +130,7 @@ def test_an_encoder_learns_both_directions(tmp_path):
 @pytest.mark.slow
 def test_a_run_that_was_killed_ends_as_one_that_was_not(tmp_path, monkeypatch):
     through = run(tmp_path, "through")
-    trained, killed = Keeper.on_train_batch_end, []
+    trained, killed = PretrainingRun.on_train_batch_end, []
 
     def killing(keeper, batch, logs=None):
         trained(keeper, batch, logs)
@@ -139,7 +138,7 @@ def test_a_run_that_was_killed_ends_as_one_that_was_not(tmp_path, monkeypatch):
             killed.append(True)
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Keeper, "on_train_batch_end", killing)
+    monkeypatch.setattr(PretrainingRun, "on_train_batch_end", killing)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, "stopped", checkpoint_seconds=0)
     assert run(tmp_path, "stopped")["after"] == through["after"]

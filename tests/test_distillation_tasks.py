@@ -21,7 +21,7 @@ import bert_zoo
 from bert_zoo.cli import distill as distill_program
 from bert_zoo.cli import finetuning
 from bert_zoo.cli.benchmarks import make_task
-from bert_zoo.cli.benchmarks.distilled import Lesson, Teaching, columns_of, learn_from, unlabelled
+from bert_zoo.cli.benchmarks.distilled import Lesson, columns_of, learn_from, unlabelled
 from bert_zoo.cli.benchmarks.questions import PADDED
 from bert_zoo.distillation import (
     TaughtLoss,
@@ -185,7 +185,7 @@ def lesson_of(task, folder: Path, kind: str = "", teacher=None, more=None):
     if more is None:
         more = {} if kind == "lists" or teacher else unlabelled(task, [str(folder / "more.txt")])
     teacher, place = teacher or loaded_for(task), folder / "teacher"
-    options = {"more": more, "teaching": Teaching(), "recipe": RECIPE}
+    options = {"more": more, "teaching": {}, "recipe": RECIPE}
     return learn_from(teacher, "large", task, place, **options)
 
 
@@ -297,7 +297,7 @@ def test_a_student_that_is_made_of_its_teacher_keeps_its_head_and_licence(teache
     teacher = bert_zoo.load(teacher_run, task="classification")
     bert_zoo.save(student_of(teacher, 1), tmp_path / "made")
     task = made("classification", tmp_path)
-    lesson = Lesson(task, "large", np.zeros(0), (), {}, Teaching(), makes_student=True)
+    lesson = Lesson(task, "large", np.zeros(0), (), {}, {}, makes_student=True)
     student = bert_zoo.load(tmp_path / "made", **lesson.load_options())
     lesson.prepare(student)
     for own, theirs in zip(student.classifier.weights, teacher.classifier.weights, strict=True):
@@ -334,7 +334,7 @@ def test_a_run_that_is_killed_after_an_epoch_ends_with_the_same_bits(tmp_path, m
 
     whole = train(tmp_path / "whole")
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(finetuning.Measure, "on_epoch_begin", killed)
+        patch.setattr(finetuning.FineTuningRun, "on_epoch_begin", killed)
         train(tmp_path / "killed")
     results = train(tmp_path / "killed")
     assert (results["loss"], results["epochs"]) == (whole["loss"], whole["epochs"])

@@ -14,7 +14,9 @@ from bert_zoo.cli.benchmarks.texts import TextBenchmark
 from bert_zoo.data.tables import LabelledTexts
 from bert_zoo.presets import Recipe
 from bert_zoo.runtime.answers import Classification, Classifications, softmax
-from bert_zoo.training.runs import TrainingDiverged, check_goes_on
+from bert_zoo.training import runs
+from bert_zoo.training.runs import TrainingDiverged, check_same_run, read_json
+from bert_zoo.weights.files import write_json
 
 ROOT = Path(__file__).parents[1]
 CHECKPOINT = ROOT / "tests" / "golden" / "bert" / "classification"
@@ -84,7 +86,7 @@ def test_head_begins_as_wide_as_the_recipe_says(tmp_path):
 @pytest.mark.parametrize(("measured_on", "saved"), [("validation", [0]), ("test", [0, 1])])
 def test_a_test_set_does_not_choose_the_weights(measured_on, saved, tmp_path, monkeypatch):
     found, figures = [], iter(({"accuracy": 0.9}, {"accuracy": 0.1}))
-    measure = finetuning.Measure(task(measured_on), RECIPE, tmp_path)
+    measure = finetuning.FineTuningRun(task(measured_on), RECIPE, tmp_path)
     monkeypatch.setattr(measure, "measured", lambda: (None, next(figures)))
     monkeypatch.setattr(bert_zoo, "save", lambda *args: found.append(len(measure.metrics) - 1))
     for epoch in range(2):
@@ -97,7 +99,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch):
     """With dropout, and orders of rows that differ between epochs; in graphs, as users train."""
     run, directory = tmp_path / "whole", tmp_path / "toy"
     trained(run)
-    begin = finetuning.Measure.on_epoch_begin
+    begin = finetuning.FineTuningRun.on_epoch_begin
 
     def killed(callback, epoch, logs=None):
         if epoch == 1:
@@ -105,7 +107,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch):
         begin(callback, epoch, logs)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(finetuning.Measure, "on_epoch_begin", killed)
+        patch.setattr(finetuning.FineTuningRun, "on_epoch_begin", killed)
         trained(directory, checkpoint_seconds=0)
     assert not (directory / "metrics.json").exists()
     other = RECIPE.replace(learning_rate=2e-3)
@@ -121,23 +123,23 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch):
 
 
 def test_the_best_epoch_is_kept_and_patience_ends(tmp_path):
-    measure = finetuning.Measure(task("validation"), RECIPE, tmp_path, patience=2)
+    measure = finetuning.FineTuningRun(task("validation"), RECIPE, tmp_path, patience=2)
     assert not measure.stopped
     for values, best, stopped in (
         ((float("nan"), -3.0, float("nan")), 2, False),
         ((0.5, 0.7, 0.7), 2, False),
         ((0.5, 0.7, 0.6, 0.7), 2, True),
     ):
-        measure.metrics = [{"accuracy": value} for value in values]
+        measure.progress.figures = [{"accuracy": value} for value in values]
         assert (measure.best_epoch, measure.stopped) == (best, stopped)
 
 
 def test_checkpoints_are_as_far_apart_as_asked(tmp_path, monkeypatch):
     now, written = 1000.0, []
-    monkeypatch.setattr(finetuning, "time", SimpleNamespace(monotonic=lambda: now))
-    monkeypatch.setattr(finetuning, "write_checkpoint", lambda *args: written.append(args[2]))
+    monkeypatch.setattr(runs, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(runs, "write_checkpoint", lambda *args: written.append(args[2]))
     monkeypatch.setattr(bert_zoo, "save", lambda *args: None)
-    measure = finetuning.Measure(task("validation"), RECIPE, tmp_path, checkpoint_seconds=60)
+    measure = finetuning.FineTuningRun(task("validation"), RECIPE, tmp_path, checkpoint_seconds=60)
     monkeypatch.setattr(measure, "measured", lambda: (None, {"accuracy": 0.5}))
     now += 500  # spent before the training
     measure.on_train_begin()
@@ -163,7 +165,7 @@ def test_the_metrics_of_an_epoch_are_printed_once(tmp_path, capsys):
 
 
 def test_numbers_that_json_does_not_have_are_written_as_null(tmp_path):
-    finetuning.write_json(tmp_path / "x.json", {"a": [1.5, float("nan")], "b": (float("inf"), "é")})
+    write_json(tmp_path / "x.json", {"a": [1.5, float("nan")], "b": (float("inf"), "é")})
     text = (tmp_path / "x.json").read_text(encoding="utf-8")
     assert json.loads(text, parse_constant=pytest.fail) == {"a": [1.5, None], "b": [None, "é"]}
 
@@ -173,7 +175,7 @@ def test_half_a_json_file_of_a_run_is_named_with_the_next_step(tmp_path):
     for content in (b'{"recipe": {"ep', b"", '{"text": "é'.encode()[:-1]):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=r"config\.json, line 1: .*(Restore|Convert|fetch)"):
-            finetuning.read_json(path)
+            read_json(path)
 
 
 def test_a_finished_run_is_not_replaced(run, monkeypatch):
@@ -194,13 +196,13 @@ def test_a_finished_run_is_not_replaced(run, monkeypatch):
 
 def test_a_run_of_a_version_without_a_setting_is_the_same_where_the_setting_is_off(tmp_path):
     began = {"seed": 0, "examples": "x", "recipe": {"epochs": 2}}
-    finetuning.write_json(tmp_path / "config.json", began)
+    write_json(tmp_path / "config.json", began)
     for off in (None, False, 0, ""):
         now = began | {"recipe": {"epochs": 2, "new": off}}
-        check_goes_on(tmp_path, now)
+        check_same_run(tmp_path, now, "a run", "")
     now["recipe"]["new"] = 0.5
     with pytest.raises(ValueError, match=r"new was None and is 0\.5"):
-        check_goes_on(tmp_path, now)
+        check_same_run(tmp_path, now, "a run", "")
 
 
 def test_previews_stand_on_one_line_each():

@@ -22,17 +22,17 @@ from keras import ops
 import bert_zoo
 from bert_zoo.cli import distill as distill_program
 from bert_zoo.distillation import distill_on_text, general_losses, relation_loss, relations
-from bert_zoo.distillation.general_losses import Insides, MeanOverTokens, check_can_be_read
-from bert_zoo.distillation.general_models import (
+from bert_zoo.distillation.general import (
     DISTILLATIONS,
     LayerDistillation,
     RelationDistillation,
     TripleDistillation,
     ValueRelationDistillation,
 )
+from bert_zoo.distillation.general_losses import Insides, MeanOverTokens, check_can_be_read
 from bert_zoo.layers import Stack
 from bert_zoo.models import Encoder, MaskedLM
-from bert_zoo.pretraining.measuring import Keeper
+from bert_zoo.pretraining.run import PretrainingRun
 from bert_zoo.training import bert_adamw
 
 OF_ENCODERS = ("layers", "relations_v1", "relations")
@@ -340,7 +340,7 @@ def test_a_run_that_is_stopped_ends_with_the_same_student(directories, text, tmp
         made = {"layers": 2, "hidden_size": 16, "checkpoint_seconds": 0}
         return distilled(directories, text, where, "layers", steps=4, **made)
 
-    through, original = run(tmp_path / "through"), Keeper.save
+    through, original = run(tmp_path / "through"), PretrainingRun.save
 
     def save_and_stop(self):
         original(self)
@@ -348,7 +348,7 @@ def test_a_run_that_is_stopped_ends_with_the_same_student(directories, text, tmp
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Keeper, "save", save_and_stop)
+        patch.setattr(PretrainingRun, "save", save_and_stop)
         run(tmp_path / "stopped")
     assert len(list((tmp_path / "stopped" / "checkpoint").glob("step-*"))) == 1
     stopped = run(tmp_path / "stopped")

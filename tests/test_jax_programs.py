@@ -37,14 +37,14 @@ settings = ["--model", CHECKPOINT, "--task=table", "--train_file=rows.csv", "--h
             "--least_updates=0", "--checkpoint_minutes=0"]
 said = run("finetune", *settings, "--output_dir=whole")
 assert "No SavedModel was written" in said and "bert_zoo[tensorflow]" in said, said
-begin = finetuning.Measure.on_epoch_begin
+begin = finetuning.FineTuningRun.on_epoch_begin
 
 def killed(callback, epoch, logs=None):
     if epoch == 1:
         raise KeyboardInterrupt
     begin(callback, epoch, logs)
 
-with mock.patch.object(finetuning.Measure, "on_epoch_begin", killed):
+with mock.patch.object(finetuning.FineTuningRun, "on_epoch_begin", killed):
     try:
         run("finetune", *settings, "--output_dir=stopped")
     except SystemExit as end:
@@ -103,7 +103,7 @@ def test_a_pretraining_that_was_killed_ends_with_the_same_bits():
     run_on_jax(
         PROGRAMS
         + """
-from bert_zoo.pretraining.measuring import Keeper
+from bert_zoo.pretraining.run import PretrainingRun
 
 words = "the dog sat she saw a river it was big good tree city bad on and".split()
 rows = np.random.default_rng(0).choice(words, (40, 4, 8))
@@ -112,14 +112,14 @@ documents = ("\\n".join(map(" ".join, document)) for document in rows)
 settings = ["--model", CHECKPOINT.parent / "pretraining", "--text=text.txt", "--form=sentences", "--steps=6",
             "--batch_size=4", "--length=16", "--held_out=0", "--checkpoint_minutes=0"]
 through = run("pretrain", *settings, "--output_dir=through")
-train = Keeper.on_train_batch_end
+train = PretrainingRun.on_train_batch_end
 
 def killed(keeper, batch, logs=None):
     train(keeper, batch, logs)
     if keeper.progress.all_batches == 4:
         raise KeyboardInterrupt
 
-with mock.patch.object(Keeper, "on_train_batch_end", killed):
+with mock.patch.object(PretrainingRun, "on_train_batch_end", killed):
     try:
         run("pretrain", *settings, "--output_dir=stopped")
     except SystemExit as end:

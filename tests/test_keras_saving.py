@@ -27,7 +27,7 @@ from helpers import (
 import bert_zoo
 from bert_zoo.tasks import TASKS
 from bert_zoo.training import bert_adamw, compile_for_task
-from bert_zoo.training.resume import restore, write_checkpoint
+from bert_zoo.training.runs import restore, write_checkpoint
 from bert_zoo.weights.bind import named_variables
 
 # Run in a process of its own, where nothing of ours is registered with Keras but by the import.

@@ -28,7 +28,7 @@ from huggingface_hub import ModelCard
 
 import bert_zoo
 from bert_zoo.cli import pretrain as pretrain_module
-from bert_zoo.cli.pretrain import write_report
+from bert_zoo.cli.report import write_pretraining_report
 from bert_zoo.presets import LanguageModelPreset, Reading, Recipe
 from bert_zoo.pretraining import batches as pretraining_batches
 from bert_zoo.pretraining import run
@@ -36,7 +36,7 @@ from bert_zoo.pretraining.batches import PretrainingBatches
 from bert_zoo.pretraining.causal import StreamSettings
 from bert_zoo.pretraining.corpus import Corpus, ParallelLines
 from bert_zoo.pretraining.masked import MaskedSettings
-from bert_zoo.pretraining.measuring import Keeper, log_frequencies, masked_sentences
+from bert_zoo.pretraining.measuring import log_frequencies, masked_sentences
 from bert_zoo.pretraining.models import (
     fitted,
     model_to_go_on_with,
@@ -44,6 +44,7 @@ from bert_zoo.pretraining.models import (
     new_model,
 )
 from bert_zoo.pretraining.rows import FullSentences
+from bert_zoo.pretraining.run import PretrainingRun
 from bert_zoo.pretraining.tokens import TokenizedText, write_tokens
 from bert_zoo.registry import registry
 from bert_zoo.tasks.objectives import objective_for
@@ -52,7 +53,7 @@ from bert_zoo.text.preprocessor import LanguageModelPreprocessor
 from bert_zoo.training.runs import TrainingDiverged
 from bert_zoo.weights.sources import open_weights
 
-pretrain = functools.partial(run.pretrain, report=write_report)
+pretrain = functools.partial(run.pretrain, report=write_pretraining_report)
 PRETRAIN = ("-m", "bert_zoo", "pretrain")
 SHORT = ("--batch_size", "8", "--length", "16", "--held_out", "0.2")
 RECIPE = Recipe(
@@ -336,7 +337,7 @@ def test_a_training_that_was_killed_ends_with_the_same_bits(
 
     through = run(tmp_path / "through")
     left = list(killed_at)
-    train, save = Keeper.on_train_batch_end, Keeper.save
+    train, save = PretrainingRun.on_train_batch_end, PretrainingRun.save
 
     def killing(keeper, batch, logs=None):
         train(keeper, batch, logs)
@@ -345,9 +346,9 @@ def test_a_training_that_was_killed_ends_with_the_same_bits(
             raise Killed
 
     # Of some batches, so that others are trained again.
-    monkeypatch.setattr(Keeper, "on_train_batch_end", killing)
+    monkeypatch.setattr(PretrainingRun, "on_train_batch_end", killing)
     monkeypatch.setattr(
-        Keeper, "save", lambda keeper: keeper.progress.all_batches % every or save(keeper)
+        PretrainingRun, "save", lambda keeper: keeper.progress.all_batches % every or save(keeper)
     )
     for _ in killed_at:
         with pytest.raises(Killed):

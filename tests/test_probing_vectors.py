@@ -6,7 +6,7 @@ import pytest
 import bert_zoo
 from bert_zoo import probing
 from bert_zoo.probing import vectors
-from bert_zoo.training import resume
+from bert_zoo.training import runs
 
 SENTENCES = [["Good", "dogs", "bark"], ["The", "unbelievable", "cat", "slept"], ["No"]] * 4
 
@@ -31,7 +31,7 @@ def test_each_layer_is_that_of_embed_words(name):
 
 
 def test_a_stopped_pass_goes_on_to_the_same_vectors(encoder, tmp_path, monkeypatch):
-    monkeypatch.setattr(resume, "WRITTEN_BATCHES", 1)
+    monkeypatch.setattr(runs, "WRITTEN_BATCHES", 1)
     options = {"batch_size": 4}
     whole = probing.compute_vectors(encoder, SENTENCES, tmp_path / "whole", **options)
     computed = []

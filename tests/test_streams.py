@@ -32,9 +32,9 @@ from bert_zoo.training import (
     WarmupCosineDecay,
     language_model_adam,
     restore,
-    resume,
 )
 from bert_zoo.training.presets import LANGUAGE_MODEL_PRESETS
+from bert_zoo.training.runs import write_checkpoint
 from bert_zoo.weights.bind import named_variables
 from bert_zoo.weights.files import WeightsError
 
@@ -138,7 +138,7 @@ def trained():
 
 
 def test_a_checkpoint_that_cannot_be_written_leaves_the_older_one(trained, tmp_path, monkeypatch):
-    resume.write_checkpoint(trained, tmp_path, 1)
+    write_checkpoint(trained, tmp_path, 1)
     before = list(tmp_path.iterdir())
 
     def full(file, tensors, metadata):
@@ -147,14 +147,14 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_older_one(trained, tmp_p
 
     monkeypatch.setattr("bert_zoo.weights.safetensors_io.write_tensors", full)
     with pytest.raises(OSError, match=r"no room for .*unnamed\.safetensors, because the disk"):
-        resume.write_checkpoint(trained, tmp_path, 2)
+        write_checkpoint(trained, tmp_path, 2)
     assert list(tmp_path.iterdir()) == before
     assert restore(stateful(), tmp_path) == 1
 
 
 def test_checkpoints_that_changed_or_are_of_another_model_are_refused(trained, tmp_path):
     assert restore(stateful(), tmp_path / "nothing") == 0
-    resume.write_checkpoint(trained, tmp_path, 1)
+    write_checkpoint(trained, tmp_path, 1)
     words = "belongs to another model or optimizer"
     assert_refused(lambda: restore(stateful("hf_plain"), tmp_path), words, WeightsError)
     (checkpoint,) = tmp_path.iterdir()

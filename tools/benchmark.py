@@ -950,7 +950,7 @@ def race_distillation(scratch: Path) -> dict[str, dict[str, dict]]:
     import numpy as np
 
     import bert_zoo
-    from bert_zoo.distillation.general_models import DISTILLATIONS
+    from bert_zoo.distillation.general import DISTILLATIONS
     from bert_zoo.models import Encoder
     from bert_zoo.training.optimizers import bert_adamw
 

@@ -163,25 +163,31 @@ def main(arguments: list[str]) -> None:
         )
     student = Path(_STUDENT.value).name if _STUDENT.value else f"{'-'.join(_LAYERS.value)}-layers"
     directory = Path(_OUTPUT_DIR.value or f"runs/distill-{Path(_TEACHER.value).name}-{student}")
-    if _TEXT.value is not None:
-        distill_on_text(directory)
-        return
-    distill_on_task(directory)
+    distil = distill_on_task if _TEXT.value is None else distill_on_text
+    distil(directory)
 
 
 def distill_on_text(directory: Path) -> None:
     """Trains the student on text, as the flags say."""
-    flags = PROGRAM.flags
-    _check_flags()
+    from bert_zoo.cli.pretrain import SETTINGS
+
+    flags, changes = PROGRAM.flags, PROGRAM.given(Recipe)
+    given = [name for name in OF_TASKS if not flags[name].using_default_value]
+    given += [name for name in changes if name not in SETTINGS]
+    if given:
+        names = ", ".join(f"--{name}" for name in given)
+        raise ValueError(
+            f"With --text, {names} has no effect. Leave it out; --steps or --minutes set the length of training, "
+            "--length the tokens per row."
+        )
     if (flags.steps is None) == (flags.minutes is None):
         raise ValueError("Set the length of training with one of --steps and --minutes.")
     PROGRAM.check()
     strategy = PROGRAM.strategy()
-    from bert_zoo.cli.pretrain import write_report
+    from bert_zoo.cli.report import write_pretraining_report
     from bert_zoo.distillation import distill_on_text
     from bert_zoo.models.replicas import is_chief
 
-    changes: dict[str, Any] = PROGRAM.given(Recipe)
     if "batch_size" in changes:
         # The papers' large batches are accumulated. Another batch size is computed at once by default.
         changes = {"gradient_accumulation_steps": 1} | changes
@@ -213,27 +219,13 @@ def distill_on_text(directory: Path) -> None:
         seed=flags.first_seed,
         checkpoint_seconds=60 * flags.checkpoint_minutes,
         strategy=strategy,
-        report=write_report,
+        report=write_pretraining_report,
     )
     if not is_chief(strategy):
         return
     print(f"\n{results['steps']:,} steps, {results['tokens']:,} tokens.")
     print(f"The run is in {directory}, with a report: {directory / 'report.html'}")
     print(f"Fine-tune it: {command('finetune')} --model {directory / 'model'} --task messages")
-
-
-def _check_flags() -> None:
-    """Raises ValueError for flags that have no meaning with --text."""
-    from bert_zoo.cli.pretrain import SETTINGS
-
-    given = [name for name in OF_TASKS if not PROGRAM.flags[name].using_default_value]
-    given += [name for name in PROGRAM.given(Recipe) if name not in SETTINGS]
-    if given:
-        names = ", ".join(f"--{name}" for name in given)
-        raise ValueError(
-            f"With --text, {names} has no effect. Leave it out; --steps or --minutes set the length of training, "
-            "--length the tokens per row."
-        )
 
 
 def distill_on_task(directory: Path) -> None:
@@ -243,8 +235,9 @@ def distill_on_task(directory: Path) -> None:
     task = make_task(**data)
     read_files(task, data)
     from bert_zoo import private
-    from bert_zoo.cli.benchmarks.distilled import Teaching, learn_from, unlabelled, varied
-    from bert_zoo.cli.finetune import recipe_for, train
+    from bert_zoo.cli.benchmarks.distilled import learn_from, unlabelled, varied
+    from bert_zoo.cli.finetune import recipe_for
+    from bert_zoo.cli.finetuning import train
 
     strategy = PROGRAM.strategy()
     if private.is_multi_worker(strategy):
@@ -270,7 +263,7 @@ def distill_on_task(directory: Path) -> None:
         task,
         directory / "teacher",
         more=more,
-        teaching=Teaching(_MATCH.value, _TEMPERATURE.value, _HARD_WEIGHT.value),
+        teaching={flag.name: flag.value for flag in (_MATCH, _TEMPERATURE, _HARD_WEIGHT)},
         recipe=recipe,
         makes_student=_STUDENT.value is None,
     )

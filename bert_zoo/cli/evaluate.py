@@ -13,15 +13,16 @@ each memory length in --mem_len.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bert_zoo.cli import pretrain, program
+from bert_zoo.cli import program
 from bert_zoo.cli.benchmarks import TASK_NAMES, DataOptions, make_task, read_files
 from bert_zoo.cli.program import Program, command
 from bert_zoo.data import files
 from bert_zoo.loading.locating import RUN_CONFIG, kept_metrics
-from bert_zoo.presets import Recipe
+from bert_zoo.presets import Reading, Recipe
 
 PROGRAM = Program(__doc__)
 _RUN = PROGRAM.string("run", None, "A run directory of `bert_zoo finetune`.", check=program.run)
@@ -35,8 +36,33 @@ _OUTPUT_DIR = PROGRAM.string("output_dir", None, "Directory for predictions.")
 PROGRAM.groups = {
     "Main flags": ("run", "split", "output_dir", "task"),
     "Other data": PROGRAM.define_fields(DataOptions),
-    "Language models": pretrain.define_flags(PROGRAM),
+    "Language models": (
+        *("model", "text_file", "last", "segment_length", "mem_len", "clamp_len"),
+        *("same_length", "batch_size"),
+    ),
 }
+PROGRAM.string(
+    "model", None, "A recurrent language model, by name or directory.", check=program.model
+)
+PROGRAM.string(
+    "text_file",
+    None,
+    "The text to predict, in the form of the training text.",
+    check=program.exists,
+)
+PROGRAM.float("last", 1.0, "Fraction of the file to read, from its end.")
+PROGRAM.integer("segment_length", 128, "Tokens per row and step.", lower_bound=1)
+PROGRAM.list(
+    "mem_len",
+    None,
+    "Memory lengths in tokens; by default the model's own.",
+    check=program.whole_number,
+)
+PROGRAM.integer("clamp_len", None, "Largest distance between tokens; by default the model's own.")
+PROGRAM.bool(
+    "same_length", None, "Whether all tokens see equally many others; by default as the model."
+)
+PROGRAM.integer("batch_size", 10, "Rows per step.", lower_bound=1)
 PROGRAM.define_strategy()
 
 
@@ -49,7 +75,7 @@ def main(arguments: list[str]) -> None:
         )
     PROGRAM.check()
     if flags.model:
-        pretrain.evaluate(flags, Path(_OUTPUT_DIR.value) if _OUTPUT_DIR.value else None)
+        evaluate_language_model()
         return
     directory = Path(_RUN.value)
     config = files.read_json(directory / RUN_CONFIG)
@@ -69,6 +95,7 @@ def main(arguments: list[str]) -> None:
     recipe = Recipe(**config["recipe"])
     from bert_zoo.cli import finetuning
     from bert_zoo.models.replicas import is_chief
+    from bert_zoo.weights.files import write_json
 
     strategy = PROGRAM.strategy()
     with strategy.scope():
@@ -86,11 +113,57 @@ def main(arguments: list[str]) -> None:
             print(f"  {name:<34} {value:.4f}")
         print_table(measurement.table)
         path = output / f"{task.name}-{split}-metrics.json"
-        finetuning.write_json(path, measurement.metrics)
+        write_json(path, measurement.metrics)
     else:
         print(f"The {split} split of {task.name} has no public labels.")
     for path in task.write_predictions(output, split, data, predictions, kept):
         print(f"Wrote {path}")
+
+
+def evaluate_language_model() -> None:
+    """Prints how well the model predicts the text, and writes it to the output directory if there is one."""
+    import bert_zoo
+    from bert_zoo.pretraining.models import evaluate
+    from bert_zoo.pretraining.streams import encode_file
+    from bert_zoo.tasks import CausalLM
+    from bert_zoo.weights.files import write_json
+
+    flags = PROGRAM.flags
+    model = bert_zoo.load(flags.model, task=CausalLM.task)
+    tokenizer = model.preprocessor.tokenizer
+    ids = encode_file(flags.text_file, tokenizer)
+    ids = ids[round(len(ids) * (1 - flags.last)) :]
+    config = model.encoder.config
+    reading = Reading(
+        segment_length=flags.segment_length,
+        batch_size=flags.batch_size,
+        # A family whose state does not remember tokens has no memory length.
+        mem_len=getattr(config, "mem_len", 0),
+        clamp_len=getattr(config, "clamp_len", -1) if flags.clamp_len is None else flags.clamp_len,
+        same_length=getattr(config, "same_length", False)
+        if flags.same_length is None
+        else flags.same_length,
+    )
+    print(
+        f"{len(ids):,} {tokenizer.unit}s in segments of {reading.segment_length}, clamp_len "
+        f"{reading.clamp_len}, same_length {reading.same_length} (only with memory)\n"
+        f"{'memory':>8}{'perplexity':>14}{'bits':>10}{'seconds':>10}"
+    )
+    results: dict[str, Any] = {}
+    for mem_len in map(int, flags.mem_len or [reading.mem_len]):
+        # Without memory, same_length would leave each token only itself as a key.
+        read = replace(reading, mem_len=mem_len, same_length=reading.same_length and mem_len > 0)
+        metrics = evaluate(model, ids, read)
+        results[str(mem_len)] = metrics
+        print(
+            f"{mem_len:>8,}{metrics['perplexity']:>14.3f}{metrics['bits']:>10.4f}"
+            f"{metrics['seconds']:>10.1f}"
+        )
+    if _OUTPUT_DIR.value:
+        directory = Path(_OUTPUT_DIR.value)
+        directory.mkdir(parents=True, exist_ok=True)
+        write_json(directory / "evaluation.json", results)
+        print(f"\nWrote the results to {directory}.")
 
 
 def print_table(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from bert_zoo.cli import program
 from bert_zoo.cli.benchmarks import TASK_NAMES, DataOptions, make_task, read_files
-from bert_zoo.cli.program import Program, command
+from bert_zoo.cli.program import Program
 from bert_zoo.presets import Recipe
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ def main(arguments: list[str]) -> None:
     data = {"name": _TASK.value, **PROGRAM.given(DataOptions)}
     task = make_task(**data)
     read_files(task, data)
+    from bert_zoo.cli.finetuning import train
     from bert_zoo.models.cores import use_cores
     from bert_zoo.models.replicas import is_on_tpu
 
@@ -94,33 +95,6 @@ def main(arguments: list[str]) -> None:
         data=data,
         strategy=strategy,
     )
-
-
-def train(
-    models: Mapping[int, str],
-    task: "Benchmark",
-    recipe: Recipe,
-    output: Path,
-    **options: Any,
-) -> None:
-    """Fine-tunes a model for each seed and prints the results; with several seeds each has a subdirectory. `options`
-    are those of `finetuning.finetune`."""
-    from bert_zoo.cli import finetuning
-    from bert_zoo.models.replicas import is_chief
-
-    runs = []
-    for seed, name in models.items():
-        directory = output / f"seed_{seed}" if len(models) > 1 else output
-        number = f"{(options.get('lesson') or task).num_train:,} examples"
-        print(f"Fine-tuning {name} on {task.name}: {number}, seed {seed}.")
-        runs.append(finetuning.finetune(name, task, recipe, directory, seed=seed, **options))
-    if not is_chief(options["strategy"]):
-        return
-    print_summary(task, runs, output)
-    model = finetuning.kept_model(directory)
-    print("\n" + task.show(model, task.data(task.measured[0]), runs[-1]["kept"]))
-    print(f"\nThe run is in {output}, with a report: {directory / 'report.html'}")
-    print(f"Try it: {command('predict')} --run {directory} {task.question}")
 
 
 def recipe_for(
@@ -163,25 +137,3 @@ def list_recipes() -> None:
         if chosen.grid:
             print(f"  chosen from {', '.join(f'{n} {v}' for n, v in chosen.grid.items())}")
         print(f"  {chosen.source}" + (f"\n  {chosen.note}" if chosen.note else ""))
-
-
-def print_summary(task: "Benchmark", runs: list[dict[str, Any]], output: Path) -> None:
-    """Prints the kept epoch's metrics over all seeds, and writes them if there are several seeds."""
-    from bert_zoo.cli import finetuning
-
-    summary = finetuning.summarize(runs)
-    if len(runs) > 1:
-        finetuning.write_json(output / finetuning.METRICS, summary)
-    print(f"\n{task.name}, {task.measured[0]} split, {len(runs)} run{'s'[: len(runs) > 1]}:")
-    for name, values in summary.items():
-        # An epoch chosen on a test set is not a valid result.
-        if isinstance(values, dict) and name.startswith(("last", task.keeps)):
-            spread = f" ± {values['sd']:.4f}" if len(runs) > 1 else ""
-            which, metric = name.split(" ", maxsplit=1)
-            line = f"  {f'{metric}, {which} epoch':<34} {values['mean']:.4f}{spread}"
-            beaten = [run["baseline"]["figures"].get(metric) for run in runs if "baseline" in run]
-            if beaten and beaten[0] is not None:
-                answer = runs[0]["baseline"]["answer"]
-                line += f"   ({answer}: {sum(beaten) / len(beaten):.4f})"
-            print(line)
-    print(f"  {'seconds of training':<34} {', '.join(map(str, summary['seconds']))}")

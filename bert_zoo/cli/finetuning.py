@@ -1,15 +1,12 @@
 """Fine-tunes a checkpoint on a task's data and writes a run directory."""
 
-import contextlib
 import importlib.util
-import json
 import logging
 import math
-import shutil
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,42 +17,39 @@ from bert_zoo.cli.benchmarks.base import Benchmark, Measurement
 from bert_zoo.cli.benchmarks.distilled import Lesson
 from bert_zoo.cli.benchmarks.few_labels import set_fit
 from bert_zoo.cli.program import command
-from bert_zoo.cli.report import RunRecord, write_report
+from bert_zoo.cli.report import CURVE, RunRecord, card_of, draw_learning_curve, write_report
 from bert_zoo.graph import has_tensorflow
-from bert_zoo.loading.locating import RUN_CONFIG, kept_directory
-from bert_zoo.loading.locating import RUN_METRICS as METRICS
-from bert_zoo.loading.locating import RUN_MODEL as MODEL
+from bert_zoo.loading.locating import RUN_METRICS, RUN_MODEL, kept_directory
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.replicas import is_chief
 from bert_zoo.presets import Recipe
-from bert_zoo.registry import Card
-from bert_zoo.training.distribution import present_strategy
 from bert_zoo.training.freezing import set_head_range
 from bert_zoo.training.presets import compile_for_task, load_options, optimizer_for, prepare
-from bert_zoo.training.resume import notes_of, restore, write_checkpoint
-from bert_zoo.training.runs import (
-    CHECKPOINT,
-    PROGRESS,
-    StopAtDivergence,
-    check_goes_on,
-    finished_run,
-    keras_verbosity,
-    read_json,
-    updates_of,
-    versions,
-)
-from bert_zoo.weights.files import remove_leftovers, write_json
+from bert_zoo.training.runs import CHECKPOINT, Run, keras_verbosity, restore, updates_of, versions
+from bert_zoo.weights.files import write_json
 
 log = logging.getLogger("bert_zoo")
 
 SAVED_MODEL = "saved_model"
 
 
-class Measure(keras.callbacks.Callback):
+@dataclass
+class Progress:
+    """The progress of a training, saved in its checkpoints."""
+
+    losses: list[float] = field(default_factory=list)  # mean training loss of each epoch
+    # The metrics after each epoch. Checkpoints use this field name.
+    figures: list[dict[str, float]] = field(default_factory=list)
+
+    @property
+    def step(self) -> int:
+        return len(self.figures)
+
+
+class FineTuningRun(Run):
     """Measures after each epoch, keeps the best or last weights in the directory's folder `model`, and can stop early.
 
-    Training stops after `patience` epochs without a better metric. `checkpoint_seconds` lie between checkpoints at least.
-    Only a process that `writes` saves models and prints: one of several workers.
+    Training stops after `patience` epochs without a better metric, or after a number of `updates`, even within an epoch.
     """
 
     def __init__(
@@ -65,86 +59,22 @@ class Measure(keras.callbacks.Callback):
         directory: Path,
         *,
         patience: int | None = None,
-        checkpoint_seconds: float = 60.0,
-        writes: bool = True,
+        **options: Any,
     ):
-        super().__init__()
         if task.keeps == "last" and patience is not None:
             raise ValueError(
                 f"patience is {patience}, but {task.name} is measured on a test split, which must not choose "
                 "weights. Leave patience out, or measure on a development split (dev_file or held_out)."
             )
-        self.task = task
-        self.recipe = recipe
-        self.directory = directory
-        self.writes = writes
-        self.patience = patience
-        self.checkpoint_seconds = checkpoint_seconds
-        self._saved = time.monotonic()
-        self.metrics: list[dict[str, float]] = []
-        self.losses: list[float] = []
+        super().__init__(directory, Progress(), **options)
+        self.task, self.recipe, self.patience = task, recipe, patience
+        self.updates: int | None = None
         self.kept: Measurement | None = None
         self.product: ZooModel | None = None  # the measured model of the last epoch
 
-    def go_on(self) -> int:
-        """Restores the metrics of a stopped training. Returns its number of epochs; 0 if there is none."""
-        notes = notes_of(self.directory / CHECKPOINT)
-        if notes:
-            progress = json.loads(notes[PROGRESS])
-            self.losses = progress["losses"]
-            self.metrics = progress["figures"]
-        return len(self.metrics)
-
     @property
-    def stopped(self) -> bool:
-        if self.patience is None or not self.metrics:
-            return False
-        return len(self.metrics) - self.best_epoch >= self.patience
-
-    def on_train_begin(self, logs=None):
-        self._saved = time.monotonic()
-
-    def on_epoch_end(self, epoch, logs=None):
-        measurement, metrics = self.measured()
-        self.losses.append(logs["loss"])
-        # Later callbacks (TensorBoard) read the metrics from the logs.
-        logs.update({f"val_{name}": value for name, value in metrics.items()})
-        self.metrics.append(metrics)
-        if self.kept_epoch == epoch:
-            self.kept = measurement
-        if self.writes:
-            self._write(epoch, metrics)
-        if self.stopped:
-            self.model.stop_training = True
-
-    def _write(self, epoch: int, metrics: dict[str, float]) -> None:
-        shown = ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())
-        print(f"{self.task.name} after epoch {epoch + 1}: {shown}")
-        if self.kept_epoch == epoch:
-            bert_zoo.save(self.product, self.directory / MODEL)
-        if self.stopped:
-            print(f"Stopping early: no improvement since epoch {self.best_epoch}.")
-        # A checkpoint costs as much time as several updates, and epochs of small data have only a few tens.
-        if time.monotonic() - self._saved >= self.checkpoint_seconds:
-            progress = json.dumps({"losses": self.losses, "figures": self.metrics})
-            write_checkpoint(
-                self.model, self.directory / CHECKPOINT, epoch + 1, {PROGRESS: progress}
-            )
-            self._saved = time.monotonic()
-
-    def measured(self) -> tuple[Measurement, dict[str, float]]:
-        """The measurement of the first split, and the metrics of all."""
-        measurements = {}
-        self.product = self.task.product(self.model)
-        for split in self.task.measured:
-            data = self.task.data(split)
-            predictions = self.task.predict(self.product, data, self.recipe)
-            measurements[split] = self.task.measure(data, predictions)
-        first = measurements[self.task.measured[0]]
-        metrics = dict(first.metrics)
-        for split in self.task.measured[1:]:
-            metrics |= {f"{split} {n}": value for n, value in measurements[split].metrics.items()}
-        return first, metrics
+    def metrics(self) -> list[dict[str, float]]:
+        return self.progress.figures
 
     @property
     def best_epoch(self) -> int:
@@ -155,21 +85,107 @@ class Measure(keras.callbacks.Callback):
 
     @property
     def kept_epoch(self) -> int:
-        """The kept epoch, from 0 as in Keras."""
-        epoch = self.best_epoch if self.task.keeps == "best" else len(self.metrics)
-        return epoch - 1
+        return self.best_epoch if self.task.keeps == "best" else len(self.metrics)
 
-
-class StopAfter(keras.callbacks.Callback):
-    """Ends training after a number of updates, even within an epoch."""
-
-    def __init__(self, updates: int):
-        super().__init__()
-        self.updates = updates
+    @property
+    def stopped(self) -> bool:
+        if self.patience is None or not self.metrics:
+            return False
+        return len(self.metrics) - self.best_epoch >= self.patience
 
     def on_train_batch_end(self, batch, logs=None):
-        if updates_of(self.model) >= self.updates:
+        if not math.isfinite(loss := float(logs["loss"])):
+            where = f"after batch {batch + 1} of epoch {len(self.metrics) + 1}"
+            raise self.diverged(loss, where)
+        if self.updates and updates_of(self.model) >= self.updates:
             self.model.stop_training = True
+
+    def on_epoch_end(self, epoch, logs=None):
+        measurement, metrics = self.measured()
+        # Later callbacks (TensorBoard) read the metrics from the logs.
+        logs.update({f"val_{name}": value for name, value in metrics.items()})
+        self.progress.losses.append(logs["loss"])
+        self.metrics.append(metrics)
+        is_kept = self.kept_epoch == epoch + 1
+        if is_kept:
+            self.kept = measurement
+        if self.writes:
+            shown = ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())
+            print(f"{self.task.name} after epoch {epoch + 1}: {shown}")
+            if is_kept:
+                bert_zoo.save(self.product, self.directory / RUN_MODEL)
+            if self.stopped:
+                print(f"Stopping early: no improvement since epoch {self.best_epoch}.")
+        # A checkpoint costs as much time as several updates, and epochs of small data have only a few tens.
+        self.save_if_due()
+        if self.stopped:
+            self.model.stop_training = True
+
+    def measured(self) -> tuple[Measurement, dict[str, float]]:
+        """The measurement of the first split, and the metrics of all."""
+        self.product = self.task.product(self.model)
+        first, *others = self.task.measured
+        measurement = self.measure(first)
+        metrics = dict(measurement.metrics)
+        for split in others:
+            metrics |= {f"{split} {n}": value for n, value in self.measure(split).metrics.items()}
+        return measurement, metrics
+
+    def measure(self, split: str) -> Measurement:
+        data = self.task.data(split)
+        return self.task.measure(data, self.task.predict(self.product, data, self.recipe))
+
+    def results(self, seconds: float) -> dict[str, Any]:
+        """The content of `metrics.json`."""
+        results = {
+            "best": self.metrics[self.best_epoch - 1],
+            "last": self.metrics[-1],
+            "epochs": self.metrics,
+            "kept": self.metrics[self.kept_epoch - 1],
+            "loss": self.progress.losses,
+            "steps": updates_of(self.model),
+            "seconds": round(seconds, 1),
+        }
+        if baseline := self.task.baseline(self.task.data(self.task.measured[0])):
+            results["baseline"] = asdict(baseline)
+        return results
+
+    def record(self, results: Mapping[str, Any], lesson: Lesson | None) -> RunRecord:
+        """What the report shows."""
+        if self.kept is None:
+            # The kept epoch came before the stop.
+            self.product = bert_zoo.load(self.directory / RUN_MODEL)
+            self.kept = self.measure(self.task.measured[0])
+        name, task, baseline = self.config["model"], self.task, results.get("baseline", {})
+        return RunRecord(
+            model=name,
+            task=task.name,
+            kind=task.kind,
+            use=self.product.use,
+            data=task.source,
+            num_train=(lesson or task).num_train,
+            num_measured=len(task.data(task.measured[0])),
+            measured_on=task.measured[0],
+            seed=self.config["seed"],
+            recipe=self.config["recipe"],
+            versions=self.config["versions"],
+            epochs=results["epochs"],
+            losses=results["loss"],
+            kept_epoch=self.kept_epoch,
+            steps=results["steps"],
+            seconds=results["seconds"],
+            labels=getattr(self.product, "labels", ()),
+            confusion=self.kept.confusion,
+            table=self.kept.table,
+            hardest=self.kept.hardest,
+            parameters=self.product.count_params(),
+            trainable_parameters=sum(math.prod(v.shape) for v in self.model.trainable_variables),
+            checkpoint=card_of(lesson.teacher if lesson and lesson.makes_student else name),
+            reads_pairs=task.reads_pairs,
+            baseline=baseline.get("figures", {}),
+            baseline_answer=baseline.get("answer", ""),
+            teacher=lesson.record(results["kept"]) if lesson else {},
+        )
 
 
 def finetune(
@@ -210,10 +226,10 @@ def finetune(
         task = set_fit(task)
     learned = lesson or task
     rows, recipe = recipe.batch_size, recipe.for_examples(learned.num_train)
-    strategy = strategy or present_strategy()
-    writes = is_chief(strategy)
+    weights = learned.class_weights(recipe)
     stops = {"patience": patience, "checkpoint_seconds": checkpoint_seconds}
-    measure = Measure(task, recipe, directory, **stops, writes=writes)
+    run = FineTuningRun(task, recipe, directory, strategy=strategy, **stops)
+    scope = run.strategy.scope
     config = {
         "model": name,
         "task": task.name,
@@ -224,19 +240,10 @@ def finetune(
     }
     if lesson is not None:
         config["lesson"] = lesson.about()
-    if writes:
-        remove_leftovers(directory)
-    if (finished := finished_run(directory, config)) is not None:
+    about = {"replicas": run.strategy.num_replicas_in_sync, "versions": versions()}
+    if (finished := run.begin(config, about)) is not None:
         return finished
-    weights = learned.class_weights(recipe)
-    epochs_before = measure.go_on()
-    if epochs_before:
-        check_goes_on(directory, config)
-    elif writes:
-        directory.mkdir(parents=True, exist_ok=True)
-        about = {"replicas": strategy.num_replicas_in_sync, "versions": versions()}
-        write_json(directory / RUN_CONFIG, config | about)
-    with strategy.scope():
+    with scope():
         model = bert_zoo.load(name, **learned.load_options(), **load_options(recipe))
         prepare(model, recipe)
         if recipe.head_initializer_range is not None:
@@ -254,126 +261,53 @@ def finetune(
         print(
             f"Using {' and '.join(more)} to reach at least {recipe.least_updates} updates (--least_updates)."
         )
-    with strategy.scope():
+    with scope():
         optimizer = optimizer_for(recipe, updates)
         steps = recipe.steps_per_execution
         compile_for_task(model, optimizer, loss=learned.loss(recipe), steps_per_execution=steps)
         restore(model, directory / CHECKPOINT)
-    if epochs_before:
-        print(f"Resuming after epoch {epochs_before} of the training in {directory}.")
-
-    # Keras adds its own logger last, which would print the metrics of `measure` a second time.
-    callbacks = [keras.callbacks.ProgbarLogger(), measure, StopAtDivergence()]
+    if run.resumes:
+        print(f"Resuming after epoch {len(run.metrics)} of the training in {directory}.")
     if recipe.total_steps is not None:
-        callbacks.append(StopAfter(updates))
-    if writes:
+        run.updates = updates
+    run.set_model(model)
+    # Keras adds its own logger last, which would print the metrics of `run` a second time.
+    callbacks = [keras.callbacks.ProgbarLogger(), run]
+    if run.writes:
         callbacks += tensorboard(directory / "tensorboard")
-    if not measure.stopped and updates_of(model) < updates:
+    if not run.stopped and updates_of(model) < updates:
         model.fit(
             batches,
             epochs=epochs,
-            initial_epoch=epochs_before,
+            initial_epoch=len(run.metrics),
             callbacks=callbacks,
             class_weight=weights,
-            verbose=keras_verbosity() if writes else 0,
+            verbose=keras_verbosity() if run.writes else 0,
         )
-    results = {
-        "best": measure.metrics[measure.best_epoch - 1],
-        "last": measure.metrics[-1],
-        "epochs": measure.metrics,
-        "kept": measure.metrics[measure.kept_epoch],
-        "loss": measure.losses,
-        "steps": updates_of(model),
-        "seconds": round(time.perf_counter() - start, 1),
-    }
-    measured = task.data(task.measured[0])
-    if baseline := task.baseline(measured):
-        results["baseline"] = asdict(baseline)
-    if not writes:
+    results = run.results(time.perf_counter() - start)
+    if not run.writes:
         return results
-    draw_learning_curve(
-        results, f"{name} on {task.name} ({task.measured[0]})", directory / "learning_curve.png"
-    )
-    if measure.kept is None:
-        # The kept epoch came before the stop.
-        measure.product = bert_zoo.load(directory / MODEL)
-        measure.kept = task.measure(measured, task.predict(measure.product, measured, recipe))
-    record = run_record(name, task, recipe, model, measure, results, seed, lesson)
+    record = run.record(results, lesson)
+    draw_learning_curve(record, directory / CURVE)
     write_report(record, directory)
-    if export and keras.backend.backend() != "tensorflow":
-        print(
-            "No SavedModel was written, because that needs Keras on TensorFlow"
-            + ("" if has_tensorflow else ' (pip install "bert_zoo[tensorflow]")')
-            + f". To write it: KERAS_BACKEND=tensorflow {command('export')} --model {directory / MODEL} "
-            + f"--output {directory / SAVED_MODEL}{' --pairs' if task.reads_pairs else ''}"
-        )
-    elif export:
-        kept = bert_zoo.load(directory / MODEL)
-        bert_zoo.export(kept, directory / SAVED_MODEL, pairs=task.reads_pairs)
-    # Written last, because metrics mark a finished run.
-    write_json(directory / METRICS, results)
-    if (directory / CHECKPOINT).is_dir():
-        shutil.rmtree(directory / CHECKPOINT)
+    if export:
+        export_kept(directory, task.reads_pairs)
+    run.finish(results)
     return results
 
 
-def run_record(
-    name: str,
-    task: Benchmark,
-    recipe: Recipe,
-    model: ZooModel,
-    measure: Measure,
-    results: Mapping[str, Any],
-    seed: int,
-    lesson: Lesson | None = None,
-) -> RunRecord:
-    baseline = results.get("baseline", {})
-    return RunRecord(
-        model=name,
-        task=task.name,
-        kind=task.kind,
-        use=measure.product.use,
-        data=task.source,
-        num_train=(lesson or task).num_train,
-        num_measured=len(task.data(task.measured[0])),
-        measured_on=task.measured[0],
-        seed=seed,
-        recipe=asdict(recipe),
-        versions=versions(),
-        epochs=results["epochs"],
-        losses=results["loss"],
-        kept_epoch=measure.kept_epoch + 1,
-        steps=results["steps"],
-        seconds=results["seconds"],
-        labels=getattr(measure.product, "labels", ()),
-        confusion=measure.kept.confusion,
-        table=measure.kept.table,
-        hardest=measure.kept.hardest,
-        parameters=measure.product.count_params(),
-        trainable_parameters=sum(math.prod(v.shape) for v in model.trainable_variables),
-        checkpoint=card_of(lesson.teacher if lesson and lesson.makes_student else name),
-        reads_pairs=task.reads_pairs,
-        baseline=baseline.get("figures", {}),
-        baseline_answer=baseline.get("answer", ""),
-        teacher=lesson.record(results["kept"]) if lesson else {},
+def export_kept(directory: Path, pairs: bool) -> None:
+    """Writes a run's kept model as a SavedModel, or prints how to."""
+    model, output = directory / RUN_MODEL, directory / SAVED_MODEL
+    if keras.backend.backend() == "tensorflow":
+        bert_zoo.export(bert_zoo.load(model), output, pairs=pairs)
+        return
+    print(
+        "No SavedModel was written, because that needs Keras on TensorFlow"
+        + ("" if has_tensorflow else ' (pip install "bert_zoo[tensorflow]")')
+        + f". To write it: KERAS_BACKEND=tensorflow {command('export')} --model {model} "
+        + f"--output {output}{' --pairs' if pairs else ''}"
     )
-
-
-def card_of(name: str) -> Card:
-    """The card of a checkpoint, or of the checkpoint that a run started from; empty if unknown."""
-    if name.startswith("hf://"):
-        return Card()
-    if not Path(name).exists():
-        return bert_zoo.describe(name)
-    for folder in (Path(name), Path(name).parent):
-        config = read_json(folder / RUN_CONFIG) if (folder / RUN_CONFIG).is_file() else {}
-        # Hugging Face's config.json has no recipe. For a distillation on text, the student is described
-        # in words, so the teacher counts.
-        base = config.get("teacher", config.get("model"))
-        if "recipe" in config and base != name:
-            with contextlib.suppress(ValueError):  # a path relative to another folder, or deleted
-                return card_of(base)
-    return Card()
 
 
 def device_bucket() -> int:
@@ -400,37 +334,49 @@ def tensorboard(directory: Path) -> list[keras.callbacks.Callback]:
     return [keras.callbacks.TensorBoard(directory)]
 
 
-def draw(
-    path: Path, size: tuple[float, float], plot: Callable[..., None], columns: int = 1
+def kept_model(directory: Path) -> ZooModel:
+    """The model of a run directory; FileNotFoundError if it holds none (`kept_directory`)."""
+    return bert_zoo.load(kept_directory(directory))
+
+
+def train(
+    models: Mapping[int, str], task: Benchmark, recipe: Recipe, output: Path, **options: Any
 ) -> None:
-    """Draws a PNG of `size` inches, by a function of axes side by side, or logs that matplotlib is not installed."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        log.warning("Not drawing %s: matplotlib is not installed.", path.name)
+    """Fine-tunes a model for each seed and prints the results; with several seeds each has a subdirectory. `options`
+    are those of `finetune`."""
+    runs = []
+    for seed, name in models.items():
+        directory = output / f"seed_{seed}" if len(models) > 1 else output
+        number = f"{(options.get('lesson') or task).num_train:,} examples"
+        print(f"Fine-tuning {name} on {task.name}: {number}, seed {seed}.")
+        runs.append(finetune(name, task, recipe, directory, seed=seed, **options))
+    if not is_chief(options["strategy"]):
         return
-    figure = Figure(figsize=size, layout="constrained")
-    charts = figure.subplots(1, columns, squeeze=False)[0]
-    plot(*charts)
-    for axes in charts:
-        axes.grid(alpha=0.3)
-        axes.legend()
-    figure.savefig(path, dpi=150)
+    print_summary(task, runs, output)
+    model = kept_model(directory)
+    print("\n" + task.show(model, task.data(task.measured[0]), runs[-1]["kept"]))
+    print(f"\nThe run is in {output}, with a report: {directory / 'report.html'}")
+    print(f"Try it: {command('predict')} --run {directory} {task.question}")
 
 
-def draw_learning_curve(results: Mapping[str, Any], title: str, path: Path) -> None:
-    epochs, measured = range(1, len(results["loss"]) + 1), results["epochs"]
-
-    def plot(loss_axes, metric_axes):
-        loss_axes.figure.suptitle(title)
-        loss_axes.plot(epochs, results["loss"], "o-", color="tab:gray", label="training")
-        for name in results["best"]:
-            axes, label = (loss_axes, "measured") if name == "loss" else (metric_axes, name)
-            axes.plot(epochs, [metrics[name] for metrics in measured], "o-", label=label)
-        loss_axes.set(title="loss", xlabel="epoch", xticks=epochs, ylim=(0, None))
-        metric_axes.set(title="measured", xlabel="epoch", xticks=epochs)
-
-    draw(path, (7, 3), plot, columns=2)
+def print_summary(task: Benchmark, runs: Sequence[dict[str, Any]], output: Path) -> None:
+    """Prints the kept epoch's metrics over all seeds, and writes them if there are several seeds."""
+    summary = summarize(runs)
+    if len(runs) > 1:
+        write_json(output / RUN_METRICS, summary)
+    print(f"\n{task.name}, {task.measured[0]} split, {len(runs)} run{'s'[: len(runs) > 1]}:")
+    for name, values in summary.items():
+        # An epoch chosen on a test set is not a valid result.
+        if isinstance(values, dict) and name.startswith(("last", task.keeps)):
+            spread = f" ± {values['sd']:.4f}" if len(runs) > 1 else ""
+            which, metric = name.split(" ", maxsplit=1)
+            line = f"  {f'{metric}, {which} epoch':<34} {values['mean']:.4f}{spread}"
+            beaten = [run["baseline"]["figures"].get(metric) for run in runs if "baseline" in run]
+            if beaten and beaten[0] is not None:
+                answer = runs[0]["baseline"]["answer"]
+                line += f"   ({answer}: {sum(beaten) / len(beaten):.4f})"
+            print(line)
+    print(f"  {'seconds of training':<34} {', '.join(map(str, summary['seconds']))}")
 
 
 def summarize(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -446,8 +392,3 @@ def summarize(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
             }
     summary["seconds"] = [run["seconds"] for run in runs]
     return summary
-
-
-def kept_model(directory: Path) -> ZooModel:
-    """The model of a run directory; FileNotFoundError if it holds none (`kept_directory`)."""
-    return bert_zoo.load(kept_directory(directory))

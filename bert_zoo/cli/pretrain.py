@@ -13,17 +13,17 @@ is held out to measure predictions before and after. To resume a stopped run,
 repeat the command. docs/pretraining.md explains how to get good results.
 """
 
-import math
-import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bert_zoo.cli import program
 from bert_zoo.cli.program import Program, command
 from bert_zoo.config import UNLIMITED
+from bert_zoo.family import Family
 from bert_zoo.presets import (
     ADAPTATION,
     BIDIRECTIONAL_ADAPTATION,
@@ -33,104 +33,21 @@ from bert_zoo.presets import (
     ROWS,
     STREAM_ADAPTATION,
     LanguageModelPreset,
-    Reading,
     Recipe,
 )
-from bert_zoo.pretraining.corpus import DATA_SET, FORMS, MASKED_ROWS, STREAM, Corpus
+from bert_zoo.pretraining.corpus import (
+    DATA_SET,
+    FORMS,
+    MASKED_ROWS,
+    STREAM,
+    Corpus,
+    ParallelLines,
+    files_of,
+)
 from bert_zoo.registry import registry
 
-if TYPE_CHECKING:
-    from bert_zoo.family import Family
-    from bert_zoo.models import CausalLM, Encoder
-    from bert_zoo.pretraining.causal import StreamSettings
-    from bert_zoo.pretraining.masked import MaskedSettings
-    from bert_zoo.pretraining.run import FinishedRun
-    from bert_zoo.tasks.bidirectional_lm import BidirectionalLM
-    from bert_zoo.tasks.objectives.objective import ObjectiveModel
-    from bert_zoo.text import WordLevelTokenizer
-
-
-# --- `bert_zoo evaluate` for recurrent language models ---
-
-
-def define_flags(evaluation: Program) -> list[str]:
-    """Defines the flags for evaluating a language model and returns their names."""
-    before = {*evaluation.flags}
-    evaluation.string(
-        "model",
-        None,
-        "A recurrent language model, by name or directory.",
-        check=program.model,
-    )
-    evaluation.string(
-        "text_file",
-        None,
-        "The text to predict, in the form of the training text.",
-        check=program.exists,
-    )
-    evaluation.float("last", 1.0, "Fraction of the file to read, from its end.")
-    evaluation.integer("segment_length", 128, "Tokens per row and step.", lower_bound=1)
-    evaluation.list(
-        "mem_len",
-        None,
-        "Memory lengths in tokens; by default the model's own.",
-        check=program.whole_number,
-    )
-    evaluation.integer(
-        "clamp_len", None, "Largest distance between tokens; by default the model's own."
-    )
-    evaluation.bool(
-        "same_length", None, "Whether all tokens see equally many others; by default as the model."
-    )
-    evaluation.integer("batch_size", 10, "Rows per step.", lower_bound=1)
-    return [name for name in evaluation.flags if name not in before]
-
-
-def evaluate(flags: Any, directory: Path | None) -> None:
-    """Prints how well the model predicts the text, and writes it to the directory if there is one."""
-    import bert_zoo
-    from bert_zoo.pretraining.models import evaluate as evaluated
-    from bert_zoo.pretraining.streams import encode_file
-    from bert_zoo.tasks import CausalLM
-    from bert_zoo.weights.files import write_json
-
-    model = bert_zoo.load(flags.model, task=CausalLM.task)
-    tokenizer = model.preprocessor.tokenizer
-    ids = encode_file(flags.text_file, tokenizer)
-    ids = ids[round(len(ids) * (1 - flags.last)) :]
-    config = model.encoder.config
-    reading = Reading(
-        segment_length=flags.segment_length,
-        batch_size=flags.batch_size,
-        # A family whose state does not remember tokens has no memory length.
-        mem_len=getattr(config, "mem_len", 0),
-        clamp_len=getattr(config, "clamp_len", -1) if flags.clamp_len is None else flags.clamp_len,
-        same_length=getattr(config, "same_length", False)
-        if flags.same_length is None
-        else flags.same_length,
-    )
-    print(
-        f"{len(ids):,} {tokenizer.unit}s in segments of {reading.segment_length}, clamp_len "
-        f"{reading.clamp_len}, same_length {reading.same_length} (only with memory)\n"
-        f"{'memory':>8}{'perplexity':>14}{'bits':>10}{'seconds':>10}"
-    )
-    results: dict[str, Any] = {}
-    for mem_len in map(int, flags.mem_len or [reading.mem_len]):
-        # Without memory, same_length would leave each token only itself as a key.
-        read = replace(reading, mem_len=mem_len, same_length=reading.same_length and mem_len > 0)
-        metrics = evaluated(model, ids, read)
-        results[str(mem_len)] = metrics
-        print(
-            f"{mem_len:>8,}{metrics['perplexity']:>14.3f}{metrics['bits']:>10.4f}"
-            f"{metrics['seconds']:>10.1f}"
-        )
-    if directory:
-        directory.mkdir(parents=True, exist_ok=True)
-        write_json(directory / "evaluation.json", results)
-        print(f"\nWrote the results to {directory}.")
-
-
-CURVE = "learning_curve.png"
+# The settings of a training, and a function that makes its model.
+Plan = tuple[Any, Callable[[], Any]]
 # Models that read more tokens are meant for long rows.
 LONG_ROW = 512
 PRESETS = {
@@ -270,54 +187,31 @@ PROGRAM.groups = {
 
 
 def main(arguments: list[str]) -> None:
-    if (_MODEL.value is None) == (_RECIPE.value is None):
-        raise ValueError(
-            "Give either --model, to train a checkpoint further, or --recipe, to train from scratch."
-        )
-    if _STEPS.value is not None and _MINUTES.value is not None:
-        raise ValueError("--steps and --minutes both set the length of training. Leave one out.")
-    _check_languages()
-    if _MODEL.value and _STEPS.value is None and _MINUTES.value is None:
-        raise ValueError("Set the length of training, for example --minutes 30 or --steps 1000.")
-    if _RECIPE.value in STREAM_PRESETS:
-        stream_preset()
-    PROGRAM.check()
+    _check_flags()
     text = _TEXT.value[0] if _TEXT.value[0].startswith(DATA_SET) else _TEXT.value
-    reading = {"form": _FORM.value, "encoding": _ENCODING.value}
-    preset = NAMED_PRESETS.get(_RECIPE.value)
+    preset, form = NAMED_PRESETS.get(_RECIPE.value), _FORM.value
     if preset is not None and preset.unit != "word":
-        reading["form"] = reading["form"] or STREAM
+        form = form or STREAM
     name = _MODEL.value or (_RECIPE.value if preset else f"{_RECIPE.value}_{_SIZE.value}")
     directory = Path(_OUTPUT_DIR.value or f"runs/pretrain-{Path(name).name}")
-    corpus = None
+    reading, corpus = {"form": form, "encoding": _ENCODING.value}, None
     if _LANGUAGES.value:
-        from bert_zoo.pretraining.corpus import ParallelLines
-
         corpus = Corpus(ParallelLines(text, _LANGUAGES.value), held_out=_HELD_OUT.value)
-    elif reading["form"] not in (STREAM, MASKED_ROWS):
+    elif form not in (STREAM, MASKED_ROWS):
         corpus = Corpus(text, held_out=_HELD_OUT.value, **reading)
     strategy = PROGRAM.strategy()
+    from bert_zoo.cli.report import write_pretraining_report
     from bert_zoo.models.replicas import is_chief
-    from bert_zoo.pretraining.models import model_to_go_on_with
     from bert_zoo.pretraining.run import pretrain
 
-    is_stream = reads_streams()
-    if reading["form"] == (MASKED_ROWS if is_stream else STREAM):
+    is_stream = _reads_streams()
+    if form == (MASKED_ROWS if is_stream else STREAM):
         raise ValueError(
-            f"--form {reading['form']} is for models that predict {'masked tokens' if is_stream else 'the next token'}. "
+            f"--form {form} is for models that predict {'masked tokens' if is_stream else 'the next token'}. "
             "Leave it out."
         )
-    if is_stream:
-        stream = stream_to_go_on if _MODEL.value else new_stream
-        settings, make_model = stream(corpus, directory)
-    elif _MODEL.value:
-        settings = settings_to_go_on()
-
-        def make_model():
-            return model_to_go_on_with(name, settings.objective, settings.recipe.dtype)
-    else:
-        settings, config = settings_from_nothing()
-        make_model = model_maker(config, corpus, directory, settings.recipe.dtype)
+    plan = PLANS[is_stream, _MODEL.value is not None]
+    settings, make_model = plan(corpus, directory)
     results = pretrain(
         name,
         make_model,
@@ -331,11 +225,23 @@ def main(arguments: list[str]) -> None:
         seed=_SEED.value,
         checkpoint_seconds=60 * _CHECKPOINT_MINUTES.value,
         strategy=strategy,
-        report=write_report,
+        report=write_pretraining_report,
         least_batch_size=1 if PROGRAM.flags.batch_size is None else None,
     )
-    if not is_chief(strategy):
-        return
+    if is_chief(strategy):
+        print_results(results, directory)
+        model = directory / "model"
+        if not is_stream:
+            print(f"Fine-tune it: {command('finetune')} --model {model} --task messages")
+        elif settings.recipe.bidirectional:
+            print(f'Use it: bert_zoo.load("{model}").embed_words(["Words between spaces ."])')
+        elif settings.recipe.unit == ROW_ADAPTATION.unit:
+            print(f'Try it: bert_zoo.load("{model}").generate("Once upon", sampler="top_p")')
+        else:
+            print(f"Measure it: {command('evaluate')} --model {model} --text_file other.txt")
+
+
+def print_results(results: Mapping[str, Any], directory: Path) -> None:
     for sentence in results["sentences"]:
         found = {
             when: ", ".join(f"{token} {score:.2f}" for token, score in sentence[when])
@@ -348,64 +254,37 @@ def main(arguments: list[str]) -> None:
     shown = f", {speed:,.0f} tokens a second" if speed else ""
     print(f"\n{results['steps']:,} steps, {results['tokens']:,} tokens{shown}.")
     print(f"The run is in {directory}, with a report: {directory / 'report.html'}")
-    if is_stream:
-        model = f"{directory / 'model'}"
-        if settings.recipe.bidirectional:
-            print(f'Use it: bert_zoo.load("{model}").embed_words(["Words between spaces ."])')
-        elif settings.recipe.unit == ROW_ADAPTATION.unit:
-            print(f'Try it: bert_zoo.load("{model}").generate("Once upon", sampler="top_p")')
-        else:
-            print(f"Measure it: {command('evaluate')} --model {model} --text_file other.txt")
-    else:
-        print(f"Fine-tune it: {command('finetune')} --model {directory / 'model'} --task messages")
 
 
-def write_report(run: "FinishedRun") -> None:
-    """Writes `report.html`, `learning_curve.png` and the card of a run's model."""
-    from bert_zoo.cli import report
-    from bert_zoo.cli.finetuning import card_of, draw
-    from bert_zoo.loading.locating import RUN_MODEL
-
-    results = run.results
-
-    def plot(axes):
-        rows = results["measured"]
-        losses = [row.get("loss", math.nan) for row in rows]
-        axes.plot([row["step"] for row in rows], losses, ":", label="training")
-        for metric in (name for name in rows[-1] if name.endswith(" loss")):
-            found = [(0, results["before"][metric])]
-            found += [(row["step"], row[metric]) for row in rows if metric in row]
-            axes.plot(*zip(*found, strict=True), label=metric)
-        axes.set(xlabel="step", ylabel="loss")
-
-    curve = run.directory / CURVE
-    draw(curve, (6, 3.5), plot)
-    if has_curve := curve.is_file():
-        shutil.copy(curve, run.directory / RUN_MODEL)
-    origin = run.config.get("teacher", run.name if run.goes_on else None)
-    base, shown = origin and card_of(origin), CURVE if has_curve else None
-    record = report.PretrainingRecord(run.name, run.use, base, run.config, results, shown)
-    report.write_report(record, run.directory)
-
-
-def _check_languages() -> None:
-    """Raises ValueError for flags that clash with --languages or need it."""
-    if not _LANGUAGES.value:
-        if _ROWS.value in MULTILINGUAL:
-            raise ValueError(
-                f"--rows {_ROWS.value} needs text in several languages. Name the languages of the files in --text, "
-                "for example --languages en,de."
-            )
-        return
+def _check_flags() -> None:
+    """Raises ValueError for flags that clash or need others."""
+    if (_MODEL.value is None) == (_RECIPE.value is None):
+        raise ValueError(
+            "Give either --model, to train a checkpoint further, or --recipe, to train from scratch."
+        )
+    if _STEPS.value is not None and _MINUTES.value is not None:
+        raise ValueError("--steps and --minutes both set the length of training. Leave one out.")
+    if not _LANGUAGES.value and _ROWS.value in MULTILINGUAL:
+        raise ValueError(
+            f"--rows {_ROWS.value} needs text in several languages. Name the languages of the files in --text, "
+            "for example --languages en,de."
+        )
     unread = {"general_text": _GENERAL.value, "form": _FORM.value, "encoding": _ENCODING.value}
     given = [f"--{name}" for name, value in unread.items() if value is not None]
     if _ROWS.value not in (None, *MULTILINGUAL):
         given.append(f"--rows {_ROWS.value}")
-    if given:
+    if _LANGUAGES.value and given:
         raise ValueError(f"{', '.join(given)} cannot be used with --languages. Leave one out.")
+    if _MODEL.value and _STEPS.value is None and _MINUTES.value is None:
+        raise ValueError("Set the length of training, for example --minutes 30 or --steps 1000.")
+    if _SIZE.value not in (sizes := STREAM_PRESETS.get(_RECIPE.value, PRETRAINING_SIZES)):
+        raise ValueError(
+            f"--size is {_SIZE.value}, but {_RECIPE.value} comes in {', '.join(sizes)}. Choose one of these."
+        )
+    PROGRAM.check()
 
 
-def reads_streams() -> bool:
+def _reads_streams() -> bool:
     """Whether the model is a language model, in one direction or both."""
     if _RECIPE.value:
         return _RECIPE.value in {**STREAM_PRESETS, **NAMED_PRESETS}
@@ -413,23 +292,28 @@ def reads_streams() -> bool:
     from bert_zoo.models import CausalLM
 
     family = open_checkpoint(_MODEL.value, with_weights=False).family
-    return CausalLM.task in family.heads or reads_both_directions(family)
+    return CausalLM.task in family.heads or _reads_both_directions(family)
 
 
-def reads_both_directions(family: "Family") -> bool:
+def _reads_both_directions(family: Family) -> bool:
     return any(preset.bidirectional for preset in family.language_model_presets)
 
 
-def settings_to_go_on() -> "MaskedSettings":
-    """The settings of `ADAPTATION` with the flags and the kind of rows of the checkpoint's family."""
+# --- Masked tokens ---
+
+
+def adapted(corpus: Corpus | None, directory: Path) -> Plan:
+    """A checkpoint, with `ADAPTATION`, the flags and the kind of rows of its family."""
     from bert_zoo.loading.directories import open_checkpoint
     from bert_zoo.loading.load import missing_parts
     from bert_zoo.models import MaskedLM, Pretraining
+    from bert_zoo.pretraining.models import model_to_go_on_with
 
-    opened = open_checkpoint(_MODEL.value, with_weights=True)
+    name = _MODEL.value
+    opened = open_checkpoint(name, with_weights=True)
     preset = opened.family.pretraining_preset
     rows = preset.rows if preset else "full_sentences"
-    if rows in PAIRS and missing_parts(_MODEL.value, Pretraining.task):
+    if rows in PAIRS and missing_parts(name, Pretraining.task):
         rows = "full_sentences"
     longest = opened.config.longest_input
     length = min(_LENGTH.value or ADAPTATION.max_length, longest)
@@ -438,37 +322,68 @@ def settings_to_go_on() -> "MaskedSettings":
             f"Training on rows of {length} tokens, although the model reads {longest:,}. For longer rows add --length "
             f"{longest}; to save memory then, see --batch_size and --gradient_accumulation_steps."
         )
-    settings = _with_flags(ADAPTATION, rows, ((length, 1.0),), "")
     # A generator's head is not a new one.
     tasks = [task for task in (MaskedLM.task, Pretraining.task) if task in opened.family.heads]
-    if tasks and all(missing_parts(_MODEL.value, task) for task in tasks):
+    is_new = bool(tasks) and all(missing_parts(name, task) for task in tasks)
+    settings = _masked_settings(ADAPTATION, rows, ((length, 1.0),), "", is_new)
+    if is_new:
         print("The new masked-token head starts from the frequency of each token in the text.")
-        settings = replace(settings, starts_from_frequencies=True)
-    return settings
+    return settings, partial(model_to_go_on_with, name, settings.objective, settings.recipe.dtype)
 
 
-def settings_from_nothing() -> tuple["MaskedSettings", dict[str, Any]]:
-    """The settings of the recipe's preset with the flags, and the model's configuration."""
+def new(corpus: Corpus | None, directory: Path) -> Plan:
+    """A new model, with the recipe's preset and the flags."""
+    from bert_zoo.pretraining.models import new_model
+    from bert_zoo.pretraining.vocabularies import train_vocabulary
+    from bert_zoo.text import preprocessor_from_dir
+
+    family = registry().families[_RECIPE.value]
     preset, size = PRESETS[_RECIPE.value].of_size(_SIZE.value)
     config = dict(size.config)
     if _LANGUAGES.value:
-        fields = registry().families[_RECIPE.value].config_class.__dataclass_fields__
-        if "num_languages" not in fields:
+        if "num_languages" not in family.config_class.__dataclass_fields__:
             raise ValueError(
                 f"Models of {_RECIPE.value} have no language embeddings. Leave --languages out to read the files "
                 "as one text, or choose another recipe, such as xlm."
             )
         config["num_languages"] = len(_LANGUAGES.value)
     phases = ((_LENGTH.value, 1.0),) if _LENGTH.value else preset.phases
-    settings = _with_flags(preset.recipe, preset.rows, phases, size.objective)
-    settings = replace(settings, starts_from_frequencies=size.starts_from_frequencies)
+    starts = size.starts_from_frequencies
+    settings = _masked_settings(preset.recipe, preset.rows, phases, size.objective, starts)
     print(f"Recipe {_RECIPE.value} of size {_SIZE.value}: {preset.source}.")
-    return settings, config
+    full = family.config_class(**{**family.defaults, **config})
+
+    def build(path: Path) -> str:
+        if corpus is None:
+            raise ValueError(
+                f"Rows of --form {_FORM.value} were made with a vocabulary. Name its directory with --vocabulary."
+            )
+        tokens = train_vocabulary(
+            (sentence for document in corpus for sentence in document),
+            preset.vocabulary,
+            path,
+            vocab_size=full.vocab_size,
+            lowercase=preset.lowercase,
+            languages=_LANGUAGES.value or (),
+        )
+        return f"{len(tokens):,} tokens from the text"
+
+    path = _vocabulary(directory, build)
+
+    def make_model():
+        preprocessor = preprocessor_from_dir(path, family.name, sequence_length=full.longest_input)
+        return new_model(family, config, preprocessor, settings.recipe.dtype)
+
+    return settings, make_model
 
 
-def _with_flags(
-    recipe: Recipe, rows: str, phases: tuple[tuple[int, float], ...], objective: str
-) -> "MaskedSettings":
+def _masked_settings(
+    recipe: Recipe,
+    rows: str,
+    phases: tuple[tuple[int, float], ...],
+    objective: str,
+    starts_from_frequencies: bool,
+) -> Any:
     from bert_zoo.pretraining.masked import MaskedSettings
 
     if recipe.warmup_steps is not None:
@@ -485,161 +400,111 @@ def _with_flags(
         languages=languages,
         phases=phases,
         objective=_OBJECTIVE.value or objective,
-        seconds=None if _MINUTES.value is None else 60 * _MINUTES.value,
+        seconds=_seconds(),
+        starts_from_frequencies=starts_from_frequencies,
     )
 
 
-def model_maker(
-    config: dict[str, Any], corpus: Corpus | None, directory: Path, dtype: str
-) -> Callable[[], "ObjectiveModel"]:
-    """A function that makes the model, for a given vocabulary or one built from the text."""
-    from bert_zoo.pretraining.models import new_model
-    from bert_zoo.pretraining.run import VOCABULARY
-    from bert_zoo.text import preprocessor_from_dir
+def _seconds() -> float | None:
+    return None if _MINUTES.value is None else 60 * _MINUTES.value
 
-    family = registry().families[_RECIPE.value]
-    preset = PRESETS[_RECIPE.value]
+
+def _vocabulary(directory: Path, build: Callable[[Path], str]) -> Path:
+    """The directory of the given vocabulary, or of one kept with the run, which `build` builds and describes."""
+    from bert_zoo.pretraining.run import VOCABULARY
+
     path = Path(_VOCABULARY.value or directory / VOCABULARY)
     if not _VOCABULARY.value and not path.is_dir():
-        from bert_zoo.pretraining.vocabularies import train_vocabulary
-
-        if corpus is None:
-            raise ValueError(
-                f"Rows of --form {_FORM.value} were made with a vocabulary. Name its directory with --vocabulary."
-            )
-        size = {**family.defaults, **config}["vocab_size"]
-        partial = path.with_name(f"{path.name}.partial")
-        tokens = train_vocabulary(
-            (sentence for document in corpus for sentence in document),
-            preset.vocabulary,
-            partial,
-            vocab_size=size,
-            lowercase=preset.lowercase,
-            languages=_LANGUAGES.value or (),
-        )
-        partial.rename(path)
-        print(f"Built a vocabulary of {len(tokens):,} tokens from the text: {path}.")
-
-    def make_model():
-        longest = family.config_class(**{**family.defaults, **config}).longest_input
-        preprocessor = preprocessor_from_dir(path, family.name, sequence_length=longest)
-        return new_model(family, config, preprocessor, dtype)
-
-    return make_model
+        partly = path.with_name(f"{path.name}.partial")
+        about = build(partly)
+        partly.rename(path)
+        print(f"Built a vocabulary of {about}: {path}.")
+    return path
 
 
-# --- Language models with a memory ---
+# --- Language models ---
 
 
-def stream_to_go_on(
-    corpus: Corpus | None, directory: Path
-) -> tuple["StreamSettings", Callable[[], "CausalLM | BidirectionalLM"]]:
-    """The settings of a checkpoint's adaptation preset with the flags, and a function that loads it."""
+def adapted_stream(corpus: Corpus | None, directory: Path) -> Plan:
+    """A checkpoint, with its adaptation preset and the flags."""
     import bert_zoo
     from bert_zoo.loading.directories import open_checkpoint
     from bert_zoo.models import CausalLM
 
     opened = open_checkpoint(_MODEL.value, with_weights=False)
-    if reads_both_directions(opened.family):
-        return bidirectional_stream(
-            BIDIRECTIONAL_ADAPTATION,
-            words_of_text(BIDIRECTIONAL_ADAPTATION, corpus, directory),
-            lambda: bert_zoo.load(_MODEL.value, dtype=_dtype()),
-        )
-    positions = opened.config.longest_input
-
-    def make_model():
-        return bert_zoo.load(_MODEL.value, task=CausalLM.task, dtype=_dtype())
-
-    if positions == UNLIMITED:
-        return _stream_settings(STREAM_ADAPTATION), make_model
-    settings = _stream_settings(replace(ROW_ADAPTATION, segment_length=positions))
+    load = partial(bert_zoo.load, _MODEL.value, dtype=_dtype())
+    if _reads_both_directions(opened.family):
+        path = _words_of_text(BIDIRECTIONAL_ADAPTATION, corpus, directory)
+        return _bidirectional(BIDIRECTIONAL_ADAPTATION, path, load)
+    positions, preset = opened.config.longest_input, STREAM_ADAPTATION
+    if positions != UNLIMITED:
+        preset = replace(ROW_ADAPTATION, segment_length=positions)
+    settings = _stream_settings(preset)
     if settings.recipe.segment_length > positions:
         raise ValueError(
             f"--length is {settings.recipe.segment_length}, but the model has only {positions} positions. Choose at "
             "most that many."
         )
-    return settings, make_model
+    return settings, partial(load, task=CausalLM.task)
 
 
-def new_stream(
-    corpus: Corpus | None, directory: Path
-) -> tuple["StreamSettings", Callable[[], "CausalLM | BidirectionalLM"]]:
-    """The settings of the recipe's preset with the flags, and a function that makes the model."""
+def new_stream(corpus: Corpus | None, directory: Path) -> Plan:
+    """A new model, with the recipe's preset and the flags."""
+    from bert_zoo.pretraining.causal import new_encoder
     from bert_zoo.pretraining.models import fitted, new_language_model
     from bert_zoo.text import preprocessor_from_dir
 
-    preset = NAMED_PRESETS.get(_RECIPE.value) or stream_preset()
-    fields = registry().families[preset.family].config_class.__dataclass_fields__
-    given = {flag.name: flag.value for flag in (_MEMORY, _CUTOFFS, _DIV_VAL)}
-    given = {name: value for name, value in given.items() if value is not None}
-    if unread := given.keys() - fields.keys():
+    preset = NAMED_PRESETS.get(_RECIPE.value) or STREAM_PRESETS[_RECIPE.value][_SIZE.value]
+    known = registry().families[preset.family].config_class.__dataclass_fields__
+    flags = {flag.name: flag.value for flag in (_MEMORY, _CUTOFFS, _DIV_VAL)}
+    given = {name: value for name, value in flags.items() if value is not None}
+    if unread := given.keys() - known.keys():
         raise ValueError(
             f"Models of {preset.family} do not use {', '.join(f'--{name}' for name in sorted(unread))}. Leave "
             "that out."
         )
     if "cutoffs" in given:
         given["cutoffs"] = tuple(int(cutoff) for cutoff in given["cutoffs"] if cutoff)
-    path = words_of_text(preset, corpus, directory)
+    path = _words_of_text(preset, corpus, directory)
     if preset.bidirectional:
-        from bert_zoo.pretraining.causal import new_encoder
-
-        return bidirectional_stream(preset, path, lambda: new_encoder(preset, path, _dtype()))
+        return _bidirectional(preset, path, partial(new_encoder, preset, path, _dtype()))
     preprocessor = preprocessor_from_dir(path, preset.family, sequence_length=2048)
     preset = replace(preset, config={**preset.config, **given})
     preset = fitted(preset, preprocessor.tokenizer.vocab_size)
-
-    def make_model():
-        return new_language_model(preset, preprocessor, _dtype())
-
-    return _stream_settings(preset), make_model
+    return _stream_settings(preset), partial(new_language_model, preset, preprocessor, _dtype())
 
 
-def stream_preset() -> LanguageModelPreset:
-    """The preset of --recipe and --size."""
-    sizes = STREAM_PRESETS[_RECIPE.value]
-    if _SIZE.value not in sizes:
-        raise ValueError(
-            f"--size is {_SIZE.value}, but {_RECIPE.value} comes in {', '.join(sizes)}. Choose one of these."
-        )
-    return sizes[_SIZE.value]
-
-
-def bidirectional_stream(
-    preset: LanguageModelPreset, vocabulary: Path, make_encoder: Callable[[], "Encoder"]
-) -> tuple["StreamSettings", Callable[[], "BidirectionalLM"]]:
-    """The preset's settings with the flags, and a function that adds a softmax over the text's words."""
+def _bidirectional(
+    preset: LanguageModelPreset, vocabulary: Path, make_encoder: Callable[[], Any]
+) -> Plan:
+    """An encoder, to which a softmax over the text's words is added."""
     from bert_zoo.pretraining.causal import bidirectional_lm
 
     settings = _stream_settings(preset)
     return settings, lambda: bidirectional_lm(make_encoder(), settings.recipe, vocabulary)
 
 
-def words_of_text(preset: LanguageModelPreset, corpus: Corpus | None, directory: Path) -> Path:
-    """The directory of the given vocabulary, or of one built from the text and kept with the run."""
-    from bert_zoo.pretraining.run import VOCABULARY
+def _words_of_text(preset: LanguageModelPreset, corpus: Corpus | None, directory: Path) -> Path:
+    """The directory of the given vocabulary, or of one of the text's most frequent tokens."""
 
-    path = Path(_VOCABULARY.value or directory / VOCABULARY)
-    if not _VOCABULARY.value and not path.is_dir():
-        tokenizer, counts = counted_tokenizer(preset, corpus)
-        partial = path.with_name(f"{path.name}.partial")
-        tokenizer.save(partial)
-        partial.rename(path)
+    def build(path: Path) -> str:
+        tokenizer, counts = _counted_tokenizer(preset, corpus)
+        tokenizer.save(path)
         known = sum(counts[token] for token in tokenizer.vocabulary) / counts.total()
-        print(
-            f"Built a vocabulary of {tokenizer.vocab_size:,} of the text's {len(counts):,} distinct {preset.unit}s. "
-            f"It covers {known:.1%} of the text: {path}."
+        return (
+            f"{tokenizer.vocab_size:,} of the text's {len(counts):,} distinct {preset.unit}s. It covers {known:.1%} "
+            "of the text"
         )
-    return path
+
+    return _vocabulary(directory, build)
 
 
-def counted_tokenizer(
+def _counted_tokenizer(
     preset: LanguageModelPreset, corpus: Corpus | None
-) -> tuple["WordLevelTokenizer", Counter[str]]:
+) -> tuple[Any, Counter[str]]:
     """A tokenizer of the text's most frequent tokens, and the count of each token."""
     from bert_zoo.cli.build_vocabulary import counted_tokenizer
     from bert_zoo.pretraining.causal import BOUNDARY, UNKNOWN
-    from bert_zoo.pretraining.corpus import files_of
     from bert_zoo.pretraining.vocabularies import select_tokens
     from bert_zoo.text import WordLevelTokenizer
 
@@ -654,31 +519,38 @@ def counted_tokenizer(
             max_size=preset.vocab_size,
         )
     counts = Counter(word for document in corpus for line in document for word in line.split())
+    # A bidirectional encoder also reads words that it does not predict.
+    selection = {"max_size": preset.vocab_size}
     if preset.bidirectional:
-        # The encoder also reads words that it does not predict.
-        tokens = select_tokens(counts, special=(BOUNDARY, UNKNOWN))
-    else:
-        tokens = select_tokens(counts, max_size=preset.vocab_size)
-    return WordLevelTokenizer(tokens, eos_at="newlines"), counts
+        selection = {"special": (BOUNDARY, UNKNOWN)}
+    return WordLevelTokenizer(select_tokens(counts, **selection), eos_at="newlines"), counts
 
 
-def _stream_settings(preset: LanguageModelPreset) -> "StreamSettings":
+def _stream_settings(preset: LanguageModelPreset) -> Any:
     from bert_zoo.pretraining.causal import StreamSettings
 
-    if unread := [name for name in _NOT_OF_STREAMS if PROGRAM.flags[name].value is not None]:
+    flags = PROGRAM.flags
+    if unread := [name for name in _NOT_OF_STREAMS if flags[name].value is not None]:
         raise ValueError(
             f"Language models are trained without {', '.join(f'--{name}' for name in unread)}. Leave that out."
         )
-    given = {name: PROGRAM.flags[name].value for name in _STREAM_SETTINGS}
+    given = {name: flags[name].value for name in _STREAM_SETTINGS}
+    given["segment_length"] = _LENGTH.value
     changes = {name: value for name, value in given.items() if value is not None}
-    if _LENGTH.value:
-        changes["segment_length"] = _LENGTH.value
     if _STEPS.value is not None:
         preset = preset.with_steps(_STEPS.value)
-    seconds = None if _MINUTES.value is None else 60 * _MINUTES.value
-    steps = PROGRAM.flags.steps_per_execution or Recipe.steps_per_execution
-    return StreamSettings(replace(preset, **changes), seconds=seconds, steps_per_execution=steps)
+    steps = flags.steps_per_execution or Recipe.steps_per_execution
+    return StreamSettings(replace(preset, **changes), _seconds(), steps_per_execution=steps)
 
 
 def _dtype() -> str:
     return PROGRAM.flags.dtype or Recipe.dtype
+
+
+# (Whether it is a language model, whether it is a checkpoint) -> a function that plans its training.
+PLANS = {
+    (False, True): adapted,
+    (False, False): new,
+    (True, True): adapted_stream,
+    (True, False): new_stream,
+}

@@ -1,11 +1,14 @@
-"""Reports of runs: an HTML page of results and a model card.
+"""Reports of runs: an HTML page of results, a model card and a picture of the learning curve.
 
-Nothing here imports TensorFlow or Keras.
+Importing it imports neither TensorFlow nor Keras.
 """
 
+import contextlib
+import logging
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -16,13 +19,18 @@ import numpy as np
 from huggingface_hub import EvalResult, ModelCardData
 from markupsafe import Markup, escape
 
+import bert_zoo
 from bert_zoo.charts import STYLE, AttentionViewer, line_chart
+from bert_zoo.loading.locating import RUN_CONFIG, RUN_MODEL
 from bert_zoo.metrics.errors import HardExample, most_confused, used_labels
 from bert_zoo.registry import HUB_LICENCES, Card
 from bert_zoo.runtime.answers import number
 
 if TYPE_CHECKING:
     from bert_zoo.models.task_model import Use
+    from bert_zoo.pretraining.run import PretrainingRun
+
+log = logging.getLogger("bert_zoo")
 
 
 # --- Settings and durations in words, for pages and cards ---
@@ -404,11 +412,88 @@ def write_probing_report(
         path.with_name(ATTENTION).write_text(attention, encoding="utf-8", newline="\n")
 
 
-__all__ = ["PretrainingRecord", "RunRecord", "write_report"]
+# --- Files of a run ---
+
+CURVE = "learning_curve.png"
+
+
+def card_of(name: str) -> Card:
+    """The card of a checkpoint, or of the checkpoint that a run started from; empty if unknown."""
+    from bert_zoo.training.runs import read_json
+
+    if name.startswith("hf://"):
+        return Card()
+    if not Path(name).exists():
+        return bert_zoo.describe(name)
+    for folder in (Path(name), Path(name).parent):
+        config = read_json(folder / RUN_CONFIG) if (folder / RUN_CONFIG).is_file() else {}
+        # Hugging Face's config.json has no recipe. For a distillation on text, the student is described
+        # in words, so the teacher counts.
+        base = config.get("teacher", config.get("model"))
+        if "recipe" in config and base != name:
+            with contextlib.suppress(ValueError):  # a path relative to another folder, or deleted
+                return card_of(base)
+    return Card()
 
 
 def write_report(run: RunRecord | PretrainingRecord, directory: Path) -> None:
     """Writes a run's page (`report.html`) and its model's card (`model/README.md`)."""
     template = "pretrained" if isinstance(run, PretrainingRecord) else "finetuned"
     write(f"{template}.html", directory / "report.html", run=run)
-    write(f"{template}.md", directory / "model" / "README.md", run=run)
+    write(f"{template}.md", directory / RUN_MODEL / "README.md", run=run)
+
+
+def write_pretraining_report(run: "PretrainingRun") -> None:
+    """Writes the report of a finished pretraining, with its learning curve also in the model's directory."""
+    results, path = run.results, run.directory / CURVE
+
+    def plot(axes):
+        rows = results["measured"]
+        losses = [row.get("loss", math.nan) for row in rows]
+        axes.plot([row["step"] for row in rows], losses, ":", label="training")
+        for metric in (name for name in rows[-1] if name.endswith(" loss")):
+            found = [(0, results["before"][metric])]
+            found += [(row["step"], row[metric]) for row in rows if metric in row]
+            axes.plot(*zip(*found, strict=True), label=metric)
+        axes.set(xlabel="step", ylabel="loss")
+
+    draw(path, (6, 3.5), plot)
+    if has_curve := path.is_file():
+        shutil.copy(path, run.directory / RUN_MODEL)
+    origin = run.config.get("teacher", run.name if run.goes_on else None)
+    base, shown = origin and card_of(origin), CURVE if has_curve else None
+    record = PretrainingRecord(run.name, run.use, base, run.config, results, shown)
+    write_report(record, run.directory)
+
+
+def draw_learning_curve(run: RunRecord, path: Path) -> None:
+    epochs = range(1, len(run.losses) + 1)
+
+    def plot(loss_axes, metric_axes):
+        loss_axes.figure.suptitle(f"{run.model} on {run.task} ({run.measured_on})")
+        loss_axes.plot(epochs, run.losses, "o-", color="tab:gray", label="training")
+        for name in run.epochs[0]:
+            axes, label = (loss_axes, "measured") if name == LOSS else (metric_axes, name)
+            axes.plot(epochs, run.by_epoch(name), "o-", label=label)
+        loss_axes.set(title="loss", xlabel="epoch", xticks=epochs, ylim=(0, None))
+        metric_axes.set(title="measured", xlabel="epoch", xticks=epochs)
+
+    draw(path, (7, 3), plot, columns=2)
+
+
+def draw(
+    path: Path, size: tuple[float, float], plot: Callable[..., None], columns: int = 1
+) -> None:
+    """Draws a PNG of `size` inches, by a function of axes side by side, or logs that matplotlib is not installed."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        log.warning("Not drawing %s: matplotlib is not installed.", path.name)
+        return
+    figure = Figure(figsize=size, layout="constrained")
+    charts = figure.subplots(1, columns, squeeze=False)[0]
+    plot(*charts)
+    for axes in charts:
+        axes.grid(alpha=0.3)
+        axes.legend()
+    figure.savefig(path, dpi=150)

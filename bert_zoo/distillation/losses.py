@@ -15,7 +15,7 @@ from bert_zoo.layers.heads import normalized
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.losses import BatchMean
 from bert_zoo.training.presets import compile_for_task
-from bert_zoo.training.resume import kept_outputs
+from bert_zoo.training.runs import kept_outputs
 
 BATCH_SIZE = 64
 # Number of rows from which principal components are computed.

@@ -73,6 +73,7 @@ class StreamTraining:
     `model` has the memory, for `fit`; `counts` are the text's tokens; one phase lasts the whole training.
     """
 
+    compares_with_unigrams = True
     use = Use(
         "text-generation",
         "continues a text, one token at a time",

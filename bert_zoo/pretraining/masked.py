@@ -128,6 +128,7 @@ class MaskedTraining:
     """
 
     measured_batches = 1
+    compares_with_unigrams = True  # whether a unigram model's loss is of the same kind
     use = Use(
         "fill-mask",
         "predicts masked tokens and can be fine-tuned on any task",

@@ -1,21 +1,21 @@
 """Pretrains a model on text and writes a run directory."""
 
-import json
-import shutil
+import importlib.util
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import keras
+from keras import ops
 
 import bert_zoo
 from bert_zoo.data.rows import TooFewRows
-from bert_zoo.loading.locating import RUN_CONFIG
-from bert_zoo.loading.locating import RUN_METRICS as METRICS
-from bert_zoo.loading.locating import RUN_MODEL as MODEL
+from bert_zoo.graph import has_tensorflow, tf
+from bert_zoo.loading.locating import RUN_MODEL
 from bert_zoo.models import CausalLM
-from bert_zoo.models.replicas import is_chief
 from bert_zoo.models.task_model import Use
 from bert_zoo.pretraining.batches import NumberedBatches
 from bert_zoo.pretraining.causal import (
@@ -32,40 +32,199 @@ from bert_zoo.pretraining.masked import (
     MaskedTraining,
     RememberingTraining,
 )
-from bert_zoo.pretraining.measuring import Keeper, Progress, print_losses
 from bert_zoo.pretraining.texts import Texts, read_documents, read_masked_rows, read_streams
 from bert_zoo.tasks.bidirectional_lm import BidirectionalLM
 from bert_zoo.tasks.objectives.objective import ObjectiveModel
 from bert_zoo.tasks.text_to_text import TextToText
-from bert_zoo.training.distribution import present_strategy
-from bert_zoo.training.resume import notes_of, restore
+from bert_zoo.training.optimizers import AveragedSGD
 from bert_zoo.training.runs import (
     CHECKPOINT,
-    PROGRESS,
+    Run,
     TimeBudget,
-    check_goes_on,
-    finished_run,
     keras_verbosity,
+    restore,
     updates_of,
     versions,
 )
-from bert_zoo.weights.files import remove_leftovers, write_json
 
 TOKENS, VOCABULARY = "tokens", "vocabulary"
 # More batches than any training has.
 ENDLESS = 1 << 20
 
 
-@dataclass(frozen=True)
-class FinishedRun:
-    """A finished training, for its report."""
+@dataclass
+class Progress:
+    """The progress of a training, saved in its checkpoints."""
 
-    name: str  # the model that was trained
-    goes_on: bool  # whether `name` is a checkpoint, as `load` takes it
-    use: Use
-    config: Mapping[str, Any]  # the contents of `config.json`
-    results: Mapping[str, Any]  # the contents of `metrics.json`
-    directory: Path  # the run directory
+    phase: int = 0
+    batches: int = 0  # in the current phase
+    all_batches: int = 0  # in all phases
+    seconds: float = 0.0  # over all calls of the program, including measuring and writing
+    busy: float = 0.0  # the seconds spent in training steps, without the first step of each call
+    busy_tokens: float = 0.0  # of the steps that `busy` counts
+    tokens: float = 0.0  # trained on, including special tokens but not padding
+    loss: float = 0.0  # sum of the batch losses since the last measurement
+    losses: int = 0  # their number
+    starts: list[int] = field(default_factory=list)  # of the phase's `PretrainingBatches`
+    measured_at: float = 0.0  # completed share of the training at the last measurement
+    rows: list[dict[str, float]] = field(default_factory=list)  # the measurements so far
+    # Losses and example predictions before the first batch.
+    before: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def step(self) -> int:
+        return self.all_batches
+
+
+class PretrainingRun(Run):
+    """A pretraining: its phases, counts and measurements.
+
+    It counts, measures and writes checkpoints after every execution of the backend: one batch, or several with
+    `steps_per_execution`.
+
+    Args:
+        name: the model that training starts from.
+        goes_on: whether `name` is a checkpoint, as `load` takes it.
+    """
+
+    progress: Progress
+    training: MaskedTraining | StreamTraining
+    texts: Sequence[Any]  # measured, the held-out text first
+    results: dict[str, Any]  # of the finished training, for its report
+
+    def __init__(self, name: str, goes_on: bool, directory: Path, **options: Any):
+        super().__init__(directory, Progress(), **options)
+        self.name, self.goes_on = name, goes_on
+
+    @property
+    def use(self) -> Use:
+        return self.training.use
+
+    def train(self) -> None:
+        """Trains in all phases that are left."""
+        progress, phases = self.progress, self.training.phases
+        for number in range(progress.phase, len(phases)):
+            if number > progress.phase:
+                progress.phase, progress.batches, progress.starts = number, 0, []
+            until = sum(share for _, share in self.training.settings.phases[: number + 1])
+            self.train_phase(phases[number], min(until, 1.0))
+
+    def train_phase(self, batches: NumberedBatches, until: float) -> None:
+        """Trains up to a share of the whole training, and writes a checkpoint."""
+        progress, settings, callbacks = self.progress, self.training.settings, []
+        recipe = settings.recipe
+        if settings.seconds:
+            budget = TimeBudget(
+                recipe.learning_rate,
+                settings.seconds,
+                warmup_proportion=recipe.warmup_proportion,
+                used=progress.seconds,
+                until=until,
+            )
+            callbacks.append(budget)
+            self.share = lambda: budget.share
+            left = 0 if budget.share >= until else ENDLESS
+        else:
+            per_update = settings.batches_per_update
+            all_batches = recipe.total_steps * per_update
+            self.share = lambda: progress.all_batches / all_batches
+            left = round(recipe.total_steps * until) * per_update - progress.all_batches
+        if progress.starts:
+            batches.starts = progress.starts
+        self.batches, self.end = batches, progress.batches + left
+        self.board = None
+        if self.writes and has_tensorflow and importlib.util.find_spec("tensorboard") is not None:
+            self.board = tf.summary.create_file_writer(str(self.directory / "tensorboard"))
+        if left > 0:
+            # A new graph for this phase's shapes. A graph that has met another length is retraced for any length,
+            # and its last bits differ from those of a training that resumes in this phase.
+            self.model.make_train_function(force=True)
+            self.model.fit(
+                batches.dataset(progress.batches, self.end),
+                callbacks=[*callbacks, self],
+                shuffle=False,
+                # With a time budget the number of batches is unknown.
+                verbose=keras_verbosity() if self.writes and not settings.seconds else 0,
+            )
+        # Not a second time if the run was stopped just before its end.
+        if until >= 1 and (not progress.rows or progress.rows[-1]["step"] < updates_of(self.model)):
+            self.write_row(all_texts=True)
+        self.save()
+
+    def on_train_begin(self, logs=None):
+        super().on_train_begin()
+        self._now, self._step_start = self.saved_at, None
+
+    def on_train_batch_begin(self, batch, logs=None):
+        # `fit` then logs the loss of one execution, not the mean since its start.
+        self.model.reset_metrics()
+
+    def on_train_batch_end(self, batch, logs=None):
+        progress, loss = self.progress, float(logs["loss"])
+        # The last execution may have fewer batches.
+        trained = min(self.model.steps_per_execution, self.end - progress.batches)
+        progress.batches += trained
+        progress.all_batches += trained
+        tokens = trained * self.batches.tokens
+        progress.tokens += tokens
+        now = time.monotonic()
+        progress.seconds += now - self._now
+        if self._step_start is not None:
+            progress.busy += now - self._step_start
+            progress.busy_tokens += tokens
+        self._now = now
+        if not math.isfinite(loss):
+            where = f"at step {updates_of(self.model):,}, batch {progress.all_batches:,}"
+            if trained > 1:
+                where += f" or one of the {trained - 1} before"
+            raise self.diverged(loss, where)
+        progress.loss += loss * trained
+        progress.losses += trained
+        share, number = self.share(), self.training.settings.measurements
+        if share < 1 and int(share * number) > int(progress.measured_at * number):
+            self.write_row()
+            # Measuring uses part of a time budget, too.
+            progress.measured_at = self.share()
+        self.save_if_due()
+        self._step_start = time.monotonic()
+
+    def measure(self, all_texts: bool) -> dict[str, float]:
+        """Metrics by name, for all texts or only for the held-out text."""
+        return {
+            f"{each.name} {metric}": value
+            for each in (self.texts if all_texts else self.texts[:1])
+            for metric, value in each.losses(self.model).items()
+        }
+
+    def write_row(self, all_texts: bool = False) -> None:
+        """Measures, and records the result with the mean training loss since the last measurement."""
+        progress = self.progress
+        rate = float(ops.convert_to_numpy(self.model.optimizer.learning_rate))
+        row = {"step": updates_of(self.model), "seconds": progress.seconds, "rate": rate}
+        if progress.losses:
+            row["loss"] = progress.loss / progress.losses
+        measured = self.measure(all_texts)
+        row |= measured
+        progress.loss, progress.losses = 0.0, 0
+        progress.rows.append(row)
+        # In float16 the optimizer is wrapped in another.
+        optimizer = getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)
+        if measured and isinstance(optimizer, AveragedSGD):
+            name = next(iter(measured))
+            optimizer.average_if_stalled([each[name] for each in progress.rows])
+        if self.writes:
+            losses = {name: value for name, value in row.items() if name.endswith("loss")}
+            print_losses(f"Step {row['step']:,}", losses)
+        if self.board:
+            with self.board.as_default(step=row["step"]):
+                for name, value in row.items():
+                    if name != "step":
+                        tf.summary.scalar(name, value)
+            self.board.flush()
+
+    def save(self) -> None:
+        self.progress.starts = [*self.batches.starts]
+        super().save()
 
 
 def pretrain(
@@ -82,7 +241,7 @@ def pretrain(
     seed: int = 0,
     checkpoint_seconds: float = 300.0,
     strategy: Any = None,
-    report: Callable[[FinishedRun], None] | None = None,
+    report: Callable[[PretrainingRun], None] | None = None,
     kind: type[MaskedTraining] | None = None,
     least_batch_size: int | None = None,
 ) -> dict[str, Any]:
@@ -109,7 +268,7 @@ def pretrain(
             keeps nothing out.
         seed: seed of randomly initialised weights, rows, masks and dropout.
         strategy: a strategy from `bert_zoo.training.strategy`. Of several workers, only the chief writes.
-        report: writes the report of a finished run, such as `bert_zoo.cli.pretrain.write_report`.
+        report: writes the report of a finished run, such as `bert_zoo.cli.report.write_pretraining_report`.
         kind: the class that trains the model; by default chosen by the model and settings.
         least_batch_size: number of rows to which the batch size may be halved if the text has fewer rows than a
             batch; None to raise an error then.
@@ -124,14 +283,11 @@ def pretrain(
         raise ValueError(
             "The length of the training is missing. Set seconds, or total_steps of the recipe."
         )
-    strategy = strategy or present_strategy()
-    writes = is_chief(strategy)
-    checkpoints = directory / CHECKPOINT
-    if writes:
-        directory.mkdir(parents=True, exist_ok=True)
-        remove_leftovers(directory)
+    options = {"strategy": strategy, "checkpoint_seconds": checkpoint_seconds}
+    run = PretrainingRun(name, goes_on, directory, **options)
+    scope = run.strategy.scope
     keras.utils.set_random_seed(seed)
-    with strategy.scope():
+    with scope():
         model = make_model()
     copy_untrained = model.encoder.backbone.untrained_copies()
     preprocessor, reading, texts = model.preprocessor, dict(reading or {}), (text, general_text)
@@ -157,17 +313,10 @@ def pretrain(
             languages=getattr(settings, "languages", ()),
             as_tokenized=kind.as_tokenized,
         )
-    with strategy.scope():
-        training, measured = _training(kind, model, settings, read, seed, least_batch_size)
-    model, settings = training.model, training.settings
-
-    def measure(all_texts: bool) -> dict[str, float]:
-        return {
-            f"{each.name} {metric}": value
-            for each in (measured if all_texts else measured[:1])
-            for metric, value in each.losses(model).items()
-        }
-
+    with scope():
+        training, run.texts = _training(kind, model, settings, read, seed, least_batch_size)
+    run.training, model, settings = training, training.model, training.settings
+    run.set_model(model)
     config = {
         "model": name,
         **training.about(),
@@ -182,47 +331,27 @@ def pretrain(
             "held_out": held_out,
         },
     }
-    if (finished := finished_run(directory, config)) is not None:
+    if (finished := run.begin(config, {"versions": versions()})) is not None:
         return finished
-    notes = notes_of(checkpoints)
-    if notes:
-        check_goes_on(directory, config)
-    elif writes:
-        write_json(directory / RUN_CONFIG, config | {"versions": versions()})
-
-    progress = Progress(**json.loads(notes[PROGRESS])) if notes else Progress()
-    with strategy.scope():
+    with scope():
         training.compile()
-        restore(model, checkpoints)
-    questions = training.questions(read.held_out)
-    if notes:
+        restore(model, directory / CHECKPOINT)
+    questions, progress = training.questions(read.held_out), run.progress
+    if run.resumes:
         print(f"Resuming the training in {directory} from step {updates_of(model):,}.")
     else:
-        progress.before = {**measure(True), "answers": training.answers(questions)}
+        progress.before = {**run.measure(all_texts=True), "answers": training.answers(questions)}
         print_losses("Before", progress.before)
-
-    for number in range(progress.phase, len(training.phases)):
-        if number > progress.phase:
-            progress.phase, progress.batches, progress.starts = number, 0, []
-        until = sum(share for _, share in settings.phases[: number + 1])
-        _train_phase(
-            training,
-            training.phases[number],
-            progress,
-            directory,
-            min(until, 1.0),
-            measure,
-            every=checkpoint_seconds,
-            writes=writes,
-        )
+    run.train()
     progress.before["after"] = training.answers(questions)
     copy_untrained()
     trained = training.trained()
+    compared = run.texts[:1] if training.compares_with_unigrams else ()
     results = {
         "before": {n: v for n, v in progress.before.items() if n not in ("answers", "after")},
         "after": {n: v for n, v in progress.rows[-1].items() if n.endswith("loss") and n != "loss"},
         "measured": progress.rows,
-        "unigram loss": measured[0].unigram_loss(training.counts) if measured else None,
+        "unigram loss": next((each.unigram_loss(training.counts) for each in compared), None),
         "sentences": [
             {"text": text, "word": word, "before": before, "after": after}
             for (text, word), before, after in zip(
@@ -236,13 +365,12 @@ def pretrain(
         "parameters": trained.count_params(),
     }
     print_losses("After", results["after"])
-    if writes:
-        bert_zoo.save(trained, directory / MODEL)
+    if run.writes:
+        bert_zoo.save(trained, directory / RUN_MODEL)
+        run.results = results
         if report is not None:
-            about = config | {"versions": versions()}
-            report(FinishedRun(name, goes_on, training.use, about, results, directory))
-        write_json(directory / METRICS, results)
-        shutil.rmtree(directory / CHECKPOINT)
+            report(run)
+        run.finish(results)
     return results
 
 
@@ -274,60 +402,7 @@ def _training(
     return training, measured
 
 
-def _train_phase(
-    training: MaskedTraining | StreamTraining,
-    batches: NumberedBatches,
-    progress: Progress,
-    directory: Path,
-    until: float,
-    measure: Callable[[bool], dict[str, float]],
-    *,
-    every: float,
-    writes: bool,
-) -> None:
-    """Trains up to a share of the whole training, and writes a checkpoint."""
-    model, settings = training.model, training.settings
-    recipe, callbacks = settings.recipe, []
-    if settings.seconds:
-        budget = TimeBudget(
-            recipe.learning_rate,
-            settings.seconds,
-            warmup_proportion=recipe.warmup_proportion,
-            used=progress.seconds,
-            until=until,
-        )
-        callbacks.append(budget)
-        left = 0 if budget.share >= until else ENDLESS
-
-        def share() -> float:
-            return budget.share
-    else:
-        per_update = settings.batches_per_update
-        all_batches = recipe.total_steps * per_update
-        end = round(recipe.total_steps * until) * per_update
-        left = end - progress.all_batches
-
-        def share() -> float:
-            return progress.all_batches / all_batches
-
-    if progress.starts:
-        batches.starts = progress.starts
-    end = progress.batches + left
-    keeping = {"measurements": settings.measurements, "every": every, "writes": writes}
-    keeper = Keeper(progress, directory, batches, end, share, measure, **keeping)
-    keeper.set_model(model)
-    if left > 0:
-        # A new graph for this phase's shapes. A graph that has met another length is retraced for any length,
-        # and its last bits differ from those of a training that resumes in this phase.
-        model.make_train_function(force=True)
-        model.fit(
-            batches.dataset(progress.batches, end),
-            callbacks=[*callbacks, keeper],
-            shuffle=False,
-            # With a time budget the number of batches is unknown.
-            verbose=keras_verbosity() if writes and not settings.seconds else 0,
-        )
-    # Not a second time if the run was stopped just before its end.
-    if until >= 1 and (not progress.rows or progress.rows[-1]["step"] < updates_of(model)):
-        keeper.write_row(at_end=True)
-    keeper.save()
+def print_losses(when: str, losses: Mapping[str, Any]) -> None:
+    shown = ", ".join(f"{n} {v:.4f}" for n, v in losses.items() if isinstance(v, float))
+    if shown:
+        print(f"{when}: {shown}")

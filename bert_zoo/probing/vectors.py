@@ -24,7 +24,7 @@ from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.inputs import check_batch_size
 from bert_zoo.models.word_outputs import POOLINGS, sentences_of, word_vectors
 from bert_zoo.runtime.answers import table
-from bert_zoo.training.resume import finite, kept_outputs
+from bert_zoo.training.runs import finite, kept_outputs
 from bert_zoo.weights.files import replacing
 
 ALL_LAYERS = HeadSpec("concat")

@@ -30,8 +30,7 @@ from bert_zoo.training.optimizers import (
     language_model_adam,
 )
 from bert_zoo.training.presets import compile_for_task, default_preset, optimizer_for, presets_for
-from bert_zoo.training.resume import TrainingCheckpoint, restore
-from bert_zoo.training.runs import TimeBudget
+from bert_zoo.training.runs import TimeBudget, TrainingCheckpoint, restore
 
 __all__ = [
     "Adafactor",

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -30,15 +30,6 @@ VARIANTS = "variants.json"
 
 
 @dataclass(frozen=True)
-class Teaching:
-    """How a student is taught; see `bert_zoo.distillation.losses.TaughtLoss`."""
-
-    match: str | None = None
-    temperature: float = 2.0
-    hard_weight: float = 0.5
-
-
-@dataclass(frozen=True)
 class Lesson:
     """A teacher's predictions for a benchmark's training texts and for unlabelled texts."""
 
@@ -48,7 +39,8 @@ class Lesson:
     answers: np.ndarray
     more: Sequence[Any]  # unlabelled rows, as `Benchmark.unlabelled_row` returns them
     metrics: Mapping[str, float]  # the teacher's metrics on the first measured split
-    teaching: Teaching  # how the student is compared with the teacher
+    # How the student is compared with the teacher: arguments of `bert_zoo.distillation.losses.taught_loss`.
+    teaching: Mapping[str, Any]
     # Origin of rows in `more` -> their number.
     sources: Mapping[str, int] = field(default_factory=dict)
     makes_student: bool = False  # whether the student is made from the teacher and keeps its head
@@ -59,15 +51,13 @@ class Lesson:
 
     def about(self) -> dict[str, Any]:
         """The lesson's entry in `config.json`."""
-        # The hash identifies the texts.
-        digest = hashlib.sha256(repr([*self.more]).encode("utf-8", "surrogatepass"))
-        answers = hashlib.sha256(np.ascontiguousarray(self.answers)).hexdigest()
+        more = repr([*self.more]).encode("utf-8", "surrogatepass")
         return {
             "teacher": self.teacher,
-            **asdict(self.teaching),
+            **self.teaching,
             "more": dict(self.sources),
-            "more_sha256": digest.hexdigest(),
-            "answers_sha256": answers,
+            "more_sha256": hashlib.sha256(more).hexdigest(),
+            "answers_sha256": hashlib.sha256(np.ascontiguousarray(self.answers)).hexdigest(),
         }
 
     def class_weights(self, recipe: Recipe) -> None:
@@ -86,7 +76,7 @@ class Lesson:
             self.task.prepare(model)
 
     def loss(self, recipe: Recipe) -> Any:
-        return self.task.taught_loss(**asdict(self.teaching))
+        return self.task.taught_loss(**self.teaching)
 
     def batches(self, model: ZooModel, recipe: Recipe, seed: int) -> Batches:
         return self.task.taught_batches(self.answers, self.more, model, recipe, seed)
@@ -102,7 +92,7 @@ class Lesson:
         if score > 0:
             rows["retained"] = f"{kept[name] / score:.1%}"
         rows |= {f"unlabelled texts: {source}": n for source, n in self.sources.items()}
-        loss, *_ = keras.tree.flatten(self.task.taught_loss(**asdict(self.teaching)))
+        loss, *_ = keras.tree.flatten(self.task.taught_loss(**self.teaching))
         settings = ("kind", "match", "temperature", "hard_weight")
         return rows | {k: getattr(loss, k) for k in settings if hasattr(loss, k)}
 
@@ -114,7 +104,7 @@ def learn_from(
     directory: Path,
     *,
     more: Mapping[str, Sequence[Any]],
-    teaching: Teaching,
+    teaching: Mapping[str, Any],
     recipe: Recipe,
     makes_student: bool = False,
 ) -> Lesson:
@@ -123,7 +113,7 @@ def learn_from(
     `more` maps origins to unlabelled rows. The student's `recipe` sets the rows per prediction step. ValueError if
     teacher and task have different classes, or `teacher_answers` fails.
     """
-    task.taught_loss(**asdict(teaching))  # raises early for settings that do not fit
+    task.taught_loss(**teaching)  # raises early for settings that do not fit
     if recipe.class_weight is not None or recipe.contrastive_pairs:
         raise ValueError(
             "class_weight and contrastive_pairs need labels, but a student learns from its teacher's predictions. "
