@@ -14,19 +14,17 @@ To train on one machine you do not need these files: docs/pretraining.md.
 import hashlib
 import shutil
 import tempfile
+from collections import namedtuple
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bert_zoo.cli.program import Program
+from bert_zoo.presets import PAIRS
 from bert_zoo.registry import registry
-
-if TYPE_CHECKING:
-    from bert_zoo.pretraining.rows import Scheme
-
 
 FAMILIES = list(registry().families)
 SCHEMES = ("next_sentence", "sentence_order", "full_sentences", "doc_sentences")
@@ -77,34 +75,14 @@ _NUM_SHARDS = PROGRAM.integer(
 )
 
 
-@dataclass(frozen=True)
-class ShardSettings:
-    """Settings that determine a shard's rows, in fields named like the flags."""
-
-    vocabulary: str
-    family: str
-    output: str
-    rows: str
-    objective: str
-    length: int
-    max_predictions: int
-    short_rows: float
-    epochs: int
-    seed: int
-    num_shards: int
-
-    def path(self, number: int) -> str:
-        return f"{self.output}/rows-{number:05}-of-{self.num_shards:05}.tfrecord"
-
-    def scheme(self) -> "Scheme":
-        from bert_zoo.pretraining import rows
-
-        match self.rows:
-            case "full_sentences":
-                return rows.FullSentences(self.length)
-            case "doc_sentences":
-                return rows.DocSentences(self.length)
-        return rows.SentencePairs(self.rows, self.length, self.short_rows)
+# What determines a shard's rows: the values of these flags.
+ShardSettings = namedtuple(
+    "ShardSettings",
+    (
+        *("vocabulary", "family", "output", "rows", "objective", "length", "max_predictions"),
+        *("short_rows", "epochs", "seed", "num_shards"),
+    ),
+)
 
 
 def main(arguments: list[str]) -> None:
@@ -121,9 +99,7 @@ def main(arguments: list[str]) -> None:
 
     if not has_tensorflow:
         raise ImportError(MISSING.format("create_pretraining_data, which writes TFRecord files,"))
-    settings = ShardSettings(
-        **{name: PROGRAM.flags[name].value for name in ShardSettings.__dataclass_fields__}
-    )
+    settings = ShardSettings(*(PROGRAM.flags[name].value for name in ShardSettings._fields))
     files = sorted(
         match.path for matches in FileSystems.match(_TEXT.value) for match in matches.metadata_list
     )
@@ -179,7 +155,7 @@ def _write(shard: tuple[int, Iterable[list[str]]], settings: ShardSettings) -> N
     from apache_beam.metrics import Metrics
 
     number, documents = shard
-    path = settings.path(number)
+    path = f"{settings.output}/rows-{number:05}-of-{settings.num_shards:05}.tfrecord"
     if FileSystems.exists(path):
         Metrics.counter(__name__, "existing files").inc()
         return
@@ -203,22 +179,28 @@ def _write_rows(
 ) -> int:
     import tensorflow as tf
 
-    from bert_zoo.pretraining.rows import epoch_rows
+    from bert_zoo.pretraining.masked import SCHEMES as ALL_SCHEMES
+    from bert_zoo.pretraining.rows import SentencePairs, epoch_rows
     from bert_zoo.pretraining.tokens import write_tokens
     from bert_zoo.tasks.objectives import Draws
 
-    if len(documents) < 2 and settings.rows in ("next_sentence", "sentence_order"):
+    is_paired = settings.rows in PAIRS
+    if len(documents) < 2 and is_paired:
         raise ValueError(
             f"Shard {number} has only one document, but pairs need sentences from others. Choose fewer "
             f"shards than num_shards={settings.num_shards}."
         )
+    if is_paired:
+        scheme = SentencePairs(settings.rows, settings.length, settings.short_rows)
+    else:
+        scheme = ALL_SCHEMES[settings.rows](settings.length)
     preprocessor, objective = _objective(settings)
     shards = write_tokens(documents, preprocessor, folder / "tokens")
     objective = objective.for_tokenizer(preprocessor.tokenizer, shards.counts)
     seed, rows = settings.seed * settings.num_shards + number, 0
     with tf.io.TFRecordWriter(str(path)) as writer:
         for epoch in range(settings.epochs):
-            for batch in epoch_rows(shards, settings.scheme(), seed, epoch, batch_size=_BATCH):
+            for batch in epoch_rows(shards, scheme, seed, epoch, batch_size=_BATCH):
                 inputs, labels = objective(batch, Draws(seed, epoch, batch["row"]))
                 for example in _examples(inputs, labels):
                     writer.write(example)

@@ -6,10 +6,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import bert_zoo
 from bert_zoo import charts, probing
 from bert_zoo.cli.report import ATTENTION, Section
+from bert_zoo.data.edges import read_edges
+from bert_zoo.data.files import lines
 from bert_zoo.data.fill_in import read_facts, read_minimal_pairs
-from bert_zoo.data.treebanks import ParsedSentence
+from bert_zoo.data.senteval import read_senteval
+from bert_zoo.data.tagging import read_tagging
+from bert_zoo.data.treebanks import ParsedSentence, read_treebank
+from bert_zoo.models import CausalLM, MaskedLM
 from bert_zoo.models.base import ZooModel
 from bert_zoo.probing import LayerCurve, LayerVectors, table_by_layer
 from bert_zoo.probing.labelled import SPLITS, sentence_splits
@@ -53,6 +59,90 @@ class Subject:
             )
             for name, model in self.models.items()
         }
+
+
+def outcomes(flags: Any, directory: Path, name: str) -> Iterator[Outcome]:
+    """Runs the analyses that the program's flags ask for; `name` is that of the model in the charts."""
+    most, settings = slice(flags.max_sentences), {"hidden_size": flags.hidden_size}
+    of_layers = (flags.treebank, flags.tagging, flags.edges, flags.senteval, flags.corpus)
+    subject = _subject(flags, directory, name) if any(of_layers) else None
+
+    if flags.treebank:
+        treebank = read_treebank(flags.treebank)[most]
+        vectors = compared = subject.vectors("treebank", [sentence.words for sentence in treebank])
+        tags = [sentence.tags for sentence in treebank]
+        yield labels_by_layer(
+            subject, "Parts of speech", vectors, tags, None, of_words=True, **settings
+        )
+        yield structure(subject, vectors, treebank, flags.rank)
+        yield heads_if_any(subject, treebank)
+        yield geometry("Geometry", vectors)
+    if flags.tagging:
+        parts = []
+        for path in flags.tagging:
+            split = read_tagging(path)
+            tags = [[split.label_names[i] for i in row] for row in split.labels]
+            parts.append([*zip(split.words, tags, strict=True)][most])
+        rows, splits = in_splits(parts)
+        words, tags = zip(*rows, strict=True)
+        vectors = subject.vectors("tagging", words)
+        yield labels_by_layer(subject, "Tags", vectors, tags, splits, of_words=True, **settings)
+    if flags.edges:
+        rows, splits = in_splits([read_edges(path)[most] for path in flags.edges])
+        vectors = subject.vectors("edges", [row.words for row in rows])
+        edges = [row.edges for row in rows]
+        yield labels_by_layer(subject, "Edges", vectors, edges, splits, **settings)
+    if flags.senteval:
+        data = read_senteval(flags.senteval)
+        parts = {split: [] for split in SPLITS}
+        for words, label, split in zip(data.words, data.labels, data.splits, strict=True):
+            parts[split].append((words, label))
+        rows, splits = in_splits([part[most] for part in parts.values()])
+        words, labels = zip(*rows, strict=True)
+        vectors = subject.vectors("senteval", words)
+        title = f"Sentences: {Path(flags.senteval).stem}"
+        yield labels_by_layer(subject, title, vectors, labels, splits, **settings)
+    if flags.corpus:
+        texts = [line for _, line in lines(Path(flags.corpus)) if line.strip()][most]
+        vectors = compared = subject.vectors("corpus", texts)
+        # The treebank's geometry already has a section of that title.
+        yield geometry("Geometry of the corpus" if flags.treebank else "Geometry", vectors)
+        for word in flags.word or ():
+            yield neighbours(vectors[name], word)
+    if flags.fine_tuned:
+        after = probing.compute_vectors(
+            bert_zoo.load(flags.fine_tuned),
+            compared[name].sentences,
+            directory / "vectors" / "fine_tuned",
+        )
+        yield fine_tuning(Path(flags.fine_tuned).name, compared[name], after)
+    if flags.minimal_pairs or flags.facts:
+        model = _model_of_words(flags.model)
+        if flags.minimal_pairs:
+            yield preferences(model, flags.minimal_pairs)
+        if flags.facts:
+            yield facts(model, flags.facts)
+
+
+def _model_of_words(name: str) -> ZooModel:
+    """Loads the model with its masked-LM head or, without one, with its causal-LM head."""
+    try:
+        return bert_zoo.load(name, task=MaskedLM.task)
+    except ValueError as masked:
+        try:
+            return bert_zoo.load(name, task=CausalLM.task)
+        except ValueError:
+            raise ValueError(
+                f"--minimal_pairs and --facts need a masked-LM or causal-LM head. {masked}"
+            ) from None
+
+
+def _subject(flags: Any, directory: Path, name: str) -> Subject:
+    models = {name: bert_zoo.load(flags.model)}
+    models |= {Path(other).name: bert_zoo.load(other) for other in flags.beside or ()}
+    if flags.random:
+        models[RANDOM] = probing.randomly_initialised(models[name])
+    return Subject(models, directory, range(flags.seeds))
 
 
 # --- Analyses ---
