@@ -23,8 +23,7 @@ import bert_zoo
 from bert_zoo.cli import evaluate, finetuning, predict
 from bert_zoo.cli.benchmarks import make_task
 from bert_zoo.cli.benchmarks.few_labels import contrastive_pairs, logistic_regression, set_fit
-from bert_zoo.cli.benchmarks.reranking import Judgements, average_precision
-from bert_zoo.cli.predict import pair_scores
+from bert_zoo.cli.benchmarks.retrieval import average_precision
 from bert_zoo.data.buckets import Batching, RowOrder, text_numbers
 from bert_zoo.metrics.labels import class_metrics
 from bert_zoo.presets import Recipe
@@ -144,11 +143,14 @@ def test_a_rerankers_scores_are_written_as_its_activation_makes_them(tmp_path):
     model.score_activation = "linear"
     with eager_steps():
         judged = task.predict(model, data, RECIPE)
-        wanted = pair_scores(model, *data.columns)
+        wanted = model.row_scores(*data.columns)
     (path,) = task.write_predictions(tmp_path, "dev", data, judged, {})
     written = [float(row[-1]) for row in map(str.split, path.read_text().splitlines()[1:])]
     np.testing.assert_allclose(written, wanted, atol=1e-5)
-    np.testing.assert_array_equal(Judgements(wanted, "sigmoid").scores, sigmoid(wanted))
+    model.score_activation = "sigmoid"
+    with eager_steps():
+        _, scores = task.predict(model, data, RECIPE)
+    np.testing.assert_allclose(scores[:, 0], sigmoid(wanted), atol=1e-5)
 
 
 def test_no_text_stands_twice_in_a_batch_of_pairs():

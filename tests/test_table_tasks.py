@@ -7,7 +7,7 @@ import pytest
 from helpers import assert_refused
 
 from bert_zoo.cli.benchmarks import make_task
-from bert_zoo.cli.benchmarks.files import spread_order
+from bert_zoo.cli.benchmarks.base import spread_order
 from bert_zoo.data.columns import label_remarks
 from bert_zoo.data.tables import read_table
 from bert_zoo.metrics.labels import class_metrics
@@ -71,7 +71,7 @@ def test_tags_that_break_the_scheme_of_spans_are_said(tmp_path):
     path = tmp_path / "a.txt"
     for tag, said in (("I-LOC", 0), ("I-PER", 1)):
         path.write_text("Ada B-PER\n\n" * 3 + f"to O\nNew B-LOC\nYork {tag}\n\n")
-        remarks = make_task("tagging", train_file=str(path), test_file=str(path)).remarks()
+        remarks = [*make_task("tagging", train_file=str(path), test_file=str(path)).remarks()]
         assert len(remarks) == said
     assert "sentence 4 breaks that scheme: 'York' has the tag 'I-PER'" in remarks[0]
 
@@ -151,7 +151,7 @@ def test_what_looks_as_if_it_was_not_meant_is_said(tmp_path, labels, texts, part
 def test_remarks_name_classes_of_which_nothing_is_measured(tmp_path):
     train = table(tmp_path / "a.jsonl", ["a", "b", "c"] * 2)
     dev = table(tmp_path / "b.jsonl", ["a", "b"])
-    said = make_task("table", train_file=train, dev_file=dev).remarks()
+    said = [*make_task("table", train_file=train, dev_file=dev).remarks()]
     assert "The validation split has no row with the labels ['c']" in said[-1]
 
 

@@ -19,24 +19,20 @@ For questions, --text names the column of questions and --text_pair the column o
 import csv
 import json
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-import numpy as np
 from tqdm import tqdm
 
-from bert_zoo import tasks
 from bert_zoo.cli import program
 from bert_zoo.cli.benchmarks import DataOptions
-from bert_zoo.cli.benchmarks.embeddings import row_cosines
+from bert_zoo.cli.benchmarks.questions import THRESHOLD
 from bert_zoo.cli.program import Program
 from bert_zoo.data.tables import TextRow, text_rows
 from bert_zoo.error_text import quoted
-from bert_zoo.runtime.answers import SCORE_ACTIVATIONS, ranking
 from bert_zoo.weights.files import replacing
 
 if TYPE_CHECKING:
@@ -49,22 +45,18 @@ Record = dict[str, Any]
 
 
 def predict_file(
-    model: "ZooModel",
-    rows: Iterable[TextRow],
-    output: str | Path,
-    *,
-    all_scores: bool = False,
-    no_answer_threshold: float | None = None,
-    batch_size: int = 32,
+    model: "ZooModel", rows: Iterable[TextRow], output: str | Path, **options: Any
 ) -> int:
     """Writes a model's predictions for the rows of a table, and returns their number.
 
     The file appears once it is complete. Memory does not grow with the number of rows. A row has one text, or two for a
     pair; for questions, the question and its context. Their other values are written after the texts, named "input_..."
-    if a prediction has their name. The suffix of `output` decides the format: CSV, TSV or JSON Lines.
+    if a prediction has their name. The suffix of `output` decides the format: CSV, TSV or JSON Lines. Options are as for
+    `ZooModel.prediction_rows`.
     """
     output = check_output(output)
     written, rows = 0, iter(rows)
+    names = (*dict(model.interface.texts), "text_pair")
     with (
         replacing(output) as temporary,
         temporary.open("w", encoding="utf-8", newline="") as file,
@@ -72,10 +64,8 @@ def predict_file(
     ):
         write = WRITERS[output.suffix.lower()](file)
         while part := list(islice(rows, ROWS_AT_ONCE)):
-            columns = tuple(map(list, zip(*(row.texts for row in part), strict=True)))
-            answers = _answers(model, columns, all_scores, no_answer_threshold, batch_size)
-            asks = isinstance(model, tasks.QuestionAnswerer)
-            names = ("question", "context") if asks else ("text", "text_pair")
+            columns = map(list, zip(*(row.texts for row in part), strict=True))
+            answers = model.prediction_rows(*columns, **options)
             for row, answer in zip(part, answers, strict=True):
                 texts = dict(zip(names, row.texts, strict=False))
                 write(texts | _renamed(row.others, {*texts, *answer}), answer)
@@ -97,62 +87,6 @@ def check_output(output: str | Path) -> Path:
             f"output is {str(output)!r}, but the format is chosen by its suffix. Use one of {', '.join(WRITERS)}."
         )
     return output
-
-
-def _answers(
-    model: "ZooModel",
-    columns: tuple[list[str], ...],
-    all_scores: bool,
-    no_answer_threshold: float | None,
-    batch_size: int,
-) -> Iterator[Record]:
-    """Yields the prediction for each row: column -> value."""
-    texts = columns if len(columns) > 1 else columns[0]
-    match model:
-        case tasks.MultiLabelClassifier():
-            for row in model.classify(texts, batch_size):
-                yield {"labels": [*row.labels], **_scores(row, all_scores)}
-        case tasks.Classifier():
-            for row in model.classify(texts, batch_size):
-                yield {"label": row.label, "score": row.score, **_scores(row, all_scores)}
-        case tasks.Regressor():
-            for score in model.predict(texts, batch_size=batch_size, verbose=0)[:, 0]:
-                yield {"score": float(score)}
-        case tasks.TokenClassifier():
-            for row in model.tag(texts, batch_size=batch_size):
-                words = {"words": [word.text for word in row.words], "tags": row.labels}
-                yield words | {"spans": [asdict(span) for span in row.spans or ()]}
-        case tasks.QuestionAnswerer():
-            options = {"no_answer_threshold": no_answer_threshold, "batch_size": batch_size}
-            for row in model.answer(*columns, **options):
-                yield {"answer": row.text, "score": row.score, "start": row.start, "end": row.end}
-        case tasks.TextToText() if len(columns) == 1:
-            for text in model.generate(texts, batch_size=batch_size, num_return_sequences=1):
-                yield {"generated_text": text}
-        case tasks.SentenceEmbedder() | tasks.Reranker() if len(columns) == 2:
-            for score in pair_scores(model, *columns, batch_size):
-                yield {"score": float(score)}
-        case _:
-            which = "pairs of texts" if len(columns) > 1 else "single texts"
-            raise ValueError(
-                f"A model of task {model.task!r} cannot predict a table of {which}. Check --text_pair."
-            )
-
-
-def pair_scores(
-    model: "ZooModel", first: Sequence[str], second: Sequence[str], batch_size: int = 32
-) -> np.ndarray:
-    """The cosine of each row's two texts, or a reranker's score of query and document, [N]."""
-    first, second = list(first), list(second)
-    if isinstance(model, tasks.SentenceEmbedder):
-        return row_cosines(*(model.embed(texts, batch_size) for texts in (first, second)))
-    logits = model.predict((first, second), batch_size=batch_size, verbose=0)[:, 0]
-    return SCORE_ACTIVATIONS[model.score_activation](logits)
-
-
-def _scores(row: Any, all_scores: bool) -> Record:
-    """A column per class, with a prefix that keeps it apart from other columns."""
-    return {f"score_{label}": score for label, score in row.scores.items()} if all_scores else {}
 
 
 # --- Writers of rows: functions of a row's own values and of its predictions ---
@@ -247,80 +181,26 @@ def main(arguments: list[str]) -> None:
 
     directory = Path(_RUN.value)
     model = finetuning.kept_model(directory)
-    metrics = kept_metrics(directory)
+    threshold = kept_metrics(directory).get(THRESHOLD)
     if _FILE.value is None:
-        print(answer(model, texts, metrics))
-    else:
-        predict_table(model, metrics)
+        print(answer(model, texts, threshold))
+        return
+    options = {"all_scores": _ALL_SCORES.value, "batch_size": _BATCH_SIZE.value}
+    written = predict_file(
+        model, table_rows(), _OUTPUT.value, no_answer_threshold=threshold, **options
+    )
+    print(f"Wrote {written:,} rows to {_OUTPUT.value}.")
 
 
 def table_rows() -> Iterator[TextRow]:
     return text_rows(_FILE.value, **PROGRAM.given(DataOptions))
 
 
-def predict_table(model: Any, metrics: dict[str, float]) -> None:
-    from bert_zoo.cli.benchmarks.questions import THRESHOLD
-
-    written = predict_file(
-        model,
-        table_rows(),
-        _OUTPUT.value,
-        all_scores=_ALL_SCORES.value,
-        no_answer_threshold=metrics.get(THRESHOLD),
-        batch_size=_BATCH_SIZE.value,
-    )
-    print(f"Wrote {written:,} rows to {_OUTPUT.value}.")
-
-
-def answer(model: Any, texts: list[str], metrics: dict[str, float]) -> Any:
+def answer(model: Any, texts: list[str], no_answer_threshold: float | None) -> Any:
     """A model's predictions for texts, to print."""
-    rows = texts if _SECOND.value is None else (texts, [_SECOND.value] * len(texts))
-    match model:
-        case tasks.Classifier():
-            return model.classify(rows)
-        case tasks.Regressor():
-            scores = model.predict(rows, verbose=0)[:, 0]
-            return "\n".join(f"{s:.3f}  {text}" for s, text in zip(scores, texts, strict=True))
-        case tasks.TokenClassifier():
-            return model.tag(texts)
-        case tasks.MultipleChoice():
-            return chosen(model, *texts)
-        case tasks.QuestionAnswerer():
-            return answers(model, texts, metrics)
-        case tasks.SentenceEmbedder() | tasks.Reranker() if _SECOND.value is not None:
-            scores = pair_scores(model, *rows)
-            return "\n".join(f"{s:.3f}  {text}" for s, text in zip(scores, texts, strict=True))
-        case tasks.SentenceEmbedder() | tasks.Reranker():
-            return ranked(model, *texts)
-        case tasks.MaskedLM() | tasks.Pretraining():
-            return "\n\n".join(f"{text}\n{model.fill_mask(text)}" for text in texts)
-        case tasks.TextToText():
-            return "\n".join(model.generate(texts))
-        case tasks.CausalLM():
-            return "\n\n".join(model.generate(text) for text in texts)
-    raise ValueError(
-        f"The run's task is {model.task!r}, which `bert_zoo predict` does not support. Use bert_zoo.load in Python."
+    second = None if _SECOND.value is None else [_SECOND.value] * len(texts)
+    path = _CONTEXT.value
+    context = None if path is None else Path(path).read_text(encoding="utf-8")
+    return model.printed_predictions(
+        texts, second, context=context, no_answer_threshold=no_answer_threshold
     )
-
-
-def chosen(model: Any, prompt: str, *choices: str) -> str:
-    if len(choices) < 2:
-        raise ValueError("Give a prompt and at least two choices.")
-    return choices[model.predict(([prompt], [choices]), verbose=0)[0].argmax()]
-
-
-def ranked(model: Any, query: str, *documents: str) -> Any:
-    if not documents:
-        raise ValueError("Give a query and the documents to rank, or a second text with --second.")
-    scores = pair_scores(model, [query] * len(documents), documents)
-    return ranking(documents, scores, "linear", top_k=None)
-
-
-def answers(model: Any, questions: list[str], metrics: dict[str, float]) -> Any:
-    if _CONTEXT.value is None:
-        raise ValueError("Name the file to search for answers with --context.")
-    from bert_zoo.cli.benchmarks.questions import THRESHOLD
-
-    context = Path(_CONTEXT.value).read_text(encoding="utf-8")
-    contexts = [context] * len(questions)
-    return model.answer(questions, contexts, no_answer_threshold=metrics.get(THRESHOLD))

@@ -30,11 +30,6 @@ class TextColumns:
     def __len__(self) -> int:
         return len(self.columns[0])
 
-    def take(self, rows: Sequence[int]) -> "TextColumns":
-        columns = tuple([column[row] for row in rows] for column in self.columns)
-        labels = None if self.labels is None else [self.labels[row] for row in rows]
-        return TextColumns(columns, labels, [self.lines[row] for row in rows] if self.lines else ())
-
 
 def read_columns(
     path: str | Path,

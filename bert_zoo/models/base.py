@@ -7,7 +7,7 @@ import gc
 import inspect
 import sys
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -294,6 +294,22 @@ class ZooModel(keras.Model):
     def answers_as_teacher(self, texts, batch_size: int = 32):
         """The outputs that a student learns from this model, float32 [rows, size], for lists of texts or of pairs."""
         return self.predict(texts, batch_size=batch_size, verbose=0)
+
+    def prediction_rows(self, texts, second=None, **options) -> Iterable[dict[str, Any]]:
+        """The predictions that `bert_zoo predict` writes beside texts, or pairs of texts: column -> value.
+
+        Options are `batch_size`, `all_scores` and `no_answer_threshold`; a task reads only some.
+        """
+        which = "single texts" if second is None else "pairs of texts"
+        raise ValueError(
+            f"A model of task {self.task!r} cannot predict a table of {which}. Check --text_pair."
+        )
+
+    def printed_predictions(self, texts, second=None, **options) -> Any:
+        """What `bert_zoo predict` prints for texts, or pairs of texts; options are `context` and `no_answer_threshold`."""
+        raise ValueError(
+            f"The run's task is {self.task!r}, which `bert_zoo predict` does not support. Use bert_zoo.load in Python."
+        )
 
     def served_answers(self, outputs: dict[str, Any]) -> dict[str, Any]:
         """Results that a SavedModel computes from the outputs of `interface`; on TensorFlow."""

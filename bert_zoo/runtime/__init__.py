@@ -1,8 +1,10 @@
 """Runs models that `bert_zoo.export` wrote for LiteRT or ONNX Runtime, with the verbs of the Keras models.
 
-Imports NumPy, Hugging Face's tokenizers and the runtime, but neither TensorFlow nor Keras.
+Imports NumPy, Hugging Face's tokenizers and the runtime, but neither TensorFlow nor Keras. Names are loaded on first use,
+so that answers need no tokenizer.
 """
 
-from bert_zoo.runtime.models import RuntimeModel, load
+from bert_zoo.lazy_names import loaded_on_first_use
 
 __all__ = ["RuntimeModel", "load"]
+__getattr__ = loaded_on_first_use(__name__, dict.fromkeys(__all__, "bert_zoo.runtime.models"))

@@ -268,6 +268,9 @@ class CausalLM(GeneratingModel):
     def texts_to_inputs(self, texts, preprocessor):
         return preprocessor.scored(texts)
 
+    def printed_predictions(self, texts, second=None, **others):
+        return "\n\n".join(self.generate(text) for text in texts)
+
     def generate(
         self,
         prompt: str | Sequence[str] | Mapping[str, Any],

@@ -88,6 +88,17 @@ class Classifier(SentenceModel, LabelledModel):
             self.classified(text, row, top_k) for text, row in zip(rows, logits, strict=True)
         )
 
+    def prediction_rows(self, texts, second=None, *, batch_size=32, all_scores=False, **others):
+        for row in self.classify(texts if second is None else (texts, second), batch_size):
+            scores = {f"score_{label}": score for label, score in row.scores.items()}
+            yield self.prediction_row(row) | (scores if all_scores else {})
+
+    def prediction_row(self, found) -> dict[str, Any]:
+        return {"label": found.label, "score": found.score}
+
+    def printed_predictions(self, texts, second=None, **others):
+        return self.classify(texts if second is None else (texts, second))
+
     def zero_shot(
         self,
         texts,

@@ -24,7 +24,7 @@ from bert_zoo.models.gradient_cache import in_groups_by_length, in_mini_batches,
 from bert_zoo.models.inputs import check_batch_size, is_of_tensorflow, tokens_of
 from bert_zoo.models.labels import LabelRange, LabelScores, has_labels
 from bert_zoo.models.replicas import compiles_for_each_shape, in_scope_of, rows_of_all
-from bert_zoo.models.task_model import TaskModel, Use
+from bert_zoo.models.task_model import Use
 from bert_zoo.models.text_columns import are_columns, column_arguments, split_element
 from bert_zoo.tasks.embedding_losses import (
     CoSENT,
@@ -35,6 +35,7 @@ from bert_zoo.tasks.embedding_losses import (
     PairSoftmax,
     SupervisedContrastive,
 )
+from bert_zoo.tasks.regression import ScoringModel
 from bert_zoo.text.columns import as_list
 
 # -------------------------------------------------------------------------------------------------
@@ -176,7 +177,7 @@ LENGTH_GROUPS = 3
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
-class SentenceEmbedder(TaskModel):
+class SentenceEmbedder(ScoringModel):
     """Turns texts into sentence vectors, pooled and normalised as the checkpoint's card says.
 
     Returns vectors [batch, size]. Called with a tuple of input dicts, one for each column of texts, it
@@ -201,6 +202,7 @@ class SentenceEmbedder(TaskModel):
         "turns texts into vectors whose cosine similarity shows how similar their meanings are",
         "model.embed({texts})",
     )
+    scores_pairs = True
     pools_windows = True
     reads_columns = True
     if_untrained = "was not trained for sentence vectors: texts with similar meanings may have different vectors"
@@ -520,6 +522,15 @@ class SentenceEmbedder(TaskModel):
     ):
         """Computes sentence vectors, NumPy float32 [texts, size]; see `Encoder.embed`."""
         return self.encoder.embed(texts, batch_size, prompt, truncate_dim)
+
+    def row_scores(self, texts, second, batch_size: int = 32, prompts=(None, None)) -> np.ndarray:
+        """The cosine of each row's two texts, [N]; zero vectors are similar to nothing."""
+        vectors = [
+            self.embed(column, batch_size, prompt)
+            for column, prompt in zip((texts, second), prompts, strict=True)
+        ]
+        lengths = np.prod([np.linalg.norm(each, axis=1) for each in vectors], axis=0)
+        return np.einsum("ij,ij->i", *vectors) / np.where(lengths == 0, 1, lengths)
 
     def answers_as_teacher(self, texts, batch_size: int = 32):
         return self.embed(texts, batch_size)

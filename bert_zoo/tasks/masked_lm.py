@@ -316,6 +316,9 @@ def _blanks(token_ids: np.ndarray, mask_id: int, word_starts: np.ndarray | None)
 class FillsMasks(ObjectiveModel):
     """A model that is trained on masked tokens, perhaps among other objectives."""
 
+    def printed_predictions(self, texts, second=None, **others):
+        return "\n\n".join(f"{text}\n{self.fill_mask(text)}" for text in texts)
+
     def fill_mask(self, text: str, targets: str | Sequence[str] | None = None, top_k: int = 5):
         """Finds the likeliest tokens for each mask of a text.
 

@@ -102,6 +102,9 @@ class MultiLabelClassifier(Classifier):
         """
         return super().classify(texts, batch_size, top_k)
 
+    def prediction_row(self, found):
+        return {"labels": [*found.labels]}
+
     def classified(self, text: str | tuple[str, str], logits: np.ndarray, top_k: int | None):
         return multi_label_classified(text, logits, self.labels, self.thresholds, top_k)
 

@@ -60,6 +60,13 @@ class MultipleChoice(SentenceModel):
         logits = super().head_outputs(encoded, inputs, training)
         return ops.reshape(logits, (-1, ops.shape(inputs["token_ids"])[1]))
 
+    def printed_predictions(self, texts, second=None, **others):
+        """The likeliest of the choices that follow a prompt."""
+        prompt, *choices = texts
+        if len(choices) < 2:
+            raise ValueError("Give a prompt and at least two choices.")
+        return choices[self.predict(([prompt], [choices]), verbose=0)[0].argmax()]
+
     def label_ranges(self, inputs) -> dict[str, LabelRange]:
         choices = inputs["token_ids"] if isinstance(inputs, Mapping) else inputs[1]
         number = choices.shape[1]

@@ -414,6 +414,21 @@ class QuestionAnswerer(TaskModel):
     def portable_verb(self):
         return {"verb": "answer"}
 
+    def prediction_rows(
+        self, texts, second=None, *, batch_size=32, no_answer_threshold=None, **others
+    ):
+        if second is None:
+            super().prediction_rows(texts)
+        for row in self.answer(texts, second, no_answer_threshold, batch_size=batch_size):
+            yield {"answer": row.text, "score": row.score, "start": row.start, "end": row.end}
+
+    def printed_predictions(
+        self, texts, second=None, *, context=None, no_answer_threshold=None, **others
+    ):
+        if context is None:
+            raise ValueError("Name the file to search for answers with --context.")
+        return self.answer(texts, [context] * len(texts), no_answer_threshold)
+
     def answer(
         self,
         question,

@@ -7,11 +7,36 @@ import keras
 
 from bert_zoo.models.labels import HeadChoice, LabelScores
 from bert_zoo.models.losses import SquaredError
-from bert_zoo.models.task_model import SentenceModel, Use
+from bert_zoo.models.task_model import SentenceModel, TaskModel, Use
+from bert_zoo.runtime.answers import ranking
+
+
+class ScoringModel(TaskModel):
+    """A task with a score for each text or pair: a method `row_scores` of texts, second texts and `batch_size`."""
+
+    scores_pairs = False  # whether there is no score for a single text
+
+    def prediction_rows(self, texts, second=None, *, batch_size=32, **others):
+        if self.scores_pairs and second is None:
+            return super().prediction_rows(texts)
+        return ({"score": float(score)} for score in self.row_scores(texts, second, batch_size))
+
+    def printed_predictions(self, texts, second=None, **others):
+        """Scores; without second texts for pairs, the first text is a query, and the others are ranked."""
+        if self.scores_pairs and second is None:
+            query, *documents = texts
+            if not documents:
+                raise ValueError(
+                    "Give a query and the documents to rank, or a second text with --second."
+                )
+            scores = self.row_scores([query] * len(documents), documents)
+            return ranking(documents, scores, "linear", top_k=None)
+        rows = zip(self.row_scores(texts, second), texts, strict=True)
+        return "\n".join(f"{score:.3f}  {text}" for score, text in rows)
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
-class Regressor(SentenceModel):
+class Regressor(ScoringModel, SentenceModel):
     """Predicts a number for a text or a pair of texts.
 
     Returns numbers [batch, 1]; `fit` takes floats [batch].
@@ -47,6 +72,10 @@ class Regressor(SentenceModel):
 
     def default_loss(self):
         return SquaredError()
+
+    def row_scores(self, texts, second=None, batch_size: int = 32):
+        texts = texts if second is None else (texts, second)
+        return self.predict(texts, batch_size=batch_size, verbose=0)[:, 0]
 
     def label_ranges(self, inputs) -> dict[str, LabelScores]:
         return {"": LabelScores()}

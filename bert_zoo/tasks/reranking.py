@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from bert_zoo.models.base import Interface
@@ -15,6 +16,7 @@ from bert_zoo.models.losses import BatchMean
 from bert_zoo.models.task_model import SentenceModel, Use
 from bert_zoo.models.text_columns import are_columns, column_arguments, split_element
 from bert_zoo.runtime.answers import SCORE_ACTIVATIONS, Ranking, check_asked, ranking
+from bert_zoo.tasks.regression import ScoringModel
 
 # -------------------------------------------------------------------------------------------------
 # Losses for rerankers over pairs or lists of documents, equal to sentence-transformers' losses.
@@ -106,7 +108,7 @@ log = logging.getLogger("bert_zoo")
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
-class Reranker(SentenceModel):
+class Reranker(ScoringModel, SentenceModel):
     """Scores how well documents answer a query. A cross-encoder, which reads both texts together.
 
     Takes pairs (queries, documents) and returns logits [batch, 1]. Called with a tuple of input dicts of
@@ -128,6 +130,7 @@ class Reranker(SentenceModel):
     )
     problem_type = "regression"  # transformers' type for a head with one logit
     num_outputs = 1
+    scores_pairs = True
     pools_windows = False
     reads_columns = True
     shared_columns = 1  # the queries
@@ -263,6 +266,11 @@ class Reranker(SentenceModel):
         pairs = ([query] * len(documents), documents)
         logits = self.predict(pairs, batch_size=batch_size, verbose=0)
         return ranking(documents, logits[:, 0], self.score_activation, top_k)
+
+    def row_scores(self, texts, second, batch_size: int = 32) -> np.ndarray:
+        """The score of each pair of query and document, [N]."""
+        logits = self.predict((texts, second), batch_size=batch_size, verbose=0)
+        return SCORE_ACTIVATIONS[self.score_activation](logits[:, 0])
 
     def portable_verb(self):
         return {"verb": "rank", "score_activation": self.score_activation}

@@ -374,6 +374,15 @@ class TextToText(GeneratingModel):
         """The text that `generate` writes by default, of up to 256 tokens if the checkpoint sets no limit."""
         return {"generated_text": served_targets(self, *texts, preprocessor)}
 
+    def prediction_rows(self, texts, second=None, *, batch_size=32, **others):
+        if second is not None:
+            super().prediction_rows(texts, second)
+        for text in self.generate(texts, batch_size=batch_size, num_return_sequences=1):
+            yield {"generated_text": text}
+
+    def printed_predictions(self, texts, second=None, **others):
+        return "\n".join(self.generate(texts))
+
     def generate(
         self,
         sources: str | Sequence[str] | Mapping[str, Any],

@@ -1,7 +1,7 @@
 """Token classification: one label per word."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import chain
 from typing import Any
 
@@ -326,6 +326,16 @@ class TokenClassifier(LabelledModel):
     def default_metrics(self):
         of_spans = [SpanF1(self.labels)] if marks_spans(self.labels) else []
         return [*super().default_metrics(), *of_spans]
+
+    def prediction_rows(self, texts, second=None, *, batch_size=32, **others):
+        if second is not None:
+            super().prediction_rows(texts, second)
+        for row in self.tag(texts, batch_size=batch_size):
+            spans = [asdict(span) for span in row.spans or ()]
+            yield {"words": [word.text for word in row.words], "tags": row.labels, "spans": spans}
+
+    def printed_predictions(self, texts, second=None, **others):
+        return self.tag(texts)
 
     def answers_as_teacher(self, texts, batch_size: int = 32):
         """As `ZooModel.answers_as_teacher`, one row per word: logarithms of `tag`'s probabilities."""

@@ -1,12 +1,13 @@
 """The tasks of `bert_zoo finetune --task`: where their data come from and how they are measured."""
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bert_zoo.cli.benchmarks import questions, retrieval, tagging, text_to_text, texts
+from bert_zoo.cli.benchmarks.base import Benchmark
 from bert_zoo.data import glue, messages, nli, superglue
 from bert_zoo.data.choices import load_race, load_swag
 from bert_zoo.data.mrqa import load_mrqa
@@ -15,9 +16,6 @@ from bert_zoo.data.tables import LabelledTexts, read_trec
 from bert_zoo.data.tagging import load_conll
 from bert_zoo.error_text import nearest
 from bert_zoo.fields import setting
-
-if TYPE_CHECKING:
-    from bert_zoo.cli.benchmarks.base import Benchmark
 
 __all__ = ["BENCHMARKS", "TASK_NAMES", "DataOptions", "make_task", "read_files"]
 
@@ -138,9 +136,9 @@ TABLE = tuple(f.name for f in fields(DataOptions) if f.name not in OF_OTHERS)
 
 @dataclass(frozen=True)
 class Entry:
-    """How to make a benchmark, without importing slow modules, and where its data come from."""
+    """How to make a benchmark, and where its data come from."""
 
-    made_by: str  # "module.name" in this package: a class, or a function of `DataOptions`
+    benchmark: Callable[..., Benchmark]  # a class, or a function of `DataOptions`
     # (Options, split) -> data, for a class; None for a function.
     load: Callable[[DataOptions, str], Any] | None = None
     source: str = ""  # a phrase that says where the data come from
@@ -150,27 +148,26 @@ class Entry:
     reads: tuple[str, ...] = ("data_dir",)  # fields of `DataOptions` that it reads
     needs: tuple[str, ...] = ()  # required fields of `DataOptions`
 
-    def make(self, name: str, options: DataOptions) -> "Benchmark":
-        module, _, maker = self.made_by.partition(".")
-        make = getattr(importlib.import_module(f"{__name__}.{module}"), maker)
+    def make(self, name: str, options: DataOptions) -> Benchmark:
         if self.load is None:
-            return make(options, **self.arguments)
+            return self.benchmark(options, **self.arguments)
         own = {"beam_search": options.beam_search} if "beam_search" in self.reads else {}
         about = {"measured": self.measured, "source": self.source, **self.arguments, **own}
-        return make(name, partial(self.load, options), **about)
+        return self.benchmark(name, partial(self.load, options), **about)
 
 
 def _glue(name: str, data_set: glue.GlueDataSet) -> Entry:
+    def write(split: str, data: Any, predictions: Any, directory: Path) -> Path:
+        answers = predictions if data_set.is_regression else predictions.argmax(axis=-1)
+        return glue.write_submission(name, split, answers, directory)
+
+    labels = {} if data_set.is_regression else {"label_names": data_set.label_names}
     return Entry(
-        "texts.ScoreBenchmark" if data_set.is_regression else "texts.TextBenchmark",
+        texts.ScoreBenchmark if data_set.is_regression else texts.TextBenchmark,
         lambda options, split: glue.load_glue(name, split, options.data_dir),
         "GLUE (Wang et al. 2019)",
         data_set.measured_splits,
-        {
-            "metric": partial(glue.metrics, name),
-            "label_names": data_set.label_names,
-            "write_official": partial(glue.write_submission, name),
-        },
+        {"metric": partial(glue.metrics, name), "write_official": write, **labels},
         reads=("data_dir",) if data_set.is_regression else ("data_dir", *FEW),
     )
 
@@ -184,7 +181,7 @@ def _trec(options: DataOptions, split: str, *, fine: bool) -> LabelledTexts:
 
 def _squad(version: str) -> Entry:
     return Entry(
-        "questions.QuestionBenchmark",
+        questions.QuestionBenchmark,
         lambda options, split: load_squad(version, split, options.data_dir),
         f"SQuAD {version} (Rajpurkar et al. 2016, 2018)",
         arguments={"allows_no_answer": version == "2.0"},
@@ -192,15 +189,21 @@ def _squad(version: str) -> Entry:
     )
 
 
-def _superglue(name: str, data_set: superglue.SuperGlueTask) -> Entry:
-    write = partial(superglue.write_submission, name)
+def _superglue(name: str, *, as_text: bool = False) -> Entry:
+    data_set = (superglue.AS_TEXT if as_text else superglue.DATA_SETS)[name]
     of_texts = {"metric": superglue.metrics, "label_names": data_set.label_names}
-    maker = "texts.CandidateBenchmark" if data_set.has_candidates else "texts.GroupedBenchmark"
+    is_grouped = as_text or not data_set.has_candidates
+    maker = texts.GroupedBenchmark if is_grouped else texts.CandidateBenchmark
     return Entry(
-        "choices.ChoiceBenchmark" if data_set.is_choice else maker,
-        lambda options, split: superglue.load_superglue(name, split, options.data_dir),
+        texts.ChoiceBenchmark if data_set.is_choice else maker,
+        lambda options, split: superglue.load_superglue(
+            name, split, options.data_dir, as_text=as_text
+        ),
         "SuperGLUE (Wang et al. 2019)",
-        arguments={"write_official": write} | ({} if data_set.is_choice else of_texts),
+        arguments={
+            "write_official": lambda split, *written: superglue.write_submission(name, *written),
+            **({} if data_set.is_choice else of_texts),
+        },
     )
 
 
@@ -209,7 +212,7 @@ _FOLDER = {"needs": ("data_dir",)}
 
 def _conll(name: str, **more: Any) -> Entry:
     return Entry(
-        "tagging.TaggingBenchmark",
+        tagging.TaggingBenchmark,
         lambda options, split: load_conll(name, split, options.data_dir),
         f"the shared task of CoNLL-{name[-4:]}",
         **_FOLDER,
@@ -227,13 +230,14 @@ _TREC = {
 _OWN = {"needs": ("train_file",)}
 
 
-def _columns(maker: str, *more: str) -> Entry:
-    return Entry(maker, reads=(*FILES, *LAYOUT, "columns", *more), **_OWN)
+def _columns(maker: Callable[..., Benchmark], *more: str, **arguments: Any) -> Entry:
+    reads = (*FILES, *LAYOUT, "columns", *more)
+    return Entry(maker, arguments=arguments, reads=reads, **_OWN)
 
 
 BENCHMARKS: Mapping[str, Entry] = {
     "messages": Entry(
-        "texts.TextBenchmark",
+        texts.TextBenchmark,
         lambda options, split: LabelledTexts(*messages.load(split), messages.LABELS),
         "the messages that ship with bert_zoo",
         measured=("test",),
@@ -242,54 +246,56 @@ BENCHMARKS: Mapping[str, Entry] = {
     **{name: _glue(name, data_set) for name, data_set in glue.DATA_SETS.items()},
     **{
         # GLUE has the same RTE pairs in its own files.
-        "superglue_rte" if name in glue.DATA_SETS else name: _superglue(name, data_set)
-        for name, data_set in superglue.DATA_SETS.items()
+        "superglue_rte" if name in glue.DATA_SETS else name: _superglue(name)
+        for name in superglue.DATA_SETS
     },
     "snli": Entry(
-        "texts.TextBenchmark",
+        texts.TextBenchmark,
         lambda options, split: nli.load_snli(split, options.data_dir),
         "SNLI (Bowman et al. 2015)",
         arguments={"label_names": glue.NLI_LABELS},
         reads=("data_dir", *FEW),
     ),
     "xnli": Entry(
-        "texts.GroupedBenchmark",
+        texts.GroupedBenchmark,
         lambda options, split: nli.load_xnli(split, options.data_dir, options.languages),
         "XNLI (Conneau et al. 2018)",
         arguments={"label_names": glue.NLI_LABELS, "metric": nli.accuracies},
         reads=("data_dir", "languages", *FEW),
     ),
-    "trec": Entry("texts.TextBenchmark", partial(_trec, fine=False), **_TREC),
-    "trec_fine": Entry("texts.TextBenchmark", partial(_trec, fine=True), **_TREC),
-    "table": Entry("texts.table_benchmark", reads=TABLE, **_OWN),
-    "pairs": _columns("embeddings.pairs_benchmark", "prompts"),
-    "triplets": _columns("embeddings.triplets_benchmark", "prompts"),
-    "scores": _columns("embeddings.scores_benchmark", "prompts", "label"),
-    "reranking": _columns("reranking.reranking_benchmark", "label"),
-    "beir": Entry("embeddings.beir_benchmark", reads=("data_dir", "prompts"), **_FOLDER),
+    "trec": Entry(texts.TextBenchmark, partial(_trec, fine=False), **_TREC),
+    "trec_fine": Entry(texts.TextBenchmark, partial(_trec, fine=True), **_TREC),
+    "table": Entry(texts.table_benchmark, reads=TABLE, **_OWN),
+    "pairs": _columns(retrieval.pairs_benchmark, "prompts"),
+    "triplets": _columns(
+        retrieval.pairs_benchmark, "prompts", columns=("anchor", "positive", "negative")
+    ),
+    "scores": _columns(retrieval.scores_benchmark, "prompts", "label"),
+    "reranking": _columns(retrieval.reranking_benchmark, "label"),
+    "beir": Entry(retrieval.beir_benchmark, reads=("data_dir", "prompts"), **_FOLDER),
     "conll2000": _conll("conll2000", measured=("test",)),
     "conll2003": _conll("conll2003"),
-    "text": Entry("text_to_text.table_benchmark", reads=(*FILES, *LAYOUT, *TEXT_COLUMNS), **_OWN),
-    "tagging": Entry("tagging.tagging_benchmark", reads=(*FILES, *TAG_COLUMNS, "encoding"), **_OWN),
+    "text": Entry(text_to_text.table_benchmark, reads=(*FILES, *LAYOUT, *TEXT_COLUMNS), **_OWN),
+    "tagging": Entry(tagging.tagging_benchmark, reads=(*FILES, *TAG_COLUMNS, "encoding"), **_OWN),
     "squad_v1": _squad("1.1"),
     "squad_v2": _squad("2.0"),
     "mrqa": Entry(
-        "questions.QuestionBenchmark",
+        questions.QuestionBenchmark,
         lambda options, split: load_mrqa(split, options.data_dir, options.data_sets),
         "MRQA 2019 (Fisch et al. 2019)",
         arguments={"allows_no_answer": False},
         reads=("data_dir", "data_sets", "beam_search"),
         **_FOLDER,
     ),
-    "questions": Entry("questions.questions_benchmark", reads=(*FILES, "beam_search"), **_OWN),
+    "questions": Entry(questions.questions_benchmark, reads=(*FILES, "beam_search"), **_OWN),
     "swag": Entry(
-        "choices.ChoiceBenchmark",
+        texts.ChoiceBenchmark,
         lambda options, split: load_swag(split, options.data_dir),
         "SWAG (Zellers et al. 2018)",
         **_FOLDER,
     ),
     "race": Entry(
-        "choices.ChoiceBenchmark",
+        texts.ChoiceBenchmark,
         lambda options, split: load_race(split, "all", options.data_dir).as_choices(),
         "RACE (Lai et al. 2017)",
         **_FOLDER,
@@ -317,39 +323,29 @@ def _named(entries: Mapping[str, Any]) -> str:
 TASK_NAMES = f"{_named(BENCHMARKS)}; text:NAME for text to text"
 
 
-def _glue_as_text(name: str, data_set: glue.GlueDataSet) -> tuple[Entry, str, dict[str, Any]]:
-    kind = "ScoresAsText" if data_set.is_regression else "AsText"
-    arguments = {"source": glue.AS_TEXT[name], "features": data_set.features}
-    return BENCHMARKS[name], kind, arguments
-
-
-def _superglue_as_text(name: str, kind: str = "AsText") -> tuple[Entry, str, dict[str, Any]]:
-    data_set = superglue.AS_TEXT[name]
-    entry = Entry(
-        "texts.GroupedBenchmark",
-        lambda options, split: superglue.load_superglue(
-            name, split, options.data_dir, as_text=True
-        ),
-        "SuperGLUE (Wang et al. 2019)",
-        arguments={
-            "metric": superglue.metrics,
-            "label_names": data_set.label_names,
-            "write_official": partial(superglue.write_submission, name),
-        },
-    )
-    return entry, kind, {}
-
-
-# Name -> the benchmark's entry, the class of `text_to_text` that wraps it, and its arguments.
-TEXT_BENCHMARKS: Mapping[str, tuple[Entry, str, Mapping[str, Any]]] = {
-    **{name: _glue_as_text(name, data_set) for name, data_set in glue.DATA_SETS.items()},
+# Name -> the benchmark's entry, and what makes it a benchmark of text to text.
+TEXT_BENCHMARKS: Mapping[str, tuple[Entry, Callable[[Benchmark], text_to_text.AsText]]] = {
     **{
-        "superglue_rte" if name in glue.DATA_SETS else name: _superglue_as_text(name)
+        name: (
+            BENCHMARKS[name],
+            partial(
+                text_to_text.ScoresAsText if data_set.is_regression else text_to_text.AsText,
+                template=glue.AS_TEXT[name],
+                features=data_set.features,
+            ),
+        )
+        for name, data_set in glue.DATA_SETS.items()
+    },
+    **{
+        "superglue_rte" if name in glue.DATA_SETS else name: (
+            _superglue(name, as_text=True),
+            {"wsc": text_to_text.NounsAsText, "record": text_to_text.EntitiesAsText}.get(
+                name, text_to_text.AsText
+            ),
+        )
         for name in superglue.AS_TEXT
     },
-    "wsc": _superglue_as_text("wsc", "NounsAsText"),
-    "record": _superglue_as_text("record", "EntitiesAsText"),
-    "squad_v1": (BENCHMARKS["squad_v1"], "AnswersAsText", {}),
+    "squad_v1": (BENCHMARKS["squad_v1"], text_to_text.AnswersAsText),
 }
 
 
@@ -361,7 +357,7 @@ def _entry(name: str) -> Entry:
     for each in names:
         _check_known("There is no text-to-text task", each, TEXT_BENCHMARKS)
     forms = {each: TEXT_BENCHMARKS[each] for each in names}
-    return Entry("text_to_text.as_text", reads=("data_dir", *MIXING), arguments={"forms": forms})
+    return Entry(text_to_text.as_text, reads=("data_dir", *MIXING), arguments={"forms": forms})
 
 
 def _check_known(problem: str, name: str, known: Mapping[str, Any]) -> None:
@@ -369,7 +365,7 @@ def _check_known(problem: str, name: str, known: Mapping[str, Any]) -> None:
         raise ValueError(f"{problem} {name!r}.{nearest(name, known)} {_named(known)}.")
 
 
-def make_task(name: str, **options: Any) -> "Benchmark":
+def make_task(name: str, **options: Any) -> Benchmark:
     """Makes a benchmark with the given `DataOptions`; ValueError if it does not read one, or needs another one.
 
     `name` is a key of `BENCHMARKS`; or, for a text-to-text model, "text:" and one or more keys of `TEXT_BENCHMARKS`,
@@ -396,7 +392,7 @@ def _as_flags(options: Sequence[str]) -> str:
     return ", ".join(f"--{option}" for option in options)
 
 
-def read_files(task: "Benchmark", options: Mapping[str, Any], *splits: str) -> None:
+def read_files(task: Benchmark, options: Mapping[str, Any], *splits: str) -> None:
     """Reads a task's files, by default for training, so that a mistake in them is found before TensorFlow is imported.
 
     Data that the options name no files for may be downloaded, which needs TensorFlow, so they are read later.

@@ -7,15 +7,16 @@ import csv
 import hashlib
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bert_zoo.data.buckets import Batches
+from bert_zoo.data.buckets import Batches, Batching
+from bert_zoo.data.files import require_file
 from bert_zoo.error_text import shown
 from bert_zoo.metrics.errors import HardExample
 from bert_zoo.presets import Recipe
@@ -55,7 +56,7 @@ class Benchmark(ABC):
 
     `read` maps the name of a split to its data, which have a length; each split is read once. `measured` splits are
     measured after every epoch; the first one chooses the weights. `source` is a phrase that says where the data come
-    from, for the report. `remarks` returns sentences on suspicious data, to print before training.
+    from, for the report. `attributes` are values of attributes of the class, such as its `metric`.
     """
 
     kind: str  # the task, as `load` takes it
@@ -64,6 +65,12 @@ class Benchmark(ABC):
     has_variants = False  # whether words of the training texts can be replaced to augment them
     heads: tuple[str, ...] = ("classifier",)  # randomly initialised parts, as in `load`'s `init`
     question = '"some text"'  # example arguments for `bert_zoo predict`
+    # The classes or tags in the order of their ids; empty if there are none.
+    label_names: Sequence[str] = ()
+    texts: Any = None  # the training texts that a teacher can label; columns form a tuple
+    reads_pairs = False  # whether the exported model's default signature takes two texts
+    # (Name of a test split, its data, predictions, directory) -> the official scorer's file, if there is one.
+    write_official: Callable[[str, Any, Any, Path], Path] | None = None
 
     def __init__(
         self,
@@ -72,13 +79,11 @@ class Benchmark(ABC):
         *,
         measured: Sequence[str] = ("validation",),
         source: str = "",
-        remarks: Callable[[], Iterable[str]] = tuple,
+        **attributes: Any,
     ):
-        self.name = name
-        self.data = cache(read)
-        self.measured = tuple(measured)
-        self.source = source
-        self._remarks = remarks
+        self.name, self.data = name, cache(read)
+        self.measured, self.source = tuple(measured), source
+        vars(self).update(attributes)
 
     @property
     def train(self) -> Any:
@@ -103,18 +108,9 @@ class Benchmark(ABC):
         """Which epoch's weights are kept: "best", or "last" if only a test split is measured."""
         return "last" if is_test(self.measured[0]) else "best"
 
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        """The classes or tags in the order of their ids; empty if there are none."""
+    def remarks(self) -> Iterable[str]:
+        """Sentences on suspicious data, to print before training."""
         return ()
-
-    @property
-    def reads_pairs(self) -> bool:
-        """Whether the exported model's default signature takes two texts."""
-        return False
-
-    def remarks(self) -> Sequence[str]:
-        return tuple(self._remarks())
 
     def baseline(self, data: Any) -> Baseline | None:
         """Scores the training data's most common answer on a split; None if there is no such answer."""
@@ -171,14 +167,16 @@ class Benchmark(ABC):
 
     def unlabelled_row(self, line: str) -> Any:
         """Parses a line of a file as an unlabelled row; raises ValueError for a malformed line."""
-        return line
+        return pair_of(line) if isinstance(self.texts, tuple) else line
 
     def taught_texts(self, model: "ZooModel", more: Sequence[Any]) -> Any:
         """The model's input texts: the training data, then the unlabelled rows."""
-        raise ValueError(
-            f"Distillation does not support {self.name}, a task of kind {self.kind!r}. Fine-tune the student on it "
-            "instead."
-        )
+        if self.texts is None:
+            raise ValueError(
+                f"Distillation does not support {self.name}, a task of kind {self.kind!r}. Fine-tune the student on it "
+                "instead."
+            )
+        return with_rows(self.texts, more)
 
     def answered_rows(
         self, teacher: "ZooModel", texts: Any, recipe: Recipe
@@ -196,11 +194,30 @@ class Benchmark(ABC):
         self, answers: np.ndarray, more: Sequence[Any], model: "ZooModel", recipe: Recipe, seed: int
     ) -> Batches:
         """Like `batches`, with targets of `taught_loss` instead of labels."""
-        raise NotImplementedError
+        from bert_zoo.distillation.losses import targets_of
 
-    @abstractmethod
+        right = np.asarray(self.targets(self.train))
+        if self.label_names and right.ndim == 1:
+            right = np.eye(len(self.label_names))[right]  # class ids, in the form of logits
+        targets = targets_of(answers, right.reshape(len(right), -1))
+        return self.batches_of(
+            self.taught_texts(model, more), targets, model, recipe.batching(seed)
+        )
+
     def batches(self, model: "ZooModel", recipe: Recipe, seed: int) -> Batches:
         """Batches of preprocessed training data, in a new order every epoch."""
+        return self.batches_of(self.texts, self.targets(self.train), model, recipe.batching(seed))
+
+    def batches_of(
+        self, texts: Any, targets: Any, model: "ZooModel", batching: Batching
+    ) -> Batches:
+        from bert_zoo.data.batches import text_batches
+
+        return text_batches(texts, targets, model.preprocessor, batching)
+
+    def targets(self, data: Any) -> Any:
+        """A split's labels in the form that the loss takes."""
+        return data.labels
 
     @abstractmethod
     def predict(self, model: "ZooModel", data: Any, recipe: Recipe) -> Any:
@@ -210,19 +227,39 @@ class Benchmark(ABC):
     def measure(self, data: Any, predictions: Any) -> Measurement:
         """Compares the result of `predict` with a split's labels."""
 
-    @abstractmethod
     def write_predictions(
         self, directory: Path, split: str, data: Any, predictions: Any, metrics: Mapping[str, float]
     ) -> list[Path]:
         """Writes the result of `predict` as a readable file and for the official scorer, if there is one, and returns
         the files. `metrics` are those of the run's kept epoch, with a threshold if the task has one."""
+        path = directory / f"{self.name}-{split}.tsv"
+        write_tsv(path, *self.table(data, predictions))
+        return [path, *self.official_files(directory, split, data, predictions)]
+
+    def official_files(
+        self, directory: Path, split: str, data: Any, predictions: Any
+    ) -> Iterator[Path]:
+        if self.write_official is not None and is_test(split):
+            yield self.write_official(split, data, predictions, directory)
+
+    def table(self, data: Any, predictions: Any) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        """Header and rows of the readable file."""
+        raise NotImplementedError
 
     def has_labels(self, data: Any) -> bool:
         return data.labels is not None
 
-    @abstractmethod
     def show(self, model: "ZooModel", data: Any, metrics: Mapping[str, float]) -> str:
         """Lines to print: a few predictions and the truth; `metrics` as for `write_predictions`."""
+        return "\n".join(self.lines(model, self.take(data, spread_rows(len(data))), metrics))
+
+    def take(self, data: Any, rows: Sequence[int]) -> Any:
+        """Some rows of a split."""
+        return rows_of(data, rows)
+
+    def lines(self, model: "ZooModel", data: Any, metrics: Mapping[str, float]) -> Iterator[str]:
+        """Yields a heading, and lines about each row of the data."""
+        raise NotImplementedError
 
 
 def with_rows(texts: Any, more: Sequence[Any]) -> Any:
@@ -264,8 +301,152 @@ def spread_rows(number: int) -> list[int]:
     return list(range(0, number, max(1, number // NUM_SHOWN)))[:NUM_SHOWN]
 
 
+def number_lines(
+    scores: Iterable[float], labels: Iterable[float], texts: Iterable[str], width: int = 6
+) -> Iterator[str]:
+    """Lines that compare scores with the true ones, for `Benchmark.lines`."""
+    for score, label, text in zip(scores, labels, texts, strict=True):
+        yield f"  {score:{width}.3f}  (true: {label:.3f})  {one_line(text)}"
+
+
+def answer_lines(asked: str, answer: str, right: Sequence[str], word: str = "wrong") -> str:
+    """Two lines: what was asked and the answer, with the right ones if it is none of them."""
+    wrong = "" if answer in right else f"   ({word}: {one_line(' / '.join(right))})"
+    return f"  {one_line(asked)}\n    {one_line(answer)}{wrong}"
+
+
+def take(column: Any, rows: Iterable[int]) -> Any:
+    """Some rows of a column, or of each column in a tuple."""
+    if isinstance(column, tuple):
+        return tuple(take(each, rows) for each in column)
+    return [column[row] for row in rows]
+
+
+def rows_of(split: Any, rows: Sequence[int]) -> Any:
+    """Some rows of a split: of its fields that are lists, or tuples of lists."""
+    columns = {field.name: getattr(split, field.name) for field in fields(split)}
+    chosen = {
+        name: take(column, rows)
+        for name, column in columns.items()
+        if column and isinstance(column[0] if isinstance(column, tuple) else column, list)
+    }
+    return replace(split, **chosen)
+
+
 def write_tsv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter="\t", lineterminator="\n")
         writer.writerow(header)
         writer.writerows(rows)
+
+
+# --- The user's own files ---
+
+# Split -> the option that names its file.
+FILES = {"train": "train_file", "validation": "dev_file", "test": "test_file"}
+
+
+def own_files(
+    options,
+    read: Callable[[str, Any], Any],
+    groups: Callable[[Any], Sequence[Hashable]] = lambda split: [None] * len(split),
+    take: Callable[[Any, Sequence[int]], Any] = rows_of,
+    remarks: Callable[[Path, Any], Iterable[str]] | None = None,
+) -> dict[str, Any]:
+    """The arguments of a `Benchmark` on files: name, source, measured splits and reader.
+
+    It measures on `dev_file`, else on `held_out` rows of the training file, else on `test_file`. `read` maps (path, the
+    training file, or None for that file itself) to a split, `groups` a split to the group of each row, for example its
+    class (see `spread_order`), `take` (a split, row numbers) to these rows of it, `remarks` (path, split) to sentences
+    on the training and development file. ValueError if there is nothing to measure on, or no rows are left to train on.
+    """
+    said = [name for name in ("dev_file", "held_out") if getattr(options, name)]
+    if len(said) > 1:
+        raise ValueError(f"{' and '.join(said)} both choose what to measure on. Leave one out.")
+    for name in FILES.values():
+        if path := getattr(options, name):
+            require_file(Path(path), advice=f"Check the name and folder of {name}.")
+    if not said and not options.test_file:
+        raise ValueError(
+            "There is nothing to measure on. Give a dev_file or a test_file, or keep back some rows of "
+            "train_file with held_out, for example held_out=0.1."
+        )
+    if options.train_rows < 0:
+        raise ValueError(
+            f"train_rows is {options.train_rows}; it must be a number of rows, or 0 for all."
+        )
+    train = options.train_file
+
+    @cache
+    def whole(path: str) -> Any:
+        return read(path, None if path == train else whole(train))
+
+    @cache
+    def drawn() -> dict[str, list[int]]:
+        """The splits that are a part of the training file, with their rows."""
+        if not (options.held_out or options.train_rows):
+            return {}
+        order = spread_order(groups(whole(train)), options.split_seed)
+        number = _number_held_out(options, len(order)) if options.held_out else 0
+        left = order[number:].tolist()
+        wanted = options.train_rows or len(left)
+        if wanted > len(left):
+            raise ValueError(
+                f"train_rows is {wanted}, but {train} has only {len(left)} rows to train on. Choose "
+                "fewer, or leave it out for all."
+            )
+        held_out = {"validation": sorted(order[:number].tolist())} if number else {}
+        return held_out | {"train": sorted(left[:wanted])}
+
+    def split_data(split: str) -> Any:
+        if rows := drawn().get(split):
+            return take(whole(train), rows)
+        path = getattr(options, FILES.get(split, ""), None)
+        if path is None:
+            raise ValueError(
+                f"There is no file for the split {split!r}. Give it as dev_file or test_file."
+            )
+        return whole(path)
+
+    def all_remarks() -> Iterator[str]:
+        for path in filter(None, (train, options.dev_file)):
+            yield from remarks(Path(path), whole(path))
+
+    return {
+        "name": Path(train).stem,
+        "read": split_data,
+        "measured": ("validation" if said else "test",),
+        "source": f"the file {Path(train).name}",
+        **({"remarks": all_remarks} if remarks else {}),
+    }
+
+
+def spread_order(groups: Sequence[Hashable], seed: int) -> np.ndarray:
+    """Row numbers, int [N], in a random order in which every stretch holds about the same fraction of each group.
+
+    Equal groups [N] give a plain shuffle. Rows of a small group are evenly spaced, so a short first stretch may have none
+    of them.
+    """
+    rng = np.random.default_rng(seed)
+    numbers = {group: i for i, group in enumerate(dict.fromkeys(groups))}
+    codes = np.asarray([numbers[group] for group in groups])
+    shuffled = rng.permutation(len(codes))
+    by_group = shuffled[np.argsort(codes[shuffled], kind="stable")]
+    sizes = np.bincount(codes, minlength=1)
+    ranks = np.arange(len(codes)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    shares = (ranks + 0.5) / np.repeat(sizes, sizes)
+    return by_group[np.lexsort((rng.random(len(codes)), shares))]
+
+
+def _number_held_out(options, count: int) -> int:
+    name, held_out = options.train_file, options.held_out
+    if held_out < 0 or (held_out >= 1 and held_out % 1):
+        raise ValueError(
+            f"held_out is {held_out}; it must be a number of rows, or a fraction of them below 1."
+        )
+    number = int(held_out) if held_out >= 1 else max(1, round(held_out * count))
+    if number >= count:
+        raise ValueError(
+            f"held_out takes {number} of the {count} rows of {name}, so none is left to train on. Choose fewer."
+        )
+    return number

@@ -1,20 +1,14 @@
 """Extractive question answering: SQuAD, MRQA and files in their formats."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bert_zoo.cli.benchmarks.base import (
-    Baseline,
-    Benchmark,
-    Measurement,
-    pair_of,
-    spread_rows,
-    with_rows,
-)
-from bert_zoo.cli.benchmarks.files import own_files
+from bert_zoo.cli.benchmarks.base import Baseline, Benchmark, Measurement, own_files, take
 from bert_zoo.data.buckets import Batches, RowOrder, Rows
 from bert_zoo.data.mrqa import read_mrqa
 from bert_zoo.data.squad import SquadSplit, read_squad
@@ -37,27 +31,21 @@ class QuestionBenchmark(Benchmark):
     and no answer is the one with the best F1 on the measured split.
     """
 
-    kind = name_of("QuestionAnswerer")
     heads = ("span",)
     question = '--context FILE "some question"'
-
-    def __init__(
-        self,
-        *others,
-        beam_search: bool = False,
-        allows_no_answer: bool | None = None,
-        **options,
-    ):
-        super().__init__(*others, **options)
-        self._allows_no_answer = allows_no_answer
-        if beam_search:
-            self.kind = name_of("BeamQuestionAnswerer")
+    beam_search = False
 
     @property
+    def kind(self):
+        return name_of("BeamQuestionAnswerer" if self.beam_search else "QuestionAnswerer")
+
+    @cached_property
     def allows_no_answer(self) -> bool:
-        if self._allows_no_answer is None:
-            return self.train.version == "2.0"
-        return self._allows_no_answer
+        return self.train.version == "2.0"
+
+    @property
+    def texts(self):
+        return _columns(self.train)
 
     def has_labels(self, data):
         return all(example.answers is not None for example in data.examples)
@@ -70,7 +58,7 @@ class QuestionBenchmark(Benchmark):
         return question_batches(self.train, windows, recipe.batching(seed), model)
 
     def taught_loss(self, *, match=None, **others):
-        if self.kind != name_of("QuestionAnswerer") or match == "squared_error":
+        if self.beam_search or match == "squared_error":
             raise ValueError(
                 "Question answering is distilled with the cross_entropy of start and end, without beam search, but "
                 f"match is {match!r} and the task {self.kind!r}. Leave match and beam_search out."
@@ -78,13 +66,6 @@ class QuestionBenchmark(Benchmark):
         from bert_zoo.tasks.question_answering import LOGITS
 
         return {name: super(QuestionBenchmark, self).taught_loss(**others) for name in LOGITS}
-
-    def unlabelled_row(self, line):
-        return pair_of(line)
-
-    def taught_texts(self, model, more):
-        examples = self.train.examples
-        return with_rows(([e.question for e in examples], [e.context for e in examples]), more)
 
     def answered_rows(self, teacher, texts, recipe):
         """The number of tokens in each question's windows."""
@@ -140,72 +121,80 @@ class QuestionBenchmark(Benchmark):
 
         return answer_questions(
             model,
-            [example.question for example in data.examples],
-            [example.context for example in data.examples],
+            *_columns(data),
             [example.id for example in data.examples],
             batch_size=recipe.predicted_rows,
             allow_no_answer=self.allows_no_answer,
             **_window_options(recipe),
         )
 
-    def measure(self, data, predictions):
-        references, selections = _references(data), _by_id(data, predictions)
-        best_spans = {id: selection.best.text for id, selection in selections.items()}
+    def scores(self, data: SquadSplit, answers: Mapping[str, str]) -> dict[str, float]:
+        """The metrics of final answers, by the questions' ids."""
         if not self.allows_no_answer:
-            scores = squad_v1(references, best_spans)
-            metrics = {name: scores[name] for name in ("f1", "exact_match")}
-            table = _by_data_set(data, best_spans)
-            return Measurement(metrics, table=table, hardest=self._hardest(data, predictions, None))
+            found = squad_v1(_references(data), answers)
+            return {name: found[name] for name in ("f1", "exact_match")}
+        found = squad_v2(_references(data), answers)
+        return {name: value for name, value in found.items() if "total" not in name}
+
+    def measure(self, data, predictions):
+        selections = _by_id(data, predictions)
+        answers = {id: selection.best.text for id, selection in selections.items()}
+        if not self.allows_no_answer:
+            table = _by_data_set(data, answers)
+            hardest = _hardest(data, selections, answers)
+            return Measurement(self.scores(data, answers), table=table, hardest=hardest)
         odds = {id: selection.no_answer_score for id, selection in selections.items()}
-        searched = squad_v2(references, best_spans, odds)
+        searched = squad_v2(_references(data), answers, odds)
         threshold = searched[THRESHOLD]
-        final = {id: selection.answer(threshold) for id, selection in selections.items()}
+        answers = {id: selection.answer(threshold) for id, selection in selections.items()}
         metrics = {name: searched[name] for name in ("best_f1", "best_exact", THRESHOLD)}
-        metrics |= _without_totals(squad_v2(references, final))
-        return Measurement(metrics, hardest=self._hardest(data, predictions, threshold))
+        hardest = _hardest(data, selections, answers)
+        return Measurement(metrics | self.scores(data, answers), hardest=hardest)
 
     def baseline(self, data):
         """Scores always predicting no answer, if that is allowed."""
         if not self.allows_no_answer:
             return None
-        references = _references(data)
-        metrics = squad_v2(references, dict.fromkeys(references, ""))
+        metrics = self.scores(data, dict.fromkeys(_references(data), ""))
         best = {f"best_{name}": metrics[name] for name in ("f1", "exact")}
-        return Baseline("always no answer", best | _without_totals(metrics))
-
-    def _hardest(
-        self, data: SquadSplit, predictions: list[AnswerSelection], threshold: float | None
-    ) -> list[HardExample]:
-        """The wrong answers with the highest probability."""
-        rows, losses = [], []
-        for example, selection in zip(data.examples, predictions, strict=True):
-            answer = selection.best.text if threshold is None else selection.answer(threshold)
-            truths = list(dict.fromkeys(example.references)) or [""]
-            if max(_f1(answer, truth) for truth in truths) > 0:
-                continue
-            truth = " / ".join(truth or NO_ANSWER for truth in truths)
-            rows.append((f"{example.question}\n\n{example.context}", truth, answer or NO_ANSWER))
-            sure = max(c.probability for c in selection.candidates if c.text == answer)
-            losses.append(-float(np.log(max(1.0 - sure, TINY))))
-        return hardest_examples(*zip(*rows, strict=True), losses) if rows else []
+        return Baseline("always no answer", best | metrics)
 
     def write_predictions(self, directory, split, data, predictions, metrics):
         write_predictions(directory, _by_id(data, predictions), metrics.get(THRESHOLD, 0.0))
         names = (PREDICTIONS_FILE, N_BEST_FILE, NULL_ODDS_FILE)
         return [directory / name for name in names if (directory / name).is_file()]
 
-    def show(self, model, data, metrics):
-        chosen = [data.examples[i] for i in spread_rows(len(data.examples))]
-        answers = model.answer(
-            [example.question for example in chosen],
-            [example.context for example in chosen],
-            no_answer_threshold=metrics[THRESHOLD] if self.allows_no_answer else None,
-        )
-        truths = (dict.fromkeys(example.references) for example in chosen)
-        return "\n\n".join(
-            f"{answer}\n  (true: {' / '.join(texts) or NO_ANSWER})"
-            for answer, texts in zip(answers, truths, strict=True)
-        )
+    def take(self, data, rows):
+        return replace(data, examples=tuple(take(data.examples, rows)))
+
+    def lines(self, model, data, metrics):
+        threshold = metrics[THRESHOLD] if self.allows_no_answer else None
+        answers = model.answer(*_columns(data), no_answer_threshold=threshold)
+        truths = (" / ".join(dict.fromkeys(e.references)) or NO_ANSWER for e in data.examples)
+        rows = zip(answers, truths, strict=True)
+        yield "\n\n".join(f"{answer}\n  (true: {truth})" for answer, truth in rows)
+
+
+def _columns(data: SquadSplit) -> tuple[list[str], list[str]]:
+    """Questions and contexts."""
+    return tuple([getattr(e, name) for e in data.examples] for name in ("question", "context"))
+
+
+def _hardest(
+    data: SquadSplit, selections: Mapping[str, AnswerSelection], answers: Mapping[str, str]
+) -> list[HardExample]:
+    """The wrong answers with the highest probability."""
+    rows = []
+    for example in data.examples:
+        answer, truths = answers[example.id], list(dict.fromkeys(example.references)) or [""]
+        if any(token_f1(answer, truth) or answer == truth == "" for truth in truths):
+            continue
+        candidates = selections[example.id].candidates
+        sure = max(c.probability for c in candidates if c.text == answer)
+        text, truth = f"{example.question}\n\n{example.context}", [t or NO_ANSWER for t in truths]
+        loss = -float(np.log(max(1.0 - sure, TINY)))
+        rows.append((text, " / ".join(truth), answer or NO_ANSWER, loss))
+    return hardest_examples(*zip(*rows, strict=True)) if rows else []
 
 
 def _by_data_set(data: SquadSplit, answers: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -219,20 +208,12 @@ def _by_data_set(data: SquadSplit, answers: Mapping[str, str]) -> list[dict[str,
     return rows
 
 
-def _f1(answer: str, truth: str) -> float:
-    return float(answer == truth) if not (answer and truth) else token_f1(answer, truth)
-
-
 def _references(data: SquadSplit) -> dict[str, list[str]]:
     return {example.id: example.references for example in data.examples}
 
 
 def _by_id(data: SquadSplit, predictions: list[AnswerSelection]) -> dict[str, AnswerSelection]:
     return {example.id: answer for example, answer in zip(data.examples, predictions, strict=True)}
-
-
-def _without_totals(scores: dict[str, float]) -> dict[str, float]:
-    return {name: value for name, value in scores.items() if "total" not in name}
 
 
 def _window_options(recipe) -> dict[str, int | None]:
@@ -253,11 +234,9 @@ def questions_benchmark(options) -> QuestionBenchmark:
     def titles(split: SquadSplit) -> list[str]:
         return list(dict.fromkeys(example.title for example in split.examples))
 
-    def take(split: SquadSplit, rows: Sequence[int]) -> SquadSplit:
-        all_titles = titles(split)
-        chosen = {all_titles[row] for row in rows}
-        examples = tuple(example for example in split.examples if example.title in chosen)
-        return SquadSplit(split.version, examples)
+    def articles(split: SquadSplit, rows: Sequence[int]) -> SquadSplit:
+        chosen = set(take(titles(split), rows))
+        return replace(split, examples=tuple(e for e in split.examples if e.title in chosen))
 
-    articles = own_files(options, read, take, lambda split: [None] * len(titles(split)))
-    return QuestionBenchmark(**articles, beam_search=options.beam_search)
+    files = own_files(options, read, lambda split: [None] * len(titles(split)), articles)
+    return QuestionBenchmark(**files, beam_search=options.beam_search)

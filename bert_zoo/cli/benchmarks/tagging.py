@@ -6,15 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bert_zoo.cli.benchmarks.base import (
-    Baseline,
-    Benchmark,
-    Measurement,
-    commonest,
-    spread_rows,
-    with_rows,
-)
-from bert_zoo.cli.benchmarks.files import own_files
+from bert_zoo.cli.benchmarks.base import Baseline, Benchmark, Measurement, commonest, own_files
 from bert_zoo.data.entities import is_entity_file, read_entities
 from bert_zoo.data.tagging import TaggedSplit, first_break, read_tagging
 from bert_zoo.error_text import quoted, shown
@@ -24,6 +16,9 @@ from bert_zoo.runtime.answers import marks_spans
 from bert_zoo.tasks import name_of
 
 log = logging.getLogger("bert_zoo")
+
+# Of the table of types.
+COLUMNS = ("precision", "recall", "f1", "support")
 
 
 class TaggingBenchmark(Benchmark):
@@ -38,44 +33,43 @@ class TaggingBenchmark(Benchmark):
     def label_names(self):
         return self.train.label_names
 
+    @property
+    def texts(self):
+        return self.train.words
+
     def _answers(self, predictions: Iterable[np.ndarray]) -> list[list[str]]:
         """The most probable tags, from the result of `predict`."""
         return _tags((rows.argmax(axis=-1) for rows in predictions), self.label_names)
 
     def remarks(self):
         train = self.train
-        tags = _tags(train.labels, train.label_names)
         if train.scheme is not None or not marks_spans(train.label_names):
-            return ()
+            return
+        tags = _tags(train.labels, train.label_names)
         scheme, s, w = first_break(tags)
-        return (
+        yield (
             f"The tags look like {scheme}, but sentence {s + 1:,} breaks that scheme: {shown(train.words[s][w])} has "
             f"the tag {shown(tags[s][w])}. Until this is corrected, tags are scored word by word, without the F1 of "
-            "spans.",
+            "spans."
         )
-
-    def batches(self, model, recipe, seed):
-        from bert_zoo.data.batches import tagged_batches
-
-        return tagged_batches(self.train, model.preprocessor, recipe.batching(seed))
 
     def unlabelled_row(self, line):
         return line.split()
 
-    def taught_texts(self, model, more):
-        return with_rows(self.train.words, more)
-
     def answered_rows(self, teacher, texts, recipe):
         return [*map(len, texts)]
 
-    def taught_batches(self, answers, more, model, recipe, seed):
-        from bert_zoo.data.batches import tagged_batches
-        from bert_zoo.distillation.losses import targets_of
+    def targets(self, data):
+        return np.concatenate(data.labels)
 
-        labels = np.concatenate(self.train.labels)
-        targets = targets_of(answers, np.eye(len(self.label_names))[labels])
-        words = replace(self.train, words=self.taught_texts(model, more), labels=None)
-        return tagged_batches(words, model.preprocessor, recipe.batching(seed), targets)
+    def batches(self, model, recipe, seed):
+        return self.batches_of(self.texts, None, model, recipe.batching(seed))
+
+    def batches_of(self, texts, targets, model, batching):
+        from bert_zoo.data.batches import tagged_batches
+
+        words = replace(self.train, words=texts)
+        return tagged_batches(words, model.preprocessor, batching, targets)
 
     def predict(self, model, data, recipe):
         """The probabilities of tags for each sentence, [words, tags]."""
@@ -103,12 +97,10 @@ class TaggingBenchmark(Benchmark):
             metrics = {"accuracy": float(np.mean(labels == flat)), **loss}
             return Measurement(metrics, confusion, per_label_table(confusion, names), hardest)
         report = span_report(truths, answers)
-        columns = ("f1", "precision", "recall")
-        metrics = {name: getattr(report.micro, name) for name in columns}
+        metrics = {name: getattr(report.micro, name) for name in ("f1", "precision", "recall")}
         metrics |= {"accuracy": report.accuracy, **loss}
-        columns = ("precision", "recall", "f1", "support")
         table = [
-            {"type": type_, **{name: getattr(score, name) for name in columns}}
+            {"type": type_} | {name: getattr(score, name) for name in COLUMNS}
             for type_, score in report.types.items()
         ]
         return Measurement(metrics, table=table, hardest=hardest)
@@ -132,9 +124,8 @@ class TaggingBenchmark(Benchmark):
                 file.write("\n")
         return [path]
 
-    def show(self, model, data, metrics):
-        chosen = [data.words[i] for i in spread_rows(len(data.words))]
-        return f"Some predictions:\n{model.tag(chosen)}"
+    def lines(self, model, data, metrics):
+        yield f"Some predictions:\n{model.tag(data.words)}"
 
 
 def _tags(sentences: Iterable[Iterable[int]], names: Sequence[str]) -> list[list[str]]:
@@ -144,26 +135,24 @@ def _tags(sentences: Iterable[Iterable[int]], names: Sequence[str]) -> list[list
 
 def _losses(probabilities: np.ndarray, labels: Sequence[int]) -> np.ndarray:
     """The cross-entropy of each word's tag in nats, [words]. An unknown tag has probability TINY."""
-    labels = np.asarray(labels)
-    known = labels < probabilities.shape[1]
-    predicted = probabilities[np.arange(len(labels)), np.where(known, labels, 0)]
-    return -np.log(np.maximum(np.where(known, predicted, 0), TINY))
+    with_unknown = np.pad(probabilities, ((0, 0), (0, 1)))
+    columns = np.minimum(labels, probabilities.shape[1])
+    return -np.log(np.maximum(with_unknown[np.arange(len(columns)), columns], TINY))
 
 
 def tagging_benchmark(options) -> TaggingBenchmark:
     """The user's own files: words in columns as in CoNLL's, or JSON with entities."""
 
     def read(path: str, train: TaggedSplit | None) -> TaggedSplit:
-        known = {"label_names": train and train.label_names, "allow_unseen": train is not None}
-        known["encoding"] = options.encoding
+        names = train and train.label_names
+        known = {"label_names": names, "allow_unseen": bool(train), "encoding": options.encoding}
         if is_entity_file(path):
             split = read_entities(path, **known)
         else:
             columns = {"word_column": options.word_column, "tag_column": options.tag_column}
             split = read_tagging(path, scheme=train and train.scheme, **columns, **known)
-        if train is not None and (unseen := split.label_names[len(train.label_names) :]):
-            first = len(train.label_names)
-            number = sum(id >= first for row in split.labels for id in row)
+        if train and (unseen := split.label_names[len(names) :]):
+            number = sum(id >= len(names) for row in split.labels for id in row)
             log.warning(
                 "%s has the tags %s, which the training file does not have. The %s words with these tags "
                 "count as errors.",
@@ -173,8 +162,4 @@ def tagging_benchmark(options) -> TaggingBenchmark:
             )
         return split
 
-    def take(split: TaggedSplit, rows: Sequence[int]) -> TaggedSplit:
-        words, labels = ([column[row] for row in rows] for column in (split.words, split.labels))
-        return TaggedSplit(words, labels, split.label_names, split.scheme)
-
-    return TaggingBenchmark(**own_files(options, read, take))
+    return TaggingBenchmark(**own_files(options, read))

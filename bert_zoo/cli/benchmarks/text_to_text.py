@@ -5,13 +5,12 @@ Source: Raffel et al. 2020 (arXiv:1910.10683), sections 2.4 and 3.5.2, appendix 
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from itertools import chain
-from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,20 +18,17 @@ from bert_zoo.cli.benchmarks.base import (
     Baseline,
     Benchmark,
     Measurement,
+    answer_lines,
     commonest,
-    is_test,
     one_line,
-    spread_rows,
-    write_tsv,
+    own_files,
 )
-from bert_zoo.cli.benchmarks.files import own_files
 from bert_zoo.data.buckets import MixedOrder, mixed_rows
-from bert_zoo.data.columns import TextColumns, read_columns, remarks
+from bert_zoo.data.columns import read_columns, remarks
 from bert_zoo.data.tables import number
-from bert_zoo.metrics import squad_v1
 from bert_zoo.metrics.errors import NUM_HARDEST, hardest_examples
 from bert_zoo.metrics.squad import PREDICTIONS_FILE, token_f1
-from bert_zoo.metrics.texts import TextMetric, text_metric
+from bert_zoo.metrics.texts import text_metric
 from bert_zoo.tasks import name_of
 from bert_zoo.weights.files import write_json
 
@@ -52,7 +48,7 @@ class TextPairs:
     sources: list[str]  # input texts, [N]
     # Right output texts, [N] tuples, all of which are trained; None if unknown.
     targets: list[tuple[str, ...]] | None
-    data: Any = field(default=None, compare=False)
+    data: Any = field(default=None, compare=False)  # the data that they were made from
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -92,14 +88,8 @@ class TextToTextBenchmark(Benchmark):
 
         known = list(dict.fromkeys(self.words or self.train.trained[1]))
         longest = int(text_table(known, model.preprocessor).lengths.max())
-        return list(
-            model.generate(
-                data.sources,
-                max_new_tokens=longest,
-                batch_size=recipe.predicted_rows,
-                num_return_sequences=1,
-            )
-        )
+        options = {"max_new_tokens": longest, "num_return_sequences": 1}
+        return list(model.generate(data.sources, batch_size=recipe.predicted_rows, **options))
 
     def hardest(self, data: TextPairs, texts: Sequence[str]) -> list:
         """The wrong texts, those with the fewest words in common with their targets first."""
@@ -110,29 +100,23 @@ class TextToTextBenchmark(Benchmark):
         ]
         return hardest_examples(*zip(*rows, strict=True)) if rows else []
 
-    def write_predictions(self, directory, split, data, predictions, metrics):
-        path = directory / f"{self.name}-{split}.tsv"
-        targets = data.targets or [()] * len(data)
-        rows = zip(data.sources, map(" / ".join, targets), predictions, strict=True)
-        write_tsv(path, ("source", "target", "prediction"), rows)
-        return [path]
+    def table(self, data, predictions):
+        targets = map(" / ".join, data.targets or [()] * len(data))
+        return ("source", "target", "prediction"), zip(
+            data.sources, targets, predictions, strict=True
+        )
 
-    def show(self, model, data, metrics):
-        rows = spread_rows(len(data))
-        texts = model.generate([data.sources[row] for row in rows])
-        lines = ["Some generated texts:"]
-        for row, text in zip(rows, texts, strict=True):
-            right = data.targets[row]
-            wrong = "" if text in right else f"   (true: {one_line(' / '.join(right))})"
-            lines.append(f"  {one_line(data.sources[row])}\n    {one_line(text)}{wrong}")
-        return "\n".join(lines)
+    def lines(self, model, data, metrics):
+        yield "Some generated texts:"
+        texts = model.generate(data.sources)
+        for source, text, right in zip(data.sources, texts, data.targets, strict=True):
+            yield answer_lines(source, text, right, "true")
 
 
 # --- Benchmarks ---
 
 
-@dataclass(frozen=True)
-class Judged:
+class Judged(NamedTuple):
     """Generated texts in the form that the task's metrics take."""
 
     data: Any
@@ -143,17 +127,17 @@ class Judged:
 class AsText(TextToTextBenchmark):
     """Another benchmark, with its metrics and official scorer's files, as text to text: the model generates names of classes.
 
-    Any other text counts as a wrong class. On a test split without labels it counts as the first class. `source` is the
-    template of the input text, with names of features; None if the data's texts already are input texts.
+    Any other text counts as a wrong class. On a test split without labels it counts as the first class. `template` is
+    the input text with names of `features`; None if the data's texts already are input texts.
     """
 
     unfit = "no_label"  # the metric that counts the fraction of invalid answers
+    template: str | None = None
+    features: Sequence[str] = ()
 
-    def __init__(self, task: Benchmark, source: str | None = None, features: Sequence[str] = ()):
-        source_of = f"{task.source}, as text to text"
-        super().__init__(task.name, self._read, measured=task.measured, source=source_of)
-        self.task = task
-        self._source, self._features = source, features
+    def __init__(self, task: Benchmark, **attributes: Any):
+        about = {"measured": task.measured, "source": f"{task.source}, as text to text"}
+        super().__init__(task.name, self._read, task=task, **about, **attributes)
 
     def _read(self, split: str) -> TextPairs:
         data = self.task.data(split)
@@ -161,11 +145,11 @@ class AsText(TextToTextBenchmark):
         return TextPairs(list(self.sources(data)), targets, data)
 
     def sources(self, data: Any) -> Iterable[str]:
-        if self._source is None:
+        if self.template is None:
             return data.texts
         columns = data.texts if isinstance(data.texts, tuple) else (data.texts,)
-        named = (zip(self._features, row, strict=True) for row in zip(*columns, strict=True))
-        return (self._source.format_map(dict(features)) for features in named)
+        named = (zip(self.features, row, strict=True) for row in zip(*columns, strict=True))
+        return (self.template.format_map(dict(features)) for features in named)
 
     def targets(self, data: Any) -> Iterable[tuple[str, ...]]:
         """The right output texts of each row."""
@@ -186,24 +170,18 @@ class AsText(TextToTextBenchmark):
         text = text.strip()
         return self.words.index(text) if text in self.words else -1
 
-    def scores(self, judged: Judged) -> dict[str, float]:
-        return self.task.scores(judged.data, judged.predictions)
-
     def baseline(self, data):
         return self.task.baseline(data.data)
 
     def measure(self, data, predictions):
         judged = self.judged(data, predictions)
-        metrics = {**self.scores(judged), self.unfit: 1 - fmean(judged.is_answer)}
+        metrics = self.task.scores(judged.data, judged.predictions)
+        metrics[self.unfit] = 1 - fmean(judged.is_answer)
         return Measurement(metrics, hardest=self.hardest(data, predictions))
 
-    def write_predictions(self, directory, split, data, predictions, metrics):
-        paths = super().write_predictions(directory, split, data, predictions, metrics)
-        return [*paths, *self.official_files(directory, split, self.judged(data, predictions))]
-
-    def official_files(self, directory: Path, split: str, judged: Judged) -> Iterator[Path]:
-        if self.task.write_official is not None and is_test(split):
-            yield self.task.official_file(split, judged.data, judged.predictions, directory)
+    def official_files(self, directory, split, data, predictions):
+        judged = self.judged(data, predictions)
+        return self.task.official_files(directory, split, judged.data, judged.predictions)
 
 
 class ScoresAsText(AsText):
@@ -281,13 +259,8 @@ class AnswersAsText(AsText):
         known = [text in e.context for text, e in zip(found, examples, strict=True)]
         return Judged(data.data, answers, known)
 
-    def scores(self, judged):
-        references = {example.id: example.references for example in judged.data.examples}
-        scores = squad_v1(references, judged.predictions)
-        return {name: scores[name] for name in ("f1", "exact_match")}
-
-    def official_files(self, directory, split, judged):
-        write_json(directory / PREDICTIONS_FILE, judged.predictions)
+    def official_files(self, directory, split, data, predictions):
+        write_json(directory / PREDICTIONS_FILE, self.judged(data, predictions).predictions)
         yield directory / PREDICTIONS_FILE
 
 
@@ -304,32 +277,24 @@ def _spelled(text: str, context: str) -> str:
 # --- Several at once ---
 
 
-@dataclass(frozen=True)
-class Parts:
-    """Splits of several tasks: (the task, the name of the split, its data)."""
+class Mixture(TextToTextBenchmark):
+    """Several tasks, with different names, for one model. The mean of their first metrics chooses the weights.
 
-    parts: list[tuple[TextToTextBenchmark, str, TextPairs]]
+    The `data` of a split's `TextPairs` are its parts: (the task, the name of its split, its data).
+    """
 
-    def __len__(self) -> int:
-        return sum(len(data) for *_, data in self.parts)
-
-
-class Mixture(Benchmark):
-    """Several tasks, with different names, for one model. The mean of their first metrics chooses the weights."""
-
-    kind = name_of("TextToText")
-    heads = ()
-    question = TextToTextBenchmark.question
-
-    def __init__(self, tasks: Sequence[TextToTextBenchmark], limit: int, temperature: float):
+    def __init__(self, tasks: Sequence[AsText], limit: int, temperature: float):
         names = [task.name for task in tasks]
         super().__init__("+".join(names), self._read, source=f"a mixture of {', '.join(names)}")
         self.tasks = tasks
         self._mixed = partial(mixed_rows, limit=limit, temperature=temperature)
 
-    def _read(self, split: str) -> Parts:
+    def _read(self, split: str) -> TextPairs:
         of_tasks = [(t, t.measured if split == "validation" else (split,)) for t in self.tasks]
-        return Parts([(task, each, task.data(each)) for task, some in of_tasks for each in some])
+        parts = [(task, each, task.data(each)) for task, some in of_tasks for each in some]
+        known = all(data.targets is not None for *_, data in parts)
+        targets = [*chain(*(data.targets for *_, data in parts))] if known else None
+        return TextPairs([*chain(*(data.sources for *_, data in parts))], targets, parts)
 
     @property
     def _sizes(self) -> list[int]:
@@ -344,49 +309,41 @@ class Mixture(Benchmark):
         said = "".join(task.fingerprint() for task in self.tasks)
         return hashlib.sha256(said.encode()).hexdigest()
 
-    def has_labels(self, data):
-        return all(task.has_labels(part) for task, _, part in data.parts)
-
     def batches(self, model, recipe, seed):
         from bert_zoo.data.batches import text_to_text_batches
 
-        columns = zip(*(task.train.trained for task in self.tasks), strict=True)
-        sources, targets = (list(chain(*texts)) for texts in columns)
         order = partial(MixedOrder, sizes=self._sizes, rows=self._mixed(self._sizes))
-        return text_to_text_batches(sources, targets, model, recipe.batching(seed), order)
+        return text_to_text_batches(*self.train.trained, model, recipe.batching(seed), order)
 
     def predict(self, model, data, recipe):
         """The generated texts of each task, [tasks][N]."""
-        return [task.predict(model, part, recipe) for task, _, part in data.parts]
+        return [task.predict(model, part, recipe) for task, _, part in data.data]
 
     def measure(self, data, predictions):
-        measured = [
-            task.measure(part, texts)
-            for (task, _, part), texts in zip(data.parts, predictions, strict=True)
-        ]
+        rows = zip(data.data, predictions, strict=True)
+        measured = [task.measure(part, texts) for (task, _, part), texts in rows]
         hardest = sorted(chain(*(each.hardest for each in measured)), key=lambda e: -e.loss)
         figures = self._named(data, [each.metrics for each in measured])
         return Measurement(figures, hardest=hardest[:NUM_HARDEST])
 
     def baseline(self, data):
-        found = [task.baseline(part) for task, _, part in data.parts]
+        found = [task.baseline(part) for task, _, part in data.data]
         if None in found:
             return None
-        return Baseline(
-            "each task's most common answer", self._named(data, [each.figures for each in found])
-        )
+        figures = self._named(data, [each.figures for each in found])
+        return Baseline("each task's most common answer", figures)
 
-    def _named(self, data: Parts, figures: Sequence[dict[str, float]]) -> dict[str, float]:
+    def _named(self, data: TextPairs, figures: Sequence[dict[str, float]]) -> dict[str, float]:
         """The mean of the tasks' first metrics, and all metrics by task."""
         named = {"average": fmean(next(iter(each.values())) for each in figures)}
-        for (task, split, _), each in zip(data.parts, figures, strict=True):
+        for (task, split, _), each in zip(data.data, figures, strict=True):
             # Only MNLI has several splits.
             where = task.name if len(task.measured) == 1 else f"{task.name} {split}"
             named |= {f"{where} {name}": value for name, value in each.items()}
         return named
 
     def write_predictions(self, directory, split, data, predictions, metrics):
-        rows = zip(data.parts, predictions, strict=True)
+        rows = zip(data.data, predictions, strict=True)
         return [
             path
             for (task, each, part), texts in rows
@@ -394,21 +351,12 @@ class Mixture(Benchmark):
         ]
 
     def show(self, model, data, metrics):
-        return "\n".join(task.show(model, part, metrics) for task, _, part in data.parts)
+        return "\n".join(task.show(model, part, metrics) for task, _, part in data.data)
 
 
-KINDS = {
-    kind.__name__: kind
-    for kind in (AsText, ScoresAsText, NounsAsText, EntitiesAsText, AnswersAsText)
-}
-
-
-def as_text(options, forms: Mapping[str, tuple[Any, str, Mapping[str, Any]]]) -> Benchmark:
+def as_text(options, forms: Mapping[str, tuple[Any, Callable[[Benchmark], AsText]]]) -> Benchmark:
     """A benchmark as text to text, or a mixture of several; `forms` are entries of `TEXT_BENCHMARKS`."""
-    tasks = [
-        KINDS[kind](entry.make(name, options), **arguments)
-        for name, (entry, kind, arguments) in forms.items()
-    ]
+    tasks = [form(entry.make(name, options)) for name, (entry, form) in forms.items()]
     if len(tasks) == 1:
         return tasks[0]
     return Mixture(tasks, options.mixing_limit, options.mixing_temperature)
@@ -420,10 +368,6 @@ def as_text(options, forms: Mapping[str, tuple[Any, str, Mapping[str, Any]]]) ->
 class TableBenchmark(TextToTextBenchmark):
     """Sources and targets from a table; `metric` maps (texts, targets) to metrics."""
 
-    def __init__(self, *args, metric: TextMetric, **kwargs):
-        super().__init__(*args, **kwargs)
-        self._metric = metric
-
     def predict(self, model, data, recipe):
         """The generated texts [N], and the loss and token accuracy with teacher forcing."""
         from bert_zoo.data.batches import text_to_text_batches
@@ -434,40 +378,27 @@ class TableBenchmark(TextToTextBenchmark):
 
     def measure(self, data, predictions):
         texts, taught = predictions
-        metrics = self._metric(texts, [target for (target,) in data.targets])
+        metrics = self.metric(texts, data.trained[1])
         metrics |= {"token_accuracy": taught["accuracy"], "loss": taught["loss"]}
         return Measurement(metrics, hardest=self.hardest(data, texts))
 
     def baseline(self, data):
         answer = commonest(self.train.trained[1])
-        figures = self._metric([answer] * len(data), [target for (target,) in data.targets])
+        figures = self.metric([answer] * len(data), data.trained[1])
         return Baseline(f"always {one_line(answer)!r}", figures)
 
-    def write_predictions(self, directory, split, data, predictions, metrics):
-        return super().write_predictions(directory, split, data, predictions[0], metrics)
+    def table(self, data, predictions):
+        return super().table(data, predictions[0])
 
 
 def table_benchmark(options) -> TableBenchmark:
-    columns = (options.source_column, options.target_column)
+    names = (options.source_column, options.target_column)
     advice = " Name the columns with --source_column and --target_column."
 
-    @cache
-    def whole(path: str) -> TextColumns:
-        return read_columns(path, columns, advice=advice, **options.layout)
-
     def read(path: str, train: TextPairs | None) -> TextPairs:
-        sources, targets = whole(path).columns
-        return TextPairs(sources, [(target,) for target in targets])
+        data = read_columns(path, names, advice=advice, **options.layout)
+        sources, targets = data.columns
+        return TextPairs(sources, [(target,) for target in targets], data)
 
-    def take(split: TextPairs, rows: Sequence[int]) -> TextPairs:
-        return TextPairs([split.sources[r] for r in rows], [split.targets[r] for r in rows])
-
-    def all_remarks() -> Iterator[str]:
-        for path in filter(None, (options.train_file, options.dev_file)):
-            yield from remarks(Path(path), whole(path))
-
-    return TableBenchmark(
-        **own_files(options, read, take),
-        metric=text_metric(options.text_metric),
-        remarks=all_remarks,
-    )
+    files = own_files(options, read, remarks=lambda path, pairs: remarks(path, pairs.data))
+    return TableBenchmark(**files, metric=text_metric(options.text_metric))
