@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from bert_zoo.config import Config, EncoderConfig, HeadSpec, Pooling, TextSpec
+from bert_zoo.config import Config, EncoderConfig, Pooling, TextSpec
 from bert_zoo.presets import LanguageModelPreset, Preset, PretrainingPreset
 from bert_zoo.text.format import TextFormat
 from bert_zoo.weights.formats import BertZoo, Format
-from bert_zoo.weights.table import VECTOR_HEAD, Head, Row, RowsOf, SecondEncoder, head_of
+from bert_zoo.weights.table import Head, Row, RowsOf, SecondEncoder
 
 if TYPE_CHECKING:
     from bert_zoo.weights.bind import Plan
@@ -271,15 +271,8 @@ class Family:
         """The tasks that `load` supports for the family's encoders."""
         return (*self.tasks_without_head, *self.heads)
 
-    def with_vector_head(self, task: str) -> "Family":
-        """With a head on sentence vectors for a task."""
-        return self._with_head(task, VECTOR_HEAD)
-
-    def with_own_head(self, task: str, spec: HeadSpec, pools: bool) -> "Family":
-        """With the head of a `HeadSpec` for a task; `pools` as for `head_of`."""
-        return self._with_head(task, head_of(spec, pools))
-
-    def _with_head(self, task: str, head: Head) -> "Family":
+    def with_head(self, task: str, head: Head) -> "Family":
+        """With another head for a task."""
         return replace(self, heads={**self.heads, task: head})
 
     @property

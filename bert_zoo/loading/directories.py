@@ -48,7 +48,7 @@ from bert_zoo.weights.sources import (
     open_weights,
     weights_in,
 )
-from bert_zoo.weights.table import SecondEncoder
+from bert_zoo.weights.table import VECTOR_HEAD, SecondEncoder, head_of
 from bert_zoo.weights.tensor_source import TensorSource
 
 log = logging.getLogger("bert_zoo")
@@ -178,9 +178,12 @@ def _open_directory(
     if description.task is None and description.score_activation is not None:
         description = replace(description, task=Reranker.task)
     _check_description(description, path)
+    head = VECTOR_HEAD if description.reads_vectors else None
+    if description.head is not None:
+        head = head_of(description.head, not TASKS[description.task].outputs_per_token)
     opened = Opened(
         name=name,
-        family=_with_own_head(family, description),
+        family=family if head is None else family.with_head(description.task, head),
         config=config,
         description=description,
         trained_task=description.task or PROBLEM_TYPES.get(description.problem_type),
@@ -191,14 +194,6 @@ def _open_directory(
         return replace(opened, plan=opened.family.plan(BertZoo.name, config))
     opened = _with_tensors(opened, directory, task, read_as=fmt, weights=weights)
     return opened if adapter is None else _with_adapter(opened, adapter, name, task)
-
-
-def _with_own_head(family: Family, description: Description) -> Family:
-    """Returns the family with the head that a directory has in place of the family's."""
-    task = description.task
-    if description.head is not None:
-        return family.with_own_head(task, description.head, not TASKS[task].outputs_per_token)
-    return family.with_vector_head(task) if description.reads_vectors else family
 
 
 def _holds_model(directory: Path) -> bool:
@@ -378,8 +373,21 @@ def _with_tensors(
         **plan.format.inferred_fields(source, config, opened.description.unsaid)
     )
     for second, other in beside:
-        _check_beside(second, second.config(config), other, plan.format)
-    config, root = _encoder_of_task(plan, family, config, source, task)
+        wanted = plan.format.codec.encode(second.config(config))
+        stated = plan.format.codec.encode(other.config)
+        if differing := {key: stated[key] for key in stated if stated[key] != wanted[key]}:
+            raise WeightsError(
+                f"The {second.name} in {other.name} does not belong to the model in the directory above: its "
+                f"configuration has {shown(differing)}, not {shown({k: wanted[k] for k in differing})}. "
+                "Move it away, or load it separately."
+            )
+    root = plan.root
+    # The second encoder, if the task's head is on it.
+    for second in family.second_encoders:
+        own = plan.head_root + plan.format.encoders.get(second.name, "/")
+        is_read = second.head is not None and second.head is family.heads.get(task)
+        if is_read and root != own and any(key.startswith(own) for key in source):
+            config, root = second.config(config), own
     plan = family.plan(plan.format, config, root, plan.head_root)
     # A pooler without weights is in every file.
     if of_pooler := [key for b in plan.encoder if b.part == POOLER for key in b.keys]:
@@ -393,19 +401,6 @@ def _with_tensors(
         plan=plan,
         vocabularies=opened.vocabularies or (directory,),
     )
-
-
-def _encoder_of_task(
-    plan: Plan, family: Family, config: Config, source: RenamedSource, task: str | None
-) -> tuple[Config, str]:
-    """Returns configuration and root of the first encoder, or of the second one if the task's head is on it."""
-    root = plan.root
-    for second in family.second_encoders:
-        own = plan.head_root + plan.format.encoders.get(second.name, "/")
-        is_read = second.head is not None and second.head is family.heads.get(task)
-        if is_read and root != own and any(key.startswith(own) for key in source):
-            config, root = second.config(config), own
-    return config, root
 
 
 def _add_encoders_beside(
@@ -431,18 +426,6 @@ def _add_encoders_beside(
             stored = RenamedSource(open_weights(directory / beside), plan.format)
             source.add(stored, plan.names_beside(plan, second, head))
     return found
-
-
-def _check_beside(second: SecondEncoder, config: Config, other: Opened, fmt: Format) -> None:
-    """Raises WeightsError if an encoder's configuration differs from what the main model requires."""
-    wanted, stated = fmt.codec.encode(config), fmt.codec.encode(other.config)
-    differing = {key: stated[key] for key in stated if stated[key] != wanted[key]}
-    if differing:
-        raise WeightsError(
-            f"The {second.name} in {other.name} does not belong to the model in the directory above: its "
-            f"configuration has {shown(differing)}, not {shown({k: wanted[k] for k in differing})}. "
-            "Move it away, or load it separately."
-        )
 
 
 def _family_of_tensors(family: Family, read_as: Format, source: TensorSource) -> Family:

@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any
 
 from bert_zoo import private
@@ -37,7 +36,7 @@ from bert_zoo.weights.bind import (
 )
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.formats.bert_zoo import record
-from bert_zoo.weights.table import OfTwoLogits
+from bert_zoo.weights.table import OfTwoLogits, head_of
 
 log = logging.getLogger("bert_zoo")
 
@@ -295,7 +294,7 @@ def _with_head(opened: Opened, task: str, asked: HeadSpec | None, dropout: float
             )
         if head is None or replace(head, dropout=asked.dropout) != asked:
             family, plan = opened.family, opened.plan
-            family = family.with_own_head(task, asked, not model_class.outputs_per_token)
+            family = family.with_head(task, head_of(asked, not model_class.outputs_per_token))
             own = family.plan(plan.format, opened.config, plan.root, plan.head_root)
             opened = replace(opened, family=family, plan=own, replaced_head=frozenset(plan.keys()))
         head = asked
@@ -471,10 +470,14 @@ def _untrained_parts(opened: Opened, task: str, init: Sequence[str]) -> frozense
     refused = sorted(missing - set(init)) if task not in TRAINED_BY_USERS else ()
     if refused:
         heads = " and ".join(map(repr, _heads_in(opened)))
+        names = [c.full_name for c in opened.family.checkpoints if task in c.provides]
+        more = f" and {len(names) - 5} more (list_models(provides={task!r}))" if names[5:] else ""
+        provided = f"Checkpoints that provide it: {', '.join(names[:5])}{more}."
         raise WeightsError(
             f"{opened.name} has no {' and no '.join(refused)}, which task {task!r} needs. "
-            f"{f'It has a head for the task {heads}. ' if heads else ''}{_providers(opened, task)} To start with "
-            f"random weights, pass init={tuple(refused)}."
+            f"{f'It has a head for the task {heads}. ' if heads else ''}"
+            f"{provided if names else 'No registered checkpoint of this family provides it.'} To start with random "
+            f"weights, pass init={tuple(refused)}."
         )
     return frozenset(missing | set(init))
 
@@ -497,19 +500,6 @@ def _says_it_is(opened: Opened, task: str) -> bool:
     }
     named = rivals & set(opened.description.classes)
     return not named or classes.get(task) in named
-
-
-def _providers(opened: Opened, task: str) -> str:
-    names = [
-        checkpoint.full_name
-        for checkpoint in opened.family.checkpoints
-        if task in checkpoint.provides
-    ]
-    if not names:
-        return "No registered checkpoint of this family provides it."
-    return f"Checkpoints that provide it: {', '.join(names[:5])}" + (
-        f" and {len(names) - 5} more (list_models(provides={task!r}))." if len(names) > 5 else "."
-    )
 
 
 def _head_arguments(
@@ -562,9 +552,9 @@ def _assign(
     model: ZooModel, opened: Opened, untrained: frozenset[str], ignore: Sequence[str]
 ) -> None:
     """Assigns the checkpoint's tensors to the model's variables, except in untrained parts."""
-    plan = opened.plan
+    plan, source, pooling = opened.plan, opened.source, opened.description.pooling
     bindings = plan.bindings(model.task, encoder_of(model).config.pooler)
-    of_pooled = [*pooled_bindings(opened.description.pooling.dense, plan.format)]
+    of_pooled = [*pooled_bindings(pooling.dense, plan.format)]
     bindings += of_pooled if encoder_of(model).pooling.dense else []
     unread = _unread(model.task, opened, bindings, untrained, ignore)
     # Only models of sentence vectors have these layers; other tasks leave them unread.
@@ -576,29 +566,29 @@ def _assign(
             else b
             for b in bindings
         ]
-    left_out = {b.variable for b in bindings if b.part in untrained}
-    assign(
-        {path: v for path, v in variables_of(model).items() if path not in left_out},
-        [b for b in _with_zeros(opened, bindings) if b.variable not in left_out],
-        opened.source,
-        plan,
-        unread=unread,
-    )
-
-
-def _with_zeros(opened: Opened, bindings: Sequence[Binding]) -> list[Binding]:
-    """Returns bindings that fill with zeros what fine-tuned models lack; says what that is."""
-    keys = sorted({key for b in bindings for key in b.keys if key not in opened.source})
-    optional = opened.plan.format.optional.items()
-    lacking = {key: what for key in keys for name, what in optional if re.search(name, key)}
-    if lacking:
+    # What fine-tuned models lack -> what it is.
+    absent = sorted({key for b in bindings for key in b.keys if key not in source})
+    optional = plan.format.optional.items()
+    zeros = {key: what for key in absent for name, what in optional if re.search(name, key)}
+    if zeros:
         log.warning(
             "%s has no %s (%s), as is usual for fine-tuned models. It is filled with zeros.",
             opened.name,
-            " and no ".join(dict.fromkeys(lacking.values())),
-            listing(lacking),
+            " and no ".join(dict.fromkeys(zeros.values())),
+            listing(zeros),
         )
-    return [replace(b, keys=()) if b.keys and {*b.keys} <= {*lacking} else b for b in bindings]
+    left_out = {b.variable for b in bindings if b.part in untrained}
+    assign(
+        {path: v for path, v in variables_of(model).items() if path not in left_out},
+        [
+            replace(b, keys=()) if b.keys and {*b.keys} <= {*zeros} else b
+            for b in bindings
+            if b.variable not in left_out
+        ],
+        source,
+        plan,
+        unread=unread,
+    )
 
 
 def _unread(
@@ -609,11 +599,26 @@ def _unread(
     ignore: Sequence[str],
 ) -> list[str]:
     """Returns the keys that may stay unread: ignored, replaced, or of what the family's models lack."""
-    read = {key for binding in bindings for key in binding.keys}
+    if isinstance(ignore, str):
+        raise TypeError(f"ignore is a sequence of names, such as ({ignore!r},); got a string.")
+    source, unread = opened.source, [*(opened.replaced_head or ())]
     needed = {key for b in bindings if b.part not in untrained for key in b.keys}
-    unread = [*_ignored(ignore, opened, needed), *(opened.replaced_head or ())]
+    for pattern in ignore:
+        keys = fnmatch.filter(source, pattern)
+        if not keys:
+            raise ValueError(
+                f"ignore contains {pattern!r}, which matches no tensor of {source.location}. Its "
+                f"tensors are {listing(source)}."
+            )
+        if read := [key for key in keys if key in needed]:
+            raise ValueError(
+                f"ignore contains {pattern!r}, but the model needs {listing(read)}. Name only other "
+                "tensors, or pass init=(...) to give a part of the model random weights."
+            )
+        unread += keys
+    read = {key for binding in bindings for key in binding.keys}
     for pattern, what in opened.plan.format.unread.items():
-        keys = [key for key in opened.source if re.search(pattern, key) and key not in read]
+        keys = [key for key in source if re.search(pattern, key) and key not in read]
         unread += keys
         if keys:
             log.warning(
@@ -624,28 +629,6 @@ def _unread(
                 task,
             )
     return unread
-
-
-def _ignored(ignore: Sequence[str], opened: Opened, needed: Collection[str]) -> list[str]:
-    """Returns the keys of the source that `load(ignore=...)` leaves unread."""
-    if isinstance(ignore, str):
-        raise TypeError(f"ignore is a sequence of names, such as ({ignore!r},); got a string.")
-    found = []
-    for pattern in ignore:
-        keys = fnmatch.filter(opened.source, pattern)
-        read = [key for key in keys if key in needed]
-        if not keys:
-            raise ValueError(
-                f"ignore contains {pattern!r}, which matches no tensor of {opened.source.location}. Its "
-                f"tensors are {listing(opened.source)}."
-            )
-        if read:
-            raise ValueError(
-                f"ignore contains {pattern!r}, but the model needs {listing(read)}. Name only other "
-                "tensors, or pass init=(...) to give a part of the model random weights."
-            )
-        found += keys
-    return found
 
 
 def _long_texts(
@@ -710,26 +693,21 @@ def preprocessor_of(
             log.warning(
                 "The vocabulary in %s is read, as %s has none.", directory, opened.vocabularies[0]
             )
-        _check_vocabulary(preprocessor.vocab_size, config.vocab_size, opened.name, directory)
+        tokens, rows = preprocessor.vocab_size or 0, config.vocab_size
+        # The token table is often padded to a multiple of 64.
+        if tokens > rows:
+            raise ConfigError(
+                f"The vocabulary in {directory} has {tokens:,} tokens, but the token table of "
+                f"{opened.name} has {rows:,} rows. Check that the vocabulary belongs to these weights."
+            )
+        if tokens and rows - tokens > max(UNUSED_ROWS, UNUSED_SHARE * rows):
+            log.warning(
+                "The vocabulary in %s has %s tokens, but the token table of %s has %s rows: part of the "
+                "vocabulary may be missing. Texts are read with the tokens that exist.",
+                directory,
+                f"{tokens:,}",
+                opened.name,
+                f"{rows:,}",
+            )
         return preprocessor, None
     return None, " ".join(lacking) or None
-
-
-def _check_vocabulary(tokens: int | None, rows: int, name: str, directory: Path) -> None:
-    """Compares the vocabulary with the token table, which is often padded to a multiple of 64."""
-    if tokens is None:
-        return
-    if tokens > rows:
-        raise ConfigError(
-            f"The vocabulary in {directory} has {tokens:,} tokens, but the token table of "
-            f"{name} has {rows:,} rows. Check that the vocabulary belongs to these weights."
-        )
-    if rows - tokens > max(UNUSED_ROWS, UNUSED_SHARE * rows):
-        log.warning(
-            "The vocabulary in %s has %s tokens, but the token table of %s has %s rows: part of the "
-            "vocabulary may be missing. Texts are read with the tokens that exist.",
-            directory,
-            f"{tokens:,}",
-            name,
-            f"{rows:,}",
-        )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bert_zoo.error_text import listing
-from bert_zoo.family import HF, Bundled, Checkpoint, Files, Package, Source
+from bert_zoo.family import HF, Archive, Checkpoint, Files, Package, Source
 from bert_zoo.json_files import read_object
 from bert_zoo.registry import registry
 from bert_zoo.text.files import VocabularyFiles
@@ -43,15 +43,10 @@ if TYPE_CHECKING:
 
 def config_files() -> list[str]:
     """Returns the patterns of configuration files that identify a model's directory, in order of priority."""
-    files = [BertZoo.config_file, HuggingFace.config_file]
-    files += [
-        fmt.config_file
-        for family in registry().families.values()
-        for fmt in family.formats.values()
-        if fmt.config_file
-    ]
+    formats = (fmt for family in registry().families.values() for fmt in family.formats.values())
+    files = dict.fromkeys(fmt.config_file for fmt in (BertZoo, HuggingFace, *formats))
     # Weight files that replace a configuration file come last.
-    return sorted(dict.fromkeys(files), key=lambda file: file.endswith((".index", ".pth")))
+    return sorted(filter(None, files), key=lambda file: file.endswith((".index", ".pth")))
 
 
 def fetch_checkpoint(checkpoint: Checkpoint, task: str | None = None) -> Path:
@@ -84,40 +79,34 @@ def fetch_checkpoint(checkpoint: Checkpoint, task: str | None = None) -> Path:
 
 
 def fetch(source: Source) -> Path:
-    """Returns a directory with a source's files, downloaded unless they are in the cache."""
-    if isinstance(source, Package | Bundled):
-        return _installed_files(source)
+    """Returns a directory with a source's files, downloaded unless they are installed or in the cache."""
     if isinstance(source, HF):
         return cache.fetch_hub(
             source.repo, source.revision, sha256=source.sha256, further=source.beside
         )
     if isinstance(source, Files):
         return cache.fetch_files(source.url, source.names, source.sha256, open_weights)
-    return _checkpoint_directory(
-        cache.fetch_archive(source.url, source.sha256, source.files, _check_archive)
-    )
-
-
-def _installed_files(source: Package | Bundled) -> Path:
-    """Returns the directory of an installed source, after checking its files' hashes."""
+    if isinstance(source, Archive):
+        directory = cache.fetch_archive(
+            source.url,
+            source.sha256,
+            source.files,
+            check=lambda directory: open_weights(_checkpoint_directory(directory)),
+        )
+        return _checkpoint_directory(directory)
     if isinstance(source, Package):
         directory = cache.package_directory(source.module, source.directory)
         missing = f"not installed (pip install --no-deps {source.distribution})"
     else:
-        directory = _bundled_directory(source.name)
+        # In the installed package, or beside it in the source tree.
+        places = (root / "checkpoints" / source.name for root in Path(__file__).parents[1:3])
+        directory = next((place for place in places if place.is_dir()), None)
         missing = "this installation lacks them; install bert_zoo again"
     if directory is None:
         raise FileNotFoundError(missing)
     for file, sha256 in source.sha256.items():
         cache.verify_sha256_once(directory / file, sha256)
     return directory
-
-
-def _bundled_directory(name: str) -> Path | None:
-    """Returns a folder of `checkpoints`, in the installed package or the source tree; None if absent."""
-    package = Path(__file__).parents[1]
-    directories = (root / "checkpoints" / name for root in (package, package.parent))
-    return next((directory for directory in directories if directory.is_dir()), None)
 
 
 def _checkpoint_directory(directory: Path) -> Path:
@@ -129,11 +118,6 @@ def _checkpoint_directory(directory: Path) -> Path:
             f"{directory} must contain exactly one model, with one of the files {files}; found {sorted(found)}."
         )
     return found.pop()
-
-
-def _check_archive(directory: Path) -> None:
-    """Raises FileNotFoundError or WeightsError if configuration or weights are missing."""
-    open_weights(_checkpoint_directory(directory))
 
 
 log = logging.getLogger("bert_zoo")
@@ -182,7 +166,7 @@ def place_of(name: str | os.PathLike) -> Place | None:
     if path.is_file():
         raise ValueError(_what_reads(path))
     raise FileNotFoundError(
-        f"There is no directory {path}.{_if_checkpoint(path) or _if_repository(str(name))} load() takes the "
+        f"There is no directory {path}.{_advice(path, str(name))} load() takes the "
         "directory of a model, the prefix of a TensorFlow checkpoint, a name from bert_zoo.list_models(), or "
         "'hf://org/repo'."
     )
@@ -199,18 +183,12 @@ def _is_path(name: str) -> bool:
     )
 
 
-def _if_checkpoint(path: Path) -> str:
-    """Returns advice for a missing path that may be the prefix of a TensorFlow checkpoint."""
-    found = sorted(path.parent.glob("*.index"))
-    if not found:
-        return ""
-    return (
-        f" {path.parent} holds the TensorFlow checkpoints {listing(file.stem for file in found)}."
-    )
-
-
-def _if_repository(name: str) -> str:
-    """Returns advice for a missing path that may be the name of a Hugging Face repository."""
+def _advice(path: Path, name: str) -> str:
+    """Returns advice for a missing path, which may be the prefix of a TensorFlow checkpoint or the name of a Hugging
+    Face repository."""
+    if found := sorted(path.parent.glob("*.index")):
+        names = listing(file.stem for file in found)
+        return f" {path.parent} holds the TensorFlow checkpoints {names}."
     if known := registry().name_of_repository(name):
         return f" bert_zoo's name for the Hugging Face repository {name!r} is {known!r}: load({known!r})."
     if re.fullmatch(REPOSITORY, name):
@@ -287,11 +265,8 @@ def kept_metrics(run: Path) -> dict[str, float]:
 
 def config_in(directory: Path) -> Path | None:
     """Returns the file that identifies a model's directory; None if there is none."""
-    for pattern in config_files():
-        for path in sorted(directory.glob(pattern)):
-            if path.is_file():
-                return path
-    return None
+    found = (path for file in config_files() for path in sorted(directory.glob(file)))
+    return next(filter(Path.is_file, found), None)
 
 
 def config_file(directory: Path) -> Path:

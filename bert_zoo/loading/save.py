@@ -94,15 +94,11 @@ def write_card(directory: Path, model: ZooModel, family: Family, description: De
 def base_of(model: ZooModel, family: Family) -> tuple[str | None, Checkpoint | None]:
     """The repository that a model was loaded from and its checkpoint; None where unknown."""
     base = getattr(model, "encoder", model).loaded_from
-    checkpoint = next((c for c in family.checkpoints if _comes_from(c, base)), None)
+    repos = {
+        s.repo: c for c in reversed(family.checkpoints) for s in c.sources if isinstance(s, HF)
+    }
     # A local path means nothing to others.
-    return None if base is None or Path(base).is_absolute() else base, checkpoint
-
-
-def _comes_from(checkpoint: Checkpoint, origin: str | None) -> bool:
-    return origin is not None and any(
-        isinstance(source, HF) and source.repo == origin for source in checkpoint.sources
-    )
+    return None if base is None or Path(base).is_absolute() else base, repos.get(base)
 
 
 def _pipeline(model: ZooModel, description: Description) -> str | None:
@@ -225,7 +221,31 @@ def _contents(model: ZooModel, kind: type[Format], argument: str) -> Contents:
         raise ValueError(
             f"{kind.program} has no models of the family {family.name}. Leave {argument} out."
         )
-    description = fmt.description_of(model, family, _description(model, preprocessor), preprocessor)
+    text = None
+    if preprocessor is not None:
+        length = preprocessor.get_config()["sequence_length"]
+        text = TextSpec(lowercase=preprocessor.lowercase, max_length=length)
+    generation = ()
+    if model.generates:
+        values = model.generation_config.to_dict()
+        generation = (JsonObject(values, "the model's generation_config"),)
+    thresholds = getattr(model, "thresholds", ())
+    description = Description(
+        task=model.task,
+        problem_type=getattr(model, "problem_type", None),
+        labels=model.labels_to_save,
+        score_activation=getattr(model, "score_activation", None),
+        thresholds=() if set(thresholds) <= {DEFAULT_THRESHOLD} else thresholds,
+        text=text,
+        pooling=encoder.pooling,
+        prompts=encoder.prompts,
+        long_texts=encoder.long_texts.get_config() if encoder.long_texts.in_windows else None,
+        reads_vectors=getattr(model, "reads_vectors", False),
+        head=getattr(model, "head", None),
+        generation=generation,
+        dtype=encoder.variable_dtype,
+    )
+    description = fmt.description_of(model, family, description, preprocessor)
     return Contents(family, fmt, encoder.config, description, preprocessor)
 
 
@@ -269,15 +289,13 @@ def _write_second_encoders(
 
 def _check_head(model: ZooModel) -> None:
     """Refuses heads for which other programs have no class."""
+    read = "sentence vectors" if getattr(model, "reads_vectors", False) else ""
     if getattr(model, "head", None) is not None:
+        read = "chosen layers of its encoder or has a BiLSTM"
+    if read:
         raise ValueError(
-            "The head of this model reads chosen layers of its encoder or has a BiLSTM. Hugging Face transformers "
-            "and KerasHub have no such class. Leave format (in export, layout) out, or save model.encoder."
-        )
-    if getattr(model, "reads_vectors", False):
-        raise ValueError(
-            "The head of this model reads sentence vectors. Hugging Face transformers and KerasHub have no such "
-            "class. Leave format (in export, layout) out, or save model.encoder."
+            f"The head of this model reads {read}. Hugging Face transformers and KerasHub have no such class. Leave "
+            "format (in export, layout) out, or save model.encoder."
         )
 
 
@@ -340,38 +358,6 @@ def _write_around(
     if preprocessor is not None:
         fmt.write_vocabulary(directory, preprocessor, family.text, description)
     fmt.write_beside(directory, config, description, pooled)
-
-
-def _description(model: ZooModel, preprocessor) -> Description:
-    """Returns what a directory says about a model in addition to the encoder's configuration."""
-    encoder = getattr(model, "encoder", model)
-    thresholds = getattr(model, "thresholds", ())
-    text = None
-    if preprocessor is not None:
-        length = preprocessor.get_config()["sequence_length"]
-        text = TextSpec(lowercase=preprocessor.lowercase, max_length=length)
-    return Description(
-        task=model.task,
-        problem_type=getattr(model, "problem_type", None),
-        labels=model.labels_to_save,
-        score_activation=getattr(model, "score_activation", None),
-        thresholds=() if set(thresholds) <= {DEFAULT_THRESHOLD} else thresholds,
-        text=text,
-        pooling=encoder.pooling,
-        prompts=encoder.prompts,
-        long_texts=encoder.long_texts.get_config() if encoder.long_texts.in_windows else None,
-        reads_vectors=getattr(model, "reads_vectors", False),
-        head=getattr(model, "head", None),
-        generation=_generation(model),
-        dtype=encoder.variable_dtype,
-    )
-
-
-def _generation(model: ZooModel) -> tuple[JsonObject, ...]:
-    """Returns what a directory says about generating text; () if the model writes none."""
-    if not model.generates:
-        return ()
-    return (JsonObject(model.generation_config.to_dict(), "the model's generation_config"),)
 
 
 # -------------------------------------------------------------------------------------------------

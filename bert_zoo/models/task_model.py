@@ -36,7 +36,9 @@ from bert_zoo.weights.table import (
     LAST_WITHOUT_PAD_ID,
     MEAN,
     VECTOR,
+    VECTOR_HEAD,
     Head,
+    head_of,
 )
 
 log = logging.getLogger("bert_zoo")
@@ -207,7 +209,7 @@ class TaskModel(ZooModel):
         family = registry().families[self.encoder.family]
         if self.head is None:
             return family
-        return family.with_own_head(self.task, self.head, not self.outputs_per_token)
+        return family.with_head(self.task, head_of(self.head, not self.outputs_per_token))
 
     def output_head(self, units: int, name: str, **options) -> OutputHead:
         return OutputHead(units, name=name, **self.layer_options, **options)
@@ -401,7 +403,7 @@ class SentenceModel(TaskModel):
     @property
     def family(self) -> Family:
         family = super().family
-        return family.with_vector_head(self.task) if self.reads_vectors else family
+        return family.with_head(self.task, VECTOR_HEAD) if self.reads_vectors else family
 
     @property
     def token_read(self) -> str | None:

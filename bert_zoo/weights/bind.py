@@ -348,7 +348,16 @@ def assign(
     read = {key for binding in bindings for key in binding.keys}
     known = {*read, *(copy.key for copy in copies), *unread, *plan.keys()}
     other_encoders = plan.unread_roots(read)
-    missing, misshapen = _unfit(variables, bindings, source, stand_ins)
+    missing, misshapen = [], []
+    for binding in bindings:
+        if binding.variable in variables and binding.keys:
+            shapes = binding.stored_shapes(tuple(variables[binding.variable].shape))
+            for key, wanted in zip(binding.keys, shapes, strict=True):
+                key = stand_ins.get(key, key)
+                if key not in source:
+                    missing.append(key)
+                elif tuple(source.shape(key)) != wanted:
+                    misshapen.append(f"{key} is {tuple(source.shape(key))}, not {wanted}")
     problems = {
         "variables that are bound more than once": [v for v in bound if bound[v] > 1],
         "variables that no row of the weight table fills": [v for v in variables if v not in bound],
@@ -440,22 +449,6 @@ def _unknown_modules(
         end = next((end for end in ends if key[:end] not in modules), ends[-1])
         patterns[key[:end] if end == len(key) else f"{key[:end]}*"] = None
     return list(patterns), is_of_encoder
-
-
-def _unfit(variables, bindings, source, stand_ins) -> tuple[list[str], list[str]]:
-    """The names of missing tensors and of tensors with a wrong shape."""
-    missing, misshapen = [], []
-    for binding in bindings:
-        if binding.variable not in variables or not binding.keys:
-            continue
-        shapes = binding.stored_shapes(tuple(variables[binding.variable].shape))
-        for key, wanted in zip(binding.keys, shapes, strict=True):
-            key = stand_ins.get(key, key)
-            if key not in source:
-                missing.append(key)
-            elif tuple(source.shape(key)) != wanted:
-                misshapen.append(f"{key} is {tuple(source.shape(key))}, not {wanted}")
-    return missing, misshapen
 
 
 # Columns of a transposed matrix that are copied at a time, and the boundary in bytes at which tensors begin.

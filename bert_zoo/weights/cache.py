@@ -175,8 +175,6 @@ class _Entry:
         try:
             check(directory)
         except (FileNotFoundError, ValueError) as error:
-            self.receipt_path.unlink(missing_ok=True)
-            shutil.rmtree(self.files)
             raise WeightsError(
                 f"{self.url} does not hold a complete model: {error} The download has been deleted. Check the address "
                 "and try again."
@@ -434,7 +432,12 @@ def fetch_files(
             receipt = {"url": base_url, "sha256": {}, "sizes": {}} | entry.receipt()
             for name in _incomplete(entry, receipt, names):
                 _download_file(entry, receipt, name, sha256.get(name))
-            entry.check_model(check, entry.files)
+            try:
+                entry.check_model(check, entry.files)
+            except WeightsError:
+                entry.receipt_path.unlink()
+                shutil.rmtree(entry.files)
+                raise
     for name, expected in sha256.items():
         entry.check_recorded(f"{name} of {base_url}", receipt["sha256"][name], expected)
     return entry.files

@@ -60,13 +60,6 @@ class BertZoo(Format):
             )
         return values
 
-    @property
-    def family_value(self) -> str:
-        return self.family
-
-    def is_of_family(self, values: JsonObject) -> bool:
-        return values.take("family", str) == self.family
-
     def decode(self, values: JsonObject, *, where: str) -> Config:
         try:
             return self.config_class.from_dict(values.section("config"))

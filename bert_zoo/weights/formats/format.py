@@ -56,9 +56,11 @@ class Format:
     renames: ClassVar[Sequence[tuple[str, str]]] = ()
     # What every family's files may hold besides weights.
     never_weights: ClassVar[Sequence[str]] = ()
-    # The key by which a configuration file names the family; where there is none, the first family
-    # that can read the file is the one.
+    # The key by which a configuration file names the family, and the attribute with its value; where there is
+    # none, the first family that can read the file is the one.
     family_key: ClassVar[str] = ""
+    # Whether it is asked before the formats of other families, which would take its files too.
+    takes_precedence: ClassVar[bool] = False
     # Of the file of weights that is written: its name, and strings by string in it.
     weights_file: ClassVar[str] = "model.safetensors"
     metadata: ClassVar[Mapping[str, str]] = {}
@@ -179,13 +181,12 @@ class Format:
         return read_object(path)
 
     @property
-    def takes_precedence(self) -> bool:
-        """Whether it is asked before the formats of other families, which would take its files too."""
-        return False
+    def family_value(self) -> str:
+        return getattr(self, self.family_key, "")
 
     def is_of_family(self, values: JsonObject) -> bool:
         """Whether a configuration file may be of this family."""
-        return True
+        return not self.family_key or values.take(self.family_key, str) == self.family_value
 
     def decode(self, values: JsonObject, *, where: str) -> Config:
         """The encoder's configuration; raises ConfigError."""

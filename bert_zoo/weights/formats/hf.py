@@ -141,18 +141,13 @@ class HuggingFace(Format):
         return values
 
     @property
-    def family_value(self) -> str:
-        return self.model_type
-
-    @property
     def takes_precedence(self) -> bool:
         return bool(self.tokenizer_class)
 
     def is_of_family(self, values: JsonObject) -> bool:
-        model_type = values.take("model_type", str)
-        if self.tokenizer_class and values.take("tokenizer_class", str) != self.tokenizer_class:
-            return False
-        return model_type == self.model_type
+        named = self.tokenizer_class
+        reads = not named or values.take("tokenizer_class", str) == named
+        return reads and super().is_of_family(values)
 
     def class_of(self, task: str, config: Config) -> str | None:
         """The class of transformers for a task's model; "encoder" is one without a head. None for no class."""

@@ -177,18 +177,6 @@ class KerasHub(KerasLayers):
         object.__setattr__(self, "supports", {**self.supports, **fixed, **rates})
         object.__setattr__(self, "unread", {**self.unread, **UNREAD_OF_TASKS})
 
-    @property
-    def unread_of_backbone(self) -> tuple[str, ...]:
-        """What its backbones have and the family's models do not."""
-        return tuple(self.unread[key] for key in self.unread.keys() - UNREAD_OF_TASKS.keys())
-
-    @property
-    def family_value(self) -> str:
-        return self.class_name
-
-    def is_of_family(self, values: JsonObject) -> bool:
-        return values.take("class_name", str) == self.class_name
-
     def suffix(self, row: Row, variable: str) -> str:
         return f"/vars/{list(row.kind).index(variable)}"
 
@@ -211,9 +199,9 @@ class KerasHub(KerasLayers):
     def description_of(
         self, model: Any, family: Any, description: Description, preprocessor: Any
     ) -> Description:
-        if self.unread_of_backbone:
+        if more := [what for key, what in self.unread.items() if key not in UNREAD_OF_TASKS]:
             raise ValueError(
-                f"KerasHub's {self.class_name} has a {' and a '.join(self.unread_of_backbone)}, but models of the "
+                f"KerasHub's {self.class_name} has a {' and a '.join(more)}, but models of the "
                 f"family {family.name} have none. Leave format out."
             )
         encoder = getattr(model, "encoder", model)
