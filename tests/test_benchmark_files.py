@@ -8,6 +8,7 @@ import pytest
 import test_data_files as data_files
 import test_superglue as superglue_files
 from helpers import eager_steps
+from task_files import write_questions
 
 from bert_zoo.cli import evaluate, finetuning, predict
 from bert_zoo.cli.benchmarks import make_task
@@ -148,3 +149,21 @@ def test_files_of_mrqas_form_are_questions_too(tmp_path):
     file = str(data_files.write_files(tmp_path, {"a.jsonl.gz": lines}) / "a.jsonl.gz")
     task = make_task("questions", train_file=file, dev_file=file)
     assert task.train.examples[0].references == ("the Cat", "a lion")
+
+
+def test_some_questions_are_shown_with_the_answers_that_are_right(tmp_path):
+    write_questions(tmp_path / "questions.json")
+    task = make_task("questions", train_file=str(tmp_path / "questions.json"), held_out=1)
+
+    class Model:
+        def answer(self, questions, contexts, no_answer_threshold):
+            return [
+                f"{q}, {no_answer_threshold}: {c}" for q, c in zip(questions, contexts, strict=True)
+            ]
+
+    data = task.data("validation")
+    context = data.examples[0].context
+    assert task.show(Model(), data, {"best_f1_thresh": 0.5}) == (
+        f"what, 0.5: {context}\n  (true: {context.split()[-1]})\n\n"
+        f"who, 0.5: {context}\n  (true: (no answer))"
+    )

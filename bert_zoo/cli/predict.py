@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from tqdm import tqdm
 
@@ -35,18 +35,12 @@ from bert_zoo.data.tables import TextRow, text_rows
 from bert_zoo.error_text import quoted
 from bert_zoo.weights.files import replacing
 
-if TYPE_CHECKING:
-    from bert_zoo.models.base import ZooModel
-
-
 ROWS_AT_ONCE = 1024
 
 Record = dict[str, Any]
 
 
-def predict_file(
-    model: "ZooModel", rows: Iterable[TextRow], output: str | Path, **options: Any
-) -> int:
+def predict_file(model: Any, rows: Iterable[TextRow], output: str | Path, **options: Any) -> int:
     """Writes a model's predictions for the rows of a table, and returns their number.
 
     The file appears once it is complete. Memory does not grow with the number of rows. A row has one text, or two for a

@@ -257,9 +257,9 @@ class Benchmark(ABC):
         """Some rows of a split."""
         return rows_of(data, rows)
 
+    @abstractmethod
     def lines(self, model: "ZooModel", data: Any, metrics: Mapping[str, float]) -> Iterator[str]:
         """Yields a heading, and lines about each row of the data."""
-        raise NotImplementedError
 
 
 def with_rows(texts: Any, more: Sequence[Any]) -> Any:

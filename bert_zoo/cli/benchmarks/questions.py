@@ -165,7 +165,7 @@ class QuestionBenchmark(Benchmark):
         return [directory / name for name in names if (directory / name).is_file()]
 
     def take(self, data, rows):
-        return replace(data, examples=tuple(take(data.examples, rows)))
+        return replace(data, examples=tuple(data.examples[row] for row in rows))
 
     def lines(self, model, data, metrics):
         threshold = metrics[THRESHOLD] if self.allows_no_answer else None

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -27,9 +27,6 @@ from bert_zoo.presets import Recipe
 from bert_zoo.runtime.answers import SCORE_ACTIVATIONS, number
 from bert_zoo.tasks import name_of
 
-if TYPE_CHECKING:
-    from bert_zoo.models.base import ZooModel
-
 # Metric -> cutoff ranks.
 CUTOFFS = {"ndcg": (10,), "mrr": (10,), "accuracy": (1,), "recall": (10, 100)}
 CUTOFFS_OF_LISTS = {"ndcg": (10,), "mrr": (10,), "accuracy": (1,)}
@@ -49,13 +46,13 @@ class VectorBenchmark(Benchmark):
     usual_loss: str  # a class of `embedding_losses`
     prompts: Sequence[str] = ()
 
-    def prompt(self, model: "ZooModel", column: int) -> str | None:
+    def prompt(self, model, column: int) -> str | None:
         """The name of a column's prompt. Further columns use the last prompt."""
         if self.prompts:
             return self.prompts[min(column, len(self.prompts) - 1)]
         return prompt_of(model, self.roles[min(column, len(self.roles) - 1)] if self.roles else ())
 
-    def prompted(self, model: "ZooModel", texts: Sequence[str], column: int) -> list[str]:
+    def prompted(self, model, texts: Sequence[str], column: int) -> list[str]:
         before = model.encoder.prompts.text(self.prompt(model, column))
         return [before + text for text in texts]
 
@@ -95,10 +92,6 @@ class VectorBenchmark(Benchmark):
             self.taught_texts(model, more), vectors, model, recipe.batching(seed)
         )
 
-    def vectors(self, model: "ZooModel", texts: Sequence[str], column: int, recipe: Recipe):
-        """Embeds texts after their column's prompt, float32 [texts, size]."""
-        return model.embed(texts, recipe.predicted_rows, self.prompt(model, column))
-
     def has_labels(self, data):
         return True
 
@@ -114,9 +107,12 @@ class RetrievalBenchmark(VectorBenchmark):
         """Query id -> {document id: score} of the found documents, nearest first, by the model's similarity."""
         judged = as_retrieval(data)
         ids = sorted(judged.corpus)
-        queries = self.vectors(model, [*judged.queries.values()], 0, recipe)
-        documents = self.vectors(model, [judged.corpus[id] for id in ids], 1, recipe)
-        hits = search(queries, documents, NUM_FOUND, similarity=similarity_of(model))
+        columns = [*judged.queries.values()], [judged.corpus[id] for id in ids]
+        vectors = [
+            model.embed(texts, recipe.predicted_rows, self.prompt(model, i))
+            for i, texts in enumerate(columns)
+        ]
+        hits = search(*vectors, NUM_FOUND, similarity=similarity_of(model))
         return {
             query: {ids[i]: score for i, score in zip(*row, strict=True)}
             for query, *row in zip(

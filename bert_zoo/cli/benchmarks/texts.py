@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, compress, count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -36,9 +36,6 @@ from bert_zoo.metrics.labels import accuracy, class_metrics, label_set_metrics
 from bert_zoo.presets import Recipe
 from bert_zoo.runtime.answers import number, sigmoid, softmax
 from bert_zoo.tasks import name_of
-
-if TYPE_CHECKING:
-    from bert_zoo.data.batches import Texts
 
 
 class TextBenchmark(Benchmark):
@@ -268,7 +265,7 @@ class MultiLabelBenchmark(TextBenchmark):
             yield f"  {answer}{wrong}"
 
 
-def as_rows(texts: "Texts") -> list[str]:
+def as_rows(texts: list[str] | tuple[list[str], ...]) -> list[str]:
     """Texts to print, with the two texts of a pair side by side."""
     if not isinstance(texts, tuple):
         return texts
@@ -316,9 +313,6 @@ def table_benchmark(options) -> TextBenchmark:
             )
         return data
 
-    def groups(split: LabelledTexts) -> list[int | None]:
-        return [None] * len(split) if options.regression else split.labels
-
     def all_remarks() -> Iterable[str]:
         yield from files["remarks"]()
         split = task.measured[0]
@@ -328,7 +322,8 @@ def table_benchmark(options) -> TextBenchmark:
                 f"The {split} split has no row with the labels {quoted(names)}, so they are not measured."
             )
 
-    files = own_files(options, read, groups, remarks=label_remarks)
+    by_class = {} if options.regression else {"groups": lambda split: split.labels}
+    files = own_files(options, read, remarks=label_remarks, **by_class)
     about: dict[str, Any] = files | {"remarks": all_remarks}
     if options.regression:
         task = ScoreBenchmark(**about, score_name=options.label if options.header else "")
