@@ -3,7 +3,7 @@
 import operator
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache, lru_cache
 from numbers import Integral, Real
 from types import NoneType, UnionType
@@ -63,16 +63,20 @@ _TYPES = {
 }
 
 
-def limit_of(kind: Any, *, choices: Iterable[str] | None = None, **limits: Any) -> Limit:
+def limit_of(
+    kind: Any, *, choices: Iterable[str] | None = None, note: str = "", **limits: Any
+) -> Limit:
     """The values of a type, such as `int | None` or `tuple[float, ...]`.
 
     Args:
         kind: the type. `float` has the whole numbers too; classes other than JSON's have only their own objects.
         choices: the only strings.
+        note: further words about the limits, such as where one comes from.
         limits: `least`, `above`, `most` and `below` for all numbers, also those in lists, and `special`: a number outside
             of these bounds, and its meaning.
     """
-    return _limit_of(kind, choices if choices is None else tuple(choices), **limits)
+    limit = _limit_of(kind, choices if choices is None else tuple(choices), **limits)
+    return replace(limit, wanted=f"{limit.wanted}, {note}") if note else limit
 
 
 @lru_cache(maxsize=1_000)  # JSON files have many values of one kind

@@ -12,7 +12,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from bert_zoo.config import HEAD_KINDS, Config, HeadSpec
-from bert_zoo.fields import check_fields, setting
+from bert_zoo.fields import check, check_fields, setting
 
 if TYPE_CHECKING:
     from bert_zoo.data.buckets import Batching
@@ -442,8 +442,7 @@ class PretrainingPreset:
         Raises:
             ValueError: the size is unknown.
         """
-        if size not in self.sizes:
-            raise ValueError(f"size is {size!r}; it is one of {', '.join(self.sizes)}.")
+        check("size", size, str, choices=self.sizes)
         chosen = self.sizes[size]
         recipe = self.recipe.replace(**chosen.changes)
         return replace(self, recipe=recipe, phases=chosen.phases or self.phases), chosen

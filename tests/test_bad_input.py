@@ -113,7 +113,7 @@ def test_batches_have_rows(size, classifier):
         lambda: loaded_task("token_classification").tag(TEXTS, batch_size=size),
         lambda: loaded_task("question_answering").answer("who", "the cat", batch_size=size),
     ):
-        refused(run, f"batch_size is {size!r} | positive integer")
+        refused(run, f"batch_size is {size!r} | whole number of at least 1")
 
 
 @pytest.mark.parametrize("method", ["fit", "evaluate", "predict"])

@@ -92,8 +92,8 @@ def test_without_remainder_all_batches_are_full_and_other_rows_are_left_out_each
 
 def test_impossible_batches_are_refused():
     for options, message in (
-        ({"batch_size": 0}, "batch_size is 0; it must be at least 1"),
-        ({"tokens": 0}, "tokens is 0; it must be at least 1"),
+        ({"batch_size": 0}, "batch_size is 0; it must be a whole number of at least 1"),
+        ({"tokens": 0}, "tokens is 0; it must be a whole number of at least 1"),
         ({"tokens": 9, "drop_remainder": True}, "Leave one of them out"),
     ):
         with pytest.raises(ValueError, match=message):

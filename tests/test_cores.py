@@ -145,7 +145,7 @@ def test_threads_are_set_before_tensorflow_begins():
     said = run_program("-c", BEFORE_TENSORFLOW)
     assert "Call use_cores() first, before loading a model." in said
     for number in (0, 2.0, True):
-        assert_refused(lambda: cores.use_cores(number), "it must be a positive integer")  # noqa: B023
+        assert_refused(lambda: cores.use_cores(number), "it must be a whole number of at least 1")  # noqa: B023
 
 
 PAGES_OF_EACH_ROUND = """

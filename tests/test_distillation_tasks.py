@@ -409,8 +409,11 @@ def without_head(folder: Path):
         "'cosine'; for models of this task it must be cross_entropy or squ",
     ),
     (lambda _: taught_loss(None), "cannot learn from a teacher"),
-    (lambda _: taught_loss("binary", None, 0.0), "temperature is 0.0 and hard_weight 0.5."),
-    (lambda _: taught_loss("score", None, 1.0, 2.0), "hard_weight 2.0"),
+    (lambda _: taught_loss("binary", None, 0.0), "temperature is 0.0; it must be a number above 0"),
+    (
+        lambda _: taught_loss("score", None, 1.0, 2.0),
+        "hard_weight is 2.0; it must be a number from 0 to 1",
+    ),
     (lambda _: vectors_of_size(np.ones((4, 8)), 9), "have 9 numbers, and its teacher's 8. Choose"),
     (
         lambda folder: columns_of(load_task("classification"), made("classification", folder)),

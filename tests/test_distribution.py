@@ -408,7 +408,7 @@ def test_the_tool_trains_on_jax(tmp_path):
     (lambda: strategy("multi_worker"), "TF_CONFIG names no workers"),
     (lambda: strategy("cpu:7"), "cpu:7 divides the processor"),
     (lambda: strategy("one", model_parallel=2), "is 2, but Keras divides models only on JAX"),
-    (lambda: strategy("one", model_parallel=0), "is 0; it must be a number of devices"),
+    (lambda: strategy("one", model_parallel=0), "is 0; it must be a whole number of at least 1"),
 )
 def test_a_strategy_that_is_not_there_is_refused(call, words, monkeypatch):
     tf.zeros(())  # the processor has been used, and cannot be divided any more

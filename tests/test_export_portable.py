@@ -216,7 +216,7 @@ def test_quantized_weights_take_less_room_and_give_nearly_the_same(quantize, for
     ("case", "options", "words"),
     [
         ("classification", {"format": "tflite"}, "'tflite' is format='litert' here"),
-        ("classification", {"format": "litert", "quantize": "int4"}, "choose one of"),
+        ("classification", {"format": "litert", "quantize": "int4"}, "must be one of"),
         ("classification", {"quantize": "int8"}, "needs format='litert'"),
         ("classification", {"format": "litert", "pairs": True}, "Leave pairs out"),
         ("classification", {"layout": "hf"}, "layout is 'hf'"),

@@ -202,7 +202,7 @@ def saved_for_another_task(directory):
         ),
         "loops over tokens of a BiLSTM",
     ),
-    (lambda _: load_task("encoder").embed_words(TEXTS, pooling="sum"), "'sum'; it is one of"),
+    (lambda _: load_task("encoder").embed_words(TEXTS, pooling="sum"), "'sum'; it must be one of"),
 )
 def test_what_cannot_be_is_refused(call, words, tmp_path):
     assert_refused(lambda: call(tmp_path), words)

@@ -201,8 +201,8 @@ def load(task, **options):
 
 
 @refusals(
-    (load("classification", long_texts="first"), "long_texts is 'first'; it must be 'cut'"),
-    (load("classification", long_texts="mean", stride=0), "stride is 0; it must be a number"),
+    (load("classification", long_texts="first"), "long_texts is 'first'; it must be one of ['cut'"),
+    (load("classification", long_texts="mean", stride=0), "stride is 0; it must be a whole number"),
     (load("classification", stride=9), "stride is 9, but long texts are cut"),
     (
         load("token_classification", long_texts="mean"),

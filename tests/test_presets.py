@@ -119,7 +119,7 @@ def test_pretraining_presets_have_every_size_and_rows_that_it_reads():
         # A checkpoint of the smallest has a few megabytes.
         nano = family.config_class(**family.defaults | dict(pretraining.sizes["nano"].config))
         assert 4 * family.count(nano) < 8e6
-    words = "size is 'tiny'; it is one of nano, mini"
+    words = "size is 'tiny'; it must be one of ['nano', 'mini'"
     assert_refused(lambda: presets["bert"].of_size("tiny"), words)
 
 

@@ -87,7 +87,7 @@ def test_models_with_further_objectives_score_too():
             "bert",
             "a",
             {"within_word": "l2r"},
-            r"within_word is 'l2r'; choose one of \('one_by_one'",
+            r"within_word is 'l2r'; it must be one of \['one_by_one'",
         ),
         ("xlnet", "a", {"within_word": "left_to_right"}, "second stream. Leave within_word out"),
     ],

@@ -270,9 +270,9 @@ def evaluate(relevant, model=None):
 
 @refusals(
     (mine(positives=["5"]), "3 anchors and 1 positives"),
-    (mine(number=0), "number is 0 and range_min 0"),
+    (mine(number=0), "number is 0; it must be a whole number of at least 1"),
     (mine(range_min=3, range_max=3), "range_max is 3; for 1 negatives after | must be at least 4"),
-    (mine(margin=-1), "margin is -1; it must not be negative"),
+    (mine(margin=-1), "margin is -1; it must be a number of at least 0"),
     (mine(margin=3.0), "No negatives are left. Lower the margin"),
     (evaluate({"q": ["e"]}), "names documents that do not exist: ['e']"),
     (evaluate({"q": ["d"], "p": ["d"]}), "names queries that do not exist: ['p']"),

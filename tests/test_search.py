@@ -160,7 +160,7 @@ def test_encoded_vectors_are_written_block_by_block(tmp_path):
         ({"corpus": np.ones((3, SIZE), int)}, "type int64; vectors must be floats, int8 or uint8"),
         ({"corpus": made(0)}, "no rows"),
         ({"rescore_with": made(4)}, "rescore_with has 4 rows and the corpus 3"),
-        ({"top_k": 0}, "top_k is 0; it must be at least 1"),
+        ({"top_k": 0}, "top_k is 0; it must be a whole number of at least 1"),
         ({"similarity": "l2"}, r"similarity is 'l2'; it must be one of \['cosine', 'dot'\]"),
         ({"corpus": np.where(np.eye(3, SIZE) > 0, np.nan, 1)}, "row 0 of the corpus is nan"),
     ],

@@ -334,8 +334,11 @@ def changed(made=GOOD, **changes):
         select(window(0, 10), changed(window(5, 10), first_token=4)),
         "Window 1 starts at token 4 of the context, but its offsets",
     ),
-    (select(GOOD, n_best=0), "n_best is 0; it must be at least 1"),
-    (select(GOOD, max_answer_length=0), "max_answer_length is 0; it must be at least 1"),
+    (select(GOOD, n_best=0), "n_best is 0; it must be a whole number of at least 1"),
+    (
+        select(GOOD, max_answer_length=0),
+        "max_answer_length is 0; it must be a whole number of at least 1",
+    ),
 )
 def test_what_cannot_be_scored_or_selected_is_named(call, words):
     assert_refused(call, words)

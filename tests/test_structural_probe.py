@@ -173,9 +173,9 @@ def test_vectors_of_other_sentences_and_empty_splits_are_refused(paths):
         ValueError, match="0 of the 60 sentences are for training, 30 for validation and 30"
     ):
         structural_probe(vectors, treebank, splits=["validation", "test"] * 30)
-    with pytest.raises(ValueError, match="rank is 0; it must be at least 1"):
+    with pytest.raises(ValueError, match="rank is 0; it must be a whole number of at least 1"):
         structural_probe(vectors, treebank, rank=0)
-    with pytest.raises(ValueError, match="'width'; it is one of"):
+    with pytest.raises(ValueError, match="'width'; it must be one of"):
         structural_probe(vectors, treebank, "width")
 
 

@@ -137,7 +137,7 @@ def test_layers_that_the_teacher_lacks_are_refused(layers):
 
 
 @refusals(
-    (lambda teacher: student_of(teacher, 1, hidden_size=4096), "at most the teacher's"),
+    (lambda teacher: student_of(teacher, 1, hidden_size=4096), "from 1 to 128, the teacher's"),
     (lambda teacher: student_of(teacher, 1, hidden_size=31), "multiple of num_heads"),
     (lambda _: student_of(loaded("electra/tf1_small"), 1), "second encoder, the generator"),
     (lambda _: student_of(loaded(MODERN), [1, 3]), "layer 0 has one norm less"),

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bert_zoo.fields import check
+
 if TYPE_CHECKING:
     import keras
     import tensorflow as tf
@@ -107,10 +109,8 @@ class Batching:
     seed: int | None = None  # seed of the order; None draws one from NumPy
 
     def __post_init__(self):
-        if self.batch_size < 1:
-            raise ValueError(f"batch_size is {self.batch_size}; it must be at least 1.")
-        if self.tokens is not None and self.tokens < 1:
-            raise ValueError(f"tokens is {self.tokens}; it must be at least 1.")
+        check("batch_size", self.batch_size, int, least=1)
+        check("tokens", self.tokens, int | None, least=1)
         if self.tokens is not None and self.drop_remainder:
             raise ValueError(
                 "drop_remainder needs batches of one size, but a limit of tokens makes batches of "
@@ -336,10 +336,8 @@ def mixed_rows(sizes: Sequence[int], limit: int, temperature: float) -> list[int
     1 mixes by size; higher ones make shares more equal. An epoch has the sum of min(size, limit) rows, and each
     task at least one.
     """
-    if limit < 1 or temperature < 1:
-        raise ValueError(
-            f"mixing_limit is {limit} and mixing_temperature {temperature}; both must be at least 1."
-        )
+    check("mixing_limit", limit, int, least=1)
+    check("mixing_temperature", temperature, float, least=1)
     counted = np.minimum(sizes, limit)
     rates = counted ** (1 / temperature)
     return np.maximum(1, np.rint(counted.sum() * rates / rates.sum())).astype(int).tolist()

@@ -13,6 +13,7 @@ from tqdm import tqdm
 from bert_zoo.data.word_vectors import read_word_vectors
 from bert_zoo.embeddings.exact_search import search
 from bert_zoo.error_text import shown
+from bert_zoo.fields import check
 from bert_zoo.graph import has_tensorflow
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.direct import for_this_device, on_rows
@@ -123,12 +124,9 @@ def _check(texts, model, number: int, probability: float, candidates: int) -> No
             f"A model of task {model.task!r} predicts no masked tokens. Load a model with task='masked_lm'."
         )
     most = model.preprocessor.tokenizer.vocab_size
-    if number < 1:
-        raise ValueError(f"number is {number}; it must be at least 1.")
-    if not 1 <= candidates <= most:
-        raise ValueError(f"candidates is {candidates}; it must be from 1 to {most}.")
-    if not 0 < probability <= 1:
-        raise ValueError(f"probability is {probability}; it must be above 0 and at most 1.")
+    check("number", number, int, least=1)
+    check("candidates", candidates, int, least=1, most=most)
+    check("probability", probability, float, above=0, most=1)
 
 
 def _variant(text: str, words: Sequence[Word], probability: float, draws: Any) -> str:

@@ -27,6 +27,7 @@ from bert_zoo.distillation.general_losses import (
 )
 from bert_zoo.distillation.presets import TEXT_PRESETS
 from bert_zoo.distillation.students import student_of
+from bert_zoo.fields import check
 from bert_zoo.layers.common import at_positions, dense
 from bert_zoo.loading.directories import open_checkpoint
 from bert_zoo.models import Encoder, MaskedLM
@@ -48,8 +49,8 @@ def layer_of(layer: int | None, encoder: Encoder) -> int:
     """The number of a teacher's layer, from 1; None means the last."""
     last = encoder.backbone.groups().num_layers
     layer = last if layer is None else layer
-    if isinstance(layer, bool) or not 1 <= layer <= last:
-        raise ValueError(f"The teacher's layer is {layer!r}; it must be from 1 to {last}.")
+    note = "the number of the teacher's layers"
+    check("teacher_layer", layer, int, least=1, most=last, note=note)
     return layer
 
 
@@ -472,10 +473,7 @@ def distill_on_text(
     Raises:
         ValueError: student, teacher, objective and options do not fit together; or as `pretrain`.
     """
-    if objective not in DISTILLATIONS:
-        raise ValueError(
-            f"objective is {objective!r}; it must be one of {', '.join(DISTILLATIONS)}."
-        )
+    check("objective", objective, str, choices=DISTILLATIONS)
     kind, preset = DISTILLATIONS[objective], TEXT_PRESETS[objective]
     if unknown := sorted({*(options or {})} - {*preset.options}):
         raise ValueError(

@@ -11,6 +11,7 @@ from keras import ops
 
 from bert_zoo.distillation.students import principal_components
 from bert_zoo.error_text import quoted, shown
+from bert_zoo.fields import check
 from bert_zoo.layers.heads import normalized
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.losses import BatchMean
@@ -177,13 +178,9 @@ class TaughtLoss(BatchMean, keras.losses.Loss):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if kind not in KINDS:
-            raise ValueError(f"kind is {kind!r}; it must be one of {', '.join(KINDS)}.")
-        if not temperature > 0 or not 0 <= hard_weight <= 1:
-            raise ValueError(
-                f"temperature is {temperature!r} and hard_weight {hard_weight!r}. temperature must be positive, "
-                "hard_weight from 0 to 1."
-            )
+        check("kind", kind, str, choices=KINDS)
+        check("temperature", temperature, float, above=0)
+        check("hard_weight", hard_weight, float, least=0, most=1)
         self.kind, self.temperature, self.hard_weight = kind, temperature, hard_weight
 
     def labelled(self, y_true):

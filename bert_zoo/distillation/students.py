@@ -8,7 +8,7 @@ from keras import ops
 
 from bert_zoo.config import Config, EncoderConfig
 from bert_zoo.error_text import listing, shown
-from bert_zoo.fields import is_integer
+from bert_zoo.fields import check, is_integer
 from bert_zoo.loading.growing import rebuilt
 from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.encoder import Encoder
@@ -113,8 +113,7 @@ def student_of(
 def chosen_layers(layers: int | Sequence[int], of: int) -> tuple[int, ...]:
     """Indices of the teacher's layers, `of` in all, that a student uses; see `student_of`."""
     if is_integer(layers):
-        if not 1 <= layers <= of:
-            raise ValueError(f"layers is {layers}; it must be 1 to {of}, the teacher's number.")
+        check("layers", layers, int, least=1, most=of, note="the teacher's number")
         # Half a layer is rounded up.
         steps = max(layers - 1, 1)
         return tuple((2 * i * (of - 1) + steps) // (2 * steps) for i in range(layers))
@@ -159,11 +158,9 @@ def _sizes(
             "these arguments out."
         )
     if "hidden_size" in sizes:
-        if not is_integer(hidden_size) or not 0 < hidden_size < before.hidden_size:
-            raise ValueError(
-                f"hidden_size is {shown(hidden_size)}; it must be positive and at most the teacher's "
-                f"{before.hidden_size}."
-            )
+        check(
+            "hidden_size", hidden_size, int, least=1, most=before.hidden_size, note="the teacher's"
+        )
         if intermediate_size is None:
             ratio = before.intermediate_size / before.hidden_size
             sizes["intermediate_size"] = round(ratio * hidden_size)

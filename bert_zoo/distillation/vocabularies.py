@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from bert_zoo.config import Config
 from bert_zoo.error_text import shown
-from bert_zoo.fields import is_integer
+from bert_zoo.fields import check
 from bert_zoo.loading.growing import rebuilt
 from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.quantization import check_is_float
@@ -67,8 +67,7 @@ def prune_vocabulary(
         ValueError: `keep` has an unknown token, `min_count` is below 1, the texts have no tokens, or the model
             is quantized.
     """
-    if not is_integer(min_count) or min_count < 1:
-        raise ValueError(f"min_count is {shown(min_count)}; it must be an integer of at least 1.")
+    check("min_count", min_count, int, least=1)
     check_is_float(model)
     model = without_lora(model)
     before = model.preprocessor.tokenizer

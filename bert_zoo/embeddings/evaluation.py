@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from bert_zoo.embeddings.exact_search import checked_similarity, directions, search
+from bert_zoo.embeddings.exact_search import SIMILARITIES, directions, search
 from bert_zoo.error_text import quoted
+from bert_zoo.fields import check
 from bert_zoo.metrics.labels import pearson, spearman
 from bert_zoo.metrics.retrieval import CUTOFFS, retrieval_metrics
 
@@ -129,7 +130,9 @@ def evaluate_similarity(
             "each for every pair."
         )
     first, second = (model.embed(texts, batch_size=batch_size, prompt=prompt) for texts in (a, b))
-    if checked_similarity(similarity or similarity_of(model)) == "cosine":
+    similarity = similarity or similarity_of(model)
+    check("similarity", similarity, str, choices=SIMILARITIES)
+    if similarity == "cosine":
         first, second = directions(first), directions(second)
     found = np.einsum("ij,ij->i", first, second)
     expected = np.asarray(scores, float)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_zoo.data.array_files import RowFile
+from bert_zoo.fields import check
 
 SIMILARITIES = ("cosine", "dot")
 BLOCK_ROWS = 16384
@@ -81,9 +82,9 @@ def search(
         "block_rows": block_rows,
     }
     for name, value in counts.items():
-        if value < 1:
-            raise ValueError(f"{name} is {value}; it must be at least 1.")
-    queries = _checked_queries(queries, checked_similarity(similarity))
+        check(name, value, int, least=1)
+    check("similarity", similarity, str, choices=SIMILARITIES)
+    queries = _checked_queries(queries, similarity)
     size = queries.shape[1]
     decode = _decoder("corpus", corpus, size, ranges)
     rows = len(corpus)
@@ -107,12 +108,6 @@ def search(
 
 
 # --- Checks ---
-
-
-def checked_similarity(similarity: str) -> str:
-    if similarity not in SIMILARITIES:
-        raise ValueError(f"similarity is {similarity!r}; it must be one of {list(SIMILARITIES)}.")
-    return similarity
 
 
 def _checked_queries(queries: Any, similarity: str) -> np.ndarray:

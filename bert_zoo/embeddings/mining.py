@@ -9,6 +9,7 @@ import numpy as np
 
 from bert_zoo.embeddings.evaluation import DOCUMENT, QUERY, embedded, similarity_of
 from bert_zoo.embeddings.exact_search import Hits, search
+from bert_zoo.fields import check
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +66,10 @@ def mine_negatives(
         ValueError: there are no pairs, anchors and positives differ in number, options contradict each
             other, or no negative is left.
     """
-    _check_options(number, range_min, margin, relative_margin)
+    check("number", number, int, least=1)
+    check("range_min", range_min, int, least=0)
+    check("margin", margin, float | None, least=0)
+    check("relative_margin", relative_margin, float | None, least=0)
     if range_max is None:
         has_margin = (margin, relative_margin) != (None, None)
         range_max = range_min + number * (10 if cross_encoder else 100 if has_margin else 1)
@@ -108,18 +112,6 @@ def mine_negatives(
         chosen = found[scores <= limit][range_min : range_min + number]
         negatives[anchor] = [texts[row] for row in chosen]
     return _columns(anchors, positives, negatives, number, one_row)
-
-
-def _check_options(
-    number: int, range_min: int, margin: float | None, relative_margin: float | None
-) -> None:
-    if number < 1 or range_min < 0:
-        raise ValueError(
-            f"number is {number} and range_min {range_min}; they must be at least 1 and 0."
-        )
-    for name, value in (("margin", margin), ("relative_margin", relative_margin)):
-        if value is not None and value < 0:
-            raise ValueError(f"{name} is {value}; it must not be negative.")
 
 
 def _nearest(

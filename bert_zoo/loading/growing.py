@@ -10,7 +10,7 @@ from keras import ops
 from bert_zoo.config import Config
 from bert_zoo.error_text import listing, shown
 from bert_zoo.family import Family
-from bert_zoo.fields import is_integer
+from bert_zoo.fields import check
 from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.task_model import TaskModel
 from bert_zoo.registry import registry
@@ -148,11 +148,8 @@ def lengthen(
             f"Models of the family {encoder.family} cannot be lengthened. The families "
             f"{listing(page.lengthening.families)} can."
         )
-    if not is_integer(max_length) or max_length <= encoder.longest_input:
-        raise ValueError(
-            f"max_length is {max_length!r}; it must be a number of tokens above {encoder.longest_input}, the "
-            "model's present limit."
-        )
+    note = "the model's present limit"
+    check("max_length", max_length, int, above=encoder.longest_input, note=note)
     sep_id = int(encoder.preprocessor.tokenizer.sep_id)
     config = page.lengthening.config(encoder.config, max_length, window, sep_id)
     if isinstance(model, TaskModel):
@@ -186,8 +183,7 @@ def _page_of(attention: str) -> Family:
     """Returns the family whose models have this attention."""
     pages = registry().families.values()
     known = {page.lengthening.attention: page for page in pages if page.lengthening is not None}
-    if attention not in known:
-        raise ValueError(f"attention is {attention!r}; it is one of {listing(known)}.")
+    check("attention", attention, str, choices=known)
     return known[attention]
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from bert_zoo.config import Config, Pooling, Prompts, TextSpec
 from bert_zoo.error_text import shown
 from bert_zoo.family import HF, Checkpoint, Family
+from bert_zoo.fields import check
 from bert_zoo.json_files import JsonObject
 from bert_zoo.loading.adapters import save_adapter
 from bert_zoo.models.base import ZooModel
@@ -194,8 +195,7 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
         _check_head(model)
         save_adapter(model, directory)
         return
-    if format not in FORMATS:
-        raise ValueError(f"format is {format!r}; it is one of {[*FORMATS, PEFT]}.")
+    check("format", format, str, choices=(*FORMATS, PEFT))
     check_is_float(model)
     model = without_lora(model)
     contents = _contents(model, FORMATS[format], "format")

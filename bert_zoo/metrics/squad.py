@@ -21,6 +21,7 @@ import numpy as np
 
 from bert_zoo.data.files import read_json
 from bert_zoo.error_text import quoted
+from bert_zoo.fields import check
 from bert_zoo.json_files import as_object
 
 log = logging.getLogger("bert_zoo")
@@ -314,8 +315,7 @@ def select_answers(
             span can be chosen.
     """
     for name, value in (("n_best", n_best), ("max_answer_length", max_answer_length)):
-        if value < 1:
-            raise ValueError(f"{name} is {value}; it must be at least 1.")
+        check(name, value, int, least=1)
     shown = [_shown(window, context, number) for number, window in enumerate(windows)]
     candidates = _best_spans(context, shown, n_best, max_answer_length)
     if not candidates and allow_no_text:

@@ -17,6 +17,7 @@ from keras import ops
 
 from bert_zoo import private
 from bert_zoo.data.buckets import Batches, Rows
+from bert_zoo.fields import check
 from bert_zoo.forks import refuse_fork
 from bert_zoo.models.compiling import (
     reads_class_numbers,
@@ -40,7 +41,6 @@ from bert_zoo.models.data_adapters import (
 from bert_zoo.models.direct import predict_texts, runs_alone
 from bert_zoo.models.graphs import Graphs
 from bert_zoo.models.inputs import (
-    check_batch_size,
     check_is_dict,
     check_is_integer,
     outside,
@@ -715,7 +715,7 @@ class ZooModel(keras.Model):
                 "task that has one, such as load(name, task='classification')."
             )
         if validation_batch_size is not None:
-            check_batch_size(validation_batch_size, "validation_batch_size")
+            check("validation_batch_size", validation_batch_size, int, least=1)
         if validation_split:
             (x, y, sample_weight), validation_data = split_rows(
                 validation_split, x, y, sample_weight

@@ -13,6 +13,7 @@ from typing import Any
 
 import keras
 
+from bert_zoo.fields import check
 from bert_zoo.models.inputs import tokens_of
 
 _cores = 1
@@ -42,8 +43,7 @@ def use_cores(number: int) -> None:
         RuntimeError: TensorFlow has already started, or Keras does not run on it.
     """
     global _cores
-    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise ValueError(f"number is {number!r}; it must be a positive integer.")
+    check("number", number, int, least=1)
     if keras.backend.backend() != "tensorflow":
         raise RuntimeError(
             f"Keras runs on {keras.backend.backend()}, but use_cores() sets TensorFlow's threads. Leave it out."

@@ -16,12 +16,12 @@ from bert_zoo.data.batches import num_rows as rows_in
 from bert_zoo.data.buckets import Batches, Rows
 from bert_zoo.data.by_number import without_autotuning
 from bert_zoo.error_text import listing, quoted
+from bert_zoo.fields import check
 from bert_zoo.forks import refuse_fork
 from bert_zoo.graph import has_tensorflow
 from bert_zoo.models.graphs import mapped, peeked
 from bert_zoo.models.inputs import (
     as_array,
-    check_batch_size,
     check_range,
     is_of_tensorflow,
     tokens_of,
@@ -78,7 +78,7 @@ def keras_arguments(
             "There is no data: x is None. Pass texts, a dict of ids or a tf.data.Dataset."
         )
     if batch_size is not None:
-        check_batch_size(batch_size)
+        check("batch_size", batch_size, int, least=1)
     with_names = labelled and (bool(model.labels) or model.labels_are_texts)
     needs_labels = labelled and getattr(model, "loss", None) is not None
     options = {"one_length": one_length, "with_names": with_names, "class_weights": class_weights}

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from bert_zoo.fields import check
 from bert_zoo.graph import has_tensorflow
 from bert_zoo.models.data_adapters import (
     DEFAULT_BATCH_SIZE,
@@ -22,7 +23,6 @@ from bert_zoo.models.data_adapters import (
     text_rows,
 )
 from bert_zoo.models.graphs import in_graph, on_model
-from bert_zoo.models.inputs import check_batch_size
 from bert_zoo.models.text_rows import for_this_device, with_few_lengths
 from bert_zoo.private import strategy_of
 
@@ -51,7 +51,7 @@ def outputs_of_texts(
         progress: function that is called after each step with the numbers of finished and of all steps.
     """
     if batch_size is not None:
-        check_batch_size(batch_size)
+        check("batch_size", batch_size, int, least=1)
     if has_no_rows(texts):
         # The outputs of one row have the shape of none.
         one = ([""], [[""]] if model.ids_rank > 2 else [""]) if isinstance(texts, tuple) else [""]

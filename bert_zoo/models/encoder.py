@@ -13,6 +13,7 @@ from keras import ops
 from bert_zoo import private
 from bert_zoo.config import Config, HeadSpec, Prompts
 from bert_zoo.family import Pooling
+from bert_zoo.fields import check
 from bert_zoo.json_files import read_object
 from bert_zoo.layers.common import FIRST
 from bert_zoo.layers.heads import check_size, finished, pool
@@ -20,7 +21,7 @@ from bert_zoo.models.base import Interface, ZooModel
 from bert_zoo.models.data_adapters import text_rows, with_prompt
 from bert_zoo.models.direct import outputs_of_texts
 from bert_zoo.models.graphs import outside_of_graphs
-from bert_zoo.models.inputs import as_ids, check_batch_size, check_range, check_rank, real_tokens
+from bert_zoo.models.inputs import as_ids, check_range, check_rank, real_tokens
 from bert_zoo.models.long_texts import LongTexts, are_rows, over_windows, warning_of_cut_texts
 from bert_zoo.models.word_outputs import WordVectors, sentences_of, word_vectors
 from bert_zoo.registry import registry
@@ -355,7 +356,7 @@ class Encoder(ZooModel):
         Raises:
             ValueError: `features` or `pooling` has an unknown value.
         """
-        check_batch_size(batch_size)
+        check("batch_size", batch_size, int, least=1)
         sentences = sentences_of(texts)
         words = [list(sentence.words) for sentence in sentences]
         found = word_vectors(self, words, batch_size, HeadSpec(features), pooling)

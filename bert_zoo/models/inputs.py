@@ -10,7 +10,6 @@ import numpy as np
 from keras import ops
 
 from bert_zoo.config import IGNORED_LABEL
-from bert_zoo.fields import is_integer
 from bert_zoo.layers.common import concrete
 from bert_zoo.private import runs_for_shapes
 
@@ -20,12 +19,6 @@ log = logging.getLogger("bert_zoo")
 def is_of_tensorflow(value: Any) -> bool:
     """Whether a value is a TensorFlow tensor, eager or not; does not import TensorFlow."""
     return type(value).__module__.startswith("tensorflow")
-
-
-def check_batch_size(value: Any, name: str = "batch_size") -> None:
-    """Raises ValueError unless a number of rows is a positive integer."""
-    if not is_integer(value) or value < 1:
-        raise ValueError(f"{name} is {value!r}; it must be a positive integer.")
 
 
 def check_is_dict(inputs: Any) -> None:

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.error_text import listing, nearest, quoted, shown
+from bert_zoo.fields import check, is_integer, is_number
 from bert_zoo.models.compiling import reads_class_numbers, reads_each_class
 from bert_zoo.models.inputs import check_range, is_of_tensorflow
 from bert_zoo.text.columns import as_list, column_names, is_missing
@@ -56,8 +57,7 @@ def label_names(num_classes: int | None, labels: Sequence[str] | Mapping | None)
     Labels are names in the order of their numbers, or a dict from names to numbers or from numbers to names; by
     default `LABEL_0`, ...
     """
-    if num_classes is not None and (not _is_integer(num_classes) or num_classes < 1):
-        raise ValueError(f"num_classes is {num_classes!r}; it must be a positive integer.")
+    check("num_classes", num_classes, int | None, least=1)
     if labels is None:
         if num_classes is None:
             raise ValueError(
@@ -74,10 +74,6 @@ def label_names(num_classes: int | None, labels: Sequence[str] | Mapping | None)
             f"num_classes is {num_classes}, but there are {len(labels)} labels: {listing(labels)}."
         )
     return tuple(map(str, labels))
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _names_in_order(labels) -> tuple:
@@ -97,7 +93,7 @@ def _names_in_order(labels) -> tuple:
     by_number = labels
     if all(isinstance(key, str) for key in labels):
         by_number = {number: name for name, number in labels.items()}
-    numbers = [key for key in by_number if _is_integer(key)]
+    numbers = [key for key in by_number if is_integer(key)]
     if len(by_number) != len(labels) or sorted(numbers) != list(range(len(labels))):
         raise ValueError(
             "A dict of labels must number the names from 0, such as {'negative': 0, 'positive': 1}; "
@@ -152,7 +148,7 @@ def label_thresholds(thresholds: Thresholds, labels: Sequence[str]) -> tuple[flo
 
 
 def _is_probability(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and 0 <= value <= 1
+    return is_number(value) and 0 <= value <= 1
 
 
 def class_indices(labels: Any, names: Sequence[str], title: str = "label"):
@@ -615,10 +611,7 @@ def class_weight_table(class_weight: Mapping, names: Sequence[str]) -> np.ndarra
     check_range("class_weight", numbers, len(names), NUMBER_OF_LABELS)
     table = np.ones(len(names), np.float32)
     for number, (name, weight) in zip(numbers, class_weight.items(), strict=True):
-        if not isinstance(weight, Real) or not 0 <= weight < np.inf:
-            raise ValueError(
-                f"class_weight[{name!r}] is {shown(weight)}; a weight must be a number of at least 0."
-            )
+        check(f"class_weight[{name!r}]", weight, float, least=0)
         table[int(number)] = weight
     return table
 

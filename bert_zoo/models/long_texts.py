@@ -3,12 +3,12 @@
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sized
 from dataclasses import asdict, dataclass
-from numbers import Integral
 from typing import Any
 
 import keras
 from keras import ops
 
+from bert_zoo.fields import check
 from bert_zoo.models.data_adapters import is_text, is_tf_dataset
 from bert_zoo.models.graphs import in_chunks
 from bert_zoo.models.inputs import tokens_of
@@ -30,18 +30,9 @@ class LongTexts:
     stride: int | None = None
 
     def __post_init__(self):
-        if self.mode not in MODES:
-            raise ValueError(
-                f"long_texts is {self.mode!r}; it must be 'cut', or 'mean' or 'max' over windows."
-            )
-        if self.stride is None:
-            return
-        is_integer = isinstance(self.stride, Integral) and not isinstance(self.stride, bool)
-        if not is_integer or self.stride < 1:
-            raise ValueError(
-                f"stride is {self.stride!r}; it must be a number of tokens, at least 1."
-            )
-        if not self.in_windows:
+        check("long_texts", self.mode, str, choices=MODES)
+        check("stride", self.stride, int | None, least=1)
+        if self.stride is not None and not self.in_windows:
             raise ValueError(
                 f"stride is {self.stride}, but long texts are cut. To read them in windows that start this "
                 "many tokens apart, also pass long_texts='mean' or 'max'."

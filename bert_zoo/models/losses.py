@@ -10,6 +10,7 @@ import numpy as np
 from keras import ops
 
 from bert_zoo.config import IGNORED_LABEL
+from bert_zoo.fields import check
 from bert_zoo.layers.common import over_replicas
 from bert_zoo.private import set_mask
 
@@ -97,8 +98,7 @@ class TokenCrossentropy(Crossentropy):
 
     def __init__(self, z_loss: float = 0.0, **kwargs):
         super().__init__(**{"from_logits": True, "ignore_class": IGNORED_LABEL, **kwargs})
-        if not 0 <= z_loss < float("inf"):
-            raise ValueError(f"z_loss is {z_loss!r}; it must be 0 or a small positive number.")
+        check("z_loss", z_loss, float, least=0)
         self.z_loss = z_loss
 
     def call(self, y_true, y_pred):

@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 
 from bert_zoo.config import HeadSpec
+from bert_zoo.fields import check
 from bert_zoo.graph import has_tensorflow
 from bert_zoo.models.direct import for_this_device, on_rows
 from bert_zoo.models.graphs import in_graph
@@ -57,8 +58,7 @@ def word_vectors(
     encoder, words: list[list[str]], batch_size: int, spec: HeadSpec, pooling: str
 ) -> list[np.ndarray]:
     """For each sentence of words, vectors float32 [words, size]; see `Encoder.embed_words`."""
-    if pooling not in POOLINGS:
-        raise ValueError(f"pooling is {pooling!r}; it is one of {list(POOLINGS)}.")
+    check("pooling", pooling, str, choices=POOLINGS)
 
     def pooled(values, starts):
         ends = np.append(starts[1:], len(values))[: len(starts)]

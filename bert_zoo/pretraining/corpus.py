@@ -24,6 +24,7 @@ from tqdm import tqdm
 
 from bert_zoo.data.files import examples_of, is_gzip, lines, string
 from bert_zoo.error_text import quoted, shown
+from bert_zoo.fields import check
 from bert_zoo.json_files import member, parse_json
 
 # -------------------------------------------------------------------------------------------------
@@ -275,16 +276,13 @@ class Corpus:
         held_out: float = 0.0,
         part: str = "train",
     ):
-        if form not in (None, *FORMS):
-            raise ValueError(f"form is {form!r}; choose one of {FORMS}, or None to detect it.")
-        if part not in PARTS:
-            raise ValueError(f"part is {part!r}; choose one of {PARTS}.")
+        check("form", form, str | None, choices=FORMS)
+        check("part", part, str, choices=PARTS)
         if isinstance(drop_duplicates, str) or not set(drop_duplicates) <= set(DUPLICATES):
             raise ValueError(
                 f"drop_duplicates is {drop_duplicates!r}; it must be a list of any of {DUPLICATES}."
             )
-        if not 0 <= held_out < 1:
-            raise ValueError(f"held_out is {held_out}; it must be a share, at least 0 and below 1.")
+        check("held_out", held_out, float, least=0, below=1)
         self.source = source
         self.text_field, self.split, self.encoding = text_field, split, encoding
         self.drop_duplicates = frozenset(drop_duplicates)

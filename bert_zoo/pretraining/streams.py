@@ -14,6 +14,7 @@ import numpy as np
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.data.by_number import BatchesByNumber
 from bert_zoo.data.rows import TooFewRows
+from bert_zoo.fields import check
 from bert_zoo.graph import has_tensorflow, tf
 from bert_zoo.pretraining.tokens import TokenizedText, ids_of
 from bert_zoo.text.word_level import WordLevelTokenizer
@@ -160,8 +161,7 @@ class Segments:
                 "integers [tokens], as returned by encode_file."
             )
         for name, value in (("batch_size", batch_size), ("segment_length", segment_length)):
-            if value < 1:
-                raise ValueError(f"{name} is {value}; it must be 1 or more.")
+            check(name, value, int, least=1)
         self.token_ids, self.segment_length = token_ids, segment_length
         # Start and number of labels of each row; the first rows have one more.
         shortest, longer = divmod(max(len(token_ids) - 1, 0), batch_size)
@@ -236,10 +236,9 @@ def segments(
     differences.
     """
     whole = Segments(token_ids, batch_size, segment_length)
-    if not 0 <= first_step <= whole.num_steps:
-        raise ValueError(
-            f"first_step is {first_step}; it must be from 0 to {whole.num_steps}, the number of batches."
-        )
+    check(
+        "first_step", first_step, int, least=0, most=whole.num_steps, note="the number of batches"
+    )
     if has_tensorflow:
         return whole.dataset(first_step)
     return BatchesByNumber(

@@ -18,6 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from bert_zoo.fields import check
 from bert_zoo.pretraining.streams import pieces_of
 from bert_zoo.text.files import SUFFIX
 from bert_zoo.text.word_level import NEWLINE, UNITS
@@ -67,8 +68,7 @@ def train_vocabulary(
             "sentencepiece".
         languages: for "word_bpe", names of the model's languages, which get the numbers 0, 1, ...
     """
-    if kind not in KINDS:
-        raise ValueError(f"kind is {kind!r}; choose one of {tuple(KINDS)}.")
+    check("kind", kind, str, choices=KINDS)
     if lowercase and kind in CASED_KINDS:
         raise ValueError(f"The kind {kind!r} does not change texts. Leave lowercase out.")
     if languages and kind != "word_bpe":
@@ -323,8 +323,7 @@ def count_tokens(
     space_token: str | None = None,
 ) -> Counter[str]:
     """Token -> count, in the order of first appearance, as a `WordLevelTokenizer` with the same options splits."""
-    if unit not in UNITS:
-        raise ValueError(f"unit is {unit!r}; choose one of {UNITS}.")
+    check("unit", unit, str, choices=UNITS)
     counts: Counter = Counter()
     for path in paths:
         for piece in pieces_of(path, unit, strip=space_token is not None):

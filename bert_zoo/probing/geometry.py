@@ -13,6 +13,7 @@ from itertools import chain
 import numpy as np
 
 from bert_zoo.embeddings.exact_search import directions
+from bert_zoo.fields import check
 from bert_zoo.probing.results import LayerCurve, table_by_layer
 from bert_zoo.probing.vectors import LayerVectors
 from bert_zoo.runtime.answers import table
@@ -210,10 +211,7 @@ def measure_geometry(
         "max_occurrences": max_occurrences,
         "samples": samples,
     }.items():
-        if value < 2:
-            raise ValueError(
-                f"{name} is {value}; it must be at least 2, because pairs are compared."
-            )
+        check(name, value, int, least=2, note="because pairs are compared")
     if len(vectors.sentences) < 2:
         raise ValueError(
             "The baselines need random words of different sentences, but there is only 1 sentence. Pass more sentences."

@@ -15,10 +15,10 @@ import numpy as np
 from keras import ops
 
 from bert_zoo.data.treebanks import ParsedSentence
+from bert_zoo.fields import check
 from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.direct import for_this_device, on_rows
 from bert_zoo.models.graphs import in_graph
-from bert_zoo.models.inputs import check_batch_size
 from bert_zoo.models.word_outputs import sentences_of
 from bert_zoo.runtime.answers import table
 from bert_zoo.text.words import NO_WORD, pack_words, word_batch
@@ -106,8 +106,7 @@ def words_of_pieces(
     attention to a word is the sum over its pieces; the attention from them is pooled as `FROM_PIECES` says.
     Source: Clark et al. 2019, section 4.1; clarkkev/attention-analysis bpe_utils.py, get_word_word_attention.
     """
-    if from_pieces not in FROM_PIECES:
-        raise ValueError(f"from_pieces is {from_pieces!r}; it is one of {list(FROM_PIECES)}.")
+    check("from_pieces", from_pieces, str, choices=FROM_PIECES)
     starts = starts_of_words(word_ids)
     return FROM_PIECES[from_pieces](np.add.reduceat(maps, starts, axis=-1), starts)
 
@@ -125,7 +124,7 @@ def attention_of_sentences(
 
     Sentences without words and sentences that are too long for the model are left out.
     """
-    check_batch_size(batch_size)
+    check("batch_size", batch_size, int, least=1)
     encoder = encoder_of(model)
     lengths = np.array([*map(len, words)])
     order = np.argsort(lengths, kind="stable")

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from bert_zoo.fields import check_fields, setting
 from bert_zoo.layers.heads import ScalarMix
 from bert_zoo.probing.labelled import Inputs, Labelled, labelled
 from bert_zoo.probing.results import LayerCurve, table_by_layer
@@ -32,19 +33,16 @@ class ProbeSettings:
     """
 
     # Units of the one hidden layer, with ReLU; None for a linear probe.
-    hidden_size: int | None = None
+    hidden_size: int | None = setting(None, least=1)
     dropout: float = 0.0  # dropout rate of the hidden layer
     # Evaluations on the validation split. Between two of them lies one pass over the training split, or several if
     # a pass has fewer than 20 steps.
-    epochs: int = 5
-    batch_size: int = 256  # items per step: words, sentences or spans
+    epochs: int = setting(5, least=1)
+    batch_size: int = setting(256, least=1)  # items per step: words, sentences or spans
     learning_rate: float = 5e-3  # learning rate of the first step
 
     def __post_init__(self):
-        for name in ("hidden_size", "epochs", "batch_size"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} is {value}; it must be at least 1.")
+        check_fields(self)
 
 
 @dataclass(frozen=True)

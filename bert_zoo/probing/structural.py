@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from bert_zoo.data.treebanks import ParsedSentence
 from bert_zoo.error_text import shown
+from bert_zoo.fields import check
 from bert_zoo.probing.labelled import SPLITS, sentence_splits
 from bert_zoo.probing.results import LayerCurve, table_by_layer
 from bert_zoo.probing.trees import (
@@ -202,11 +203,9 @@ def structural_probe(
 
     Source: Hewitt and Manning 2019, "A Structural Probe for Finding Syntax in Word Representations".
     """
-    if quantity not in QUANTITIES:
-        raise ValueError(f"quantity is {quantity!r}; it is one of {list(QUANTITIES)}.")
+    check("quantity", quantity, str, choices=QUANTITIES)
     for name, value in (("rank", rank), ("max_epochs", max_epochs), ("batch_size", batch_size)):
-        if value is not None and value < 1:
-            raise ValueError(f"{name} is {value}; it must be at least 1.")
+        check(name, value, int | None, least=1)
     _check_sentences(vectors, treebank)
     split_names = sentence_splits(splits, len(treebank))
     train, validation, test = (np.flatnonzero(split_names == name) for name in SPLITS)

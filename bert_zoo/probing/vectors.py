@@ -18,10 +18,10 @@ from bert_zoo.data.files import lines
 from bert_zoo.data.word_vectors import StaticVectors
 from bert_zoo.embeddings.exact_search import directions
 from bert_zoo.error_text import nearest
+from bert_zoo.fields import check
 from bert_zoo.json_files import parse_json, read_object
 from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.encoder import Encoder
-from bert_zoo.models.inputs import check_batch_size
 from bert_zoo.models.word_outputs import POOLINGS, sentences_of, word_vectors
 from bert_zoo.runtime.answers import table
 from bert_zoo.training.runs import finite, kept_outputs
@@ -106,9 +106,8 @@ def compute_vectors(
         ValueError: there are no sentences, or one has no words; `pooling` is unknown; the directory holds
             vectors of another model or of other sentences; a vector is not finite in half precision.
     """
-    check_batch_size(batch_size)
-    if pooling not in POOLINGS:
-        raise ValueError(f"pooling is {pooling!r}; it is one of {list(POOLINGS)}.")
+    check("batch_size", batch_size, int, least=1)
+    check("pooling", pooling, str, choices=POOLINGS)
     encoder = encoder_of(encoder)
     # `sentences_of` takes a tuple for a pair of columns; here it is a sequence like any other.
     sentences = [*sentences] if isinstance(sentences, tuple) else sentences
@@ -375,8 +374,7 @@ def neighbours(
         IndexError: there is no such layer.
     """
     for name, value in {"top_k": top_k, "occurrences": occurrences}.items():
-        if value < 1:
-            raise ValueError(f"{name} is {value}; it must be at least 1.")
+        check(name, value, int, least=1)
     if encoder is None and (sentences is not None or not isinstance(corpus, LayerVectors)):
         raise ValueError(
             "encoder is None, but vectors of sentences must be computed. Pass a model."

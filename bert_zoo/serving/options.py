@@ -2,6 +2,7 @@
 
 from importlib.util import find_spec
 
+from bert_zoo.fields import check
 from bert_zoo.runtime.description import DESCRIPTION_FILE, LITERT_FILE, TOKENIZER_FILE
 
 # Format -> a file that every export has, and its other files. Further ones, such as a SavedModel's
@@ -14,7 +15,7 @@ ENTRIES = {
 # Other names of formats.
 _OTHER_NAMES = {"tflite": "litert", "tensorflow": "saved_model", "tf": "saved_model"}
 _LAYOUTS = ("bert_zoo", "hf")
-_QUANTIZED = (None, "int8", "float16")
+_QUANTIZED = ("int8", "float16")
 # Modules that the converters need in addition to TensorFlow.
 _MODULES = {"onnx": ("onnx", "onnxruntime", "tf2onnx")}
 
@@ -32,8 +33,7 @@ def check_options(
             f"layout is {layout!r} and format {format!r}; format='onnx' takes one of {_LAYOUTS}, all others "
             "only 'bert_zoo'."
         )
-    if quantize not in _QUANTIZED:
-        raise ValueError(f"quantize is {quantize!r}; choose one of {_QUANTIZED}.")
+    check("quantize", quantize, str | None, choices=_QUANTIZED)
     if format == "saved_model":
         if quantize is not None:
             raise ValueError(

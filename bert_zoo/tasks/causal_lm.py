@@ -9,12 +9,13 @@ import numpy as np
 from keras import ops
 
 from bert_zoo.config import IGNORED_LABEL, UNLIMITED
+from bert_zoo.fields import check
 from bert_zoo.layers.common import Dropout, over_replicas
 from bert_zoo.layers.heads import AdaptiveSoftmax
 from bert_zoo.models.base import Interface
 from bert_zoo.models.direct import tokenized
 from bert_zoo.models.graphs import on_model
-from bert_zoo.models.inputs import as_ids, check_batch_size, check_range
+from bert_zoo.models.inputs import as_ids, check_range
 from bert_zoo.models.labels import has_labels
 from bert_zoo.models.metrics import PredictionQuality, total_and_count
 from bert_zoo.models.replicas import added_losses
@@ -400,7 +401,7 @@ class CausalLM(GeneratingModel):
         from bert_zoo.text.batches import strings
 
         for name, value in (("batch_size", batch_size), ("segment_length", segment_length)):
-            check_batch_size(value, name)
+            check(name, value, int, least=1)
         texts = strings(texts)
         if not texts:
             return TextScores()

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from bert_zoo.error_text import quoted, shown
-from bert_zoo.fields import is_integer
+from bert_zoo.fields import check
 from bert_zoo.models.direct import outputs_of_texts
 from bert_zoo.models.labels import DEFAULT_THRESHOLD, HeadChoice
 from bert_zoo.models.long_texts import warning_of_cut_texts
@@ -80,7 +80,7 @@ class Classifier(SentenceModel, LabelledModel):
         """
         from bert_zoo.text.batches import strings
 
-        _check_top_k(top_k)
+        check("top_k", top_k, int | None, least=1)
         texts = tuple(map(strings, texts)) if isinstance(texts, tuple) else strings(texts)
         logits = self.predict(texts, batch_size=batch_size, verbose=0)
         rows = zip(*texts, strict=True) if isinstance(texts, tuple) else texts
@@ -133,7 +133,7 @@ class Classifier(SentenceModel, LabelledModel):
 
         Source: Yin et al., "Benchmarking Zero-shot Text Classification", arXiv:1909.00161.
         """
-        _check_top_k(top_k)
+        check("top_k", top_k, int | None, least=1)
         from bert_zoo.text.batches import strings
 
         labels = _checked_labels(labels)
@@ -170,11 +170,6 @@ class Classifier(SentenceModel, LabelledModel):
     def classified(self, text: str | tuple[str, str], logits: np.ndarray, top_k: int | None):
         """The result for one text, from its logits [classes]."""
         return classified(text, logits, self.labels, top_k)
-
-
-def _check_top_k(top_k: int | None) -> None:
-    if top_k is not None and (not is_integer(top_k) or top_k < 1):
-        raise ValueError(f"top_k is {top_k!r}; it must be an integer of at least 1, or None.")
 
 
 def _logits(model, inputs):

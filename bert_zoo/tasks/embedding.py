@@ -11,6 +11,7 @@ import numpy as np
 from keras import ops
 
 from bert_zoo import private
+from bert_zoo.fields import check
 from bert_zoo.models.base import Interface
 from bert_zoo.models.data_adapters import (
     DEFAULT_BATCH_SIZE,
@@ -21,7 +22,7 @@ from bert_zoo.models.data_adapters import (
     yields_batches,
 )
 from bert_zoo.models.gradient_cache import in_groups_by_length, in_mini_batches, traced_once
-from bert_zoo.models.inputs import check_batch_size, is_of_tensorflow, tokens_of
+from bert_zoo.models.inputs import is_of_tensorflow, tokens_of
 from bert_zoo.models.labels import LabelRange, LabelScores, has_labels
 from bert_zoo.models.replicas import compiles_for_each_shape, in_scope_of, rows_of_all
 from bert_zoo.models.task_model import Use
@@ -227,7 +228,7 @@ class SentenceEmbedder(ScoringModel):
     @mini_batch_size.setter
     def mini_batch_size(self, value: int | None) -> None:
         if value is not None:
-            check_batch_size(value, "mini_batch_size")
+            check("mini_batch_size", value, int, least=1)
             if self.reads_windows:
                 raise ValueError(
                     f"mini_batch_size is {value}, but mini-batches do not work with long texts in windows. "

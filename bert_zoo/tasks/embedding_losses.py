@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
+from bert_zoo.fields import check
 from bert_zoo.layers.heads import normalized
 from bert_zoo.models.losses import BatchMean
 
@@ -64,8 +65,7 @@ class MultipleNegativesRanking(EmbeddingLoss):
 
     def __init__(self, scale: float = 20.0, symmetric: bool = False, **kwargs):
         super().__init__(**kwargs)
-        if not scale > 0:
-            raise ValueError(f"scale is {scale!r}; it must be positive.")
+        check("scale", scale, float, above=0)
         self.scale = scale
         self.symmetric = symmetric
 
@@ -289,10 +289,7 @@ class Matryoshka(EmbeddingLoss):
 
     def call(self, y_true, y_pred):
         size = y_pred.shape[-1]
-        if not all(0 < dim <= size for dim in self.dims):
-            raise ValueError(
-                f"dims is {list(self.dims)}; each must be from 1 to {size}, the size of the vectors."
-            )
+        check("dims", self.dims, tuple[int, ...], least=1, most=size, note="the vectors' size")
         losses = [
             weight * self.loss.call(y_true, normalized(y_pred[..., :dim]))
             for dim, weight in zip(self.dims, self.weights, strict=True)

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_zoo.fields import is_integer
+from bert_zoo.fields import check
 from bert_zoo.generation_config import GenerationConfig
 from bert_zoo.models.direct import tokenized
 from bert_zoo.models.graphs import on_model
@@ -63,8 +63,7 @@ class Generation:
         self._model, self._stream, self._seed = model, stream, seed
         given = {name: value for name, value in options.items() if value is not None}
         GenerationConfig().replace(**given)
-        if beams is not None and (not is_integer(beams) or beams < 1):
-            raise ValueError(f"beams is {beams!r}; it must be a positive integer.")
+        check("beams", beams, int | None, least=1)
         config = model.generation_config.chosen(settings)
         if sampler is not None:
             config = config.replace(**dict.fromkeys(SEARCH))

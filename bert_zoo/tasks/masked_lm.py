@@ -13,11 +13,11 @@ from keras import ops
 from tqdm import tqdm
 
 from bert_zoo.error_text import shown
+from bert_zoo.fields import check
 from bert_zoo.graph import has_tensorflow
 from bert_zoo.models.data_adapters import text_rows
 from bert_zoo.models.direct import for_this_device, on_rows, tokenized
 from bert_zoo.models.graphs import in_graph, on_model
-from bert_zoo.models.inputs import check_batch_size
 from bert_zoo.runtime.answers import PrintedRow, PrintedRows, surroundings, table
 from bert_zoo.tasks.objectives.objective import ObjectiveModel
 from bert_zoo.tasks.objectives.table import PREDICTIONS
@@ -341,11 +341,9 @@ class FillsMasks(ObjectiveModel):
         spelling = Spelling(self)
         gaps = _gaps(text, spelling.mask)
         wanted = [_target_ids(spelling, gap, targets) for gap in gaps]
-        if targets is None and not 1 <= top_k <= tokenizer.vocab_size:
-            raise ValueError(
-                f"top_k is {top_k}; it must be between 1 and the size of the vocabulary, "
-                f"{tokenizer.vocab_size}."
-            )
+        if targets is None:
+            note = "the size of the vocabulary"
+            check("top_k", top_k, int, least=1, most=tokenizer.vocab_size, note=note)
         probabilities = _mask_probabilities(self, spelling.read(text), len(gaps))
         filled = FilledMasks()
         for gap, row, ids in zip(gaps, probabilities, wanted, strict=True):
@@ -381,9 +379,8 @@ class FillsMasks(ObjectiveModel):
         Source: Salazar et al. 2020 (arXiv:1910.14659), section 2; left to right within words: Kauf and
         Ivanova 2023 (arXiv:2305.10588), section 2.
         """
-        check_batch_size(batch_size)
-        if within_word not in WITHIN_WORD:
-            raise ValueError(f"within_word is {within_word!r}; choose one of {WITHIN_WORD}.")
+        check("batch_size", batch_size, int, least=1)
+        check("within_word", within_word, str, choices=WITHIN_WORD)
         if within_word == LEFT_TO_RIGHT and self.encoder.backbone.has_second_stream:
             raise ValueError(
                 f"within_word={LEFT_TO_RIGHT!r} masks further tokens, but this model was not trained to read masks, because "

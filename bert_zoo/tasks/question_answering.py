@@ -10,12 +10,12 @@ from tqdm import tqdm
 
 from bert_zoo.data.buckets import Rows
 from bert_zoo.data.squad import Answer, answers_of
+from bert_zoo.fields import check
 from bert_zoo.layers.backbones import FIRST_TEXT_IS_GLOBAL
 from bert_zoo.metrics.squad import AnswerSelection, Window, select_answers, squad_v1, squad_v2
 from bert_zoo.models.base import Interface
 from bert_zoo.models.direct import for_this_device, on_rows
 from bert_zoo.models.graphs import in_graph
-from bert_zoo.models.inputs import check_batch_size
 from bert_zoo.models.labels import LabelRange
 from bert_zoo.models.losses import class_loss, weights_of_labels
 from bert_zoo.models.task_model import TaskModel, Use
@@ -69,7 +69,7 @@ def answer_questions(
 
     if batch_size is None:
         batch_size = usual_batch_size(model.preprocessor.sequence_length)
-    check_batch_size(batch_size)
+    check("batch_size", batch_size, int, least=1)
     questions, contexts = strings(questions, "questions"), strings(contexts, "contexts")
     ids = range(len(questions)) if ids is None else ids
     _check_numbers(questions, contexts=contexts, ids=ids)

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from bert_zoo.fields import check
 from bert_zoo.models.base import Interface
 from bert_zoo.models.data_adapters import keras_arguments
 from bert_zoo.models.labels import HeadChoice, LabelScores, finite_numbers
@@ -137,10 +138,7 @@ class Reranker(ScoringModel, SentenceModel):
     interface = Interface(texts=(("text", 1), ("text_pair", 1)), pairs=False)
 
     def __init__(self, encoder, score_activation: str = "sigmoid", **kwargs):
-        if score_activation not in SCORE_ACTIVATIONS:
-            raise ValueError(
-                f"score_activation is {score_activation!r}; it must be one of {[*SCORE_ACTIVATIONS]}."
-            )
+        check("score_activation", score_activation, str, choices=SCORE_ACTIVATIONS)
         self.score_activation = score_activation
         super().__init__(encoder, **kwargs)
 

@@ -5,8 +5,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_zoo.fields import check
 from bert_zoo.models.base import ZooModel, encoder_of
-from bert_zoo.models.inputs import check_batch_size
 from bert_zoo.models.replicas import own_rows, rows_of_all, sharing_replicas
 
 
@@ -80,7 +80,7 @@ class StatefulModel(ZooModel):
         if evaluation_batch_size is None:
             evaluation_batch_size = batch_size
         for size in (batch_size, evaluation_batch_size):
-            check_batch_size(size)
+            check("batch_size", size, int, least=1)
             if size % sharing_replicas():
                 raise ValueError(
                     f"A batch of {size} streams cannot be split evenly across {sharing_replicas()} replicas. Give "

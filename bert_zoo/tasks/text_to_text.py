@@ -12,12 +12,13 @@ from keras import ops
 
 from bert_zoo.config import IGNORED_LABEL, UNLIMITED
 from bert_zoo.data.buckets import Rows
+from bert_zoo.fields import check
 from bert_zoo.layers.backbones import PADDING
 from bert_zoo.models.base import Interface
 from bert_zoo.models.data_adapters import is_tf_dataset, keras_arguments
 from bert_zoo.models.direct import for_this_device
 from bert_zoo.models.graphs import in_graph, on_model
-from bert_zoo.models.inputs import as_ids, check_batch_size, check_range, check_rank
+from bert_zoo.models.inputs import as_ids, check_range, check_rank
 from bert_zoo.models.labels import LabelRange, label_arrays
 from bert_zoo.models.long_texts import warning_of_cut_texts
 from bert_zoo.models.losses import token_loss
@@ -441,7 +442,7 @@ class TextToText(GeneratingModel):
         options |= {"max_new_tokens": max_new_tokens, "length_penalty": length_penalty}
         options |= {"top_p": top_p, "temperature": temperature, "sampler": sampler, "beams": beams}
         options |= {"seed": seed, "stop": stop, "stream": stream, "bad_words": bad_words}
-        check_batch_size(batch_size)
+        check("batch_size", batch_size, int, least=1)
         generation = Generation(self, settings=settings, **options)
         step = DecoderStep(_never_chosen(self, sentinels), generation.reads_logits)
         sources = with_prefix(sources, generation.config.prefix, "sources")
@@ -486,7 +487,7 @@ class TextToText(GeneratingModel):
         """
         from bert_zoo.text.batches import strings, text_batch
 
-        check_batch_size(batch_size)
+        check("batch_size", batch_size, int, least=1)
         sources, targets = strings(sources, "sources"), strings(targets, "targets")
         if len(sources) != len(targets):
             raise ValueError(

@@ -20,11 +20,11 @@ from bert_zoo.data.entities import (
 )
 from bert_zoo.data.tagging import scheme_names
 from bert_zoo.error_text import quoted, shown
+from bert_zoo.fields import check
 from bert_zoo.graph import has_tensorflow
 from bert_zoo.models.data_adapters import yields_batches
 from bert_zoo.models.direct import for_this_device
 from bert_zoo.models.graphs import in_graph
-from bert_zoo.models.inputs import check_batch_size
 from bert_zoo.models.labels import checked_labels, class_indices, finite_numbers, labels_of_table
 from bert_zoo.models.losses import token_loss
 from bert_zoo.models.metrics import SpanF1
@@ -406,7 +406,7 @@ class TokenClassifier(LabelledModel):
         Raises:
             ValueError: the batch size or strategy is invalid.
         """
-        check_batch_size(batch_size)
+        check("batch_size", batch_size, int, least=1)
         check_strategy(aggregation_strategy)
         sentences = sentences_of(texts)
         aggregate = aggregate and marks_spans(self.labels)

@@ -10,6 +10,7 @@ from typing import Any
 import keras
 from keras.distribution import DataParallel, DeviceMesh, LayoutMap, ModelParallel, TensorLayout
 
+from bert_zoo.fields import check
 from bert_zoo.layers.common import num_replicas
 from bert_zoo.presets import check_strategy
 
@@ -206,10 +207,7 @@ def strategy(name: str = "auto", *, model_parallel: int = 1):
     """
     check_strategy(name)
     kind, _, address = name.partition(":")
-    if model_parallel < 1:
-        raise ValueError(
-            f"model_parallel is {model_parallel}; it must be a number of devices, at least 1."
-        )
+    check("model_parallel", model_parallel, int, least=1)
     if keras.backend.backend() == "jax":
         return make(kind, address, model_parallel)
     if model_parallel > 1:

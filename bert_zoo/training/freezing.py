@@ -9,6 +9,7 @@ import numpy as np
 from keras import ops
 
 from bert_zoo.error_text import listing
+from bert_zoo.fields import check
 from bert_zoo.layers.backbones import Groups
 from bert_zoo.layers.heads import OutputHead
 from bert_zoo.models.base import ZooModel, encoder_of
@@ -154,10 +155,8 @@ def add_lora(
 
     Source: Hu et al. 2021 (arXiv:2106.09685), section 4.
     """
-    if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
-        raise ValueError(f"rank is {rank!r}; it must be a positive integer, such as 8.")
-    if targets not in TARGETS:
-        raise ValueError(f"targets is {targets!r}; it must be one of {list(TARGETS)}.")
+    check("rank", rank, int, least=1)
+    check("targets", targets, str, choices=TARGETS)
     encoder = encoder_of(model)
     if any(lora_layers(encoder)):
         raise ValueError("This model already has LoRA. Load it again to choose another rank.")

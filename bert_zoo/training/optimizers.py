@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import keras
 from keras import ops
 
+from bert_zoo.fields import check
 from bert_zoo.private import merges_replicas
 
 # Biases and norms do not decay. Kernels and embedding tables do, as in the original.
@@ -294,14 +295,8 @@ class BertAdamW(WholeBatchOptimizer, keras.optimizers.AdamW):
         decay_all: bool = False,
         **kwargs,
     ):
-        if updates_per_group is not None and updates_per_group < 1:
-            raise ValueError(
-                f"updates_per_group is {updates_per_group!r}; it must be a number of updates, at least 1, or None."
-            )
-        if layer_decay is not None and not 0 < layer_decay <= 1:
-            raise ValueError(
-                f"layer_decay is {layer_decay!r}; it must be above 0 and at most 1, such as 0.8."
-            )
+        check("updates_per_group", updates_per_group, int | None, least=1)
+        check("layer_decay", layer_decay, float | None, above=0, most=1)
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.bias_correction = bias_correction
         self.layer_decay = layer_decay
@@ -604,10 +599,7 @@ def bert_adamw(
     Raises:
         ValueError: `warmup_proportion` or `layer_decay` is outside its range.
     """
-    if not 0 <= warmup_proportion < 1:
-        raise ValueError(
-            f"warmup_proportion is {warmup_proportion!r}; it must be at least 0 and below 1."
-        )
+    check("warmup_proportion", warmup_proportion, float, least=0, below=1)
     schedule = learning_rate
     if total_steps is not None:
         schedule = WarmupLinearDecay(

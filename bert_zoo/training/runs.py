@@ -23,6 +23,7 @@ from tqdm import tqdm
 
 import bert_zoo
 from bert_zoo.data.array_files import RowFile, open_array
+from bert_zoo.fields import check
 from bert_zoo.graph import has_tensorflow
 from bert_zoo.json_files import parse_json, utf8_text
 from bert_zoo.loading.locating import RUN_CONFIG, RUN_METRICS
@@ -198,11 +199,8 @@ class TimeBudget(keras.callbacks.Callback):
         clock: Callable[[], float] = time.monotonic,
     ):
         super().__init__()
-        if seconds <= 0 or not 0 <= warmup_proportion < 1:
-            raise ValueError(
-                f"seconds is {seconds} and warmup_proportion is {warmup_proportion}; seconds must be above 0, "
-                "and warmup_proportion at least 0 and below 1."
-            )
+        check("seconds", seconds, float, above=0)
+        check("warmup_proportion", warmup_proportion, float, least=0, below=1)
         self.peak = peak
         self.seconds = seconds
         self.warmup_proportion = warmup_proportion
@@ -268,8 +266,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
 
     def __init__(self, directory: str | os.PathLike, every: int, first_step: int = 0):
         super().__init__()
-        if every < 1:
-            raise ValueError(f"every is {every}; it must be a positive number of steps.")
+        check("every", every, int, least=1)
         self.directory = Path(directory)
         self.every = every
         self.step = first_step

@@ -11,7 +11,7 @@ import numpy as np
 
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.data.rows import ranges
-from bert_zoo.error_text import shown
+from bert_zoo.fields import check_fields, setting
 from bert_zoo.tasks.objectives.objective import Arrays, Draws, Objective
 
 
@@ -213,16 +213,11 @@ class SpanCorruption(Denoising):
     Source: `random_spans_noise_mask`, `noise_span_to_unique_sentinel` of t5/data/preprocessors.py.
     """
 
-    rate: float = 0.15
-    mean_length: float = 3.0
+    rate: float = setting(0.15, above=0, most=0.5)
+    mean_length: float = setting(3.0, least=1, note="the length of the shortest span")
 
     def __post_init__(self):
-        if not 0 < self.rate <= 0.5:
-            raise ValueError(f"rate is {shown(self.rate)}; it must be above 0 and at most 0.5.")
-        if self.mean_length < 1:
-            raise ValueError(
-                f"mean_length is {shown(self.mean_length)}; it must be at least 1, the length of the shortest span."
-            )
+        check_fields(self)
 
     def sizes(self, lengths):
         hidden, spans = self.counts(lengths)
@@ -302,16 +297,12 @@ class WholeTexts(Denoising):
     Source: objectives/iid_15_r10s90_f.gin and iid_15_m_f.gin of t5/models/gin.
     """
 
-    rate: float = 0.15
-    random: float = 0.1
+    rate: float = setting(0.15, above=0, below=1)
+    random: float = setting(0.1, least=0, most=1)
     reserved: int = 3
 
     def __post_init__(self):
-        if not (0 < self.rate < 1 and 0 <= self.random <= 1):
-            raise ValueError(
-                f"rate is {shown(self.rate)} and random {shown(self.random)}. Both are probabilities, and "
-                "rate must be above 0 and below 1."
-            )
+        check_fields(self)
 
     def parts(self, examples, draws):
         is_hidden = examples.uniform(draws, "tokens") < self.rate

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 
 from bert_zoo.config import IGNORED_LABEL
-from bert_zoo.error_text import shown
+from bert_zoo.fields import check_fields, setting
 from bert_zoo.tasks.objectives.objective import Arrays, Draws, Objective, Prediction
 
 DISTRIBUTIONS = ("uniform", "corpus")
@@ -64,20 +64,16 @@ class Replacement:
         ValueError: an attribute outside its range.
     """
 
-    mask: float = 0.8
-    random: float = 0.1
-    distribution: str = "uniform"
+    mask: float = setting(0.8, least=0, most=1)
+    random: float = setting(0.1, least=0, most=1)
+    distribution: str = setting("uniform", choices=DISTRIBUTIONS)
     excluded_ids: tuple[int, ...] = ()
 
     def __post_init__(self):
-        if not (0 <= self.mask <= 1 and 0 <= self.random <= 1 and self.mask + self.random <= 1):
+        check_fields(self)
+        if self.mask + self.random > 1:
             raise ValueError(
-                f"mask is {shown(self.mask)} and random {shown(self.random)}. Both are probabilities, and "
-                "their sum must be at most 1."
-            )
-        if self.distribution not in DISTRIBUTIONS:
-            raise ValueError(
-                f"distribution is {shown(self.distribution)}; choose one of {DISTRIBUTIONS}."
+                f"mask is {self.mask} and random {self.random}; their sum must be at most 1."
             )
 
     def __call__(
@@ -154,19 +150,14 @@ class Masking(Objective):
         replaced: whether a discriminator reads a generator's samples there (a class variable).
     """
 
-    rate: float = 0.15
-    max_predictions: int | None = None
+    rate: float = setting(0.15, above=0, below=1)
+    max_predictions: int | None = setting(None, least=1)
     replacement: Replacement = Replacement()
     tokens: TokenIds | None = None
     replaced: ClassVar[bool] = False
 
     def __post_init__(self):
-        if not 0 < self.rate < 1:
-            raise ValueError(f"rate is {shown(self.rate)}; it must be between 0 and 1.")
-        if self.max_predictions is not None and self.max_predictions < 1:
-            raise ValueError(
-                f"max_predictions is {shown(self.max_predictions)}; it must be at least 1, or None."
-            )
+        check_fields(self)
 
     def for_tokenizer(self, tokenizer, counts=None):
         return self.for_tokens(TokenIds.of(tokenizer, counts))
@@ -437,14 +428,9 @@ class NGrams(Masking):
     create_pretraining_data.py.
     """
 
-    longest: int = 3
+    longest: int = setting(3, least=1)
     # The limit of ALBERT's program, also for rows of 512 tokens.
     most: ClassVar[float] = 20
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.longest < 1:
-            raise ValueError(f"longest is {shown(self.longest)}; it must be at least 1.")
 
     def predictions(self, length):
         return self.max_predictions or min(self.most, super().predictions(length))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bert_zoo.error_text import shown
+from bert_zoo.fields import setting
 from bert_zoo.tasks.objectives.masking import PLACE, Masking, Replacement, shuffled
 
 
@@ -41,15 +41,9 @@ class Permutations(Masking):
 
     rate: float = 1 / 6
     replacement: Replacement = Replacement(mask=0.0, random=0.0)  # noqa: RUF009 (frozen)
-    longest: int = 5
-    context: int = 6
-    parts: int = 2
-
-    def __post_init__(self):
-        super().__post_init__()
-        for name in ("longest", "context", "parts"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {shown(getattr(self, name))}; it must be at least 1.")
+    longest: int = setting(5, least=1)
+    context: int = setting(6, least=1)
+    parts: int = setting(2, least=1)
 
     def of_chosen(self, batch, chosen, draws):
         return {"perm_mask": self.hidden(batch, chosen, draws).astype(np.int8)}, {}

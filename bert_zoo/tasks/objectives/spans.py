@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from bert_zoo.config import IGNORED_LABEL
-from bert_zoo.error_text import shown
+from bert_zoo.fields import setting
 from bert_zoo.layers.common import Activation, at_positions, dense, norm, table, vocabulary_logits
 from bert_zoo.models.inputs import as_ids, check_range
 from bert_zoo.tasks.objectives.masking import Masking, Replacement, Words, numbered
@@ -51,18 +51,10 @@ class Spans(Masking):
     """
 
     replacement: Replacement = Replacement(distribution="corpus")  # noqa: RUF009 (frozen)
-    p: float = 0.2
-    longest: int = 10
+    p: float = setting(0.2, above=0, below=1)
+    longest: int = setting(10, least=1)
     max_spans: int | None = None
-    targets: int = 15
-
-    def __post_init__(self):
-        super().__post_init__()
-        if not 0 < self.p < 1:
-            raise ValueError(f"p is {shown(self.p)}; it must be between 0 and 1.")
-        for name in ("longest", "targets"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {shown(getattr(self, name))}; it must be at least 1.")
+    targets: int = setting(15, least=1)
 
     def of_chosen(self, batch, chosen, draws):
         boundaries, tokens, labels = self._boundaries(batch, chosen)
