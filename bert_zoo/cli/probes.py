@@ -77,31 +77,20 @@ def outcomes(flags: Any, directory: Path, name: str) -> Iterator[Outcome]:
         yield structure(subject, vectors, treebank, flags.rank)
         yield heads_if_any(subject, treebank)
         yield geometry("Geometry", vectors)
-    if flags.tagging:
-        parts = []
-        for path in flags.tagging:
-            split = read_tagging(path)
-            tags = [[split.label_names[i] for i in row] for row in split.labels]
-            parts.append([*zip(split.words, tags, strict=True)][most])
-        rows, splits = in_splits(parts)
-        words, tags = zip(*rows, strict=True)
-        vectors = subject.vectors("tagging", words)
-        yield labels_by_layer(subject, "Tags", vectors, tags, splits, of_words=True, **settings)
-    if flags.edges:
-        rows, splits = in_splits([read_edges(path)[most] for path in flags.edges])
-        vectors = subject.vectors("edges", [row.words for row in rows])
-        edges = [row.edges for row in rows]
-        yield labels_by_layer(subject, "Edges", vectors, edges, splits, **settings)
-    if flags.senteval:
-        data = read_senteval(flags.senteval)
-        parts = {split: [] for split in SPLITS}
-        for words, label, split in zip(data.words, data.labels, data.splits, strict=True):
-            parts[split].append((words, label))
-        rows, splits = in_splits([part[most] for part in parts.values()])
-        words, labels = zip(*rows, strict=True)
-        vectors = subject.vectors("senteval", words)
-        title = f"Sentences: {Path(flags.senteval).stem}"
-        yield labels_by_layer(subject, title, vectors, labels, splits, **settings)
+    # What is probed for -> the section's title, and a function that reads (words, label) rows from each file.
+    labelled = {
+        "tagging": ("Tags", lambda paths: [_tagged(path) for path in paths]),
+        "edges": ("Edges", lambda paths: [_with_edges(path) for path in paths]),
+        "senteval": (f"Sentences: {Path(flags.senteval or '').stem}", _sentences),
+    }
+    for what, (title, read) in labelled.items():
+        if source := flags[what].value:
+            rows, splits = in_splits([part[most] for part in read(source)])
+            words, labels = zip(*rows, strict=True)
+            vectors, of_words = subject.vectors(what, words), what == "tagging"
+            yield labels_by_layer(
+                subject, title, vectors, labels, splits, of_words=of_words, **settings
+            )
     if flags.corpus:
         texts = [line for _, line in lines(Path(flags.corpus)) if line.strip()][most]
         vectors = compared = subject.vectors("corpus", texts)
@@ -122,6 +111,23 @@ def outcomes(flags: Any, directory: Path, name: str) -> Iterator[Outcome]:
             yield preferences(model, flags.minimal_pairs)
         if flags.facts:
             yield facts(model, flags.facts)
+
+
+def _tagged(path: str) -> list[tuple[Any, Any]]:
+    data = read_tagging(path)
+    tags = [[data.label_names[i] for i in row] for row in data.labels]
+    return [*zip(data.words, tags, strict=True)]
+
+
+def _with_edges(path: str) -> list[tuple[Any, Any]]:
+    return [(row.words, row.edges) for row in read_edges(path)]
+
+
+def _sentences(path: str) -> list[list[tuple[Any, Any]]]:
+    """The rows of each split."""
+    data = read_senteval(path)
+    rows = [*zip(data.words, data.labels, data.splits, strict=True)]
+    return [[row[:2] for row in rows if row[2] == split] for split in SPLITS]
 
 
 def _model_of_words(name: str) -> ZooModel:
