@@ -167,7 +167,14 @@ class Benchmark(ABC):
 
     def unlabelled_row(self, line: str) -> Any:
         """Parses a line of a file as an unlabelled row; raises ValueError for a malformed line."""
-        return pair_of(line) if isinstance(self.texts, tuple) else line
+        if not isinstance(self.texts, tuple):
+            return line
+        first, *rest = line.split("\t")
+        if len(rest) != 1:
+            raise ValueError(
+                f"{shown(line)} has {len(rest)} tabs. Write one pair of texts per line, separated by one tab."
+            )
+        return first, rest[0]
 
     def taught_texts(self, model: "ZooModel", more: Sequence[Any]) -> Any:
         """The model's input texts: the training data, then the unlabelled rows."""
@@ -176,7 +183,11 @@ class Benchmark(ABC):
                 f"Distillation does not support {self.name}, a task of kind {self.kind!r}. Fine-tune the student on it "
                 "instead."
             )
-        return with_rows(self.texts, more)
+        if not isinstance(self.texts, tuple):
+            return [*self.texts, *more]
+        columns = zip(*more, strict=True) if more else [()] * len(self.texts)
+        rows = zip(self.texts, columns, strict=True)
+        return tuple([*column, *others] for column, others in rows)
 
     def answered_rows(
         self, teacher: "ZooModel", texts: Any, recipe: Recipe
@@ -233,7 +244,9 @@ class Benchmark(ABC):
         """Writes the result of `predict` as a readable file and for the official scorer, if there is one, and returns
         the files. `metrics` are those of the run's kept epoch, with a threshold if the task has one."""
         path = directory / f"{self.name}-{split}.tsv"
-        write_tsv(path, *self.table(data, predictions))
+        header, rows = self.table(data, predictions)
+        with path.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, "excel-tab", lineterminator="\n").writerows([header, *rows])
         return [path, *self.official_files(directory, split, data, predictions)]
 
     def official_files(
@@ -251,7 +264,8 @@ class Benchmark(ABC):
 
     def show(self, model: "ZooModel", data: Any, metrics: Mapping[str, float]) -> str:
         """Lines to print: a few predictions and the truth; `metrics` as for `write_predictions`."""
-        return "\n".join(self.lines(model, self.take(data, spread_rows(len(data))), metrics))
+        rows = range(0, len(data), max(1, len(data) // NUM_SHOWN))[:NUM_SHOWN]
+        return "\n".join(self.lines(model, self.take(data, rows), metrics))
 
     def take(self, data: Any, rows: Sequence[int]) -> Any:
         """Some rows of a split."""
@@ -260,24 +274,6 @@ class Benchmark(ABC):
     @abstractmethod
     def lines(self, model: "ZooModel", data: Any, metrics: Mapping[str, float]) -> Iterator[str]:
         """Yields a heading, and lines about each row of the data."""
-
-
-def with_rows(texts: Any, more: Sequence[Any]) -> Any:
-    """Appends rows to texts, or to the two columns of text pairs."""
-    if not isinstance(texts, tuple):
-        return [*texts, *more]
-    columns = zip(*more, strict=True) if more else [()] * len(texts)
-    return tuple([*column, *others] for column, others in zip(texts, columns, strict=True))
-
-
-def pair_of(line: str) -> tuple[str, str]:
-    """Splits a line at its tab into two texts."""
-    first, *rest = line.split("\t")
-    if len(rest) != 1:
-        raise ValueError(
-            f"{shown(line)} has {len(rest)} tabs. Write one pair of texts per line, separated by one tab."
-        )
-    return first, rest[0]
 
 
 def is_test(split: str) -> bool:
@@ -294,11 +290,6 @@ def one_line(text: str) -> str:
     """A text on one line, truncated if it is long."""
     line = " ".join(text.split())
     return line if len(line) <= SHOWN_LENGTH else f"{line[: SHOWN_LENGTH - 1]}…"
-
-
-def spread_rows(number: int) -> list[int]:
-    """A few evenly spread row numbers."""
-    return list(range(0, number, max(1, number // NUM_SHOWN)))[:NUM_SHOWN]
 
 
 def number_lines(
@@ -331,13 +322,6 @@ def rows_of(split: Any, rows: Sequence[int]) -> Any:
         if column and isinstance(column[0] if isinstance(column, tuple) else column, list)
     }
     return replace(split, **chosen)
-
-
-def write_tsv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, delimiter="\t", lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
 
 
 # --- The user's own files ---
