@@ -7,7 +7,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache, lru_cache
 from numbers import Integral, Real
 from types import NoneType, UnionType
-from typing import Any, get_args, get_origin
+from typing import Any, get_args, get_origin, get_type_hints
 
 from bert_zoo.error_text import quoted, shown
 
@@ -141,7 +141,9 @@ def limits_of(record: type) -> dict[str, Limit]:
     for base in reversed(record.__mro__):
         known = vars(base).get("__dataclass_fields__", {})
         said |= {name: each.metadata["limits"] for name, each in known.items() if each.metadata}
-    return {each.name: limit_of(each.type, **said.get(each.name, {})) for each in fields(record)}
+    hints = get_type_hints(record)
+    names = [each.name for each in fields(record)]
+    return {name: limit_of(hints[name], **said.get(name, {})) for name in names}
 
 
 def field_problems(record: Any) -> list[str]:

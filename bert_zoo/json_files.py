@@ -1,12 +1,13 @@
 """Reads JSON files of other programs, with errors that name file, line, key and the expected type."""
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from bert_zoo.config import ConfigError
 from bert_zoo.error_text import quoted, shown
-from bert_zoo.fields import Limit, limit_of
+from bert_zoo.fields import Limit, limit_of, limits_of
 
 # The next step after an error in a file that another program wrote.
 CORRECT_IT = "Correct the line or download the file again."
@@ -97,6 +98,22 @@ class JsonObject(dict):
         """All keys and values; the values have one kind."""
         limit = limit_of(kind)
         return {key: _checked(value, key, limit, self.where) for key, value in self.items()}
+
+    def record(self, kind: type, required: Collection[str] | None = None) -> Any:
+        """The dataclass that an object was written from; it must have the `required` keys, by default all fields."""
+        limits = limits_of(kind)
+        required = limits.keys() if required is None else required
+        if not {*required} <= self.keys() <= limits.keys():
+            raise ConfigError(
+                f"{self.where} has the keys {quoted(sorted(self))}; it must have {sorted(required)}, and no others than "
+                f"{sorted(limits)}."
+            )
+        for name, value in self.items():
+            _checked(value, name, limits[name], self.where)
+        try:
+            return kind(**self)
+        except ValueError as error:
+            raise ConfigError(f"{self.where}: {error}") from error
 
 
 def _checked(value: Any, name: str, limit: Limit, where: object) -> Any:

@@ -277,7 +277,7 @@ def test_predictions_are_written_as_the_server_wants(tmp_path, task_split):
         ("cola", [""], "train.tsv has no rows"),
         ("rte", [f"index|{PAIR}", "0|a|b"], "line 1: there is no column 'label'"),
         ("sst2", ["sentence|label", "fine|2"], "line 2: the label is '2', expected one of ['0', '1']"),
-        ("stsb", [f"{PAIR}|score", "a|b|5.1"], "line 2: the score is 5.1; it must be from 0 to 5"),
+        ("stsb", [f"{PAIR}|score", "a|b|5.1"], "line 2: the score is 5.1; it must be a number from 0 to 5"),
         ("stsb", [f"{PAIR}|score", "a|b|nan"], "line 2: the score is 'nan', expected a finite number"),
         ("mnli", [f"{PAIR}|gold_label", "a|b|-"], "line 2: the label is '-', expected one of ['entailment'"),
     ],

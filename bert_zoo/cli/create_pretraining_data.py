@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_zoo.cli.program import Program
+from bert_zoo.fields import check
 from bert_zoo.presets import PAIRS
 from bert_zoo.registry import registry
 
@@ -221,8 +222,7 @@ def _objective(settings: ShardSettings) -> tuple[Any, Any]:
         for name, value in OBJECTIVES.items()
         if isinstance(value, Masking) and not isinstance(value, Spans | Permutations)
     ]
-    if settings.objective not in known:
-        raise ValueError(f"objective is {settings.objective!r}; choose one of {known}.")
+    check("objective", settings.objective, str, choices=known)
     with _local(settings.vocabulary) as vocabulary:
         preprocessor = preprocessor_from_dir(
             vocabulary, settings.family, sequence_length=settings.length

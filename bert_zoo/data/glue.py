@@ -16,6 +16,7 @@ import numpy as np
 
 from bert_zoo.data import files
 from bert_zoo.data.tables import LabelledTexts, read_table
+from bert_zoo.fields import check
 from bert_zoo.metrics.labels import accuracy, binary_f1, pearson, spearman
 
 _FILES = {"train": "train.tsv", "validation": "dev.tsv", "test": "test.tsv"}
@@ -252,10 +253,7 @@ def _read(row: GlueDataSet, split: str, data_dir: Path) -> tuple[Any, list | Non
     )
     if row.is_regression and not is_test:
         for line, score in zip(table.lines, table.labels, strict=True):
-            if not 0 <= score <= 5:
-                raise ValueError(
-                    f"{path}, line {line}: the score is {score}; it must be from 0 to 5."
-                )
+            check(f"{path}, line {line}: the score", score, float, least=0, most=5)
     return table.texts, table.labels
 
 

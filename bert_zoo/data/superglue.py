@@ -24,6 +24,7 @@ from bert_zoo.data import files
 from bert_zoo.data.choices import ChoiceSplit
 from bert_zoo.data.tables import LabelledTexts
 from bert_zoo.error_text import shown
+from bert_zoo.fields import check
 from bert_zoo.json_files import as_object, member, parse_json
 from bert_zoo.metrics.labels import accuracy, binary_f1, macro_f1, pearson
 from bert_zoo.metrics.squad import exact_match, token_f1
@@ -241,10 +242,7 @@ _ASKED = {"cause": "What was the cause of this?", "effect": "What happened as a 
 
 def _question_asked(record: Record, place: str) -> Iterator[Record]:
     kind = record.get("question")
-    if kind not in _ASKED:
-        raise ValueError(
-            f"{place}: the question is {shown(kind)}; it must be one of {list(_ASKED)}."
-        )
+    check(f"{place}: the question", kind, str, choices=_ASKED)
     yield {**record, "asked": _ASKED[kind]}
 
 

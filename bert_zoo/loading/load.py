@@ -14,6 +14,7 @@ from bert_zoo import private
 from bert_zoo.config import Config, ConfigError, HeadSpec, Pooling
 from bert_zoo.error_text import listing
 from bert_zoo.family import TextSpec
+from bert_zoo.fields import check
 from bert_zoo.generation_config import GenerationConfig
 from bert_zoo.loading.argument_names import unknown_arguments
 from bert_zoo.loading.directories import PROBLEM_TYPES, TRAINED_BY_USERS, Opened, open_checkpoint
@@ -35,7 +36,6 @@ from bert_zoo.weights.bind import (
     variables_of,
 )
 from bert_zoo.weights.files import WeightsError
-from bert_zoo.weights.formats.bert_zoo import record
 from bert_zoo.weights.table import OfTwoLogits, head_of
 
 log = logging.getLogger("bert_zoo")
@@ -224,10 +224,7 @@ def _task_of(
     trained, keeps_head = opened.trained_task, "classifier" not in init
     replaced = TASKS[trained].replaces if trained is not None and keeps_head else None
     if problem_type is not None:
-        if problem_type not in PROBLEM_TYPES:
-            raise ValueError(
-                f"problem_type is {problem_type!r}; it is one of {', '.join(PROBLEM_TYPES)}."
-            )
+        check("problem_type", problem_type, str, choices=PROBLEM_TYPES)
         named, general = PROBLEM_TYPES[problem_type], next(iter(PROBLEM_TYPES.values()))
         if task not in (None, general, named):
             raise ValueError(
@@ -635,7 +632,8 @@ def _long_texts(
     opened: Opened, task: str, encoder: Encoder, mode: str | None, stride: int | None
 ) -> LongTexts:
     """Returns the user's choice, else the saved one."""
-    saved = record(opened.description.long_texts, LongTexts, LongTexts(), mode=str, stride=int)
+    written = opened.description.long_texts
+    saved = LongTexts() if written is None else written.record(LongTexts)
     pools = TASKS[task].pools_windows and not encoder.always_gives_state
     saved = saved if pools else LongTexts()
     if mode is None and stride is None:

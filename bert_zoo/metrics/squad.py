@@ -190,11 +190,7 @@ def _check_questions(
                 f"The answers of question {id!r} are the string {answers!r}; pass a list of strings."
             )
     for id, text in predictions.items():
-        if not isinstance(text, str):
-            raise ValueError(
-                f"The prediction for question {id!r} is {text!r}; it must be a string, "
-                '"" for no answer.'
-            )
+        check(f"The prediction for question {id!r}", text, str, note='"" for no answer')
     if unknown := [id for id in predictions if id not in references]:
         log.warning(
             "Predictions for questions that `references` lacks are ignored: %s.", quoted(unknown)
@@ -382,10 +378,7 @@ def _shown(window: Window, context: str, number: int) -> _Shown:
             raise ValueError(
                 f"{name} of window {number} has the shape {array.shape}; it must be {shape}."
             )
-    if window.first_token < 0:
-        raise ValueError(
-            f"first_token of window {number} is {window.first_token}; it must be at least 0."
-        )
+    check(f"first_token of window {number}", window.first_token, int, least=0)
     positions = np.flatnonzero(mask)
     if mask[window.no_answer] or (np.diff(positions) != 1).any():
         raise ValueError(

@@ -4,13 +4,12 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_zoo.config import UNLIMITED, ConfigError
+from bert_zoo.config import UNLIMITED, ConfigError, Prompts
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.fields import check
 from bert_zoo.json_files import JsonObject, member, read_object
 from bert_zoo.runtime.answers import SCORE_ACTIVATIONS
 from bert_zoo.text.numpy_packing import TRUNCATIONS, Layout
-from bert_zoo.weights.formats.bert_zoo import prompts_of
 
 LITERT_FILE = "model.tflite"
 ONNX_SUFFIX = ".onnx"
@@ -80,22 +79,14 @@ def read_description(
                     f"and length it must be {rank} times null."
                 )
     values["include_prompt"] = values.take("include_prompt", bool, True)
-    prompts = prompts_of(values.section("prompts"))
+    prompts = values.section("prompts").record(Prompts, ())
     return values | {"verb": verb, "text": text, "labels": labels, "prompts": prompts}
 
 
 def layout_of(text: JsonObject) -> Layout:
     values = member(text, "layout", dict, text.where)
-    kinds = {name: type(value) for name, value in Layout().get_config().items()}
-    if unknown := values.keys() - kinds.keys():
-        raise ConfigError(f"{values.where}: a layout has no {quoted(sorted(unknown))}.")
-    for name, kind in kinds.items():
-        member(values, name, kind, values.where)
-    try:
-        layout = Layout(**values)
-        parts = [part for number in (1, 2 if layout.pair else 1) for part in layout.parts(number)]
-    except ValueError as error:
-        raise ConfigError(f"{values.where}: {error}") from error
+    layout = values.record(Layout)
+    parts = [part for number in (1, 2 if layout.pair else 1) for part in layout.parts(number)]
     for segment in (layout.padding_segment, *(part.segment for part in parts)):
         check(f"{values.where}: a segment", segment, int, ConfigError, least=0, most=_MOST_SEGMENTS)
     return layout

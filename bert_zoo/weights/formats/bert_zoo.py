@@ -1,7 +1,7 @@
 """bert_zoo's own directories: bert_zoo.json beside variables under the paths that they have here."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -67,28 +67,20 @@ class BertZoo(Format):
             raise ConfigError(f"{where} cannot be used: {error}") from error
 
     def description(self, values: JsonObject, directory: Path) -> Description:
-        text = values.take("text", dict)
+        text, head = values.take("text", dict), values.take("head", dict)
         pooling = values.take("pooling", dict)
         return Description(
             task=values.take("task", str),
             labels=tuple(values.items_of("labels", str)) or None,
             thresholds=values.items_of("thresholds", float),
             score_activation=values.take("score_activation", str),
-            text=record(text, TextSpec, None, lowercase=bool, max_length=int),
+            text=None if text is None else text.record(TextSpec),
             pooling=Pooling() if pooling is None else _pooling(pooling),
-            prompts=prompts_of(values.section("prompts")),
+            prompts=values.section("prompts").record(Prompts, ()),
             long_texts=values.take("long_texts", dict),
             generation=(values.section("generation"),),
             reads_vectors=values.take("reads_vectors", bool, False),
-            head=record(
-                values.take("head", dict),
-                HeadSpec,
-                None,
-                features=str,
-                kind=str,
-                size=int,
-                dropout=float,
-            ),
+            head=None if head is None else head.record(HeadSpec),
         )
 
     def encode(self, config: Config, description: Description) -> dict[str, Any]:
@@ -121,59 +113,6 @@ class BertZoo(Format):
         }
 
 
-def prompts_of(values: JsonObject) -> Prompts:
-    """The prompts that were written as an object.
-
-    Raises:
-        ConfigError: they are of another kind.
-    """
-    try:
-        return Prompts(values.section("texts").values_of(str), values.take("default", str))
-    except ValueError as error:
-        raise ConfigError(f"{values.where}: {error}") from error
-
-
 def _pooling(values: JsonObject) -> Pooling:
-    """The pooling of a bert_zoo.json."""
-    known = {field.name for field in fields(Pooling)}
-    if not POOLING_KEYS <= set(values) <= known:
-        raise ConfigError(
-            f"{values.where} has the keys {listing(sorted(values))}; it must have {sorted(POOLING_KEYS)}, and may "
-            f"have {sorted(known - POOLING_KEYS)}."
-        )
-    mode = values["mode"]
-    try:
-        return Pooling(
-            mode if isinstance(mode, str) else values.items_of("mode", str),
-            values.take("normalize", bool),
-            tuple(
-                record(layer, PooledDense, None, units=int, activation=str, use_bias=bool)
-                for layer in (
-                    JsonObject(layer, values.where) for layer in values.items_of("dense", dict)
-                )
-            ),
-            values.take("include_prompt", bool, True),
-            values.take("truncate_dim", int),
-            values.take("similarity", str, "cosine"),
-        )
-    except ValueError as error:
-        raise ConfigError(f"{values.where}: {error}") from error
-
-
-def record(values: JsonObject | None, kind: type, default: Any, /, **fields: type) -> Any:
-    """The dataclass that an object of bert_zoo.json was written from, by its fields and their kinds.
-
-    Raises:
-        ConfigError: it has other keys, or values that cannot be.
-    """
-    if values is None:
-        return default
-    if set(values) != set(fields):
-        raise ConfigError(
-            f"{values.where} has the keys {listing(sorted(values))}; it must have {sorted(fields)}."
-        )
-    taken = {name: values.take(name, of) for name, of in fields.items()}
-    try:
-        return kind(**taken)
-    except ValueError as error:
-        raise ConfigError(f"{values.where}: {error}") from error
+    layers = [layer.record(PooledDense) for layer in values.items_of("dense", dict)]
+    return JsonObject({**values, "dense": layers}, values.where).record(Pooling, POOLING_KEYS)

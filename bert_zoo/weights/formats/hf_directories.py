@@ -334,11 +334,8 @@ def _config_of(folder: Path, known: Collection[str]) -> JsonObject:
 
 def _dense_of(folder: Path) -> PooledDense:
     values = _config_of(folder, DENSE_KEYS)
-    activation = values.take("activation_function", str, "torch.nn.modules.activation.Tanh")
-    if activation not in DENSE_ACTIVATIONS:
-        raise ConfigError(
-            f"{values.where} has the activation {shown(activation)}; bert_zoo has {listing(DENSE_ACTIVATIONS)}."
-        )
+    tanh = "torch.nn.modules.activation.Tanh"
+    activation = values.take("activation_function", str, tanh, choices=DENSE_ACTIVATIONS)
     _check_vector(values)
     if values.take("use_residual", bool, False):
         raise ConfigError(
@@ -351,11 +348,8 @@ def _dense_of(folder: Path) -> PooledDense:
 def _check_vector(values: JsonObject) -> None:
     """Refuses a module that reads or writes something else than the sentence vector."""
     for name in VECTOR_KEYS:
-        if values.take(name, str, SENTENCE_VECTOR) != SENTENCE_VECTOR:
-            raise ConfigError(
-                f"{values.where} has {name} {shown(values[name])}; bert_zoo's modules after the pooling read "
-                f"and write {SENTENCE_VECTOR}."
-            )
+        note = "the only one for bert_zoo's modules after the pooling"
+        values.take(name, str, choices=[SENTENCE_VECTOR], note=note)
 
 
 def write_pooling(
