@@ -81,7 +81,7 @@ def test_state_is_carried_where_it_is_given():
     assert_same(second["sequence_output"], again["sequence_output"], TOLERANCE)
     assert_same(np.stack(second["memory"]), again["new_memory"], TOLERANCE)
     one = {**io, "memory": first["memory"][:1]}
-    assert_refused(lambda: model(one), "memory has the shapes | list of 2 tensors of the shape")
+    assert_refused(lambda: model(one), "memory has 1 entries | a list of 2 tensors")
 
 
 @pytest.mark.parametrize(("clips", "projects"), [((0.0, 0.0), False), ((0.2, 0.1), True)])

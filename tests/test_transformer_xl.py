@@ -449,7 +449,7 @@ load = functools.partial(load_recurrent, "hf_adaptive")
 
 @refusals(
     # Inputs.
-    (lambda: given(memory=EMPTY[:1]), "memory has 1 entries | each of the 2 layers"),
+    (lambda: given(memory=EMPTY[:1]), "memory has 1 entries | a list of 2 tensors"),
     (
         lambda: given(memory=memory((3, 8, 16), (3, 8, 15))),
         "memory[1] has shape (3, 8, 15) | must be (3, 8, 16)",

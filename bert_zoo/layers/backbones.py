@@ -360,3 +360,17 @@ def fits(shape, wanted) -> bool:
     return len(shape) == len(wanted) and all(
         None in (found, other) or found == other for found, other in zip(shape, wanted, strict=True)
     )
+
+
+def check_memory(memory, shapes: Sequence[tuple[int | None, ...]], each: str) -> None:
+    """Raises ValueError unless a memory has tensors of these shapes; `each` says what they hold, for messages."""
+    if isinstance(memory, Mapping) or len(memory) != len(shapes):
+        raise ValueError(
+            f"memory has {len(memory)} entries; it must be a list of {len(shapes)} tensors, as the model returned it: "
+            f"{each}."
+        )
+    for number, (entry, wanted) in enumerate(zip(memory, shapes, strict=True)):
+        if not fits(entry.shape, wanted):
+            raise ValueError(
+                f"memory[{number}] has shape {tuple(entry.shape)}; it must be {wanted}: {each}."
+            )

@@ -12,7 +12,7 @@ from keras import ops
 
 from bert_zoo import private
 from bert_zoo.config import Config
-from bert_zoo.layers.backbones import Backbone, Groups, fits
+from bert_zoo.layers.backbones import Backbone, Groups, check_memory
 from bert_zoo.layers.block import Stack
 from bert_zoo.layers.common import Dropout, at_positions, float_table, over_replicas, table
 
@@ -227,7 +227,10 @@ class LSTMBackbone(Backbone):
         token_ids, memory = inputs["token_ids"], inputs.get("memory")
         if memory is None:
             memory = self.initial_state(ops.shape(token_ids)[0])["memory"]
-        self._check_memory(memory, token_ids)
+        shapes = [
+            (token_ids.shape[0], units) for units in self.config.layer_sizes for _ in range(2)
+        ]
+        check_memory(memory, shapes, "output and cell of each LSTM, [batch, width of the LSTM]")
         embedded = self.embeddings(token_ids, training=training)
         hidden_states, memory = self.stack(
             embedded, memory, inputs.get("padding_mask"), training=training
@@ -246,18 +249,3 @@ class LSTMBackbone(Backbone):
         mask = ops.arange(ops.shape(token_ids)[1])[None, :] < lengths[:, None]
         outputs = self({"token_ids": token_ids, "padding_mask": ops.cast(mask, "int32"), **state})
         return {"memory": outputs["memory"]}
-
-    def _check_memory(self, memory, token_ids) -> None:
-        sizes = [units for units in self.config.layer_sizes for _ in ("output", "cell")]
-        if isinstance(memory, Mapping) or len(memory) != len(sizes):
-            raise ValueError(
-                f"memory has {len(memory)} entries; it is a list of {len(sizes)} tensors, output and cell of "
-                "each LSTM, as the model returned it."
-            )
-        for number, (entry, units) in enumerate(zip(memory, sizes, strict=True)):
-            wanted = (token_ids.shape[0], units)
-            if not fits(entry.shape, wanted):
-                raise ValueError(
-                    f"memory[{number}] has shape {tuple(entry.shape)}; it must be {wanted}: the batch and the "
-                    "width of the LSTM."
-                )

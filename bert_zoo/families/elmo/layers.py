@@ -13,7 +13,7 @@ from keras import ops
 
 from bert_zoo import private
 from bert_zoo.families.elmo.text import BEGIN, END, boundary_ids
-from bert_zoo.layers.backbones import PADDING, Backbone, Ids, fits
+from bert_zoo.layers.backbones import PADDING, Backbone, Ids, check_memory
 from bert_zoo.layers.block import Stack
 from bert_zoo.layers.common import ACTIVATIONS, Dropout, at_positions
 
@@ -442,7 +442,10 @@ class ElmoBackbone(Backbone):
         mask = ops.ones(ops.shape(ids)[:2], "int32") if mask is None else mask
         if self.config.num_characters:
             mask = mask * ops.cast(ops.any(ops.not_equal(ids, 0), axis=-1), "int32")
-        self._check_memory(memory, ids)
+        if memory is not None:
+            shape = (ids.shape[0], 2, self.config.projection_size + self.config.cell_size)
+            each = "for each layer, [batch, directions, an output and a cell]"
+            check_memory(memory, [shape] * self.config.num_layers, each)
         hidden_states, new = self.states(*self.sentences(ids, mask), memory, training=training)
         # The end of a short row is where longer rows have words.
         mask = ops.cast(mask[:, :, None], self.compute_dtype)
@@ -506,15 +509,3 @@ class ElmoBackbone(Backbone):
             [ops.ones_like(last), mask, ops.zeros_like(last)], axis=1
         ) + ops.cast(is_end, "int32")
         return ops.where(is_end[:, :, None], end, words), mask
-
-    def _check_memory(self, memory, ids) -> None:
-        if memory is None:
-            return
-        config = self.config
-        wanted = (ids.shape[0], 2, config.projection_size + config.cell_size)
-        shapes = [tuple(state.shape) for state in memory]
-        if len(shapes) != config.num_layers or not all(fits(shape, wanted) for shape in shapes):
-            raise ValueError(
-                f"memory has the shapes {shapes}; it is a list of {config.num_layers} tensors of the shape "
-                f"{wanted}, one for each layer: the batch, directions, and an output and a cell."
-            )

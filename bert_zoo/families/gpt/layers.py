@@ -13,7 +13,7 @@ from bert_zoo.layers.attention import (
     has_kernels,
     masked_score,
 )
-from bert_zoo.layers.backbones import Ids, TransformerBackbone, fits
+from bert_zoo.layers.backbones import Ids, TransformerBackbone, check_memory
 from bert_zoo.layers.block import Stack
 from bert_zoo.layers.common import with_slots
 
@@ -184,24 +184,15 @@ class CausalBackbone(TransformerBackbone):
         return {name: outputs[name] for name in self.state}
 
     def _check_memory(self, memory, memory_mask, inputs) -> None:
-        config, tensors = self.config, 2 * self.config.num_layers
+        config = self.config
         if memory is None or memory_mask is None:
             raise ValueError(
                 "memory and memory_mask go together: pass both, as the model returned them or as "
                 "initial_memory(batch_size) gives them, or neither."
             )
-        if isinstance(memory, Mapping) or len(memory) != tensors:
-            raise ValueError(
-                f"memory has {len(memory)} entries; it must be a list of {tensors} tensors, the keys and the "
-                f"values of each of the {config.num_layers} layers."
-            )
         batch, slots = inputs["token_ids"].shape[0], memory_mask.shape[1]
         size = config.hidden_size // config.num_heads
-        for number, entry in enumerate(memory):
-            of_token = (slots, size) if number % 2 else (size, slots)
-            wanted = (batch, config.num_heads, *of_token)
-            if not fits(entry.shape, wanted):
-                raise ValueError(
-                    f"memory[{number}] has shape {tuple(entry.shape)}; it must be {wanted}: batch, heads, "
-                    "slots and head size (for keys, head size and slots)."
-                )
+        keys = (batch, config.num_heads, size, slots)
+        values = (batch, config.num_heads, slots, size)
+        each = "keys and values of each layer, [batch, heads, head size, slots] and [batch, heads, slots, head size]"
+        check_memory(memory, [keys, values] * config.num_layers, each)

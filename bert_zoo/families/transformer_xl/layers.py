@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from bert_zoo.layers.attention import at_queries, attention_bias, causal_bias, shifted_to_keys
-from bert_zoo.layers.backbones import PADDING, Backbone, Ids, fits
+from bert_zoo.layers.backbones import PADDING, Backbone, Ids, check_memory, fits
 from bert_zoo.layers.block import Block, Stack
 from bert_zoo.layers.common import (
     Dropout,
@@ -486,19 +486,10 @@ class RecurrentBackbone(Backbone):
         }
 
     def _check_memory(self, memory, memory_mask, token_ids) -> None:
-        num_layers = self.config.num_layers
-        if isinstance(memory, Mapping) or len(memory) != num_layers:
-            raise ValueError(
-                f"memory has {len(memory)} entries; it must be a list with one tensor for each of the "
-                f"{num_layers} layers, as the model returned it."
-            )
-        wanted = (token_ids.shape[0], memory[0].shape[1], self.config.hidden_size)
-        for layer, entry in enumerate(memory):
-            if not fits(entry.shape, wanted):
-                raise ValueError(
-                    f"memory[{layer}] has shape {tuple(entry.shape)}; it must be {wanted}: batch, memory "
-                    "length, hidden size."
-                )
+        length = memory[0].shape[1] if isinstance(memory, Sequence) and memory else None
+        wanted = (token_ids.shape[0], length, self.config.hidden_size)
+        each = "for each layer, [batch, memory length, hidden size]"
+        check_memory(memory, [wanted] * self.config.num_layers, each)
         if memory_mask is not None and not fits(memory_mask.shape, wanted[:2]):
             raise ValueError(
                 f"memory_mask has shape {tuple(memory_mask.shape)}; it must be {wanted[:2]}, as the memory."
