@@ -508,7 +508,7 @@ def test_xnli_is_measured_in_every_language_of_its_file(tmp_path):
             ({"label": [3]}, "'label' is 3, expected a string"))),
         *((senteval_of, {"past_present.txt": f"tr\tPAST\tHe left .\n{line}\n"}, f"past_present.txt, line 2: {words}")
           for line, words in (
-            ("dev\tPAST\tHe left", "the split is 'dev', expected one of ['tr', 'va', 'te']"),
+            ("dev\tPAST\tHe left", "the split is 'dev'; it must be one of ['tr', 'va', 'te']"),
             ("tr\tPAST\t ", "the text has no words"),
             ("tr\tPAST", "found 2 fields, expected 3"))),
     ],

@@ -320,7 +320,7 @@ UTF16 = "text,label\na,b\n".encode("utf-16")
         ("a.csv", "text,label\n".encode("utf-16") + ("x" * 600_000).encode("utf-16-le"), {}, ", line 2: the line is longer"),
         # Options
         ("a.txt", "text,label\na,b\n", {}, ": the suffix '.txt' does not determine the file"),
-        ("a.csv", "", {"format": "xls"}, ": the format 'xls' is unknown. Choose one of ['csv'"),
+        ("a.csv", "", {"format": "xls"}, ": the format is 'xls'; it must be one of ['csv'"),
         ("a.csv", "", {"format": "tsv", "delimiter": ";"}, ": delimiter does not apply to tsv"),
         ("a.csv", "a,b\n", {"header": False}, ", line 1: the columns of a file without header are numbers, from 0 to 1; got ['text', 'label']"),
         ("a.csv", "a,b\n", {"header": False, "text": 2, "label": 0}, ", line 1: the columns of a file without header are numbers, from 0 to 1; got [2, 0]"),

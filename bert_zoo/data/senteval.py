@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bert_zoo.data.tables import Table
-from bert_zoo.error_text import quoted, shown
+from bert_zoo.fields import check
 
 # A split's name in the files -> our name of it.
 SPLITS = {"tr": "train", "va": "validation", "te": "test"}
@@ -45,10 +45,7 @@ def read_senteval(path: str | Path) -> LabelledSentences:
     table = Table(path, format="tsv", header=False)
     words, labels, splits = [], [], []
     for line, (split, label, text) in table.rows((0, 1, 2)):
-        if split not in SPLITS:
-            raise ValueError(
-                f"{table.place(line)}: the split is {shown(split)}, expected one of {quoted(SPLITS)}."
-            )
+        check(f"{table.place(line)}: the split", split, str, choices=SPLITS)
         if not text.split():
             raise ValueError(f"{table.place(line)}: the text has no words. Remove the line.")
         words.append(text.split())

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from bert_zoo.data import files
 from bert_zoo.data.files import MAX_LINE_BYTES
 from bert_zoo.error_text import nearest, quoted, shown
+from bert_zoo.fields import check
 from bert_zoo.json_files import parse_json
 
 
@@ -376,10 +377,7 @@ class Table:
         self.path, self.header = Path(path), header
         self.delimiter = "\t" if delimiter == "tab" else delimiter
         self.format = format or self._format_of_suffix()
-        if self.format not in FORMATS:
-            raise ValueError(
-                f"{path}: the format {format!r} is unknown. Choose one of {list(FORMATS)}."
-            )
+        check(f"{path}: the format", self.format, str, choices=FORMATS)
         if self.delimiter is not None and len(self.delimiter) != 1:
             raise ValueError(
                 f"The delimiter is {shown(delimiter)}; it must be one character, such as ',', ';' or a tab."

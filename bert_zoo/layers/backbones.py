@@ -11,6 +11,7 @@ from keras import ops
 
 from bert_zoo import private
 from bert_zoo.config import Config
+from bert_zoo.fields import check
 from bert_zoo.layers.attention import (
     attention_bias,
     bias_between_documents,
@@ -78,10 +79,8 @@ class Groups:
 
     def check_layers(self, layers: int, verb: str) -> None:
         """Raises ValueError if there are fewer layers to `verb`."""
-        if isinstance(layers, bool) or not 0 <= layers <= self.num_layers:
-            raise ValueError(
-                f"layers is {layers!r}; this encoder has {self.num_layers} layers to {verb}."
-            )
+        note = f"the number of this encoder's layers to {verb}"
+        check("layers", layers, int, least=0, most=self.num_layers, note=note)
 
     def blocks_around(self, layers: int) -> tuple[set[int], set[int]]:
         """Numbers of the blocks that the lowest layers use, and of the blocks that all others use."""

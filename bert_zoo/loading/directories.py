@@ -12,6 +12,7 @@ from pathlib import Path
 from bert_zoo.config import Config, ConfigError, Prompts
 from bert_zoo.error_text import listing, shown
 from bert_zoo.family import HF, Checkpoint, Family
+from bert_zoo.fields import check
 from bert_zoo.json_files import JsonObject, read_object
 from bert_zoo.loading.adapters import in_hugging_face_names
 from bert_zoo.loading.locating import (
@@ -324,10 +325,7 @@ def _read_config(path: Path) -> tuple[Family, Format, Config, JsonObject]:
 
 def _check_description(description: Description, path: Path) -> None:
     task = description.task
-    if task is not None and task not in TASKS:
-        raise ConfigError(
-            f"{path} has the task {shown(task)}; it must be one of {', '.join(TASKS)}."
-        )
+    check(f"{path}: task", task, str | None, ConfigError, choices=TASKS)
     if description.reads_vectors and not issubclass(TASKS[task or Encoder.task], SentenceModel):
         raise ConfigError(
             f"{path} sets reads_vectors, but models for task {task!r} have no such head."

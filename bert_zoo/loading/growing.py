@@ -49,8 +49,7 @@ def add_tokens(
         ValueError: there are no tokens, `rows` is unknown, or the model has LoRA (merge it first).
         TypeError: an item is not a token, or the vocabulary consists of whole words.
     """
-    if rows not in ("mean", "random"):
-        raise ValueError(f"rows is {rows!r}; it is 'mean' or 'random'.")
+    check("rows", rows, str, choices=("mean", "random"))
     if isinstance(tokens, str):
         raise TypeError(f"tokens is {shown(tokens)}, one string; pass a list, [{shown(tokens)}].")
     added = [

@@ -207,8 +207,7 @@ def _checked(
     if unknown := sorted(set(settings) - known):
         arguments = [name for name in inspect.signature(load).parameters if name != "settings"]
         raise unknown_arguments(unknown, [*arguments, *known])
-    if weights not in ("pretrained", None):
-        raise ValueError(f"weights is {weights!r}; it is 'pretrained' or None.")
+    check("weights", weights, str | None, choices=["pretrained"])
     if num_labels is not None and num_classes not in (None, num_labels):
         raise ValueError(
             f"num_classes is {num_classes!r} and num_labels {num_labels!r}; both mean the number of "
@@ -667,12 +666,9 @@ def preprocessor_of(
     """Returns the preprocessor, or None and the reason why the vocabulary is missing."""
     text = opened.description.text or TextSpec(lowercase=None)
     length = _longest_text(opened, config, max_length)
-    if not isinstance(length, int) or not 3 <= length <= config.longest_input:
-        raise ValueError(
-            f"max_length is {length!r}; {opened.name} reads from 3 to {config.longest_input} tokens."
-        )
-    if padding not in ("longest", "fixed"):
-        raise ValueError(f"padding is {padding!r}; it is 'longest' or 'fixed'.")
+    note = f"the tokens that {opened.name} reads"
+    check("max_length", length, int, least=3, most=config.longest_input, note=note)
+    check("padding", padding, str, choices=("longest", "fixed"))
     lacking = []
     for directory in opened.vocabularies:
         try:

@@ -159,8 +159,7 @@ def _no_labels(model) -> ValueError:
 
 def split_rows(fraction: float, *columns) -> tuple[tuple, tuple]:
     """The first and the last rows of x, y and sample_weight in memory, for validation_split."""
-    if not 0 < fraction < 1:
-        raise ValueError(f"validation_split is {fraction!r}; it must lie between 0 and 1.")
+    check("validation_split", fraction, float, above=0, below=1)
     if yields_batches(columns[0]):
         raise ValueError(
             "validation_split needs data with a length; pass validation_data with a dataset."

@@ -26,6 +26,7 @@ from bert_zoo.data.rows import (
     ranges,
     separator,
 )
+from bert_zoo.fields import check
 from bert_zoo.pretraining.tokens import TokenizedText
 from bert_zoo.text.numpy_packing import Layout
 
@@ -202,10 +203,7 @@ class SentencePairs(RowScheme):
     short_rows: float = 0.1  # share of the documents whose rows are only filled to a random length
 
     def __post_init__(self):
-        if self.label not in ("next_sentence", "sentence_order"):
-            raise ValueError(
-                f"label is {self.label!r}; choose 'next_sentence' or 'sentence_order'."
-            )
+        check("label", self.label, str, choices=("next_sentence", "sentence_order"))
 
     def plan(self, text: TokenizedText, rng: np.random.Generator) -> Iterator[Runs]:
         if text.num_documents < 2:

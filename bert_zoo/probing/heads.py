@@ -69,8 +69,7 @@ def attention_maps(
         ValueError: `level` is unknown, the sentence is too long for the model, or the encoder has no attention maps
             between all tokens.
     """
-    if level not in ("tokens", "words"):
-        raise ValueError(f"level is {level!r}; it is 'tokens' or 'words'.")
+    check("level", level, str, choices=("tokens", "words"))
     (words,) = words_of([sentence])
     found = next(attention_of_sentences(model, [words], 1), None)
     if found is None:

@@ -62,8 +62,7 @@ def read_description(
         _check_signature(member(signatures, name, dict, signatures.where))
     ids = member(signatures, SIGNATURE, dict, signatures.where)
     rank = len(member(ids, "token_ids", dict, ids.where)["shape"])
-    if rank not in (2, 3):
-        raise ConfigError(f"{ids.where}: token_ids has {rank} axes; it must have 2 or 3.")
+    check(f"{ids.where}: the rank of token_ids", rank, int, ConfigError, least=2, most=3)
     text = values.take("text", dict)
     if text is None:
         member(values, "text_missing", list, path)
