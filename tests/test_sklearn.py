@@ -49,7 +49,8 @@ def test_an_estimator_is_copied_by_its_parameters():
 def test_searches_validation_and_pipelines_train_it():
     pipeline = make_pipeline(
         FunctionTransformer(lambda texts: [text.lower() for text in texts]),
-        TextClassifier(CHECKPOINT, batch_size=2, **LEARNS),
+        # A half of the texts has two batches.
+        TextClassifier(CHECKPOINT, batch_size=2, **LEARNS | {"epochs": 8}),
     )
     rates = {"textclassifier__learning_rate": [1e-9, 3e-3]}
     search = GridSearchCV(pipeline, rates, cv=2).fit([text.upper() for text in TRAIN], ANIMALS)
