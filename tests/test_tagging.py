@@ -21,7 +21,7 @@ from bert_zoo.data.batches import tagged_batches
 from bert_zoo.data.buckets import Batching
 from bert_zoo.data.tagging import TaggedSplit
 from bert_zoo.metrics import span_report
-from bert_zoo.tasks.token_classification import label_rows, word_probabilities
+from bert_zoo.tasks.token_classification import word_probabilities
 from bert_zoo.text import preprocessor_from_dir
 from bert_zoo.text.reading import row_splits_that_fit, word_spans
 from bert_zoo.text.words import (
@@ -226,7 +226,7 @@ def test_tagged_words_are_kept_as_every_family_reads_them(case):
 
 def test_labels_in_tf_data_are_checked_when_they_are_read(model):
     words = word_batch(WORDS)
-    assert label_rows(model, words, tf.ragged.constant(WORD_LABELS)).to_list() == WORD_LABELS
+    assert model.as_text_labels(words, tf.ragged.constant(WORD_LABELS)).to_list() == WORD_LABELS
 
     def evaluated(labels):
         data = tf.data.Dataset.from_tensor_slices((words, tf.ragged.constant(labels))).batch(3)
@@ -263,9 +263,9 @@ def test_words_and_tags_are_read_as_tables_and_lines_hold_them(model):
         [" ".join(row) for row in names],
         frame[["tags"]],
     ):
-        assert label_rows(tagger, word_batch(WORDS), tags).to_list() == ids
+        assert tagger.as_text_labels(word_batch(WORDS), tags).to_list() == ids
     assert_refused(
-        lambda: label_rows(tagger, word_batch(WORDS), frame),
+        lambda: tagger.as_text_labels(word_batch(WORDS), frame),
         "columns ['words', 'tags']. Pass one column",
     )
     lines = tf.data.Dataset.from_tensors((tf.ragged.constant(WORDS), arrow["line"].to_pylist()))

@@ -10,7 +10,7 @@ docs/export.md describes the SavedModel, docs/serving.md the other formats.
 
 from bert_zoo.cli import program
 from bert_zoo.cli.program import Program
-from bert_zoo.serving.options import check_options
+from bert_zoo.serving import check_options
 
 PROGRAM = Program(__doc__, required=("model", "output"))
 _MODEL = PROGRAM.model()

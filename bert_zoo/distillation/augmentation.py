@@ -5,7 +5,6 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import keras
 import numpy as np
 from keras import ops
 from tqdm import tqdm
@@ -16,8 +15,7 @@ from bert_zoo.error_text import shown
 from bert_zoo.fields import check
 from bert_zoo.graph import has_tensorflow
 from bert_zoo.models.base import ZooModel
-from bert_zoo.models.direct import for_this_device, on_rows
-from bert_zoo.models.graphs import in_graph
+from bert_zoo.models.direct import for_this_device, read_and_run
 from bert_zoo.text.reading import Tokens
 from bert_zoo.text.tokenizer import Tokenizer
 
@@ -209,7 +207,7 @@ def _likeliest_words(
     is_word[[*tokenizer.added_tokens]] = False
     found: list[list[str]] = [[] for _ in places]
     order = sorted(range(len(places)), key=lambda i: len(rows[places[i][0]]))
-    options = {"preprocessor": model.preprocessor, "number": candidates}
+    steps = {"size": batch_size, "reading": {"preprocessor": model.preprocessor}}
     for begin in range(0, len(order), batch_size):
         batch = order[begin : begin + batch_size]
         texts = [rows[places[i][0]] for i in batch]
@@ -217,25 +215,15 @@ def _likeliest_words(
         ids = np.concatenate(texts)
         masked = ids.copy()
         masked[np.cumsum(lengths) - lengths + [places[i][1] for i in batch]] = tokenizer.mask_id
-        if keras.backend.backend() == "tensorflow":
-            top, is_there = in_graph(model, _top_of_ids, masked, ids, lengths, **options)
-        else:
-            inputs = in_graph(
-                model, _masked_inputs, masked, ids, lengths, preprocessor=model.preprocessor
-            )
-            top, is_there = on_rows(model, _top, inputs, batch_size, number=candidates)
-        top, is_there = (ops.convert_to_numpy(each)[: len(batch)] for each in (top, is_there))
+        read = (masked, ids, lengths)
+        found_there = read_and_run(model, _masked_inputs, _top, *read, **steps, number=candidates)
+        top, is_there = (ops.convert_to_numpy(each)[: len(batch)] for each in found_there)
         for i, likeliest, is_masked in zip(batch, top, is_there, strict=True):
             # Sorted by id, so that the order of nearly equal scores does not matter.
             ids = (t for t in np.sort(likeliest) if is_masked and t < len(is_word) and is_word[t])
             words = (tokenizer.piece(int(t)).text for t in ids)
             found[i] = [word for word in words if any(map(str.isalnum, word))]
     return found
-
-
-def _top_of_ids(model, masked, ids, lengths, *, preprocessor, number: int):
-    inputs = _masked_inputs(model, masked, ids, lengths, preprocessor=preprocessor)
-    return _top(model, inputs, number=number)
 
 
 def _masked_inputs(model, masked, ids, lengths, *, preprocessor):

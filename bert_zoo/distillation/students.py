@@ -10,9 +10,8 @@ from bert_zoo.config import Config, EncoderConfig
 from bert_zoo.error_text import listing, shown
 from bert_zoo.fields import check, is_integer
 from bert_zoo.loading.growing import rebuilt
-from bert_zoo.models.base import ZooModel, encoder_of
+from bert_zoo.models.base import ZooModel, check_is_float, encoder_of
 from bert_zoo.models.encoder import Encoder
-from bert_zoo.models.quantization import check_is_float
 from bert_zoo.registry import registry
 from bert_zoo.training.freezing import without_lora
 from bert_zoo.training.presets import compile_for_task

@@ -14,8 +14,7 @@ from bert_zoo.config import Config
 from bert_zoo.error_text import shown
 from bert_zoo.fields import check
 from bert_zoo.loading.growing import rebuilt
-from bert_zoo.models.base import ZooModel, encoder_of
-from bert_zoo.models.quantization import check_is_float
+from bert_zoo.models.base import ZooModel, check_is_float, encoder_of
 from bert_zoo.pretraining.corpus import Corpus
 from bert_zoo.pretraining.tokens import BATCH_CHARACTERS, ids_of
 from bert_zoo.text.byte_bpe import ALPHABET, ByteBpeTokenizer

@@ -17,9 +17,8 @@ from bert_zoo.family import HF, Checkpoint, Family
 from bert_zoo.fields import check
 from bert_zoo.json_files import JsonObject
 from bert_zoo.loading.adapters import save_adapter
-from bert_zoo.models.base import ZooModel
+from bert_zoo.models.base import ZooModel, check_is_float
 from bert_zoo.models.labels import DEFAULT_THRESHOLD
-from bert_zoo.models.quantization import check_is_float
 from bert_zoo.registry import HUB_LICENCES, registry
 from bert_zoo.tasks.streams import StatefulModel
 from bert_zoo.training.freezing import without_lora

@@ -6,6 +6,7 @@ evaluate-v1.1.py and evaluate-v2.0.py; google-research/bert, run_squad.py.
 Nothing here imports TensorFlow or Keras.
 """
 
+import functools
 import json
 import logging
 import math
@@ -15,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -338,6 +340,26 @@ def select_answers(
     return AnswerSelection(tuple(candidates), best, no_answer_score)
 
 
+def select_each(
+    contexts: Sequence[str],
+    windows: Iterable[Window],
+    example: Iterable[int],
+    ids: Iterable[Any],
+    **options: Any,
+) -> list[AnswerSelection]:
+    """`select_answers` for many questions: `example` has each window's question, and `ids` name questions in errors."""
+    of_questions: list[list[Window]] = [[] for _ in contexts]
+    for number, window in zip(example, windows, strict=True):
+        of_questions[number].append(window)
+    found = []
+    for id, context, of_question in zip(ids, contexts, of_questions, strict=True):
+        try:
+            found.append(select_answers(context, of_question, **options))
+        except ValueError as error:
+            raise ValueError(f"Question {id!r}: {error}") from error
+    return found
+
+
 def _no_answer(windows: Sequence[Window], best: AnswerCandidate) -> AnswerCandidate:
     """No answer as a candidate, scored by the window where it is least likely, which may hold an answer."""
     if windows[0].no_answer_odds is not None:
@@ -354,7 +376,7 @@ class _Shown(NamedTuple):
     """The tokens of the context in a window."""
 
     start_logits: np.ndarray  # [tokens]
-    end_logits: np.ndarray  # [tokens, starts]
+    end_logits: np.ndarray  # [starts, tokens], or [1, tokens] for all starts
     starts: np.ndarray  # [starts], indices of tokens
     offsets: np.ndarray  # [tokens, 2]
     first_token: int
@@ -397,13 +419,12 @@ def _shown(window: Window, context: str, number: int) -> _Shown:
             f"The offsets at position {wrong[0]} of window {number} are {offsets[wrong[0]].tolist()}, but "
             f"the context has {len(context)} characters. Offsets must count characters, not bytes."
         )
-    end_logits = end_logits[positions]
+    end_logits = np.atleast_2d(end_logits[positions].T)
     if starts is None:
         starts = np.arange(len(positions))
-        end_logits = np.broadcast_to(end_logits[:, None], (len(starts), len(starts)))
     else:
         is_shown = np.isin(starts, positions)
-        starts, end_logits = starts[is_shown] - positions[:1], end_logits[:, is_shown]
+        starts, end_logits = starts[is_shown] - positions[:1], end_logits[is_shown]
     return _Shown(
         start_logits[positions], end_logits, starts, offsets[positions], window.first_token
     )
@@ -413,58 +434,89 @@ def _best_spans(
     context: str, windows: Sequence[_Shown], n_best: int, max_answer_length: int
 ) -> list[AnswerCandidate]:
     """The `n_best` best spans with different texts, best first."""
-    can_start = [can[w.starts] for w, can in zip(windows, _can_start(windows), strict=True)]
-    if not any(can.any() for can in can_start):  # possible if the windows have `starts`
-        can_start = [np.ones_like(can) for can in can_start]
-    # Characters in the context and logits of the spans, [spans, 2] per window.
-    places, logits = [], []
-    for window, can in zip(windows, can_start, strict=True):
-        column = np.flatnonzero(can)[:, None]
-        last = window.starts[column] + np.arange(min(max_answer_length, len(window.offsets)))
-        is_span = last < len(window.offsets)
-        column, last = np.broadcast_to(column, last.shape)[is_span], last[is_span]
-        first = window.starts[column]
-        places.append(np.stack([window.offsets[first, 0], window.offsets[last, 1]], -1))
-        ends = window.end_logits[last, column]
-        logits.append(np.stack([window.start_logits[first], ends], -1))
-    if not places:
+    columns, tokens, ends = [], 0, 0
+    for number, window in enumerate(windows):
+        place = np.arange(len(window.offsets))
+        row = np.arange(len(window.starts)) % len(window.end_logits)
+        columns.append(
+            (
+                np.full_like(place, number),
+                window.first_token + place,
+                place,
+                place[::-1],
+                window.starts + tokens,
+                # Added to a token's index, it gives the index of its end logit for this start.
+                ends + row * len(place) - tokens,
+                window.start_logits,
+                window.end_logits.ravel(),
+                window.offsets,
+            )
+        )
+        tokens, ends = tokens + len(place), ends + window.end_logits.size
+    if not windows:
         return []
-    places, logits = np.concatenate(places), np.concatenate(logits)
+    window_of, number, before, after, starts, shifts, start_logits, end_logits, offsets = map(
+        np.concatenate, zip(*columns, strict=True)
+    )
+    order = np.argsort(number, kind="stable")
+    earlier, later = order[:-1], order[1:]
+    differs = (number[earlier] == number[later]) & (offsets[earlier] != offsets[later]).any(-1)
+    if differs.any():
+        wrong = window_of[later[differs]].min()
+        raise ValueError(
+            f"Window {wrong} starts at token {windows[wrong].first_token} of the context, but its offsets "
+            "differ there from an earlier window's. Check first_token."
+        )
+    chosen, first, last = answer_spans(number, before, after, starts, max_answer_length)
+    at_start, at_end = start_logits[first], end_logits[last + shifts[chosen]]
     spans: dict[str, AnswerCandidate] = {}
-    for index in np.argsort(-logits.sum(-1), kind="stable"):
-        start, end = places[index].tolist()
-        text = context[start:end]
+    for index in np.argsort(-(at_start + at_end), kind="stable"):
+        start = int(offsets[first[index], 0])
+        text = context[start : offsets[last[index], 1]]
         start += len(text) - len(text.lstrip())
         text = text.strip()
         # A text of white space only would mean no answer.
         if text and text not in spans:
-            spans[text] = AnswerCandidate(text, start, start + len(text), *logits[index].tolist())
+            logits = float(at_start[index]), float(at_end[index])
+            spans[text] = AnswerCandidate(text, start, start + len(text), *logits)
         if len(spans) == n_best:
             break
     return list(spans.values())
 
 
-def _can_start(windows: Sequence[_Shown]) -> list[np.ndarray]:
-    """For each window, bool [tokens]: the tokens that it shows with more context than any other window.
+def answer_spans(
+    number: Any, before: Any, after: Any, starts: Any, max_answer_length: int, xp: ModuleType = np
+) -> tuple[Any, Any, Any]:
+    """Finds the spans of the context that may be answers, in the order of windows, starts and lengths.
 
-    Context is the smaller number of tokens on either side; ties go to the longer, then the earlier window.
+    An answer starts in the window that shows its first token with the most context, which is the smaller number of
+    tokens on either side; ties go to the longer, then the earlier window. If no such token is among the starts, it
+    starts at any of them.
+
+    Args:
+        number: int64 [tokens], the numbers in the context of the tokens in all windows, one window after another.
+        before, after: [tokens], in TensorFlow float64: how many tokens of the context the window shows before and
+            after the token; `after` is negative for tokens outside the context.
+        starts: int64 [starts], the indices of tokens at which answers may start.
+        max_answer_length: in tokens.
+        xp: NumPy, or TensorFlow's module with functions of the same names.
+
+    Returns:
+        The index of each span's start in `starts`, and the indices of its first and last token, int64 [spans].
     """
-    slices = [slice(w.first_token, w.first_token + len(w.offsets)) for w in windows]
-    total = max((tokens.stop for tokens in slices), default=0)
-    most, owner, offsets = np.full(total, -np.inf), np.full(total, -1), np.zeros((total, 2), int)
-    for number, (window, tokens) in enumerate(zip(windows, slices, strict=True)):
-        known = owner[tokens] >= 0
-        if (offsets[tokens][known] != window.offsets[known]).any():
-            raise ValueError(
-                f"Window {number} starts at token {window.first_token} of the context, but its offsets "
-                "differ there from an earlier window's. Check first_token."
-            )
-        offsets[tokens] = window.offsets
-        left = np.arange(len(known))
-        around = np.minimum(left, left[::-1]) + 0.01 * len(known)
-        owner[tokens] = np.where(around > most[tokens], number, owner[tokens])
-        most[tokens] = np.maximum(around, most[tokens])
-    return [owner[tokens] == number for number, tokens in enumerate(slices)]
+    take, argsort = xp.take, functools.partial(xp.argsort, kind="stable")
+    by_context = argsort(-(xp.minimum(before, after) + 0.01 * (before + after + 1)))
+    order = take(by_context, argsort(take(number, by_context)))
+    ordered = take(number, order)
+    is_first = xp.concatenate([[True], ordered[1:] != ordered[:-1]])
+    in_context = take(after >= 0, starts)
+    can_start = take(is_first, take(argsort(order), starts)) & in_context
+    (chosen,) = xp.nonzero(xp.where(xp.any(can_start), can_start, in_context))
+    longest = take(after, take(starts, chosen))[:, None]
+    place, length = xp.nonzero(xp.arange(max_answer_length, dtype=np.float64) <= longest)
+    chosen = take(chosen, place)
+    first = take(starts, chosen)
+    return chosen, first, first + length
 
 
 # --- Files ---

@@ -67,13 +67,14 @@ def outputs_of_texts(
     size = batch_size
     if len(numbers) == 1:  # the smallest power of 2 with room for its rows
         size = min(size, 1 << (len(numbers[0]) - 1).bit_length())
+    steps = {"size": size, "reading": reading}
     length = np.int32(0)
     if per_token and len(batches) > 1:
         lengths = (in_graph(model, input_length, b, preprocessor=reader) for b in batches)
         length = np.int32(max(map(int, lengths)))
     outputs = []
     for batch in batches:
-        outputs.append(_outputs(model, function, batch, length, size, reading, options))
+        outputs.append(read_and_run(model, _read, function, batch, length, **steps, **options))
         # The previous step's outputs, as a GPU may still be working on this step.
         outputs[-2:-1] = map(_as_arrays, outputs[-2:-1])
         if progress:
@@ -104,14 +105,27 @@ def _sizes(texts) -> np.ndarray:
     return lengths.reshape(len(texts), -1).max(axis=1)
 
 
-def _outputs(model, function, texts, length, size: int, reading: dict, options: dict):
-    """A batch's outputs, perhaps with extra rows: in one graph on TensorFlow, else in a graph for text only."""
+def read_and_run(
+    model,
+    read: Callable[..., Any],
+    run: Callable[..., Any],
+    *tensors: Any,
+    size: int,
+    reading: Mapping[str, Hashable],
+    **options: Hashable,
+) -> Any:
+    """`run(model, read(model, *tensors, **reading), **options)`, perhaps with extra rows, up to `size`.
+
+    It is one graph on TensorFlow; on other backends, reading is a graph of its own.
+    """
     if keras.backend.backend() == "tensorflow":
-        reading = tuple(reading.items())
-        return in_graph(model, _read_and_run, texts, length, f=function, reading=reading, **options)
-    return on_rows(
-        model, function, in_graph(model, _read, texts, length, **reading), size, **options
-    )
+        steps = {"read": read, "run": run, "reading": tuple(reading.items())}
+        return in_graph(model, _read_and_run, *tensors, **steps, **options)
+    return on_rows(model, run, in_graph(model, read, *tensors, **reading), size, **options)
+
+
+def _read_and_run(model, *tensors, read, run, reading, **options):
+    return run(model, read(model, *tensors, **dict(reading)), **options)
 
 
 def on_rows(model, function, inputs: Mapping[str, Any], size: int, **options: Hashable):
@@ -124,10 +138,6 @@ def on_rows(model, function, inputs: Mapping[str, Any], size: int, **options: Ha
         rows = np.minimum(np.arange(size), number - 1)
         inputs = {name: np.asarray(value)[rows] for name, value in inputs.items()}
     return on_model(model, function, inputs, **options)
-
-
-def _read_and_run(model, texts, length, *, f, reading, **options):
-    return f(model, _read(model, texts, length, **dict(reading)), **options)
 
 
 def _read(model, texts, length, *, preprocessor, per_token: bool):

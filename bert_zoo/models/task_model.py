@@ -28,6 +28,7 @@ from bert_zoo.models.labels import (
 )
 from bert_zoo.models.long_texts import are_rows, over_windows
 from bert_zoo.registry import registry
+from bert_zoo.runtime.answers import ranking
 from bert_zoo.weights.table import (
     CONCATENATED,
     FEATURES,
@@ -336,6 +337,30 @@ class LabelledModel(TaskModel):
 
     def get_config(self):
         return {**super().get_config(), "labels": list(self.labels)}
+
+
+class ScoringModel(TaskModel):
+    """A task with a score for each text or pair: a method `row_scores` of texts, second texts and `batch_size`."""
+
+    scores_pairs = False  # whether there is no score for a single text
+
+    def prediction_rows(self, texts, second=None, *, batch_size=32, **others):
+        if self.scores_pairs and second is None:
+            return super().prediction_rows(texts)
+        return ({"score": float(score)} for score in self.row_scores(texts, second, batch_size))
+
+    def printed_predictions(self, texts, second=None, **others):
+        """Scores; without second texts for pairs, the first text is a query, and the others are ranked."""
+        if self.scores_pairs and second is None:
+            query, *documents = texts
+            if not documents:
+                raise ValueError(
+                    "Give a query and the documents to rank, or a second text with --second."
+                )
+            scores = self.row_scores([query] * len(documents), documents)
+            return ranking(documents, scores, "linear", top_k=None)
+        rows = zip(self.row_scores(texts, second), texts, strict=True)
+        return "\n".join(f"{score:.3f}  {text}" for score, text in rows)
 
 
 class GeneratingModel(TaskModel):

@@ -15,7 +15,7 @@ _NAMES: dict[str, str] = {
     "HeadDistances": "bert_zoo.probing.heads",
     "HeadPatterns": "bert_zoo.probing.heads",
     "HeadRelations": "bert_zoo.probing.heads",
-    "LayerCurve": "bert_zoo.probing.results",
+    "LayerCurve": "bert_zoo.probing.vectors",
     "LayerMixes": "bert_zoo.probing.probes",
     "LayerProbes": "bert_zoo.probing.probes",
     "LayerSimilarity": "bert_zoo.probing.geometry",
@@ -51,7 +51,7 @@ _NAMES: dict[str, str] = {
     "randomly_initialised": "bert_zoo.probing.vectors",
     "recall_facts": "bert_zoo.probing.fill_in",
     "structural_probe": "bert_zoo.probing.structural",
-    "table_by_layer": "bert_zoo.probing.results",
+    "table_by_layer": "bert_zoo.probing.vectors",
     "tree_depths": "bert_zoo.probing.trees",
     "tree_distances": "bert_zoo.probing.trees",
 }

@@ -14,8 +14,7 @@ import numpy as np
 
 from bert_zoo.embeddings.exact_search import directions
 from bert_zoo.fields import check
-from bert_zoo.probing.results import LayerCurve, table_by_layer
-from bert_zoo.probing.vectors import LayerVectors
+from bert_zoo.probing.vectors import LayerCurve, LayerVectors, table_by_layer
 from bert_zoo.runtime.answers import table
 
 

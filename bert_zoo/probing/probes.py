@@ -11,8 +11,7 @@ from keras import ops
 from bert_zoo.fields import check_fields, setting
 from bert_zoo.layers.heads import ScalarMix
 from bert_zoo.probing.labelled import Inputs, Labelled, labelled
-from bert_zoo.probing.results import LayerCurve, table_by_layer
-from bert_zoo.probing.vectors import LayerVectors
+from bert_zoo.probing.vectors import LayerCurve, LayerVectors, table_by_layer
 
 # The words of a span are projected to this size before attention pools them (Tenney et al. 2019,
 # arXiv:1905.06316, section 3.1).

@@ -17,7 +17,6 @@ from bert_zoo.data.treebanks import ParsedSentence
 from bert_zoo.error_text import shown
 from bert_zoo.fields import check
 from bert_zoo.probing.labelled import SPLITS, sentence_splits
-from bert_zoo.probing.results import LayerCurve, table_by_layer
 from bert_zoo.probing.trees import (
     ComparedTree,
     attachment_score,
@@ -27,7 +26,7 @@ from bert_zoo.probing.trees import (
     tree_depths,
     tree_distances,
 )
-from bert_zoo.probing.vectors import LayerVectors
+from bert_zoo.probing.vectors import LayerCurve, LayerVectors, table_by_layer
 
 # From the released code. Initial weights are uniform between -INITIAL and INITIAL.
 INITIAL = 0.05

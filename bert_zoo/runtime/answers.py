@@ -1,7 +1,7 @@
 """Results of exported models as people read them: answers, labels, rankings, tags; without TensorFlow and Keras."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from statistics import fmean
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_zoo.data.tagging import OUTSIDE, spans
+from bert_zoo.data.tagging import OUTSIDE, Span, spans
 from bert_zoo.error_text import shown
 from bert_zoo.fields import is_integer
 from bert_zoo.metrics.squad import AnswerCandidate, AnswerSelection
@@ -125,19 +125,46 @@ class SpanAnswers(PrintedRows):
         return "\n".join(f"{flat(row.question)}\n    {row}" for row in self)
 
 
-def span_answer(
-    question: str, context: str, selection: AnswerSelection, no_answer_threshold: float | None
-) -> SpanAnswer:
-    """Chooses an answer; without a threshold, always a span. Raises ValueError for NaN."""
+def check_numbers(questions: Sequence[str], **columns: Sequence | None) -> None:
+    """Raises ValueError for columns that do not have a value for each question."""
+    for name, column in columns.items():
+        if column is not None and len(column) != len(questions):
+            raise ValueError(
+                f"There are {len(questions)} questions, but {len(column)} {name}. Pass the same number of both."
+            )
+
+
+def paired(
+    question: Any, context: Any, strings: Callable[[Any, str], list[str]]
+) -> tuple[list[str], list[str]]:
+    """Questions and contexts as lists; a single string is repeated for all of the other."""
+    questions, contexts = strings(question, "question"), strings(context, "context")
+    contexts *= len(questions) if isinstance(context, str) else 1
+    questions *= len(contexts) if isinstance(question, str) else 1
+    check_numbers(questions, contexts=contexts)
+    return questions, contexts
+
+
+def span_answers(
+    questions: Sequence[str],
+    contexts: Sequence[str],
+    selections: Sequence[AnswerSelection],
+    no_answer_threshold: float | None,
+) -> SpanAnswers:
+    """Chooses an answer to each question; without a threshold, always a span. Raises ValueError for NaN."""
     if no_answer_threshold is not None and math.isnan(no_answer_threshold):
         raise ValueError(
             "no_answer_threshold is nan; it must be a number, or None to give an answer always."
         )
-    best = selection.best
-    if no_answer_threshold is not None and not selection.answer(no_answer_threshold):
-        best = next(candidate for candidate in selection.candidates if not candidate.text)
-    place = (best.text, best.start, best.end, best.probability)
-    return SpanAnswer(question, context, *place, selection.no_answer_score, selection.candidates)
+    found = SpanAnswers()
+    for question, context, selection in zip(questions, contexts, selections, strict=True):
+        best = selection.best
+        if no_answer_threshold is not None and not selection.answer(no_answer_threshold):
+            best = next(candidate for candidate in selection.candidates if not candidate.text)
+        place = (best.text, best.start, best.end, best.probability)
+        more = (selection.no_answer_score, selection.candidates)
+        found.append(SpanAnswer(question, context, *place, *more))
+    return found
 
 
 # -------------------------------------------------------------------------------------------------
@@ -195,47 +222,30 @@ class MultiLabelClassification(PrintedRow):
         return (listed(self.labels) or "(no label)", one_line(self.text))
 
 
-def classified(
-    text: str | tuple[str, str], logits: np.ndarray, labels: Sequence[str], top_k: int | None
-) -> Classification:
-    """Classifies a text that has exactly one label, from logits [classes]."""
-    return best(text, dict(zip(labels, map(float, softmax(logits)), strict=True)), top_k)
-
-
-def best(
-    text: str | tuple[str, str], scores: Mapping[str, float], top_k: int | None
-) -> Classification:
-    """Returns a text's likeliest label, from every label's probability."""
-    top = highest(scores, top_k or 1)
-    label, score = next(iter(top.items()))
-    return Classification(text, label, score, dict(scores), top)
-
-
-def multi_label_classified(
-    text: str | tuple[str, str],
-    logits: np.ndarray,
+def classifications(
+    texts: Sequence[str] | tuple[Sequence[str], Sequence[str]],
+    probabilities: Iterable[np.ndarray],
     labels: Sequence[str],
-    thresholds: Sequence[float],
     top_k: int | None,
-) -> MultiLabelClassification:
-    """Classifies a text that has any number of labels, from logits [classes]."""
-    scores = dict(zip(labels, map(float, sigmoid(logits)), strict=True))
-    return applying(text, scores, dict(zip(labels, thresholds, strict=True)), top_k)
+    thresholds: Sequence[float] = (),
+) -> Classifications:
+    """The likeliest label of each text or pair or, with `thresholds`, the labels whose probability is above theirs.
 
-
-def applying(
-    text: str | tuple[str, str],
-    scores: Mapping[str, float],
-    thresholds: Mapping[str, float],
-    top_k: int | None,
-) -> MultiLabelClassification:
-    """Returns a text's labels whose probability is above their threshold."""
-    above = {label: score for label, score in scores.items() if score > thresholds[label]}
-    return MultiLabelClassification(text, highest(above, top_k), dict(scores))
-
-
-def highest(scores: Mapping[str, float], number: int | None) -> dict[str, float]:
-    return dict(sorted(scores.items(), key=lambda item: -item[1])[:number])
+    Probabilities are [classes] for each text.
+    """
+    found = Classifications()
+    rows = zip(*texts, strict=True) if isinstance(texts, tuple) else texts
+    for text, row in zip(rows, probabilities, strict=True):
+        scores = dict(zip(labels, map(float, row), strict=True))
+        ranked = sorted(scores.items(), key=lambda item: -item[1])
+        if not thresholds:
+            top = dict(ranked[: top_k or 1])
+            found.append(Classification(text, *ranked[0], scores, top))
+        else:
+            least = dict(zip(labels, thresholds, strict=True))
+            above = [(label, score) for label, score in ranked if score > least[label]]
+            found.append(MultiLabelClassification(text, dict(above[:top_k]), scores))
+    return found
 
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:
@@ -428,9 +438,14 @@ class Sentence(NamedTuple):
     spans: list[tuple[int, int]]
 
 
+def as_str(text: str | bytes) -> str:
+    return text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+
+
 def sentence_of(text) -> Sentence:
     """Splits a raw text, or joins a list of words: returns the words and their ranges of characters."""
-    if isinstance(text, str):
+    if isinstance(text, str | bytes):
+        text = as_str(text)
         spans = word_spans(text)
         return Sentence(text, tuple(text[start:end] for start, end in spans), spans)
     is_list = isinstance(text, Sequence | np.ndarray)
@@ -439,26 +454,33 @@ def sentence_of(text) -> Sentence:
             f"A text to tag must be a string or a list of strings, its words; got {text!r} "
             f"({type(text).__name__})."
         )
-    words = tuple(w.decode("utf-8", "replace") if isinstance(w, bytes) else str(w) for w in text)
+    words = tuple(map(as_str, text))
     ends = np.cumsum([len(word) + 1 for word in words], dtype=int) - 1
     spans = [(int(end) - len(word), int(end)) for word, end in zip(words, ends, strict=True)]
     return Sentence(" ".join(words), words, spans)
 
 
-def tagging(
-    sentence: Sentence, probabilities: np.ndarray, labels: Sequence[str], aggregate: bool
-) -> Tagging:
-    words = tuple(
-        TaggedWord(word, labels[int(row.argmax())], float(row.max()), *span)
-        for word, span, row in zip(sentence.words, sentence.spans, probabilities, strict=True)
-    )
-    if not aggregate:
-        return Tagging(sentence.text, words, None)
-    marked = []
-    for span in spans([word.label for word in words]):
-        inside = words[span.start : span.end]
-        start, end = inside[0].start, inside[-1].end
-        score = fmean(word.score for word in inside)
-        text = sentence.text[start:end]
-        marked.append(TaggedSpan(text, span.type, score, start, end, span.start, span.end))
-    return Tagging(sentence.text, words, tuple(marked))
+def taggings(
+    sentences: Sequence[Sentence],
+    probabilities: Iterable[np.ndarray],
+    labels: Sequence[str],
+    aggregate: bool,
+) -> Taggings:
+    """Labels the words of sentences, from the probabilities [words, labels] of each, and reads spans if labels mark them."""
+    found, aggregate = Taggings(), aggregate and marks_spans(labels)
+    for sentence, of_words in zip(sentences, probabilities, strict=True):
+        words = tuple(
+            TaggedWord(word, labels[int(row.argmax())], float(row.max()), *span)
+            for word, span, row in zip(sentence.words, sentence.spans, of_words, strict=True)
+        )
+        marked = spans([word.label for word in words]) if aggregate else ()
+        tagged = tuple(_tagged_span(sentence.text, words, span) for span in marked)
+        found.append(Tagging(sentence.text, words, tagged if aggregate else None))
+    return found
+
+
+def _tagged_span(text: str, words: Sequence[TaggedWord], span: Span) -> TaggedSpan:
+    inside = words[span.start : span.end]
+    start, end = inside[0].start, inside[-1].end
+    score = fmean(word.score for word in inside)
+    return TaggedSpan(text[start:end], span.type, score, start, end, span.start, span.end)

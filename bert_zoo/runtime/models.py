@@ -1,14 +1,15 @@
 """Exported models with verbs such as `classify` and `embed`."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bert_zoo.config import ConfigError, Prompts
-from bert_zoo.metrics.squad import Window, select_answers
+from bert_zoo.fields import check
+from bert_zoo.metrics.squad import Window, select_each
 from bert_zoo.runtime.answers import (
     FIRST_PIECE,
     Classifications,
@@ -16,16 +17,17 @@ from bert_zoo.runtime.answers import (
     SpanAnswer,
     SpanAnswers,
     Taggings,
+    as_str,
     check_asked,
     check_strategy,
-    classified,
-    marks_spans,
-    multi_label_classified,
+    classifications,
+    paired,
     ranking,
     sentence_of,
+    sigmoid,
     softmax,
-    span_answer,
-    tagging,
+    span_answers,
+    taggings,
     word_probabilities,
 )
 from bert_zoo.runtime.description import DESCRIPTION_FILE, SIGNATURE, read_description
@@ -111,6 +113,10 @@ class RuntimeModel:
         return self._session.run(signature, checked_inputs(inputs, signatures[signature]))
 
     @property
+    def labels(self) -> list[str]:
+        return self.description["labels"]
+
+    @property
     def rows(self) -> RowReader:
         """Turns texts into rows of ids."""
         if self._rows is None:
@@ -151,16 +157,17 @@ class RuntimeModel:
             raise ValueError(f"batch_size is {batch_size!r}; it must be a positive integer.")
         lengths = self.rows.packer.row_lengths(segments)
         found: list[Arrays] = [{}] * len(lengths)
-        for numbers in _batches(lengths, batch_size):
+        # Shortest rows first.
+        order = np.argsort(lengths, kind="stable")
+        for start in range(0, len(order), batch_size):
+            numbers = order[start : start + batch_size]
             inputs = self.rows.packed([segment.of_rows(numbers) for segment in segments])
             outputs = self.run({name: inputs[name] for name in self._inputs})
-            width = inputs["token_ids"].shape[1]
-            self._check_outputs(outputs, width)
+            self._check_outputs(outputs, inputs["token_ids"].shape[1])
             per_token = self.description["outputs_per_token"]
-            for at, number in enumerate(numbers):
-                inside = self.rows.inside(int(lengths[number]), width)
-                found[number] = {
-                    name: value[at][inside] if name in per_token else value[at]
+            for at, is_token in enumerate(inputs["padding_mask"] == 1):
+                found[numbers[at]] = {
+                    name: value[at][is_token] if name in per_token else value[at]
                     for name, value in outputs.items()
                 }
         return found
@@ -172,7 +179,7 @@ class RuntimeModel:
         for name in self.description["outputs_per_token"]:
             if name in found and found[name][1:2] != [width]:
                 wanted[name] = f"has the shape {found[name]}, not one of {width} tokens"
-        labels = self.description.get("labels")
+        labels = self.labels
         if labels and "logits" in found and found["logits"][-1:] != [len(labels)]:
             wanted["logits"] = (
                 f"has the shape {found['logits']}, and there are {len(labels)} labels"
@@ -189,32 +196,17 @@ class _Classifier(RuntimeModel):
     outputs_read = ("logits",)
     keys_read = ("labels",)
 
-    @property
-    def labels(self) -> list[str]:
-        return self.description["labels"]
-
     def classify(self, texts, batch_size: int = 32, top_k: int | None = None) -> Classifications:
         """Like the Keras model's `classify`."""
-        if top_k is not None and top_k < 1:
-            raise ValueError(f"top_k is {top_k!r}; it must be a number of labels, at least 1.")
-        pair = isinstance(texts, tuple)
-        texts = tuple(map(strings, texts)) if pair else strings(texts)
-        logits = self.predict(texts, batch_size)["logits"]
-        rows = zip(*texts, strict=True) if pair else texts
-        return Classifications(
-            self._classified(*row, top_k) for row in zip(rows, logits, strict=True)
-        )
-
-    def _classified(self, text, logits, top_k):
-        return classified(text, logits, self.labels, top_k)
+        check("top_k", top_k, int | None, least=1)
+        texts = tuple(map(strings, texts)) if isinstance(texts, tuple) else strings(texts)
+        logits, thresholds = self.predict(texts, batch_size), self.description.get("thresholds", ())
+        probabilities = map(sigmoid if thresholds else softmax, logits["logits"])
+        return classifications(texts, probabilities, self.labels, top_k, thresholds)
 
 
 class _MultiLabelClassifier(_Classifier):
     keys_read = ("labels", "thresholds")
-
-    def _classified(self, text, logits, top_k):
-        thresholds = self.description["thresholds"]
-        return multi_label_classified(text, logits, self.labels, thresholds, top_k)
 
 
 class _Embedder(RuntimeModel):
@@ -267,10 +259,6 @@ class _Tagger(RuntimeModel):
     outputs_read = ("logits",)
     keys_read = ("labels",)
 
-    @property
-    def labels(self) -> list[str]:
-        return self.description["labels"]
-
     def tag(
         self,
         texts,
@@ -282,16 +270,12 @@ class _Tagger(RuntimeModel):
         """Like the Keras model's `tag`."""
         check_strategy(aggregation_strategy)
         texts = [texts] if isinstance(texts, str | bytes) else [*texts]
-        sentences = [
-            sentence_of(t.decode("utf-8", "replace") if isinstance(t, bytes) else t) for t in texts
-        ]
+        sentences = [*map(sentence_of, texts)]
         if not sentences:
             return Taggings()
-        aggregate = aggregate and marks_spans(self.labels)
         words = [s.words for s in sentences]
         probabilities = self._word_probabilities(words, batch_size, aggregation_strategy)
-        pairs = zip(sentences, probabilities, strict=True)
-        return Taggings(tagging(*pair, self.labels, aggregate) for pair in pairs)
+        return taggings(sentences, probabilities, self.labels, aggregate)
 
     def _word_probabilities(
         self, sentences: Sequence[Sequence[str]], batch_size: int, strategy: str
@@ -332,14 +316,7 @@ class _Answerer(RuntimeModel):
     ) -> SpanAnswer | SpanAnswers:
         """Like the Keras model's `answer`."""
         single = isinstance(question, str) and isinstance(context, str)
-        questions, contexts = strings(question), strings(context)
-        contexts *= len(questions) if isinstance(context, str) else 1
-        questions *= len(contexts) if isinstance(question, str) else 1
-        if len(questions) != len(contexts):
-            raise ValueError(
-                f"There are {len(questions)} questions and {len(contexts)} contexts; pass the same number "
-                "of each."
-            )
+        questions, contexts = paired(question, context, strings)
         for name, value in (("stride", stride), ("max_question_length", max_question_length)):
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value!r}; it must be a number of tokens, at least 1.")
@@ -356,26 +333,17 @@ class _Answerer(RuntimeModel):
         if batch_size is None:
             batch_size = usual_batch_size(rows.packer.sequence_length)
         outputs = self._outputs_of_rows(windows.segments, batch_size)
-        asked, shown = windows.segments
-        lengths, before = rows.packer.row_lengths([asked, shown]), rows.specials_before(1, 2)
-        of_questions: list[list[Window]] = [[] for _ in questions]
-        no_answer = rows.packer.layout.cls_position
-        for number, found in enumerate(outputs):
-            begin = before + asked.lengths[number]
-            inside = slice(begin, begin + shown.lengths[number])
-            first = shown.starts[number]
-            mask, spans = (np.zeros((lengths[number], *size), np.int32) for size in ((), (2,)))
-            mask[inside] = 1
-            spans[inside] = context_tokens.spans[first : first + shown.lengths[number]]
-            logits = found["start_logits"], found["end_logits"]
-            window = Window(*logits, mask, spans, int(windows.first_token[number]), no_answer)
-            of_questions[windows.example[number]].append(window)
+        inputs, (_, shown) = rows.packer.lay_out(windows.segments)
+        offsets = np.stack([shown.gather(edge) for edge in context_tokens.spans.T], axis=-1)
+        no_answer, found = rows.packer.layout.cls_position, []
+        for number, is_token in enumerate(inputs["padding_mask"] == 1):
+            logits = (outputs[number][name] for name in self.outputs_read)
+            columns = shown.inside[number][is_token], offsets[number][is_token]
+            found.append(Window(*logits, *columns, int(windows.first_token[number]), no_answer))
         options = {"n_best": n_best, "max_answer_length": max_answer_length}
         options |= {"allow_no_answer": no_answer_threshold is not None, "allow_no_text": True}
-        answers = SpanAnswers()
-        for question, context, of_question in zip(questions, contexts, of_questions, strict=True):
-            selection = select_answers(context, of_question, **options)
-            answers.append(span_answer(question, context, selection, no_answer_threshold))
+        chosen = select_each(contexts, found, windows.example, range(len(questions)), **options)
+        answers = span_answers(questions, contexts, chosen, no_answer_threshold)
         return answers[0] if single else answers
 
 
@@ -390,20 +358,13 @@ _KINDS = {
 }
 
 
-def strings(texts: Any) -> list[str]:
+def strings(texts: Any, name: str = "texts") -> list[str]:
     """Turns one text or several, strings or bytes, into a list of strings, or raises TypeError."""
     texts = [texts] if isinstance(texts, str | bytes) else [*texts]
     for number, text in enumerate(texts):
         if not isinstance(text, str | bytes):
-            raise TypeError(f"texts[{number}] is {text!r} ({type(text).__name__}), not a string.")
-    return [t.decode("utf-8", "replace") if isinstance(t, bytes) else str(t) for t in texts]
-
-
-def _batches(lengths: Sequence[int], batch_size: int) -> Iterator[np.ndarray]:
-    """Yields the row numbers of each batch, shortest rows first."""
-    order = np.argsort(lengths, kind="stable")
-    for start in range(0, len(order), batch_size):
-        yield order[start : start + batch_size]
+            raise TypeError(f"{name}[{number}] is {text!r} ({type(text).__name__}), not a string.")
+    return [*map(as_str, texts)]
 
 
 def _by_name(outputs: Sequence[Arrays]) -> dict[str, list[np.ndarray]]:

@@ -83,11 +83,6 @@ class RowReader:
         # Models with a single segment still take its ids.
         return {"segment_ids": np.zeros_like(inputs["token_ids"]), **inputs}
 
-    def inside(self, length: int, width: int) -> slice:
-        """Returns where the tokens of a row of this length are in a batch of this width."""
-        start = width - length if self.packer.layout.padding_side == "left" else 0
-        return slice(start, start + length)
-
     def specials_before(self, number: int, texts: int) -> int:
         """Returns the number of special tokens before a row's text with this number."""
         parts = self.packer.layout.parts(texts)

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import keras
 
-from bert_zoo.models.base import ZooModel, encoder_of
-from bert_zoo.models.quantization import quantized_layers
+from bert_zoo.models.base import ZooModel, encoder_of, quantized_layers
 from bert_zoo.runtime.description import DESCRIPTION_FILE, ONNX_SUFFIX, VERSION
-from bert_zoo.serving.options import ENTRIES, check_options
+from bert_zoo.serving import ENTRIES, check_options
 from bert_zoo.tasks.streams import StatefulModel
 from bert_zoo.training.freezing import without_lora
 from bert_zoo.weights.files import remove_leftovers, replacing_directory, write_json

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from bert_zoo.metrics.squad import answer_spans
+
 Tensors = dict[str, tf.Tensor]
 
 # Characters that str.strip removes.
@@ -130,55 +132,33 @@ class _Text:
 
 def _all_spans(text: _Text, windows: Tensors, max_answer_length: int) -> _Spans:
     """All spans with text, in the order of windows, starts and lengths."""
-    in_context = windows["context_mask"] == 1
-    shape = tf.shape(in_context)
-    can_start = _can_start(windows)
+    mask = tf.cast(windows["context_mask"], tf.int64)
+    before = tf.cumsum(mask, axis=1, exclusive=True)
+    after = tf.where(mask == 1, tf.reduce_sum(mask, axis=1, keepdims=True) - 1 - before, -1)
+    number = tf.where(mask == 1, tf.cast(windows["first_token"], tf.int64)[:, None] + before, -1)
+    index = tf.reshape(tf.range(tf.size(mask, tf.int64)), tf.shape(mask))
+    starts, shifts, end_logits = index, tf.zeros_like(index), windows["end_logits"]
     if "start_positions" in windows:
-        first = windows["start_positions"]
-        can_start = tf.gather(can_start, first, batch_dims=1)
-        is_shown = tf.gather(in_context, first, batch_dims=1)
-        can_start = tf.where(tf.reduce_any(can_start), can_start, is_shown)
-    else:
-        first = tf.broadcast_to(tf.range(shape[1]), shape)
-    last = first[:, :, None] + tf.range(max_answer_length)
-    end_logits = windows["end_logits"]
-    if end_logits.shape.rank == 3:
+        starts = tf.gather(index, windows["start_positions"], batch_dims=1)
         end_logits = tf.transpose(end_logits, [0, 2, 1])
+        row = tf.reshape(tf.range(tf.size(starts, tf.int64)), tf.shape(starts))
+        shifts = row * tf.shape(mask, tf.int64)[1] - index[:, :1]
 
-    def at_last(values: tf.Tensor) -> tf.Tensor:
-        """Gathers values [windows, width], or [windows, starts, width], at the last tokens of spans."""
-        axes = values.shape.rank - 1
-        padded = tf.pad(values, [*([0, 0],) * axes, [0, max_answer_length]])
-        return tf.gather(padded, last, axis=axes, batch_dims=axes)
+    def at(column: tf.Tensor, indices: tf.Tensor) -> tf.Tensor:
+        return tf.gather(tf.reshape(column, [-1]), indices)
 
-    def at_first(values: tf.Tensor) -> tf.Tensor:
-        return tf.gather(values, first, batch_dims=1)[:, :, None]
-
-    is_span = can_start[:, :, None] & at_last(in_context)
-    scores = at_first(windows["start_logits"]) + at_last(end_logits)
-    starts = tf.broadcast_to(at_first(windows["starts"]), tf.shape(is_span))
-    columns = (starts, at_last(windows["ends"]), scores)
-    spans = _Spans(*(tf.boolean_mask(column, is_span) for column in columns))
+    sides = (tf.reshape(tf.cast(side, tf.float64), [-1]) for side in (before, after))
+    chosen, first, last = answer_spans(
+        tf.reshape(number, [-1]),
+        *sides,
+        tf.reshape(starts, [-1]),
+        max_answer_length,
+        tf.experimental.numpy,
+    )
+    scores = at(windows["start_logits"], first) + at(end_logits, last + at(shifts, chosen))
+    spans = _Spans(at(windows["starts"], first), at(windows["ends"], last), scores)
     spans = spans.gather(tf.where(text.has_ink(spans.starts, spans.ends))[:, 0])
     return _Spans(*text.stripped(spans.starts, spans.ends), spans.scores)
-
-
-def _can_start(windows: Tensors) -> tf.Tensor:
-    """The tokens that a window shows with more context than all others, bool [windows, width]."""
-    in_context = windows["context_mask"] == 1
-    counts = tf.reduce_sum(windows["context_mask"], axis=1, keepdims=True)
-    left = tf.cumsum(windows["context_mask"], axis=1, exclusive=True)
-    around = tf.cast(tf.minimum(left, counts - 1 - left), tf.float64)
-    around += tf.constant(0.01, tf.float64) * tf.cast(counts, tf.float64)
-
-    token = tf.where(in_context, windows["first_token"][:, None] + left, 0)
-    total = tf.reduce_max(token) + 1
-    around = tf.where(in_context, around, -1)
-    is_most = around == tf.gather(tf.math.unsorted_segment_max(around, token, total), token)
-    window = tf.broadcast_to(tf.range(tf.shape(token)[0])[:, None], tf.shape(token))
-    candidates = tf.where(is_most, window, tf.int32.max)
-    owner = tf.math.unsorted_segment_min(candidates, token, total)
-    return in_context & (tf.gather(owner, token) == window)
 
 
 def _best_spans(text: _Text, spans: _Spans, n_best: int) -> _Spans:

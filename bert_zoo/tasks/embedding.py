@@ -25,7 +25,7 @@ from bert_zoo.models.gradient_cache import in_groups_by_length, in_mini_batches,
 from bert_zoo.models.inputs import is_of_tensorflow, tokens_of
 from bert_zoo.models.labels import LabelRange, LabelScores, has_labels
 from bert_zoo.models.replicas import compiles_for_each_shape, in_scope_of, rows_of_all
-from bert_zoo.models.task_model import Use
+from bert_zoo.models.task_model import ScoringModel, Use
 from bert_zoo.models.text_columns import are_columns, column_arguments, split_element
 from bert_zoo.tasks.embedding_losses import (
     CoSENT,
@@ -36,7 +36,6 @@ from bert_zoo.tasks.embedding_losses import (
     PairSoftmax,
     SupervisedContrastive,
 )
-from bert_zoo.tasks.regression import ScoringModel
 from bert_zoo.text.columns import as_list
 
 # -------------------------------------------------------------------------------------------------

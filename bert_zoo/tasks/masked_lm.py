@@ -16,8 +16,7 @@ from bert_zoo.error_text import shown
 from bert_zoo.fields import check
 from bert_zoo.graph import has_tensorflow
 from bert_zoo.models.data_adapters import text_rows
-from bert_zoo.models.direct import for_this_device, on_rows, tokenized
-from bert_zoo.models.graphs import in_graph, on_model
+from bert_zoo.models.direct import for_this_device, read_and_run, tokenized
 from bert_zoo.runtime.answers import PrintedRow, PrintedRows, surroundings, table
 from bert_zoo.tasks.objectives.objective import ObjectiveModel
 from bert_zoo.tasks.objectives.table import PREDICTIONS
@@ -65,20 +64,11 @@ def log_probs_at(
             is_blank[np.cumsum(lengths) - lengths + [window.position for window in windows]] = 1
             ids = np.concatenate([window.token_ids for window in windows])
             asked = np.array([ids for _, ids in batch], np.int32)
-            yield _log_probs(model, batch_size, ids, is_blank, lengths, asked)
+            steps = {"size": batch_size, "reading": {"preprocessor": preprocessor}}
+            read = (ids, is_blank, lengths, asked)
+            found = read_and_run(model, _read, _predict, *read, **steps)
+            yield ops.convert_to_numpy(found)[: len(batch)]
             progress.update(len(batch))
-
-
-def _log_probs(model, batch_size: int, *tensors: np.ndarray) -> np.ndarray:
-    if keras.backend.backend() == "tensorflow":
-        found = in_graph(model, _read_and_predict, *tensors, preprocessor=model.preprocessor)
-        return ops.convert_to_numpy(found)
-    inputs = in_graph(model, _read, *tensors, preprocessor=model.preprocessor)
-    return ops.convert_to_numpy(on_rows(model, _predict, inputs, batch_size))[: len(tensors[-1])]
-
-
-def _read_and_predict(model, *tensors, preprocessor):
-    return _predict(model, _read(model, *tensors, preprocessor=preprocessor))
 
 
 def _read(model, ids, is_blank, lengths, wanted, *, preprocessor):
@@ -152,21 +142,13 @@ def _mask_probabilities(model, token_ids: np.ndarray, masks: int) -> np.ndarray:
             f"The text has {len(token_ids)} tokens, but this model reads only {most} besides special tokens. Shorten "
             "the text around the mask."
         )
-    if keras.backend.backend() == "tensorflow":
-        found = in_graph(model, _at_masks, token_ids, preprocessor=preprocessor)
-    else:
-        inputs = in_graph(model, _masked_inputs, token_ids, preprocessor=preprocessor)
-        found = on_model(model, _probabilities, keras.tree.map_structure(np.asarray, inputs))
+    steps = {"size": 1, "reading": {"preprocessor": preprocessor}}
+    found = read_and_run(model, _masked_inputs, _probabilities, token_ids, **steps)
     if len(found) != masks:
         raise ValueError(
             f"The text has {masks} masks, but its tokens have {len(found)}. Check the spelling of the masks."
         )
     return ops.convert_to_numpy(found)
-
-
-def _at_masks(model, token_ids, *, preprocessor):
-    """A text's ids, int32 [tokens], -> probabilities [masks, vocabulary]."""
-    return _probabilities(model, _masked_inputs(model, token_ids, preprocessor=preprocessor))
 
 
 def _masked_inputs(model, token_ids, *, preprocessor):

@@ -12,7 +12,7 @@ from bert_zoo.data.buckets import Rows
 from bert_zoo.data.squad import Answer, answers_of
 from bert_zoo.fields import check
 from bert_zoo.layers.backbones import FIRST_TEXT_IS_GLOBAL
-from bert_zoo.metrics.squad import AnswerSelection, Window, select_answers, squad_v1, squad_v2
+from bert_zoo.metrics.squad import AnswerSelection, Window, select_each, squad_v1, squad_v2
 from bert_zoo.models.base import Interface
 from bert_zoo.models.direct import for_this_device, on_rows
 from bert_zoo.models.graphs import in_graph
@@ -20,7 +20,7 @@ from bert_zoo.models.labels import LabelRange
 from bert_zoo.models.losses import class_loss, weights_of_labels
 from bert_zoo.models.task_model import TaskModel, Use
 from bert_zoo.models.text_rows import checked_sample_weight
-from bert_zoo.runtime.answers import SpanAnswers, span_answer
+from bert_zoo.runtime.answers import check_numbers, paired, span_answers
 from bert_zoo.text.reading import usual_batch_size
 
 # -------------------------------------------------------------------------------------------------
@@ -31,18 +31,6 @@ LOGITS = ("start_logits", "end_logits")
 # As in google-research/bert, run_squad.py.
 N_BEST = 20
 MAX_ANSWER_LENGTH = 30
-
-
-def _broadcast(question, context) -> tuple[list[str], list[str]]:
-    """Questions and contexts as lists; a single string is repeated for all of the other."""
-    from bert_zoo.text.batches import strings
-
-    questions, contexts = strings(question, "question"), strings(context, "context")
-    if isinstance(context, str):
-        contexts *= len(questions)
-    if isinstance(question, str):
-        questions *= len(contexts)
-    return questions, contexts
 
 
 def answer_questions(
@@ -72,7 +60,7 @@ def answer_questions(
     check("batch_size", batch_size, int, least=1)
     questions, contexts = strings(questions, "questions"), strings(contexts, "contexts")
     ids = range(len(questions)) if ids is None else ids
-    _check_numbers(questions, contexts=contexts, ids=ids)
+    check_numbers(questions, contexts=contexts, ids=ids)
     for id, context in zip(ids, contexts, strict=True):
         if not context.strip() and not allow_no_text:
             raise ValueError(
@@ -92,18 +80,9 @@ def answer_questions(
     if not windows:
         read = question_windows(for_this_device(model.preprocessor), **window_options)
         windows, example = _of_table(model, read, questions, contexts, batch_size, verbose)
-    of_questions = [[] for _ in questions]
-    for number, window in zip(example, windows, strict=True):
-        of_questions[number].append(window)
     choice = {"n_best": n_best, "max_answer_length": max_answer_length}
     choice |= {"allow_no_answer": allow_no_answer, "allow_no_text": allow_no_text}
-    selections = []
-    for id, context, of_question in zip(ids, contexts, of_questions, strict=True):
-        try:
-            selections.append(select_answers(context, of_question, **choice))
-        except ValueError as error:
-            raise ValueError(f"Question {id!r}: {error}") from error
-    return selections
+    return select_each(contexts, windows, example, ids, **choice)
 
 
 class AnsweredTexts(NamedTuple):
@@ -128,7 +107,7 @@ def answered_texts(x, answers) -> AnsweredTexts:
         )
     questions, contexts = strings(x[0], "questions"), strings(x[1], "contexts")
     answers = list(answers)
-    _check_numbers(questions, contexts=contexts, answers=answers)
+    check_numbers(questions, contexts=contexts, answers=answers)
     rows = enumerate(zip(answers, contexts, strict=True))
     return AnsweredTexts(
         questions, contexts, [answers_of(*pair, f"answers[{row}]") for row, pair in rows]
@@ -141,7 +120,7 @@ def answered_rows(model, asked: AnsweredTexts, sample_weight) -> Rows:
     from bert_zoo.text.windows import question_windows
 
     sample_weight = checked_sample_weight(sample_weight)
-    _check_numbers(asked.questions, weights=sample_weight)
+    check_numbers(asked.questions, weights=sample_weight)
     spans = [(some[0].start, some[0].end) if some else NO_ANSWER for some in asked.answers]
     windows = question_windows(for_this_device(model.preprocessor))
     table, batch = labelled_windows(windows, *asked[:2], spans, range(len(spans)), model)
@@ -196,14 +175,6 @@ def position_scores(
     f1 = 2 * np.maximum(shared, 0) / tokens
     is_exact = (start == found_start) & (end == found_end)
     return {"exact_match": 100.0 * float(is_exact.mean()), "f1": 100.0 * float(f1.mean())}
-
-
-def _check_numbers(questions: Sequence[str], **columns: Sequence | None) -> None:
-    for name, column in columns.items():
-        if column is not None and len(column) != len(questions):
-            raise ValueError(
-                f"There are {len(questions)} questions, but {len(column)} {name}. Pass the same number of both."
-            )
 
 
 def _of_one_batch(
@@ -472,8 +443,10 @@ class QuestionAnswerer(TaskModel):
 
         Source: google-research/bert, run_squad.py.
         """
+        from bert_zoo.text.batches import strings
+
         single = isinstance(question, str) and isinstance(context, str)
-        questions, contexts = _broadcast(question, context)
+        questions, contexts = paired(question, context, strings)
         selections = answer_questions(
             self,
             questions,
@@ -486,8 +459,5 @@ class QuestionAnswerer(TaskModel):
             stride=stride,
             max_question_length=max_question_length,
         )
-        answers = SpanAnswers(
-            span_answer(*row, no_answer_threshold)
-            for row in zip(questions, contexts, selections, strict=True)
-        )
+        answers = span_answers(questions, contexts, selections, no_answer_threshold)
         return answers[0] if single else answers

@@ -14,10 +14,9 @@ from bert_zoo.models.base import Interface
 from bert_zoo.models.data_adapters import keras_arguments
 from bert_zoo.models.labels import HeadChoice, LabelScores, finite_numbers
 from bert_zoo.models.losses import BatchMean
-from bert_zoo.models.task_model import SentenceModel, Use
+from bert_zoo.models.task_model import ScoringModel, SentenceModel, Use
 from bert_zoo.models.text_columns import are_columns, column_arguments, split_element
 from bert_zoo.runtime.answers import SCORE_ACTIVATIONS, Ranking, check_asked, ranking
-from bert_zoo.tasks.regression import ScoringModel
 
 # -------------------------------------------------------------------------------------------------
 # Losses for rerankers over pairs or lists of documents, equal to sentence-transformers' losses.

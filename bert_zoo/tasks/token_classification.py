@@ -32,13 +32,11 @@ from bert_zoo.models.task_model import LabelledModel, Use
 from bert_zoo.models.text_rows import NAME, checked_sample_weight
 from bert_zoo.models.word_outputs import outputs_of_words, pieces_of_words, sentences_of
 from bert_zoo.runtime.answers import (
-    AVERAGE,
     FIRST_PIECE,
-    Taggings,
     check_strategy,
     marks_spans,
     softmax,
-    tagging,
+    taggings,
 )
 from bert_zoo.runtime.answers import word_probabilities as probabilities_of_words
 from bert_zoo.text.columns import as_list, column_names
@@ -69,10 +67,12 @@ def word_probabilities(
     sentences, preprocessor = word_batch(words), model.preprocessor
     budget = preprocessor.sequence_length - preprocessor.packer.layout.specials(1)
     if keras.backend.backend() == "tensorflow" and sentences.nrows() <= batch_size:
-        reading = {"preprocessor": preprocessor, "budget": budget, "strategy": strategy}
-        do_fit, found = in_graph(model, _sentence_probabilities, sentences, **reading)
+        reading = {"preprocessor": preprocessor, "budget": budget}
+        do_fit, *found = in_graph(model, _sentence_probabilities, sentences, **reading)
         if do_fit:
-            return np.split(ops.convert_to_numpy(found), sentences.row_splits.numpy()[1:-1])
+            pieces, starts = map(ops.convert_to_numpy, found)
+            of_words = np.float32(probabilities_of_words(pieces, starts, strategy))
+            return np.split(of_words, sentences.row_splits.numpy()[1:-1])
 
     def pooled(logits, starts):
         return probabilities_of_words(softmax(logits), starts, strategy)
@@ -84,8 +84,8 @@ def _logits(model, inputs):
     return ops.cast(model(inputs, training=False), "float32")
 
 
-def _sentence_probabilities(model, words, *, preprocessor, budget: int, strategy: str):
-    """Whether each sentence fits into a row and, if so, the probabilities of all words [words, labels].
+def _sentence_probabilities(model, words, *, preprocessor, budget: int):
+    """Whether each sentence fits into a row and, if so, all pieces' probabilities [pieces, labels] and words' starts.
 
     This is a single TensorFlow call. Sentences in several rows need two, with their pieces as arrays.
     """
@@ -93,32 +93,15 @@ def _sentence_probabilities(model, words, *, preprocessor, budget: int, strategy
 
     pieces = words.with_values(pieces_of_words(model, words, preprocessor=preprocessor))
     do_fit = tf.reduce_all(pieces.merge_dims(1, 2).row_lengths() <= budget)
-    nothing = tf.zeros([0, len(model.labels)], tf.float32)
-    return do_fit, tf.cond(
-        do_fit, lambda: _probabilities(model, pieces, preprocessor, strategy), lambda: nothing
-    )
 
+    def probabilities():
+        packed = pack_pieces(pieces, for_this_device(preprocessor))
+        of_words = packed.word_ids != NO_WORD
+        found = tf.boolean_mask(ops.softmax(_logits(model, packed.inputs)), of_words)
+        return found, tf.where(tf.boolean_mask(packed.first_pieces, of_words))[:, 0]
 
-def _probabilities(model, pieces, preprocessor, strategy: str):
-    """Probabilities, float32 [words, labels], of words with pieces [batch, (words), (pieces)]."""
-    import tensorflow as tf
-
-    packed = pack_pieces(pieces, for_this_device(preprocessor))
-    logits = ops.cast(model(packed.inputs, training=False), "float32")
-    probabilities = ops.softmax(logits)
-    if strategy == FIRST_PIECE:
-        return tf.boolean_mask(probabilities, packed.first_pieces)
-    of_words = packed.word_ids != NO_WORD
-    probabilities = tf.boolean_mask(probabilities, of_words)
-    word = tf.cumsum(tf.cast(tf.boolean_mask(packed.first_pieces, of_words), tf.int32)) - 1
-    if strategy == AVERAGE:
-        return tf.math.segment_mean(probabilities, word)
-    surest = tf.reduce_max(probabilities, axis=-1)
-    number = tf.range(tf.size(word))
-    is_surest = surest == tf.gather(tf.math.segment_max(surest, word), word)
-    return tf.gather(
-        probabilities, tf.math.segment_min(tf.where(is_surest, number, tf.size(word)), word)
-    )
+    nothing = tf.zeros([0, len(model.labels)], tf.float32), tf.zeros([0], tf.int64)
+    return do_fit, *tf.cond(do_fit, probabilities, lambda: nothing)
 
 
 # --- Texts with entities, and words with labels, in `fit` and `evaluate` ---
@@ -175,38 +158,6 @@ def _annotated(x, rows) -> list[AnnotatedText]:
     ]
 
 
-def label_rows(model, texts, y):
-    """Label ids of words in memory, ragged int64 [batch, (words)]; without TensorFlow an array of arrays.
-
-    Labels are names or ids, -100 to ignore a word: for each sentence a sequence, or a string of names separated by
-    spaces; an array, a column or a ragged tensor. `texts` come from `TokenClassifier.as_text_rows`.
-    """
-    if isinstance(texts, tuple):
-        raise ValueError(
-            "Labels of words need single texts, but x is a pair of texts. Pass a list of sentences, each a list of "
-            "words, or dicts of ids with a label for each token."
-        )
-    if column_names(y) is not None:
-        y = labels_of_table(y, LABELS)
-    y = y.numpy() if hasattr(y, "numpy") else as_list(y)
-    of_sentence = replace(model.label_ranges(texts)[""], axes=("words",))
-    return _rows_of_words(
-        texts, y, lambda row, title: of_sentence.numbers(np.array([*row], object), title), LABELS
-    )
-
-
-def weight_rows(texts, sample_weight):
-    """As `label_rows`, for weights: one number per sentence, or a row with one per word."""
-    if column_names(sample_weight) is not None:
-        sample_weight = labels_of_table(sample_weight, NAME)
-    rows = sample_weight.numpy() if hasattr(sample_weight, "numpy") else as_list(sample_weight)
-    if all(np.size(row) == 1 for row in rows):
-        return checked_sample_weight(sample_weight)
-    return _rows_of_words(
-        texts, rows, lambda row, title: np.float32(finite_numbers(row, title)), NAME
-    )
-
-
 def _rows_of_words(texts, values, numbers: Callable[[Any, str], np.ndarray], title: str):
     """Values of words in memory, ragged [batch, (words)]; without TensorFlow an array of arrays.
 
@@ -247,39 +198,6 @@ def _rows_of_words(texts, values, numbers: Callable[[Any, str], np.ndarray], tit
 def _first_words(words, number: int = 5) -> list[str]:
     some = words[:number]
     return [word.decode("utf-8", "replace") for word in some.numpy()] if has_tensorflow else some
-
-
-def labelled_words_to_inputs(model, texts, labels, preprocessor):
-    """A batch of words and labels as model inputs and labels of tokens; traceable."""
-    from bert_zoo.text.batches import split_at_white_space
-
-    words = word_batch(texts)
-    packed = pack_words(words, preprocessor)
-    if labels.dtype == "string":  # from tf.data
-        import tensorflow as tf
-
-        if labels.shape.rank == 1:
-            labels = split_at_white_space(labels)
-        names = model.label_ranges(texts)[""].names
-        labels = tf.ragged.map_flat_values(class_indices, labels, names)
-    labels = token_labels(labels, packed, words)
-    return packed.inputs, checked_labels(model, packed.inputs, labels)
-
-
-def weights_of_tokens(texts, weights, preprocessor):
-    """Gives the weights of words to the tokens that have their labels, 0 to others; traceable.
-
-    Weights of sentences, [batch] or [batch, 1], are returned; those of words are [batch, (words)].
-    """
-    are_rows = isinstance(weights, np.ndarray) and weights.dtype == object
-    if not are_rows and (len(weights.shape) == 1 or weights.shape[1] == 1):
-        return checked_sample_weight(weights)
-    if not are_rows:
-        import tensorflow as tf
-
-        weights = tf.cast(tf.ragged.map_flat_values(finite_numbers, weights, NAME), tf.float32)
-    words = word_batch(texts)
-    return token_labels(weights, pack_words(words, preprocessor), words, otherwise=0.0)
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
@@ -353,13 +271,52 @@ class TokenClassifier(LabelledModel):
         return super().labels_in_memory(*with_words(self, x, y))
 
     def as_text_labels(self, texts, y):
-        return label_rows(self, texts, y)
+        """Label ids of words in memory, ragged int64 [batch, (words)]; without TensorFlow an array of arrays.
+
+        Labels are names or ids, -100 to ignore a word: for each sentence a sequence, or a string of names separated by
+        spaces; an array, a column or a ragged tensor. `texts` come from `as_text_rows`.
+        """
+        if isinstance(texts, tuple):
+            raise ValueError(
+                "Labels of words need single texts, but x is a pair of texts. Pass a list of sentences, each a list of "
+                "words, or dicts of ids with a label for each token."
+            )
+        if column_names(y) is not None:
+            y = labels_of_table(y, LABELS)
+        y = y.numpy() if hasattr(y, "numpy") else as_list(y)
+        of_sentence = replace(self.label_ranges(texts)[""], axes=("words",))
+        return _rows_of_words(
+            texts,
+            y,
+            lambda row, title: of_sentence.numbers(np.array([*row], object), title),
+            LABELS,
+        )
 
     def as_text_weights(self, texts, sample_weight):
-        return weight_rows(texts, sample_weight)
+        """As `as_text_labels`, for weights: one number per sentence, or a row with one per word."""
+        if column_names(sample_weight) is not None:
+            sample_weight = labels_of_table(sample_weight, NAME)
+        rows = sample_weight.numpy() if hasattr(sample_weight, "numpy") else as_list(sample_weight)
+        if all(np.size(row) == 1 for row in rows):
+            return checked_sample_weight(sample_weight)
+        return _rows_of_words(
+            texts, rows, lambda row, title: np.float32(finite_numbers(row, title)), NAME
+        )
 
     def weights_of_text_labels(self, texts, weights, preprocessor):
-        return weights_of_tokens(texts, weights, preprocessor)
+        """Gives the weights of words to the tokens that have their labels, 0 to others; traceable.
+
+        Weights of sentences, [batch] or [batch, 1], are returned; those of words are [batch, (words)].
+        """
+        are_rows = isinstance(weights, np.ndarray) and weights.dtype == object
+        if not are_rows and (len(weights.shape) == 1 or weights.shape[1] == 1):
+            return checked_sample_weight(weights)
+        if not are_rows:
+            import tensorflow as tf
+
+            weights = tf.cast(tf.ragged.map_flat_values(finite_numbers, weights, NAME), tf.float32)
+        words = word_batch(texts)
+        return token_labels(weights, pack_words(words, preprocessor), words, otherwise=0.0)
 
     def texts_to_inputs(self, texts, preprocessor):
         if has_rows_of_words(texts):
@@ -367,7 +324,20 @@ class TokenClassifier(LabelledModel):
         return super().texts_to_inputs(texts, preprocessor)
 
     def labelled_texts_to_inputs(self, texts, labels, preprocessor):
-        return labelled_words_to_inputs(self, texts, labels, preprocessor)
+        """A batch of words and labels as model inputs and labels of tokens; traceable."""
+        from bert_zoo.text.batches import split_at_white_space
+
+        words = word_batch(texts)
+        packed = pack_words(words, preprocessor)
+        if labels.dtype == "string":  # from tf.data
+            import tensorflow as tf
+
+            if labels.shape.rank == 1:
+                labels = split_at_white_space(labels)
+            names = self.label_ranges(texts)[""].names
+            labels = tf.ragged.map_flat_values(class_indices, labels, names)
+        labels = token_labels(labels, packed, words)
+        return packed.inputs, checked_labels(self, packed.inputs, labels)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         """As in Keras; metrics ignore the labels of padding."""
@@ -409,8 +379,6 @@ class TokenClassifier(LabelledModel):
         check("batch_size", batch_size, int, least=1)
         check_strategy(aggregation_strategy)
         sentences = sentences_of(texts)
-        aggregate = aggregate and marks_spans(self.labels)
         words = [list(s.words) for s in sentences]
         probabilities = word_probabilities(self, words, batch_size, aggregation_strategy)
-        pairs = zip(sentences, probabilities, strict=True)
-        return Taggings(tagging(*pair, self.labels, aggregate) for pair in pairs)
+        return taggings(sentences, probabilities, self.labels, aggregate)

@@ -18,8 +18,7 @@ from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.labels import LabelSets, class_weight_table
 from bert_zoo.models.task_model import TaskModel
 from bert_zoo.private import all_layers
-from bert_zoo.tasks.multi_label_classification import MultiLabelClassifier
-from bert_zoo.tasks.regression import Regressor
+from bert_zoo.tasks.classification import MultiLabelClassifier, Regressor
 from bert_zoo.weights.bind import trained_layers, variables_of
 
 
