@@ -28,7 +28,7 @@ from bert_zoo.presets import PAIRS
 from bert_zoo.registry import registry
 
 FAMILIES = list(registry().families)
-SCHEMES = ("next_sentence", "sentence_order", "full_sentences", "doc_sentences")
+ROWS = ("next_sentence", "sentence_order", "full_sentences", "doc_sentences")
 # Rows masked together.
 _BATCH = 256
 
@@ -55,7 +55,7 @@ _FAMILY = PROGRAM.enum(
     "family", FAMILIES[0], FAMILIES, "The family, for its tokenizer and special tokens."
 )
 _OUTPUT = PROGRAM.string("output", None, "The directory to write.")
-_ROWS = PROGRAM.enum("rows", SCHEMES[0], SCHEMES, "Kind of row.")
+_ROWS = PROGRAM.enum("rows", ROWS[0], ROWS, "Kind of row.")
 _OBJECTIVE = PROGRAM.string(
     "objective", "masked_tokens", "A key of bert_zoo.tasks.objectives.OBJECTIVES."
 )
@@ -180,7 +180,7 @@ def _write_rows(
 ) -> int:
     import tensorflow as tf
 
-    from bert_zoo.pretraining.masked import SCHEMES as ALL_SCHEMES
+    from bert_zoo.pretraining.masked import SCHEMES
     from bert_zoo.pretraining.rows import SentencePairs, epoch_rows
     from bert_zoo.pretraining.tokens import write_tokens
     from bert_zoo.tasks.objectives import Draws
@@ -194,7 +194,7 @@ def _write_rows(
     if is_paired:
         scheme = SentencePairs(settings.rows, settings.length, settings.short_rows)
     else:
-        scheme = ALL_SCHEMES[settings.rows](settings.length)
+        scheme = SCHEMES[settings.rows](settings.length)
     preprocessor, objective = _objective(settings)
     shards = write_tokens(documents, preprocessor, folder / "tokens")
     objective = objective.for_tokenizer(preprocessor.tokenizer, shards.counts)
