@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from helpers import assert_refused
 
-from bert_zoo.data.array_files import RowFile, open_array
+from bert_zoo.data.files import RowFile, open_array
 from bert_zoo.embeddings import exact_search, int8_ranges, to_binary, to_int8
 from bert_zoo.weights.files import DiskFullError
 

@@ -30,8 +30,7 @@ from bert_zoo.probing import (
     prune_heads,
     pruning_curve,
 )
-from bert_zoo.probing.head_pruning import attention_layers
-from bert_zoo.probing.heads import SentenceAttention
+from bert_zoo.probing.heads import SentenceAttention, attention_layers
 from bert_zoo.text.words import NO_WORD
 
 # As the program that made the golden file has them: words, heads, relations, sizes in pieces.

@@ -16,8 +16,14 @@ from bert_zoo.probing import (
     probe_layers,
 )
 from bert_zoo.probing import probes as probes_module
-from bert_zoo.probing.labelled import labelled
-from bert_zoo.probing.probes import Measured, Probes, ProbeSettings, measure, train
+from bert_zoo.probing.probes import (
+    Measured,
+    Probes,
+    ProbeSettings,
+    labelled_items,
+    measure,
+    train,
+)
 
 SIZES = (6, 4, 4)
 RNG = np.random.default_rng(0)
@@ -55,7 +61,7 @@ def test_a_hidden_layer_finds_what_is_in_another_layer():
 
 
 def test_layers_trained_together_are_as_each_trained_alone():
-    words, settings = labelled(VECTORS, CLASSES), ProbeSettings(**QUICK)
+    words, settings = labelled_items(VECTORS, CLASSES), ProbeSettings(**QUICK)
     parts = words.split(None, len(VECTORS))
 
     def bits(reads):
@@ -68,7 +74,7 @@ def test_layers_trained_together_are_as_each_trained_alone():
 
 
 def test_bits_and_scores_are_those_of_the_formulas():
-    words = labelled(VECTORS, CLASSES)
+    words = labelled_items(VECTORS, CLASSES)
     probes = Probes([[0], [1]], SIZES, VECTORS.array, words, ProbeSettings(), seed=0)
     items = np.arange(0, len(words), 3)
     measured = measure(probes, VECTORS, words, items)
@@ -85,19 +91,23 @@ def test_bits_and_scores_are_those_of_the_formulas():
 
 
 def test_control_labels_go_by_word_type_and_are_drawn_as_the_tasks_are():
-    words = labelled(VECTORS, [[0 if label else None for label in row] for row in CLASSES])
+    words = labelled_items(VECTORS, [[0 if label else None for label in row] for row in CLASSES])
     assert len(words) == sum(map(np.count_nonzero, CLASSES))
     many = [[f"w{number}"] for number in range(3000)]
     vectors = LayerVectors(many, (1,), np.zeros((3000, 1), np.float16))
-    task = labelled(vectors, [["rare" if number % 10 == 0 else "usual"] for number in range(3000)])
+    task = labelled_items(
+        vectors, [["rare" if number % 10 == 0 else "usual"] for number in range(3000)]
+    )
     drawn = task.with_control_labels(many, seed=0).targets
     assert abs(np.mean(task.label_names.index("rare") == drawn) - 0.1) < 0.02
-    control = labelled(VECTORS, CLASSES).with_control_labels(SENTENCES, seed=1).targets
+    control = labelled_items(VECTORS, CLASSES).with_control_labels(SENTENCES, seed=1).targets
     of_type = {word: set() for word in WORDS}
     for word, target in zip(np.concatenate(SENTENCES), control, strict=True):
         of_type[word].add(int(target))
     assert all(len(targets) == 1 for targets in of_type.values())
-    assert (control != labelled(VECTORS, CLASSES).with_control_labels(SENTENCES, 2).targets).any()
+    assert (
+        control != labelled_items(VECTORS, CLASSES).with_control_labels(SENTENCES, 2).targets
+    ).any()
 
 
 def test_selectivity_is_what_the_control_leaves():
@@ -113,7 +123,7 @@ def test_selectivity_is_what_the_control_leaves():
 def test_sentences_are_the_mean_of_their_words():
     starts = VECTORS.splits[:-1]
     labels = ["long" if len(words) > 4 else "short" for words in SENTENCES]
-    task = labelled(VECTORS, labels)
+    task = labelled_items(VECTORS, labels)
     means = task.inputs(VECTORS, np.array([0, 7]))["vectors_0"]
     for row, sentence in enumerate((0, 7)):
         rows = slice(starts[sentence], starts[sentence + 1])
@@ -143,7 +153,7 @@ def test_spans_and_pairs_of_spans_are_told_by_attention_over_their_words(pairs):
 
 def test_a_span_is_pooled_over_its_own_words_alone():
     edges = [[Edge((1, 3), None, ("a",))], *([] for _ in SENTENCES[1:])]
-    task = labelled(VECTORS, edges)
+    task = labelled_items(VECTORS, edges)
     probes = Probes([[0]], SIZES, VECTORS.array, task, ProbeSettings(), seed=0)
     inputs = task.inputs(VECTORS, np.array([0]))
     before = ops.convert_to_numpy(probes(inputs))
@@ -155,7 +165,7 @@ def test_a_span_is_pooled_over_its_own_words_alone():
 
 def test_micro_f1_counts_all_labels():
     edges = [edges_of(number, False) for number in range(len(SENTENCES))]
-    task = labelled(VECTORS, edges)
+    task = labelled_items(VECTORS, edges)
     probes = Probes([[1]], SIZES, VECTORS.array, task, ProbeSettings(), seed=0)
     items = np.arange(len(task))
     answers = ops.convert_to_numpy(probes(task.inputs(VECTORS, items)))[:, 0] > 0
@@ -198,7 +208,7 @@ def test_a_code_sends_each_portion_by_what_was_learnt_from_those_before(monkeypa
     monkeypatch.setattr(probes_module, "train", trained)
     monkeypatch.setattr(probes_module, "measure", measured)
     found = description_lengths(VECTORS, CLASSES, seeds=(5,))
-    task = labelled(VECTORS, CLASSES)
+    task = labelled_items(VECTORS, CLASSES)
     training = task.split(None, len(VECTORS))["train"]
     sent, portions = calls[::2], calls[1::2]
     # 48 sentences: after 1, 3 (0.0625), 6, 12, 24 and 48 of them.
@@ -227,7 +237,7 @@ def test_codes_are_of_one_label_each():
     edges = [edges_of(number, False) for number in range(len(SENTENCES))]
     with pytest.raises(ValueError, match="An item has 2 labels; expected exactly one"):
         description_lengths(VECTORS, edges)
-    pairs = labelled(VECTORS, [edges_of(number, True) for number in range(len(SENTENCES))])
+    pairs = labelled_items(VECTORS, [edges_of(number, True) for number in range(len(SENTENCES))])
     one = pairs.with_one_label()
     assert not one.has_label_sets and (np.eye(2, dtype=bool)[one.targets] == pairs.targets).all()
 

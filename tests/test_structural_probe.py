@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_zoo.data.treebanks import ParsedSentence, read_treebank
-from bert_zoo.probing import LayerVectors, StructuralProbe, structural, structural_probe, trees
+from bert_zoo.probing import LayerVectors, StructuralProbe, structural, structural_probe
 from bert_zoo.probing.structural import QUANTITIES
 
 # What github.com/john-hewitt/structural-probes computes.
@@ -60,9 +60,9 @@ def test_scores_are_the_originals(quantity, stage, vectors, treebank):
     score = QUANTITIES[quantity].score(predicted, treebank[TRAIN:])
     assert score == pytest.approx(GOLDEN[f"{quantity}/{stage}/{SCORES[quantity]}"][0], abs=1e-12)
     gold = [QUANTITIES[quantity].gold(sentence.heads) for sentence in treebank[TRAIN:]]
-    found = trees.correlations_by_length(predicted, gold)
+    found = structural.correlations_by_length(predicted, gold)
     by_length = dict(GOLDEN[f"{quantity}/{stage}/spearmanr"].reshape(-1, 2))
-    expected = [by_length.get(length, np.nan) for length in trees.LENGTHS]
+    expected = [by_length.get(length, np.nan) for length in structural.LENGTHS]
     np.testing.assert_allclose(found, expected, atol=1e-12)
     mean = GOLDEN[f"{quantity}/{stage}/spearmanr-5_50-mean"][0]
     assert np.nanmean(found) == pytest.approx(mean, abs=1e-12)
@@ -84,31 +84,31 @@ def test_training_is_the_originals(quantity, vectors, treebank):
 
 
 def test_two_roots_are_two_apart_and_cycles_are_refused():
-    assert trees.tree_distances([0, 1, 0]).tolist() == [[0, 1, 2], [1, 0, 3], [2, 3, 0]]
+    assert structural.tree_distances([0, 1, 0]).tolist() == [[0, 1, 2], [1, 0, 3], [2, 3, 0]]
     with pytest.raises(ValueError, match=r"\[2, 1, 0\] form a cycle"):
-        trees.tree_depths([2, 1, 0])
+        structural.tree_depths([2, 1, 0])
     with pytest.raises(ValueError, match=r"from 0 \(for a root\) to 2 \(the last word\), not 3"):
-        trees.tree_distances([0, 3])
+        structural.tree_distances([0, 3])
 
 
 def test_the_spanning_tree_of_distances_in_a_tree_is_that_tree():
     heads = [2, 5, 2, 3, 0, 5, 8, 6]
     edges = {tuple(sorted((word, head - 1))) for word, head in enumerate(heads) if head}
-    assert set(trees.minimum_spanning_tree(trees.tree_distances(heads))) == edges
+    assert set(structural.minimum_spanning_tree(structural.tree_distances(heads))) == edges
 
 
 def test_punctuation_is_in_no_tree_and_no_root():
     sentence = parsed(["NN", ",", "VB", "PUNCT"], [3, 3, 0, 3])
-    tree = trees.compare_trees(trees.tree_distances(range(4)), sentence)
+    tree = structural.compare_trees(structural.tree_distances(range(4)), sentence)
     assert tree.gold == tree.predicted == {(0, 2)}
     assert str(tree) == "w0 w1 w2 w3\n  1 of 1 edges found; missed: none; wrong: none"
     depths = [np.array([2.0, 0.0, 1.0, 0.0])]
-    assert trees.root_accuracy(depths, [sentence]) == 1
-    assert trees.root_accuracy(depths, [sentence], punctuation=()) == 0
+    assert structural.root_accuracy(depths, [sentence]) == 1
+    assert structural.root_accuracy(depths, [sentence], punctuation=()) == 0
 
 
 def test_equal_predictions_have_a_correlation_of_zero():
-    assert trees.correlations_by_length([np.ones(5)], [np.arange(5)])[0] == 0
+    assert structural.correlations_by_length([np.ones(5)], [np.arange(5)])[0] == 0
 
 
 @pytest.fixture(scope="module")
@@ -142,10 +142,12 @@ def test_a_layer_that_holds_trees_is_found_and_its_trees_are_given(paths):
     assert probe.correlation.mean[1] > 0.95
     assert probe.by_length.shape == (2, 2, 46) and probe.epochs.shape == (2, 2)
     test = range(9, 60, 10)
-    score = trees.attachment_score(probe.trees(vectors, treebank, test))
+    score = structural.attachment_score(probe.trees(vectors, treebank, test))
     assert score == pytest.approx(probe.score.values[0, 1])
-    chain = [trees.compare_trees(trees.tree_distances(range(8)), treebank[n]) for n in test]
-    assert probe.baseline[0] == pytest.approx(trees.attachment_score(chain))
+    chain = [
+        structural.compare_trees(structural.tree_distances(range(8)), treebank[n]) for n in test
+    ]
+    assert probe.baseline[0] == pytest.approx(structural.attachment_score(chain))
     header, *_, last = str(probe).splitlines()
     assert header.split() == ["layer", "UUAS", "DSpr."]
     assert last.startswith(
@@ -182,6 +184,8 @@ def test_vectors_of_other_sentences_and_empty_splits_are_refused(paths):
 @pytest.mark.skipif(not WSJ.exists(), reason="the treebank is not here (../shared/data)")
 def test_the_chain_of_the_wall_street_journals_sample_scores_as_the_paper_says():
     treebank = read_treebank(WSJ)[::10]
-    chain = [trees.compare_trees(trees.tree_distances(range(len(s))), s) for s in treebank]
+    chain = [
+        structural.compare_trees(structural.tree_distances(range(len(s))), s) for s in treebank
+    ]
     # 0.489 with other trees of the whole corpus (table 1 of the paper).
-    assert 0.48 < trees.attachment_score(chain) < 0.55
+    assert 0.48 < structural.attachment_score(chain) < 0.55

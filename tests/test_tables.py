@@ -291,7 +291,7 @@ UTF16 = "text,label\na,b\n".encode("utf-16")
         # Texts
         ("a.jsonl", '{"text": 5, "label": 1}', {}, ", line 1: 'text' is 5, expected a string"),
         ("a.jsonl", '{"text": null, "label": 1}', {}, ", line 1: 'text' is None, expected a string"),
-        ("a.jsonl", '{"text": "\\udc00", "label": 1}', {}, ", line 1: 'text' contains a lone surrogate"),
+        ("a.jsonl", '{"text": "\\udc00", "label": 1}', {}, ", line 1: 'text' is | contains a lone surrogate"),
         # Labels
         ("a.csv", "text,label\na,pos\nb,psitive\n", {"label_names": ("pos", "positive")},
          ", line 3: the label is 'psitive', expected one of ['pos', 'positive']. Did you mean 'positive'?"),

@@ -470,7 +470,7 @@ def with_lora():
     (lambda: reinitialize(frozen_throughout(), 1), "have frozen weights, which would stay random"),
     (lambda: reinitialize(with_lora(), 1), "or leave LoRA out"),
     (lambda: add_lora(classifier(), rank=0), "rank is 0; it must be a whole number of at least 1"),
-    (lambda: add_lora(classifier(), targets="heads"), "targets is 'heads'; it must be"),
+    (lambda: add_lora(classifier(), targets="heads"), "targets is 'heads'; it must be one of"),
     (lambda: add_lora(with_lora()), "already has LoRA"),
     (lambda: add_lora(frozen()), "LoRA freezes the encoder itself"),
     (lambda: rematerialize(load_task("encoder", output_attentions=True)), "without output_att"),

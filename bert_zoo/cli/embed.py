@@ -28,7 +28,7 @@ from tqdm import tqdm
 from bert_zoo.cli.benchmarks import DataOptions
 from bert_zoo.cli.program import Program
 from bert_zoo.data import files, tables
-from bert_zoo.data.array_files import RowFile
+from bert_zoo.data.files import RowFile
 
 log = logging.getLogger(__name__)
 

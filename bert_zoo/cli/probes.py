@@ -18,7 +18,7 @@ from bert_zoo.data.treebanks import ParsedSentence, read_treebank
 from bert_zoo.models import CausalLM, MaskedLM
 from bert_zoo.models.base import ZooModel
 from bert_zoo.probing import LayerCurve, LayerVectors, table_by_layer
-from bert_zoo.probing.labelled import SPLITS, sentence_splits
+from bert_zoo.probing.probes import SPLITS, sentence_splits
 
 RANDOM = "random weights"
 # Numbers of sentences: for comparing pairs of heads, drawn as trees, and shown on the attention page.

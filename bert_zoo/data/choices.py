@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from bert_zoo.data import files
-from bert_zoo.data.files import string, text_member
 from bert_zoo.data.tables import Table
 from bert_zoo.error_text import shown
+from bert_zoo.fields import check
 from bert_zoo.json_files import member
 
 
@@ -33,10 +33,7 @@ class ChoiceSplit:
 
 def _choice_number(spelled: str, names: str, where: str) -> int:
     """Index of a label among the choices' names of one letter each."""
-    if len(spelled) != 1 or spelled not in names:
-        raise ValueError(
-            f"{where}: the right choice is {shown(spelled)}, expected one of {list(names)}."
-        )
+    check(f"{where}: the right choice", spelled, str, choices=names)
     return names.index(spelled)
 
 
@@ -158,7 +155,7 @@ def _passages(folder: Path) -> Iterator[tuple[object, Any]]:
 
 
 def _add_passage(race: RaceSplit, where: object, passage: Any) -> None:
-    passage_id, article = (text_member(passage, name, where) for name in ("id", "article"))
+    passage_id, article = (files.text_member(passage, name, where) for name in ("id", "article"))
     columns = [member(passage, name, list, where) for name in ("questions", "options", "answers")]
     if len(set(map(len, columns))) > 1:
         counts = "{} questions, {} lists of options and {} answers".format(*map(len, columns))
@@ -169,6 +166,6 @@ def _add_passage(race: RaceSplit, where: object, passage: Any) -> None:
             raise ValueError(f"{place}: the options are {shown(four)}, expected four strings.")
         race.ids.append(f"{passage_id}/{i}")
         race.passages.append(article)
-        race.questions.append(string(question, "questions", place))
-        race.options.append([string(option, "options", place) for option in four])
-        race.labels.append(_choice_number(string(answer, "answers", place), _LETTERS, place))
+        race.questions.append(files.string(question, "questions", place))
+        race.options.append([files.string(option, "options", place) for option in four])
+        race.labels.append(_choice_number(files.string(answer, "answers", place), _LETTERS, place))

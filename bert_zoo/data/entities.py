@@ -110,9 +110,7 @@ def _records(path: Path, encoding: str | None) -> Iterator[tuple[str, Any]]:
             for number, record in enumerate(parse_json(text, path), start=1):
                 yield f"{path}, item {number}", record
             return
-    for line, text in files.lines(path, encoding):
-        if text.strip():
-            yield f"{path}, line {line}", parse_json(text, path, line)
+    yield from files.json_lines(path, encoding)
 
 
 def annotated_texts(records: Iterable[tuple[str, Any]]) -> list[AnnotatedText]:

@@ -11,7 +11,7 @@ from typing import Any
 from bert_zoo.data import files
 from bert_zoo.data.tables import Table
 from bert_zoo.error_text import shown
-from bert_zoo.json_files import JsonObject, as_object, parse_json
+from bert_zoo.json_files import JsonObject, as_object
 
 # The blank of a text, independent of the model's own mask token.
 BLANK = "[MASK]"
@@ -206,6 +206,5 @@ def _rows(
 
 
 def _records(path: Path) -> Iterator[JsonObject]:
-    for line, text in files.lines(path):
-        where = f"{path}, line {line}"
-        yield as_object(parse_json(text, path, line), where)
+    for where, record in files.json_lines(path):
+        yield as_object(record, where)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from bert_zoo.data import files
-from bert_zoo.data.files import string, text_member
 from bert_zoo.data.squad import Answer, SquadExample, SquadSplit
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.json_files import as_object, member, parse_json
@@ -119,12 +118,12 @@ def read_mrqa(path: str | Path) -> SquadSplit:
         place = f"{path}, line {line}"
         record = as_object(parse_json(text, path, line), place)
         if "header" in record:
-            data_set = text_member(record["header"], "dataset", place)
+            data_set = files.text_member(record["header"], "dataset", place)
             continue
-        context = text_member(record, "context", place)
+        context = files.text_member(record, "context", place)
         for q, question in enumerate(member(record, "qas", list, place), start=1):
             where = f"{place}, question {q}"
-            id = text_member(question, "qid", where)
+            id = files.text_member(question, "qid", where)
             if id in examples:
                 raise ValueError(f"{where}: the qid {shown(id)} has occurred before.")
             answers, texts = zip(*_detected(question, context, where), strict=True)
@@ -134,7 +133,7 @@ def read_mrqa(path: str | Path) -> SquadSplit:
                 id,
                 # Each context counts as an article.
                 title=f"{data_set}, line {line}",
-                question=text_member(question, "question", where),
+                question=files.text_member(question, "question", where),
                 context=context,
                 answers=answers,
                 is_impossible=False,
@@ -158,7 +157,7 @@ def _detected(
     """Yields the answer at each span, whose end is its last character, with the file's text for it."""
     answers = member(question, "detected_answers", list, where)
     found = [
-        (span, text_member(answer, "text", where))
+        (span, files.text_member(answer, "text", where))
         for answer in answers
         for span in member(answer, "char_spans", list, where)
     ]
@@ -176,7 +175,7 @@ def _detected(
 
 
 def _accepted(question: Mapping[str, Any], where: str) -> list[str]:
-    answers = [string(a, "answers", where) for a in member(question, "answers", list, where)]
+    answers = [files.string(a, "answers", where) for a in member(question, "answers", list, where)]
     if not answers:
         raise ValueError(f"{where}: 'answers' is empty; the keys are {quoted(question)}.")
     return answers

@@ -11,7 +11,6 @@ from pathlib import Path
 from bert_zoo.data import files
 from bert_zoo.data.tables import Table, number
 from bert_zoo.error_text import quoted, shown
-from bert_zoo.json_files import parse_json
 
 _QRELS_COLUMNS = ("query-id", "corpus-id", "score")
 
@@ -80,11 +79,7 @@ def _json_lines(directory: Path, name: str) -> Path:
 def _texts(path: Path) -> Iterator[tuple[str, str]]:
     """Yields the id and text of each line."""
     seen = set()
-    for line, content in files.lines(path, keep_ends=True):
-        if not content.strip():
-            continue
-        where = f"{path}, line {line}"
-        record = parse_json(content, path, line)
+    for where, record in files.json_lines(path):
         id, text = (files.text_member(record, key, where) for key in ("_id", "text"))
         if id in seen:
             raise ValueError(f"{where}: the id {shown(id)} occurs a second time.")

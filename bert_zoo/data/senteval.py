@@ -45,9 +45,10 @@ def read_senteval(path: str | Path) -> LabelledSentences:
     table = Table(path, format="tsv", header=False)
     words, labels, splits = [], [], []
     for line, (split, label, text) in table.rows((0, 1, 2)):
-        check(f"{table.place(line)}: the split", split, str, choices=SPLITS)
+        place = table.place(line)
+        check(f"{place}: the split", split, str, choices=SPLITS)
         if not text.split():
-            raise ValueError(f"{table.place(line)}: the text has no words. Remove the line.")
+            raise ValueError(f"{place}: the text has no words. Remove the line.")
         words.append(text.split())
         labels.append(label)
         splits.append(SPLITS[split])

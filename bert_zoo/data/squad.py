@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from bert_zoo.data import files
-from bert_zoo.data.files import text_member
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.json_files import member
 
@@ -136,10 +135,10 @@ def _questions(path: Path) -> Iterator[_Question]:
         in_article = f"{path}, article {a}"
         paragraphs = member(article, "paragraphs", list, in_article)
         # Files in SQuAD's format often lack titles; tensorflow_datasets has "" then, too.
-        title = text_member(article, "title", in_article) if "title" in article else ""
+        title = files.text_member(article, "title", in_article) if "title" in article else ""
         for p, paragraph in enumerate(paragraphs, start=1):
             where = f"{in_article} ({shown(title)}), paragraph {p}"
-            context = text_member(paragraph, "context", where)
+            context = files.text_member(paragraph, "context", where)
             for q, question in enumerate(member(paragraph, "qas", list, where), start=1):
                 yield f"{where}, question {q}", title, context, question
 
@@ -161,14 +160,14 @@ def _split(questions: Iterable[_Question], with_answers: bool = True) -> SquadSp
     examples: dict[str, SquadExample] = {}
     version = "1.1"
     for place, title, context, question in questions:
-        id = text_member(question, "id", place)
+        id = files.text_member(question, "id", place)
         place = f"{place} ({shown(id)})"
         if id in examples:
             raise ValueError(
                 f"{place}: this id has occurred before. Predictions are stored by id, so each question "
                 "needs its own."
             )
-        text = text_member(question, "question", place)
+        text = files.text_member(question, "question", place)
         answers = _answers(place, context, question) if with_answers else (None, None)
         examples[id] = SquadExample(id, title, text, context, *answers)
         if "is_impossible" in question:
@@ -196,7 +195,10 @@ def _answers(
 
 
 def _answer(place: object, context: str, record: Any) -> Answer:
-    text, start = text_member(record, "text", place), member(record, "answer_start", int, place)
+    text, start = (
+        files.text_member(record, "text", place),
+        member(record, "answer_start", int, place),
+    )
     return checked_answer(place, context, Answer(text, start))
 
 

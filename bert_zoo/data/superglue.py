@@ -25,7 +25,7 @@ from bert_zoo.data.choices import ChoiceSplit
 from bert_zoo.data.tables import LabelledTexts
 from bert_zoo.error_text import shown
 from bert_zoo.fields import check
-from bert_zoo.json_files import as_object, member, parse_json
+from bert_zoo.json_files import as_object, member
 from bert_zoo.metrics.labels import accuracy, binary_f1, macro_f1, pearson
 from bert_zoo.metrics.squad import exact_match, token_f1
 
@@ -125,32 +125,29 @@ def _label_ids(
     return [ids[label] for _, label in labels]
 
 
-def _read(
-    of_task: "SuperGlueTask", split: str, data_dir: str | Path
-) -> Iterator[tuple[str, Record]]:
-    """Yields place and record, in tensorflow_datasets' form."""
+def _read(of_task: "SuperGlueTask", split: str, data_dir: str | Path) -> list[tuple[str, Record]]:
+    """Place and record of each row, in tensorflow_datasets' form."""
     path = files.require_file(
         Path(data_dir) / of_task.directory / of_task.files[split],
         advice=f"data_dir must contain SuperGLUE's folder {of_task.directory}. Without data_dir the task "
         "is downloaded.",
     )
-    number = 0
-    for line, text in files.lines(path):
-        if text.strip():
-            place = f"{path}, line {line}"
-            for record in of_task.flat(as_object(parse_json(text, path, line), place), place):
-                number += 1
-                yield place, record
-    if not number:
+    records = [
+        (place, record)
+        for place, value in files.json_lines(path)
+        for record in of_task.flat(as_object(value, place), place)
+    ]
+    if not records:
         raise ValueError(f"{path} has no rows. Check that this is the right file.")
+    return records
 
 
-def _downloaded(of_task: "SuperGlueTask", split: str) -> Iterator[tuple[str, Record]]:
+def _downloaded(of_task: "SuperGlueTask", split: str) -> list[tuple[str, Record]]:
     name = f"super_glue/{of_task.name}"
     folder = f"the folder that contains SuperGLUE's folder {of_task.directory}"
     examples = [_plain(example) for example in files.download(name, split, folder)]
     examples.sort(key=lambda example: of_task.index_of(example, name))
-    yield from ((f"{name}, {split}, idx {example['idx']}", example) for example in examples)
+    return [(f"{name}, {split}, idx {example['idx']}", example) for example in examples]
 
 
 def _plain(value: Any) -> Any:

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bert_zoo.data import files
-from bert_zoo.data.files import MAX_LINE_BYTES
 from bert_zoo.error_text import nearest, quoted, shown
 from bert_zoo.fields import check
 from bert_zoo.json_files import parse_json
@@ -62,7 +61,7 @@ def read_table(
     delimiter: str | None = None,
     header: bool = True,
     encoding: str | None = None,
-    max_line_bytes: int = MAX_LINE_BYTES,
+    max_line_bytes: int = files.MAX_LINE_BYTES,
 ) -> LabelledTexts:
     """Reads texts and labels from columns of a table; other columns are ignored.
 
@@ -372,7 +371,7 @@ class Table:
         delimiter: str | None = None,
         header: bool = True,
         encoding: str | None = None,
-        max_line_bytes: int = MAX_LINE_BYTES,
+        max_line_bytes: int = files.MAX_LINE_BYTES,
     ):
         self.path, self.header = Path(path), header
         self.delimiter = "\t" if delimiter == "tab" else delimiter

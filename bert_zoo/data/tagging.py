@@ -17,7 +17,6 @@ from itertools import chain, islice
 from pathlib import Path
 
 from bert_zoo.data import files
-from bert_zoo.data.files import MAX_LINE_BYTES
 from bert_zoo.data.tables import ids_of, positions
 from bert_zoo.error_text import shown
 
@@ -157,7 +156,7 @@ def read_tagging(
     label_names: Sequence[str] | None = None,
     allow_unseen: bool = False,
     encoding: str | None = None,
-    max_line_bytes: int = MAX_LINE_BYTES,
+    max_line_bytes: int = files.MAX_LINE_BYTES,
 ) -> TaggedSplit:
     """Reads a file with a word and its tags on each line, and a blank line after each sentence.
 

@@ -4,7 +4,7 @@ Nothing here imports TensorFlow.
 """
 
 from dataclasses import dataclass
-from itertools import chain
+from itertools import groupby
 from pathlib import Path
 
 from bert_zoo.data import files
@@ -49,29 +49,25 @@ def read_treebank(path: str | Path, *, encoding: str | None = None) -> list[Pars
     """
     path = Path(path)
     sentences: list[ParsedSentence] = []
-    rows: list[list[str]] = []
-    width, start = None, 1
-    for number, line in chain(files.lines(path, encoding), [(0, "")]):
-        if not line.strip():
-            if rows:
-                sentences.append(_sentence(rows, f"{path}, line {start}"))
-            rows = []
-            continue
-        # A line that starts with "#" and a tab has the word "#".
-        if line.startswith("#") and not line.startswith("#\t"):
-            continue
-        fields = line.split("\t")
-        width = width or len(fields)
-        if len(fields) != width or width not in _COLUMNS:
-            wanted = f"{width} as above" if width in _COLUMNS else "10 (CoNLL-U), 4 or 3"
-            raise ValueError(
-                f"{path}, line {number}: found {len(fields)} columns in {shown(line)}, expected {wanted}, "
-                "separated by tabs."
-            )
-        if width == 10 and not fields[0].isdigit():
-            continue
-        start = number if not rows else start
-        rows.append(fields)
+    width = None
+    for is_text, block in groupby(files.lines(path, encoding), lambda line: bool(line[1].strip())):
+        rows: dict[int, list[str]] = {}
+        for number, line in block if is_text else ():
+            # A line that starts with "#" and a tab has the word "#".
+            if line.startswith("#") and not line.startswith("#\t"):
+                continue
+            fields = line.split("\t")
+            width = width or len(fields)
+            if len(fields) != width or width not in _COLUMNS:
+                wanted = f"{width} as above" if width in _COLUMNS else "10 (CoNLL-U), 4 or 3"
+                raise ValueError(
+                    f"{path}, line {number}: found {len(fields)} columns in {shown(line)}, expected {wanted}, "
+                    "separated by tabs."
+                )
+            if width != 10 or fields[0].isdigit():
+                rows[number] = fields
+        if rows:
+            sentences.append(_sentence([*rows.values()], f"{path}, line {min(rows)}"))
     if not sentences:
         raise ValueError(f"{path} has no sentences. Check that this is the right file.")
     return sentences

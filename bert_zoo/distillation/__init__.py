@@ -26,8 +26,4 @@ _NAMES: dict[str, str] = {
 
 __all__ = sorted(_NAMES)
 
-__getattr__ = loaded_on_first_use(__name__, _NAMES)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = loaded_on_first_use(__name__, _NAMES)

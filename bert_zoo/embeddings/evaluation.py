@@ -129,9 +129,9 @@ def evaluate_similarity(
             f"There are {len(a)} first texts, {len(b)} second ones and {len(scores)} scores; pass one of "
             "each for every pair."
         )
-    first, second = (model.embed(texts, batch_size=batch_size, prompt=prompt) for texts in (a, b))
     similarity = similarity or similarity_of(model)
     check("similarity", similarity, str, choices=SIMILARITIES)
+    first, second = (model.embed(texts, batch_size=batch_size, prompt=prompt) for texts in (a, b))
     if similarity == "cosine":
         first, second = directions(first), directions(second)
     found = np.einsum("ij,ij->i", first, second)

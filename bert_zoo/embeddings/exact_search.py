@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_zoo.data.array_files import RowFile
+from bert_zoo.data.files import RowFile
 from bert_zoo.fields import check
 
 SIMILARITIES = ("cosine", "dot")

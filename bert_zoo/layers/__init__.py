@@ -38,4 +38,4 @@ _LAZY = {
     "SavedModelLayer": "bert_zoo.serving.saved_model_layer",
 }
 
-__getattr__ = loaded_on_first_use(__name__, _LAZY)
+__getattr__, _ = loaded_on_first_use(__name__, _LAZY)

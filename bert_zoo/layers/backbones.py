@@ -12,10 +12,7 @@ from keras import ops
 from bert_zoo import private
 from bert_zoo.config import Config
 from bert_zoo.fields import check
-from bert_zoo.layers.attention import (
-    attention_bias,
-    bias_between_documents,
-)
+from bert_zoo.layers.attention import attention_bias, bias_between_documents
 from bert_zoo.layers.common import float_table
 from bert_zoo.layers.heads import MaskedLMHead
 
@@ -61,7 +58,8 @@ class Groups:
 
     def freeze(self, *, embeddings: bool, layers: int) -> None:
         """See `bert_zoo.training.freeze`, the function for users."""
-        self.check_layers(layers, "freeze")
+        note = "the number of this encoder's layers to freeze"
+        check("layers", layers, int, least=0, most=self.num_layers, note=note)
         below, above = self.blocks_around(layers)
         if below & above:
             raise ValueError(
@@ -76,11 +74,6 @@ class Groups:
     @property
     def num_layers(self) -> int:
         return len(self.stack.blocks_of_layers)
-
-    def check_layers(self, layers: int, verb: str) -> None:
-        """Raises ValueError if there are fewer layers to `verb`."""
-        note = f"the number of this encoder's layers to {verb}"
-        check("layers", layers, int, least=0, most=self.num_layers, note=note)
 
     def blocks_around(self, layers: int) -> tuple[set[int], set[int]]:
         """Numbers of the blocks that the lowest layers use, and of the blocks that all others use."""
@@ -137,8 +130,7 @@ class Backbone(keras.layers.Layer):
     def __init__(self, config: Config, *, embeddings, stack, **kwargs):
         super().__init__(**{"name": "backbone", **kwargs})
         self.config = config
-        self.embeddings = embeddings
-        self.stack = stack
+        self.embeddings, self.stack = embeddings, stack
 
     @property
     def inputs(self) -> Mapping[str, Ids]:
@@ -289,8 +281,7 @@ class TransformerBackbone(Backbone):
         **kwargs,
     ):
         super().__init__(config, embeddings=embeddings, stack=stack, **kwargs)
-        self.pooler = pooler
-        self.final_norm = final_norm
+        self.pooler, self.final_norm = pooler, final_norm
 
     @property
     def inputs(self) -> dict[str, Ids]:

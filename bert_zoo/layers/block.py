@@ -9,6 +9,7 @@ from bert_zoo.layers.common import (
     Activation,
     Dropout,
     at_positions,
+    build_all,
     dense,
     in_rows,
     norm,
@@ -68,11 +69,9 @@ class FeedForward(keras.layers.Layer):
     def call(self, x, training=None):
         """[..., hidden_size] to the same shape."""
         inner = self.intermediate(x)
-        if self.gated:
-            inner, gate = ops.split(inner, 2, axis=-1)
-            inner = self.activation(inner, training=training) * gate
-        else:
-            inner = self.activation(inner, training=training)
+        inner, *gate = ops.split(inner, 2, axis=-1) if self.gated else [inner]
+        inner = self.activation(inner, training=training)
+        inner = inner * gate[0] if gate else inner
         return self.output_dense(self.dropout(inner, training=training))
 
 
@@ -104,9 +103,8 @@ class Block(keras.layers.Layer):
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def build(self, input_shape):
-        for layer in (self.attention, self.attention_norm, self.feed_forward, self.output_norm):
-            if layer is not None:
-                layer.build(input_shape)
+        norms = (self.attention_norm, self.output_norm)
+        build_all(input_shape, self.attention, self.feed_forward, *norms)
         self.built = True
 
 
@@ -240,8 +238,7 @@ class Stack(keras.layers.Layer):
         self.rematerialize = False
 
     def build(self, input_shape):
-        for block in self.blocks:
-            block.build((None, self.hidden_size))
+        build_all((None, self.hidden_size), *self.blocks)
         self.built = True
 
     def call(self, x, bias, positions=None, training=None):
@@ -274,9 +271,8 @@ class Stack(keras.layers.Layer):
                     training=training,
                 )
                 attentions += probabilities
-            tokens = length
-            if layer == last and positions is not None:
-                tokens = number_of(positions)
+            is_whole = layer < last or positions is None
+            tokens = length if is_whole else number_of(positions)
             hidden_states.append(ops.reshape(x, (-1, tokens, self.hidden_size)))
         return hidden_states, attentions
 

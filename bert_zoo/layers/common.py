@@ -10,6 +10,7 @@ import numpy as np
 from keras import ops
 
 from bert_zoo import private
+from bert_zoo.graph import tf
 from bert_zoo.private import is_in_loop, uses_onednn
 
 # -------------------------------------------------------------------------------------------------
@@ -75,8 +76,6 @@ def over_replicas(count, how: str):
     replica = _replica()
     if replica is None:
         return count
-    import tensorflow as tf
-
     return replica.all_reduce(tf.distribute.ReduceOp[how], tf.stop_gradient(count))
 
 
@@ -84,8 +83,6 @@ def _replica() -> Any:
     """TensorFlow's context of the replica that this runs in; None if there is only one."""
     if keras.backend.backend() != "tensorflow":
         return None
-    import tensorflow as tf
-
     replica = tf.distribute.get_replica_context()
     return None if replica is None or replica.num_replicas_in_sync == 1 else replica
 
@@ -95,8 +92,6 @@ def num_replicas() -> int:
     if keras.backend.backend() != "tensorflow":
         distribution = keras.distribution.distribution()
         return distribution.num_model_replicas if distribution else 1
-    import tensorflow as tf
-
     return tf.distribute.get_strategy().num_replicas_in_sync
 
 
@@ -144,7 +139,9 @@ def dense(units: int, name: str, *, stddev: float, dtype, use_bias: bool = True)
 
 
 def table(rows: int, width: int, name: str, *, stddev: float, dtype):
-    """An embedding table with BERT's initializer."""
+    """An embedding table with BERT's initializer; None for 0 rows."""
+    if not rows:
+        return None
     return keras.layers.Embedding(
         rows, width, embeddings_initializer=initializer(stddev), dtype=dtype, name=name
     )
@@ -192,18 +189,25 @@ class LayerNorm(keras.layers.LayerNormalization):
         dtype = keras.backend.standardize_dtype(inputs.dtype)
         precise = keras.backend.result_type(dtype, "float32")
         x = ops.cast(inputs, precise)
-        if training:
-            x = standardized(x, self.epsilon)
-        else:
-            x, _ = standardize(x, self.epsilon)
+        x = standardized(x, self.epsilon) if training else standardize(x, self.epsilon)[0]
         x = x * ops.cast(self.gamma, precise)
         if self.center:
             x = x + ops.cast(self.beta, precise)
         return ops.cast(x, self.compute_dtype)
 
 
-def norm(name: str, *, epsilon: float, dtype, use_bias: bool = True):
+def norm(name: str, *, epsilon: float | None, dtype, use_bias: bool = True):
+    """A layer norm; None for no epsilon."""
+    if epsilon is None:
+        return None
     return LayerNorm(epsilon=epsilon, center=use_bias, dtype=dtype, name=name)
+
+
+def build_all(shape, *layers: keras.layers.Layer | None) -> None:
+    """Builds those of the layers that there are and that are not built yet."""
+    for layer in layers:
+        if layer is not None and not layer.built:
+            layer.build(shape)
 
 
 def at_positions(x, positions):
@@ -270,8 +274,6 @@ def _slots_in_place(memory, new, start, axis: int):
     """As `with_slots`, without copying memory that nothing else reads, as in a loop's steps. `ops.slice_update` copies
     it all in a program of XLA; LiteRT and ONNX do not have this operation.
     """
-    import tensorflow as tf
-
     slots, number = tf.shape(memory)[axis], tf.shape(new)[axis]
     start = tf.minimum(start, slots - number)
     at_axis = np.arange(len(memory.shape), dtype="int32") == axis
@@ -338,8 +340,6 @@ def _dropped(inputs, rate: float, seed):
     """As `keras.random.dropout` on TensorFlow, with 16 random bits per unit: Keras draws 32, and rounds them so
     coarsely in bfloat16 that a rate of 0.1 becomes 0.102.
     """
-    import tensorflow as tf
-
     # As in Keras: seeds are int64, with which XLA cannot draw.
     seed = tf.cast(tf.math.floormod(seed, tf.int32.max - 1), tf.int32)
     number = tf.size(inputs)

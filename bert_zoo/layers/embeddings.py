@@ -9,7 +9,16 @@ import numpy as np
 from keras import ops
 
 from bert_zoo import private
-from bert_zoo.layers.common import Dropout, dense, float_rows, float_table, initializer, norm, table
+from bert_zoo.layers.common import (
+    Dropout,
+    build_all,
+    dense,
+    float_rows,
+    float_table,
+    initializer,
+    norm,
+    table,
+)
 
 
 def check_length(token_ids, longest_input: int) -> None:
@@ -72,14 +81,8 @@ class Embeddings(keras.layers.Layer):
         self.position_embedding = table(
             max_positions, embedding_size, "position_embedding", **options
         )
-        self.segment_embedding = None
-        if num_segments:
-            self.segment_embedding = table(
-                num_segments, embedding_size, "segment_embedding", **options
-            )
-        self.norm = None
-        if epsilon is not None:
-            self.norm = norm("norm", epsilon=epsilon, dtype=self.dtype_policy)
+        self.segment_embedding = table(num_segments, embedding_size, "segment_embedding", **options)
+        self.norm = norm("norm", epsilon=epsilon, dtype=self.dtype_policy)
         self.projection = None
         if embedding_size != hidden_size:
             self.projection = dense(hidden_size, "projection", **options)
@@ -91,15 +94,8 @@ class Embeddings(keras.layers.Layer):
             setattr(self, name, getattr(other, name))
 
     def build(self, token_ids_shape):
-        tables = (self.token_embedding, self.position_embedding)
-        for each in (*tables, self.segment_embedding):
-            if each is not None and not each.built:
-                each.build()
-        table_shape = (None, None, self.position_embedding.output_dim)
-        if self.norm is not None and not self.norm.built:
-            self.norm.build(table_shape)
-        if self.projection is not None:
-            self.projection.build(table_shape)
+        build_all(None, self.token_embedding, self.position_embedding, self.segment_embedding)
+        build_all((None, None, self.position_embedding.output_dim), self.norm, self.projection)
         self.built = True
 
     def call(
@@ -281,15 +277,9 @@ class TokenEmbeddings(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.longest_input = longest_input
-        self.position_embedding, self.segment_embedding = (
-            table(rows, hidden_size, name, stddev=initializer_range, dtype=self.dtype_policy)
-            if rows
-            else None
-            for rows, name in (
-                (max_positions, "position_embedding"),
-                (num_segments, "segment_embedding"),
-            )
-        )
+        options = {"stddev": initializer_range, "dtype": self.dtype_policy}
+        self.position_embedding = table(max_positions, hidden_size, "position_embedding", **options)
+        self.segment_embedding = table(num_segments, hidden_size, "segment_embedding", **options)
         self.token_embedding = TokenTable(
             vocab_size,
             hidden_size,
@@ -297,9 +287,7 @@ class TokenEmbeddings(keras.layers.Layer):
             dtype=self.dtype_policy,
             name="token_embedding",
         )
-        self.norm = None
-        if epsilon is not None:
-            self.norm = norm("norm", epsilon=epsilon, use_bias=norm_bias, dtype=self.dtype_policy)
+        self.norm = norm("norm", epsilon=epsilon, use_bias=norm_bias, dtype=self.dtype_policy)
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def share_tables(self, other: "TokenEmbeddings") -> None:
@@ -307,11 +295,8 @@ class TokenEmbeddings(keras.layers.Layer):
         other.token_embedding.share(self.token_embedding)
 
     def build(self, token_ids_shape):
-        for each in (self.token_embedding, self.position_embedding, self.segment_embedding):
-            if each is not None:
-                each.build()
-        if self.norm is not None:
-            self.norm.build((None, None, self.token_embedding.output_dim))
+        build_all(None, self.token_embedding, self.position_embedding, self.segment_embedding)
+        build_all((None, None, self.token_embedding.output_dim), self.norm)
         self.built = True
 
     def call(
@@ -350,14 +335,12 @@ def token_positions(token_ids, position_ids, document_ids):
 
 def positions_in_documents(document_ids):
     """int [batch, length], positions from 0 in each document of a row; see `Embeddings.call`."""
-    place = ops.arange(ops.shape(document_ids)[1], dtype="int32")[None, :]
-    return place - begin_of_documents(document_ids)
+    return token_positions(document_ids, None, None) - begin_of_documents(document_ids)
 
 
 def begin_of_documents(document_ids):
     """int32 [batch, length], the position of the first token of each token's document."""
-    length = ops.shape(document_ids)[1]
-    place = ops.arange(length, dtype="int32")[None, :]
+    place, length = token_positions(document_ids, None, None), ops.shape(document_ids)[1]
     before = ops.pad(document_ids, [(0, 0), (1, 0)], constant_values=-1)[:, :length]
     is_first = ops.not_equal(document_ids, before)
     begins = ops.sort(ops.where(is_first, place, length), axis=1)

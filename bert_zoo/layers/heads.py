@@ -7,10 +7,12 @@ import keras
 from keras import ops
 
 from bert_zoo.config import BILSTM_LAYERS, HeadSpec, Pooling
+from bert_zoo.graph import tf
 from bert_zoo.layers.common import (
     ACTIVATIONS,
     Activation,
     Dropout,
+    build_all,
     dense,
     float_table,
     initializer,
@@ -220,22 +222,18 @@ class Features(keras.layers.Layer):
                 self.attention = dense(1, "attention", stddev=initializer_range, dtype="float32")
 
     def build(self, input_shape=None):
-        if self.mix is not None:
-            self.mix.build()
+        build_all(None, self.mix)
         width = self.input_width
         for both in self.lstms:
-            for lstm in both:
-                lstm.build((None, None, width))
+            build_all((None, None, width), *both)
             width = self.width
-        if self.attention is not None:
-            self.attention.build((None, None, width))
+        build_all((None, None, width), self.attention)
         self.built = True
 
     def call(self, hidden_states, padding_mask=None, training=None):
         read = [hidden_states[number] for number in self.layers_read]
         x = ops.concatenate(read, axis=-1) if self.mix is None else self.mix(read)
-        real = ops.ones_like(x[..., 0]) if padding_mask is None else padding_mask
-        real = ops.cast(real, "bool")
+        real = ops.cast(ops.ones_like(x[..., 0]) if padding_mask is None else padding_mask, "bool")
         for forward, backward in self.lstms:
             x = self.dropout(x, training=training)
             # The backward outputs end with the first token.
@@ -273,8 +271,7 @@ class MaskedLMHead(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.vocab_size = vocab_size
-        self.width = width
+        self.vocab_size, self.width = vocab_size, width
         self.use_bias, self.bias = use_bias, None
         self.transform = None
         if activation is not None:
@@ -284,16 +281,13 @@ class MaskedLMHead(keras.layers.Layer):
             )
             self.norm = norm("norm", epsilon=epsilon, dtype=self.dtype_policy)
         options = {"stddev": initializer_range, "dtype": self.dtype_policy}
-        self.decoder = (
-            None if tied else table(vocab_size, table_width or width, "decoder", **options)
-        )
+        self.decoder = table(0 if tied else vocab_size, table_width or width, "decoder", **options)
 
     def build(self, input_shape):
         if self.transform is not None:
             self.transform.build(input_shape)
             self.norm.build((*input_shape[:-1], self.width))
-        if self.decoder is not None:
-            self.decoder.build()
+        build_all(None, self.decoder)
         if self.use_bias:
             self.bias = self.add_weight(shape=(self.vocab_size,), initializer="zeros", name="bias")
         self.built = True
@@ -352,13 +346,10 @@ class AdaptiveSoftmax(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.bounds = tuple(bounds)
-        self.table_sizes = tuple(table_sizes)
-        self.table_widths = tuple(table_widths)
-        self.projected = tuple(projected)
-        self.hidden_size = hidden_size
+        self.bounds, self.projected = tuple(bounds), tuple(projected)
+        self.table_sizes, self.table_widths = tuple(table_sizes), tuple(table_widths)
+        self.hidden_size, self.use_bias = hidden_size, use_bias
         self.projection_initializer_range = projection_initializer_range
-        self.use_bias = use_bias
         self.tables = None
         if not tied:
             self.tables = cluster_tables(
@@ -366,8 +357,7 @@ class AdaptiveSoftmax(keras.layers.Layer):
             )
 
     def build(self, input_shape):
-        for each in self.tables or []:
-            each.build()
+        build_all(None, *self.tables or ())
         self.biases = [
             self.add_weight(shape=(rows,), initializer="zeros", name=f"bias_{table}")
             if self.use_bias
@@ -402,8 +392,6 @@ class AdaptiveSoftmax(keras.layers.Layer):
         """
         if len(self.bounds) > 2:
             return self(x, tables, projections)
-        if self.tables is not None:
-            tables = [*map(float_table, self.tables)]
         return self._logits(x, self._clusters(tables, projections)[0])
 
     def call(self, x, tables, projections, labels=None):
@@ -413,8 +401,6 @@ class AdaptiveSoftmax(keras.layers.Layer):
         """
         length = ops.shape(x)[1]
         flat = ops.reshape(x, (-1, self.hidden_size))
-        if self.tables is not None:
-            tables = [*map(float_table, self.tables)]
         clusters = self._clusters(tables, projections)
         if labels is None:
             return ops.reshape(self._of_all(flat, clusters), (-1, length, self.bounds[-1]))
@@ -424,6 +410,8 @@ class AdaptiveSoftmax(keras.layers.Layer):
     def _clusters(self, tables, projections) -> list[tuple]:
         """For each cluster: table [tokens, width], bias [tokens], projection or None."""
         biases = self.biases
+        if self.tables is not None:
+            tables = [*map(float_table, self.tables)]
         if len(tables) == 1 and len(self.bounds) > 2:
             # Not slices: each of their gradients would first fill the whole table with zeros.
             (tables,) = (ops.split(table, self.bounds[1:-1], axis=0) for table in tables)
@@ -491,8 +479,6 @@ def _gathered(tail, flat, labels, is_member, start: int):
     """As `_over_all`, but computed only for the members, which is cheap for rare clusters; TensorFlow's XLA pads them
     to all rows, so it saves nothing there.
     """
-    import tensorflow as tf
-
     rows = tf.where(is_member)
     members = tail(tf.gather_nd(flat, rows), tf.gather_nd(labels, rows))
     return tf.scatter_nd(rows, members, tf.shape(labels, out_type=tf.int64))

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from filelock import FileLock
 
-from bert_zoo.data.array_files import check_size, open_array
+from bert_zoo.data.files import check_size, open_array
 from bert_zoo.data.rows import ranges
 from bert_zoo.json_files import member, read_object
 from bert_zoo.pretraining.corpus import CorpusCounts

@@ -9,7 +9,7 @@ from bert_zoo.lazy_names import loaded_on_first_use
 _NAMES: dict[str, str] = {
     "AttentionMaps": "bert_zoo.probing.heads",
     "BestHead": "bert_zoo.probing.heads",
-    "ComparedTree": "bert_zoo.probing.trees",
+    "ComparedTree": "bert_zoo.probing.structural",
     "DescriptionLengths": "bert_zoo.probing.probes",
     "Geometry": "bert_zoo.probing.geometry",
     "HeadDistances": "bert_zoo.probing.heads",
@@ -22,44 +22,40 @@ _NAMES: dict[str, str] = {
     "LayerVectors": "bert_zoo.probing.vectors",
     "OccurrenceMap": "bert_zoo.probing.vectors",
     "Preferences": "bert_zoo.probing.fill_in",
-    "PruningCurve": "bert_zoo.probing.head_pruning",
+    "PruningCurve": "bert_zoo.probing.heads",
     "Recall": "bert_zoo.probing.fill_in",
     "StructuralProbe": "bert_zoo.probing.structural",
     "WordNeighbours": "bert_zoo.probing.vectors",
-    "attachment_score": "bert_zoo.probing.trees",
+    "attachment_score": "bert_zoo.probing.structural",
     "attention_maps": "bert_zoo.probing.heads",
     "choose_words": "bert_zoo.probing.fill_in",
     "cka": "bert_zoo.probing.geometry",
-    "compare_trees": "bert_zoo.probing.trees",
+    "compare_trees": "bert_zoo.probing.structural",
     "compute_vectors": "bert_zoo.probing.vectors",
     "description_lengths": "bert_zoo.probing.probes",
     "head_distances": "bert_zoo.probing.heads",
-    "head_importance": "bert_zoo.probing.head_pruning",
+    "head_importance": "bert_zoo.probing.heads",
     "head_patterns": "bert_zoo.probing.heads",
     "head_relations": "bert_zoo.probing.heads",
     "judge_pairs": "bert_zoo.probing.fill_in",
     "map_occurrences": "bert_zoo.probing.vectors",
     "measure_geometry": "bert_zoo.probing.geometry",
-    "minimum_spanning_tree": "bert_zoo.probing.trees",
+    "minimum_spanning_tree": "bert_zoo.probing.structural",
     "mix_layers": "bert_zoo.probing.probes",
     "nearest_words": "bert_zoo.probing.vectors",
     "neighbours": "bert_zoo.probing.vectors",
     "open_vectors": "bert_zoo.probing.vectors",
     "probe_layers": "bert_zoo.probing.probes",
-    "prune_heads": "bert_zoo.probing.head_pruning",
-    "pruning_curve": "bert_zoo.probing.head_pruning",
+    "prune_heads": "bert_zoo.probing.heads",
+    "pruning_curve": "bert_zoo.probing.heads",
     "randomly_initialised": "bert_zoo.probing.vectors",
     "recall_facts": "bert_zoo.probing.fill_in",
     "structural_probe": "bert_zoo.probing.structural",
     "table_by_layer": "bert_zoo.probing.vectors",
-    "tree_depths": "bert_zoo.probing.trees",
-    "tree_distances": "bert_zoo.probing.trees",
+    "tree_depths": "bert_zoo.probing.structural",
+    "tree_distances": "bert_zoo.probing.structural",
 }
 
 __all__ = sorted(_NAMES)
 
-__getattr__ = loaded_on_first_use(__name__, _NAMES)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = loaded_on_first_use(__name__, _NAMES)

@@ -13,8 +13,7 @@ import keras
 import numpy as np
 
 from bert_zoo.config import HeadSpec
-from bert_zoo.data.array_files import open_array
-from bert_zoo.data.files import lines
+from bert_zoo.data.files import lines, open_array
 from bert_zoo.data.word_vectors import StaticVectors
 from bert_zoo.embeddings.exact_search import directions
 from bert_zoo.error_text import nearest

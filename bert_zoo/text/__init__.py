@@ -21,8 +21,4 @@ _MODULES = {
 
 __all__ = [*_MODULES]
 
-__getattr__ = loaded_on_first_use(__name__, _MODULES)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = loaded_on_first_use(__name__, _MODULES)

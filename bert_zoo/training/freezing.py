@@ -88,7 +88,8 @@ def reinitialize(model: ZooModel, layers: int) -> None:
     """
     encoder = encoder_of(model)
     groups = encoder.backbone.groups()
-    groups.check_layers(layers, "reinitialize")
+    note = "the number of this encoder's layers to reinitialize"
+    check("layers", layers, int, least=0, most=groups.num_layers, note=note)
     if layers == 0:
         return
     below, above = groups.blocks_around(groups.num_layers - layers)

@@ -22,7 +22,7 @@ from keras import ops
 from tqdm import tqdm
 
 import bert_zoo
-from bert_zoo.data.array_files import RowFile, open_array
+from bert_zoo.data.files import RowFile, open_array
 from bert_zoo.fields import check
 from bert_zoo.graph import has_tensorflow
 from bert_zoo.json_files import parse_json, utf8_text
