@@ -8,7 +8,7 @@ from helpers import assert_refused
 
 import bert_zoo
 from bert_zoo.cli import create_pretraining_data, pretrain
-from bert_zoo.pretraining.masked_rows import MaskedRows
+from bert_zoo.pretraining.batches import MaskedRows
 from bert_zoo.text import WordPieceTokenizer
 
 WORDS = [f"w{i}" for i in range(50)]

@@ -244,14 +244,6 @@ def test_shapes_and_size_are_known_before_anything_runs():
     }
 
 
-def test_the_stream_is_not_in_the_datasets_graph():
-    """Protobuf ends at 2 GB."""
-
-    dataset = lm.segments(np.arange(1_000_000), 4, 7)
-    (function,) = dataset._input_dataset._functions()
-    assert function.function.graph.as_graph_def().ByteSize() < 100_000
-
-
 def segments(stream, *args, **options):
     return lambda: lm.segments(np.array(stream), *args, **options)
 

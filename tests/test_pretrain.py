@@ -35,8 +35,7 @@ from bert_zoo.pretraining import run
 from bert_zoo.pretraining.batches import PretrainingBatches
 from bert_zoo.pretraining.causal import StreamSettings
 from bert_zoo.pretraining.corpus import Corpus, ParallelLines
-from bert_zoo.pretraining.masked import MaskedSettings
-from bert_zoo.pretraining.measuring import log_frequencies, masked_sentences
+from bert_zoo.pretraining.masked import MaskedSettings, log_frequencies, masked_sentences
 from bert_zoo.pretraining.models import (
     fitted,
     model_to_go_on_with,

@@ -26,7 +26,7 @@ from bert_zoo.presets import LanguageModelPreset, Reading
 from bert_zoo.pretraining.causal import StreamSettings
 from bert_zoo.pretraining.models import evaluate, new_language_model
 from bert_zoo.pretraining.run import pretrain
-from bert_zoo.pretraining.streams import Segments, encode_file, segments
+from bert_zoo.pretraining.streams import encode_file, segments
 from bert_zoo.training import (
     TrainingCheckpoint,
     WarmupCosineDecay,
@@ -68,19 +68,6 @@ def carried_by_hand(model, data) -> list[np.ndarray]:
         state = {name: outputs[name] for name in ("memory", "memory_mask") if name in outputs}
         log_probs.append(keras.ops.convert_to_numpy(outputs["log_probs"]))
     return log_probs
-
-
-@pytest.mark.parametrize(("rows", "length"), [(1, 7), (3, 10), (7, 400)])
-def test_a_pass_in_numpy_is_that_of_the_graph(rows, length):
-    whole = Segments(IDS, rows, length)
-    batches = list(segments(IDS, rows, length, first_step=1 if whole.num_steps > 1 else 0))
-    for step, batch in enumerate(batches, start=whole.num_steps - len(batches)):
-        found = whole.at(step)
-        assert found.keys() == batch.keys()
-        for name, value in batch.items():
-            assert found[name].dtype == np.int32
-            np.testing.assert_array_equal(found[name], value, err_msg=name)
-    assert step == whole.num_steps - 1
 
 
 @pytest.mark.parametrize("case", slow_but(CASES, CASES[0]))

@@ -14,8 +14,8 @@ from bert_zoo.models.task_model import Use
 from bert_zoo.presets import LanguageModelPreset
 from bert_zoo.pretraining.batches import NumberedBatches, StreamBatches, StreamRowBatches
 from bert_zoo.pretraining.corpus import Corpus
-from bert_zoo.pretraining.measuring import log_frequencies
-from bert_zoo.pretraining.streams import Segments, StreamPart
+from bert_zoo.pretraining.masked import HeldOut, log_frequencies
+from bert_zoo.pretraining.streams import StreamPart
 from bert_zoo.pretraining.tokens import TokenizedText
 from bert_zoo.registry import registry
 from bert_zoo.tasks.bidirectional_lm import BidirectionalLM
@@ -46,25 +46,6 @@ class StreamSettings:
     def phases(self) -> tuple[tuple[int, float], ...]:
         """The number of tokens per row, one phase for the whole training."""
         return ((self.recipe.segment_length, 1.0),)
-
-
-@dataclass
-class HeldOutStream:
-    """The beginning of a text, which is kept out of training to measure the loss."""
-
-    name: str
-    token_ids: np.ndarray  # int32 [tokens], at most `MEASURED_TOKENS`
-    batches: StreamBatches | StreamRowBatches
-
-    def losses(self, model: StatefulLM | CausalLM) -> dict[str, float]:
-        """The loss in nats per token, with the memory of training if the model has one."""
-        data = self.batches.dataset(0, self.batches.per_epoch)
-        metrics = model.evaluate(data, return_dict=True, verbose=0)
-        return {"loss": float(metrics["bits"]) * math.log(2)}
-
-    def unigram_loss(self, counts: np.ndarray) -> float:
-        """Loss of a unigram model with the training text's counts, int [vocabulary]."""
-        return float(-log_frequencies(counts)[self.token_ids[1:]].mean())
 
 
 class StreamTraining:
@@ -112,9 +93,23 @@ class StreamTraining:
             "steps_per_execution": self.settings.steps_per_execution,
         }
 
-    def held_out(self, name: str, text: TokenizedText | StreamPart) -> HeldOutStream:
+    def held_out(self, name: str, text: TokenizedText | StreamPart) -> HeldOut:
         token_ids = text.stream()[:MEASURED_TOKENS]
-        return HeldOutStream(name, token_ids, self.batches_of(token_ids))
+        batches = self.batches_of(token_ids)
+        return HeldOut(name, batches, batches.per_epoch, token_ids)
+
+    def losses(self, held: HeldOut) -> dict[str, float]:
+        """The loss in nats per token, with the memory of training if the model has one."""
+        return {"loss": self.measured(held)["bits"] * math.log(2)}
+
+    def measured(self, held: HeldOut) -> dict[str, float]:
+        data = held.batches.dataset(0, held.count)
+        metrics = self.model.evaluate(data, return_dict=True, verbose=0)
+        return {name: float(value) for name, value in metrics.items()}
+
+    def unigram_loss(self, held: HeldOut) -> float:
+        """Loss of a unigram model with the training text's counts."""
+        return float(-log_frequencies(self.counts)[held.token_ids[1:]].mean())
 
     def compile(self) -> None:
         recipe = self.settings.recipe
@@ -165,12 +160,13 @@ class RowTraining(StreamTraining):
         recipe = self.settings.recipe
         return StreamRowBatches(token_ids, recipe.batch_size, recipe.segment_length, self.seed)
 
-    def held_out(self, name: str, text: TokenizedText | StreamPart) -> HeldOutStream:
+    def held_out(self, name: str, text: TokenizedText | StreamPart) -> HeldOut:
         """A text to measure on. It may have fewer rows than a batch, or be shorter than a row."""
         recipe, token_ids = self.settings.recipe, text.stream()[:MEASURED_TOKENS]
         length = max(1, min(recipe.segment_length, len(token_ids) - 1))
         rows = max(1, min(recipe.batch_size, (len(token_ids) - 1) // length))
-        return HeldOutStream(name, token_ids, StreamRowBatches(token_ids, rows, length, self.seed))
+        batches = StreamRowBatches(token_ids, rows, length, self.seed)
+        return HeldOut(name, batches, batches.per_epoch, token_ids)
 
     def about(self) -> dict[str, Any]:
         return {
@@ -235,34 +231,18 @@ class BidirectionalBatches(NumberedBatches):
     ):
         self.words = words
         self._streams = [
-            Segments(ids, batch_size, segment_length) for ids in (token_ids, token_ids[::-1])
+            StreamBatches(ids, batch_size, segment_length) for ids in (token_ids, token_ids[::-1])
         ]
-        self.per_epoch = self._streams[0].num_steps
-        self.tokens = float(batch_size * segment_length)
+        self.per_epoch, self.tokens = self._streams[0].per_epoch, self._streams[0].tokens
 
     def at(self, number: int) -> dict[str, np.ndarray]:
-        batches = [stream.at(number % self.per_epoch) for stream in self._streams]
+        batches = [stream.at(number) for stream in self._streams]
         labels = np.stack([batch["labels"] for batch in batches], axis=1)
         spelled = zip(self.words.spelled, batches, strict=True)
         return {
             "char_ids": np.stack([table[batch["token_ids"]] for table, batch in spelled], axis=1),
             "labels": np.where(labels == IGNORED_LABEL, labels, self.words.classes(labels)),
             "starts_stream": batches[0]["starts_stream"],
-        }
-
-
-class HeldOutWords(HeldOutStream):
-    """Held-out text; its `token_ids` are the words to predict."""
-
-    def losses(self, model: BidirectionalLM) -> dict[str, float]:
-        """The loss in nats per word, for both directions together and for each."""
-        data = self.batches.dataset(0, self.batches.per_epoch)
-        metrics = model.evaluate(data, return_dict=True, verbose=0)
-        forward, backward = (float(metrics[f"{name}_loss"]) for name in ("forward", "backward"))
-        return {
-            "loss": (forward + backward) / 2,
-            "forward loss": forward,
-            "backward loss": backward,
         }
 
 
@@ -301,9 +281,20 @@ class BidirectionalTraining(StreamTraining):
         recipe = self.settings.recipe
         return BidirectionalBatches(token_ids, self.words, recipe.batch_size, recipe.segment_length)
 
-    def held_out(self, name: str, text: TokenizedText | StreamPart) -> HeldOutWords:
-        token_ids = text.stream()[:MEASURED_TOKENS]
-        return HeldOutWords(name, self.words.classes(token_ids), self.batches_of(token_ids))
+    def losses(self, held: HeldOut) -> dict[str, float]:
+        """The loss in nats per word, for both directions together and for each."""
+        metrics = self.measured(held)
+        forward, backward = (metrics[f"{name}_loss"] for name in ("forward", "backward"))
+        return {
+            "loss": (forward + backward) / 2,
+            "forward loss": forward,
+            "backward loss": backward,
+        }
+
+    def held_out(self, name: str, text: TokenizedText | StreamPart) -> HeldOut:
+        """A text to measure on, with the words to predict as its ids."""
+        found = super().held_out(name, text)
+        return found._replace(token_ids=self.words.classes(found.token_ids))
 
     def about(self) -> dict[str, Any]:
         return {

@@ -15,17 +15,24 @@ import sqlite3
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby, islice, pairwise
+from itertools import chain, groupby, islice, pairwise, zip_longest
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from tqdm import tqdm
 
-from bert_zoo.data.files import examples_of, is_gzip, lines, string
+from bert_zoo.data.files import (
+    examples_of,
+    is_gzip,
+    json_lines,
+    lines,
+    string,
+    text_member,
+)
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.fields import check
-from bert_zoo.json_files import member, parse_json
+from bert_zoo.json_files import utf8_text
 
 # -------------------------------------------------------------------------------------------------
 # Splits texts into sentences by punctuation, and keeps every character.
@@ -64,10 +71,7 @@ def split_sentences(text: str) -> list[str]:
     initial or an abbreviation such as "Dr.". A Chinese or Japanese full stop needs no white space.
     """
     starts = [0, *(end.end() for end in _ENDS.finditer(text) if _is_end(text, end)), len(text)]
-    pieces = []
-    for i in range(len(starts) - 1):
-        pieces.extend(_cut(text[starts[i] : starts[i + 1]]))
-    return pieces
+    return [piece for start, end in pairwise(starts) for piece in _cut(text[start:end])]
 
 
 def _is_end(text: str, found: re.Match) -> bool:
@@ -116,19 +120,13 @@ class ParallelLines:
         self.paths, self.languages = tuple(map(Path, paths)), tuple(languages)
 
     def __iter__(self) -> Iterator[list[str]]:
-        readers = [lines(path) for path in self.paths]
-        number = 0
-        while True:
-            row = [next(reader, None) for reader in readers]
+        for number, row in enumerate(zip_longest(*map(lines, self.paths))):
             if None in row:
-                if row != [None] * len(row):
-                    ended = self.languages[row.index(None)]
-                    raise ValueError(
-                        f"The file of {ended} ends after {number:,} lines, but another has more. The files must "
-                        "be translations line by line; check that they belong together."
-                    )
-                return
-            number += 1
+                ended = self.languages[row.index(None)]
+                raise ValueError(
+                    f"The file of {ended} ends after {number:,} lines, but another has more. The files must "
+                    "be translations line by line; check that they belong together."
+                )
             sentences = [text.strip() for _, text in row]
             if all(sentences):
                 yield sentences
@@ -145,8 +143,6 @@ class InTurn:
 
     def __call__(self, texts: Sequence[str]) -> Any:
         """Tokenizes the sentences of whole documents: int32 [texts, (tokens)]."""
-        import tensorflow as tf
-
         number = len(self._tokenizers)
         by_language = [
             tokenizer(list(texts[place::number]))
@@ -154,6 +150,8 @@ class InTurn:
         ]
         rows = len(texts) // number
         order = [place * rows + row for row in range(rows) for place in range(number)]
+        import tensorflow as tf
+
         return tf.gather(tf.concat(by_language, 0), order)
 
 
@@ -416,15 +414,11 @@ class Corpus:
                 yield block
 
     def _of_json(self, path: Path) -> Iterator[Iterable[str]]:
-        for number, line in self._lines(path):
-            if line.strip():
-                where = f"{path}, line {number}"
-                value = parse_json(line, path, number)
-                if isinstance(value, dict) and isinstance(value.get(self.text_field), list):
-                    yield [string(text, self.text_field, where) for text in value[self.text_field]]
-                else:
-                    text = member(value, self.text_field, str, where)
-                    yield _sentences_of(string(text, self.text_field, where))
+        for where, value in json_lines(path, self.encoding, max_line_bytes=_MAX_LINE_BYTES):
+            if isinstance(value, dict) and isinstance(value.get(self.text_field), list):
+                yield [string(text, self.text_field, where) for text in value[self.text_field]]
+            else:
+                yield _sentences_of(text_member(value, self.text_field, where))
 
     def _lines(self, path: Path) -> Iterator[tuple[int, str]]:
         return lines(path, self.encoding, max_line_bytes=_MAX_LINE_BYTES)
@@ -439,7 +433,7 @@ class Corpus:
                     f"{where}: there is no {self.text_field!r}; the fields are {quoted(sorted(example))}. "
                     "Pass the name of the text's field as text_field."
                 )
-            yield _sentences_of(_decoded(example[self.text_field], where))
+            yield _sentences_of(utf8_text(example[self.text_field], where))
 
     def _detected(self) -> str:
         """The form, from the first lines of the files."""
@@ -499,20 +493,17 @@ def files_of(source: Any) -> list[Path]:
 
 def _named_by(source: str | Path) -> list[Path]:
     path = Path(source)
+    if path.is_file():
+        return [path]
+    found = map(Path, glob.glob(str(source), recursive=True))
     if path.is_dir():
-        found = sorted(
+        # Without hidden files.
+        found = (
             file
             for file in path.rglob("*")
-            if file.is_file() and not any(p.startswith(".") for p in file.relative_to(path).parts)
+            if not any(part.startswith(".") for part in file.relative_to(path).parts)
         )
-    elif path.is_file():
-        return [path]
-    else:
-        found = sorted(
-            file
-            for name in glob.glob(str(source), recursive=True)
-            if (file := Path(name)).is_file()
-        )
+    found = sorted(file for file in found if file.is_file())
     if not found:
         raise FileNotFoundError(
             f"There is no file {shown(str(source))}. Pass a text file, a folder with text files, or a "
@@ -530,16 +521,6 @@ def _sentences_of(document: Any) -> Iterable[str]:
     raise TypeError(
         f"A document is {shown(document)}; it must be a string, or a list of sentences as strings."
     )
-
-
-def _decoded(text: bytes, where: str) -> str:
-    try:
-        return text.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{where}: the text is not UTF-8 ({error.reason} at byte "
-            f"{error.object[error.start : error.start + 1].hex()}). Write it as UTF-8."
-        ) from error
 
 
 def _share(digest: int) -> float:

@@ -1,26 +1,23 @@
 """Pretraining with masked tokens, and of encoder-decoder models: rows, objectives and measurements."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.data.rows import RowScheme
 from bert_zoo.models import MaskedLM
 from bert_zoo.models.task_model import Use, under_settings
 from bert_zoo.presets import PAIRS, OwnRows, Recipe
-from bert_zoo.pretraining.batches import MaskedRowBatches, PretrainingBatches
-from bert_zoo.pretraining.corpus import MASKED_ROWS, Corpus
-from bert_zoo.pretraining.masked_rows import MaskedRows
-from bert_zoo.pretraining.measuring import (
-    MEASURED_ROWS,
-    MEASURED_SEED,
-    HeldOut,
-    answers,
-    log_frequencies,
-    masked_sentences,
+from bert_zoo.pretraining.batches import (
+    MaskedRowBatches,
+    MaskedRows,
+    NumberedBatches,
+    PretrainingBatches,
 )
+from bert_zoo.pretraining.corpus import MASKED_ROWS, Corpus
 from bert_zoo.pretraining.rows import (
     DocSentences,
     FullSentences,
@@ -29,9 +26,9 @@ from bert_zoo.pretraining.rows import (
     PackedExamples,
     SentencePairs,
 )
-from bert_zoo.pretraining.tokens import TokenizedText
+from bert_zoo.pretraining.tokens import TokenizedText, ids_of
 from bert_zoo.registry import registry
-from bert_zoo.tasks.objectives import objective_for
+from bert_zoo.tasks.objectives import Draws, objective_for
 from bert_zoo.tasks.objectives.denoising import Denoising
 from bert_zoo.tasks.objectives.masking import Masking
 from bert_zoo.tasks.objectives.objective import ObjectiveModel
@@ -118,6 +115,64 @@ def compile_for(
         loss_weights=weights,
         steps_per_execution=steps_per_execution,
     )
+
+
+# --- What a training with masked tokens is measured on: losses on held-out rows, predictions of masked words ---
+
+# Rows of held-out text, which no training has: their seed is another one.
+MEASURED_ROWS, MEASURED_SEED = 256, 1 << 30
+# Sentences whose masks are filled before and after; those that are looked at; words of a sentence.
+SHOWN, LOOKED_AT, SHOWN_WORDS = 6, 2_000, range(6, 25)
+
+
+class HeldOut(NamedTuple):
+    """Text kept out of training to measure the loss, with the same batches every time."""
+
+    name: str
+    batches: NumberedBatches
+    count: int  # of the batches
+    token_ids: np.ndarray | None = None  # int [tokens] of a stream
+
+
+def log_frequencies(counts: np.ndarray) -> np.ndarray:
+    """The logarithm of each token's relative frequency, with one added to every count."""
+    return np.log(counts + 1.0) - np.log(counts.sum() + len(counts))
+
+
+def masked_sentences(documents: Iterator[Sequence[str]], preprocessor) -> list[tuple[str, str]]:
+    """A few sentences with one word masked, and that word, chosen by a fixed seed.
+
+    Each word has at least four letters and is a single token. Each sentence fits into a row.
+    """
+    tokenizer = preprocessor.tokenizer
+    most = preprocessor.sequence_length - preprocessor.packer.layout.specials(1)
+    sentences = []
+    for document in documents:
+        sentences += [s for s in document if len(s.split()) in SHOWN_WORDS]
+        if len(sentences) >= LOOKED_AT:
+            break
+    mask = tokenizer.id_to_token(tokenizer.mask_id)
+    order = np.argsort(Draws(0, 0, np.arange(len(sentences))).uniform("sentence"), kind="stable")
+    found: list[tuple[str, str]] = []
+    for number in order:
+        words = sentences[number].split()
+        places = [p for p, w in enumerate(words) if p and len(w) > 3 and w.isalpha()]
+        if places:
+            found_ids = ids_of(tokenizer, [f" {words[p]}" for p in places])
+            places = [p for p, ids in zip(places, found_ids, strict=True) if len(ids) == 1]
+        if not places or mask in sentences[number]:
+            continue
+        if len(*ids_of(tokenizer, [sentences[number]])) > most:
+            continue
+        place = places[int(Draws(0, 1, [number]).integers("word", len(places), 1)[0, 0])]
+        text = " ".join([*words[:place], mask, *words[place + 1 :]])
+        found.append((text, words[place]))
+        if len(found) == SHOWN:
+            break
+    return found
+
+
+# --- Trainings ---
 
 
 class MaskedTraining:
@@ -207,6 +262,24 @@ class MaskedTraining:
         wanted = max(self.measured_batches, MEASURED_ROWS // batches.batch_size)
         return HeldOut(name, batches, min(batches.per_epoch, wanted))
 
+    def losses(self, held: HeldOut) -> dict[str, float]:
+        """The total loss and, with several objectives, the loss of each."""
+        data = held.batches.dataset(0, held.count)
+        metrics = self.model.evaluate(data, return_dict=True, verbose=0)
+        return {name: float(value) for name, value in metrics.items() if name.endswith("loss")}
+
+    def unigram_loss(self, held: HeldOut) -> float | None:
+        """Loss of a unigram model with the training text's counts, on masked tokens or a decoder's targets."""
+        labels = [held.batches.at(number)[1] for number in range(held.count)]
+        labels = [rows["mlm_logits"] if isinstance(rows, dict) else rows for rows in labels]
+        tokens = np.concatenate([rows[rows != IGNORED_LABEL] for rows in labels])
+        # Special tokens, which the text does not hold, are asked for too by RoBERTa's objective; of them,
+        # and of words that are new, it knows how often they are.
+        asked, counts = np.bincount(tokens, minlength=len(self.counts)), self.counts
+        known = asked[counts > 0].sum()
+        counts = np.where(counts > 0, counts, asked * counts.sum() / max(known, 1))
+        return float(-log_frequencies(counts)[tokens].mean())
+
     def compile(self) -> None:
         model, recipe = self.model, self.settings.recipe
         optimizer = optimizer_for(recipe, None if self.settings.seconds else recipe.total_steps)
@@ -234,8 +307,11 @@ class MaskedTraining:
         return masked_sentences(documents, self.model.preprocessor)
 
     def answers(self, questions: Sequence[tuple[str, str]]) -> list[list[list[Any]]]:
-        """The most likely words at the masks."""
-        return answers(self.inner, questions)
+        """The three most likely words at the mask of each sentence, with their probabilities."""
+        return [
+            [[c.token, c.score] for c in self.inner.fill_mask(text, top_k=3)[0]]
+            for text, _ in questions
+        ]
 
     def trained(self) -> ObjectiveModel:
         for layer in self.model.encoder.backbone.groups().top:

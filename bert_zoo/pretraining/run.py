@@ -1,12 +1,15 @@
 """Pretrains a model on text and writes a run directory."""
 
+from __future__ import annotations
+
 import importlib.util
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
@@ -17,14 +20,22 @@ from bert_zoo.graph import has_tensorflow, tf
 from bert_zoo.loading.locating import RUN_MODEL
 from bert_zoo.models import CausalLM
 from bert_zoo.models.task_model import Use
-from bert_zoo.pretraining.batches import NumberedBatches
+from bert_zoo.pretraining.batches import MaskedRows, NumberedBatches, part_of
 from bert_zoo.pretraining.causal import (
     BidirectionalTraining,
     RowTraining,
     StreamSettings,
     StreamTraining,
 )
-from bert_zoo.pretraining.corpus import MASKED_ROWS, STREAM
+from bert_zoo.pretraining.corpus import (
+    MASKED_ROWS,
+    STREAM,
+    Corpus,
+    CorpusCounts,
+    ParallelLines,
+    files_of,
+    reading_in_turn,
+)
 from bert_zoo.pretraining.masked import (
     DenoisingTraining,
     MaskedRowTraining,
@@ -32,7 +43,8 @@ from bert_zoo.pretraining.masked import (
     MaskedTraining,
     RememberingTraining,
 )
-from bert_zoo.pretraining.texts import Texts, read_documents, read_masked_rows, read_streams
+from bert_zoo.pretraining.streams import MISFIT, FileStream, StreamPart, misfit
+from bert_zoo.pretraining.tokens import TokenizedText, write_tokens
 from bert_zoo.tasks.bidirectional_lm import BidirectionalLM
 from bert_zoo.tasks.objectives.objective import ObjectiveModel
 from bert_zoo.tasks.text_to_text import TextToText
@@ -193,7 +205,7 @@ class PretrainingRun(Run):
         return {
             f"{each.name} {metric}": value
             for each in (self.texts if all_texts else self.texts[:1])
-            for metric, value in each.losses(self.model).items()
+            for metric, value in self.training.losses(each).items()
         }
 
     def write_row(self, all_texts: bool = False) -> None:
@@ -351,7 +363,7 @@ def pretrain(
         "before": {n: v for n, v in progress.before.items() if n not in ("answers", "after")},
         "after": {n: v for n, v in progress.rows[-1].items() if n.endswith("loss") and n != "loss"},
         "measured": progress.rows,
-        "unigram loss": next((each.unigram_loss(training.counts) for each in compared), None),
+        "unigram loss": next((training.unigram_loss(each) for each in compared), None),
         "sentences": [
             {"text": text, "word": word, "before": before, "after": after}
             for (text, word), before, after in zip(
@@ -406,3 +418,112 @@ def print_losses(when: str, losses: Mapping[str, Any]) -> None:
     shown = ", ".join(f"{n} {v:.4f}" for n, v in losses.items() if isinstance(v, float))
     if shown:
         print(f"{when}: {shown}")
+
+
+# --- The texts to train on and to evaluate on ---
+
+Text = TokenizedText | StreamPart | MaskedRows
+HELD_OUT, GENERAL = "held out", "general text"
+
+
+class Texts(NamedTuple):
+    trained_on: Text
+    measured: dict[str, Text]  # name -> text to evaluate on
+    held_out: Corpus | None = None  # the documents that are set aside
+
+
+def read_documents(
+    text: Sequence[str] | str,
+    general_text: Sequence[str] | str | None,
+    held_out: float,
+    preprocessor: Any,
+    directory: Path,
+    *,
+    reading: Mapping[str, Any],
+    languages: Sequence[str] = (),
+    as_tokenized: Callable[[Sequence[str], Any], Sequence[str]],
+) -> Texts:
+    """Reads documents, tokenizes them once into a directory, and sets some aside by their content.
+
+    Args:
+        languages: languages of a text with one file per language.
+        as_tokenized: (sentences of a document, tokenizer) -> texts to tokenize.
+    """
+    source, reader, tokenizer = text, preprocessor, preprocessor.tokenizer
+    if languages:
+        source, reader = ParallelLines(text, languages), reading_in_turn(preprocessor, languages)
+    corpus = partial(Corpus, drop_duplicates=("documents",))
+
+    def tokens_of(corpus: Corpus, where: str) -> TokenizedText:
+        try:
+            tokens = write_tokens(
+                corpus,
+                reader,
+                directory / where,
+                rewritten=partial(as_tokenized, tokenizer=tokenizer),
+            )
+        except MISFIT as error:
+            raise misfit("The text", error) from error
+        except ValueError:
+            if corpus.counts.documents or not corpus.counts.other_part:
+                raise
+            raise ValueError(
+                f"None of {corpus.counts.other_part:,} documents belongs to the part {corpus.part!r}. Check "
+                "that blank lines separate documents (or that each line is one), or change --held_out, the "
+                "share to set aside (0 for none)."
+            ) from None
+        counts = CorpusCounts(**tokens.index["corpus"])
+        name = corpus.part.replace("_", " ").capitalize()
+        print(f"{name}: {counts}; {tokens.num_tokens:,} tokens.")
+        return tokens
+
+    documents = corpus(source, held_out=held_out, part="train", **reading)
+    trained_on = tokens_of(documents, "train")
+    if documents.division:
+        print(documents.division)
+    corpora = {}
+    if held_out:
+        corpora[HELD_OUT] = corpus(source, held_out=held_out, part="held_out", **reading)
+    if general_text is not None:
+        corpora[GENERAL] = corpus(general_text)
+    measured = {name: tokens_of(each, name.replace(" ", "_")) for name, each in corpora.items()}
+    return Texts(trained_on, measured, corpora.get(HELD_OUT))
+
+
+def read_streams(
+    text: Sequence[str] | str,
+    general_text: Sequence[str] | str | None,
+    held_out: float,
+    preprocessor: Any,
+    directory: Path,
+) -> Texts:
+    """Reads whole files as one stream, and sets its end aside."""
+
+    def tokens_of(source: Any, where: str) -> TokenizedText:
+        files = files_of(source)
+        try:
+            return write_tokens(
+                FileStream(files, preprocessor.tokenizer), preprocessor, directory / where
+            )
+        except MISFIT as error:
+            raise misfit(", ".join(map(str, files)), error) from error
+
+    whole = tokens_of(text, "train")
+    end = math.ceil(whole.num_tokens * (1 - held_out))
+    measured: dict[str, Text] = {}
+    if held_out:
+        measured[HELD_OUT] = StreamPart(whole, end, whole.num_tokens)
+    if general_text is not None:
+        measured[GENERAL] = tokens_of(general_text, GENERAL.replace(" ", "_"))
+    return Texts(StreamPart(whole, 0, end), measured)
+
+
+def read_masked_rows(
+    text: Sequence[str] | str, general_text: Sequence[str] | str | None, held_out: float
+) -> Texts:
+    """Reads rows that are masked already, and sets whole files aside."""
+    trained_on, aside = part_of(files_of(text), held_out)
+    measured: dict[str, Text] = {} if aside is None else {HELD_OUT: aside}
+    if general_text is not None:
+        measured[GENERAL] = MaskedRows(files_of(general_text))
+    return Texts(trained_on, measured)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.data.by_number import BatchesByNumber
-from bert_zoo.data.rows import TooFewRows
+from bert_zoo.data.files import require_file
 from bert_zoo.fields import check
 from bert_zoo.graph import has_tensorflow, tf
+from bert_zoo.pretraining.batches import StreamBatches
 from bert_zoo.pretraining.tokens import TokenizedText, ids_of
 from bert_zoo.text.word_level import WordLevelTokenizer
 
@@ -110,9 +110,7 @@ def pieces_of(
     The file is cut after newlines and, unless `whole_lines`, after blanks. A last line of words without
     newline gets one. `strip` drops white space at both ends of the file.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no file {path}. Pass the path of a text file.")
+    path = require_file(Path(path), advice="Pass the path of a text file.")
     content = path.read_bytes()
     if not content:
         raise ValueError(f"{path} is empty. Pass a file with text.")
@@ -140,75 +138,6 @@ def pieces_of(
         start = end
 
 
-class Segments:
-    """One pass of `num_steps` batches over a stream, which is divided into contiguous rows, and each row into segments.
-
-    Row r of each batch continues where row r of the previous batch ended, so that a model can carry its
-    memory. Each token except the stream's first is a label exactly once: the last label of a row is the
-    first input of the next row. Row lengths differ by at most one token. The missing token and the rest of
-    the last segment are padded with token id 0 and label -100.
-
-    The original (LMOrderedIterator) differs. Its rows do not share that token, so it loses one label per
-    row, and up to `batch_size` - 1 tokens at the end of the stream. Its last segment is shorter, or dropped
-    on TPUs.
-    """
-
-    def __init__(self, token_ids: np.ndarray, batch_size: int, segment_length: int):
-        token_ids = np.asarray(token_ids)
-        if token_ids.ndim != 1 or not np.issubdtype(token_ids.dtype, np.integer):
-            raise ValueError(
-                f"token_ids is an array of {token_ids.dtype} with shape {token_ids.shape}; it must be "
-                "integers [tokens], as returned by encode_file."
-            )
-        for name, value in (("batch_size", batch_size), ("segment_length", segment_length)):
-            check(name, value, int, least=1)
-        self.token_ids, self.segment_length = token_ids, segment_length
-        # Start and number of labels of each row; the first rows have one more.
-        shortest, longer = divmod(max(len(token_ids) - 1, 0), batch_size)
-        self.lengths = shortest + (np.arange(batch_size) < longer)
-        self.starts = np.cumsum(self.lengths) - self.lengths
-        self.num_steps = -(-int(self.lengths[0]) // segment_length)
-        if self.num_steps < 1:
-            raise TooFewRows(
-                f"{len(token_ids)} tokens are too few for a batch of {batch_size} rows with "
-                f"{segment_length} tokens and their labels. Choose a longer text."
-            )
-
-    def at(self, step: int) -> dict[str, np.ndarray]:
-        """A batch, as `segments` describes it."""
-        position = step * self.segment_length + np.arange(self.segment_length)
-        inside = position < self.lengths[:, None]
-        source = np.where(inside, self.starts[:, None] + position, 0)
-        return {
-            "token_ids": np.where(inside, self.token_ids[source], 0).astype(np.int32),
-            "labels": np.where(inside, self.token_ids[source + 1], IGNORED_LABEL).astype(np.int32),
-            "starts_stream": np.full(len(self.lengths), step == 0, np.int32),
-        }
-
-    def dataset(self, first_step: int = 0) -> tf.data.Dataset:
-        """The batches from `first_step` on, with known cardinality and static shapes."""
-        # The function of a map takes an eager tensor as an input rather than a constant of its graph, so a
-        # stream of gigabytes is held once, outside the protobuf. Batches are cut from it as needed: slices
-        # of a reshaped array would need a padded, time-major copy.
-        with tf.device("CPU:0"):
-            stream = tf.constant(self.token_ids, tf.int32)
-            starts, lengths = (tf.constant(v, tf.int64) for v in (self.starts, self.lengths))
-
-        def batch(step: tf.Tensor) -> dict[str, tf.Tensor]:
-            position = step * self.segment_length
-            position += tf.range(self.segment_length, dtype=tf.int64)[None, :]
-            inside = position < lengths[:, None]
-            source = tf.where(inside, starts[:, None] + position, 0)
-            return {
-                "token_ids": tf.where(inside, tf.gather(stream, source), 0),
-                "labels": tf.where(inside, tf.gather(stream, source + 1), IGNORED_LABEL),
-                "starts_stream": tf.fill([len(self.lengths)], tf.cast(step == 0, tf.int32)),
-            }
-
-        steps = tf.data.Dataset.range(first_step, self.num_steps)
-        return steps.map(batch).prefetch(tf.data.AUTOTUNE)
-
-
 def segments(
     token_ids: np.ndarray, batch_size: int, segment_length: int, *, first_step: int = 0
 ) -> tf.data.Dataset | BatchesByNumber:
@@ -232,15 +161,11 @@ def segments(
     Raises:
         ValueError: an option outside its range, or a stream that is too short for a batch.
 
-    Source: Dai et al. 2019; kimiyoung/transformer-xl pytorch/data_utils.py. `Segments` describes the
+    Source: Dai et al. 2019; kimiyoung/transformer-xl pytorch/data_utils.py. `StreamBatches` describes the
     differences.
     """
-    whole = Segments(token_ids, batch_size, segment_length)
+    whole = StreamBatches(token_ids, batch_size, segment_length)
     check(
-        "first_step", first_step, int, least=0, most=whole.num_steps, note="the number of batches"
+        "first_step", first_step, int, least=0, most=whole.per_epoch, note="the number of batches"
     )
-    if has_tensorflow:
-        return whole.dataset(first_step)
-    return BatchesByNumber(
-        lambda number: whole.at(first_step + number), whole.num_steps - first_step
-    )
+    return whole.dataset(first_step, whole.per_epoch)

@@ -189,72 +189,24 @@ def _lines(texts: Sequence[str]) -> bytes:
 
 
 def _sentencepiece(
-    texts: Iterator[str], vocab_size: int, lowercase: bool
-) -> tuple[list[str], Files]:
-    options = {
-        **{"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1},
-        "control_symbols": ["[CLS]", "[SEP]", "[MASK]"],
-    }
-    config = {
-        "tokenizer_class": "AlbertTokenizer",
-        "do_lower_case": lowercase,
-        "keep_accents": not lowercase,
-    }
-    texts = map(_without_accents, texts) if lowercase else texts
-    return _trained_sentencepiece(texts, vocab_size, options, config)
-
-
-def _sentencepiece_cased(
-    texts: Iterator[str], vocab_size: int, lowercase: bool
-) -> tuple[list[str], Files]:
-    options = {
-        **{"unk_id": 0, "bos_id": 1, "eos_id": 2},
-        "control_symbols": ["<cls>", "<sep>", "<pad>", "<mask>", "<eod>"],
-        "user_defined_symbols": ["<eop>"],
-    }
-    config = {
-        "tokenizer_class": "XLNetTokenizer",
-        "do_lower_case": False,
-        "keep_accents": False,
-    }
-    return _trained_sentencepiece(map(_without_marks, texts), vocab_size, options, config)
-
-
-def _sentencepiece_plain(
-    texts: Iterator[str], vocab_size: int, lowercase: bool
-) -> tuple[list[str], Files]:
-    roles = {"pad": "[PAD]", "bos": "[CLS]", "eos": "[SEP]", "unk": "[UNK]"}
-    options = {f"{role}_id": number for number, role in enumerate(roles)}
-    options |= {f"{role}_piece": piece for role, piece in roles.items()}
-    config = {"tokenizer_class": "DebertaV2Tokenizer", "do_lower_case": False}
-    tokens, files = _trained_sentencepiece(texts, vocab_size - 1, options, config, "spm.model")
-    return [*tokens, "[MASK]"], files
-
-
-def _sentencepiece_sentinels(
-    texts: Iterator[str], vocab_size: int, lowercase: bool
-) -> tuple[list[str], Files]:
-    sentinels = [f"<extra_id_{number}>" for number in reversed(range(_SENTINELS))]
-    options = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
-    config = {"tokenizer_class": "T5Tokenizer", "extra_ids": _SENTINELS}
-    tokens, files = _trained_sentencepiece(texts, vocab_size - _SENTINELS, options, config)
-    return [*tokens, *sentinels], files
-
-
-def _trained_sentencepiece(
     texts: Iterator[str],
     vocab_size: int,
-    options: dict[str, Any],
-    config: dict[str, Any],
+    lowercase: bool,
+    *,
+    options: Mapping[str, Any],
+    config: Mapping[str, Any],
+    rewritten: Callable[[str], str] = str,
+    last: Sequence[str] = (),
     model_file: str = "spiece.model",
 ) -> tuple[list[str], Files]:
+    """Trains a unigram model on rewritten texts, with `options` of its trainer; `last` are tokens after its own."""
     library = _library("sentencepiece")
     model = io.BytesIO()
     try:
         library.SentencePieceTrainer.train(
-            sentence_iterator=texts,
+            sentence_iterator=map(rewritten, texts),
             model_writer=model,
-            vocab_size=vocab_size,
+            vocab_size=vocab_size - len(last),
             model_type="unigram",
             character_coverage=0.99995,
             input_sentence_size=_MOST_SENTENCES,
@@ -264,12 +216,31 @@ def _trained_sentencepiece(
         )
     except RuntimeError as error:
         raise ValueError(
-            f"SentencePiece cannot make a vocabulary of {vocab_size:,} tokens from these texts ({error}). "
+            f"SentencePiece cannot make a vocabulary of {vocab_size - len(last):,} tokens from these texts ({error}). "
             "Choose a smaller vocab_size, or more text."
         ) from error
     processor = library.SentencePieceProcessor(model_proto=model.getvalue())
     tokens = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
-    return tokens, {model_file: model.getvalue(), "tokenizer_config.json": config}
+    return [*tokens, *last], {
+        model_file: model.getvalue(),
+        "tokenizer_config.json": {**config},
+    }
+
+
+def _sentencepiece_uncased(
+    texts: Iterator[str], vocab_size: int, lowercase: bool
+) -> tuple[list[str], Files]:
+    options = {"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1}
+    options["control_symbols"] = ["[CLS]", "[SEP]", "[MASK]"]
+    config = {"do_lower_case": lowercase, "keep_accents": not lowercase}
+    return _sentencepiece(
+        texts,
+        vocab_size,
+        lowercase,
+        options=options,
+        config={"tokenizer_class": "AlbertTokenizer", **config},
+        rewritten=_without_accents if lowercase else str,
+    )
 
 
 def _without_accents(text: str) -> str:
@@ -301,10 +272,42 @@ KINDS: dict[str, Trainer] = {
         tokenizer_class="DebertaTokenizer",
     ),
     "word_bpe": _word_bpe,
-    "sentencepiece": _sentencepiece,
-    "sentencepiece_cased": _sentencepiece_cased,
-    "sentencepiece_plain": _sentencepiece_plain,
-    "sentencepiece_sentinels": _sentencepiece_sentinels,
+    "sentencepiece": _sentencepiece_uncased,
+    "sentencepiece_cased": partial(
+        _sentencepiece,
+        options={
+            **{"unk_id": 0, "bos_id": 1, "eos_id": 2},
+            "control_symbols": ["<cls>", "<sep>", "<pad>", "<mask>", "<eod>"],
+            "user_defined_symbols": ["<eop>"],
+        },
+        config={
+            "tokenizer_class": "XLNetTokenizer",
+            "do_lower_case": False,
+            "keep_accents": False,
+        },
+        rewritten=_without_marks,
+    ),
+    "sentencepiece_plain": partial(
+        _sentencepiece,
+        options={
+            **{"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3},
+            **{
+                "pad_piece": "[PAD]",
+                "bos_piece": "[CLS]",
+                "eos_piece": "[SEP]",
+                "unk_piece": "[UNK]",
+            },
+        },
+        config={"tokenizer_class": "DebertaV2Tokenizer", "do_lower_case": False},
+        last=("[MASK]",),
+        model_file="spm.model",
+    ),
+    "sentencepiece_sentinels": partial(
+        _sentencepiece,
+        options={"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1},
+        config={"tokenizer_class": "T5Tokenizer", "extra_ids": _SENTINELS},
+        last=tuple(f"<extra_id_{number}>" for number in reversed(range(_SENTINELS))),
+    ),
 }
 CASED_KINDS = (
     *("byte_bpe", "byte_bpe_bracketed"),
