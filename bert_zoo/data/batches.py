@@ -5,7 +5,7 @@ Texts are tokenized once; longer ones are cut, with a warning. Each function ret
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -116,22 +116,30 @@ def token_tables(
     padding: Mapping[str, float] | None = None,
 ) -> list[StoredTokens]:
     """As `token_table`, for several rows of each example; `prepare` is called as it is, by several threads."""
-    chunks = zip(*_chunks(columns, prepare), strict=True)
-    packer, padding = packer.in_numpy(), padding or {}
-    return [_table(packer, [*of_table], padding) for of_table in chunks]
+    number = num_rows(columns[0])
+
+    def chunk(start: int) -> list[tuple]:
+        some = [column[start : start + CHUNK] for column in columns]
+        found = prepare(np.arange(start, min(start + CHUNK, number), dtype=np.int32), *some)
+        return [_unpadded(rows) for rows in found]
+
+    chunks = map(chunk, range(0, number, CHUNK))
+    # Without TensorFlow, the tokenizer has threads of its own.
+    if has_tensorflow and number > CHUNK:
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            chunks = [*pool.map(chunk, range(0, number, CHUNK))]
+    packer, padding, tables = packer.in_numpy(), padding or {}, []
+    for of_table in zip(*chunks, strict=True):
+        tokens, by_row, lengths = zip(*of_table, strict=True)
+        lengths = np.concatenate(lengths)
+        tokens = _sliced(_joined(tokens), lengths)
+        tables.append(StoredTokens(packer, lengths, tokens, _joined(by_row), padding))
+    return tables
 
 
 def num_rows(column: Any) -> int:
     # Ragged tensors have no len.
     return column.shape[0] if hasattr(column, "shape") else len(column)
-
-
-def _table(packer: NumpyPacker, chunks: list[tuple], padding: Mapping[str, float]) -> StoredTokens:
-    tokens, by_row, lengths = zip(*chunks, strict=True)
-    lengths = np.concatenate(lengths)
-    return StoredTokens(
-        packer, lengths, _sliced(_joined(tokens), lengths), _joined(by_row), padding
-    )
 
 
 def _joined(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -143,27 +151,8 @@ def _sliced(flat: Mapping[str, np.ndarray], lengths: np.ndarray) -> dict[str, Nu
     return {name: NumpySlices(values, starts, lengths) for name, values in flat.items()}
 
 
-# Tokens without padding, values per row, and the number of tokens of each row.
-_Chunk = tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]
-
-
-def _chunks(columns: Sequence[Any], prepare: Callable) -> Iterator[list[_Chunk]]:
-    """The rows of each chunk, a list for the several rows of an example."""
-    number = num_rows(columns[0])
-
-    def chunk(start: int) -> list[_Chunk]:
-        some = [column[start : start + CHUNK] for column in columns]
-        found = prepare(np.arange(start, min(start + CHUNK, number), dtype=np.int32), *some)
-        return [_unpadded(rows) for rows in found]
-
-    # Without TensorFlow, the tokenizer has threads of its own.
-    if not has_tensorflow or number <= CHUNK:
-        return map(chunk, range(0, number, CHUNK))
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return iter([*pool.map(chunk, range(0, number, CHUNK))])
-
-
-def _unpadded(rows: Mapping[str, Any]) -> _Chunk:
+def _unpadded(rows: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], Any]:
+    """Tokens without padding, values per row, and the number of tokens of each row."""
     rows = {name: np.asarray(value) for name, value in rows.items()}
     is_token = rows.pop("padding_mask") == 1
     tokens = {name: value[is_token] for name, value in rows.items() if value.ndim >= 2}
@@ -173,18 +162,10 @@ def _unpadded(rows: Mapping[str, Any]) -> _Chunk:
 
 def _in_one_graph(prepare: Callable, columns: Sequence[Any]) -> Callable:
     """The function as a TensorFlow graph, traced once for chunks of these columns, on the CPU."""
-
-    def open_spec(column):
-        if isinstance(column, tf.RaggedTensor):
-            shape = [None, *column.shape[1:]]
-            return tf.RaggedTensorSpec(
-                shape, column.dtype, column.ragged_rank, column.row_splits.dtype
-            )
-        column = tf.convert_to_tensor(column[:1])
-        return tf.TensorSpec([None, *column.shape[1:]], column.dtype)
-
     with tf.device("CPU:0"):
-        specs = [tf.TensorSpec([None], tf.int32), *map(open_spec, columns)]
+        # A dataset's spec leaves the number of rows open.
+        first = tf.data.Dataset.from_tensor_slices(tuple(column[:1] for column in columns))
+        specs = [tf.TensorSpec([None], tf.int32), *first.batch(1).element_spec]
         graph = tf.function(prepare, input_signature=specs, autograph=False)
         graph.get_concrete_function()
 
@@ -216,8 +197,7 @@ def text_batches(
     def batch(numbers):
         return table.padded(numbers), labels[numbers]
 
-    rows = Rows(table.padded_lengths, batch, axes=table.axes)
-    return Batches(rows, RowOrder(rows.lengths, batching))
+    return Rows(table.padded_lengths, batch, axes=table.axes).batches(batching)
 
 
 def text_to_text_batches(
@@ -263,8 +243,7 @@ def column_batches(
         return (inputs, *(column[numbers] for column in labels))
 
     texts = text_numbers(columns) if distinct else None
-    rows = Rows(lengths, batch, axes=tables[0].axes)
-    return Batches(rows, RowOrder(lengths, batching, texts))
+    return Rows(lengths, batch, axes=tables[0].axes).batches(batching, texts)
 
 
 def list_batches(
@@ -286,8 +265,7 @@ def list_batches(
         inputs = tuple({name: parts[i] for name, parts in divided.items()} for i in range(count))
         return (inputs, *(column[numbers] for column in labels))
 
-    rows = Rows(count * longest, batch, axes=table.axes)
-    return Batches(rows, RowOrder(rows.lengths, batching))
+    return Rows(count * longest, batch, axes=table.axes).batches(batching)
 
 
 def choice_batches(
@@ -318,8 +296,7 @@ def choice_batches(
         inputs = {n: value.reshape(-1, count, value.shape[1]) for n, value in flat.items()}
         return inputs, labels[numbers]
 
-    rows = Rows(count * longest, batch, axes=1 if table.axes == 1 else 3)
-    return Batches(rows, RowOrder(rows.lengths, batching))
+    return Rows(count * longest, batch, axes=1 if table.axes == 1 else 3).batches(batching)
 
 
 def tagged_batches(
@@ -362,5 +339,6 @@ def tagged_batches(
         labels = inputs.pop("labels")
         return inputs, labels if targets is None else targets[np.maximum(labels, 0)]
 
-    rows = Rows(table.padded_lengths, batch, axes=table.axes, label_axes=table.axes)
-    return Batches(rows, RowOrder(rows.lengths, batching))
+    return Rows(table.padded_lengths, batch, axes=table.axes, label_axes=table.axes).batches(
+        batching
+    )

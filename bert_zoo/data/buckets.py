@@ -174,23 +174,17 @@ class RowOrder:
         return np.arange(len(self.lengths))
 
     def _cut(self, rows: np.ndarray) -> Iterator[np.ndarray]:
-        for window in self._windows(rows):
+        size, windows = self.batching.batch_size, [rows]
+        if self.batching.group_by_length and self.batching.shuffle:
+            # Each window but the last has whole batches.
+            width = min(WINDOW, -(-len(rows) // (MIN_WINDOWS * size))) * size
+            windows = (rows[start : start + width] for start in range(0, len(rows), width))
+            windows = (w[np.argsort(self.lengths[w], kind="stable")] for w in windows)
+        for window in windows:
             if self.batching.tokens is None:
-                size = self.batching.batch_size
                 yield from (window[start : start + size] for start in range(0, len(window), size))
             else:
                 yield from self._cut_by_tokens(window)
-
-    def _windows(self, rows: np.ndarray) -> Iterator[np.ndarray]:
-        if not (self.batching.group_by_length and self.batching.shuffle):
-            yield rows
-            return
-        size = self.batching.batch_size
-        # Each window but the last has whole batches.
-        width = min(WINDOW, -(-len(rows) // (MIN_WINDOWS * size))) * size
-        for start in range(0, len(rows), width):
-            window = rows[start : start + width]
-            yield window[np.argsort(self.lengths[window], kind="stable")]
 
     def _cut_by_tokens(self, rows: np.ndarray) -> Iterator[np.ndarray]:
         start = longest = 0
@@ -251,6 +245,9 @@ class Rows(NamedTuple):
     axes: int = 2
     label_axes: int = 1
     source: Any = None  # what `evaluate` reads besides the rows, if anything
+
+    def batches(self, batching: Batching, texts: np.ndarray | None = None) -> Batches:
+        return Batches(self, RowOrder(self.lengths, batching, texts))
 
 
 class Batches:
@@ -313,13 +310,6 @@ class Batches:
             return self.endless()
         gather = on_numpy(self.rows.gather, self.specs())
         return without_autotuning(self.order.dataset().map(gather).prefetch(2))
-
-    @property
-    def steps_per_epoch(self) -> int | None:
-        """Argument of `fit` for `dataset`; None if a pass is an epoch."""
-        from bert_zoo.graph import has_tensorflow
-
-        return None if has_tensorflow else self.per_epoch
 
 
 # -------------------------------------------------------------------------------------------------

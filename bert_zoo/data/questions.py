@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bert_zoo.data.batches import StoredTokens, token_table
-from bert_zoo.data.buckets import Batches, Batching, RowOrder, Rows
+from bert_zoo.data.buckets import Batches, Batching, Rows
 from bert_zoo.data.squad import SquadExample, SquadSplit, checked_answer
 from bert_zoo.error_text import quoted
 from bert_zoo.graph import has_tensorflow, tf
@@ -98,8 +98,7 @@ def question_batches(
         [example.id for example in examples],
         model,
     )
-    rows = Rows(table.padded_lengths, batch, axes=table.axes)
-    return Batches(rows, RowOrder(rows.lengths, batching))
+    return Rows(table.padded_lengths, batch, axes=table.axes).batches(batching)
 
 
 def labelled_windows(

@@ -143,6 +143,12 @@ class ZooModel(keras.Model):
     reads_columns = False
     shared_columns = 0  # number of columns that are read together with each of the other columns
     reads_windows = False  # whether it reads long texts in windows
+    # Whether rows of similar length may share a batch in training: its loss compares no rows of a batch.
+    groups_rows = True
+    prompts_in_use: tuple[str, ...] = ()  # which `texts_to_inputs` and the like put before texts
+    labels_to_save: tuple[str, ...] | None = (
+        None  # which a saved model keeps; None without any of its own
+    )
     fixes_encoder = False  # whether its encoder is frozen and runs without dropout
     # Whether outputs have the length of the input, so that `predict` must pad all batches to the same length.
     outputs_per_token = False
@@ -272,11 +278,6 @@ class ZooModel(keras.Model):
         head.refuse_thresholds(cls.task)
         return {}
 
-    @property
-    def labels_to_save(self) -> tuple[str, ...] | None:
-        """The label names that a saved model keeps; None if it has none of its own."""
-        return None
-
     def default_loss(self) -> Any:
         """The task's loss, or losses by output; None for a model that computes its own."""
         return None
@@ -401,16 +402,6 @@ class ZooModel(keras.Model):
     def training_arguments(self, x, y=None, sample_weight=None, **options) -> dict[str, Any]:
         """Keras's data arguments of `fit` and `evaluate`; `options` are those of `keras_arguments`."""
         return keras_arguments(self, x, y, sample_weight, labelled=True, **options)
-
-    @property
-    def groups_rows(self) -> bool:
-        """Whether rows of similar length may share a batch in training: its loss compares no rows of a batch."""
-        return True
-
-    @property
-    def prompts_in_use(self) -> tuple[str, ...]:
-        """The prompts that `texts_to_inputs` and the like put before texts."""
-        return ()
 
     def own_rows(self, x, y, sample_weight) -> Rows | None:
         """Data in memory as rows, for tasks that divide texts into several; None if each text is a row."""
@@ -732,25 +723,21 @@ class ZooModel(keras.Model):
             self._fresh_functions_after_errors(),
         ):
             data = self.training_arguments(x, y, sample_weight, **options)
-            is_read = isinstance(data["x"], Batches)
             # Keras shuffles arrays and PyDatasets, and warns if it is asked to shuffle other data.
             is_finite = getattr(data["x"], "num_batches", None) is not None
             kwargs["shuffle"] = shuffle and ("batch_size" in data or is_finite)
-            if is_read:
+            if isinstance(data["x"], Batches):
                 kwargs |= self._of_batches(data, **kwargs)
-            if end_counting and is_read:
-                end_counting()
+                if end_counting:  # all texts have been read
+                    end_counting()
             elif end_counting:
                 callback = ended_after_an_epoch(end_counting)
                 kwargs["callbacks"] = with_callback(kwargs.get("callbacks"), callback)
             if validation_data is not None:
-                parts = (
-                    validation_data if isinstance(validation_data, tuple) else (validation_data,)
-                )
-                rows = validation_batch_size or batch_size
-                validation = for_keras(
-                    self.training_arguments(*parts, batch_size=rows, shuffle=None)
-                )
+                are_parts = isinstance(validation_data, tuple)
+                parts = validation_data if are_parts else (validation_data,)
+                order = {"batch_size": validation_batch_size or batch_size, "shuffle": None}
+                validation = for_keras(self.training_arguments(*parts, **order))
                 validation_data = validation["x"]
                 if "y" in validation:
                     columns = (validation[name] for name in ("x", "y", "sample_weight"))

@@ -7,13 +7,14 @@ passed on.
 
 import logging
 from collections.abc import Iterator, Mapping, Sized
+from copy import copy
 from typing import Any
 
 import keras
 import numpy as np
 
 from bert_zoo.data.batches import num_rows as rows_in
-from bert_zoo.data.buckets import Batches, Rows
+from bert_zoo.data.buckets import Batches, Batching, Rows
 from bert_zoo.data.by_number import without_autotuning
 from bert_zoo.error_text import listing, quoted
 from bert_zoo.fields import check
@@ -29,14 +30,11 @@ from bert_zoo.models.inputs import (
 )
 from bert_zoo.models.labels import (
     checked_labels,
-    class_weights_of,
     has_labels,
     label_arrays,
     no_labels,
 )
 from bert_zoo.models.text_rows import (
-    aligned_weights,
-    batches_of,
     checked_sample_weight,
     keeps_rows,
     with_few_lengths,
@@ -117,7 +115,7 @@ def keras_arguments(
             model, x, y, sample_weight, needs_labels=needs_labels, table=class_weights
         )
         return dict(zip(("x", "y", "sample_weight"), columns, strict=True), batch_size=batch_size)
-    batching = {"batch_size": batch_size or DEFAULT_BATCH_SIZE, "shuffle": shuffle}
+    size = batch_size or DEFAULT_BATCH_SIZE
     # A mean over the tokens of a batch would depend on its rows.
     groups = model.groups_rows and (shuffle or (shuffle is None and not model.outputs_per_token))
     rows = model.own_rows(x, y, sample_weight)
@@ -127,21 +125,19 @@ def keras_arguments(
             settings = {"class_weights": class_weights, "one_length": one_length}
             rows = model.text_rows(*columns, **settings)
         elif has_tensorflow:
-            return {"x": _map_dataset(model, _in_batches(columns, **batching), **options)}
+            return {"x": _map_dataset(model, _in_batches(columns, size, shuffle), **options)}
         else:
             rows, groups = _read_again(model, columns, class_weights), False
-    return {"x": batches_of(rows, groups=groups, **batching)}
+    batching = Batching(size, group_by_length=groups, shuffle=bool(shuffle))
+    return {"x": rows.batches(batching)}
 
 
 def _weighted(batches: Batches, class_weights: np.ndarray) -> Batches:
     """The same batches with weights by class."""
-    gather = batches.rows.gather
-
-    def weighted(numbers: np.ndarray) -> tuple:
-        return with_weights(*gather(numbers), class_weights=class_weights)
-
-    found = Batches(batches.rows._replace(gather=weighted), batches.order)
-    found.first = batches.first
+    gather, found = batches.rows.gather, copy(batches)
+    found.rows = batches.rows._replace(
+        gather=lambda numbers: with_weights(*gather(numbers), class_weights=class_weights)
+    )
     return found
 
 
@@ -318,12 +314,8 @@ def _id_columns(
         raise _no_labels(model)
     y = label_arrays(model, x, y)
     check_rows(x, y, sample_weight)
-    if table is not None:
-        return x, y, class_weights_of(y, table, sample_weight)
-    if sample_weight is None:
-        return x, y, None
-    y = no_labels(x) if y is None else y
-    return x, y, aligned_weights(y, checked_sample_weight(sample_weight))
+    columns = with_weights(x, y, checked_sample_weight(sample_weight), class_weights=table)
+    return (*columns, None, None)[:3]
 
 
 def check_rows(x, y, sample_weight) -> None:
@@ -335,7 +327,7 @@ def check_rows(x, y, sample_weight) -> None:
             )
 
 
-def _in_batches(columns: tuple, *, batch_size: int, shuffle: bool):
+def _in_batches(columns: tuple, batch_size: int, shuffle: bool | None):
     """Columns in memory as a dataset of batches."""
     import tensorflow as tf
 
@@ -374,25 +366,17 @@ def _read(
     model, preprocessor, class_weights: np.ndarray | None, x, y=None, sample_weight=None
 ) -> tuple:
     """A batch of x, alone or with labels and weights, for Keras; traceable. Ids have no preprocessor."""
-    is_text = preprocessor is not None
-    if not has_labels(y):
-        inputs = model.texts_to_inputs(x, preprocessor) if is_text else model.check_in_graph(x)
-        if sample_weight is None:
-            return (inputs,)
-        y = no_labels(inputs)
-    elif is_text:
+    is_text, is_labelled = preprocessor is not None, has_labels(y)
+    if is_text and is_labelled:
         inputs, y = model.labelled_texts_to_inputs(x, y, preprocessor)
     else:
-        inputs, y = model.check_in_graph(x), checked_labels(model, x, y)
-    if class_weights is not None:
-        return inputs, y, class_weights_of(y, class_weights, sample_weight)
-    if sample_weight is None:
-        return inputs, y
-    if is_text:
-        weights = model.weights_of_text_labels(x, sample_weight, preprocessor)
+        inputs = model.texts_to_inputs(x, preprocessor) if is_text else model.check_in_graph(x)
+        y = checked_labels(model, x, y) if is_labelled else None
+    if is_text and sample_weight is not None:
+        sample_weight = model.weights_of_text_labels(x, sample_weight, preprocessor)
     else:
-        weights = checked_sample_weight(sample_weight)
-    return inputs, y, aligned_weights(y, weights)
+        sample_weight = checked_sample_weight(sample_weight)
+    return with_weights(inputs, y, sample_weight, class_weights=class_weights)
 
 
 def _read_again(model, columns: tuple, class_weights: np.ndarray | None) -> Rows:

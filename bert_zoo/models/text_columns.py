@@ -10,14 +10,18 @@ from typing import Any
 import keras
 import numpy as np
 
-from bert_zoo.data.buckets import Batches, Rows, say_of_frequent_texts, text_numbers
+from bert_zoo.data.buckets import (
+    Batches,
+    Batching,
+    Rows,
+    say_of_frequent_texts,
+    text_numbers,
+)
 from bert_zoo.data.by_number import without_autotuning
 from bert_zoo.models import data_adapters
 from bert_zoo.models.graphs import mapped
 from bert_zoo.models.labels import checked_labels, has_labels, label_arrays, no_labels
 from bert_zoo.models.text_rows import (
-    aligned_weights,
-    batches_of,
     checked_sample_weight,
     tables_of_texts,
     with_weights,
@@ -83,10 +87,8 @@ def column_arguments(
         columns = tuple(data_adapters.checked_arrays(model, column) for column in x)
         _check_rows(columns, y, sample_weight)
         y, weights = label_arrays(model, columns, y), checked_sample_weight(sample_weight)
-        if weights is not None:
-            y = no_labels(columns) if y is None else y
-            weights = aligned_weights(y, weights)
-        return {"x": columns, "y": y, "sample_weight": weights, "batch_size": batch_size}
+        x, y, weights = (*with_weights(columns, y, weights), None, None)[:3]
+        return {"x": x, "y": y, "sample_weight": weights, "batch_size": batch_size}
     columns = _texts(x)
     _check_rows(columns, y, sample_weight)
     warn_of_odd_rows(columns, are_equal_odd=y is None)
@@ -97,18 +99,15 @@ def column_arguments(
     size = batch_size or data_adapters.DEFAULT_BATCH_SIZE
     numbers = _numbers_of_repeated(columns, size) if shuffle and distinct else None
     groups = model.groups_rows and shuffle is not False
-    batching = {"batch_size": size, "shuffle": shuffle, "groups": groups}
-    return {"x": batches_of(_rows(model, columns, *others), texts=numbers, **batching)}
+    batching = Batching(size, group_by_length=groups, shuffle=bool(shuffle))
+    return {"x": _rows(model, columns, *others).batches(batching, numbers)}
 
 
-def _checked_ids(model, columns: tuple, *others) -> tuple:
+def _checked_ids(model, columns: tuple, y=None, sample_weight=None) -> tuple:
     """A batch of columns of ids with its labels and weights, if any, checked."""
     columns = tuple(data_adapters.checked_arrays(model, column) for column in columns)
-    labels = [
-        label_arrays(model, columns, y) if has_labels(y) else no_labels(columns) for y in others[:1]
-    ]
-    weights = [aligned_weights(*labels, checked_sample_weight(part)) for part in others[1:]]
-    return (columns, *labels, *weights)
+    y = label_arrays(model, columns, y) if has_labels(y) else None
+    return with_weights(columns, y, checked_sample_weight(sample_weight))
 
 
 def _texts(columns: tuple) -> tuple:
@@ -192,15 +191,11 @@ def _mapped(model, dataset):
     return without_autotuning(dataset)
 
 
-def _prepared(model, reader, columns: tuple, *others) -> tuple:
+def _prepared(model, reader, columns: tuple, y=None, sample_weight=None) -> tuple:
     """A batch of columns, alone or with labels and weights, for Keras; traceable."""
     if isinstance(columns[0], Mapping):
         inputs = tuple(map(model.check_in_graph, columns))
     else:
         inputs = model.columns_to_inputs(columns, reader)
-    labels = [
-        checked_labels(model, columns, y) if has_labels(y) else no_labels(inputs)
-        for y in others[:1]
-    ]
-    weights = [aligned_weights(*labels, checked_sample_weight(part)) for part in others[1:]]
-    return (inputs, *labels, *weights)
+    y = checked_labels(model, columns, y) if has_labels(y) else None
+    return with_weights(inputs, y, checked_sample_weight(sample_weight))

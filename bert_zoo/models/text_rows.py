@@ -11,7 +11,7 @@ import numpy as np
 from bert_zoo.config import IGNORED_LABEL
 from bert_zoo.data.batches import StoredTokens, reshape, shape, token_tables
 from bert_zoo.data.batches import num_rows as rows_in
-from bert_zoo.data.buckets import Batches, Batching, RowOrder, Rows
+from bert_zoo.data.buckets import Rows
 from bert_zoo.graph import has_tensorflow
 from bert_zoo.models.graphs import in_graph
 from bert_zoo.models.inputs import is_of_tensorflow
@@ -118,15 +118,9 @@ def tables_of_texts(
         return in_graph(model, read, tuple(columns), **options)
 
     tables = token_tables(for_this_device(reader).packer, flat, prepare, padding)
-    return [_of_one_length(table) for table in tables] if one_length else tables
-
-
-def _of_one_length(table: StoredTokens) -> StoredTokens:
-    """The table with padding to its longest row."""
-    packer = table.packer
-    if packer.padding == "fixed":
-        return table
-    return replace(table, packer=packer.fixed_to(int(table.padded_lengths.max())))
+    if one_length and tables[0].packer.padding != "fixed":
+        tables = [replace(t, packer=t.packer.fixed_to(int(t.padded_lengths.max()))) for t in tables]
+    return tables
 
 
 def rows_of_texts(
@@ -148,9 +142,8 @@ def rows_of_texts(
     are_read = model.reads_labels_of_words and has_labels(labels)
     columns = (texts, *targets) if are_read else (texts,)
     kept = [] if are_read else keras.tree.map_structure(np.asarray, targets)
-    places = range(len(targets)) if are_read else ()
-    padding = {f"{OTHERS}{place}": (IGNORED_LABEL, 0.0)[place] for place in places}
-    padding["labels"] = IGNORED_LABEL
+    names = [f"{OTHERS}{place}" for place in range(len(targets) if are_read else 0)]
+    padding = dict(zip(names, (IGNORED_LABEL, 0.0), strict=False)) | {"labels": IGNORED_LABEL}
     (table,) = tables_of_texts(model, _inputs_and_labels, columns, padding, one_length)
     each = len(table.lengths) // num_rows
 
@@ -158,7 +151,10 @@ def rows_of_texts(
         of_table = (numbers[:, None] * each + np.arange(each)).ravel()
         inputs = table.padded(of_table)
         if are_read:
-            others = [_rows_or_tokens(table, inputs, place, of_table) for place in places]
+            # Of tokens, in the table's inputs; or of rows.
+            others = [
+                inputs.pop(name) if name in inputs else table.rows[name][of_table] for name in names
+            ]
         else:
             others = keras.tree.map_structure(lambda part: part[numbers], kept)
         if model.ids_rank > 2:
@@ -171,21 +167,13 @@ def rows_of_texts(
 
 
 def with_weights(inputs, y=None, weights=None, *, class_weights: np.ndarray | None = None) -> tuple:
-    """A batch for Keras, of its inputs, labels and weights."""
-    if y is None:
-        return (inputs,)
+    """Data for Keras, of inputs with labels and weights, if any."""
     if class_weights is not None and has_labels(y):
         return inputs, y, class_weights_of(y, class_weights, weights)
     if weights is None:
-        return inputs, y
+        return (inputs,) if y is None else (inputs, y)
     y = y if has_labels(y) else no_labels(inputs)
     return inputs, y, aligned_weights(y, weights)
-
-
-def _rows_or_tokens(table: StoredTokens, inputs: dict[str, Any], place: int, numbers: np.ndarray):
-    """Labels or weights of a batch, of its rows or its tokens; takes the latter out of the inputs."""
-    name = f"{OTHERS}{place}"
-    return inputs.pop(name) if name in inputs else table.rows[name][numbers]
 
 
 def _inputs_and_labels(model, columns: tuple, *, reader, prompts) -> tuple[dict[str, Any]]:
@@ -194,7 +182,8 @@ def _inputs_and_labels(model, columns: tuple, *, reader, prompts) -> tuple[dict[
     if not targets:
         inputs = dict(model.texts_to_inputs(texts, reader))
         if len(inputs["padding_mask"].shape) > 2:
-            inputs = {name: _joined_rows(ids) for name, ids in inputs.items()}
+            # [batch, choices, length] as [batch * choices, length].
+            inputs = {name: reshape(ids, [-1, shape(ids)[2]]) for name, ids in inputs.items()}
         return (inputs,)
     inputs, labels = model.labelled_texts_to_inputs(texts, targets[0], reader)
     parts = {**inputs, f"{OTHERS}0": labels}
@@ -204,27 +193,6 @@ def _inputs_and_labels(model, columns: tuple, *, reader, prompts) -> tuple[dict[
             weights = weights[:, 0]
         parts[f"{OTHERS}1"] = weights
     return (parts,)
-
-
-def _joined_rows(ids):
-    """Ids [batch, choices, length] as [batch * choices, length]."""
-    return reshape(ids, [-1, shape(ids)[2]])
-
-
-def batches_of(
-    rows: Rows,
-    *,
-    batch_size: int,
-    shuffle: bool | None,
-    groups: bool,
-    texts: np.ndarray | None = None,
-) -> Batches:
-    """Batches for `fit` if shuffled, else for `evaluate`.
-
-    With `groups`, rows of similar length may share a batch; `texts` are as for `RowOrder`.
-    """
-    batching = Batching(batch_size, group_by_length=groups, shuffle=bool(shuffle))
-    return Batches(rows, RowOrder(rows.lengths, batching, texts))
 
 
 def keeps_rows(model, columns: tuple) -> bool:
