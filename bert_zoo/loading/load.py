@@ -358,21 +358,17 @@ def _task_config(
     settings: Mapping[str, Any],
 ) -> Config:
     """Returns the encoder's configuration for a task."""
-    changes = dict(settings)
-    unknown = sorted(set(changes) - set(opened.family.settings))
-    if unknown:
+    if unknown := sorted(set(settings) - set(opened.family.settings)):
         known = ", ".join(opened.family.settings) or "none"
         raise TypeError(
             f"load() got the unknown settings {unknown}; the family {opened.family.name} has: {known}."
         )
-    if dropout is not None:
-        names = (field.name for field in fields(opened.config))
-        changes |= {name: dropout for name in names if name.endswith("_dropout")}
+    rates = (field.name for field in fields(opened.config) if field.name.endswith("_dropout"))
+    asked = dict.fromkeys(rates, dropout) | {"activation": activation}
     if attention_dropout is not None:
-        changes["attention_dropout"] = attention_dropout
-    if activation is not None:
-        changes["activation"] = activation
-    return opened.config.with_pooler(_has_pooler(opened, task)).replace(**changes)
+        asked["attention_dropout"] = attention_dropout
+    changes = {name: value for name, value in asked.items() if value is not None}
+    return opened.config.with_pooler(_has_pooler(opened, task)).replace(**{**settings, **changes})
 
 
 def _has_pooler(opened: Opened, task: str) -> bool:

@@ -8,10 +8,11 @@ import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bert_zoo.config import Config, Pooling, Prompts, TextSpec
+from bert_zoo.config import Config, TextSpec
 from bert_zoo.error_text import shown
 from bert_zoo.family import HF, Checkpoint, Family
 from bert_zoo.fields import check
@@ -33,6 +34,50 @@ from bert_zoo.weights.formats import BertZoo, Description, Format, HuggingFace, 
 CARD = "README.md"
 # Marks a card that may be replaced; any other was written by the user.
 _SIGNATURE = "<!-- Written by bert_zoo.save. -->"
+_TEMPLATE = """\
+---
+{% for key, value in head.items() if value is not none %}
+{{ key }}: {{ json(value) }}
+{% endfor %}
+---
+{{ signature }}
+
+# {{ hf_class }}
+
+A model of the {{ family }} family{% if base %}, based on {{ base }}{% endif %}.{% if use %} It {{ use.purpose }}.{% endif %}
+
+{% if said.lacks_pooler %}
+
+It has no pooler. transformers would add a randomly initialised one, with a warning; load it with \
+`{{ hf_class }}.from_pretrained(directory, add_pooling_layer=False)`. sentence-transformers needs no such option.
+{% endif %}
+{% if said.pooling %}
+
+Sentence vectors: pooled by {{ said.pooling.modes | join(" and ") }}\
+{% for layer in said.pooling.dense %}
+, passed through a dense layer of {{ layer.units }} units ({{ layer.activation }})\
+{% endfor %}
+{{ ", L2-normalised" if said.pooling.normalize }}\
+{{ ", cut to %d dimensions" % said.pooling.truncate_dim if said.pooling.truncate_dim }}\
+. Compare them by {{ said.pooling.similarity }}.
+{% if said.prompts.texts %}
+
+| prompt | text put before the input |
+|---|---|
+{% for name, text in said.prompts.texts.items() %}
+| {{ name }}{{ " (default)" if name == said.prompts.default }} | {{ json(text) }} |
+{% endfor %}
+{% endif %}
+{% endif %}
+{% if metrics %}
+
+| metric | last epoch |
+|---|---|
+{% for name, value in metrics.items() %}
+| {{ name }} | {{ "%.4f" % value }} |
+{% endfor %}
+{% endif %}
+"""
 
 
 def write_card(directory: Path, model: ZooModel, family: Family, description: Description) -> None:
@@ -40,55 +85,38 @@ def write_card(directory: Path, model: ZooModel, family: Family, description: De
 
     It names the purpose, the base checkpoint with its licence, and the metrics of the last epoch of `fit`, if any.
     """
+    from jinja2 import Environment
+
     path = directory / CARD
     if path.is_file() and _SIGNATURE not in path.read_text(encoding="utf-8", errors="replace"):
         return
     base, checkpoint = base_of(model, family)
-    use = getattr(model, "use", None)
-    metrics = _metrics(model)
-    head: dict[str, Any] = {"library_name": "transformers", "tags": ["bert_zoo"]}
-    if description.pooling is not None:
-        head = {
-            "library_name": "sentence-transformers",
-            "tags": ["sentence-transformers", "bert_zoo"],
-        }
-    if checkpoint is not None:
-        # The base's licence also applies to models trained from it.
-        head["license"] = HUB_LICENCES.get(checkpoint.licence, "other")
-        if head["license"] == "other":
-            head["license_name"] = checkpoint.licence
-    if base is not None:
-        head["base_model"] = base
-    if pipeline := _pipeline(model, description):
-        head["pipeline_tag"] = pipeline
-    if metrics:
-        head["metrics"] = [*metrics]
+    metrics, sentences = _metrics(model), ["sentence-transformers"] * bool(description.pooling)
+    # The base's licence also applies to models trained from it.
+    licence = checkpoint and HUB_LICENCES.get(checkpoint.licence, "other")
+    head = {
+        "library_name": (*sentences, "transformers")[0],
+        "tags": [*sentences, "bert_zoo"],
+        "license": licence,
+        "license_name": checkpoint.licence if licence == "other" else None,
+        "base_model": base,
+        "pipeline_tag": _pipeline(model, description),
+        "metrics": [*metrics] or None,
+    }
     (hf_class,) = description.classes
-    lines = [
-        "---",
-        *(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in head.items()),
-        "---",
-        _SIGNATURE,
-        "",
-        f"# {hf_class}",
-        "",
-        f"A model of the {family.name} family"
-        + (f", based on {base}" if base is not None else "")
-        + (f". It {use.purpose}." if use is not None else "."),
-    ]
-    if description.lacks_pooler:
-        lines += [
-            "",
-            "It has no pooler. transformers would add a randomly initialised one, with a warning; load it with "
-            f"`{hf_class}.from_pretrained(directory, add_pooling_layer=False)`. sentence-transformers needs no "
-            "such option.",
-        ]
-    if description.pooling is not None:
-        lines += ["", *_of_vectors(description.pooling, description.prompts)]
-    if metrics:
-        lines += ["", "| metric | last epoch |", "|---|---|"]
-        lines += [f"| {name} | {value:.4f} |" for name, value in metrics.items()]
-    path.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    card = Environment(trim_blocks=True).from_string(_TEMPLATE)
+    text = card.render(
+        head=head,
+        signature=_SIGNATURE,
+        hf_class=hf_class,
+        family=family.name,
+        base=base,
+        use=getattr(model, "use", None),
+        said=description,
+        metrics=metrics,
+        json=partial(json.dumps, ensure_ascii=False),
+    )
+    path.write_text(text, encoding="utf-8")
 
 
 def base_of(model: ZooModel, family: Family) -> tuple[str | None, Checkpoint | None]:
@@ -105,32 +133,12 @@ def _pipeline(model: ZooModel, description: Description) -> str | None:
     """Hugging Face's name for the model's task."""
     if getattr(model, "use", None) is not None:
         return model.use.pipeline
-    if description.generates:
-        return "text-generation"
-    if getattr(model, "predicts_tokens", False):
-        return "fill-mask"
-    return "sentence-similarity" if description.pooling is not None else None
-
-
-def _of_vectors(pooling: Pooling, prompts: Prompts) -> list[str]:
-    """How sentence vectors are made and compared, and the prompts."""
-    steps = [f"pooled by {' and '.join(pooling.modes)}"]
-    steps += [
-        f"passed through a dense layer of {layer.units} units ({layer.activation})"
-        for layer in pooling.dense
-    ]
-    steps += ["L2-normalised"] * pooling.normalize
-    if pooling.truncate_dim is not None:
-        steps.append(f"cut to {pooling.truncate_dim} dimensions")
-    lines = [f"Sentence vectors: {', '.join(steps)}. Compare them by {pooling.similarity}."]
-    if prompts.texts:
-        default = {prompts.default: " (default)"}
-        lines += ["", "| prompt | text put before the input |", "|---|---|"]
-        lines += [
-            f"| {n}{default.get(n, '')} | {json.dumps(t, ensure_ascii=False)} |"
-            for n, t in prompts.texts.items()
-        ]
-    return lines
+    kinds = {
+        "text-generation": description.generates,
+        "fill-mask": getattr(model, "predicts_tokens", False),
+        "sentence-similarity": description.pooling is not None,
+    }
+    return next((kind for kind, is_it in kinds.items() if is_it), None)
 
 
 def _metrics(model: ZooModel) -> Mapping[str, float]:

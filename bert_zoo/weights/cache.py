@@ -339,9 +339,7 @@ def _hub_sha256(file: Path) -> str | None:
     The cache's snapshots are links to `blobs/<SHA-256>`. Only the first link counts, because since
     huggingface_hub 2.x a blob can itself link to a store with another hash as name.
     """
-    if not file.is_symlink():
-        return None
-    blob = Path(os.readlink(file))
+    blob = Path(os.readlink(file) if file.is_symlink() else "")
     is_hash = blob.parent.name == "blobs" and re.fullmatch(r"[0-9a-f]{64}", blob.name)
     return blob.name if is_hash else None
 

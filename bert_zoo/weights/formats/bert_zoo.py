@@ -85,18 +85,17 @@ class BertZoo(Format):
 
     def encode(self, config: Config, description: Description) -> dict[str, Any]:
         """The content of bert_zoo.json."""
-        text = description.text
+        text, head = description.text, description.head
+        read = None if head is None or head.features is None else str(head.features)
         optional: dict[str, Any] = {
-            name: getattr(description, name)
-            for name in ("thresholds", "score_activation", "long_texts", "reads_vectors")
+            "thresholds": description.thresholds,
+            "score_activation": description.score_activation,
+            "long_texts": description.long_texts,
+            "reads_vectors": description.reads_vectors,
+            "prompts": asdict(description.prompts) if description.prompts.texts else None,
+            "generation": next(iter(description.generation), None),
+            "head": None if head is None else asdict(head) | {"features": read},
         }
-        if description.prompts.texts:
-            optional["prompts"] = asdict(description.prompts)
-        for generation in description.generation:
-            optional["generation"] = dict(generation)
-        if (head := description.head) is not None:
-            read = None if head.features is None else str(head.features)
-            optional["head"] = asdict(head) | {"features": read}
         return {
             "format_version": VERSION,
             "family": self.family,

@@ -176,22 +176,20 @@ class HuggingFace(Format):
         values |= description.token_ids
         for generation in description.generation:
             values |= {k: v for k, v in generation.items() if k in (START, TASK_PARAMS)}
-        if self.tokenizer_class:
-            values["tokenizer_class"] = self.tokenizer_class
-        labels = description.labels
+        labels = description.labels or ()
         if description.problem_type is not None:
-            values["problem_type"] = description.problem_type
             labels = labels or ("LABEL_0",)  # as transformers names the one of regression
-        if labels:
-            values["id2label"] = {str(i): label for i, label in enumerate(labels)}
-            values["label2id"] = {label: i for i, label in enumerate(labels)}
-        if description.thresholds:
-            values[THRESHOLDS] = description.thresholds
-        if description.score_activation is not None:
-            values[CROSS_ENCODER] = {ACTIVATION: SCORE_ACTIVATIONS[description.score_activation]}
-        if description.dtype is not None:
-            values["dtype"] = description.dtype
-        return values
+        score = SCORE_ACTIVATIONS.get(description.score_activation)
+        optional = {
+            "tokenizer_class": self.tokenizer_class,
+            "problem_type": description.problem_type,
+            "id2label": {str(i): label for i, label in enumerate(labels)},
+            "label2id": {label: i for i, label in enumerate(labels)},
+            THRESHOLDS: description.thresholds,
+            CROSS_ENCODER: None if score is None else {ACTIVATION: score},
+            "dtype": description.dtype,
+        }
+        return values | {key: value for key, value in optional.items() if value}
 
     def root_in(self, task: str) -> str | None:
         # Hugging Face's bare encoders have no prefix; those in task models have the family's.
@@ -263,12 +261,12 @@ class HuggingFace(Format):
             write_json(directory / GENERATION_FILE, ids | generation)
         if description.pooling is not None:
             length = None if text is None else text.max_length
-            pooling, dense = description.pooling, []
-            for number in range(len(pooling.dense)):
-                root = f"{number}/"
-                own = {k.removeprefix(root): t for k, t in tensors.items() if k.startswith(root)}
-                dense.append(own)
-            lacks_pooler = description.lacks_pooler
+            pooling, lacks_pooler = description.pooling, description.lacks_pooler
+            roots = [f"{number}/" for number in range(len(pooling.dense))]
+            dense = [
+                {k.removeprefix(root): t for k, t in tensors.items() if k.startswith(root)}
+                for root in roots
+            ]
             write_pooling(
                 directory, pooling, config.hidden_size, length, dense, lacks_pooler=lacks_pooler
             )
