@@ -180,11 +180,9 @@ class GenerationConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """The settings with a value, as JSON has them."""
-        values = {name: getattr(self, name) for name in SETTINGS}
+        values = {name: _as_json(getattr(self, name)) for name in SETTINGS}
         # transformers refuses an empty list of words.
-        values = {
-            name: _as_json(value) for name, value in values.items() if value not in (None, ())
-        }
+        values = {name: value for name, value in values.items() if value not in (None, [])}
         # A single id is written as a number, as in transformers' files.
         values |= {
             name: value[0] for name, value in values.items() if name in END_IDS and len(value) == 1
@@ -202,11 +200,8 @@ class GenerationConfig:
 
     def updated(self, other: Self) -> Self:
         """With the settings that have a value in another configuration."""
-        changes = {name: getattr(other, name) for name in SETTINGS}
-        changes = {name: value for name, value in changes.items() if value is not None}
-        if other.task_specific_params:
-            changes[TASKS] = other.task_specific_params
-        return self.replace(**changes)
+        changes = {name: getattr(other, name) for name in (*SETTINGS, TASKS)}
+        return self.replace(**{n: value for n, value in changes.items() if value not in (None, {})})
 
     def chosen(self, settings: str | None) -> Self:
         """With the settings of a name in `task_specific_params`; None changes nothing."""

@@ -124,20 +124,15 @@ def _checked(value: Any, name: str, limit: Limit, where: object) -> Any:
 def member(record: Any, key: str, kind: type, where: object, **limits: Any) -> Any:
     """The value of a required key, with the limits of `bert_zoo.fields.limit_of`; ConfigError if `record` is not an
     object that has it."""
-    if not isinstance(record, dict):
-        raise _not_an_object(record, where)
+    record = as_object(record, where)
     if key not in record:
         raise ConfigError(f"{where}: {key!r} is missing; the keys are {quoted(record)}.")
     return _checked(record[key], key, limit_of(kind, **limits), where)
 
 
-def _not_an_object(value: Any, where: object) -> ConfigError:
-    return ConfigError(f"{where} is {shown(value)}; it must be a JSON object.")
-
-
 def as_object(value: Any, where: object) -> JsonObject:
     if not isinstance(value, dict):
-        raise _not_an_object(value, where)
+        raise ConfigError(f"{where} is {shown(value)}; it must be a JSON object.")
     return JsonObject(value, where)
 
 

@@ -86,7 +86,7 @@ MORE = {f"{SEVENTH}A.weight": np.zeros((4, 64), "f"), f"{SEVENTH}B.weight": np.z
         ({"lora_alpha": 10**400}, ConfigError, "lora_alpha is | finite number"),
         ({"bias": "evil"}, ConfigError, "bias is 'evil'; it must be one of"),
         ({"target_modules": "a*b*c*d*"}, ConfigError, "target_modules has | may take long"),
-        ({"target_modules": [3]}, ConfigError, "target_modules[0] is 3"),
+        ({"target_modules": [3]}, ConfigError, "target_modules is [3]"),
         ({"layers_to_transform": ["x"]}, ConfigError, "layers_to_transform[0] is 'x'"),
         ({"target_modules": ["qwerty"]}, WeightsError, "adapts bert | 'qwerty'"),
         ({"target_modules": ".*qwerty"}, WeightsError, "adapts bert | qwerty"),

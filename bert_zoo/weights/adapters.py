@@ -111,7 +111,11 @@ class Adapter:
         self.task_type = config.take("task_type", str)
         self._alphas = self._patterns("alpha_pattern")
         self._ranks = self._patterns("rank_pattern")
-        self._targets = self._names("target_modules")
+        # The ends of modules' names, or a pattern of names; None for any.
+        targets = config.take("target_modules", str | list[str])
+        if isinstance(targets, str):
+            self._check_pattern("target_modules", targets)
+        self._targets = None if targets == [] else targets
         self._layers = self._some("layers_to_transform", int)
         self._stacks = self._some("layers_pattern", str)
         config.take("bias", str, choices=_BIASES)
@@ -133,13 +137,6 @@ class Adapter:
                 f"{self.path}: {key} has {shown(pattern)}, which is not a regular expression, or may take long to "
                 "match. Write out the names of its modules."
             )
-
-    def _names(self, key: str) -> str | list[str] | None:
-        """The ends of modules' names, or a pattern of names; None for any."""
-        if isinstance(self._config.get(key), str):
-            self._check_pattern(key, self._config[key])
-            return self._config[key]
-        return self._config.items_of(key, str) or None
 
     def _some(self, key: str, kind: type) -> list[Any]:
         """A list that may be written as its only item."""
