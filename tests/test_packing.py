@@ -9,7 +9,7 @@ from helpers import assert_refused, refusals
 
 from bert_zoo import text
 from bert_zoo.config import UNLIMITED
-from bert_zoo.text.numpy_packing import BERT, PLAIN, ROBERTA, Layout, NumpySlices
+from bert_zoo.text.numpy_packing import BERT, PLAIN, ROBERTA, Layout, Slices
 from bert_zoo.text.windows import NumpyPreprocessor, document_windows, question_windows
 
 REFERENCES = Path(__file__).parent / "golden" / "text" / "references.json.gz"
@@ -143,7 +143,7 @@ def test_rows_that_were_kept_without_padding_are_padded_again(layout):
     kept = {n: tf.ragged.boolean_mask(v, is_token) for n, v in packed.items()}
     del kept["padding_mask"]
     kept = {
-        n: NumpySlices(v.values.numpy(), v.row_starts().numpy(), v.row_lengths().numpy())
+        n: Slices(v.values.numpy(), v.row_starts().numpy(), v.row_lengths().numpy())
         for n, v in kept.items()
     }
     padded = pack.in_numpy().pad(kept)

@@ -18,7 +18,7 @@ from bert_zoo.data.buckets import Batches, Batching, RowOrder, Rows, text_number
 from bert_zoo.data.tagging import TaggedSplit
 from bert_zoo.graph import has_tensorflow, tf
 from bert_zoo.text.batches import text_batch
-from bert_zoo.text.numpy_packing import NumpyPacker, NumpySlices
+from bert_zoo.text.numpy_packing import NumpyPacker, Slices
 from bert_zoo.text.preprocessor import Packer, Preprocessor
 from bert_zoo.text.words import pack_words, token_labels, word_batch
 
@@ -58,7 +58,7 @@ class StoredTokens:
 
     packer: NumpyPacker  # pads the rows
     lengths: np.ndarray  # tokens of each row, int64 [rows]
-    tokens: dict[str, NumpySlices]  # name -> numbers of each token, [tokens of all rows, ...]
+    tokens: dict[str, Slices]  # name -> numbers of each token, [tokens of all rows, ...]
     rows: dict[str, np.ndarray]  # name -> one value per row, [rows]
     padding: Mapping[str, float] = field(default_factory=dict)  # by name, where it is not 0
 
@@ -146,9 +146,9 @@ def _joined(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _sliced(flat: Mapping[str, np.ndarray], lengths: np.ndarray) -> dict[str, NumpySlices]:
+def _sliced(flat: Mapping[str, np.ndarray], lengths: np.ndarray) -> dict[str, Slices]:
     starts = np.cumsum(lengths) - lengths
-    return {name: NumpySlices(values, starts, lengths) for name, values in flat.items()}
+    return {name: Slices(values, starts, lengths) for name, values in flat.items()}
 
 
 def _unpadded(rows: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], Any]:

@@ -32,7 +32,7 @@ from bert_zoo.runtime.answers import (
 )
 from bert_zoo.runtime.description import DESCRIPTION_FILE, SIGNATURE, read_description
 from bert_zoo.runtime.reading import SESSIONS, RowReader, checked_inputs
-from bert_zoo.text.numpy_packing import Arrays, NumpySlices
+from bert_zoo.text.numpy_packing import Arrays, Slices
 from bert_zoo.text.reading import row_splits_that_fit, usual_batch_size, windows_of_questions
 
 
@@ -151,7 +151,7 @@ class RuntimeModel:
             found.append({name: value[0] for name, value in self.run(inputs).items()})
         return _by_name(found)
 
-    def _outputs_of_rows(self, segments: Sequence[NumpySlices], batch_size: int) -> list[Arrays]:
+    def _outputs_of_rows(self, segments: Sequence[Slices], batch_size: int) -> list[Arrays]:
         """Returns each row's outputs; outputs per token leave out padding."""
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size!r}; it must be a positive integer.")
@@ -289,7 +289,7 @@ class _Tagger(RuntimeModel):
         # Where each word's pieces begin, and the end of all pieces.
         begins = np.append(pieces.starts, len(pieces.ids))
         kept = np.minimum(np.diff(begins[splits]), budget)
-        rows = NumpySlices(pieces.ids, begins[splits[:-1]], kept)
+        rows = Slices(pieces.ids, begins[splits[:-1]], kept)
         before = self.rows.specials_before(0, 1)
         found = []
         for number, outputs in enumerate(self._outputs_of_rows([rows], batch_size)):
@@ -325,8 +325,7 @@ class _Answerer(RuntimeModel):
         rows, context_tokens = self.rows, self.rows.reader.tokenized(contexts, with_spans=True)
         windows = windows_of_questions(
             rows.packer,
-            rows.reader.tokenized(questions),
-            context_tokens,
+            *rows.packer.checked([rows.reader.tokenized(questions), context_tokens]),
             stride=stride,
             max_question_length=max_question_length,
         )

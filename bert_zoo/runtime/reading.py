@@ -20,7 +20,7 @@ from bert_zoo.runtime.description import (
     onnx_file,
     split_tokens_of,
 )
-from bert_zoo.text.numpy_packing import Arrays, NumpyPacker, NumpySlices
+from bert_zoo.text.numpy_packing import Arrays, NumpyPacker, Slices
 from bert_zoo.text.reading import Reader
 
 log = logging.getLogger("bert_zoo")
@@ -57,9 +57,9 @@ class RowReader:
                 "no space before words. Export the model again."
             )
 
-    def cut(self, *texts: Sequence[str]) -> list[NumpySlices]:
+    def cut(self, *texts: Sequence[str]) -> list[Slices]:
         """Tokenizes texts or pairs, and cuts those that are too long."""
-        tokens = [self.reader.tokenized(each) for each in texts]
+        tokens = self.packer.checked([self.reader.tokenized(each) for each in texts])
         kept = self.packer.kept_lengths([each.lengths for each in tokens])
         lengths, limit = sum(each.lengths for each in tokens), self.packer.sequence_length
         if not self._has_warned and (sum(kept) < lengths).any():
@@ -71,7 +71,7 @@ class RowReader:
             )
         return [each.beginnings(number) for each, number in zip(tokens, kept, strict=True)]
 
-    def packed(self, segments: Sequence[NumpySlices]) -> Arrays:
+    def packed(self, segments: Sequence[Slices]) -> Arrays:
         """Packs segments into int32 [rows, length]: `token_ids`, `segment_ids` and `padding_mask`."""
         inputs, _ = self.packer.lay_out(segments)
         highest = int(inputs["token_ids"].max())

@@ -1,6 +1,6 @@
-"""Layouts of rows as data, and packing of ids in NumPy that follows them; without TensorFlow and Keras.
+"""Layouts of rows as data, and packing of ids that follows them, in NumPy and in TensorFlow's graph.
 
-The base class of all packers is here too. `bert_zoo.text.preprocessor` has the packer of TensorFlow's graph.
+The module imports neither TensorFlow nor Keras: `ops_of` chooses the functions for the arrays that it gets.
 """
 
 from __future__ import annotations
@@ -8,10 +8,92 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+
+from bert_zoo import graph
+
+# -------------------------------------------------------------------------------------------------
+# Functions for tensors and for arrays.
+# -------------------------------------------------------------------------------------------------
+
+
+def _concat(parts: Sequence[Any], axis: int) -> np.ndarray:
+    return np.concatenate(parts, axis, dtype=parts[0].dtype)
+
+
+def _of_segments(ufunc: np.ufunc, start: int) -> Callable[..., np.ndarray]:
+    """A reduction of [n] values by the segments that they belong to, `start` for segments without any."""
+
+    def reduced(values: np.ndarray, segments: np.ndarray, count: int) -> np.ndarray:
+        found = np.full(count, start, values.dtype)
+        ufunc.at(found, segments, values)
+        return found
+
+    return reduced
+
+
+_INT32 = np.iinfo(np.int32)
+# TensorFlow's functions that packing uses, for NumPy arrays.
+_NUMPY = SimpleNamespace(
+    int32=np.int32,
+    int64=np.int64,
+    argmax=lambda values, axis, output_type: values.argmax(axis).astype(output_type),
+    boolean_mask=lambda values, mask: values[mask],
+    cast=lambda values, dtype: np.asarray(values, dtype),
+    concat=_concat,
+    cumsum=np.cumsum,
+    ensure_shape=lambda values, shape: values,
+    fill=np.full,
+    gather=lambda values, places: values[places],
+    math=SimpleNamespace(
+        unsorted_segment_max=_of_segments(np.maximum, _INT32.min),
+        unsorted_segment_min=_of_segments(np.minimum, _INT32.max),
+    ),
+    maximum=np.maximum,
+    minimum=np.minimum,
+    ones_like=np.ones_like,
+    pad=lambda values, sides, constant_values=0: np.pad(
+        values, sides, constant_values=constant_values
+    ),
+    range=np.arange,
+    reduce_any=np.any,
+    reduce_max=lambda values, axis=None: values.max(axis, initial=np.iinfo(values.dtype).min),
+    reduce_min=lambda values, axis=None: values.min(axis, initial=np.iinfo(values.dtype).max),
+    reduce_sum=lambda values, axis=None: values.sum(axis, dtype=values.dtype),
+    repeat=np.repeat,
+    searchsorted=lambda values, wanted, out_type: np.searchsorted(values, wanted),
+    shape=np.shape,
+    size=lambda values, out_type=None: np.size(values),
+    stack=np.stack,
+    where=np.where,
+    zeros_like=np.zeros_like,
+)
+
+
+def ops_of(values: Any) -> Any:
+    """TensorFlow for tensors; for arrays functions of NumPy with TensorFlow's names and arguments."""
+    return _NUMPY if isinstance(values, np.ndarray) else graph.tf
+
+
+def checked(values: Sequence[Any], condition: Any, message: str, *found: Any) -> list[Any]:
+    """Returns the values if the condition holds. Otherwise raises an error with the message and what was found: a
+    ValueError, or in a graph tf.errors.InvalidArgumentError.
+    """
+    if isinstance(condition, bool | np.bool_):
+        if not condition:
+            raise ValueError(f"{message} {', '.join(str(np.asarray(x).tolist()) for x in found)}.")
+        return [*values]
+    tf = graph.tf
+    with tf.control_dependencies([tf.debugging.Assert(condition, [message, *found])]):
+        return [*map(tf.identity, values)]
+
+
+# -------------------------------------------------------------------------------------------------
+# Layouts and packers.
+# -------------------------------------------------------------------------------------------------
 
 # The first and the second text of a row in templates.
 TEXTS = ("A", "B")
@@ -100,29 +182,29 @@ PADDINGS = ("longest", "fixed")
 FEW_LENGTHS = "few_lengths"
 
 
-def _longest_first(xp: ModuleType, first: Any, second: Any, budget: Any) -> list[Any]:
+def _longest_first(ops: Any, first: Any, second: Any, budget: Any) -> list[Any]:
     half = budget // 2
-    shorter, longer = xp.minimum(first, second), xp.maximum(first, second)
-    shorter_kept = xp.where(first + second > budget, xp.minimum(shorter, half), shorter)
-    longer_kept = xp.minimum(longer, budget - shorter_kept)
+    shorter, longer = ops.minimum(first, second), ops.maximum(first, second)
+    shorter_kept = ops.where(first + second > budget, ops.minimum(shorter, half), shorter)
+    longer_kept = ops.minimum(longer, budget - shorter_kept)
     second_is_longer = second >= first
     return [
-        xp.where(second_is_longer, shorter_kept, longer_kept),
-        xp.where(second_is_longer, longer_kept, shorter_kept),
+        ops.where(second_is_longer, shorter_kept, longer_kept),
+        ops.where(second_is_longer, longer_kept, shorter_kept),
     ]
 
 
-def _only_second(xp: ModuleType, first: Any, second: Any, budget: Any) -> list[Any]:
-    return [first, xp.minimum(second, budget - first)]
+def _only_second(ops: Any, first: Any, second: Any, budget: Any) -> list[Any]:
+    return [first, ops.minimum(second, budget - first)]
 
 
-def _only_first(xp: ModuleType, first: Any, second: Any, budget: Any) -> list[Any]:
-    return _only_second(xp, second, first, budget)[::-1]
+def _only_first(ops: Any, first: Any, second: Any, budget: Any) -> list[Any]:
+    return _only_second(ops, second, first, budget)[::-1]
 
 
-# Called with tensorflow or numpy, the lengths of two segments, int64 [batch], and the room for both. Returns
+# Called with functions of `ops_of`, the lengths of two segments, int64 [batch], and the room for both. Returns
 # the lengths to keep.
-Truncation = Callable[[ModuleType, Any, Any, Any], list[Any]]
+Truncation = Callable[[Any, Any, Any, Any], list[Any]]
 TRUNCATIONS: dict[str, Truncation] = {
     "longest_first": _longest_first,
     "only_first": _only_first,
@@ -136,8 +218,43 @@ TOO_LONG = (
 )
 
 
+class Slices(NamedTuple):
+    """One segment of every row, as slices of one vector of tokens."""
+
+    values: Any  # int32 [tokens]
+    starts: Any  # int64 [rows], start of each row's segment in `values`
+    lengths: Any  # int64 [rows], number of its tokens
+
+    def of_rows(self, numbers: Any) -> Slices:
+        """The segments of some of the rows."""
+        gather = ops_of(self.starts).gather
+        return Slices(self.values, gather(self.starts, numbers), gather(self.lengths, numbers))
+
+    def beginnings(self, lengths: Any) -> Slices:
+        """The first `lengths` tokens of each row's segment."""
+        return Slices(self.values, self.starts, lengths)
+
+
+class Positions(NamedTuple):
+    """The positions of a segment's tokens in packed rows."""
+
+    inside: Any  # bool [rows, width], true for the segment's tokens
+    source: Any  # int64 [rows, width], position of such a token in the segment's `values`
+
+    def gather(self, values: Any, otherwise: float = 0) -> Any:
+        """Lays values of the segment's tokens out in the rows; `otherwise` at all other positions."""
+        if isinstance(self.inside, np.ndarray):
+            found = np.full((*self.inside.shape, *values.shape[1:]), otherwise, values.dtype)
+            found[self.inside] = values[self.source[self.inside]]
+            return found
+        tf = graph.tf
+        last = tf.shape(values, tf.int64)[0]
+        rest = tf.fill([1, *values.shape[1:]], tf.cast(otherwise, values.dtype))
+        return tf.gather(tf.concat([values, rest], 0), tf.where(self.inside, self.source, last))
+
+
 class PackingOptions:
-    """A packer's checked options (see `bert_zoo.text.Packer`), the ids that it adds, and the values of `padding`."""
+    """A packer's checked options (see `bert_zoo.text.Packer`), the ids that it adds, and the composition of rows."""
 
     paddings = PADDINGS
 
@@ -220,117 +337,116 @@ class PackingOptions:
             raise ValueError(f"sequence_length is {length}; {self._wanted_length}.")
         return int(length)
 
+    def kept_lengths(self, lengths: Sequence[Any]) -> list[Any]:
+        """The number of tokens kept of each segment, from int64 [batch] lengths."""
+        ops = ops_of(lengths[0])
+        budget = self.sequence_length - self.layout.specials(len(lengths))
+        if len(lengths) == 1:
+            return [ops.minimum(lengths[0], budget)]
+        if self.truncation in WHOLE:
+            longest = ops.reduce_max(ops.concat([lengths[WHOLE[self.truncation]], [0]], 0))
+            lengths = checked(lengths, longest <= budget, TOO_LONG, longest, budget)
+        return TRUNCATIONS[self.truncation](ops, *lengths, budget)
 
-class NumpySlices(NamedTuple):
-    """One segment of every row, as slices of one vector of tokens."""
+    def row_lengths(self, segments: Sequence[Slices]) -> Any:
+        """Number of tokens of each row, including special tokens, int64 [rows]."""
+        return sum(segment.lengths for segment in segments) + self.layout.specials(len(segments))
 
-    values: np.ndarray  # int32 [tokens]
-    starts: np.ndarray  # int64 [rows], start of each row's segment in `values`
-    lengths: np.ndarray  # int64 [rows], number of its tokens
+    def width(self, row_lengths: Any) -> Any:
+        """Returns the length to which rows of int64 [rows] tokens are padded."""
+        ops = ops_of(row_lengths)
+        if self.padding == "fixed":
+            return ops.cast(self.sequence_length, ops.int64)
+        # At least 1: the maximum of a batch without rows is the smallest integer.
+        longest = ops.maximum(ops.reduce_max(row_lengths), 1)
+        if self.padding == FEW_LENGTHS:
+            return min(_next_of_few(int(longest)), self.sequence_length)
+        return ops.minimum(-(-longest // self.bucket) * self.bucket, self.sequence_length)
 
-    def of_rows(self, numbers: np.ndarray) -> NumpySlices:
-        """The segments of some of the rows."""
-        return NumpySlices(self.values, self.starts[numbers], self.lengths[numbers])
+    def lay_out(self, segments: Sequence[Slices]) -> tuple[dict[str, Any], list[Positions]]:
+        """The model's inputs of one or two truncated segments, int32 [rows, width]: `token_ids`, `segment_ids` if the
+        layout has them, `padding_mask`, 1 for tokens. And the positions of each segment.
+        """
+        row_lengths = self.row_lengths(segments)
+        ops = ops_of(row_lengths)
+        position, is_token = self._positions(row_lengths)
+        token_ids = ops.fill(ops.shape(is_token), np.int32(self.pad_id))
+        segment_ids = ops.fill(ops.shape(is_token), np.int32(self.layout.padding_segment))
+        begin, texts, positions = ops.zeros_like(row_lengths)[:, None], iter(segments), []
+        for part in self.layout.parts(len(segments)):
+            if part.is_text:
+                values, starts, lengths = next(texts)
+                end = begin + lengths[:, None]
+                inside = (position >= begin) & (position < end)
+                positions.append(Positions(inside, starts[:, None] + position - begin))
+                ids = positions[-1].gather(values)
+            else:
+                end, inside = begin + 1, position == begin
+                ids = np.int32(getattr(self._ids, part.name))
+            token_ids = ops.where(inside, ids, token_ids)
+            if part.segment != self.layout.padding_segment:
+                segment_ids = ops.where(inside, np.int32(part.segment), segment_ids)
+            begin = end
+        packed = {"token_ids": token_ids}
+        if self.layout.segments:
+            packed["segment_ids"] = segment_ids
+        return self._with_mask(packed, is_token), positions
 
+    def _positions(self, row_lengths: Any) -> tuple[Any, Any]:
+        """Positions [1 or rows, width], 0 for a row's first token, and which of them have tokens."""
+        width = self.width(row_lengths)
+        position = ops_of(row_lengths).range(width)[None, :]
+        if self.layout.padding_side == "right":
+            return position, position < row_lengths[:, None]
+        position = position - (width - row_lengths)[:, None]
+        return position, position >= 0
 
-class NumpyPositions(NamedTuple):
-    """The positions of a segment's tokens in packed rows."""
+    def _with_mask(self, inputs: dict[str, Any], is_token: Any) -> dict[str, Any]:
+        """Adds `padding_mask`, and `language_ids` if there is a language."""
+        ops = ops_of(is_token)
+        inputs = {**inputs, "padding_mask": ops.cast(is_token, ops.int32)}
+        if self.language_id is not None:
+            inputs["language_ids"] = ops.zeros_like(inputs["padding_mask"]) + self.language_id
+        return inputs
 
-    inside: np.ndarray  # bool [rows, width], true for the segment's tokens
-    source: np.ndarray  # int64 [places], their positions in the segment's `values`, row by row
+    def widened(self, inputs: Mapping[str, Any], length: Any, others: Mapping[str, int]) -> Any:
+        """Pads inputs [batch, tokens] to at least `length` tokens; `others` as in `NumpyPacker.pad`."""
+        values = {**self.padding_values, **others}
 
-    def gather(self, values: np.ndarray, otherwise: int = 0) -> np.ndarray:
-        """Lays values of the segment's tokens out in the rows; `otherwise` at all other positions."""
-        found = np.full(self.inside.shape, otherwise, values.dtype)
-        found[self.inside] = values[self.source]
-        return found
+        def widen(name: str, value: Any) -> Any:
+            ops = ops_of(value)
+            more = ops.maximum(length - ops.shape(value)[1], 0)
+            sides = [more, 0] if self.layout.padding_side == "left" else [0, more]
+            rest = [[0, 0]] * (len(value.shape) - 2)
+            wide = ops.pad(value, [[0, 0], sides, *rest], constant_values=values.get(name, 0))
+            return ops.ensure_shape(wide, [value.shape[0], None, *value.shape[2:]])
+
+        return {name: widen(name, value) for name, value in inputs.items()}
 
 
 class NumpyPacker(PackingOptions):
-    """`bert_zoo.text.Packer` in NumPy: truncates, adds special tokens, and pads. A further `padding`, "few_lengths",
-    pads to the next of 8, 16, 24, 32, 48, 64, 96, 128, ... tokens, for models that are compiled for each length.
+    """`bert_zoo.text.Packer` in NumPy, which also pads rows that are packed already. A further `padding`,
+    "few_lengths", pads to the next of 8, 16, 24, 32, 48, 64, 96, 128, ... tokens, for models that are compiled for
+    each length.
     """
 
     paddings = (*PADDINGS, FEW_LENGTHS)
 
-    def kept_lengths(self, lengths: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The number of tokens kept of each segment, of int64 [batch]; ValueError if truncating one cannot suffice."""
-        budget = self.sequence_length - self.layout.specials(len(lengths))
-        if len(lengths) == 1:
-            return [np.minimum(lengths[0], budget)]
-        if self.truncation in WHOLE:
-            longest = lengths[WHOLE[self.truncation]].max(initial=0)
-            if longest > budget:
-                raise ValueError(f"{TOO_LONG} {longest}, {budget}.")
-        return TRUNCATIONS[self.truncation](np, *lengths, budget)
+    def checked(self, segments: Any) -> list[Slices]:
+        """The segments of `reading.Tokens` as slices."""
+        return [Slices(segment.ids, segment.starts, segment.lengths) for segment in segments]
 
-    def width(self, row_lengths: np.ndarray) -> int:
-        """Returns the length to which rows of int64 [rows] tokens are padded."""
-        if self.padding == "fixed":
-            return self.sequence_length
-        longest = int(row_lengths.max(initial=1))
-        if self.padding == FEW_LENGTHS:
-            return min(_next_of_few(longest), self.sequence_length)
-        return min(-(-longest // self.bucket) * self.bucket, self.sequence_length)
-
-    def row_lengths(self, segments: Sequence[NumpySlices]) -> np.ndarray:
-        """Number of tokens of each row, including special tokens, int64 [rows]."""
-        return sum(segment.lengths for segment in segments) + self.layout.specials(len(segments))
-
-    def lay_out(self, segments: Sequence[NumpySlices]) -> tuple[Arrays, list[NumpyPositions]]:
-        """The model's inputs of one or two truncated segments, int32 [rows, width]: `token_ids`, `segment_ids` if the
-        layout has them, `padding_mask`, 1 for tokens. And the positions of each segment.
-        """
-        lengths = self.row_lengths(segments)
-        rows = np.arange(len(lengths))
-        begin, is_token = self._places(lengths)
-        position = np.arange(is_token.shape[1])
-        token_ids = np.full(is_token.shape, self.pad_id, np.int32)
-        segment_ids = np.full(is_token.shape, self.layout.padding_segment, np.int32)
-        texts, positions = iter(segments), []
-        for part in self.layout.parts(len(segments)):
-            if part.is_text:
-                values, starts, of_text = next(texts)
-                end = begin + of_text
-                place = (position >= begin[:, None]) & (position < end[:, None])
-                positions.append(NumpyPositions(place, ragged_range(starts, of_text)))
-                token_ids[place] = values[positions[-1].source]
-            else:
-                end, place = begin + 1, (rows, begin)
-                token_ids[place] = getattr(self._ids, part.name)
-            if part.segment != self.layout.padding_segment:
-                segment_ids[place] = part.segment
-            begin = end
-        inputs = {"token_ids": token_ids}
-        if self.layout.segments:
-            inputs["segment_ids"] = segment_ids
-        return inputs | {"padding_mask": is_token.astype(np.int32)}, positions
-
-    def _places(self, row_lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The first position of each row, int64 [rows], and the positions of tokens, bool [rows, width]."""
-        width = self.width(row_lengths)
-        begin = np.zeros_like(row_lengths)
-        if self.layout.padding_side == "left":
-            begin = width - row_lengths
-        number = np.arange(width) - begin[:, None]
-        return begin, (number >= 0) & (number < row_lengths[:, None])
-
-    def pad(
-        self, rows: Mapping[str, NumpySlices], others: Mapping[str, int] | None = None
-    ) -> Arrays:
+    def pad(self, rows: Mapping[str, Slices], others: Mapping[str, int] | None = None) -> Arrays:
         """Pads packed rows (name -> rows of integers, [(tokens), ...], all of the same lengths) and adds
         `padding_mask`; `others` are padding values that `padding_values` does not list.
         """
-        _, is_token = self._places(next(iter(rows.values())).lengths)
+        position, is_token = self._positions(next(iter(rows.values())).lengths)
         values = {**self.padding_values, **(others or {})}
         padded = {}
-        for name, (tokens, starts, lengths) in rows.items():
-            shape = (*is_token.shape, *tokens.shape[1:])
-            padded[name] = np.full(shape, values.get(name, 0), tokens.dtype)
-            padded[name][is_token] = tokens[ragged_range(starts, lengths)]
-        if self.language_id is not None:
-            padded["language_ids"] = np.full(is_token.shape, self.language_id, np.int32)
-        return {**padded, "padding_mask": is_token.astype(np.int32)}
+        for name, (tokens, starts, _) in rows.items():
+            places = Positions(is_token, starts[:, None] + position)
+            padded[name] = places.gather(tokens, values.get(name, 0))
+        return self._with_mask(padded, is_token)
 
     def fixed_to(self, length: int) -> NumpyPacker:
         """A packer that pads all rows, of at most `length` tokens, to this length."""
@@ -341,18 +457,6 @@ class NumpyPacker(PackingOptions):
     def in_numpy(self) -> NumpyPacker:
         """The packer itself; see `bert_zoo.text.Packer`."""
         return self
-
-    def widened(self, inputs: Mapping[str, Any], length: int, others: Mapping[str, int]) -> Arrays:
-        """Pads inputs [batch, tokens] to at least `length` tokens; `others` as in `pad`."""
-        values = {**self.padding_values, **others}
-
-        def widen(name: str, value: np.ndarray) -> np.ndarray:
-            more = max(length - value.shape[1], 0)
-            sides = (more, 0) if self.layout.padding_side == "left" else (0, more)
-            rest = ((0, 0),) * (value.ndim - 2)
-            return np.pad(value, ((0, 0), sides, *rest), constant_values=values.get(name, 0))
-
-        return {name: widen(name, value) for name, value in inputs.items()}
 
 
 def _next_of_few(length: int) -> int:

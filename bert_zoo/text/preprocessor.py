@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -19,41 +19,14 @@ from bert_zoo.text.batches import text_batch
 from bert_zoo.text.numpy_packing import (
     BERT,
     PLAIN,
-    TOO_LONG,
-    TRUNCATIONS,
-    WHOLE,
     NumpyPacker,
     PackingOptions,
+    Positions,
+    Slices,
+    checked,
+    ops_of,
 )
 from bert_zoo.text.tokenizer import Tokenizer, made_of
-
-
-class Slices(NamedTuple):
-    """One segment of every row, as slices of one vector of tokens."""
-
-    values: tf.Tensor  # int32 [tokens]
-    starts: tf.Tensor  # int64 [rows], start of each row's segment in `values`
-    lengths: tf.Tensor  # int64 [rows], number of its tokens
-
-    @classmethod
-    def of_beginnings(cls, segment: tf.RaggedTensor, lengths: tf.Tensor) -> Slices:
-        """The first `lengths` tokens of each row."""
-        return cls(segment.values, segment.row_starts(), lengths)
-
-
-class Positions(NamedTuple):
-    """The positions of a segment's tokens in packed rows."""
-
-    inside: tf.Tensor  # bool [rows, width], true for the segment's tokens
-    source: tf.Tensor  # int64 [rows, width], position of such a token in the segment's `values`
-
-    def gather(self, values: tf.Tensor, otherwise: int = 0) -> tf.Tensor:
-        """Lays values of the segment's tokens out in the rows; `otherwise` at all other positions."""
-        last = tf.shape(values, tf.int64)[0]
-        pool = tf.concat(
-            [values, tf.fill([1, *values.shape[1:]], tf.cast(otherwise, values.dtype))], 0
-        )
-        return tf.gather(pool, tf.where(self.inside, self.source, last))
 
 
 class Packer(PackingOptions, tf.Module):
@@ -95,104 +68,16 @@ class Packer(PackingOptions, tf.Module):
             tf.errors.InvalidArgumentError: "only_first" or "only_second" cannot shorten a row enough.
         """
         segments = self.checked(segments)
-        kept = self.kept_lengths([segment.row_lengths() for segment in segments])
-        return self.lay_out([*map(Slices.of_beginnings, segments, kept)])[0]
-
-    def kept_lengths(self, lengths: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Returns the number of tokens kept of each segment, from int64 [batch] lengths."""
-        budget = self.sequence_length - self.layout.specials(len(lengths))
-        if len(lengths) == 1:
-            return [tf.minimum(lengths[0], budget)]
-        if self.truncation in WHOLE:
-            longest = tf.reduce_max(tf.concat([lengths[WHOLE[self.truncation]], [0]], 0))
-            fits = tf.debugging.Assert(longest <= budget, [TOO_LONG, longest, budget])
-            with tf.control_dependencies([fits]):
-                lengths = [*map(tf.identity, lengths)]
-        return TRUNCATIONS[self.truncation](tf, *lengths, budget)
-
-    def width(self, row_lengths: tf.Tensor) -> tf.Tensor:
-        """Returns the length to which rows of int64 [rows] tokens are padded."""
-        if self.padding == "fixed":
-            return tf.convert_to_tensor(self.sequence_length, tf.int64)
-        # At least 1: the maximum of a batch without rows is the smallest integer.
-        longest = tf.maximum(tf.reduce_max(row_lengths), 1)
-        return tf.minimum(-(-longest // self.bucket) * self.bucket, self.sequence_length)
-
-    def lay_out(self, segments: Sequence[Slices]) -> tuple[dict[str, tf.Tensor], list[Positions]]:
-        """Lays truncated segments out in rows. Returns the model's inputs and each segment's positions."""
-        parts = self.layout.parts(len(segments))
-        row_lengths = tf.add_n([s.lengths for s in segments]) + (len(parts) - len(segments))
-        position, is_token = self._positions(row_lengths)
-
-        # Every token of the result is an index into one pool: all segments' tokens, then special ones.
-        ids = vars(self._ids)
-        pool = tf.concat([*(s.values for s in segments), [*ids.values()]], axis=0)
-        size = tf.size(pool, out_type=tf.int64)
-        special_at = {role: size - len(ids) + number for number, role in enumerate(ids)}
-        index = tf.fill(tf.shape(is_token), special_at["pad"])
-        segment_ids = tf.fill(tf.shape(is_token), self.layout.padding_segment)
-        begin, pool_start = tf.zeros_like(row_lengths)[:, None], tf.constant(0, tf.int64)
-        texts, positions = iter(segments), []
-        for part in parts:
-            if part.is_text:
-                values, starts, lengths = next(texts)
-                end = begin + lengths[:, None]
-                inside = (position >= begin) & (position < end)
-                source = starts[:, None] + position - begin
-                positions.append(Positions(inside, source))
-                index = tf.where(inside, pool_start + source, index)
-                pool_start += tf.size(values, out_type=tf.int64)
-            else:
-                end, inside = begin + 1, position == begin
-                index = tf.where(inside, special_at[part.name], index)
-            if part.segment != self.layout.padding_segment:
-                segment_ids = tf.where(inside, part.segment, segment_ids)
-            begin = end
-        packed = {
-            "token_ids": tf.gather(pool, index),
-            **({"segment_ids": segment_ids} if self.layout.segments else {}),
-            "padding_mask": tf.cast(is_token, tf.int32),
-        }
-        return packed | self._languages(packed["padding_mask"]), positions
-
-    def _languages(self, mask: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The input `language_ids`, if there is a language."""
-        if self.language_id is None:
-            return {}
-        return {"language_ids": tf.zeros_like(mask) + self.language_id}
+        kept = self.kept_lengths([segment.lengths for segment in segments])
+        return self.lay_out([*map(Slices.beginnings, segments, kept)])[0]
 
     def in_numpy(self) -> NumpyPacker:
         """The packer that pads rows outside of the graph."""
         ids = {f"{role}_id": id for role, id in vars(self._ids).items()}
         return NumpyPacker(**self.get_config(), language_id=self.language_id, **ids)
 
-    def widened(
-        self, inputs: Mapping[str, tf.Tensor], length: tf.Tensor, others: Mapping[str, int]
-    ) -> dict[str, tf.Tensor]:
-        """Pads inputs [batch, tokens] to at least `length` tokens; `others` as in `pad`."""
-        values = {**self.padding_values, **others}
-
-        def widen(name: str, value: tf.Tensor) -> tf.Tensor:
-            more = tf.maximum(length - tf.shape(value)[1], 0)
-            sides = [more, 0] if self.layout.padding_side == "left" else [0, more]
-            rest = [[0, 0]] * (value.shape.rank - 2)
-            wide = tf.pad(value, [[0, 0], sides, *rest], constant_values=values.get(name, 0))
-            wide.set_shape([value.shape[0], None, *value.shape[2:]])
-            return wide
-
-        return {name: widen(name, value) for name, value in inputs.items()}
-
-    def _positions(self, row_lengths: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Positions [1 or rows, width], 0 for a row's first token, and which of them have tokens."""
-        width = self.width(row_lengths)
-        position = tf.range(width)[None, :]
-        if self.layout.padding_side == "right":
-            return position, position < row_lengths[:, None]
-        position -= (width - row_lengths)[:, None]
-        return position, position >= 0
-
-    def checked(self, segments: Any) -> list[tf.RaggedTensor]:
-        """Returns the segments as int32 with int64 row splits; raises the errors of a call."""
+    def checked(self, segments: Any) -> list[Slices]:
+        """The segments as slices of int32; raises the errors of a call."""
         segments = [segments] if isinstance(segments, tf.RaggedTensor) else list(segments)
         self.layout.parts(len(segments))
         for number, segment in enumerate(segments):
@@ -202,16 +87,20 @@ class Packer(PackingOptions, tf.Module):
                     "[batch, (tokens)], as the tokenizer returns it. tf.RaggedTensor.from_tensor and "
                     "tf.ragged.constant make one."
                 )
-        return [tf.cast(segment, tf.int32).with_row_splits_dtype(tf.int64) for segment in segments]
+        return [*map(slices_of, segments)]
 
     def _checked_length(self, length: int | tf.Tensor) -> int | tf.Tensor:
         if not has_tensorflow or not tf.is_tensor(length):
             return super()._checked_length(length)
         length = tf.cast(length, tf.int64)
         message = f"sequence_length is too small; {self._wanted_length}. It is:"
-        is_enough = tf.debugging.Assert(length >= self._least_length, [message, length])
-        with tf.control_dependencies([is_enough]):
-            return tf.identity(length)
+        return checked([length], length >= self._least_length, message, length)[0]
+
+
+def slices_of(tokens: tf.RaggedTensor) -> Slices:
+    """Tokens [batch, (tokens), ...] as slices."""
+    tokens = tokens.with_row_splits_dtype(tf.int64)
+    return Slices(tf.cast(tokens.values, tf.int32), tokens.row_starts(), tokens.row_lengths())
 
 
 logger = logging.getLogger(__name__)
@@ -357,44 +246,63 @@ class TextPreprocessor(tf.Module):
             dict of int32 [batch, length]: `token_ids`; `labels`, -100 where there is none;
             `padding_mask`, 1 for tokens. A row has at most `sequence_length` labels.
         """
-        texts = single_texts(texts)
-        tokens = self.tokenizer(texts)
+        texts = single_texts(texts, self.read)
+        (tokens,) = self.packer.checked([self.tokens_of(texts)])
         if hasattr(self.tokenizer, "eos_id") and self.tokenizer.eos_at != "line_starts_and_ends":
-            eos = tf.fill([tokens.nrows(), 1], self.tokenizer.eos_id)
-            tokens = tf.concat([eos, tokens], axis=1)
-        (tokens,) = self.packer.checked(tokens)
-        lengths = tf.maximum(tokens.row_lengths() - 1, 0)
+            tokens = self._after(tokens, self.tokenizer.eos_id)
+        lengths = ops_of(tokens.lengths).maximum(tokens.lengths - 1, 0)
         inputs, (positions,) = self._rows([tokens], [lengths])
         # The token at each index + 1.
-        following = tf.concat([tokens.values[1:], [IGNORED_LABEL]], 0)
+        following = ops_of(tokens.values).concat([tokens.values[1:], [IGNORED_LABEL]], 0)
         labels = positions.gather(following, otherwise=IGNORED_LABEL)
         return with_batch_size({**inputs, "labels": labels}, texts)
 
+    def _after(self, tokens: Slices, token_id: int) -> Slices:
+        """Rows of all tokens, with another one before each row."""
+        rows = tf.RaggedTensor.from_row_lengths(tokens.values, tokens.lengths, validate=False)
+        return slices_of(tf.concat([tf.fill([rows.nrows(), 1], token_id), rows], axis=1))
+
     def pack_with_positions(
-        self, segments: Sequence[tf.RaggedTensor]
-    ) -> tuple[dict[str, tf.Tensor], list[Positions]]:
+        self, segments: Sequence[Any]
+    ) -> tuple[dict[str, Any], list[Positions]]:
         """Packs tokenized segments into a model's inputs, and returns the positions of each segment's tokens."""
         segments = self.packer.checked(segments)
-        return self._rows(segments, [segment.row_lengths() for segment in segments])
+        return self._rows(segments, [segment.lengths for segment in segments])
 
     def _rows(
-        self, segments: Sequence[tf.RaggedTensor], lengths: Sequence[tf.Tensor]
-    ) -> tuple[dict[str, tf.Tensor], list[Positions]]:
+        self, segments: Sequence[Slices], lengths: Sequence[Any]
+    ) -> tuple[dict[str, Any], list[Positions]]:
         """Packs the first `lengths` tokens of segments, reports truncation, and returns their positions."""
         kept = self.packer.kept_lengths(lengths)
         if self.report is not None:
-            self.report.watch_cuts(tf.add_n(lengths), tf.add_n(kept), self.sequence_length)
+            self.report.watch_cuts(sum(lengths), sum(kept), self.sequence_length)
             if self.sequence_length >= UNLIMITED:
-                self.report.watch_long(tf.add_n(lengths))
+                self.report.watch_long(sum(lengths))
         self.watch_unknown(*segments)
-        return self.packer.lay_out([*map(Slices.of_beginnings, segments, kept)])
+        return self.packer.lay_out([*map(Slices.beginnings, segments, kept)])
 
-    def watch_unknown(self, *segments: tf.RaggedTensor) -> None:
-        """Adds the check for unknown tokens to the graph, if there is a report."""
+    def watch_unknown(self, *segments: Slices) -> None:
+        """Reports texts that are mostly unknown, if there is a report; in a graph, adds the check to it."""
         unk_id = unknown_id(self.tokenizer)
         if self.report is not None and unk_id is not None:
-            for segment in segments:
-                self.report.watch_unknown(segment, unk_id)
+            for values, starts, lengths in segments:
+                ops = ops_of(values)
+                before = ops.pad(ops.cumsum(ops.cast(values == unk_id, ops.int64)), [[1, 0]])
+                number = ops.gather(before, starts + lengths) - ops.gather(before, starts)
+                self.report.watch_unknown(2 * number > lengths)
+
+    def read(self, texts: Any, name: str = "texts") -> Any:
+        """A batch of texts as `tokens_of` takes them."""
+        return text_batch(texts, name)
+
+    def tokens_of(self, texts: Any) -> Any:
+        """The tokens of texts that were read, as `packer.checked` takes them."""
+        return self.tokenizer(texts)
+
+    def tokens_with_offsets(self, texts: Any) -> tuple[Slices, Any, Any]:
+        """The tokens of texts that were read, and start and end of each, [tokens]."""
+        ids, starts, ends = self.tokenizer.tokenize_with_offsets(texts)
+        return slices_of(ids), starts.values, ends.values
 
     def tokenize(self, texts: Any) -> tf.RaggedTensor:
         """Tokenizes texts to int32 [batch, (tokens)]; the name is that of TF-Hub's preprocessors."""
@@ -433,8 +341,8 @@ class Preprocessor(TextPreprocessor):
         Raises:
             TypeError, ValueError: `texts` is neither a batch of texts nor a pair of batches.
         """
-        batches = text_batches(texts)
-        inputs = self.pack([self.tokenizer(batch) for batch in batches])
+        batches = text_batches(texts, self.read)
+        inputs = self.pack([*map(self.tokens_of, batches)])
         return with_batch_size(inputs, batches[0])
 
     def pack(self, segments: Sequence[tf.RaggedTensor]) -> dict[str, tf.Tensor]:
@@ -494,8 +402,8 @@ class LanguageModelPreprocessor(TextPreprocessor):
         Raises:
             TypeError, ValueError: `texts` is not a batch of texts; TypeError for a pair of batches.
         """
-        texts = single_texts(texts)
-        inputs, _ = self.pack_with_positions([self.tokenizer(texts)])
+        texts = single_texts(texts, self.read)
+        inputs, _ = self.pack_with_positions([self.tokens_of(texts)])
         return with_batch_size(inputs, texts)
 
 
@@ -506,46 +414,44 @@ def unknown_id(tokenizer: Any) -> int | None:
     return None if unk_id == getattr(tokenizer, "eos_id", None) else unk_id
 
 
-def single_texts(texts: Any, read: Callable[[Any], Any] = text_batch) -> Any:
+def single_texts(texts: Any, read: Callable[[Any], Any]) -> Any:
     if isinstance(texts, tuple):
         raise TypeError(PAIR_FOR_LANGUAGE_MODEL.format(len(texts)))
     return read(texts)
 
 
-def with_batch_size(rows: dict[str, tf.Tensor], texts: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Gives rows the static batch size of their texts, which ragged tensors lose."""
+def with_batch_size(rows: dict[str, Any], texts: Any) -> dict[str, Any]:
+    """Gives rows in a graph the static batch size of their texts, which ragged tensors lose."""
     for value in rows.values():
-        value.set_shape([texts.shape[0], *value.shape[1:]])
+        if not isinstance(value, np.ndarray):
+            value.set_shape([texts.shape[0], *value.shape[1:]])
     return rows
 
 
 def text_pair(
-    first: Any, second: Any, names: tuple[str, str] = ("firsts", "seconds")
-) -> list[tf.Tensor]:
-    """Two batches of texts as string tensors [batch] of the same size; errors call them by `names`."""
-    first, second = text_batch(first, names[0]), text_batch(second, names[1])
-    if first.shape[0] is not None and second.shape[0] is not None:
-        if first.shape[0] != second.shape[0]:
-            sizes = (first.shape[0], names[0], second.shape[0], names[1])
-            raise ValueError(SIZES_DIFFER.format(*sizes))
-        return [first, second]
-    message = "The two batches of a pair differ in size."
-    same = tf.debugging.assert_equal(tf.size(first), tf.size(second), message=message)
-    with tf.control_dependencies([same]):
-        return [tf.identity(first), second]
-
-
-def text_batches(
-    texts: Any,
-    read: Callable[[Any], Any] = text_batch,
-    read_pair: Callable[[Any, Any], list[Any]] = text_pair,
+    first: Any,
+    second: Any,
+    read: Callable[[Any, str], Any] = text_batch,
+    names: tuple[str, str] = ("firsts", "seconds"),
 ) -> list[Any]:
-    """One batch of texts, or two of the same size for a pair, as `read` and `read_pair` make them."""
+    """Two batches of texts of the same size, as `read` makes them; errors call them by `names`."""
+    batches = [read(first, names[0]), read(second, names[1])]
+    sizes = [batch.shape[0] if hasattr(batch, "shape") else len(batch) for batch in batches]
+    if None in sizes:
+        same = tf.equal(*map(tf.size, batches))
+        return checked(batches, same, "The two batches of a pair differ in size.")
+    if sizes[0] != sizes[1]:
+        raise ValueError(SIZES_DIFFER.format(sizes[0], names[0], sizes[1], names[1]))
+    return batches
+
+
+def text_batches(texts: Any, read: Callable[..., Any] = text_batch) -> list[Any]:
+    """One batch of texts, or two of the same size for a pair, as `read` makes them."""
     if not isinstance(texts, tuple):
         return [read(texts)]
     if len(texts) != 2:
         raise ValueError(NO_PAIR.format(len(texts)))
-    return read_pair(*texts)
+    return text_pair(*texts, read)
 
 
 @dataclass
@@ -569,39 +475,18 @@ class Report:
         self._said: set[str] = set()
         self._call: _Call | None = None
 
-    def watch_cuts(
-        self, lengths: tf.Tensor, kept: tf.Tensor, limit: int, message: str = TEXTS_CUT
-    ) -> None:
-        """Adds the check to the graph: int64 [batch] tokens before and after truncation."""
+    def watch_cuts(self, lengths: Any, kept: Any, limit: int, message: str = TEXTS_CUT) -> None:
+        """Checks a batch: int64 [batch] tokens before and after truncation."""
         count = partial(self._count, message)
         self._watch(message, kept < lengths, count, [lengths, kept, limit])
 
-    def watch_long(self, lengths: tf.Tensor) -> None:
-        """Adds the check to the graph: int64 [batch] tokens of texts without a limit."""
+    def watch_long(self, lengths: Any) -> None:
+        """Checks a batch: int64 [batch] tokens of texts without a limit."""
         self._watch(TEXTS_LONG, lengths > LONG_TEXT, self._say_long, [lengths])
 
-    def watch_unknown(self, tokens: tf.RaggedTensor, unk_id: int) -> None:
-        """Adds the check to the graph: int32 [batch, (tokens)], without special tokens."""
-        is_unknown = tokens.with_values(tf.cast(tokens.values == unk_id, tf.int64))
-        is_mostly = 2 * tf.reduce_sum(is_unknown, axis=1) > tokens.row_lengths()
+    def watch_unknown(self, is_mostly: Any) -> None:
+        """Checks a batch: bool [batch], whether most of each text is unknown."""
         self._watch(TEXTS_UNKNOWN, is_mostly, self._say_unknown, [is_mostly])
-
-    def count_cuts(
-        self, lengths: np.ndarray, kept: np.ndarray, limit: int, message: str = TEXTS_CUT
-    ) -> None:
-        """Checks a batch outside of a graph: int64 [batch] tokens before and after truncation."""
-        if (kept < lengths).any():
-            self._count(message, lengths, kept, limit)
-
-    def count_long(self, lengths: np.ndarray) -> None:
-        """Checks a batch outside of a graph: int64 [batch] tokens of texts without a limit."""
-        if (lengths > LONG_TEXT).any():
-            self._say_long(lengths)
-
-    def count_unknown(self, is_mostly: np.ndarray) -> None:
-        """Checks a batch outside of a graph: bool [batch], whether most of each text is unknown."""
-        if is_mostly.any():
-            self._say_unknown(is_mostly)
 
     def _say_long(self, lengths: np.ndarray) -> np.bool_:
         long = np.count_nonzero(lengths > LONG_TEXT)
@@ -613,10 +498,15 @@ class Report:
         return self._say(TEXTS_UNKNOWN, TEXTS_UNKNOWN, *counts)
 
     def _watch(
-        self, message: str, rows: tf.Tensor, say: Callable[..., np.bool_], inputs: list[Any]
+        self, message: str, rows: Any, say: Callable[..., np.bool_], inputs: list[Any]
     ) -> None:
-        """Calls `say` with the values of the inputs if any of the rows, bool [batch], is true."""
-        if message not in self._said:
+        """Calls `say` with the values of the inputs if any of the rows, bool [batch], is true. Of tensors, adds this to
+        the graph.
+        """
+        if isinstance(rows, np.ndarray):
+            if rows.any():
+                say(*inputs)
+        elif message not in self._said:
             # numpy_function needs a result.
             found = tf.reduce_any(rows)
             report = partial(tf.numpy_function, say, inputs, tf.bool)

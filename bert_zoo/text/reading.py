@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bert_zoo.error_text import check_has_utf8, shortened
-from bert_zoo.text.numpy_packing import NumpySlices, PackingOptions, ragged_range
+from bert_zoo.text.numpy_packing import PackingOptions, Slices, ops_of, ragged_range
 from bert_zoo.text.unicode_tables import code_points, python_class
 
 if TYPE_CHECKING:
@@ -64,10 +64,6 @@ class Tokens(NamedTuple):
     def starts(self) -> np.ndarray:
         """Start of each text's tokens, int64 [texts]."""
         return np.cumsum(self.lengths) - self.lengths
-
-    def beginnings(self, lengths: np.ndarray) -> NumpySlices:
-        """The first `lengths` tokens of each text."""
-        return NumpySlices(self.ids, self.starts, lengths)
 
     def rows(self) -> list[list[int]]:
         """The ids of each text."""
@@ -228,15 +224,8 @@ def _without_blanks(texts: Sequence[str], spans: np.ndarray, lengths: np.ndarray
 
 
 # -------------------------------------------------------------------------------------------------
-# Divides long texts into rows that a model can read, in NumPy.
-#
-# `bert_zoo.text.windows` does the same in TensorFlow's graph.
+# Divides long texts into rows that a model can read, in NumPy and in TensorFlow's graph.
 # -------------------------------------------------------------------------------------------------
-
-WRONG_ANSWERS = (
-    "An answer must have at least one character, and lie within its context (-1 and -1 for no answer). "
-    "Start, end, and end of the context's last token of wrong answers:"
-)
 
 # Tokens between the starts of BERT's windows (google-research/bert, run_squad.py), and the overlap of longer
 # windows.
@@ -256,9 +245,9 @@ def usual_batch_size(sequence_length: int) -> int:
 class Windows(NamedTuple):
     """Rows with parts of texts."""
 
-    segments: list[NumpySlices]  # segments of the rows
-    example: np.ndarray  # int64 [rows], index of each row's text
-    first_token: np.ndarray  # int64 [rows], tokens of that text before the row
+    segments: list[Slices]  # segments of the rows
+    example: Any  # int64 [rows], index of each row's text
+    first_token: Any  # int64 [rows], tokens of that text before the row
 
 
 def most_of_question(packer: PackingOptions, max_question_length: int) -> int:
@@ -269,85 +258,38 @@ def most_of_question(packer: PackingOptions, max_question_length: int) -> int:
 
 def windows_of_questions(
     packer: PackingOptions,
-    questions: Tokens,
-    contexts: Tokens,
+    questions: Slices,
+    contexts: Slices,
     *,
     stride: int | None,
     max_question_length: int,
 ) -> Windows:
     """Combines each question with windows over its context; see `bert_zoo.text.windows.QuestionWindows`."""
-    stride = stride or usual_stride(packer.sequence_length)
-    kept = np.minimum(questions.lengths, most_of_question(packer, max_question_length))
+    minimum = ops_of(questions.lengths).minimum
+    kept = minimum(questions.lengths, most_of_question(packer, max_question_length))
     room = packer.sequence_length - packer.layout.specials(2) - kept
-    example, first_token, lengths = _windows(contexts.lengths, room, np.minimum(room, stride))
-    asked = questions.beginnings(kept).of_rows(example)
-    shown = NumpySlices(contexts.ids, contexts.starts[example] + first_token, lengths)
-    return Windows([asked, shown], example, first_token)
-
-
-def windows_of_texts(packer: PackingOptions, texts: Tokens, stride: int | None) -> Windows:
-    """Divides texts into windows; see `bert_zoo.text.windows.DocumentWindows`."""
-    room = packer.sequence_length - packer.layout.specials(1)
-    rooms = np.full_like(texts.lengths, room)
-    step = np.minimum(rooms, stride or max(room * 3 // 4, 1))
-    example, first_token, lengths = _windows(texts.lengths, rooms, step)
-    shown = NumpySlices(texts.ids, texts.starts[example] + first_token, lengths)
-    return Windows([shown], example, first_token)
-
-
-def answers_in_rows(
-    rows: Mapping[str, np.ndarray],
-    answer_starts: np.ndarray,
-    answer_ends: np.ndarray,
-    cls_position: int = 0,
-) -> tuple[np.ndarray, np.ndarray]:
-    """The positions of answers in rows; see `bert_zoo.text.windows.answer_positions`. ValueError for wrong answers."""
-    example, in_context = rows["example"], rows["context_mask"] == 1
-    _check_answers(rows, answer_starts, answer_ends)
-    start, end = (np.int32(places)[example][:, None] for places in (answer_starts, answer_ends))
-    is_answer = in_context & (rows["ends"] > start) & (rows["starts"] < end)
-    begin = np.int32(in_context.argmax(axis=1))
-    number = np.arange(is_answer.shape[1]) + (rows["first_token"] - begin)[:, None]
-    first = np.where(is_answer, number, np.iinfo(np.int32).max).min(axis=1)
-    last = np.where(is_answer, number, -1).max(axis=1)
-    firsts = np.full(len(answer_starts), np.iinfo(np.int32).max)
-    lasts = np.full(len(answer_starts), -1)
-    np.minimum.at(firsts, example, first)
-    np.maximum.at(lasts, example, last)
-    shows_all = (last >= 0) & (first == firsts[example]) & (last == lasts[example])
-    shift = begin - rows["first_token"]
-    nowhere = no_answers_in_rows(rows["padding_mask"], cls_position)
-    return tuple(np.int32(np.where(shows_all, at + shift, nowhere)) for at in (first, last))
-
-
-def no_answers_in_rows(padding_mask: np.ndarray, cls_position: int) -> np.ndarray:
-    """Returns the position in each row that means no answer, int32 [rows]: the layout's [CLS]."""
-    first = np.int32(padding_mask.argmax(axis=1))
-    return (
-        first + padding_mask.sum(axis=1, dtype=np.int32) + cls_position if cls_position else first
+    windows = _windows(
+        contexts, room, minimum(room, stride or usual_stride(packer.sequence_length))
     )
+    asked = questions.beginnings(kept).of_rows(windows.example)
+    return windows._replace(segments=[asked, *windows.segments])
 
 
-def _check_answers(
-    rows: Mapping[str, np.ndarray], answer_starts: np.ndarray, answer_ends: np.ndarray
-) -> None:
-    context_end = np.zeros(len(answer_starts), np.int32)
-    np.maximum.at(context_end, rows["example"], rows["ends"].max(axis=1, initial=0))
-    spans = np.stack([answer_starts, answer_ends, context_end], axis=1)
-    starts, ends = np.int32(answer_starts), np.int32(answer_ends)
-    is_none = (starts == -1) & (ends == -1)
-    wrong = ~is_none & ((starts < 0) | (ends <= starts) | (starts >= context_end))
-    if wrong.any():
-        raise ValueError(f"{WRONG_ANSWERS} {spans[wrong].tolist()}.")
+def windows_of_texts(packer: PackingOptions, texts: Slices, stride: int | None) -> Windows:
+    """Divides texts into windows; see `bert_zoo.text.windows.DocumentWindows`."""
+    ops, room = ops_of(texts.lengths), packer.sequence_length - packer.layout.specials(1)
+    rooms = ops.zeros_like(texts.lengths) + room
+    return _windows(texts, rooms, ops.minimum(rooms, stride or max(room * 3 // 4, 1)))
 
 
-def _windows(
-    lengths: np.ndarray, room: np.ndarray, step: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Each window's text, first token in the text, and number of tokens, [windows] each. For each of [texts]: its
-    tokens, the most tokens of a window, and the step between the starts of windows.
-    """
-    counts = 1 - (-np.maximum(lengths - room, 0) // step)
-    text = np.repeat(np.arange(len(counts)), counts)
-    first_token = ragged_range(np.zeros_like(counts), counts) * step[text]
-    return text, first_token, np.minimum(room[text], lengths[text] - first_token)
+def _windows(texts: Slices, room: Any, step: Any) -> Windows:
+    """Windows of texts, for each the most tokens of a window, and the step between the starts of windows, [texts]."""
+    ops = ops_of(texts.lengths)
+    counts = 1 - (-ops.maximum(texts.lengths - room, 0) // step)
+    text = ops.repeat(ops.range(ops.size(counts, ops.int64)), counts)
+    number = ops.range(ops.size(text, ops.int64)) - ops.gather(ops.cumsum(counts) - counts, text)
+    room, step = (ops.gather(column, text) for column in (room, step))
+    values, starts, lengths = texts.of_rows(text)
+    first_token = number * step
+    shown = Slices(values, starts + first_token, ops.minimum(room, lengths - first_token))
+    return Windows([shown], text, first_token)

@@ -13,37 +13,33 @@ from typing import Any
 
 import numpy as np
 
-from bert_zoo.config import IGNORED_LABEL, UNLIMITED
 from bert_zoo.graph import tf
-from bert_zoo.text.batches import strings, text_batch
-from bert_zoo.text.numpy_packing import FEW_LENGTHS, Arrays, NumpyPacker, NumpyPositions
+from bert_zoo.text.batches import strings
+from bert_zoo.text.numpy_packing import FEW_LENGTHS, NumpyPacker, Positions, Slices, checked, ops_of
 from bert_zoo.text.preprocessor import (
-    SIZES_DIFFER,
     LanguageModelPreprocessor,
     Preprocessor,
-    Slices,
     TextPreprocessor,
-    single_texts,
-    text_batches,
     text_pair,
-    unknown_id,
+    with_batch_size,
 )
 from bert_zoo.text.reading import (
-    WRONG_ANSWERS,
     Reader,
     Tokens,
-    Windows,
-    answers_in_rows,
     most_of_question,
-    no_answers_in_rows,
     rust_tokenizer,
-    usual_stride,
     windows_of_questions,
     windows_of_texts,
 )
 from bert_zoo.text.tokenizer import Tokenizer
 
 MAX_QUESTION_LENGTH = 64
+WRONG_ANSWERS = (
+    "An answer must have at least one character, and lie within its context (-1 and -1 for no answer). "
+    "Start, end, and end of the context's last token of wrong answers:"
+)
+# Above every token's number.
+_NEVER = 2**31 - 1
 
 # Arguments: as for bert_zoo.text.preprocessor.TEXTS_CUT.
 QUESTIONS_CUT = (
@@ -125,35 +121,27 @@ class QuestionWindows(TextPreprocessor):
         Raises:
             TypeError, ValueError: not a batch of texts, or the sizes differ.
         """
-        questions, contexts = text_pair(questions, contexts, ("questions", "contexts"))
-        question = _with_long_splits(self.tokenizer(questions))
-        context, starts, ends = map(
-            _with_long_splits, self.tokenizer.tokenize_with_offsets(contexts)
-        )
-        limit = min(self._max_question_length, self._room // 2)
-        kept = tf.minimum(question.row_lengths(), limit)
+        names = ("questions", "contexts")
+        questions, contexts = text_pair(questions, contexts, self.read, names)
+        (question,) = self.packer.checked([self.tokens_of(questions)])
+        context, starts, ends = self.tokens_with_offsets(contexts)
+        limit = most_of_question(self.packer, self._max_question_length)
         if self.report is not None:
-            self.report.watch_cuts(question.row_lengths(), kept, limit, QUESTIONS_CUT)
+            kept = ops_of(question.lengths).minimum(question.lengths, limit)
+            self.report.watch_cuts(question.lengths, kept, limit, QUESTIONS_CUT)
         self.watch_unknown(question, context)
-        room = self._room - kept
-        stride = self._stride or usual_stride(self.sequence_length)
-        step = tf.minimum(room, stride)
-        example, first_token, length = _windows(context.row_lengths(), room, step)
-        question_starts, kept = (tf.gather(v, example) for v in (question.row_starts(), kept))
-        starts_in_context = tf.gather(context.row_starts(), example) + first_token
-        packed, (_, positions) = self.packer.lay_out(
-            [
-                Slices(question.values, question_starts, kept),
-                Slices(context.values, starts_in_context, length),
-            ]
+        windows = windows_of_questions(
+            self.packer, question, context, stride=self._stride, max_question_length=limit
         )
+        packed, (_, positions) = self.packer.lay_out(windows.segments)
+        cast, int32 = (getattr(ops_of(starts), name) for name in ("cast", "int32"))
         return {
             **packed,
-            "example": tf.cast(example, tf.int32),
-            "first_token": tf.cast(first_token, tf.int32),
-            "context_mask": tf.cast(positions.inside, tf.int32),
-            "starts": positions.gather(starts.values),
-            "ends": positions.gather(ends.values),
+            "example": cast(windows.example, int32),
+            "first_token": cast(windows.first_token, int32),
+            "context_mask": cast(positions.inside, int32),
+            "starts": positions.gather(starts),
+            "ends": positions.gather(ends),
         }
 
 
@@ -182,33 +170,28 @@ class DocumentWindows(Preprocessor):
         """
         if isinstance(texts, tuple):
             return {name: ids[:, None] for name, ids in super().__call__(texts).items()}
-        texts = text_batch(texts)
+        texts = self.read(texts)
         rows, example = self.rows(texts)
+        ops = ops_of(example)
+        number = len(texts) if isinstance(texts, list) else ops.size(texts, ops.int64)
+        starts = ops.searchsorted(example, ops.range(number), out_type=ops.int64)
+        counts = ops.concat([starts[1:], [ops.size(example, ops.int64)]], 0)[:number] - starts
+        most = ops.maximum(ops.reduce_max(counts), 0)
+        if self.packer.padding == FEW_LENGTHS and most:
+            most = 1 << (int(most) - 1).bit_length()
+        window = ops.range(most)[None, :]
+        positions = Positions(window < counts[:, None], starts[:, None] + window)
         padding = self.packer.padding_values
-        number = tf.size(texts, tf.int64)
-        windows = {
-            name: tf.RaggedTensor.from_value_rowids(ids, example, number).to_tensor(
-                padding.get(name, 0)
-            )
-            for name, ids in rows.items()
-        }
-        width = self.sequence_length if self.packer.padding == "fixed" else None
-        for value in windows.values():
-            value.set_shape([texts.shape[0], None, width])
-        return windows
+        return with_batch_size(
+            {name: positions.gather(ids, padding.get(name, 0)) for name, ids in rows.items()}, texts
+        )
 
-    def rows(self, texts: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+    def rows(self, texts: Any) -> tuple[dict[str, Any], Any]:
         """Returns the windows of texts as rows of a model's inputs, and the index of each window's text."""
-        tokens = _with_long_splits(self.tokenizer(texts))
+        (tokens,) = self.packer.checked([self.tokens_of(texts)])
         self.watch_unknown(tokens)
-        room = self.sequence_length - self.packer.layout.specials(1)
-        stride = self._stride or max(room * 3 // 4, 1)
-        lengths = tokens.row_lengths()
-        rooms = tf.fill(tf.shape(lengths), tf.constant(room, tf.int64))
-        example, first_token, length = _windows(lengths, rooms, tf.minimum(rooms, stride))
-        starts = tf.gather(tokens.row_starts(), example) + first_token
-        rows, _ = self.packer.lay_out([Slices(tokens.values, starts, length)])
-        return rows, example
+        windows = windows_of_texts(self.packer, tokens, self._stride)
+        return self.packer.lay_out(windows.segments)[0], windows.example
 
 
 def document_windows(preprocessor: Preprocessor, stride: int | None) -> DocumentWindows:
@@ -217,18 +200,6 @@ def document_windows(preprocessor: Preprocessor, stride: int | None) -> Document
     windows = kind(preprocessor.tokenizer, stride=stride, **preprocessor.get_config())
     windows.report = preprocessor.report
     return windows
-
-
-def _windows(
-    lengths: tf.Tensor, room: tf.Tensor, step: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Each window's text, first token and number of tokens, [windows] each; arguments as for `reading._windows`."""
-    counts = 1 - (-tf.maximum(lengths - room, 0) // step)
-    text = tf.repeat(tf.range(tf.size(counts, tf.int64)), counts)
-    number = tf.ragged.range(counts).values
-    room, step, length = (tf.gather(column, text) for column in (room, step, lengths))
-    first_token = number * step
-    return text, first_token, tf.minimum(room, length - first_token)
 
 
 def question_windows(preprocessor: Preprocessor, **options: Any) -> QuestionWindows:
@@ -266,64 +237,46 @@ def answer_positions(
     Raises:
         tf.errors.InvalidArgumentError: an answer without characters, or outside its context.
     """
-    if isinstance(rows["example"], np.ndarray):
-        return answers_in_rows(rows, answer_starts, answer_ends, cls_position)
-    example, in_context = rows["example"], rows["context_mask"] == 1
-    with tf.control_dependencies([_answers_in_contexts(rows, answer_starts, answer_ends)]):
-        start, end = (
-            tf.gather(tf.cast(places, tf.int32), example)[:, None]
-            for places in (answer_starts, answer_ends)
-        )
+    ops, example, in_context = ops_of(rows["ends"]), rows["example"], rows["context_mask"] == 1
+    starts, ends = (ops.cast(places, ops.int32) for places in (answer_starts, answer_ends))
+    number = ops.size(starts)
+    row_ends = ops.reduce_max(rows["ends"], axis=1)
+    context_ends = ops.math.unsorted_segment_max(row_ends, example, number)
+    is_none = (starts == -1) & (ends == -1)
+    wrong = ~is_none & ((starts < 0) | (ends <= starts) | (starts >= context_ends))
+    spans = ops.boolean_mask(ops.stack([starts, ends, context_ends], axis=1), wrong)
+    starts, ends = checked([starts, ends], ~ops.reduce_any(wrong), WRONG_ANSWERS, spans)
+    start, end = (ops.gather(places, example)[:, None] for places in (starts, ends))
     is_answer = in_context & (rows["ends"] > start) & (rows["starts"] < end)
 
     # Tokens are numbered in the whole context. A row has the whole answer if it has as much of it as all
     # rows of its question together.
-    begin = tf.argmax(in_context, axis=1, output_type=tf.int32)
-    position = tf.range(tf.shape(is_answer)[1])
-    number = position + (rows["first_token"] - begin)[:, None]
-    first = tf.reduce_min(tf.where(is_answer, number, tf.int32.max), axis=1)
-    last = tf.reduce_max(tf.where(is_answer, number, -1), axis=1)
-    questions = tf.size(answer_starts)
+    begin = first_tokens(in_context)
+    shift = begin - rows["first_token"]
+    place = ops.range(ops.shape(is_answer)[1]) - shift[:, None]
+    first = ops.reduce_min(ops.where(is_answer, place, np.int32(_NEVER)), axis=1)
+    last = ops.reduce_max(ops.where(is_answer, place, np.int32(-1)), axis=1)
     shows_all = (
         (last >= 0)
-        & (first == tf.gather(tf.math.unsorted_segment_min(first, example, questions), example))
-        & (last == tf.gather(tf.math.unsorted_segment_max(last, example, questions), example))
+        & (first == ops.gather(ops.math.unsorted_segment_min(first, example, number), example))
+        & (last == ops.gather(ops.math.unsorted_segment_max(last, example, number), example))
     )
-    shift = begin - rows["first_token"]
     nowhere = no_answer_positions(rows["padding_mask"], cls_position)
-    return tuple(tf.where(shows_all, place + shift, nowhere) for place in (first, last))
+    return tuple(
+        ops.cast(ops.where(shows_all, place + shift, nowhere), ops.int32) for place in (first, last)
+    )
 
 
-def first_tokens(padding_mask: tf.Tensor) -> tf.Tensor:
+def first_tokens(padding_mask: Any) -> Any:
     """The position of each row's first token, int32 [rows]: 0 unless padding is on the left."""
-    if isinstance(padding_mask, np.ndarray):
-        return no_answers_in_rows(padding_mask, 0)
-    return tf.argmax(padding_mask, axis=1, output_type=tf.int32)
+    ops = ops_of(padding_mask)
+    return ops.argmax(padding_mask, axis=1, output_type=ops.int32)
 
 
-def no_answer_positions(padding_mask: tf.Tensor, cls_position: int) -> tf.Tensor:
+def no_answer_positions(padding_mask: Any, cls_position: int) -> Any:
     """The position in each row that means no answer, int32 [rows]: the layout's [CLS]."""
-    if isinstance(padding_mask, np.ndarray):
-        return no_answers_in_rows(padding_mask, cls_position)
-    first = first_tokens(padding_mask)
-    return first + tf.reduce_sum(padding_mask, axis=1) + cls_position if cls_position else first
-
-
-def _answers_in_contexts(
-    rows: dict[str, tf.Tensor], answer_starts: tf.Tensor, answer_ends: tf.Tensor
-) -> tf.Operation:
-    starts, ends = tf.cast(answer_starts, tf.int32), tf.cast(answer_ends, tf.int32)
-    row_end = tf.reduce_max(rows["ends"], axis=1)
-    context_end = tf.math.unsorted_segment_max(row_end, rows["example"], tf.size(starts))
-    is_none = (starts == -1) & (ends == -1)
-    wrong = ~is_none & ((starts < 0) | (ends <= starts) | (starts >= context_end))
-    spans = tf.stack([starts, ends, context_end], axis=1)
-    found = [WRONG_ANSWERS, tf.boolean_mask(spans, wrong)]
-    return tf.debugging.Assert(~tf.reduce_any(wrong), found)
-
-
-def _with_long_splits(tokens: tf.RaggedTensor) -> tf.RaggedTensor:
-    return tf.cast(tokens, tf.int32).with_row_splits_dtype(tf.int64)
+    first, total = first_tokens(padding_mask), ops_of(padding_mask).reduce_sum(padding_mask, axis=1)
+    return first + total + cls_position if cls_position else first
 
 
 # -------------------------------------------------------------------------------------------------
@@ -372,7 +325,7 @@ def reader_of(tokenizer: Tokenizer) -> Reader:
 
 
 class NumpyReading(TextPreprocessor):
-    """Base class of preprocessors in NumPy."""
+    """Reads texts in NumPy, without TensorFlow. Mixed into a preprocessor, this gives its results as arrays."""
 
     packer_class = NumpyPacker
 
@@ -384,138 +337,42 @@ class NumpyReading(TextPreprocessor):
     def class_of(self, kind: type[TextPreprocessor]) -> type[TextPreprocessor]:
         return _NUMPY_CLASSES.get(kind, kind)
 
+    def read(self, texts: Any, name: str = "texts") -> list[str]:
+        return strings(texts, name)
+
     def tokenize(self, texts: Any) -> list[list[int]]:
         """Returns the ids of each text, without special tokens."""
         return self.reader.tokenized(strings(texts)).rows()
 
-    def scored(self, texts: Any) -> Arrays:
-        """See `TextPreprocessor.scored`."""
-        tokens = self.reader.tokenized(single_texts(texts, strings))
-        if hasattr(self.tokenizer, "eos_id") and self.tokenizer.eos_at != "line_starts_and_ends":
-            ids = np.insert(tokens.ids, tokens.starts, self.tokenizer.eos_id)
-            tokens = Tokens(np.int32(ids), tokens.lengths + 1)
-        inputs, (positions,) = self._rows([tokens], [np.maximum(tokens.lengths - 1, 0)])
-        following = np.append(tokens.ids[1:], np.int32(IGNORED_LABEL))
-        return {**inputs, "labels": positions.gather(following, otherwise=IGNORED_LABEL)}
+    def tokens_of(self, texts: Sequence[str]) -> Tokens:
+        return self.reader.tokenized(texts)
 
-    def pack_with_positions(
-        self, segments: Sequence[Tokens]
-    ) -> tuple[Arrays, list[NumpyPositions]]:
-        """Packs tokenized segments into a model's inputs, and returns the positions of each segment's tokens."""
-        return self._rows(segments, [segment.lengths for segment in segments])
+    def tokens_with_offsets(self, texts: Sequence[str]) -> tuple[Slices, np.ndarray, np.ndarray]:
+        tokens = self.reader.tokenized(texts, with_spans=True)
+        return *self.packer.checked([tokens]), *tokens.spans.T
 
-    def _rows(
-        self, segments: Sequence[Tokens], lengths: Sequence[np.ndarray]
-    ) -> tuple[Arrays, list[NumpyPositions]]:
-        """Packs the first `lengths` tokens of segments, reports truncation, and returns their positions."""
-        kept = self.packer.kept_lengths(lengths)
-        if self.report is not None:
-            self.report.count_cuts(sum(lengths), sum(kept), self.sequence_length)
-            if self.sequence_length >= UNLIMITED:
-                self.report.count_long(sum(lengths))
-        self.watch_unknown(*segments)
-        pairs = zip(segments, kept, strict=True)
-        return self.packer.lay_out([segment.beginnings(number) for segment, number in pairs])
-
-    def watch_unknown(self, *segments: Tokens) -> None:
-        """Reports texts that are mostly unknown, if there is a report."""
-        unk_id = unknown_id(self.tokenizer)
-        if self.report is not None and unk_id is not None:
-            for segment in segments:
-                ends = np.cumsum([0, *segment.lengths])
-                before = np.cumsum(np.append(0, segment.ids == unk_id))[ends]
-                self.report.count_unknown(2 * np.diff(before) > segment.lengths)
+    def _after(self, tokens: Slices, token_id: int) -> Slices:
+        ids = np.int32(np.insert(tokens.values, tokens.starts, token_id))
+        return Slices(ids, tokens.starts + np.arange(len(tokens.starts)), tokens.lengths + 1)
 
 
 class NumpyPreprocessor(NumpyReading, Preprocessor):
     """`bert_zoo.text.Preprocessor` in NumPy; a call raises the errors of `reader_of`."""
 
-    def __call__(self, texts: Any) -> Arrays:
-        """int32 [batch, length] of a batch of texts, or of pairs as a tuple of two batches; see `Preprocessor`."""
-        batches = text_batches(texts, strings, numpy_text_pair)
-        return self.pack([self.reader.tokenized(batch) for batch in batches])
-
 
 class NumpyLanguageModelPreprocessor(NumpyReading, LanguageModelPreprocessor):
-    """Tokenizes texts for a language model: `bert_zoo.text.LanguageModelPreprocessor` in NumPy."""
-
-    def __call__(self, texts: Any) -> Arrays:
-        """Turns a batch of texts into int32 [batch, length]: `token_ids`, `padding_mask`."""
-        return self.pack_with_positions([self.reader.tokenized(single_texts(texts, strings))])[0]
+    """`bert_zoo.text.LanguageModelPreprocessor` in NumPy."""
 
 
 class NumpyQuestionWindows(NumpyReading, QuestionWindows):
-    """Packs each question with windows over its context: `bert_zoo.text.windows.QuestionWindows` in NumPy."""
-
-    def __call__(self, questions: Any, contexts: Any) -> Arrays:
-        """Turns questions and their contexts into rows like `QuestionWindows`; all arrays are int32."""
-        questions, contexts = numpy_text_pair(questions, contexts, ("questions", "contexts"))
-        question = self.reader.tokenized(questions)
-        context = self.reader.tokenized(contexts, with_spans=True)
-        limit = most_of_question(self.packer, self._max_question_length)
-        if self.report is not None:
-            kept = np.minimum(question.lengths, limit)
-            self.report.count_cuts(question.lengths, kept, limit, QUESTIONS_CUT)
-        self.watch_unknown(question, context)
-        windows = windows_of_questions(
-            self.packer,
-            question,
-            context,
-            stride=self._stride,
-            max_question_length=self._max_question_length,
-        )
-        inputs, (_, positions) = self.packer.lay_out(windows.segments)
-        starts, ends = context.spans.T
-        return {
-            **inputs,
-            "example": np.int32(windows.example),
-            "first_token": np.int32(windows.first_token),
-            "context_mask": positions.inside.astype(np.int32),
-            "starts": positions.gather(starts),
-            "ends": positions.gather(ends),
-        }
+    """`QuestionWindows` in NumPy."""
 
 
-class NumpyDocumentWindows(NumpyPreprocessor, DocumentWindows):
-    """Packs each text as windows over it: `bert_zoo.text.windows.DocumentWindows` in NumPy."""
-
-    def __call__(self, texts: Any) -> Arrays:
-        """int32 [batch, windows, length]; shorter texts end with padding. A pair is truncated to one window."""
-        if isinstance(texts, tuple):
-            return {name: ids[:, None] for name, ids in super().__call__(texts).items()}
-        texts = strings(texts)
-        rows, example = self.rows(texts)
-        counts = np.bincount(example, minlength=len(texts))
-        most = int(counts.max(initial=0))
-        if self.packer.padding == FEW_LENGTHS and most:
-            most = 1 << (most - 1).bit_length()
-        number = np.arange(most) < counts[:, None]
-        windows = {}
-        for name, ids in rows.items():
-            padding = self.packer.padding_values.get(name, 0)
-            windows[name] = np.full((*number.shape, ids.shape[1]), padding, np.int32)
-            windows[name][number] = ids
-        return windows
-
-    def rows(self, texts: Sequence[str]) -> tuple[Arrays, np.ndarray]:
-        """Returns the windows of texts as rows of a model's inputs, and the index of each window's text."""
-        tokens = self.reader.tokenized(texts)
-        self.watch_unknown(tokens)
-        windows: Windows = windows_of_texts(self.packer, tokens, self._stride)
-        return self.packer.lay_out(windows.segments)[0], windows.example
+class NumpyDocumentWindows(NumpyReading, DocumentWindows):
+    """`DocumentWindows` in NumPy."""
 
 
 _NUMPY_CLASSES: dict[type[TextPreprocessor], type[NumpyReading]] = {
     DocumentWindows: NumpyDocumentWindows,
     QuestionWindows: NumpyQuestionWindows,
 }
-
-
-def numpy_text_pair(
-    first: Any, second: Any, names: tuple[str, str] = ("firsts", "seconds")
-) -> list[list[str]]:
-    """Returns two batches of texts; errors call them by `names`."""
-    first, second = strings(first, names[0]), strings(second, names[1])
-    if len(first) != len(second):
-        raise ValueError(SIZES_DIFFER.format(len(first), names[0], len(second), names[1]))
-    return [first, second]

@@ -14,6 +14,7 @@ from bert_zoo.graph import tf
 from bert_zoo.text.batches import as_utf8, lookup_table, split_at_white_space
 from bert_zoo.text.files import Vocabulary, character_as_line, is_byte
 from bert_zoo.text.normalizer import TextCleaner
+from bert_zoo.text.numpy_packing import checked
 from bert_zoo.text.tokenizer import Tokenizer
 
 # Number of <eos> (before each line, after each line).
@@ -122,9 +123,7 @@ class WordLevelTokenizer(Tokenizer):
             "lowercase and vocabulary fit the text, or pass an unknown_token. The token:"
         )
         named = _named(tf.gather(units.values, first), self.unit)
-        known = tf.debugging.Assert(tf.size(first) == 0, [message, *named])
-        with tf.control_dependencies([known]):
-            return units.with_values(tf.identity(ids))
+        return units.with_values(*checked([ids], tf.size(first) == 0, message, *named))
 
     def _split(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """The words of texts, or the numbers of their characters or bytes, int64 [batch, (n)]."""

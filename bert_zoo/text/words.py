@@ -21,7 +21,7 @@ from bert_zoo.error_text import shown
 from bert_zoo.graph import has_tensorflow, tf
 from bert_zoo.text.batches import as_utf8, is_tensor, split_at_white_space, strings, text_batch
 from bert_zoo.text.columns import as_list, is_missing
-from bert_zoo.text.numpy_packing import Arrays, NumpyPacker, ragged_range
+from bert_zoo.text.numpy_packing import NumpyPacker, checked, ops_of, ragged_range
 from bert_zoo.text.preprocessor import Preprocessor
 from bert_zoo.text.reading import Tokens
 from bert_zoo.text.tokenizer import Tokenizer
@@ -74,30 +74,24 @@ def word_rows(words: Any, name: str = "words") -> Words:
     return [strings(row, f"{name}[{position}]") for position, row in enumerate(rows)]
 
 
-class NumpyPackedWords(NamedTuple):
+class PackedWords(NamedTuple):
     """A model's inputs, and the word of each token."""
 
-    inputs: Arrays  # as from a preprocessor, int32 [batch, length] each
+    inputs: dict[str, Any]  # as from a preprocessor, int32 [batch, length] each
     # int32 [batch, length], index of the token's word in its row; -1 for special tokens and padding
-    word_ids: np.ndarray
+    word_ids: Any
 
     @property
-    def first_pieces(self) -> np.ndarray:
+    def first_pieces(self) -> Any:
         """bool [batch, length], the first tokens of words."""
-        before = np.pad(self.word_ids[:, :-1], ((0, 0), (1, 0)), constant_values=NO_WORD)
+        pad = ops_of(self.word_ids).pad
+        before = pad(self.word_ids[:, :-1], [[0, 0], [1, 0]], constant_values=NO_WORD)
         return (self.word_ids != NO_WORD) & (self.word_ids != before)
-
-
-def pack_rows_of_words(words: Words, preprocessor: NumpyPreprocessor) -> NumpyPackedWords:
-    """Turns sentences of `word_rows` into a model's inputs; long ones are truncated with a warning."""
-    lengths = np.fromiter(map(len, words), np.int64, len(words))
-    pieces = preprocessor.reader.words([*itertools.chain.from_iterable(words)])
-    return pack_word_pieces(pieces, lengths, preprocessor)
 
 
 def pack_word_pieces(
     pieces: Tokens, lengths: np.ndarray, preprocessor: NumpyPreprocessor
-) -> NumpyPackedWords:
+) -> PackedWords:
     """Packs the tokens of words; `lengths` int64 [batch] is the number of words in each row."""
     splits = np.cumsum([0, *lengths])
     before = np.append(pieces.starts, len(pieces.ids))
@@ -105,29 +99,7 @@ def pack_word_pieces(
     inputs, (positions,) = preprocessor.pack_with_positions([tokens])
     number_of_word = ragged_range(np.zeros_like(lengths), lengths)
     number_of_token = np.int32(np.repeat(number_of_word, pieces.lengths))
-    return NumpyPackedWords(inputs, positions.gather(number_of_token, otherwise=NO_WORD))
-
-
-def labels_of_tokens(
-    labels: Sequence[Sequence[float]],
-    packed: NumpyPackedWords,
-    words: Words,
-    otherwise: float = IGNORED_LABEL,
-) -> np.ndarray:
-    """Gives the label of each word to its first piece, [batch, length]; all other tokens get `otherwise`."""
-    counts = [
-        (number, len(of_row), len(row))
-        for number, (of_row, row) in enumerate(zip(words, labels, strict=True))
-    ]
-    if wrong := [each for each in counts if each[1] != each[2]]:
-        raise ValueError(
-            "Some rows of this batch do not have one label per word (or one weight). (row, words, labels): "
-            f"{shown(wrong)}."
-        )
-    flat = np.array([*itertools.chain.from_iterable(labels), otherwise])
-    starts = np.cumsum([0, *map(len, labels)])[:-1]
-    at = np.where(packed.first_pieces, starts[:, None] + packed.word_ids, len(flat) - 1)
-    return flat[at]
+    return PackedWords(inputs, positions.gather(number_of_token, otherwise=NO_WORD))
 
 
 def has_rows_of_words(words: Any) -> bool:
@@ -162,9 +134,7 @@ def word_batch(words: Any, name: str = "words") -> tf.RaggedTensor | Words:
         )
     words = words.with_row_splits_dtype(tf.int64)
     message = f"{name} has empty words. Do not pad sentences: pass a ragged tensor."
-    not_empty = tf.debugging.Assert(tf.reduce_all(words.values != ""), [message])
-    with tf.control_dependencies([not_empty]):
-        return words.with_values(tf.identity(words.values))
+    return words.with_values(*checked([words.values], tf.reduce_all(words.values != ""), message))
 
 
 def _ragged_words(rows: list[Any], name: str) -> tf.RaggedTensor:
@@ -180,27 +150,16 @@ def _ragged_words(rows: list[Any], name: str) -> tf.RaggedTensor:
     )
 
 
-class PackedWords(NamedTuple):
-    """A model's inputs, and the word of each token."""
-
-    inputs: dict[str, tf.Tensor]  # as from a `Preprocessor`, int32 [batch, length] each
-    # int32 [batch, length], index of the token's word in its row; -1 for special tokens and padding
-    word_ids: tf.Tensor
-
-    @property
-    def first_pieces(self) -> tf.Tensor:
-        """bool [batch, length], the first tokens of words."""
-        before = tf.pad(self.word_ids[:, :-1], [[0, 0], [1, 0]], constant_values=NO_WORD)
-        return (self.word_ids != NO_WORD) & (self.word_ids != before)
-
-
 @tf.autograph.experimental.do_not_convert
-def pack_words(words: Any, preprocessor: Preprocessor) -> PackedWords | NumpyPackedWords:
+def pack_words(words: Any, preprocessor: Preprocessor) -> PackedWords:
     """Turns sentences, as for `word_batch`, into a model's inputs; traceable. Rows longer than the preprocessor's
     `sequence_length` are truncated with a warning. A preprocessor in NumPy makes NumPy arrays.
     """
     if isinstance(preprocessor.packer, NumpyPacker):
-        return pack_rows_of_words(word_rows(words), preprocessor)
+        words = word_rows(words)
+        lengths = np.fromiter(map(len, words), np.int64, len(words))
+        pieces = preprocessor.reader.words([*itertools.chain.from_iterable(words)])
+        return pack_word_pieces(pieces, lengths, preprocessor)
     return pack_pieces(word_pieces(word_batch(words), preprocessor.tokenizer), preprocessor)
 
 
@@ -244,7 +203,7 @@ def pack_pieces(pieces: tf.RaggedTensor, preprocessor: Preprocessor) -> PackedWo
 
 def token_labels(
     labels: Any,
-    packed: PackedWords | NumpyPackedWords,
+    packed: PackedWords,
     words: tf.RaggedTensor | Words,
     otherwise: float = IGNORED_LABEL,
 ) -> tf.Tensor | np.ndarray:
@@ -255,8 +214,26 @@ def token_labels(
         ValueError: labels of another rank.
         tf.errors.InvalidArgumentError: a row has more or fewer labels than words; ValueError in NumPy.
     """
-    if isinstance(packed, NumpyPackedWords):
-        return labels_of_tokens(labels, packed, words, otherwise)
+    ops = ops_of(packed.word_ids)
+    if isinstance(packed.word_ids, np.ndarray):
+        counts = zip(itertools.count(), map(len, words), map(len, labels), strict=False)
+        if wrong := [each for each in counts if each[1] != each[2]]:
+            raise ValueError(
+                "Some rows of this batch do not have one label per word (or one weight). (row, words, labels): "
+                f"{shown(wrong)}."
+            )
+        values = np.array([*itertools.chain.from_iterable(labels), otherwise])
+        starts = np.cumsum([0, *map(len, labels)])[:-1]
+    else:
+        values, starts = _checked_labels(labels, words)
+        values = tf.concat([values, tf.constant([otherwise], values.dtype)], axis=0)
+    at = starts[:, None] + ops.cast(packed.word_ids, ops.int64)
+    last = ops.size(values, ops.int64) - 1
+    return ops.gather(values, ops.where(packed.first_pieces, at, last))
+
+
+def _checked_labels(labels: Any, words: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The labels of all words, and the start of each row."""
     if labels.shape.rank != 2:
         raise ValueError(
             f"Labels or weights of words have shape {labels.shape}; they must be ragged [batch, (words)], one per word."
@@ -269,9 +246,4 @@ def token_labels(
     wrong = tf.not_equal(number_of_labels, number_of_words)
     message = "Some rows of this batch do not have one label per word (or one weight). Rows, words, labels:"
     found = (tf.where(wrong)[:, 0], number_of_words[wrong], number_of_labels[wrong])
-    check = tf.debugging.Assert(~tf.reduce_any(wrong), [message, *found])
-    with tf.control_dependencies([check]):
-        ignored = tf.size(labels.values, tf.int64)
-    values = tf.concat([labels.values, tf.constant([otherwise], labels.dtype)], axis=0)
-    at = labels.row_starts()[:, None] + tf.cast(packed.word_ids, tf.int64)
-    return tf.gather(values, tf.where(packed.first_pieces, at, ignored))
+    return checked([labels.values, labels.row_starts()], ~tf.reduce_any(wrong), message, *found)

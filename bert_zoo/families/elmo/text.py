@@ -14,8 +14,8 @@ import numpy as np
 from bert_zoo.graph import tf
 from bert_zoo.text.batches import as_utf8, is_white_space, split_at_white_space, strings, text_batch
 from bert_zoo.text.files import Vocabulary
-from bert_zoo.text.numpy_packing import NumpyPacker, NumpyPositions, ragged_range
-from bert_zoo.text.preprocessor import LanguageModelPreprocessor, Packer, Positions
+from bert_zoo.text.numpy_packing import NumpyPacker, PackingOptions, Positions, Slices
+from bert_zoo.text.preprocessor import LanguageModelPreprocessor, Packer, slices_of
 from bert_zoo.text.reading import Tokens
 from bert_zoo.text.tokenizer import Tokenizer
 from bert_zoo.text.windows import NumpyLanguageModelPreprocessor
@@ -133,38 +133,25 @@ class _Reader:
         return Tokens(ids_of_words(words, self.size), np.ones(len(words), np.int64))
 
 
-def _checked(layout: Any, segments: Any) -> list[Any]:
-    segments = [segments] if hasattr(segments, "row_splits") else list(segments)
-    layout.parts(len(segments))
-    return segments
-
-
-class WordPacker(Packer):
+class _WordRows(PackingOptions):
     """Packs words into rows: int32 [batch, words, characters], padded with 0."""
 
-    def checked(self, segments: Any) -> list[tf.RaggedTensor]:
-        return [
-            segment.with_row_splits_dtype(tf.int64) for segment in _checked(self.layout, segments)
-        ]
-
-    def lay_out(self, segments: Sequence[Any]):
+    def lay_out(self, segments: Sequence[Slices]) -> tuple[dict[str, Any], list[Positions]]:
         (words,) = segments
         place, is_word = self._positions(words.lengths)
         positions = Positions(is_word, words.starts[:, None] + place)
-        pool = tf.pad(words.values, [[0, 1], [0, 0]])
-        source = tf.where(is_word, positions.source, tf.shape(pool, tf.int64)[0] - 1)
-        inputs = {"char_ids": tf.gather(pool, source), "padding_mask": tf.cast(is_word, tf.int32)}
-        return inputs, [positions]
+        return self._with_mask({"char_ids": positions.gather(words.values)}, is_word), [positions]
 
 
-class NumpyWordPacker(NumpyPacker):
-    def lay_out(self, segments: Sequence[Any]):
-        (words,) = segments
-        _, is_word = self._places(words.lengths)
-        positions = NumpyPositions(is_word, ragged_range(words.starts, words.lengths))
-        ids = np.zeros((*is_word.shape, words.values.shape[-1]), np.int32)
-        ids[is_word] = words.values[positions.source]
-        return {"char_ids": ids, "padding_mask": is_word.astype(np.int32)}, [positions]
+class WordPacker(_WordRows, Packer):
+    def checked(self, segments: Any) -> list[Slices]:
+        segments = [segments] if isinstance(segments, tf.RaggedTensor) else list(segments)
+        self.layout.parts(len(segments))
+        return [*map(slices_of, segments)]
+
+
+class NumpyWordPacker(_WordRows, NumpyPacker):
+    pass
 
 
 class WordPreprocessor(LanguageModelPreprocessor):
