@@ -144,7 +144,6 @@ class ByteBpeTokenizer(Tokenizer):
         self._added = AddedTokens(found, Composition() if self._options.normalization else None)
         self._splitter = Splitter()
         self._merger = ByteMerger(self.base_vocabulary, self.merges)
-        self._token_bytes = tf.constant([self._bytes_of(token) for token in self.vocabulary])
         self._num_bytes = tf.constant([len(token.encode()) for token in self.vocabulary])
         leading, trailing = zip(*map(_count_blanks, self.vocabulary), strict=True)
         self._leading_blanks, self._trailing_blanks = map(tf.constant, (leading, trailing))
@@ -180,14 +179,14 @@ class ByteBpeTokenizer(Tokenizer):
     def mask_takes_space(self) -> bool:
         return self._options.lstrip_mask
 
-    def _bytes_of(self, token: str) -> bytes:
+    def _spelling(self, token: str) -> bytes:
         """The bytes of a token; an added token, or one outside GPT-2's alphabet, is plain text."""
         if token in self._plain.added or not ALPHABET.keys() >= set(token):
             return token.encode()
         return bytes(map(ALPHABET.__getitem__, token))
 
     def _letters(self, token: str) -> str:
-        return self._bytes_of(token).decode(errors="replace")
+        return self._spelling(token).decode(errors="replace")
 
     def _begins_word(self, token: str) -> bool:
         begins_word = self._options.begins_word
@@ -195,11 +194,7 @@ class ByteBpeTokenizer(Tokenizer):
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         # Bytes that are not UTF-8, for example a character cut in half, become U+FFFD.
-        joined = tf.strings.reduce_join(tf.gather(self._token_bytes, ids), axis=1)
-        return as_utf8(joined)
-
-    def _joined(self, tokens: list[str]) -> bytes:
-        return b"".join(map(self._bytes_of, tokens))
+        return as_utf8(super()._join(ids))
 
     def _tokenize_batch(self, texts: tf.Tensor, with_offsets: bool = False) -> tf.RaggedTensor:
         tokenize = self._tokenize_plain

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import pkgutil
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bert_zoo.config import Config, ConfigError
+from bert_zoo.graph import has_tensorflow
 from bert_zoo.json_files import JsonObject, read_object
 from bert_zoo.text.files import VocabularyFiles, extended
 from bert_zoo.text.numpy_packing import BERT, TEXTS, Layout, Part
@@ -27,41 +29,26 @@ log = logging.getLogger("bert_zoo")
 class TokenizerParts(NamedTuple):
     """The parts from which a tokenizer is made."""
 
-    maker: Callable[..., Tokenizer]  # makes it from the arguments; imports TensorFlow
+    maker: str  # "module:class" of the tokenizer, whose import imports TensorFlow
     arguments: dict[str, Any]
     source: Path  # file or directory, for errors
 
     def make(self) -> Tokenizer:
         try:
-            return self.maker(**self.arguments)
+            return pkgutil.resolve_name(self.maker)(**self.arguments)
         except ValueError as error:
             raise ConfigError(f"{self.source}: {error}") from error
 
 
-def rows_of_texts(tokenizer: Tokenizer, **options: Any) -> TextPreprocessor:
-    """Makes a preprocessor of texts and pairs, in TensorFlow's graph or, without TensorFlow, in NumPy."""
-    from bert_zoo.graph import has_tensorflow
+def _preprocessor(kind: str, tokenizer: Tokenizer, **options: Any) -> TextPreprocessor:
+    """Makes a preprocessor in TensorFlow's graph or, without TensorFlow, in NumPy."""
+    from bert_zoo.text import windows
 
-    if has_tensorflow:
-        from bert_zoo.text.preprocessor import Preprocessor
-
-        return Preprocessor(tokenizer, **options)
-    from bert_zoo.text.windows import NumpyPreprocessor
-
-    return NumpyPreprocessor(tokenizer, **options)
+    return getattr(windows, kind if has_tensorflow else f"Numpy{kind}")(tokenizer, **options)
 
 
-def rows_of_language_models(tokenizer: Tokenizer, **options: Any) -> TextPreprocessor:
-    """Makes a preprocessor for language models with a memory."""
-    from bert_zoo.graph import has_tensorflow
-
-    if has_tensorflow:
-        from bert_zoo.text.preprocessor import LanguageModelPreprocessor
-
-        return LanguageModelPreprocessor(tokenizer, **options)
-    from bert_zoo.text.windows import NumpyLanguageModelPreprocessor
-
-    return NumpyLanguageModelPreprocessor(tokenizer, **options)
+rows_of_texts = functools.partial(_preprocessor, "Preprocessor")  # of texts and pairs
+rows_of_language_models = functools.partial(_preprocessor, "LanguageModelPreprocessor")
 
 
 @dataclass(frozen=True)

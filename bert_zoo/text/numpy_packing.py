@@ -64,7 +64,7 @@ _NUMPY = SimpleNamespace(
     reduce_min=lambda values, axis=None: values.min(axis, initial=np.iinfo(values.dtype).max),
     reduce_sum=lambda values, axis=None: values.sum(axis, dtype=values.dtype),
     repeat=np.repeat,
-    searchsorted=lambda values, wanted, out_type: np.searchsorted(values, wanted),
+    searchsorted=lambda values, wanted, side, out_type: np.searchsorted(values, wanted, side),
     shape=np.shape,
     size=lambda values, out_type=None: np.size(values),
     stack=np.stack,
@@ -249,8 +249,9 @@ class Positions(NamedTuple):
             return found
         tf = graph.tf
         last = tf.shape(values, tf.int64)[0]
-        rest = tf.fill([1, *values.shape[1:]], tf.cast(otherwise, values.dtype))
-        return tf.gather(tf.concat([values, rest], 0), tf.where(self.inside, self.source, last))
+        sides = [[0, 1], *[[0, 0]] * (len(values.shape) - 1)]
+        pool = tf.pad(values, sides, constant_values=otherwise)
+        return tf.gather(pool, tf.where(self.inside, self.source, last))
 
 
 class PackingOptions:
@@ -270,12 +271,12 @@ class PackingOptions:
         **ids: int,
     ):
         super().__init__()
-        if padding not in self.paddings:
-            raise ValueError(f"padding is {padding!r}; choose one of {self.paddings}.")
+        choices = ("padding", padding, self.paddings), ("truncation", truncation, (*TRUNCATIONS,))
+        for name, value, possible in choices:
+            if value not in possible:
+                raise ValueError(f"{name} is {value!r}; choose one of {possible}.")
         if bucket < 1:
             raise ValueError(f"bucket is {bucket}; it must be 1 (no rounding up) or more.")
-        if truncation not in TRUNCATIONS:
-            raise ValueError(f"truncation is {truncation!r}; choose one of {tuple(TRUNCATIONS)}.")
         self.padding, self.bucket, self.truncation = padding, int(bucket), truncation
         self.layout = layout if isinstance(layout, Layout) else Layout(**layout)
         if unknown := sorted(name for name in ids if not name.endswith("_id")):

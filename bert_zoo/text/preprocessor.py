@@ -207,7 +207,11 @@ class TextPreprocessor(tf.Module):
         options = self.get_config()
         if unknown := sorted(changes.keys() - options.keys()):
             raise TypeError(f"Unknown options {unknown}; a preprocessor has {sorted(options)}.")
-        made = type(self)(self.tokenizer, **{**options, **changes})
+        return self.made_as(type(self), **changes)
+
+    def made_as(self, kind: type[TextPreprocessor], **options: Any) -> Any:
+        """Makes a preprocessor of the class that reads text like this one; other `options` are the class's."""
+        made = self.class_of(kind)(self.tokenizer, **{**self.get_config(), **options})
         if made.report is not None and self.report is not None:
             made.report = self.report  # so that each message is shown once
         return made

@@ -48,7 +48,13 @@ from bert_zoo.text.sentencepiece_model import (
     scheme_tokens,
 )
 from bert_zoo.text.token_finder import AddedTokens
-from bert_zoo.text.tokenizer import Marks, TokenizeFunction, Tokenizer, import_tensorflow_text
+from bert_zoo.text.tokenizer import (
+    STRIPPED,
+    Marks,
+    TokenizeFunction,
+    Tokenizer,
+    import_tensorflow_text,
+)
 from bert_zoo.text.unicode_tables import code_points, parse_ranges
 
 
@@ -89,8 +95,6 @@ SPACE = "▁"  # a space inside pieces
 
 # Characters that SentencePiece reads as a space, or drops, in nmt_nfkc, the released models' rules.
 _BLANKS = "1-20 7f 8f 9f a0 1680 2000-200f 2028-2029 202f 205f 2581 3000 feff fffd"
-# The characters that tf.strings.strip removes.
-_ASCII_SPACE = " \t\n\v\f\r"
 # Longer than any piece.
 _TO_THE_END = 1 << 20
 # From texts to their pieces.
@@ -137,6 +141,7 @@ class SentencePieceTokenizer(Tokenizer):
     """
 
     marks = Marks(begins=SPACE)
+    joints = ((f"(?:{SPACE})+", " "), STRIPPED)
     mask_takes_space = True
 
     def __init__(
@@ -155,7 +160,10 @@ class SentencePieceTokenizer(Tokenizer):
         vocabulary = Vocabulary(scheme_tokens(pieces, scheme))
         super().__init__(vocabulary, **scheme.special_tokens, added_tokens=added_tokens)
         # A plain object, so that tf.Module does not track its contents.
-        self._settings = SimpleNamespace(model=model, scheme=scheme, options=options, pieces=pieces)
+        special = {token.content for token in self.added_tokens.values() if token.special}
+        self._settings = SimpleNamespace(
+            model=model, scheme=scheme, options=options, pieces=pieces, special=special
+        )
         self._build_graph()
 
     def _build(self) -> None:
@@ -185,7 +193,6 @@ class SentencePieceTokenizer(Tokenizer):
             for each in (rows, spans)
         )
         self._parts_of_words = _parts_of_words(keep_accents=settings.options["keep_accents"])
-        self._words = tf.constant(self._as_words(self.vocabulary))
         self._trace(self._tokenize_batch, partial(self._tokenize_batch, with_offsets=True))
 
     def serialized(self, *, special_in_text: bool = False) -> dict[str, Any] | None:
@@ -242,35 +249,38 @@ class SentencePieceTokenizer(Tokenizer):
 
     def _normalizers(self, model) -> list[dict[str, Any]]:
         """The steps of TextCleaner, then the model's rules and trimming (its `before`), for tokenizer.json."""
-        options, steps = self._settings.options, []
-        theirs = options["hugging_face_rules"]
+        options = self._settings.options
+        theirs, no_accents = options["hugging_face_rules"], not options["keep_accents"]
+        remove, compose = options["remove_space"], options["compose"]
+        white_space = THEIR_WHITE_SPACE if theirs else WHITE_SPACE
         strip = {"type": "Strip", "strip_left": True, "strip_right": True}
-        if options["rewrite_quotes"]:
-            steps += [_replacing("``", '"'), _replacing("''", '"')]
-        if options["remove_space"]:
-            white_space = THEIR_WHITE_SPACE if theirs else WHITE_SPACE
-            steps += [_replacing(white_space, " ", "Regex"), strip]
-        if options["compose"]:
-            steps += [_replacing(r"\s{2,}|[\n\r\t]", " ", "Regex"), {"type": "NFC"}]
-            steps.append({**strip, "strip_left": False})
-        if not options["keep_accents"]:
-            as_original = _replacing(COMBINING, "", "Regex")
-            steps += [{"type": "NFKD"}, {"type": "StripAccents"} if theirs else as_original]
-        if options["lowercase"]:
-            steps.append({"type": "Lowercase"})
-        steps += [_replacing(space, " ") for space in self._spaces]
-        if model.rules:
-            encoded = base64.b64encode(model.rules).decode()
-            steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
-        if not model.drops_blanks:
+        as_original = _replacing(COMBINING, "", "Regex")
+        rules = {"precompiled_charsmap": base64.b64encode(model.rules).decode()}
+        steps = [
+            *((options["rewrite_quotes"], _replacing(quotes, '"')) for quotes in ("``", "''")),
+            (remove, _replacing(white_space, " ", "Regex")),
+            (remove, strip),
+            (compose, _replacing(r"\s{2,}|[\n\r\t]", " ", "Regex")),
+            (compose, {"type": "NFC"}),
+            (compose, {**strip, "strip_left": False}),
+            (no_accents, {"type": "NFKD"}),
+            (no_accents, {"type": "StripAccents"} if theirs else as_original),
+            (options["lowercase"], {"type": "Lowercase"}),
+            *((True, _replacing(space, " ")) for space in self._spaces),
+            (model.rules, {"type": "Precompiled", **rules}),
+            (model.drops_blanks, _replacing(" {2,}", " ", "Regex")),
+            # Only blanks, no other white space.
+            (
+                model.drops_blanks and not options["blank_at_end"],
+                _replacing(BLANK_AT_END, "", "Regex"),
+            ),
             # Metaspace puts no blank before one that is there.
-            return (
-                [*steps, {"type": "Prepend", "prepend": " "}] if model.begins_with_blank else steps
-            )
-        steps.append(_replacing(" {2,}", " ", "Regex"))
-        if not options["blank_at_end"]:  # only blanks, no other white space
-            steps.append(_replacing(BLANK_AT_END, "", "Regex"))
-        return steps
+            (
+                model.begins_with_blank and not model.drops_blanks,
+                {"type": "Prepend", "prepend": " "},
+            ),
+        ]
+        return [step for wanted, step in steps if wanted]
 
     @property
     def _spaces(self) -> str:
@@ -428,17 +438,9 @@ class SentencePieceTokenizer(Tokenizer):
     def _begins_word(self, token: str) -> bool:
         return re.fullmatch(self._settings.scheme.begins_word, token, re.DOTALL) is not None
 
-    def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        joined = tf.strings.reduce_join(tf.gather(self._words, ids), axis=1)
-        return tf.strings.strip(tf.strings.regex_replace(joined, f"{SPACE}+", " "))
-
-    def _joined(self, tokens: list[str]) -> str:
-        return re.sub(f"{SPACE}+", " ", "".join(self._as_words(tokens))).strip(_ASCII_SPACE)
-
-    def _as_words(self, tokens: Iterable[str]) -> list[str]:
-        """The tokens as they are joined to a text: special tokens are separate words."""
-        special = {token.content for token in self.added_tokens.values() if token.special}
-        return [SPACE + token if token in special else token for token in tokens]
+    def _spelling(self, token: str) -> str:
+        # Special tokens are separate words.
+        return SPACE + token if token in self._settings.special else token
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments without the model, ready for JSON."""

@@ -9,7 +9,7 @@ PrecompileCharsMap writes it.
 
 import math
 import unicodedata
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -89,36 +89,27 @@ def character_rules(rules: bytes) -> dict[str, str]:
     """The replacements of single characters by a model's rules of normalisation, which are checked already."""
     if not rules:
         return {}
+    units, written = _table(rules)
+    found = {}
+    for length, (keys, values) in zip(range(_LONGEST_CHARACTER + 1), _walk(units), strict=False):
+        for key, begin in zip(keys.tolist(), values.tolist(), strict=True):
+            text = key.to_bytes(length, "big").decode("utf-8", "ignore")
+            if len(text) == 1:
+                found[text] = written[begin : written.index(b"\0", begin)].decode()
+    return found
+
+
+def _table(rules: bytes) -> tuple[np.ndarray, bytes]:
+    """The units of the table of byte strings, uint32, and the replacements after it, where its values point."""
     size = int.from_bytes(rules[:4], "little")
-    written = rules[4 + size :]
-    units = np.frombuffer(rules, "<u4", size // _UNIT_BYTES, 4)
-    found, frontier = {}, [(b"", 0)]
-    while frontier:
-        before, position = frontier.pop()
-        unit = units[position]
-        children = int(position ^ (unit >> 10 << ((unit & 0x200) >> 6)))
-        if unit & _HAS_LEAF:
-            begin = int(units[children] & _VALUE)
-            found[before] = written[begin : written.index(b"\0", begin)]
-        if len(before) < _LONGEST_CHARACTER:
-            labels = np.arange(1, 256)
-            is_child = (units[children ^ labels] & _LABEL) == labels
-            frontier += [(before + bytes([label]), children ^ label) for label in labels[is_child]]
-    spelled = ((_decoded(key), value) for key, value in found.items())
-    return {key: value.decode() for key, value in spelled if len(key) == 1}
-
-
-def _decoded(key: bytes) -> str:
-    return key.decode("utf-8", "ignore")
+    if not size or size % (_UNIT_BYTES * _BLOCK_UNITS) or len(rules) < 4 + size:
+        raise ValueError("its rules of normalisation have no complete table.")
+    return np.frombuffer(rules, "<u4", size // _UNIT_BYTES, 4), rules[4 + size :]
 
 
 def _check_rules(rules: bytes) -> None:
-    """Checks rules: a table of byte strings, whose values are positions of their replacements after it."""
-    size = int.from_bytes(rules[:4], "little")
-    replacements = rules[4 + size :]
-    if not size or size % (_UNIT_BYTES * _BLOCK_UNITS) or len(rules) < 4 + size:
-        raise ValueError("its rules of normalisation have no complete table.")
-    values = _values_in(np.frombuffer(rules, "<u4", size // _UNIT_BYTES, 4))
+    units, replacements = _table(rules)
+    values = np.concatenate([values for _, values in _walk(units)])
     try:
         replacements.decode("utf-8")
     except UnicodeError:
@@ -128,11 +119,13 @@ def _check_rules(rules: bytes) -> None:
         raise ValueError("its rules of normalisation point outside their replacements.")
 
 
-def _values_in(units: np.ndarray) -> np.ndarray:
-    """The values of all strings in uint32 [units], found by walking through it like the library."""
-    values = []
+def _walk(units: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Walks through a table like the library: for each length of strings from 0, their last four bytes as big-endian
+    uint32 and their values.
+    """
     was_there = np.zeros(len(units), bool)
-    positions = np.zeros(1, np.uint32)
+    positions, keys = np.zeros(1, np.uint32), np.zeros(1, np.uint32)
+    labels = np.arange(256, dtype=np.uint32)
     while positions.size:
         was_there[positions] = True
         found = units[positions]
@@ -140,12 +133,13 @@ def _values_in(units: np.ndarray) -> np.ndarray:
         # All children of a unit are in one block.
         if children.max() >= len(units):
             raise ValueError("its rules of normalisation point outside their table.")
-        values.append(units[children[(found & _HAS_LEAF) > 0]] & _VALUE)
-        labels = np.arange(256, dtype=np.uint32)
+        has_leaf = (found & _HAS_LEAF) > 0
+        yield keys[has_leaf], units[children[has_leaf]] & _VALUE
         positions = (children[:, None] ^ labels).ravel()
         is_child = (units[positions] & _LABEL) == np.tile(labels, len(children))
-        positions = np.unique(positions[is_child & ~was_there[positions]])
-    return np.concatenate(values)
+        keys = (keys[:, None] << 8 | labels).ravel()[is_child & ~was_there[positions]]
+        positions, first = np.unique(positions[is_child & ~was_there[positions]], return_index=True)
+        keys = keys[first]
 
 
 # The tokenizer's options for reading texts as the SentencePiece library does.

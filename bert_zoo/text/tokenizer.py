@@ -6,6 +6,7 @@ import copy
 import importlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
@@ -18,7 +19,7 @@ import numpy as np
 from bert_zoo.forks import refuse_fork
 from bert_zoo.graph import MISSING, has_tensorflow, tf
 from bert_zoo.private import count_traces_alone
-from bert_zoo.text.batches import text_batch
+from bert_zoo.text.batches import replaced, text_batch
 from bert_zoo.text.files import HF_SPECIAL_TOKENS, AddedToken, Vocabulary, distinct_tokens, extended
 
 
@@ -39,6 +40,10 @@ SPECIAL_TOKENS = {
     "mask_token": SpecialToken("mask_id", "mask token"),
     "eos_token": SpecialToken("eos_id", "end token"),
 }
+
+
+# Strips ASCII's white space, in `Tokenizer.joints`.
+STRIPPED = ("^[ \t\n\v\f\r]+|[ \t\n\v\f\r]+\\z", "")
 
 
 class Marks(NamedTuple):
@@ -86,6 +91,9 @@ class Tokenizer(tf.Module):
     unit = "subword"
     eos_at = "never"
     marks = Marks()
+    # How tokens are joined to a text: what stands between them, and replacements (pattern, rewrite) in the whole.
+    separator = ""
+    joints: tuple[tuple[str, str], ...] = ()
     # Whether a mask token includes the white space before it.
     mask_takes_space = False
 
@@ -257,6 +265,7 @@ class Tokenizer(tf.Module):
         if has_tensorflow:
             with tf.init_scope(), tf.device("CPU:0"):
                 self._build()
+                self._spellings = tf.constant([*map(self._spelling, self.vocabulary)])
 
     def _build(self) -> None:
         """Makes the tables, and calls `_trace` with the functions that tokenize."""
@@ -295,10 +304,8 @@ class Tokenizer(tf.Module):
                 )
             token_ids = tf.RaggedTensor.from_tensor(token_ids)
         ids = tf.cast(token_ids, tf.int32)
-        roles = SPECIAL_TOKENS.values()
-        attributes = [role.attribute for role in roles if not role.in_text]
-        hidden = [getattr(self, name) for name in attributes if hasattr(self, name)]
-        shown = tf.reduce_all(ids.flat_values[:, None] != tf.constant(hidden, tf.int32), axis=1)
+        hidden = tf.constant([*self._hidden_ids], tf.int32)
+        shown = tf.reduce_all(ids.flat_values[:, None] != hidden, axis=1)
         return self._join(tf.ragged.boolean_mask(ids, ids.with_flat_values(shown)))
 
     def detokenized(self, rows: Iterable[Sequence[int]]) -> list[bytes]:
@@ -310,22 +317,37 @@ class Tokenizer(tf.Module):
         Raises:
             ValueError: an id outside the vocabulary.
         """
-        roles = [role.attribute for role in SPECIAL_TOKENS.values() if not role.in_text]
-        hidden = {getattr(self, name, None) for name in roles}
+        hidden = self._hidden_ids
         tokens = (
             [self.id_to_token(index) for index in map(int, row) if index not in hidden]
             for row in rows
         )
-        texts = map(self._joined, tokens)
-        return [text if isinstance(text, bytes) else text.encode() for text in texts]
+        return [*map(self._joined, tokens)]
 
-    def _joined(self, tokens: list[str]) -> str | bytes:
-        """Joins tokens to a text, or to its bytes, which may end within a character."""
-        raise NotImplementedError
+    @property
+    def _hidden_ids(self) -> set[int]:
+        """The ids of the special tokens that texts do not show."""
+        names = [role.attribute for role in SPECIAL_TOKENS.values() if not role.in_text]
+        return {getattr(self, name) for name in names if hasattr(self, name)}
+
+    def _spelling(self, token: str) -> str | bytes:
+        """The text of a token before joining."""
+        return token
+
+    def _joined(self, tokens: list[str]) -> bytes:
+        """Joins tokens to the bytes of a text."""
+        spelled = map(self._spelling, tokens)
+        parts = (part if isinstance(part, bytes) else part.encode() for part in spelled)
+        text = self.separator.encode().join(parts)
+        for pattern, rewrite in self.joints:
+            text = re.sub(pattern.replace(r"\z", r"\Z").encode(), rewrite.encode(), text)
+        return text
 
     def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Joins the tokens of int32 [batch, (tokens)] to string [batch]."""
-        raise NotImplementedError
+        spelled = tf.gather(self._spellings, ids)
+        joined = tf.strings.reduce_join(spelled, axis=1, separator=self.separator)
+        return replaced(joined, self.joints)
 
     def save(self, directory: str | Path) -> None:
         """Writes the vocabulary's files and tokenizer_config.json, with transformers' file names."""
@@ -391,18 +413,14 @@ class Tokenizer(tf.Module):
     def piece(self, index: int) -> Piece:
         """Returns the text of an id's token; ValueError for an id outside the vocabulary."""
         token, marks = self.id_to_token(index), self.marks
-        joins_before = joins_after = None
-        if marks.begins:
-            joins_before = not token.startswith(marks.begins)
-        elif marks.inside and token.startswith(marks.inside):
-            joins_before = True
-        if marks.ends:
-            joins_after = not token.endswith(marks.ends)
-        elif marks.unfinished:
-            joins_after = token.endswith(marks.unfinished)
-        text = self._letters(token)
-        text = text.removeprefix(marks.inside).removesuffix(marks.ends or marks.unfinished)
-        return Piece(text.strip() or token, joins_before, joins_after)
+        before = (bool(marks.inside) and token.startswith(marks.inside)) or None
+        after = token.endswith(marks.unfinished) if marks.unfinished else None
+        text = self._letters(token).removeprefix(marks.inside)
+        return Piece(
+            text.removesuffix(marks.ends or marks.unfinished).strip() or token,
+            not token.startswith(marks.begins) if marks.begins else before,
+            not token.endswith(marks.ends) if marks.ends else after,
+        )
 
     def _letters(self, token: str) -> str:
         """A token's text, with blanks for the marks of words' beginnings."""

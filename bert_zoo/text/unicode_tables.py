@@ -21,6 +21,7 @@ Numbers are hexadecimal. Sets are ranges: `first-last` or a single code point. M
 
 import functools
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -77,12 +78,9 @@ def mapping(name: str) -> dict[int, tuple[int, ...]]:
             code, _, replacement = item.partition(":")
             found[int(code, 16)] = tuple(int(part, 16) for part in replacement.split("."))
             continue
-        first, rest = item.split("-", 1)
-        sign = "+" if "+" in rest else "-"
-        last, _, delta = rest.partition(sign)
-        last, _, step = last.partition("/")
+        first, last, step, delta = re.fullmatch(r"(\w+)-(\w+)(?:/(\d+))?([+-]\w+)", item).groups()
         for code in range(int(first, 16), int(last, 16) + 1, int(step or 1)):
-            found[code] = (code + int(sign + delta, 16),)
+            found[code] = (code + int(delta, 16),)
     return found
 
 

@@ -46,12 +46,6 @@ ReadTables = Callable[[VocabularyFiles], tuple[list[str], list[tuple[str, ...]]]
 GPT2_FILES = "https://dl.fbaipublicfiles.com/fairseq/gpt2_bpe/"
 
 
-def _byte_bpe(**arguments):
-    from bert_zoo.text.byte_bpe import ByteBpeTokenizer
-
-    return ByteBpeTokenizer(**arguments)
-
-
 def read_byte_bpe(
     files: VocabularyFiles,
     overrides: dict[str, Any],
@@ -85,7 +79,7 @@ def read_byte_bpe(
         "normalization": normalization,
         **overrides,
     }
-    return TokenizerParts(_byte_bpe, arguments, files.directory)
+    return TokenizerParts("bert_zoo.text.byte_bpe:ByteBpeTokenizer", arguments, files.directory)
 
 
 def read_vocabulary_and_merges(
@@ -171,12 +165,6 @@ _SWITCHES = {
 _WORD_LENGTH, _WORD_LENGTHS = "max_input_chars_per_word", {"least": 1, "most": 1_000_000}
 
 
-def _wordpiece(**arguments):
-    from bert_zoo.text.wordpiece import WordPieceTokenizer
-
-    return WordPieceTokenizer(**arguments)
-
-
 def read_wordpiece(
     files: VocabularyFiles, overrides: dict[str, Any], *, dict_file: bool = False, **defaults: Any
 ) -> TokenizerParts:
@@ -209,7 +197,7 @@ def read_wordpiece(
         "added_tokens": named.added_to(vocabulary, files.directory),
         **overrides,
     }
-    return TokenizerParts(_wordpiece, arguments, files.directory)
+    return TokenizerParts("bert_zoo.text.wordpiece:WordPieceTokenizer", arguments, files.directory)
 
 
 def _read_vocabulary(files: VocabularyFiles, serialized: JsonObject, dict_file: bool) -> list[str]:
@@ -284,12 +272,7 @@ _OPTIONS = {
 # former also begins a line.
 EOS_TOKENS = ("<eos>", "<S>")
 UNKNOWN_TOKENS = ("<unk>", "<UNK>")
-
-
-def word_level_tokenizer(**arguments: Any):
-    from bert_zoo.text.word_level import WordLevelTokenizer
-
-    return WordLevelTokenizer(**arguments)
+WORD_LEVEL = "bert_zoo.text.word_level:WordLevelTokenizer"
 
 
 def read_word_level(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
@@ -300,7 +283,7 @@ def read_word_level(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokeni
     options = with_assumed_options(lines, path, options | overrides)
     if options["unit"] == "character":
         lines = [line_as_character(line) for line in lines]
-    return TokenizerParts(word_level_tokenizer, {"vocabulary": lines, **options}, path)
+    return TokenizerParts(WORD_LEVEL, {"vocabulary": lines, **options}, path)
 
 
 def with_assumed_options(lines: list[str], path: Path, given: dict[str, Any]) -> dict[str, Any]:
@@ -341,12 +324,6 @@ def first_known(candidates: tuple[str, ...], tokens: list[str]) -> str | None:
 TOKENIZER_FILE = "tokenizer.json"
 
 
-def _sentencepiece(**arguments):
-    from bert_zoo.text.sentencepiece import SentencePieceTokenizer
-
-    return SentencePieceTokenizer(**arguments)
-
-
 def read_sentencepiece(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
     """Reads the one SentencePiece model of a directory with its settings; `overrides`, also of `scheme`, win."""
     config = files.json("tokenizer_config.json")
@@ -355,29 +332,25 @@ def read_sentencepiece(files: VocabularyFiles, overrides: dict[str, Any]) -> Tok
     models = sorted(
         path.name for pattern in ("*.model", "*.spm") for path in files.directory.glob(pattern)
     )
-    if not models and files.has(TOKENIZER_FILE):
+    if len(models) == 1:
+        name, model = models[0], files.content(models[0])
+    elif not models and files.has(TOKENIZER_FILE):
         # transformers 5 writes no other file.
-        model, stated = unigram_of(files.json(TOKENIZER_FILE), overrides["scheme"])
-        arguments = {
-            "model": model,
-            **stated,
-            "added_tokens": _added_tokens(files, model, overrides["scheme"]),
-            **overrides,
-        }
-        return TokenizerParts(_sentencepiece, arguments, files.path(TOKENIZER_FILE))
-    if len(models) != 1:
+        name = TOKENIZER_FILE
+        model, options = unigram_of(files.json(name), overrides["scheme"])
+    else:
         raise FileNotFoundError(
             f"{files.directory} must have one SentencePiece model, *.model, or tokenizer.json; it has "
             f"{files.names()}."
         )
-    model = files.content(models[0])
     arguments = {
         "model": model,
         **options,
         "added_tokens": _added_tokens(files, model, overrides["scheme"]),
         **overrides,
     }
-    return TokenizerParts(_sentencepiece, arguments, files.path(models[0]))
+    kind = "bert_zoo.text.sentencepiece:SentencePieceTokenizer"
+    return TokenizerParts(kind, arguments, files.path(name))
 
 
 def unigram_of(content: JsonObject, scheme: Scheme) -> tuple[bytes, dict[str, bool]]:

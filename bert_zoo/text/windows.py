@@ -174,8 +174,9 @@ class DocumentWindows(Preprocessor):
         rows, example = self.rows(texts)
         ops = ops_of(example)
         number = len(texts) if isinstance(texts, list) else ops.size(texts, ops.int64)
-        starts = ops.searchsorted(example, ops.range(number), out_type=ops.int64)
-        counts = ops.concat([starts[1:], [ops.size(example, ops.int64)]], 0)[:number] - starts
+        starts = ops.searchsorted(example, ops.range(number), side="left", out_type=ops.int64)
+        ends = ops.searchsorted(example, ops.range(number), side="right", out_type=ops.int64)
+        counts = ends - starts
         most = ops.maximum(ops.reduce_max(counts), 0)
         if self.packer.padding == FEW_LENGTHS and most:
             most = 1 << (int(most) - 1).bit_length()
@@ -196,19 +197,12 @@ class DocumentWindows(Preprocessor):
 
 def document_windows(preprocessor: Preprocessor, stride: int | None) -> DocumentWindows:
     """Makes windows that read text like a model's preprocessor, and share its report."""
-    kind = preprocessor.class_of(DocumentWindows)
-    windows = kind(preprocessor.tokenizer, stride=stride, **preprocessor.get_config())
-    windows.report = preprocessor.report
-    return windows
+    return preprocessor.made_as(DocumentWindows, stride=stride)
 
 
 def question_windows(preprocessor: Preprocessor, **options: Any) -> QuestionWindows:
     """Makes windows that read text like a model's preprocessor, with options of `QuestionWindows`."""
-    kind = preprocessor.class_of(QuestionWindows)
-    windows = kind(preprocessor.tokenizer, **{**preprocessor.get_config(), **options})
-    if windows.report is not None:
-        windows.report = preprocessor.report
-    return windows
+    return preprocessor.made_as(QuestionWindows, **options)
 
 
 def model_inputs(rows: dict[str, tf.Tensor], columns: tuple[str, ...] = ()) -> dict[str, tf.Tensor]:

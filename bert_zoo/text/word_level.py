@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -109,7 +108,6 @@ class WordLevelTokenizer(Tokenizer):
         values = np.array(list(ids.values()), np.int32)
         unknown = _NONE if options.unknown_token is None else self.unk_id
         self._ids = lookup_table(keys, values, default=unknown)
-        self._spellings = tf.constant([self._spelling(token) for token in self.vocabulary])
         lowercase = options.lowercase
         self._lower = TextCleaner(keep_accents=True, lowercase=True) if lowercase else None
         self._trace(self._ids_of)
@@ -151,20 +149,15 @@ class WordLevelTokenizer(Tokenizer):
         texts = tf.strings.regex_replace(texts, _LINE_END, rewrite * (after + before))
         return tf.strings.join([mark * before, texts, mark * after])
 
-    def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        spelled = tf.gather(self._spellings, ids)
-        if self.unit != "word":
-            return tf.strings.reduce_join(spelled, axis=1)
-        joined = tf.strings.reduce_join(spelled, axis=1, separator=" ")
-        return tf.strings.regex_replace(joined, " ?\n ?", "\n")
+    @property
+    def separator(self) -> str:
+        return " " if self.unit == "word" else ""
 
-    def _joined(self, tokens: list[str]) -> bytes:
-        separator = b" " if self.unit == "word" else b""
-        joined = separator.join(map(self._spelling, tokens))
-        return re.sub(b" ?\n ?", b"\n", joined) if self.unit == "word" else joined
+    @property
+    def joints(self) -> tuple[tuple[str, str], ...]:
+        return ((" ?\n ?", "\n"),) if self.unit == "word" else ()
 
     def _spelling(self, token: str) -> bytes:
-        """The text of a token in `detokenize`."""
         options = self._options
         named = {options.eos_token: b"\n", options.space_token: b" "}
         byte = _key(token, self.unit) if self.unit == "byte" else None

@@ -50,6 +50,8 @@ class WordPieceTokenizer(Tokenizer):
     """
 
     marks = Marks(inside=SUFFIX)
+    # Case, accents and spacing around punctuation are lost in normalisation.
+    separator, joints = " ", ((f" {SUFFIX}", ""),)
 
     def __init__(
         self,
@@ -95,7 +97,6 @@ class WordPieceTokenizer(Tokenizer):
         # A character has at most four bytes. The exact limit in characters is applied before.
         self._match_words = _fast_wordpiece(self.base_vocabulary, unknown, 4 * most, split=False)
         self._match_ascii = _fast_wordpiece(self.base_vocabulary, unknown, most, split=True)
-        self._token_strings = tf.constant(self.vocabulary)
         self._plain_pattern, self._other_pattern = _patterns_of_plain_texts(
             self._added.spellings, lowercase=lowercase
         )
@@ -185,15 +186,6 @@ class WordPieceTokenizer(Tokenizer):
 
     def _begins_word(self, token: str) -> bool:
         return not token.startswith(SUFFIX)
-
-    def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        # Case, accents and spacing around punctuation are lost in normalisation.
-        tokens = tf.gather(self._token_strings, ids)
-        joined = tf.strings.reduce_join(tokens, axis=1, separator=" ")
-        return tf.strings.regex_replace(joined, f" {SUFFIX}", "")
-
-    def _joined(self, tokens: list[str]) -> str:
-        return " ".join(tokens).replace(f" {SUFFIX}", "")
 
     def _files(self) -> dict[str, Any]:
         options = self._options

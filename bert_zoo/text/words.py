@@ -40,14 +40,6 @@ WORDS_EXPECTED = (
 )
 
 
-def are_rows_of_words(words: Any) -> bool:
-    """Whether data other than tensors are sentences of words, rather than texts."""
-    words = as_list(words)
-    if isinstance(words, list | np.ndarray) and len(words):
-        return isinstance(words[0], list | tuple | np.ndarray)
-    return False
-
-
 def check_rows(rows: Sequence[Any], name: str) -> None:
     """Raises TypeError or ValueError for a row that is no list of words, or a missing or empty word."""
     for position, row in enumerate(rows):
@@ -67,7 +59,7 @@ def check_rows(rows: Sequence[Any], name: str) -> None:
 
 def word_rows(words: Any, name: str = "words") -> Words:
     """Returns sentences as lists of words; arguments and errors are those of `words.word_batch`."""
-    if not are_rows_of_words(words):
+    if not has_rows_of_words(words):
         return [text.split() for text in strings(words, name)]
     rows = [*as_list(words)]
     check_rows(rows, name)
@@ -108,7 +100,9 @@ def has_rows_of_words(words: Any) -> bool:
         return True
     if is_tensor(words):
         return (words.shape.rank or 0) > 1
-    return are_rows_of_words(words)
+    words = as_list(words)
+    is_list = isinstance(words, list | np.ndarray) and len(words) > 0
+    return is_list and isinstance(words[0], list | tuple | np.ndarray)
 
 
 def word_batch(words: Any, name: str = "words") -> tf.RaggedTensor | Words:
@@ -127,7 +121,10 @@ def word_batch(words: Any, name: str = "words") -> tf.RaggedTensor | Words:
     if isinstance(words, tf.Tensor):
         words = tf.RaggedTensor.from_tensor(words) if words.shape.rank == 2 else words
     if not isinstance(words, tf.RaggedTensor | tf.Tensor):
-        return _ragged_words([*as_list(words)], name)
+        rows = word_rows(words, name)
+        flat = tf.constant([*itertools.chain.from_iterable(rows)], tf.string)
+        lengths = np.array([*map(len, rows)], np.int64)
+        return tf.RaggedTensor.from_row_lengths(flat, lengths, validate=False)
     if words.dtype != tf.string or words.shape.rank != 2:
         raise ValueError(
             f"{name} is a tensor of {words.dtype.name} with shape {words.shape}. {WORDS_EXPECTED}."
@@ -135,19 +132,6 @@ def word_batch(words: Any, name: str = "words") -> tf.RaggedTensor | Words:
     words = words.with_row_splits_dtype(tf.int64)
     message = f"{name} has empty words. Do not pad sentences: pass a ragged tensor."
     return words.with_values(*checked([words.values], tf.reduce_all(words.values != ""), message))
-
-
-def _ragged_words(rows: list[Any], name: str) -> tf.RaggedTensor:
-    check_rows(rows, name)
-    try:
-        flat = text_batch([*itertools.chain.from_iterable(rows)], name)
-    except (TypeError, ValueError):
-        for position, row in enumerate(rows):
-            text_batch(row, f"{name}[{position}]")  # names the row
-        raise
-    return tf.RaggedTensor.from_row_lengths(
-        flat, np.array([*map(len, rows)], np.int64), validate=False
-    )
 
 
 @tf.autograph.experimental.do_not_convert

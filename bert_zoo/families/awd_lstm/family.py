@@ -185,12 +185,6 @@ _ADVICE = (
 )
 
 
-def fastai_tokenizer(**arguments: Any):
-    from bert_zoo.families.awd_lstm.text import FastAITokenizer
-
-    return FastAITokenizer(**arguments)
-
-
 def read_vocabulary(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
     """Reads vocab.txt, as this package writes it, or the pickle beside fast.ai's weights."""
     if files.has("vocab.txt"):
@@ -213,7 +207,7 @@ def read_vocabulary(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokeni
         config = {"tokenizer_class": CLASS, "backwards": backwards}
         files.contents["tokenizer_config.json"] = json.dumps(config).encode()
     arguments = {"vocabulary": tokens, "backwards": backwards, **overrides}
-    return TokenizerParts(fastai_tokenizer, arguments, path)
+    return TokenizerParts("bert_zoo.families.awd_lstm.text:FastAITokenizer", arguments, path)
 
 
 def read_words(path: Path) -> list[str]:

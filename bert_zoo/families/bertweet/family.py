@@ -16,12 +16,6 @@ from bert_zoo.text.numpy_packing import ROBERTA
 MASK = "<mask>"
 
 
-def _tokenizer(**arguments):
-    from bert_zoo.families.bertweet.text import TweetBpeTokenizer
-
-    return TweetBpeTokenizer(**arguments)
-
-
 def read_tweet_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
     """Reads vocab.txt and bpe.codes, each with a count in its last column, and settings; `overrides` overrule."""
     files.require("vocab.txt", "bpe.codes")
@@ -49,7 +43,9 @@ def read_tweet_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokeniz
         "normalization": files.json("tokenizer_config.json").take("normalization", bool, True),
         **overrides,
     }
-    return TokenizerParts(_tokenizer, arguments, files.directory)
+    return TokenizerParts(
+        "bert_zoo.families.bertweet.text:TweetBpeTokenizer", arguments, files.directory
+    )
 
 
 COVID = "bertweet_base, trained further on 23 million English tweets about COVID-19"

@@ -16,7 +16,6 @@ from __future__ import annotations
 import functools
 import html.entities
 import json
-import string
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,7 @@ from bert_zoo.text.batches import (
 from bert_zoo.text.bpe import WORD_END, Merges, MergesWords, at_last_places
 from bert_zoo.text.files import AddedToken, Vocabulary, special_tokens
 from bert_zoo.text.token_finder import AddedTokens
-from bert_zoo.text.tokenizer import Marks
+from bert_zoo.text.tokenizer import STRIPPED, Marks
 from bert_zoo.text.unicode_tables import code_points, paged, re2_class
 
 # An unassigned code point, in no vocabulary, for what cannot be written here otherwise.
@@ -318,6 +317,7 @@ class TweetBpeTokenizer(MergesWords):
     """
 
     marks = Marks(unfinished=CONTINUED)
+    separator, joints = " ", ((f"{CONTINUED} ", ""), STRIPPED)
 
     def __init__(
         self,
@@ -353,18 +353,10 @@ class TweetBpeTokenizer(MergesWords):
             if token.endswith(CONTINUED) and token != CONTINUED:
                 ids[token.removesuffix(CONTINUED)] = index
         self._normalize = TweetNormalizer() if self._options.normalization else _with_line_ends
-        self._spellings = tf.constant(self.vocabulary)
         self._prepare(self._find, ids, AddedTokens(self.added_tokens, in_raw_texts=True))
 
     def _find(self, texts: tf.Tensor) -> tf.RaggedTensor:
         return split_at_white_space(self._normalize(texts))
-
-    def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        joined = tf.strings.reduce_join(tf.gather(self._spellings, ids), axis=1, separator=" ")
-        return tf.strings.strip(tf.strings.regex_replace(joined, f"{CONTINUED} ", ""))
-
-    def _joined(self, tokens: list[str]) -> str:
-        return " ".join(tokens).replace(f"{CONTINUED} ", "").strip(string.whitespace)
 
     def _files(self) -> dict[str, Any]:
         added = {token.content for token in self.added_tokens.values()}

@@ -268,12 +268,6 @@ FORMATS = {
 SPECIAL_WORDS = ("<S>", "</S>", "<UNK>")
 
 
-def _tokenizer(**arguments):
-    from bert_zoo.families.elmo.text import CharacterTokenizer
-
-    return CharacterTokenizer(**arguments)
-
-
 def read_words(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
     """A tokenizer into characters, which needs files only for a word size other than 50. For models that read word ids
     it has their vocabulary: vocab.txt, or the only file with "vocab" in its name.
@@ -289,7 +283,9 @@ def read_words(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerPa
     if by_number:
         return _read_numbers(files, overrides)
     options = {} if size is None else {"max_characters": size}
-    return TokenizerParts(_tokenizer, {**options, **overrides}, files.directory)
+    return TokenizerParts(
+        "bert_zoo.families.elmo.text:CharacterTokenizer", {**options, **overrides}, files.directory
+    )
 
 
 def _read_numbers(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:

@@ -178,12 +178,6 @@ def hf_classes(prefix: str) -> dict[str, str]:
 ROLES = ("unknown_token", "padding_token")
 
 
-def _tokenizer(**arguments):
-    from bert_zoo.families.gpt.text import CharBpeTokenizer
-
-    return CharBpeTokenizer(**arguments)
-
-
 def read_char_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
     """Reads Hugging Face's files and their settings, which `overrides` overrule."""
     vocabulary, merges = read_vocabulary_and_merges(files, _model)
@@ -197,7 +191,7 @@ def read_char_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokenize
         "added_tokens": named.added_to(vocabulary, files.directory),
         **overrides,
     }
-    return TokenizerParts(_tokenizer, arguments, files.directory)
+    return TokenizerParts("bert_zoo.families.gpt.text:CharBpeTokenizer", arguments, files.directory)
 
 
 def _model(serialized: JsonObject) -> JsonObject:

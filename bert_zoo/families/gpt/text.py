@@ -46,6 +46,7 @@ class CharBpeTokenizer(MergesWords):
     """
 
     marks = Marks(ends=WORD_END)
+    joints = ((r" \z", ""),)
 
     def __init__(
         self,
@@ -69,7 +70,6 @@ class CharBpeTokenizer(MergesWords):
     def _build(self) -> None:
         lowercase = self._options.lowercase
         normalizer = BertNormalizer(lowercase=lowercase, strip_accents=lowercase, split_cjk=True)
-        self._spellings = tf.constant([*map(_spelling, self.vocabulary)])
         self._prepare(
             partial(_words, rules=normalizer.rules),
             self._base_vocabulary.ids,
@@ -92,12 +92,8 @@ class CharBpeTokenizer(MergesWords):
             decoder={"type": "BPEDecoder", "suffix": WORD_END},
         )
 
-    def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        joined = tf.strings.reduce_join(tf.gather(self._spellings, ids), axis=1)
-        return tf.strings.regex_replace(joined, " $", "")
-
-    def _joined(self, tokens: list[str]) -> str:
-        return "".join(map(_spelling, tokens)).removesuffix(" ")
+    def _spelling(self, token: str) -> str:
+        return token.removesuffix(WORD_END) + " " if token.endswith(WORD_END) else token
 
     def _files(self) -> dict[str, Any]:
         config = self._config("OpenAIGPTTokenizer", do_lower_case=self._options.lowercase)
@@ -105,11 +101,6 @@ class CharBpeTokenizer(MergesWords):
             config["added_tokens_decoder"] = self._tokens_in_text()
         files = merge_files(self._base_vocabulary.ids, self.merges, "#version: 0.2\n")
         return {**files, "tokenizer_config.json": config}
-
-
-def _spelling(token: str) -> str:
-    """The text of a token."""
-    return token.removesuffix(WORD_END) + " " if token.endswith(WORD_END) else token
 
 
 def _words(texts: tf.Tensor, rules: Rules) -> tf.RaggedTensor:

@@ -21,10 +21,10 @@ from bert_zoo.text.format import TokenizerParts
 from bert_zoo.text.vocabulary_files import (
     EOS_TOKENS,
     UNKNOWN_TOKENS,
+    WORD_LEVEL,
     first_known,
     read_word_level,
     with_assumed_options,
-    word_level_tokenizer,
 )
 from bert_zoo.weights.files import WeightsError, refuse_lfs_pointer
 from bert_zoo.weights.restricted_pickle import (
@@ -87,7 +87,7 @@ def read_vocabulary(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokeni
     # Bytes are written as numbers, which have no case.
     lowercase = found.lowercase and options["unit"] != "byte"
     arguments = {"vocabulary": found.tokens, "lowercase": lowercase, **options}
-    return TokenizerParts(word_level_tokenizer, arguments, path)
+    return TokenizerParts(WORD_LEVEL, arguments, path)
 
 
 class PickledVocabulary(NamedTuple):

@@ -181,10 +181,7 @@ CONTINUED = "@@"  # ends a token that does not end a word
 _IN_TEXTS = ("<s>", *(f"<special{number}>" for number in range(10)))
 
 
-def _tokenizer(**arguments):
-    from bert_zoo.families.xlm.text import WordBpeTokenizer
-
-    return WordBpeTokenizer(**arguments)
+_TOKENIZER = "bert_zoo.families.xlm.text:WordBpeTokenizer"
 
 
 def read_word_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
@@ -217,7 +214,7 @@ def read_word_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokenize
         ],
         **overrides,
     }
-    return TokenizerParts(_tokenizer, arguments, files.directory)
+    return TokenizerParts(_TOKENIZER, arguments, files.directory)
 
 
 def _first_token(files: VocabularyFiles) -> dict[str, str]:
@@ -269,7 +266,7 @@ def read_vocabulary(files: VocabularyFiles, overrides: dict[str, Any]) -> Tokeni
         **({"languages": languages} if len(languages) > 1 else {"language": next(iter(languages))}),
         **overrides,
     }
-    return TokenizerParts(_tokenizer, arguments, programs[0])
+    return TokenizerParts(_TOKENIZER, arguments, programs[0])
 
 
 def tokens_in(entries: JsonObject) -> list[str]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import functools
 import json
-import string
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -34,7 +33,7 @@ from bert_zoo.text.bpe import WORD_END, Merges, MergesWords, at_last_places, mer
 from bert_zoo.text.files import AddedToken, Vocabulary, special_tokens
 from bert_zoo.text.normalizer import TextCleaner
 from bert_zoo.text.token_finder import AddedTokens
-from bert_zoo.text.tokenizer import Marks, import_tensorflow_text
+from bert_zoo.text.tokenizer import STRIPPED, Marks, import_tensorflow_text
 from bert_zoo.text.unicode_tables import re2_class
 
 # Language -> the library that transformers uses to split its words.
@@ -315,6 +314,7 @@ class WordBpeTokenizer(MergesWords):
     """
 
     marks = Marks(ends=WORD_END)
+    joints = (STRIPPED,)
 
     def __init__(
         self,
@@ -357,7 +357,6 @@ class WordBpeTokenizer(MergesWords):
         else:
             words = MosesWords(options.language, lowercase=options.lowercase)
             with_spans = words.with_spans
-        self._spellings = tf.constant([token.replace(WORD_END, " ") for token in self.vocabulary])
         added = AddedTokens(self.added_tokens, in_raw_texts=True)
         self._prepare(words, self._base_vocabulary.ids, added, with_spans=with_spans)
 
@@ -369,12 +368,8 @@ class WordBpeTokenizer(MergesWords):
         """
         return self.with_options(language=language)
 
-    def _join(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        joined = tf.strings.reduce_join(tf.gather(self._spellings, ids), axis=1)
-        return tf.strings.strip(joined)
-
-    def _joined(self, tokens: list[str]) -> str:
-        return "".join(tokens).replace(WORD_END, " ").strip(string.whitespace)
+    def _spelling(self, token: str) -> str:
+        return token.replace(WORD_END, " ")
 
     def _files(self) -> dict[str, Any]:
         options = self._options
