@@ -10,7 +10,7 @@ from bert_zoo.data import messages
 from bert_zoo.distillation import prune_vocabulary
 from bert_zoo.distillation.vocabularies import smaller
 from bert_zoo.text import AddedToken, SentencePieceTokenizer
-from bert_zoo.text.sentencepiece_model import BPE, read_sentencepiece_model
+from bert_zoo.text.vocabulary_files import BPE, read_sentencepiece_model
 from bert_zoo.weights.bind import variables_of
 
 ADDED = [AddedToken("<order>"), "e-mail"]

@@ -11,7 +11,7 @@ from bert_zoo.registry import registry
 from bert_zoo.text import tokenizer_from_dir
 from bert_zoo.text.normalizer import TextCleaner, replacements
 from bert_zoo.text.sentencepiece import SentencePieceTokenizer
-from bert_zoo.text.sentencepiece_model import BPE, read_sentencepiece_model
+from bert_zoo.text.vocabulary_files import BPE, read_sentencepiece_model
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED_DATA = ROOT.parent / "shared" / "data"

@@ -16,7 +16,7 @@ from bert_zoo import load
 from bert_zoo.config import ConfigError
 from bert_zoo.families.xlm.text import MosesWords, WordBpeTokenizer
 from bert_zoo.text import tokenizer_from_dir
-from bert_zoo.text.bpe import WordMerger
+from bert_zoo.text.byte_bpe import WordMerger
 
 VOCABULARY = ALL_GOLDEN / "word_bpe"
 REFERENCE = json.loads((VOCABULARY / "ids.json").read_text())

@@ -20,8 +20,8 @@ from bert_zoo.pretraining.tokens import BATCH_CHARACTERS, ids_of
 from bert_zoo.text.byte_bpe import ALPHABET, ByteBpeTokenizer
 from bert_zoo.text.files import SUFFIX
 from bert_zoo.text.sentencepiece import SentencePieceTokenizer
-from bert_zoo.text.sentencepiece_model import BPE, NORMAL, read_sentencepiece_model
 from bert_zoo.text.tokenizer import Tokenizer
+from bert_zoo.text.vocabulary_files import BPE, NORMAL, read_sentencepiece_model
 from bert_zoo.text.wordpiece import WordPieceTokenizer
 from bert_zoo.training.freezing import without_lora
 from bert_zoo.training.presets import compile_for_task
@@ -173,7 +173,7 @@ def _is_text(piece) -> bool:
 
 def merges_of(token: str, score: Callable[[str, str], float | None]) -> list[tuple[str, str]]:
     """The merges that build a token from its characters, in order; `score` gives two neighbours' priority, highest
-    first, None for no merge. See `bert_zoo.text.bpe`."""
+    first, None for no merge. See `bert_zoo.text.byte_bpe`."""
     parts, made = [*token], []
     while True:
         scores = [score(*pair) for pair in pairwise(parts)]

@@ -22,8 +22,7 @@ from bert_zoo.family import HF, Archive, Checkpoint, Family, TextSpec, read_tabl
 from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
 from bert_zoo.text.files import VocabularyFiles, special_tokens
 from bert_zoo.text.format import TextFormat, TokenizerParts
-from bert_zoo.text.sentencepiece_model import PLAIN, Scheme
-from bert_zoo.text.vocabulary_files import read_sentencepiece, read_wordpiece
+from bert_zoo.text.vocabulary_files import PLAIN, Scheme, read_sentencepiece, read_wordpiece
 from bert_zoo.weights.formats import TF1, HuggingFace, keras_hub, model_garden
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.table import DENSE, NORM, OUTPUT, Head, Row

@@ -9,8 +9,7 @@ from bert_zoo.family import HF, Checkpoint, TextSpec
 from bert_zoo.text.files import special_tokens
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.numpy_packing import ROBERTA
-from bert_zoo.text.sentencepiece_model import NEXT_LINE, Scheme
-from bert_zoo.text.vocabulary_files import read_sentencepiece
+from bert_zoo.text.vocabulary_files import NEXT_LINE, Scheme, read_sentencepiece
 
 # All pieces come after fairseq's four tokens, including SentencePiece's own <unk>, <s> and </s>. Training used
 # the latter two, not fairseq's.

@@ -9,8 +9,7 @@ from bert_zoo.families.roberta import fairseq
 from bert_zoo.text.files import special_tokens
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.numpy_packing import ROBERTA
-from bert_zoo.text.sentencepiece_model import NEXT_LINE, Scheme
-from bert_zoo.text.vocabulary_files import read_sentencepiece
+from bert_zoo.text.vocabulary_files import NEXT_LINE, Scheme, read_sentencepiece
 
 PAPER = "Unsupervised Cross-lingual Representation Learning at Scale, arXiv:1911.02116"
 FAIRSEQ_CODEC = replace(

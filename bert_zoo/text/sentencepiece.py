@@ -32,7 +32,16 @@ from bert_zoo.text.files import AddedToken, Vocabulary
 from bert_zoo.text.format import sequence, serialized
 from bert_zoo.text.normalizer import CharacterTable, Composition, TextCleaner
 from bert_zoo.text.reading import rust_tokenizer
-from bert_zoo.text.sentencepiece_model import (
+from bert_zoo.text.token_finder import AddedTokens
+from bert_zoo.text.tokenizer import (
+    STRIPPED,
+    Marks,
+    TokenizeFunction,
+    Tokenizer,
+    import_tensorflow_text,
+)
+from bert_zoo.text.unicode_tables import code_points, parse_ranges
+from bert_zoo.text.vocabulary_files import (
     BLANK_AT_END,
     COMBINING,
     CONTROL,
@@ -47,15 +56,6 @@ from bert_zoo.text.sentencepiece_model import (
     read_sentencepiece_model,
     scheme_tokens,
 )
-from bert_zoo.text.token_finder import AddedTokens
-from bert_zoo.text.tokenizer import (
-    STRIPPED,
-    Marks,
-    TokenizeFunction,
-    Tokenizer,
-    import_tensorflow_text,
-)
-from bert_zoo.text.unicode_tables import code_points, parse_ranges
 
 
 class PieceNormalizer(tf.Module):

@@ -35,7 +35,7 @@ from bert_zoo.text.batches import (
     split_at_white_space,
     text_batch,
 )
-from bert_zoo.text.bpe import WORD_END, Merges, MergesWords, at_last_places
+from bert_zoo.text.byte_bpe import WORD_END, Merges, MergesWords, at_last_places
 from bert_zoo.text.files import AddedToken, Vocabulary, special_tokens
 from bert_zoo.text.token_finder import AddedTokens
 from bert_zoo.text.tokenizer import STRIPPED, Marks

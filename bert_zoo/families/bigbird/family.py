@@ -15,8 +15,7 @@ from bert_zoo.family import Family
 from bert_zoo.fields import setting
 from bert_zoo.text.files import special_tokens
 from bert_zoo.text.format import TextFormat
-from bert_zoo.text.sentencepiece_model import NEWLINE, PLAIN, Scheme
-from bert_zoo.text.vocabulary_files import read_sentencepiece
+from bert_zoo.text.vocabulary_files import NEWLINE, PLAIN, Scheme, read_sentencepiece
 from bert_zoo.weights.formats import TF1, HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.format import sizes_in

@@ -15,8 +15,7 @@ from bert_zoo.families.deberta.family import DEFAULTS as FIRST_DEFAULTS
 from bert_zoo.families.deberta.family import HF_CODEC as FIRST_CODEC
 from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.text.format import TextFormat, TokenizerParts
-from bert_zoo.text.sentencepiece_model import Scheme
-from bert_zoo.text.vocabulary_files import read_sentencepiece
+from bert_zoo.text.vocabulary_files import Scheme, read_sentencepiece
 from bert_zoo.weights.formats import keras_hub
 from bert_zoo.weights.formats.codec import ConfigRow
 from bert_zoo.weights.formats.hf import ACTIVATIONS

@@ -1,7 +1,7 @@
 """BPE over the characters of words, with the ids of Hugging Face's fast GPT tokenizer on every input.
 
 A text is split into words as by BERT. Each word begins as its characters, the last one with the suffix
-"</w>", which are merged as in `bert_zoo.text.bpe`.
+"</w>", which are merged as in `bert_zoo.text.byte_bpe`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_zoo.graph import tf
-from bert_zoo.text.bpe import WORD_END, Merges, MergesWords, checked_merges, merge_files
+from bert_zoo.text.byte_bpe import WORD_END, Merges, MergesWords, checked_merges, merge_files
 from bert_zoo.text.files import AddedToken, Vocabulary
 from bert_zoo.text.format import bert_normalizer, bpe_model, serialized
 from bert_zoo.text.normalizer import BertNormalizer, Rules, split_words

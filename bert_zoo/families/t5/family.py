@@ -22,8 +22,7 @@ from bert_zoo.json_files import JsonObject
 from bert_zoo.text.files import AddedToken, VocabularyFiles, distinct_tokens, read_named_tokens
 from bert_zoo.text.format import TextFormat, TokenizerParts
 from bert_zoo.text.numpy_packing import Layout
-from bert_zoo.text.sentencepiece_model import Scheme
-from bert_zoo.text.vocabulary_files import TOKENIZER_FILE, read_byte_bpe, read_sentencepiece
+from bert_zoo.text.vocabulary_files import TOKENIZER_FILE, Scheme, read_byte_bpe, read_sentencepiece
 from bert_zoo.weights.formats import TF1, Description, HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.format import sizes_in

@@ -29,7 +29,7 @@ from bert_zoo.text.batches import (
     replaced,
     split_at_white_space,
 )
-from bert_zoo.text.bpe import WORD_END, Merges, MergesWords, at_last_places, merge_files
+from bert_zoo.text.byte_bpe import WORD_END, Merges, MergesWords, at_last_places, merge_files
 from bert_zoo.text.files import AddedToken, Vocabulary, special_tokens
 from bert_zoo.text.normalizer import TextCleaner
 from bert_zoo.text.token_finder import AddedTokens

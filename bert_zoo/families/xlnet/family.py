@@ -24,8 +24,7 @@ from bert_zoo.family import Family
 from bert_zoo.text.files import special_tokens
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.numpy_packing import Layout
-from bert_zoo.text.sentencepiece_model import PLAIN, Scheme
-from bert_zoo.text.vocabulary_files import read_sentencepiece
+from bert_zoo.text.vocabulary_files import PLAIN, Scheme, read_sentencepiece
 from bert_zoo.weights.formats import TF1, HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.hf import ACTIVATIONS
