@@ -244,8 +244,9 @@ class Positions(NamedTuple):
     def gather(self, values: Any, otherwise: float = 0) -> Any:
         """Lays values of the segment's tokens out in the rows; `otherwise` at all other positions."""
         if isinstance(self.inside, np.ndarray):
-            found = np.full((*self.inside.shape, *values.shape[1:]), otherwise, values.dtype)
-            found[self.inside] = values[self.source[self.inside]]
+            pool = values if len(values) else np.zeros((1, *values.shape[1:]), values.dtype)
+            found = pool.take(self.source, axis=0, mode="clip")
+            found[~self.inside] = otherwise
             return found
         tf = graph.tf
         last = tf.shape(values, tf.int64)[0]

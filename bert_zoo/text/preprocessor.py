@@ -211,7 +211,7 @@ class TextPreprocessor(tf.Module):
 
     def made_as(self, kind: type[TextPreprocessor], **options: Any) -> Any:
         """Makes a preprocessor of the class that reads text like this one; other `options` are the class's."""
-        made = self.class_of(kind)(self.tokenizer, **{**self.get_config(), **options})
+        made = kind(self.tokenizer, **{**self.get_config(), **options})
         if made.report is not None and self.report is not None:
             made.report = self.report  # so that each message is shown once
         return made
@@ -228,10 +228,6 @@ class TextPreprocessor(tf.Module):
                 f"A {type(self.tokenizer).__name__} has no language. It reads all languages alike."
             )
         return type(self)(self.tokenizer.in_language(language), **self.get_config())
-
-    def class_of(self, kind: type[TextPreprocessor]) -> type[TextPreprocessor]:
-        """The counterpart of the class `kind` for this preprocessor's kind of arrays."""
-        return kind
 
     def widened(self, inputs: Mapping[str, tf.Tensor], length: tf.Tensor) -> dict[str, tf.Tensor]:
         """Pads a model's inputs [batch, tokens] to at least `length` tokens; traceable."""
@@ -291,7 +287,8 @@ class TextPreprocessor(tf.Module):
         if self.report is not None and unk_id is not None:
             for values, starts, lengths in segments:
                 ops = ops_of(values)
-                before = ops.pad(ops.cumsum(ops.cast(values == unk_id, ops.int64)), [[1, 0]])
+                is_unknown = ops.cast(values == unk_id, ops.int64)
+                before = ops.concat([ops.cast([0], ops.int64), ops.cumsum(is_unknown)], 0)
                 number = ops.gather(before, starts + lengths) - ops.gather(before, starts)
                 self.report.watch_unknown(2 * number > lengths)
 

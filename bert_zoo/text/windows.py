@@ -328,8 +328,8 @@ class NumpyReading(TextPreprocessor):
         """The reader of texts; raises as `reader_of`."""
         return reader_of(self.tokenizer)
 
-    def class_of(self, kind: type[TextPreprocessor]) -> type[TextPreprocessor]:
-        return _NUMPY_CLASSES.get(kind, kind)
+    def made_as(self, kind: type[TextPreprocessor], **options: Any) -> Any:
+        return super().made_as(_NUMPY_CLASSES.get(kind, kind), **options)
 
     def read(self, texts: Any, name: str = "texts") -> list[str]:
         return strings(texts, name)
