@@ -54,7 +54,6 @@ _NUMPY = SimpleNamespace(
     ),
     maximum=np.maximum,
     minimum=np.minimum,
-    ones_like=np.ones_like,
     pad=lambda values, sides, constant_values=0: np.pad(
         values, sides, constant_values=constant_values
     ),
@@ -194,21 +193,13 @@ def _longest_first(ops: Any, first: Any, second: Any, budget: Any) -> list[Any]:
     ]
 
 
-def _only_second(ops: Any, first: Any, second: Any, budget: Any) -> list[Any]:
-    return [first, ops.minimum(second, budget - first)]
-
-
-def _only_first(ops: Any, first: Any, second: Any, budget: Any) -> list[Any]:
-    return _only_second(ops, second, first, budget)[::-1]
-
-
 # Called with functions of `ops_of`, the lengths of two segments, int64 [batch], and the room for both. Returns
 # the lengths to keep.
 Truncation = Callable[[Any, Any, Any, Any], list[Any]]
 TRUNCATIONS: dict[str, Truncation] = {
     "longest_first": _longest_first,
-    "only_first": _only_first,
-    "only_second": _only_second,
+    "only_first": lambda ops, first, second, budget: [ops.minimum(first, budget - second), second],
+    "only_second": lambda ops, first, second, budget: [first, ops.minimum(second, budget - first)],
 }
 # The index of the segment that is not truncated and must fit.
 WHOLE = {"only_first": 1, "only_second": 0}

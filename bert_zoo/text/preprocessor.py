@@ -131,21 +131,6 @@ TEXTS_UNKNOWN = (
     "language and script of these texts. (Shown once.)"
 )
 
-# Argument: the tuple's length.
-PAIR_FOR_LANGUAGE_MODEL = (
-    "Got a tuple of {} batches, but a language model reads single texts. Pass a batch as a list, and "
-    "join texts that belong together."
-)
-NO_PAIR = (
-    "Got a tuple of {} batches. A tuple must be a pair of batches, (firsts, seconds). Pass a batch of "
-    "single texts as a list."
-)
-# Arguments: the size and the name of each batch.
-SIZES_DIFFER = (
-    "The two batches of a pair differ in size: {} {} and {} {}. Row i of one must belong to row i of "
-    "the other."
-)
-
 
 class TextPreprocessor(tf.Module):
     """Base class of preprocessors: a tokenizer, a packer, and reports on texts that are not read in full.
@@ -246,7 +231,7 @@ class TextPreprocessor(tf.Module):
             dict of int32 [batch, length]: `token_ids`; `labels`, -100 where there is none;
             `padding_mask`, 1 for tokens. A row has at most `sequence_length` labels.
         """
-        texts = single_texts(texts, self.read)
+        texts = self._read_single(texts)
         (tokens,) = self.packer.checked([self.tokens_of(texts)])
         if hasattr(self.tokenizer, "eos_id") and self.tokenizer.eos_at != "line_starts_and_ends":
             tokens = self._after(tokens, self.tokenizer.eos_id)
@@ -296,6 +281,30 @@ class TextPreprocessor(tf.Module):
         """A batch of texts as `tokens_of` takes them."""
         return text_batch(texts, name)
 
+    def read_pair(
+        self, first: Any, second: Any, names: tuple[str, str] = ("firsts", "seconds")
+    ) -> list[Any]:
+        """Two batches of texts of the same size, as of `read`; errors call them by `names`."""
+        batches = [self.read(first, names[0]), self.read(second, names[1])]
+        sizes = [batch.shape[0] if hasattr(batch, "shape") else len(batch) for batch in batches]
+        if None in sizes:
+            same = tf.equal(*map(tf.size, batches))
+            return checked(batches, same, "The two batches of a pair differ in size.")
+        if sizes[0] != sizes[1]:
+            raise ValueError(
+                f"The two batches of a pair differ in size: {sizes[0]} {names[0]} and {sizes[1]} {names[1]}. Row i "
+                "of one must belong to row i of the other."
+            )
+        return batches
+
+    def _read_single(self, texts: Any) -> Any:
+        if isinstance(texts, tuple):
+            raise TypeError(
+                f"Got a tuple of {len(texts)} batches, but a language model reads single texts. Pass a batch as a "
+                "list, and join texts that belong together."
+            )
+        return self.read(texts)
+
     def tokens_of(self, texts: Any) -> Any:
         """The tokens of texts that were read, as `packer.checked` takes them."""
         return self.tokenizer(texts)
@@ -342,7 +351,13 @@ class Preprocessor(TextPreprocessor):
         Raises:
             TypeError, ValueError: `texts` is neither a batch of texts nor a pair of batches.
         """
-        batches = text_batches(texts, self.read)
+        is_pair = isinstance(texts, tuple)
+        if is_pair and len(texts) != 2:
+            raise ValueError(
+                f"Got a tuple of {len(texts)} batches. A tuple must be a pair of batches, (firsts, seconds). Pass a "
+                "batch of single texts as a list."
+            )
+        batches = self.read_pair(*texts) if is_pair else [self.read(texts)]
         inputs = self.pack([*map(self.tokens_of, batches)])
         return with_batch_size(inputs, batches[0])
 
@@ -403,7 +418,7 @@ class LanguageModelPreprocessor(TextPreprocessor):
         Raises:
             TypeError, ValueError: `texts` is not a batch of texts; TypeError for a pair of batches.
         """
-        texts = single_texts(texts, self.read)
+        texts = self._read_single(texts)
         inputs, _ = self.pack_with_positions([self.tokens_of(texts)])
         return with_batch_size(inputs, texts)
 
@@ -415,44 +430,12 @@ def unknown_id(tokenizer: Any) -> int | None:
     return None if unk_id == getattr(tokenizer, "eos_id", None) else unk_id
 
 
-def single_texts(texts: Any, read: Callable[[Any], Any]) -> Any:
-    if isinstance(texts, tuple):
-        raise TypeError(PAIR_FOR_LANGUAGE_MODEL.format(len(texts)))
-    return read(texts)
-
-
 def with_batch_size(rows: dict[str, Any], texts: Any) -> dict[str, Any]:
     """Gives rows in a graph the static batch size of their texts, which ragged tensors lose."""
     for value in rows.values():
         if not isinstance(value, np.ndarray):
             value.set_shape([texts.shape[0], *value.shape[1:]])
     return rows
-
-
-def text_pair(
-    first: Any,
-    second: Any,
-    read: Callable[[Any, str], Any] = text_batch,
-    names: tuple[str, str] = ("firsts", "seconds"),
-) -> list[Any]:
-    """Two batches of texts of the same size, as `read` makes them; errors call them by `names`."""
-    batches = [read(first, names[0]), read(second, names[1])]
-    sizes = [batch.shape[0] if hasattr(batch, "shape") else len(batch) for batch in batches]
-    if None in sizes:
-        same = tf.equal(*map(tf.size, batches))
-        return checked(batches, same, "The two batches of a pair differ in size.")
-    if sizes[0] != sizes[1]:
-        raise ValueError(SIZES_DIFFER.format(sizes[0], names[0], sizes[1], names[1]))
-    return batches
-
-
-def text_batches(texts: Any, read: Callable[..., Any] = text_batch) -> list[Any]:
-    """One batch of texts, or two of the same size for a pair, as `read` makes them."""
-    if not isinstance(texts, tuple):
-        return [read(texts)]
-    if len(texts) != 2:
-        raise ValueError(NO_PAIR.format(len(texts)))
-    return text_pair(*texts, read)
 
 
 @dataclass

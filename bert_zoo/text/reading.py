@@ -118,10 +118,6 @@ class Reader:
             return self._tokenizer
         tokenizer = type(self._tokenizer).from_str(self._tokenizer.to_str())
         splitting = tokenizer.pre_tokenizer
-        if not hasattr(splitting, "add_prefix_space"):
-            raise ValueError(
-                f"{self._source} needs blanks before words, but its pre-tokenizer has no add_prefix_space."
-            )
         splitting.add_prefix_space = True
         tokenizer.pre_tokenizer = splitting
         return tokenizer

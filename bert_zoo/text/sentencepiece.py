@@ -172,7 +172,8 @@ class SentencePieceTokenizer(Tokenizer):
         in_text = cleaning.pop("special_tokens_in_text")
         self._blank_at_end = None
         if cleaning.pop("blank_at_end"):
-            blanks = [" ", *_blanks_by(read_sentencepiece_model(settings.model).before.rules)]
+            rules = character_rules(read_sentencepiece_model(settings.model).before.rules)
+            blanks = [" ", *(char for char, written in rules.items() if written == " ")]
             self._blank_at_end = f"(?s).*[{''.join(map(re.escape, blanks))}]"
             known = SPACE in self._vocabulary.tokens
             self._blank_id = self.token_to_id(SPACE) if known else self.unk_id
@@ -307,7 +308,7 @@ class SentencePieceTokenizer(Tokenizer):
         split = []
         if scheme.splits_number_commas and not self._settings.options["hugging_face_rules"]:
             comma_id = self._vocabulary.id_of(",", "comma")
-            split = [i for i, piece in enumerate(pieces) if _is_number_with_comma(piece)]
+            split = [i for i, p in enumerate(pieces) if p.endswith(",") and p[-2:-1].isdigit()]
         digits = [pieces[i][:-1].replace(SPACE, "") for i in split]
         for i, parts in zip(split, encode(digits) if digits else (), strict=True):
             if not (scheme.split_digits_begin_words or pieces[i].startswith(SPACE)):
@@ -498,11 +499,6 @@ def _model_errors(model: bytes, *kinds: type[Exception]) -> Iterator[None]:
         ) from error
 
 
-def _blanks_by(rules: bytes) -> list[str]:
-    """The characters that a model's rules turn into a blank."""
-    return [character for character, written in character_rules(rules).items() if written == " "]
-
-
 def _parts_of_words(*, keep_accents: bool) -> tf.Tensor:
     """Which code points tokens cover, bool [n]: all but blanks and removed accents, which the reference drops first."""
     is_part = np.ones(0x110000, bool)
@@ -510,7 +506,3 @@ def _parts_of_words(*, keep_accents: bool) -> tf.Tensor:
     if not keep_accents:
         is_part[code_points("python/starter_marks")] = False
     return tf.constant(is_part)
-
-
-def _is_number_with_comma(piece: str) -> bool:
-    return piece.endswith(",") and piece[-2:-1].isdigit()

@@ -20,7 +20,6 @@ from bert_zoo.text.preprocessor import (
     LanguageModelPreprocessor,
     Preprocessor,
     TextPreprocessor,
-    text_pair,
     with_batch_size,
 )
 from bert_zoo.text.reading import (
@@ -93,8 +92,7 @@ class QuestionWindows(TextPreprocessor):
         super().__init__(tokenizer, **options)
         self._stride, self._max_question_length = stride, int(max_question_length)
         specials = self.packer.layout.specials(2)
-        self._room = self.sequence_length - specials
-        if self._room < 2:
+        if self.sequence_length < specials + 2:
             raise ValueError(
                 f"sequence_length is {self.sequence_length}, and {specials} of these are special tokens. "
                 f"It must be at least {specials + 2}, with one token each for question and context."
@@ -122,7 +120,7 @@ class QuestionWindows(TextPreprocessor):
             TypeError, ValueError: not a batch of texts, or the sizes differ.
         """
         names = ("questions", "contexts")
-        questions, contexts = text_pair(questions, contexts, self.read, names)
+        questions, contexts = self.read_pair(questions, contexts, names)
         (question,) = self.packer.checked([self.tokens_of(questions)])
         context, starts, ends = self.tokens_with_offsets(contexts)
         limit = most_of_question(self.packer, self._max_question_length)
