@@ -26,7 +26,7 @@ from bert_zoo.cli.benchmarks import make_task
 from bert_zoo.cli.finetune import recipe_for
 from bert_zoo.config import HEAD_KINDS, HeadSpec
 from bert_zoo.layers import ScalarMix
-from bert_zoo.text.words import pack_words
+from bert_zoo.text.preprocessor import pack_words
 from bert_zoo.training import Recipe
 
 LABELS = ("no", "yes")

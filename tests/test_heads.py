@@ -31,7 +31,7 @@ from bert_zoo.probing import (
     pruning_curve,
 )
 from bert_zoo.probing.heads import SentenceAttention, attention_layers
-from bert_zoo.text.words import NO_WORD
+from bert_zoo.text.preprocessor import NO_WORD
 
 # As the program that made the golden file has them: words, heads, relations, sizes in pieces.
 SENTENCES = (

@@ -17,7 +17,12 @@ from bert_zoo.text import (
     preprocessor_from_dir,
 )
 from bert_zoo.text.numpy_packing import NumpyPacker
-from bert_zoo.text.preprocessor import LanguageModelPreprocessor
+from bert_zoo.text.preprocessor import (
+    LanguageModelPreprocessor,
+    pack_words,
+    token_labels,
+    word_batch,
+)
 from bert_zoo.text.windows import (
     NumpyLanguageModelPreprocessor,
     NumpyPreprocessor,
@@ -27,7 +32,6 @@ from bert_zoo.text.windows import (
     question_windows,
     reader_of,
 )
-from bert_zoo.text.words import pack_words, token_labels, word_batch
 
 # WordPiece, byte-level BPE, SentencePiece with pieces that are split, NFC and padding on the left, BPE of words.
 FAMILIES = ("bert", "roberta", "albert", "modernbert", "xlnet", "deberta", "gpt")

@@ -28,8 +28,7 @@ from bert_zoo.metrics.squad import Window, select_answers, squad_v1, squad_v2
 from bert_zoo.tasks import question_answering
 from bert_zoo.tasks.answers_in_graph import best_answers
 from bert_zoo.tasks.question_answering import answer_questions, position_scores
-from bert_zoo.text.numpy_packing import Layout
-from bert_zoo.text.reading import usual_stride
+from bert_zoo.text.numpy_packing import Layout, usual_stride
 from bert_zoo.text.windows import (
     QuestionWindows,
     answer_positions,

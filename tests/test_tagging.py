@@ -23,8 +23,8 @@ from bert_zoo.data.tagging import TaggedSplit
 from bert_zoo.metrics import span_report
 from bert_zoo.tasks.token_classification import word_probabilities
 from bert_zoo.text import preprocessor_from_dir
-from bert_zoo.text.reading import row_splits_that_fit, word_spans
-from bert_zoo.text.words import (
+from bert_zoo.text.numpy_packing import row_splits_that_fit, word_spans
+from bert_zoo.text.preprocessor import (
     pack_words,
     token_labels,
     word_batch,

@@ -19,8 +19,7 @@ from bert_zoo.data.tagging import TaggedSplit
 from bert_zoo.graph import has_tensorflow, tf
 from bert_zoo.text.batches import text_batch
 from bert_zoo.text.numpy_packing import NumpyPacker, Slices
-from bert_zoo.text.preprocessor import Packer, Preprocessor
-from bert_zoo.text.words import pack_words, token_labels, word_batch
+from bert_zoo.text.preprocessor import Packer, Preprocessor, pack_words, token_labels, word_batch
 
 # -------------------------------------------------------------------------------------------------
 # Functions of texts and ids that are traced into a graph on TensorFlow, and of NumPy arrays.

@@ -25,7 +25,7 @@ from bert_zoo.data import files
 from bert_zoo.data.tagging import Span, TaggedSplit, scheme_names, span_tags, tagged_split
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.json_files import parse_json
-from bert_zoo.text.reading import word_spans
+from bert_zoo.text.numpy_packing import word_spans
 
 log = logging.getLogger("bert_zoo")
 

@@ -16,7 +16,7 @@ from bert_zoo.fields import check
 from bert_zoo.graph import has_tensorflow
 from bert_zoo.models.base import ZooModel
 from bert_zoo.models.direct import for_this_device, read_and_run
-from bert_zoo.text.reading import Tokens
+from bert_zoo.text.numpy_packing import Tokens
 from bert_zoo.text.tokenizer import Tokenizer
 
 # Words that carry the grammar of a sentence and are not replaced.

@@ -14,8 +14,8 @@ from bert_zoo.models.direct import for_this_device, on_rows
 from bert_zoo.models.graphs import in_graph
 from bert_zoo.runtime.answers import Sentence, sentence_of
 from bert_zoo.text.columns import as_list
-from bert_zoo.text.reading import Tokens, row_splits_that_fit
-from bert_zoo.text.words import (
+from bert_zoo.text.numpy_packing import Tokens, row_splits_that_fit
+from bert_zoo.text.preprocessor import (
     NO_WORD,
     has_rows_of_words,
     pack_pieces,
@@ -88,7 +88,7 @@ def outputs_of_words(
     word gets an output.
 
     Args:
-        sentences: sentences of words; see `bert_zoo.text.words.word_batch`.
+        sentences: sentences of words; see `bert_zoo.text.preprocessor.word_batch`.
         function: (model, inputs, **options) -> [batch, length, ...]; traceable.
         pooled: (outputs of pieces [pieces, ...], index of each word's first piece) -> [words, size].
     """

@@ -13,7 +13,7 @@ from bert_zoo.data.tagging import OUTSIDE, Span, spans
 from bert_zoo.error_text import shown
 from bert_zoo.fields import is_integer
 from bert_zoo.metrics.squad import AnswerCandidate, AnswerSelection
-from bert_zoo.text.reading import word_spans
+from bert_zoo.text.numpy_packing import word_spans
 
 TEXT_WIDTH = 60
 # Characters of context that are shown on each side of a match.

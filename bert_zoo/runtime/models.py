@@ -32,8 +32,13 @@ from bert_zoo.runtime.answers import (
 )
 from bert_zoo.runtime.description import DESCRIPTION_FILE, SIGNATURE, read_description
 from bert_zoo.runtime.reading import SESSIONS, RowReader, checked_inputs
-from bert_zoo.text.numpy_packing import Arrays, Slices
-from bert_zoo.text.reading import row_splits_that_fit, usual_batch_size, windows_of_questions
+from bert_zoo.text.numpy_packing import (
+    Arrays,
+    Slices,
+    row_splits_that_fit,
+    usual_batch_size,
+    windows_of_questions,
+)
 
 
 def load(directory: str | Path, *, threads: int | None = None) -> "RuntimeModel":

@@ -20,8 +20,7 @@ from bert_zoo.runtime.description import (
     onnx_file,
     split_tokens_of,
 )
-from bert_zoo.text.numpy_packing import Arrays, NumpyPacker, Slices
-from bert_zoo.text.reading import Reader
+from bert_zoo.text.numpy_packing import Arrays, NumpyPacker, Reader, Slices
 
 log = logging.getLogger("bert_zoo")
 

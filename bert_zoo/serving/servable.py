@@ -54,7 +54,7 @@ def text_description(model: ZooModel, directory: Path, *, text: bool) -> dict[st
         "truncation": packer.truncation,
         "bucket": packer.bucket,
         "ids": {role: int(index) for role, index in roles.items()},
-        # Words that are tokenized separately, for tagging, have a space before them; see `text.words`.
+        # Words that are tokenized separately, for tagging, have a space before them; see `text.preprocessor`.
         "blank_before_words": not options.get("add_prefix_space", True),
         "split_tokens": split_tokens,
         "vocabulary_size": model.id_limits()["token_ids"][0],

@@ -22,7 +22,7 @@ from bert_zoo.tasks.objectives.objective import ObjectiveModel
 from bert_zoo.tasks.objectives.table import PREDICTIONS
 from bert_zoo.tasks.presets import TextScores, text_score
 from bert_zoo.text.batches import strings, text_batch
-from bert_zoo.text.reading import Tokens
+from bert_zoo.text.numpy_packing import Tokens
 
 if TYPE_CHECKING:
     from bert_zoo.text.tokenizer import Piece

@@ -21,7 +21,7 @@ from bert_zoo.models.losses import class_loss, weights_of_labels
 from bert_zoo.models.task_model import TaskModel, Use
 from bert_zoo.models.text_rows import checked_sample_weight
 from bert_zoo.runtime.answers import check_numbers, paired, span_answers
-from bert_zoo.text.reading import usual_batch_size
+from bert_zoo.text.numpy_packing import usual_batch_size
 
 # -------------------------------------------------------------------------------------------------
 # Answers from texts: runs the model on windows of the context and chooses the best spans.

@@ -40,7 +40,7 @@ from bert_zoo.runtime.answers import (
 )
 from bert_zoo.runtime.answers import word_probabilities as probabilities_of_words
 from bert_zoo.text.columns import as_list, column_names
-from bert_zoo.text.words import (
+from bert_zoo.text.preprocessor import (
     NO_WORD,
     has_rows_of_words,
     pack_pieces,

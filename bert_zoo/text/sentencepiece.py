@@ -31,7 +31,7 @@ from bert_zoo.text.batches import (
 from bert_zoo.text.files import AddedToken, Vocabulary
 from bert_zoo.text.format import sequence, serialized
 from bert_zoo.text.normalizer import CharacterTable, Composition, TextCleaner
-from bert_zoo.text.reading import rust_tokenizer
+from bert_zoo.text.numpy_packing import rust_tokenizer
 from bert_zoo.text.token_finder import AddedTokens
 from bert_zoo.text.tokenizer import (
     STRIPPED,

@@ -15,20 +15,25 @@ import numpy as np
 
 from bert_zoo.graph import tf
 from bert_zoo.text.batches import strings
-from bert_zoo.text.numpy_packing import FEW_LENGTHS, NumpyPacker, Positions, Slices, checked, ops_of
+from bert_zoo.text.numpy_packing import (
+    FEW_LENGTHS,
+    NumpyPacker,
+    Positions,
+    Reader,
+    Slices,
+    Tokens,
+    checked,
+    most_of_question,
+    ops_of,
+    rust_tokenizer,
+    windows_of_questions,
+    windows_of_texts,
+)
 from bert_zoo.text.preprocessor import (
     LanguageModelPreprocessor,
     Preprocessor,
     TextPreprocessor,
     with_batch_size,
-)
-from bert_zoo.text.reading import (
-    Reader,
-    Tokens,
-    most_of_question,
-    rust_tokenizer,
-    windows_of_questions,
-    windows_of_texts,
 )
 from bert_zoo.text.tokenizer import Tokenizer
 

@@ -14,9 +14,8 @@ import numpy as np
 from bert_zoo.graph import tf
 from bert_zoo.text.batches import as_utf8, is_white_space, split_at_white_space, strings, text_batch
 from bert_zoo.text.files import Vocabulary
-from bert_zoo.text.numpy_packing import NumpyPacker, PackingOptions, Positions, Slices
+from bert_zoo.text.numpy_packing import NumpyPacker, PackingOptions, Positions, Slices, Tokens
 from bert_zoo.text.preprocessor import LanguageModelPreprocessor, Packer, slices_of
-from bert_zoo.text.reading import Tokens
 from bert_zoo.text.tokenizer import Tokenizer
 from bert_zoo.text.windows import NumpyLanguageModelPreprocessor
 
@@ -118,7 +117,7 @@ class CharacterTokenizer(Tokenizer):
 
 
 class _Reader:
-    """The counterpart of `bert_zoo.text.reading.Reader` for this tokenizer."""
+    """The counterpart of `bert_zoo.text.numpy_packing.Reader` for this tokenizer."""
 
     def __init__(self, size: int):
         self.size = size
