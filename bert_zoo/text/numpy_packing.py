@@ -433,7 +433,7 @@ class NumpyPacker(PackingOptions):
     paddings = (*PADDINGS, FEW_LENGTHS)
 
     def checked(self, segments: Any) -> list[Slices]:
-        """The segments of `reading.Tokens` as slices."""
+        """The segments of `Tokens` as slices."""
         return [Slices(segment.ids, segment.starts, segment.lengths) for segment in segments]
 
     def pad(self, rows: Mapping[str, Slices], others: Mapping[str, int] | None = None) -> Arrays:

@@ -597,7 +597,7 @@ def check_rows(rows: Sequence[Any], name: str) -> None:
 
 
 def word_rows(words: Any, name: str = "words") -> Words:
-    """Returns sentences as lists of words; arguments and errors are those of `words.word_batch`."""
+    """Returns sentences as lists of words; arguments and errors are those of `word_batch`."""
     if not has_rows_of_words(words):
         return [text.split() for text in strings(words, name)]
     rows = [*as_list(words)]

@@ -96,7 +96,7 @@ def combining_classes() -> dict[int, int]:
 
 def paged(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Divides a table of all code points, int32 [0x110000], into pages, and stores equal pages once. The number of a
-    code point c is rows[pages[c >> 8] << 8 | c & 255] of the returned pages and rows. `offsets.look_up` does this in
+    code point c is rows[pages[c >> 8] << 8 | c & 255] of the returned pages and rows. `batches.look_up` does this in
     the graph.
     """
     distinct: dict[bytes, int] = {}
