@@ -8,8 +8,7 @@ from helpers import assert_refused
 
 from bert_zoo.cli.benchmarks import make_task
 from bert_zoo.cli.benchmarks.base import spread_order
-from bert_zoo.data.columns import label_remarks
-from bert_zoo.data.tables import read_table
+from bert_zoo.data.tables import label_remarks, read_table
 from bert_zoo.metrics.labels import class_metrics
 from bert_zoo.training.freezing import class_weights
 

@@ -15,9 +15,8 @@ from bert_zoo.cli.benchmarks.base import (
     number_lines,
     own_files,
 )
-from bert_zoo.data.columns import TextColumns, read_columns, remarks
 from bert_zoo.data.retrieval import Retrieval, read_beir
-from bert_zoo.data.tables import Table
+from bert_zoo.data.tables import Table, TextColumns, read_columns, remarks
 from bert_zoo.embeddings.evaluation import DOCUMENT, QUERY, prompt_of, similarity_of
 from bert_zoo.embeddings.exact_search import search
 from bert_zoo.metrics.errors import binary_cross_entropies, cross_entropies, hardest_examples

@@ -24,8 +24,7 @@ from bert_zoo.cli.benchmarks.base import (
     own_files,
 )
 from bert_zoo.data.buckets import MixedOrder, mixed_rows
-from bert_zoo.data.columns import read_columns, remarks
-from bert_zoo.data.tables import number
+from bert_zoo.data.tables import number, read_columns, remarks
 from bert_zoo.metrics.errors import NUM_HARDEST, hardest_examples
 from bert_zoo.metrics.squad import PREDICTIONS_FILE, token_f1
 from bert_zoo.metrics.texts import text_metric

@@ -20,8 +20,7 @@ from bert_zoo.cli.benchmarks.base import (
     own_files,
     take,
 )
-from bert_zoo.data.columns import label_remarks
-from bert_zoo.data.tables import LabelledTexts, read_table
+from bert_zoo.data.tables import LabelledTexts, label_remarks, read_table
 from bert_zoo.error_text import quoted, shown
 from bert_zoo.metrics.errors import (
     binary_cross_entropies,
