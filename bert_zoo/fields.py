@@ -21,11 +21,11 @@ _BOUNDS: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
 
 
 def is_integer(value: Any) -> bool:
-    return isinstance(value, int | Integral) and not isinstance(value, bool)
+    return isinstance(value, (int, Integral)) and not isinstance(value, bool)
 
 
 def is_number(value: Any) -> bool:
-    return isinstance(value, int | float | Real) and not isinstance(value, bool)
+    return isinstance(value, (int, float, Real)) and not isinstance(value, bool)
 
 
 def _is_finite(value: Any) -> bool:

@@ -117,14 +117,15 @@ class JsonObject(dict):
 
 
 def _checked(value: Any, name: str, limit: Limit, where: object) -> Any:
-    limit.check(f"{where}: {name}", value, ConfigError)
+    if not limit.accepts(value):  # most values are valid, and names take longer
+        limit.check(f"{where}: {name}", value, ConfigError)
     return JsonObject(value, f"{where}, {name}") if isinstance(value, dict) else value
 
 
 def member(record: Any, key: str, kind: type, where: object, **limits: Any) -> Any:
     """The value of a required key, with the limits of `bert_zoo.fields.limit_of`; ConfigError if `record` is not an
     object that has it."""
-    record = as_object(record, where)
+    record = record if isinstance(record, dict) else as_object(record, where)
     if key not in record:
         raise ConfigError(f"{where}: {key!r} is missing; the keys are {quoted(record)}.")
     return _checked(record[key], key, limit_of(kind, **limits), where)
