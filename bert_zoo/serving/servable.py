@@ -64,7 +64,6 @@ def text_description(model: ZooModel, directory: Path, *, text: bool) -> dict[st
 
 
 Tensors = dict[str, tf.Tensor]
-Specs = Sequence[tf.TensorSpec]
 
 PAIR = (("text", 1), ("text_pair", 1))
 
@@ -87,14 +86,37 @@ def make_servable(
     ids = [ids_spec(model, name) for name in (*names, *interface.labels)]
     call = call_function(model, [ids_spec(model, name) for name in interface.labels], state)
     servable = reusable_object(model, call)
-    signatures = {"tokens": _step_signature(model, call, ids, ())}
+
+    def step(inputs: Tensors) -> Tensors:
+        """Runs ids and, if there is one, a state; then it also returns the new one."""
+        outputs = call(under_hub_names(inputs), training=False)
+        carried = (spec.name for spec in state if spec.name in inputs)
+        return served_outputs(model, outputs) | {name: outputs[name] for name in carried}
+
+    def next_token(inputs: Tensors) -> Tensors:
+        """Returns the next token's log-probabilities and the new state."""
+        outputs = next_token_outputs(model, model.check_in_graph(with_state(model, inputs)))
+        return {name: outputs[name] for name in ("log_probs", *(spec.name for spec in state))}
+
+    def with_further_input(ids: Tensors) -> Tensors:
+        """Runs ids with a further input, such as the only positions at which logits are computed."""
+        _, outputs = _run(model, _under_our_names(model, under_hub_names(ids)), training=False)
+        return served_outputs(model, as_served(model, outputs))
+
+    def initial_memory(inputs: Tensors) -> Tensors:
+        return as_served(model, model.initial_memory(inputs["batch_size"]))
+
+    signatures = {"tokens": signature(step, ids)}
     for name, shape in model.inputs_apart.items():
-        signatures[name] = _signature_with(model, tf.TensorSpec(shape, tf.int32, name=name))
+        specs = [ids_spec(model, of_ids) for of_ids in names_of_ids(model)]
+        specs.append(tf.TensorSpec(shape, tf.int32, name=name))
+        signatures[name] = signature(with_further_input, specs)
     if state:
-        signatures["initial_memory"] = _initial_state_signature(model)
+        size = tf.TensorSpec([], tf.int32, name="batch_size")
+        signatures["initial_memory"] = signature(initial_memory, [size])
         for name, gives_next_token in interface.steps:
-            make = _next_token_signature if gives_next_token else _step_signature
-            signatures[name] = make(model, call, ids, state)
+            run, read = (next_token, ids[:1]) if gives_next_token else (step, ids)
+            signatures[name] = signature(run, [*read, *state])
     if not text:
         return servable, {"serving_default": signatures["tokens"], **signatures}
 
@@ -263,50 +285,12 @@ def state_specs(model: ZooModel) -> list[tf.TensorSpec]:
     ]
 
 
-def _initial_state_signature(model: ZooModel):
-    def serve(inputs: Tensors) -> Tensors:
-        return as_served(model, model.initial_memory(inputs["batch_size"]))
-
-    return signature(serve, [tf.TensorSpec([], tf.int32, name="batch_size")])
-
-
-def _step_signature(model: ZooModel, call, ids: Specs, state: Specs):
-    """Makes the signature for ids, which also returns the new state if there is one."""
-
-    def serve(inputs: Tensors) -> Tensors:
-        outputs = call(under_hub_names(inputs), training=False)
-        return served_outputs(model, outputs) | {spec.name: outputs[spec.name] for spec in state}
-
-    return signature(serve, [*ids, *state])
-
-
 def next_token_outputs(model: ZooModel, inputs: Tensors) -> Tensors:
     """Returns a language model's outputs at the last token; the softmax is computed only there."""
     encoded = model.encoder.unmasked(inputs, training=False)
     last = {**encoded, "sequence_output": encoded["sequence_output"][:, -1:]}
     outputs = as_served(model, model.head_outputs(last, {}, training=False))
     return {**outputs, "log_probs": outputs["log_probs"][:, 0]}
-
-
-def _next_token_signature(model: ZooModel, call, ids: Specs, state: Specs):
-    """Makes the signature for the next token's log-probabilities and the new state."""
-
-    def serve(inputs: Tensors) -> Tensors:
-        outputs = next_token_outputs(model, model.check_in_graph(with_state(model, inputs)))
-        return {name: outputs[name] for name in ("log_probs", *(spec.name for spec in state))}
-
-    return signature(serve, [ids[0], *state])
-
-
-def _signature_with(model: ZooModel, further: tf.TensorSpec):
-    """Makes a signature with a further input, such as the only positions at which logits are computed."""
-
-    def serve(ids: Tensors) -> Tensors:
-        _, outputs = _run(model, _under_our_names(model, under_hub_names(ids)), training=False)
-        return served_outputs(model, as_served(model, outputs))
-
-    ids = [ids_spec(model, name) for name in names_of_ids(model)]
-    return signature(serve, [*ids, further])
 
 
 def outputs_of_texts(model: ZooModel, call, preprocessor, texts: tuple[tf.Tensor, ...]) -> Tensors:

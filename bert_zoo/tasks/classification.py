@@ -85,15 +85,17 @@ class Classifier(SentenceModel, LabelledModel):
         return {"verb": "classify", "labels": list(self.labels)}
 
     def classify(self, texts, batch_size: int = 32, top_k: int | None = None):
-        """Finds the likeliest label of each text, with its probability.
+        """Finds the likeliest label of each text, with its probability, or in multi-label models all that apply.
 
         Args:
             texts: strings, or a pair of string batches.
             batch_size: number of texts per step.
-            top_k: how many of the likeliest labels to list for each text; one by default.
+            top_k: how many of the likeliest labels to list for each text; by default one, or all that apply.
 
         Returns:
-            A list of `Classification(text, label, score, scores, top)` that prints as a table.
+            A list of `Classification(text, label, score, scores, top)`, or in multi-label models of
+            `MultiLabelClassification(text, labels, scores)`, with the labels whose probability is above their
+            threshold. It prints as a table.
 
         Raises:
             ValueError: `top_k` is not a positive integer.
@@ -243,7 +245,8 @@ class MultiLabelClassifier(Classifier):
 
     Returns logits [batch, classes]; a class's probability is the sigmoid of its logit. `fit` takes labels
     as rows of 0 and 1, [batch, classes], or as a list or set of names for each text; in tf.data as strings
-    [batch, names], ragged or padded with "".
+    [batch, names], ragged or padded with "". `classify` returns the labels whose probability is above their
+    threshold.
 
     Args:
         encoder, num_classes, labels: as in `LabelledModel`.
@@ -300,18 +303,6 @@ class MultiLabelClassifier(Classifier):
     def portable_verb(self):
         labels = list(self.labels)
         return {"verb": "classify_many", "labels": labels, "thresholds": list(self.thresholds)}
-
-    def classify(self, texts, batch_size: int = 32, top_k: int | None = None):
-        """Finds the labels of each text whose probability is above their threshold.
-
-        Args:
-            texts, batch_size: as in `Classifier.classify`.
-            top_k: maximum number of labels for each text; no limit by default.
-
-        Returns:
-            A list of `MultiLabelClassification(text, labels, scores)` that prints as a table.
-        """
-        return super().classify(texts, batch_size, top_k)
 
     def prediction_row(self, found):
         return {"labels": [*found.labels]}
