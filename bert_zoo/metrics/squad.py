@@ -400,7 +400,10 @@ def _shown(window: Window, context: str, number: int) -> _Shown:
             raise ValueError(
                 f"{name} of window {number} has the shape {array.shape}; it must be {shape}."
             )
-    check(f"first_token of window {number}", window.first_token, int, least=0)
+    if window.first_token < 0:  # it may also be an array without axes
+        raise ValueError(
+            f"first_token of window {number} is {window.first_token}; it must be at least 0."
+        )
     positions = np.flatnonzero(mask)
     if mask[window.no_answer] or (np.diff(positions) != 1).any():
         raise ValueError(
