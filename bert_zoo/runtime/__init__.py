@@ -7,4 +7,5 @@ so that answers need no tokenizer.
 from bert_zoo.lazy_names import loaded_on_first_use
 
 __all__ = ["RuntimeModel", "load"]
-__getattr__ = loaded_on_first_use(__name__, dict.fromkeys(__all__, "bert_zoo.runtime.models"))
+_NAMES = dict.fromkeys(__all__, "bert_zoo.runtime.models")
+__getattr__, __dir__ = loaded_on_first_use(__name__, _NAMES)
