@@ -212,7 +212,7 @@ def test_a_language_model_reads_the_text_as_one_stream(text, tmp_path):
     card = ModelCard.load(tmp_path / "model" / "README.md")
     assert card.data.pipeline_tag == "text-generation" and card.data.base_model is None
     assert card.data.eval_results[0].metric_value == round(results["after"]["held out loss"], 4)
-    for part in (text, tokens.index["text_sha256"], "began from nothing", "generate("):
+    for part in (text, tokens.index["text_sha256"], "randomly initialised", "generate("):
         assert part in card.text.replace("\\", "")
     ids = tokens.stream()
     assert len(ids) == tokens.num_tokens and model.task == "causal_lm"
