@@ -34,7 +34,8 @@ from bert_zoo.training import distribution, strategy
 
 TESTS = Path(__file__).parent
 PROGRAM = [sys.executable, str(TESTS / "distributed_training.py")]
-WEIGHTS, FIGURES = 1e-6, 5e-5  # of float32; logits of weights that differ by so much
+# Of float32, where BertAdamW divides by small moments; logits of weights that differ by so much.
+WEIGHTS, FIGURES = 2e-6, 5e-5
 
 
 def start(arguments, **environment) -> subprocess.Popen:
@@ -279,7 +280,7 @@ for way in (in_a_loop, in_a_gradient_cache):
     results = tf.function(lambda: strategy.run(step, [way]))()
     found.append([strategy.experimental_local_results(result) for result in results])
 for loop, cache in zip(*found, strict=True):
-    np.testing.assert_allclose(cache, loop, atol=1e-5)
+    np.testing.assert_allclose(cache, loop, atol=1e-5, rtol=1e-5)
 first, second = found[1][0]
 assert np.abs(first - second).max() > 0.1
 """
