@@ -34,7 +34,7 @@ SAVED_MODEL = "saved_model"
 
 
 @dataclass
-class Progress:
+class EpochProgress:
     """The progress of a training, saved in its checkpoints."""
 
     losses: list[float] = field(default_factory=list)  # mean training loss of each epoch
@@ -66,7 +66,7 @@ class FineTuningRun(Run):
                 f"patience is {patience}, but {task.name} is measured on a test split, which must not choose "
                 "weights. Leave patience out, or measure on a development split (dev_file or held_out)."
             )
-        super().__init__(directory, Progress(), **options)
+        super().__init__(directory, EpochProgress(), **options)
         self.task, self.recipe, self.patience = task, recipe, patience
         self.updates: int | None = None
         self.kept: Measurement | None = None

@@ -65,7 +65,7 @@ ENDLESS = 1 << 20
 
 
 @dataclass
-class Progress:
+class StepProgress:
     """The progress of a training, saved in its checkpoints."""
 
     phase: int = 0
@@ -99,13 +99,13 @@ class PretrainingRun(Run):
         goes_on: whether `name` is a checkpoint, as `load` takes it.
     """
 
-    progress: Progress
+    progress: StepProgress
     training: MaskedTraining | StreamTraining
     texts: Sequence[Any]  # measured, the held-out text first
     results: dict[str, Any]  # of the finished training, for its report
 
     def __init__(self, name: str, goes_on: bool, directory: Path, **options: Any):
-        super().__init__(directory, Progress(), **options)
+        super().__init__(directory, StepProgress(), **options)
         self.name, self.goes_on = name, goes_on
 
     @property
