@@ -156,7 +156,7 @@ def add(tokens, **options):
     (add("covid"), "one string; pass a list"),
     (add([]), "empty"),
     (add([3]), "added token 3"),
-    (add(["a"], rows="zeros"), "'mean' or 'random'"),
+    (add(["a"], rows="zeros"), "one of ['mean', 'random']"),
     (
         lambda: WordLevelTokenizer(["<unk>", "<eos>", "a"]).with_added_tokens(["b"]),
         "Extend its vocabulary",

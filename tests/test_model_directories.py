@@ -316,7 +316,7 @@ def test_save_never_drops_a_vocabulary(tmp_path, caplog):
         ("wordpiece", "tokenizer_config.json", b'{"do_lower_case": "no"}', "true or false"),
         ("wordpiece", "tokenizer_config.json", b'{"unk_token": 5}', "unk_token is 5 | a string"),
         ("wordpiece", "tokenizer_config.json", b'{"unk_token": {}}', "unk_token | 'content'"),
-        ("wordpiece", "tokenizer_config.json", b'{"model_max_length": []}', "a number"),
+        ("wordpiece", "tokenizer_config.json", b'{"model_max_length": []}', "a finite number"),
         ("wordpiece", "tokenizer_config.json", b'{"added_tokens_decoder": []}', "an object"),
         ("wordpiece", "tokenizer_config.json", b'{"added_tokens_decoder": {"x": {}}}', "'x'"),
         ("wordpiece", "tokenizer.json", b'{"model": []}', "model is [] | an object"),

@@ -421,7 +421,7 @@ ALONE = "learns nothing from batches of one row"
         ({"x": IDS, "mini_batch_size": 0}, "mini_batch_size is 0"),
         ({"x": IDS, "validation_data": (IDS, WEIGHTS)}, "NegativesRanking, but | for CoSENT"),
         ({"x": IDS, "y": np.ones(4), "sample_weight": np.ones(4)}, "rows cannot have weights"),
-        ({"x": IDS, "loss": Matryoshka(RANKING(), [64, 8])}, "is [64, 8]; each | from 1 to 32"),
+        ({"x": IDS, "loss": Matryoshka(RANKING(), [64, 8])}, "is (64, 8); | from 1 to 32"),
         ({"x": PAIRS, "batch_size": 1}, ALONE),
         ({"x": PAIRS, "y": [0.1, 0.5, 0.2], "batch_size": 1}, ALONE),
         ({"x": TEXTS, "y": [0, 1, 1], "batch_size": 1, "method": "evaluate"}, ALONE),
