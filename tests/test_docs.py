@@ -74,8 +74,7 @@ def text_of(page: str) -> str:
 WITH_EXAMPLES = [page for page in PAGES if any(examples(text_of(page)))]
 # They take seconds; `make test-docs` runs the others in short, which the variable IN_SHORT asks for.
 WITHOUT_TRAINING = [
-    *("CONTRIBUTING.md", "docs/howto/embed.md", "docs/howto/measure_search.md"),
-    *("docs/howto/search.md", "docs/api/data.md", "docs/api/metrics.md"),
+    *("CONTRIBUTING.md", "docs/api/data.md", "docs/api/metrics.md"),
     *(
         page
         for page in WITH_EXAMPLES
@@ -87,6 +86,8 @@ WITHOUT_TRAINING = [
 AS_SAID = (
     "docs/api/distillation.md",
     "docs/api/probing.md",
+    "docs/howto/measure_search.md",
+    "docs/howto/search.md",
     "docs/finetuning.md",
     "docs/howto/adapt.md",
     "docs/howto/make_it_small.md",
