@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
+from bert_zoo.config import Pooling
 from bert_zoo.families.bert.cards import ANSWERS, CHOICES, MINI, NANO, TEXTS, own_size
-from bert_zoo.family import HF, Checkpoint, TextSpec
+from bert_zoo.family import HF, Checkpoint, TextSpec, read_table, scores_of
 from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
 
 # For both. The authors did not clip, because StableAdamW bounds each update; BertAdamW does not.
@@ -80,27 +81,93 @@ PAPER = (
     "Smarter, Better, Faster, Longer: A Modern Bidirectional Encoder for Fast, Memory Efficient, and "
     "Long Context Finetuning and Inference, arXiv:2412.13663"
 )
+WITH_HEAD, EMBEDDING = frozenset({"encoder", "masked_lm"}), frozenset({"encoder", "embedding"})
+SIZES = {
+    "17m": size(256, 7, 384),
+    "32m": size(384, 10, 576),
+    "68m": size(512, 19, 768),
+    "base": {},
+    "large": size(1024, 28, 2624),
+    "1b": size(1792, 28, 3840),
+    "granite_small": size(384, 12, 1536, num_heads=12),
+}
+# What the checkpoints of a release have in common.
+RELEASES = {
+    "modernbert": {
+        "provides": WITH_HEAD,
+        "licence": "Apache-2.0",
+        "paper": PAPER,
+        "note": "For English and code. In two of three layers, each token attends to a window of 128 tokens.",
+    },
+    "ettin": {
+        "provides": WITH_HEAD,
+        "licence": "MIT",
+        "paper": "Seq vs Seq: An Open Suite of Paired Encoders and Decoders, arXiv:2507.11412",
+        "note": "ModernBERT's architecture in six sizes, trained on open data, for English and code.",
+    },
+    "modernbert_embed": {
+        "provides": EMBEDDING,
+        "licence": "Apache-2.0",
+        "paper": "Nomic Embed: Training a Reproducible Long Context Text Embedder, arXiv:2402.01613",
+        "prompts": {"query": "search_query: ", "document": "search_document: "},
+        "note": "A sentence encoder for English: mean-pooled, L2-normalised. Every text needs a prompt, as in training.",
+    },
+    "gte_modernbert": {
+        "provides": EMBEDDING,
+        "licence": "Apache-2.0",
+        "paper": "mGTE: Generalized Long-Context Text Representation and Reranking Models, arXiv:2407.19669",
+        "pooling": Pooling("cls"),
+        "note": "A sentence encoder for English: the first token's vector, L2-normalised.",
+    },
+    "granite_r2": {
+        "provides": EMBEDDING,
+        "licence": "Apache-2.0",
+        "paper": "Granite Embedding R2 Models, arXiv:2508.21085",
+        "pooling": Pooling("cls"),
+        "note": "A sentence encoder for English and code: the first token's vector, L2-normalised.",
+    },
+}
+# Fields of a release's configurations.
+ON_MEAN = {"classifier_pooling": "mean"}
+CONFIGS = {
+    "modernbert": ON_MEAN,
+    "ettin": {"local_rope_theta": 160_000.0, "max_positions": 7999},
+    "modernbert_embed": ON_MEAN,
+    "gte_modernbert": ON_MEAN,
+    "granite_r2": ON_MEAN | {"global_rope_theta": 80_000.0},
+}
+COLUMNS = ("GLUE (dev average)", "BEIR (DPR, nDCG@10)")
+TABLE = read_table("""
+    name                        release           size           params         repo                                            scores
+    modernbert_base             modernbert        base           149_014_272    answerdotai/ModernBERT-base                     88.4 41.6
+    modernbert_large            modernbert        large          394_781_696    answerdotai/ModernBERT-large                    90.4 44.0
+    ettin_17m                   ettin             17m            16_797_440     jhu-clsp/ettin-encoder-17m                      -
+    ettin_32m                   ettin             32m            31_883_136     jhu-clsp/ettin-encoder-32m                      -
+    ettin_68m                   ettin             68m            68_144_640     jhu-clsp/ettin-encoder-68m                      -
+    ettin_150m                  ettin             base           149_014_272    jhu-clsp/ettin-encoder-150m                     88.9
+    ettin_400m                  ettin             large          394_781_696    jhu-clsp/ettin-encoder-400m                     90.8
+    ettin_1b                    ettin             1b             1_028_050_688  jhu-clsp/ettin-encoder-1b                       -
+    modernbert_embed_base       modernbert_embed  base           149_014_272    nomic-ai/modernbert-embed-base                  -
+    gte_modernbert_base         gte_modernbert    base           149_014_272    Alibaba-NLP/gte-modernbert-base                 -
+    granite_embedding_r2        granite_r2        base           149_014_272    ibm-granite/granite-embedding-english-r2        -
+    granite_embedding_small_r2  granite_r2        granite_small  47_662_464     ibm-granite/granite-embedding-small-english-r2  -
+""")
 
-CHECKPOINTS = [
-    Checkpoint(
-        f"modernbert_{size}",
-        {"classifier_pooling": "mean", **config},
-        sources=[HF(f"answerdotai/ModernBERT-{size}")],
-        provides=frozenset({"encoder", "masked_lm"}),
+
+def released(
+    name: str, release: str, size: str, params: int, repo: str, scores: str = ""
+) -> Checkpoint:
+    """A checkpoint; `release` names its fields in `RELEASES` and `CONFIGS`."""
+    config = SIZES[size] | CONFIGS[release]
+    return Checkpoint(
+        name,
+        config,
+        sources=[HF(repo)],
         params=params,
-        licence="Apache-2.0",
-        paper=PAPER,
-        text=TextSpec(lowercase=None, max_length=8192),
-        scores=dict(zip(("GLUE (dev average)", "BEIR (DPR, nDCG@10)"), scores, strict=True)),
-        note="For English and code. In two of three layers, each token attends to a window of 128 tokens.",
+        text=TextSpec(lowercase=None, max_length=config.get("max_positions", 8192)),
+        scores=scores_of(COLUMNS, scores),
+        **RELEASES[release],
     )
-    for size, config, params, scores in (
-        ("base", {}, 149_014_272, (88.4, 41.6)),
-        (
-            "large",
-            {"hidden_size": 1024, "num_layers": 28, "num_heads": 16, "intermediate_size": 2624},
-            394_781_696,
-            (90.4, 44.0),
-        ),
-    )
-]
+
+
+CHECKPOINTS = [released(**row) for row in TABLE]
