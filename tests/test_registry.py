@@ -65,7 +65,8 @@ def test_card_is_complete_and_what_is_pinned_is_a_commit_and_whole_hashes(family
     assert checkpoint.licence and checkpoint.paper and checkpoint.sources
     assert "encoder" in checkpoint.provides
     assert checkpoint.provides <= set(family.tasks)
-    assert ("classification" in checkpoint.provides) == bool(checkpoint.labels)
+    with_labels = {"classification", "token_classification"} & checkpoint.provides
+    assert bool(with_labels) == bool(checkpoint.labels)
     for source in checkpoint.sources:
         if isinstance(source, HF):
             assert source.revision == "main" or re.fullmatch("[0-9a-f]{40}", source.revision)

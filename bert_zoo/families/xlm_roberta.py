@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
+from bert_zoo.config import Pooling
 from bert_zoo.families import roberta
 from bert_zoo.families.bert import family as bert
-from bert_zoo.families.bert.cards import BASE, LARGE, multilingual_e5
+from bert_zoo.families.bert.cards import BASE, EMBEDDING, LARGE, multilingual_e5
 from bert_zoo.families.roberta import fairseq
+from bert_zoo.family import HF, Checkpoint, TextSpec
 from bert_zoo.text.files import special_tokens
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.numpy_packing import ROBERTA
@@ -66,5 +68,18 @@ FAMILY = replace(
         ),
         multilingual_e5("base", "d13f1b27baf31030b7fd040960d60d909913633f", BASE, 278_043_648),
         multilingual_e5("large", "ab10c1a7f42e74530fe7ae5be82e6d4f11a719eb", LARGE, 559_890_432),
+        Checkpoint(
+            "paraphrase_multilingual_mpnet",
+            BASE,
+            sources=[HF("sentence-transformers/paraphrase-multilingual-mpnet-base-v2")],
+            provides=EMBEDDING,
+            params=278_043_648,
+            licence="Apache-2.0",
+            paper="Making Monolingual Sentence Embeddings Multilingual using Knowledge Distillation, arXiv:2004.09813",
+            text=TextSpec(lowercase=None, max_length=128),
+            pooling=Pooling("mean", normalize=False),
+            aliases=["paraphrase-multilingual-mpnet-base-v2"],
+            note="A sentence encoder for more than 50 languages: mean-pooled, not normalised.",
+        ),
     ],
 )

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from bert_zoo.config import Config, Pooling
+from bert_zoo.config import Config, PooledDense, Pooling
 from bert_zoo.families.nano import SIZE, trained_here
 from bert_zoo.family import HF, Archive, Checkpoint, Package, TextSpec, read_table, scores_of
 from bert_zoo.presets import SMALL_SCALE, Preset, PretrainingPreset, PretrainingSize, Recipe
@@ -239,6 +239,7 @@ BIOBERT = {
         "arXiv:1901.08746"
     ),
 }
+BERT_PAPER = "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding, arXiv:1810.04805"
 # What the checkpoints of a release have in common.
 RELEASES = {
     "scibert": {
@@ -295,6 +296,24 @@ RELEASES = {
         "pooling": Pooling("cls", normalize=False),
         "note": "Embeds biomedical names so that synonyms are close: the first token's vector, not normalised.",
     },
+    "labse": {
+        "licence": "Apache-2.0",
+        "paper": "Language-agnostic BERT Sentence Embedding, arXiv:2007.01852",
+        "pooling": Pooling("cls", dense=(PooledDense(768),)),
+        "note": (
+            "A sentence encoder for 109 languages, made to find translations: a dense layer (tanh) on the first "
+            "token's vector, L2-normalised."
+        ),
+    },
+    "dslim_ner": {
+        "licence": "MIT",
+        "paper": BERT_PAPER,
+        "labels": (
+            "O",
+            *(f"{part}-{kind}" for kind in ("MISC", "PER", "ORG", "LOC") for part in "BI"),
+        ),
+        "note": "Finds names of people, organisations, places and others in English: fine-tuned on CoNLL-2003.",
+    },
     "legalbert": {
         "licence": "CC-BY-SA-4.0",
         "paper": "LEGAL-BERT: The Muppets straight out of Law School, arXiv:2010.02559",
@@ -329,28 +348,30 @@ DERIVED_COLUMNS = (
 )
 # For where commits and hashes come from, see checkpoints/README.md.
 DERIVED = read_table("""
-    name                          tag   release       size         vocab_size  case     params       provides        repo                                           commit                                    aliases                             scores
-    scibert                       -     scibert       base         31_090      uncased  109_918_464  pretraining     allenai/scibert_scivocab_uncased               24f92d32b1bfb0bcaf9ab193ff3ad01e87732fc1  scibert_uncased                     -
-    scibert_cased                 -     scibert       base         31_116      cased    109_938_432  pretraining     allenai/scibert_scivocab_cased                 -                                         -                                   -
-    biobert                       v1.1  biobert_v1.1  base         28_996      cased    108_310_272  encoder         dmis-lab/biobert-v1.1                          551ca18efd7f052c8dfa0b01c94c2a8e68bc5488  -                                   -
-    biobert                       v1.2  biobert_v1.2  base         28_996      cased    108_310_272  masked_lm       dmis-lab/biobert-base-cased-v1.2               67c9c25b46986521ca33df05d8540da1210b3256  -                                   -
-    clinicalbert                  -     clinicalbert  base         28_996      cased    108_310_272  pretraining     emilyalsentzer/Bio_ClinicalBERT                d5892b39a4adaed74b92212a44081509db72f87b  -                                   - 82.7
-    finbert                       -     finbert       base         30_522      uncased  109_482_240  classification  ProsusAI/finbert                               4556d13015211d73dccd3fdd39d39232506f3e43  -                                   - - 86.0
-    bge_small                     v1.5  bge           small        30_522      uncased  33_360_000   embedding       BAAI/bge-small-en-v1.5                         5c38ec7c405ec4b44b94cc5a9bb96e735b38267a  bge-small-en-v1.5                   62.17
-    bge_base                      v1.5  bge           base         30_522      uncased  109_482_240  embedding       BAAI/bge-base-en-v1.5                          a5beb1e3e68b9ab74eb54cfd186867f64f240e1a  bge-base-en-v1.5                    63.55
-    bge_large                     v1.5  bge           large        30_522      uncased  335_141_888  embedding       BAAI/bge-large-en-v1.5                         d4aa6901d3a41ba39fb536a557fa166f842b0e09  bge-large-en-v1.5                   64.23
-    e5_small                      v2    e5            small        30_522      uncased  33_360_000   embedding       intfloat/e5-small-v2                           dca8b1a9dae0d4575df2bf423a5edb485a431236  e5-small-v2                         59.93
-    e5_base                       v2    e5            base         30_522      uncased  109_482_240  embedding       intfloat/e5-base-v2                            1c644c92ad3ba1efdad3f1451a637716616a20e8  e5-base-v2                          61.5
-    e5_large                      v2    e5            large        30_522      uncased  335_141_888  embedding       intfloat/e5-large-v2                           b322e09026e4ea05f42beadf4d661fb4e101d311  e5-large-v2                         62.25
-    tinybert_l4                   -     tinybert      tinybert_l4  30_522      uncased  14_350_248   encoder         huawei-noah/TinyBERT_General_4L_312D           -                                         tinybert_4l_312d                    -
-    tinybert_l6                   -     tinybert      tinybert_l6  30_522      uncased  66_955_008   encoder         huawei-noah/TinyBERT_General_6L_768D           -                                         tinybert_6l_768d                    -
-    sapbert                       -     sapbert       base         30_522      uncased  109_482_240  embedding       cambridgeltl/SapBERT-from-PubMedBERT-fulltext  -                                         -                                   -
-    legalbert                     -     legalbert     base         30_522      uncased  109_482_240  pretraining     nlpaueb/legal-bert-base-uncased                -                                         legal_bert,legal_bert_base_uncased  -
-    bert_base_german_cased        -     deepset       base         30_000      cased    109_081_344  pretraining     google-bert/bert-base-german-cased             -                                         -                                   -
-    bert_base_german_dbmdz_cased  -     dbmdz         base         31_102      cased    109_927_680  masked_lm       dbmdz/bert-base-german-cased                   -                                         -                                   -
-    gbert_base                    -     gbert         base         31_102      cased    109_927_680  masked_lm       deepset/gbert-base                             -                                         -                                   -
-    gbert_large                   -     gbert         large        31_102      cased    335_735_808  masked_lm       deepset/gbert-large                            -                                         -                                   -
-    bertje                        -     bertje        base         30_073      cased    109_137_408  masked_lm       GroNLP/bert-base-dutch-cased                   -                                         bert_base_dutch_cased               -
+    name                          tag   release       size         vocab_size  case     params       provides              repo                                           commit                                    aliases                             scores
+    scibert                       -     scibert       base         31_090      uncased  109_918_464  pretraining           allenai/scibert_scivocab_uncased               24f92d32b1bfb0bcaf9ab193ff3ad01e87732fc1  scibert_uncased                     -
+    scibert_cased                 -     scibert       base         31_116      cased    109_938_432  pretraining           allenai/scibert_scivocab_cased                 -                                         -                                   -
+    biobert                       v1.1  biobert_v1.1  base         28_996      cased    108_310_272  encoder               dmis-lab/biobert-v1.1                          551ca18efd7f052c8dfa0b01c94c2a8e68bc5488  -                                   -
+    biobert                       v1.2  biobert_v1.2  base         28_996      cased    108_310_272  masked_lm             dmis-lab/biobert-base-cased-v1.2               67c9c25b46986521ca33df05d8540da1210b3256  -                                   -
+    clinicalbert                  -     clinicalbert  base         28_996      cased    108_310_272  pretraining           emilyalsentzer/Bio_ClinicalBERT                d5892b39a4adaed74b92212a44081509db72f87b  -                                   - 82.7
+    finbert                       -     finbert       base         30_522      uncased  109_482_240  classification        ProsusAI/finbert                               4556d13015211d73dccd3fdd39d39232506f3e43  -                                   - - 86.0
+    bge_small                     v1.5  bge           small        30_522      uncased  33_360_000   embedding             BAAI/bge-small-en-v1.5                         5c38ec7c405ec4b44b94cc5a9bb96e735b38267a  bge-small-en-v1.5                   62.17
+    bge_base                      v1.5  bge           base         30_522      uncased  109_482_240  embedding             BAAI/bge-base-en-v1.5                          a5beb1e3e68b9ab74eb54cfd186867f64f240e1a  bge-base-en-v1.5                    63.55
+    bge_large                     v1.5  bge           large        30_522      uncased  335_141_888  embedding             BAAI/bge-large-en-v1.5                         d4aa6901d3a41ba39fb536a557fa166f842b0e09  bge-large-en-v1.5                   64.23
+    e5_small                      v2    e5            small        30_522      uncased  33_360_000   embedding             intfloat/e5-small-v2                           dca8b1a9dae0d4575df2bf423a5edb485a431236  e5-small-v2                         59.93
+    e5_base                       v2    e5            base         30_522      uncased  109_482_240  embedding             intfloat/e5-base-v2                            1c644c92ad3ba1efdad3f1451a637716616a20e8  e5-base-v2                          61.5
+    e5_large                      v2    e5            large        30_522      uncased  335_141_888  embedding             intfloat/e5-large-v2                           b322e09026e4ea05f42beadf4d661fb4e101d311  e5-large-v2                         62.25
+    tinybert_l4                   -     tinybert      tinybert_l4  30_522      uncased  14_350_248   encoder               huawei-noah/TinyBERT_General_4L_312D           -                                         tinybert_4l_312d                    -
+    tinybert_l6                   -     tinybert      tinybert_l6  30_522      uncased  66_955_008   encoder               huawei-noah/TinyBERT_General_6L_768D           -                                         tinybert_6l_768d                    -
+    sapbert                       -     sapbert       base         30_522      uncased  109_482_240  embedding             cambridgeltl/SapBERT-from-PubMedBERT-fulltext  -                                         -                                   -
+    labse                         -     labse         base         501_153     cased    470_926_848  embedding             sentence-transformers/LaBSE                    -                                         LaBSE                               -
+    bert_base_ner                 -     dslim_ner     base         28_996      cased    108_310_272  token_classification  dslim/bert-base-NER                            -                                         bert-base-NER                       -
+    legalbert                     -     legalbert     base         30_522      uncased  109_482_240  pretraining           nlpaueb/legal-bert-base-uncased                -                                         legal_bert,legal_bert_base_uncased  -
+    bert_base_german_cased        -     deepset       base         30_000      cased    109_081_344  pretraining           google-bert/bert-base-german-cased             -                                         -                                   -
+    bert_base_german_dbmdz_cased  -     dbmdz         base         31_102      cased    109_927_680  masked_lm             dbmdz/bert-base-german-cased                   -                                         -                                   -
+    gbert_base                    -     gbert         base         31_102      cased    109_927_680  masked_lm             deepset/gbert-base                             -                                         -                                   -
+    gbert_large                   -     gbert         large        31_102      cased    335_735_808  masked_lm             deepset/gbert-large                            -                                         -                                   -
+    bertje                        -     bertje        base         30_073      cased    109_137_408  masked_lm             GroNLP/bert-base-dutch-cased                   -                                         bert_base_dutch_cased               -
 """)
 SAFETENSORS_HASHES = {
     "bge_small": "3c9f31665447c8911517620762200d2245a2518d6e7208acc78cd9db317e21ad",
@@ -361,7 +382,7 @@ PROVIDES = {
     "masked_lm": MASKED_LM,
     "pretraining": WITH_HEADS,
     "embedding": EMBEDDING,
-    "classification": frozenset({"encoder", "classification"}),
+    **{task: frozenset({"encoder", task}) for task in ("classification", "token_classification")},
 }
 
 
@@ -451,7 +472,6 @@ MINILM_L6 = Checkpoint(
 # -------------------------------------------------------------------------------------------------
 
 GOOGLE = "https://storage.googleapis.com/bert_models/"
-BERT_PAPER = "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding, arXiv:1810.04805"
 
 ARCHIVE_FILES = (
     *("bert_config.json", "vocab.txt"),
