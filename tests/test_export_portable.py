@@ -31,7 +31,8 @@ MODULES = {"litert": ["ai_edge_litert"], "onnx": ["onnx", "onnxruntime", "tf2onn
 needs_onnx = pytest.mark.skipif(
     not all(map(find_spec, MODULES["onnx"])), reason="needs the extra: bert_zoo[onnx]"
 )
-QUICK = ("bert/classification",)
+# XLNet shifts scores and has two streams.
+QUICK = ("bert/classification", "xlnet/masked_lm")
 WITH_MEMORY = (
     "transformer_xl/hf_adaptive",
     "transformer_xl/hf_encoder",

@@ -222,10 +222,13 @@ def shifted_to_keys(scores, keys):
     """
     # Read row by row, the result is the input without its first `length` numbers: each row starts one
     # distance later than the row above. Not written with indices: on CPUs, TensorFlow 2.21 takes some ten
-    # times as long for the gradient of a strided slice.
+    # times as long for the gradient of a strided slice. The sizes are written out, because tf2onnx 1.17 takes -1
+    # beside a size that is not constant for the place before the last.
     *batch, length, columns = ops.shape(scores)
-    flat = ops.slice(ops.reshape(scores, (-1, length * columns)), (0, length), (-1, -1))
-    rows = ops.slice(ops.reshape(flat, (-1, columns - 1)), (0, 0), (-1, keys))
+    flat = ops.reshape(scores, (-1, length * columns))
+    flat = ops.slice(flat, (0, length), (ops.shape(flat)[0], length * (columns - 1)))
+    rows = ops.reshape(flat, (-1, columns - 1))
+    rows = ops.slice(rows, (0, 0), (ops.shape(rows)[0], keys))
     return ops.reshape(rows, (*batch, length, keys))
 
 

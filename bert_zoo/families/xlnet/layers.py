@@ -33,11 +33,11 @@ class StreamView(NamedTuple):
 
 def of_tokens_and_targets(x, length):
     """x [batch, length + targets, ...] as [batch, length, ...] and [batch, targets, ...]."""
-    whole = len(x.shape) - 2
-    # As in `shifted_to_keys`, indices would have a slow gradient.
+    batch, places, *whole = ops.shape(x)
+    # As in `shifted_to_keys`, indices would have a slow gradient, and -1 as a size another meaning in ONNX.
     return tuple(
-        ops.slice(x, (0, begin, *[0] * whole), (-1, size, *[-1] * whole))
-        for begin, size in ((0, length), (length, -1))
+        ops.slice(x, (0, begin, *[0] * len(whole)), (batch, size, *whole))
+        for begin, size in ((0, length), (length, places - length))
     )
 
 
