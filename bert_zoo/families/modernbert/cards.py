@@ -3,7 +3,16 @@
 from dataclasses import replace
 
 from bert_zoo.config import Pooling
-from bert_zoo.families.bert.cards import ANSWERS, CHOICES, MINI, NANO, TEXTS, own_size
+from bert_zoo.families.bert.cards import (
+    ANSWERS,
+    CHOICES,
+    EMBEDDING,
+    MASKED_LM,
+    MINI,
+    NANO,
+    TEXTS,
+    own_size,
+)
 from bert_zoo.family import HF, Checkpoint, TextSpec, read_table, scores_of
 from bert_zoo.presets import Preset, PretrainingPreset, PretrainingSize, Recipe
 
@@ -81,7 +90,6 @@ PAPER = (
     "Smarter, Better, Faster, Longer: A Modern Bidirectional Encoder for Fast, Memory Efficient, and "
     "Long Context Finetuning and Inference, arXiv:2412.13663"
 )
-WITH_HEAD, EMBEDDING = frozenset({"encoder", "masked_lm"}), frozenset({"encoder", "embedding"})
 SIZES = {
     "17m": size(256, 7, 384),
     "32m": size(384, 10, 576),
@@ -94,13 +102,13 @@ SIZES = {
 # What the checkpoints of a release have in common.
 RELEASES = {
     "modernbert": {
-        "provides": WITH_HEAD,
+        "provides": MASKED_LM,
         "licence": "Apache-2.0",
         "paper": PAPER,
         "note": "For English and code. In two of three layers, each token attends to a window of 128 tokens.",
     },
     "ettin": {
-        "provides": WITH_HEAD,
+        "provides": MASKED_LM,
         "licence": "MIT",
         "paper": "Seq vs Seq: An Open Suite of Paired Encoders and Decoders, arXiv:2507.11412",
         "note": "ModernBERT's architecture in six sizes, trained on open data, for English and code.",
