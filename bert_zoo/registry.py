@@ -88,7 +88,10 @@ class Registry:
 
     def _unknown(self, name: str) -> str:
         spelled = name.strip().lower().replace("-", "_").replace("/", "_")
-        begin_so = sorted((n for n in self._entries if n.startswith(spelled)), key=_natural_key)
+        begin_so = sorted(
+            (n for n in self._entries if n.startswith(spelled)),
+            key=lambda n: _natural_key(n.replace("-", "_")),
+        )
         similar = difflib.get_close_matches(spelled, self._entries, n=3, cutoff=0)
         nearest = list(dict.fromkeys([*begin_so, *similar]))[:3]
         return (
