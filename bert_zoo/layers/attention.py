@@ -96,6 +96,7 @@ class SelfAttention(keras.layers.Layer):
         initializer_range: standard deviation of randomly initialised weights.
         output_range: the same for the output projection; by default `initializer_range`.
         use_bias: whether the projections have biases.
+        output_bias: the same for the output projection; by default `use_bias`.
         head_size: width of a head; by default `hidden_size / num_heads`.
         scale: factor of the scores; by default `head_size` ** -0.5.
     """
@@ -109,6 +110,7 @@ class SelfAttention(keras.layers.Layer):
         initializer_range: float,
         output_range: float | None = None,
         use_bias: bool = True,
+        output_bias: bool | None = None,
         head_size: int | None = None,
         scale: float | None = None,
         **kwargs,
@@ -119,10 +121,13 @@ class SelfAttention(keras.layers.Layer):
         self.scale = 1 / math.sqrt(self.head_size) if scale is None else scale
         self.hidden_size = hidden_size
         self.inner_size = num_heads * self.head_size  # of all heads
-        options = {"use_bias": use_bias, "dtype": self.dtype_policy}
-        self.make_projections(stddev=initializer_range, **options)
+        self.make_projections(stddev=initializer_range, use_bias=use_bias, dtype=self.dtype_policy)
         self.output_dense = dense(
-            hidden_size, "output", stddev=output_range or initializer_range, **options
+            hidden_size,
+            "output",
+            stddev=output_range or initializer_range,
+            use_bias=use_bias if output_bias is None else output_bias,
+            dtype=self.dtype_policy,
         )
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
@@ -433,13 +438,20 @@ def out_of_blocks(probabilities, length, positions):
     return ops.where(is_there, found, 0)
 
 
-def some_at_a_time(query, bias) -> list[tuple]:
-    """Queries [batch, length, heads, head_size] and their bias; long rows in parts."""
+def some_at_a_time(query, bias, places=None) -> list[tuple]:
+    """Queries [batch, length, heads, head_size], their bias and their positions [batch, length]; long rows in parts."""
     length = query.shape[1]
     if length is None or length <= QUERIES_AT_ONCE:
-        return [(query, bias)]
+        return [(query, bias, places)]
     parts = (slice(i, i + QUERIES_AT_ONCE) for i in range(0, length, QUERIES_AT_ONCE))
-    return [(query[:, p], bias if bias.shape[2] == 1 else bias[:, :, p]) for p in parts]
+    return [
+        (
+            query[:, p],
+            bias if bias.shape[2] == 1 else bias[:, :, p],
+            None if places is None else places[:, p],
+        )
+        for p in parts
+    ]
 
 
 def joined(parts, axis: int):

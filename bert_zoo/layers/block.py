@@ -31,6 +31,7 @@ class FeedForward(keras.layers.Layer):
         inner_dropout: rate after the activation.
         gated: whether the layer is gated.
         use_bias: whether the dense layers have biases.
+        output_bias: the same for the second layer; by default `use_bias`.
         output_range: as `initializer_range`, for the second layer; the same by default.
     """
 
@@ -44,6 +45,7 @@ class FeedForward(keras.layers.Layer):
         inner_dropout: float = 0.0,
         gated: bool = False,
         use_bias: bool = True,
+        output_bias: bool | None = None,
         output_range: float | None = None,
         **kwargs,
     ):
@@ -52,12 +54,19 @@ class FeedForward(keras.layers.Layer):
         self.activation = Activation(activation, dtype=self.dtype_policy, name="activation")
         self.intermediate_size = intermediate_size
         self.gated = gated
-        options = {"use_bias": use_bias, "dtype": self.dtype_policy}
         self.intermediate = dense(
-            (1 + gated) * intermediate_size, "intermediate", stddev=initializer_range, **options
+            (1 + gated) * intermediate_size,
+            "intermediate",
+            stddev=initializer_range,
+            use_bias=use_bias,
+            dtype=self.dtype_policy,
         )
         self.output_dense = dense(
-            hidden_size, "output", stddev=output_range or initializer_range, **options
+            hidden_size,
+            "output",
+            stddev=output_range or initializer_range,
+            use_bias=use_bias if output_bias is None else output_bias,
+            dtype=self.dtype_policy,
         )
         self.dropout = Dropout(inner_dropout, dtype=self.dtype_policy, name="dropout")
 

@@ -380,3 +380,29 @@ class Dropout(keras.layers.Layer):
 
     def get_config(self):
         return {**super().get_config(), "rate": self.rate}
+
+
+class RMSNorm(keras.layers.Layer):
+    """Divides features by the root of their mean square (+ `epsilon`) and scales them (Zhang and Sennrich 2019)."""
+
+    def __init__(self, epsilon: float, dropout: float = 0.0, **kwargs):
+        super().__init__(**kwargs)
+        self.epsilon = epsilon
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+
+    def build(self, input_shape):
+        self.gamma = self.add_weight(shape=input_shape[-1:], initializer="ones", name="gamma")
+        self.built = True
+
+    def call(self, x, training=None):
+        dtype = keras.backend.standardize_dtype(x.dtype)
+        precise = ops.cast(x, keras.backend.result_type(dtype, "float32"))
+        mean_square = ops.mean(ops.square(precise), axis=-1, keepdims=True)
+        normed = precise * ops.rsqrt(mean_square + self.epsilon)
+        normed = ops.cast(normed * ops.cast(self.gamma, normed.dtype), dtype)
+        return self.dropout(normed, training=training)
+
+
+def rms_norm(name: str, *, use_bias: bool, **options) -> RMSNorm:
+    """An `RMSNorm`, for `make_norm` of `bert_zoo.layers.block.Block`; it has no bias."""
+    return RMSNorm(name=name, **options)

@@ -314,9 +314,10 @@ class TokenEmbeddings(keras.layers.Layer):
         x = self.token_embedding(token_ids)
         if self.position_embedding is not None:
             x = x + self.position_embedding(token_positions(token_ids, position_ids, document_ids))
-        if self.segment_embedding is not None:
-            segment_ids = ops.zeros_like(token_ids) if segment_ids is None else segment_ids
+        if segment_ids is not None and self.segment_embedding is not None:
             x = x + self.segment_embedding(segment_ids)
+        elif self.segment_embedding is not None:
+            x = x + ops.cast(float_table(self.segment_embedding)[0], self.compute_dtype)
         x = x if self.norm is None else self.norm(x)
         return self.dropout(x, training=training)
 

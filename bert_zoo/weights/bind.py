@@ -129,12 +129,16 @@ class Binding:
             self.layout.to_ours(tensor, part, self.config)
             for tensor, part in zip(tensors, self._parts(shape), strict=True)
         ]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+        whole = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+        order = self.layout.order
+        return whole if order is None else whole[..., order(self.config)]
 
     def to_stored(self, value: np.ndarray, only: str | None = None) -> dict[str, np.ndarray]:
         """The tensors of `keys`, or only one; if a tensor holds several variables, this one's entry."""
         if not self.keys:
             return {}
+        if self.layout.order is not None:
+            value = value[..., np.argsort(self.layout.order(self.config))]
         cuts = np.cumsum([part[-1] for part in self._parts(value.shape)])[:-1]
         parts = np.split(value, cuts, axis=-1)
         return {

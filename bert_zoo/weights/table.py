@@ -27,6 +27,9 @@ class Stored:
     # (Configuration) -> the stored tensor's shape, if its axes differ from the variable's: a kernel
     # [hidden, heads * size] may be stored as [hidden, heads, size].
     shape: Callable[[Any], tuple[int, ...]] | None = None
+    # (Configuration) -> for each place along our last axis, its place in the stored tensors joined, if the
+    # orders differ.
+    order: Callable[[Any], np.ndarray] | None = None
 
     def sizes(self, size: int, parts: int, config: Any) -> tuple[int, ...]:
         """The sizes of the parts along our last axis."""
@@ -114,6 +117,14 @@ def raw(variable: str, **stored: Stored) -> Kind:
     """The kind of a module with one variable, stored unchanged under the module's name but in layouts or formats of
     `stored`."""
     return {variable: {"pytorch": Stored(""), "tensorflow": Stored(""), **stored}}
+
+
+def reordered(kind: Kind, order: Callable[[Any], np.ndarray]) -> Kind:
+    """A kind whose values are stored in another order along our last axis; see `Stored.order`."""
+    return {
+        variable: {layout: replace(stored, order=order) for layout, stored in layouts.items()}
+        for variable, layouts in kind.items()
+    }
 
 
 def always(config: Any) -> bool:

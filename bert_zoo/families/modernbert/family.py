@@ -1,21 +1,21 @@
 """ModernBERT (Warner et al. 2024, arXiv:2412.13663): rotary positions, windows, 8,192 tokens."""
 
 import math
-import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from bert_zoo.config import (
-    ConfigError,
-    EncoderConfig,
-    activation_name,
-    positive,
-    rate,
-    size,
-)
+from bert_zoo.config import ConfigError, activation_name, positive, rate, size
 from bert_zoo.error_text import shown
 from bert_zoo.families.bert import family as bert
+from bert_zoo.families.encoder_stack import (
+    NORM,
+    StackConfig,
+    backbone,
+    encoder_rows,
+    flagged,
+    optional_bias,
+)
 from bert_zoo.families.modernbert.cards import CHECKPOINTS, PRESETS, PRETRAINING
 from bert_zoo.family import Family
 from bert_zoo.fields import is_integer, setting
@@ -25,28 +25,23 @@ from bert_zoo.text.vocabulary_files import read_byte_bpe
 from bert_zoo.weights.formats import HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.hf import ACTIVATIONS
-from bert_zoo.weights.table import (
-    BIAS,
-    DENSE,
-    EMBED,
-    FIRST_TOKEN,
-    KERNEL,
-    MEAN,
-    SCALE,
-    Copy,
-    Head,
-    Kind,
-    Row,
-    raw,
-)
+from bert_zoo.weights.table import BIAS, DENSE, EMBED, FIRST_TOKEN, KERNEL, MEAN, Copy, Head, Row
 
 POOLINGS = ("mean", "cls")
 BIASES = ("attention_bias", "mlp_bias", "norm_bias", "classifier_bias", "decoder_bias")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModernBertConfig(EncoderConfig):
+class ModernBertConfig(StackConfig):
     """`hidden_dropout` acts on embeddings, `attention_dropout` also on attention's outputs."""
+
+    norm_before: ClassVar[bool] = True
+    # Embeddings are normed already.
+    norm_first: ClassVar[bool] = False
+    final_norm: ClassVar[bool] = True
+    gated: ClassVar[bool] = True
+    drops_attention_output: ClassVar[bool] = True
+    residual_dropout: ClassVar[float] = 0.0
 
     # Layers 0, n, 2n, ... attend to all tokens; the others to tokens at most `local_attention` / 2 away.
     global_attention_every: int = size(3)
@@ -68,9 +63,6 @@ class ModernBertConfig(EncoderConfig):
     classifier_bias: bool = False
     decoder_bias: bool = True
     classifier_activation: str = activation_name("gelu")  # in the first layer of every head
-    # Rows of more blocks than this are computed block by block, which is then faster
-    # (docs/measured/long_texts.md).
-    fewest_blocks: ClassVar[int] = 8
 
     def contradictions(self) -> Iterator[str]:
         yield from super().contradictions()
@@ -82,11 +74,6 @@ class ModernBertConfig(EncoderConfig):
             )
         if self.local_attention % 2:
             yield f"local_attention is {self.local_attention}; it must be even."
-        if self.hidden_size // self.num_heads % 2:
-            yield (
-                f"hidden_size {self.hidden_size} gives {self.num_heads} heads an odd width, but rotary "
-                "positions rotate pairs of numbers."
-            )
 
     def is_global(self, layer: int) -> bool:
         """Whether a layer attends to all tokens."""
@@ -111,13 +98,20 @@ class ModernBertConfig(EncoderConfig):
         return self.initializer_range / math.sqrt(2 * self.num_layers)
 
     @property
+    def rope_theta(self) -> float:
+        return self.global_rope_theta
+
+    @property
     def reach(self) -> int:
-        """The largest distance between tokens that attend to each other in a local layer."""
         return min(self.local_attention // 2, self.longest_input)
 
-    def attends_in_blocks(self, length: int) -> bool:
-        """Whether local layers compute rows of `length` tokens in blocks; see `RotaryAttention`."""
-        return length > self.fewest_blocks * self.reach
+    @property
+    def attention_output_bias(self) -> bool:
+        return self.attention_bias
+
+    @property
+    def mlp_output_bias(self) -> bool:
+        return self.mlp_bias
 
 
 DEFAULTS = {
@@ -218,45 +212,33 @@ HF_CODEC = ConfigCodec(
 )
 
 LAYER = "layers.{i}."
-# Kinds of layers' weights and of their biases, and the field that says whether there are biases.
-KERNELS, NORM = (KERNEL, BIAS), (SCALE, raw("beta"), "norm_bias")
-ATTENTION, MLP = (*KERNELS, "attention_bias"), (*KERNELS, "mlp_bias")
-
-
-def rows(*layers: tuple[tuple[Kind, Kind, str], str, str]) -> Iterator[Row]:
-    """The rows of layers with optional biases, given by kinds, our name and transformers'."""
-    for (weights, bias, flag), path, hf in layers:
-        yield Row(weights, path, hf=hf)
-        yield Row(bias, path, hf=f"{hf}.bias", when=operator.attrgetter(flag))
 
 
 def attention_norms(config: ModernBertConfig) -> Iterator[Row]:
-    """Norms before attention. The first block has none, because embeddings are normed already."""
-    layers = range(1, config.num_layers)
-    return rows(
-        *((NORM, f"stack/layer_{i}/attention_norm", f"layers.{i}.attn_norm") for i in layers)
-    )
+    """Norms before attention, which layer 0 lacks."""
+    for i in range(1, config.num_layers):
+        yield from optional_bias(*NORM, f"stack/layer_{i}/attention_norm", f"layers.{i}.attn_norm")
 
 
 ENCODER_ROWS = (
-    Row(EMBED, "embeddings/token_embedding", hf="embeddings.tok_embeddings"),
-    attention_norms,
-    *rows(
-        (NORM, "embeddings/norm", "embeddings.norm"),
-        (ATTENTION, "stack/layer_{i}/attention/qkv", f"{LAYER}attn.Wqkv"),
-        (ATTENTION, "stack/layer_{i}/attention/output", f"{LAYER}attn.Wo"),
-        (NORM, "stack/layer_{i}/output_norm", f"{LAYER}mlp_norm"),
-        (MLP, "stack/layer_{i}/feed_forward/intermediate", f"{LAYER}mlp.Wi"),
-        (MLP, "stack/layer_{i}/feed_forward/output", f"{LAYER}mlp.Wo"),
-        (NORM, "final_norm", "final_norm"),
+    *encoder_rows(
+        "embeddings.tok_embeddings",
+        {
+            "embeddings/norm": "embeddings.norm",
+            "attention/qkv": f"{LAYER}attn.Wqkv",
+            "attention/output": f"{LAYER}attn.Wo",
+            "output_norm": f"{LAYER}mlp_norm",
+            "feed_forward/intermediate": f"{LAYER}mlp.Wi",
+            "feed_forward/output": f"{LAYER}mlp.Wo",
+            "final_norm": "final_norm",
+        },
     ),
+    attention_norms,
 )
 # The first rows of every head.
 PREDICTION_HEAD = (
-    *rows(
-        ((*KERNELS, "classifier_bias"), "prediction_head/dense", "head.dense"),
-        (NORM, "prediction_head/norm", "head.norm"),
-    ),
+    *optional_bias(KERNEL, BIAS, "classifier_bias", "prediction_head/dense", "head.dense"),
+    *optional_bias(*NORM, "prediction_head/norm", "head.norm"),
 )
 
 
@@ -294,70 +276,11 @@ MASKED_LM = Head(
     (
         *PREDICTION_HEAD,
         Row(EMBED, "masked_lm/decoder", hf="decoder", when=bert.untied),
-        Row(BIAS, "masked_lm", hf="decoder.bias", when=operator.attrgetter("decoder_bias")),
+        Row(BIAS, "masked_lm", hf="decoder.bias", when=flagged("decoder_bias")),
     ),
     prepare=prediction_head,
     copies=dict.fromkeys(("hf", "torch"), decoder_copies),
 )
-
-
-def backbone(config: ModernBertConfig, dtype):
-    """Pre-norm blocks; every third one attends to all tokens, the others to a window."""
-    from bert_zoo.families.modernbert.layers import GLOBAL, LOCAL, RotaryAttention, RotaryBackbone
-    from bert_zoo.layers import FeedForward, PreNormBlock, Stack, TokenEmbeddings
-    from bert_zoo.layers.common import norm
-
-    hidden_size, epsilon = config.hidden_size, config.layer_norm_epsilon
-    range_options = {"initializer_range": config.initializer_range, "dtype": dtype}
-    options = {**range_options, "output_range": config.output_range}
-
-    def block(i: int) -> PreNormBlock:
-        return PreNormBlock(
-            RotaryAttention(
-                config.num_heads,
-                hidden_size,
-                view=GLOBAL if config.is_global(i) else LOCAL,
-                dropout=config.attention_dropout,
-                use_bias=config.attention_bias,
-                name="attention",
-                **options,
-            ),
-            FeedForward(
-                config.intermediate_size,
-                hidden_size,
-                activation=config.activation,
-                gated=True,
-                inner_dropout=config.inner_dropout,
-                use_bias=config.mlp_bias,
-                name="feed_forward",
-                **options,
-            ),
-            epsilon=epsilon,
-            dropout=0.0,
-            norm_bias=config.norm_bias,
-            norm_first=i > 0,
-            dtype=dtype,
-            name=f"layer_{i}",
-        )
-
-    return RotaryBackbone(
-        config,
-        embeddings=TokenEmbeddings(
-            config.vocab_size,
-            hidden_size,
-            longest_input=config.longest_input,
-            epsilon=epsilon,
-            norm_bias=config.norm_bias,
-            dropout=config.hidden_dropout,
-            name="embeddings",
-            **range_options,
-        ),
-        stack=Stack(
-            [block(i) for i in range(config.num_layers)], hidden_size, dtype=dtype, name="stack"
-        ),
-        final_norm=norm("final_norm", epsilon=epsilon, use_bias=config.norm_bias, dtype=dtype),
-        dtype=dtype,
-    )
 
 
 FAMILY = Family(

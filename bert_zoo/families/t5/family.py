@@ -490,8 +490,9 @@ def _has_sentinels(files: VocabularyFiles) -> bool:
 
 def parts(config: T5Config, dtype):
     """Makers of both stacks' layers: attention (its own bias, or see `biases`), feed-forward, final norm."""
-    from bert_zoo.families.t5.layers import Attention, RMSNorm
+    from bert_zoo.families.t5.layers import Attention
     from bert_zoo.layers import FeedForward
+    from bert_zoo.layers.common import RMSNorm
 
     hidden_size, inner = config.hidden_size, config.num_heads * config.head_size
 
@@ -547,9 +548,10 @@ def biases(config: T5Config, dtype, *, causal: bool):
 
 def backbone(config: T5Config, dtype):
     """The encoder: pre-norm blocks, which add a bias by distance to their attention scores."""
-    from bert_zoo.families.t5.layers import T5Backbone, rms_norm
+    from bert_zoo.families.t5.layers import T5Backbone
     from bert_zoo.layers import PreNormBlock, Stack, TokenEmbeddings
     from bert_zoo.layers.attention import BiasedStack
+    from bert_zoo.layers.common import rms_norm
 
     attention, feed_forward, final_norm = parts(config, dtype)
     own_bias, bias = biases(config, dtype, causal=False)

@@ -22,41 +22,16 @@ from bert_zoo.layers.attention import (
 from bert_zoo.layers.backbones import Groups, Ids, TransformerBackbone
 from bert_zoo.layers.block import PreNormBlock, recomputed
 from bert_zoo.layers.common import (
-    Dropout,
+    RMSNorm,
     at_least_one,
     at_positions,
     dense,
     float_table,
+    rms_norm,
     table,
     vocabulary_logits,
     with_slots,
 )
-
-
-class RMSNorm(keras.layers.Layer):
-    """Divides features by the root of their mean square (+ `epsilon`) and scales them (Zhang and Sennrich 2019)."""
-
-    def __init__(self, epsilon: float, dropout: float = 0.0, **kwargs):
-        super().__init__(**kwargs)
-        self.epsilon = epsilon
-        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
-
-    def build(self, input_shape):
-        self.gamma = self.add_weight(shape=input_shape[-1:], initializer="ones", name="gamma")
-        self.built = True
-
-    def call(self, x, training=None):
-        dtype = keras.backend.standardize_dtype(x.dtype)
-        precise = ops.cast(x, keras.backend.result_type(dtype, "float32"))
-        mean_square = ops.mean(ops.square(precise), axis=-1, keepdims=True)
-        normed = precise * ops.rsqrt(mean_square + self.epsilon)
-        normed = ops.cast(normed * ops.cast(self.gamma, normed.dtype), dtype)
-        return self.dropout(normed, training=training)
-
-
-def rms_norm(name: str, *, use_bias: bool, **options) -> RMSNorm:
-    """An `RMSNorm`, for `make_norm` of `bert_zoo.layers.block.Block`; it has no bias."""
-    return RMSNorm(name=name, **options)
 
 
 class Attention(SelfAttention):

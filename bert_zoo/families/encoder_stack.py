@@ -1,0 +1,244 @@
+"""What the families on `bert_zoo.layers.encoder_stack` declare: switches, and rows of the weight table."""
+
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bert_zoo.config import ConfigError, EncoderConfig
+from bert_zoo.error_text import shown
+from bert_zoo.weights.formats.codec import ConfigRow
+from bert_zoo.weights.table import (
+    BIAS,
+    DENSE,
+    EMBED,
+    KERNEL,
+    SCALE,
+    Kind,
+    Row,
+    Stored,
+    raw,
+    reordered,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackConfig(EncoderConfig):
+    """Configuration of an encoder on `bert_zoo.layers.encoder_stack.EncoderStack`.
+
+    A family sets the switches below, and makes fields of those in which its checkpoints differ.
+    """
+
+    norm: ClassVar[str] = "layer"  # or "rms"
+    norm_before: ClassVar[bool] = (
+        False  # whether norms stand before sublayers, or after residual sums
+    )
+    norm_first: ClassVar[bool] = True  # whether layer 0 has a norm before its attention
+    norm_bias: ClassVar[bool] = True
+    embeddings_norm: ClassVar[bool] = True
+    final_norm: ClassVar[bool] = False
+    positions: ClassVar[str] = "rotary"  # or "alibi"
+    rope_theta: ClassVar[float] = 10_000.0  # base of the wavelengths of rotary positions
+    local_rope_theta: ClassVar[float] = 10_000.0  # the same in layers that attend to a window
+    rope_factor: ClassVar[float] = 1.0  # by which all of these wavelengths are longer
+    # The largest distance between tokens that attend to each other in those layers; None if there are none.
+    reach: ClassVar[int | None] = None
+    head_size: ClassVar[int] = 0  # width of a head; 0 for `hidden_size` / `num_heads`
+    key_heads: ClassVar[int] = 0  # number of heads of keys and values; 0 for `num_heads`
+    query_norm: ClassVar[bool] = False  # whether all queries and all keys have a layer norm
+    gated: ClassVar[bool] = False
+    # Whether the first and second layers of attention and feed-forward sublayers have biases, and predicted tokens.
+    attention_bias: ClassVar[bool] = True
+    attention_output_bias: ClassVar[bool] = True
+    mlp_bias: ClassVar[bool] = True
+    mlp_output_bias: ClassVar[bool] = True
+    decoder_bias: ClassVar[bool] = True
+    inner_dropout: ClassVar[float] = 0.0  # rate within the feed-forward sublayer
+    # Whether `attention_dropout` also acts on the attention's output.
+    drops_attention_output: ClassVar[bool] = False
+    # Rows of more blocks than this are computed block by block, which is then faster
+    # (docs/measured/long_texts.md).
+    fewest_blocks: ClassVar[int] = 8
+
+    def contradictions(self) -> Iterator[str]:
+        yield from super().contradictions()
+        if self.num_heads % self.num_key_heads:
+            yield f"num_heads {self.num_heads} is not a multiple of key_heads {self.num_key_heads}."
+        if self.positions == "rotary" and self.width_of_head % 2:
+            yield (
+                f"A head is {self.width_of_head} wide, but rotary positions rotate pairs of numbers: its width must "
+                "be even."
+            )
+
+    @property
+    def heads_fill_width(self) -> bool:
+        return not self.head_size
+
+    @property
+    def width_of_head(self) -> int:
+        return self.head_size or self.hidden_size // self.num_heads
+
+    @property
+    def num_key_heads(self) -> int:
+        return self.key_heads or self.num_heads
+
+    @property
+    def residual_dropout(self) -> float:
+        """Dropout rate on the outputs of both sublayers."""
+        return self.hidden_dropout
+
+    @property
+    def output_range(self) -> float:
+        """Initial standard deviation of layers that add to the residual stream."""
+        return self.initializer_range
+
+    def is_global(self, layer: int) -> bool:
+        """Whether a layer attends to all tokens."""
+        return True
+
+    def attends_in_blocks(self, length: int) -> bool:
+        """Whether layers with a window compute rows of `length` tokens in blocks; see `StackAttention`."""
+        return length > self.fewest_blocks * self.reach
+
+
+# -------------------------------------------------------------------------------------------------
+# Configuration files.
+# -------------------------------------------------------------------------------------------------
+
+ROPE_ROWS = (
+    ConfigRow("rope_theta", optional=True),
+    ConfigRow("rope_factor", optional=True),
+)
+
+
+def rope_settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """From a config.json of transformers 5 or 4 to one with the keys of `ROPE_ROWS` alone.
+
+    Raises:
+        ConfigError: rotary positions are scaled in a way that is not supported.
+    """
+    values = dict(values)
+    scaling = values.pop("rope_scaling", None) or {}
+    rope = {**scaling, **(values.pop("rope_parameters", None) or {})}
+    kinds = [rope.pop(key, None) for key in ("rope_type", "type")]
+    kind = next(filter(None, kinds), "default")
+    said = {key: rope.pop(key) for key in ("rope_theta", "factor") if key in rope}
+    partial = rope.pop("partial_rotary_factor", 1.0)
+    if kind not in ("default", "linear") or rope or partial != 1.0:
+        raise ConfigError(
+            f"Its rotary positions are scaled by {shown({'rope_type': kind, **said, **rope})}; only the types "
+            "'default' and 'linear' are supported, with rope_theta and factor."
+        )
+    if "rope_theta" in said:
+        values["rope_theta"] = said["rope_theta"]
+    if kind == "linear":
+        values["rope_factor"] = said.get("factor")
+    return values
+
+
+def written_rope(values: dict[str, Any]) -> dict[str, Any]:
+    """The inverse of `rope_settings`, for transformers 5."""
+    values = dict(values)
+    theta, factor = values.pop("rope_theta"), values.pop("rope_factor")
+    scaled = {"rope_type": "default"} if factor == 1 else {"rope_type": "linear", "factor": factor}
+    return values | {"rope_parameters": {**scaled, "rope_theta": theta}}
+
+
+# -------------------------------------------------------------------------------------------------
+# Weights. Ours are queries, keys and values in this order; the half of a gated layer that goes through the
+# activation, then the other; and heads whose first half rotates with the second.
+# -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class QueriesKeysValues(Stored):
+    """Queries, keys and values, whose sizes differ if heads share keys."""
+
+    def sizes(self, size: int, parts: int, config: StackConfig) -> tuple[int, ...]:
+        keys = config.num_key_heads * config.width_of_head
+        return (size - 2 * keys, keys, keys) if parts == 3 else super().sizes(size, parts, config)
+
+
+def as_qkv(kind: Kind) -> Kind:
+    return {
+        variable: {layout: QueriesKeysValues(**vars(stored)) for layout, stored in layouts.items()}
+        for variable, layouts in kind.items()
+    }
+
+
+def rotating_pairs(config: StackConfig) -> np.ndarray:
+    """`Stored.order` of queries, keys and values whose even numbers rotate with the odd ones beside them."""
+    size = config.width_of_head
+    within = np.arange(size).reshape(-1, 2).T.ravel()
+    rotated = config.num_heads + config.num_key_heads
+    heads = [within] * rotated + [np.arange(size)] * config.num_key_heads
+    return np.concatenate([head + i * size for i, head in enumerate(heads)])
+
+
+def swapped_halves(config: StackConfig) -> np.ndarray:
+    """`Stored.order` of a gated layer whose second half goes through the activation."""
+    width = config.intermediate_size
+    return np.r_[width : 2 * width, :width]
+
+
+def flagged(name: str) -> Callable[[Any], bool]:
+    return operator.attrgetter(name)
+
+
+def optional_bias(weights: Kind, bias: Kind, flag: str, path: str, hf: Any) -> Iterator[Row]:
+    """The rows of a layer whose bias depends on a switch; `hf` is its name, or several."""
+    names = (hf,) if isinstance(hf, str) else hf
+    yield Row(weights, path, hf=names)
+    yield Row(bias, path, hf=tuple(f"{name}.bias" for name in names), when=flagged(flag))
+
+
+NORM = (SCALE, raw("beta"), "norm_bias")
+# Path of a layer below the encoder -> kinds of its weights and its bias, and the switch for the bias.
+LAYERS: dict[str, tuple[Kind, Kind, str]] = {
+    "embeddings/norm": NORM,
+    "stack/layer_{i}/attention_norm": NORM,
+    "stack/layer_{i}/attention/qkv": (as_qkv(KERNEL), as_qkv(BIAS), "attention_bias"),
+    "stack/layer_{i}/attention/output": (KERNEL, BIAS, "attention_output_bias"),
+    "stack/layer_{i}/output_norm": NORM,
+    "stack/layer_{i}/feed_forward/intermediate": (KERNEL, BIAS, "mlp_bias"),
+    "stack/layer_{i}/feed_forward/output": (KERNEL, BIAS, "mlp_output_bias"),
+    "final_norm": NORM,
+}
+
+
+def encoder_rows(
+    token: str,
+    names: Mapping[str, str | tuple[str, ...]],
+    *,
+    orders: Mapping[str, Callable[[Any], np.ndarray]] | None = None,
+    segments: str = "",
+    pooler: str = "",
+) -> tuple[Row, ...]:
+    """The weight table of an encoder with Hugging Face's names.
+
+    Args:
+        token, segments, pooler: names of the tables and of the pooler's dense layer; empty for none.
+        names: path in `LAYERS`, without "stack/layer_{i}/" -> its name, or several.
+        orders: the same path -> `Stored.order`, where it differs from ours.
+    """
+    rows = [Row(EMBED, "embeddings/token_embedding", hf=token)]
+    if segments:
+        has_segments = lambda config: config.num_segments > 0  # noqa: E731
+        rows += [Row(EMBED, "embeddings/segment_embedding", hf=segments, when=has_segments)]
+    for path, (weights, bias, flag) in LAYERS.items():
+        short = path.removeprefix("stack/layer_{i}/")
+        if short in names:
+            if order := (orders or {}).get(short):
+                weights, bias = reordered(weights, order), reordered(bias, order)
+            rows += optional_bias(weights, bias, flag, path, names[short])
+    if pooler:
+        rows += [Row(DENSE, "pooler/dense", hf=pooler, when=flagged("pooler"))]
+    return tuple(rows)
+
+
+def backbone(config: StackConfig, dtype: Any):
+    from bert_zoo.layers.encoder_stack import EncoderStack
+
+    return EncoderStack(config, dtype)
