@@ -18,6 +18,7 @@ from bert_zoo.families.bigbird import family as bigbird
 from bert_zoo.families.deberta import family as deberta
 from bert_zoo.families.deberta import v2 as deberta_v2
 from bert_zoo.families.elmo import family as elmo
+from bert_zoo.families.ernie import family as ernie
 from bert_zoo.families.gpt import family as gpt
 from bert_zoo.families.gpt import gpt2
 from bert_zoo.families.longformer import family as longformer
@@ -42,6 +43,7 @@ FAMILIES = (
     mobilebert.FAMILY,
     mpnet.FAMILY,
     electra.FAMILY,
+    ernie.FAMILY,
     deberta.FAMILY,
     deberta_v2.FAMILY,
     xlm.FAMILY,

@@ -290,6 +290,7 @@ def torch_inputs(inputs: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
         "padding_mask": "attention_mask",
         "position_ids": "position_ids",
         "language_ids": "langs",
+        "task_type_ids": "task_type_ids",
         "global_attention_mask": "global_attention_mask",
     }
     return {

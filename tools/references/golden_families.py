@@ -8,8 +8,19 @@ its own attention, weights and config.json. Entries of families whose files are 
 import functools
 
 import golden_vocabularies as vocabularies
+import numpy as np
 import torch
-from golden_case import POSITIONS, Case, Family, Tokens, choice_inputs, labelled, random_inputs
+from golden_case import (
+    POSITIONS,
+    Case,
+    Family,
+    Tokens,
+    batch_inputs,
+    choice_inputs,
+    labelled,
+    random_inputs,
+)
+from transformers import BertTokenizer
 from transformers.models.modernbert import modeling_modernbert
 
 
@@ -137,4 +148,94 @@ FAMILIES["modernbert"] = Family(
         ),
     },
     has_segments=False,
+)
+
+# --- ERNIE ---------------------------------------------------------------------------------------
+
+
+def with_task_types(make_inputs):
+    """Inputs with a task type for each token."""
+
+    def make(family, config, rng):
+        inputs = make_inputs(family, config, rng)
+        shape = inputs["token_ids"].shape
+        ids = rng.integers(0, config.task_type_vocab_size, shape).astype(np.int32)
+        return inputs | {"task_type_ids": ids}
+
+    return make
+
+
+def chinese_inputs(family, config, rng):
+    """Pairs of texts and the ids that transformers' tokenizer gives for them."""
+    ids = {token: index for index, token in enumerate(vocabularies.ERNIE)}
+    tokenizer = BertTokenizer(vocab=ids, do_lower_case=True)
+    firsts = ["今天天气很好。", "我喜欢看Film 12", "不好？Good\u3000天气"]
+    seconds = ["这部电影不好，不看", "我看The book。", "喜欢"]
+    encoded = tokenizer(firsts, seconds, padding="longest", return_tensors="np")
+    return {
+        "texts": np.array(firsts),
+        "text_pairs": np.array(seconds),
+        "token_ids": encoded["input_ids"].astype(np.int32),
+        "segment_ids": encoded["token_type_ids"].astype(np.int32),
+        "padding_mask": encoded["attention_mask"].astype(np.int32),
+    }
+
+
+def called_bert(config: dict) -> dict:
+    """The first config.json of ernie-3.0-base-zh, which calls the model a BERT."""
+    names = {"model_type": "bert", "init_class": "ErnieModel", "architectures": ["BertForMaskedLM"]}
+    return config | names
+
+
+WITH_TASKS = with_task_types(batch_inputs)
+TABLES = """embeddings.word_embeddings.weight embeddings.position_embeddings.weight
+    embeddings.token_type_embeddings.weight embeddings.task_type_embeddings.weight
+    embeddings.LayerNorm.weight encoder.layer.0.attention.self.query.weight
+    encoder.layer.1.output.dense.bias"""
+FAMILIES["ernie"] = Family(
+    "Ernie",
+    {
+        **{"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 24},
+        **{"num_hidden_layers": 2, "type_vocab_size": 4, "layer_norm_eps": 1e-5},
+        **{"vocab_size": len(vocabularies.ERNIE), "max_position_embeddings": POSITIONS},
+        "use_task_id": True,
+    },
+    Tokens(pad=0, first=2, last=3, first_ordinary=5),
+    vocabularies.wordpiece(vocabularies.ERNIE, "BertTokenizer"),
+    {
+        "encoder": Case(make_inputs=WITH_TASKS, internals=True),
+        "encoder_unsaid": Case(),
+        "encoder_no_tasks": Case({"use_task_id": False}),
+        # nano's heads, 26 wide.
+        "encoder_narrow": Case(
+            {
+                **{"hidden_size": 52, "num_attention_heads": 2, "num_hidden_layers": 1},
+                "task_type_vocab_size": 16,
+            },
+            make_inputs=WITH_TASKS,
+        ),
+        "masked_lm": Case(
+            gradients=under("ernie.", TABLES)
+            + under("cls.predictions.", "transform.dense.weight bias"),
+            make_inputs=WITH_TASKS,
+            edit_config=called_bert,
+        ),
+        "masked_lm_relu": Case({"hidden_act": "relu", "use_task_id": False}),
+        "masked_lm_untied": Case(UNTIED),
+        "pretraining": Case(make_inputs=WITH_TASKS),
+        "next_sentence_prediction": Case(make_inputs=WITH_TASKS),
+        "classification": Case(
+            SENTIMENT,
+            (
+                *under("ernie.", f"{TABLES} pooler.dense.weight"),
+                *("classifier.weight", "classifier.bias"),
+            ),
+            make_inputs=chinese_inputs,
+        ),
+        "regression": Case(REGRESSION | {"hidden_act": "gelu_new"}, make_inputs=WITH_TASKS),
+        "token_classification": Case(TAGS, make_inputs=WITH_TASKS),
+        "question_answering": Case({"use_task_id": False, "type_vocab_size": 2}),
+        # transformers does not make rows of the choices' task types.
+        "multiple_choice": Case(make_inputs=choice_inputs),
+    },
 )

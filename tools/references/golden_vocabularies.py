@@ -48,6 +48,8 @@ BERT = [
     *"big small good bad very not this that he she they we you day night city film book".split(),
     *"tea ##ing ##ed ##ly ##er ##est ##un ##able ##ful".split(),
 ]
+# Characters of Chinese stand alone, whatever surrounds them.
+ERNIE = [*BERT, *"今天气很好不电影看我喜欢这部，。？", "##天"]
 
 
 def wordpiece(vocabulary: Iterable[str], tokenizer: str):

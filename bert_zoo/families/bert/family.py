@@ -321,8 +321,16 @@ def embedding_options(config: EncoderConfig, dtype) -> dict[str, Any]:
     }
 
 
-def backbone(config: EncoderConfig, dtype, stack: Any = None):
-    """Embeddings, `stack` or a stack of post-norm blocks, and a pooler if the configuration has one."""
+def backbone(
+    config: EncoderConfig,
+    dtype,
+    stack: Any = None,
+    embeddings: Any = None,
+    backbone_class: type | None = None,
+):
+    """Embeddings, a stack and a pooler if the configuration has one. Without `stack`, `embeddings` and `backbone_class`,
+    a stack of post-norm blocks, `Embeddings` and `TransformerBackbone`.
+    """
     from bert_zoo.layers import Embeddings, Pooler, Stack, TransformerBackbone
 
     hidden_size, pooler = config.hidden_size, None
@@ -331,9 +339,9 @@ def backbone(config: EncoderConfig, dtype, stack: Any = None):
         pooler = Pooler(
             hidden_size, initializer_range=initializer_range, dtype=dtype, name="pooler"
         )
-    return TransformerBackbone(
+    return (backbone_class or TransformerBackbone)(
         config,
-        embeddings=Embeddings(**embedding_options(config, dtype)),
+        embeddings=embeddings or Embeddings(**embedding_options(config, dtype)),
         stack=stack
         or Stack(
             blocks(config, dtype),
