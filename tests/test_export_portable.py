@@ -97,6 +97,7 @@ def inputs_for(model, io: dict, names) -> dict:
     others = {
         "segment_ids": np.zeros(shape, np.int32),
         "padding_mask": np.ones(shape, np.int32),
+        "task_type_ids": np.zeros(shape, np.int32),
         "mask_positions": np.tile(np.int32([1, 3]), (shape[0], 1)),
         "replaced_token_ids": io["token_ids"][:, ::-1],
         "global_attention_mask": np.zeros(shape, np.int32) + (np.arange(shape[-1]) % 5 == 2),

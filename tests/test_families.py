@@ -14,6 +14,7 @@ from helpers import (
     assert_same,
     assert_same_variables,
     change_json,
+    changed_copy,
     directory_of,
     google_config,
     google_tensors,
@@ -454,3 +455,20 @@ def test_modernberts_heads_read_the_first_token_or_the_mean():
     first = load_case("modernbert/classification", classifier_pooling="cls")
     assert not mean.reads_first_only and first.reads_first_only
     assert not np.allclose(mean(inputs), first(inputs), atol=1e-3)
+
+
+def test_an_ernie_that_is_called_a_bert_is_read_as_one(tmp_path):
+    # As the first config.json of ernie-3.0-base-zh.
+    directory = changed_copy("ernie/encoder", tmp_path, model_type="bert", init_class="ErnieModel")
+    assert bert_zoo.load(directory).family == "ernie"
+    # With BERT's keys alone it is a BERT, which has no such table.
+    config = directory / "config.json"
+    own = ("use_task_id", "task_type_vocab_size", "init_class")
+    config.write_text(json.dumps({k: v for k, v in read_json(config).items() if k not in own}))
+    assert_refused(lambda: bert_zoo.load(directory), "task_type_embeddings", WeightsError)
+
+
+def test_an_ernies_unused_table_of_task_types_is_named(tmp_path, caplog):
+    model = bert_zoo.load(changed_copy("ernie/encoder", tmp_path, use_task_id=False))
+    assert "table of task types without use_task_id" in caplog.text
+    assert "task_type_ids" not in model.backbone.inputs

@@ -181,12 +181,6 @@ def chinese_inputs(family, config, rng):
     }
 
 
-def called_bert(config: dict) -> dict:
-    """The first config.json of ernie-3.0-base-zh, which calls the model a BERT."""
-    names = {"model_type": "bert", "init_class": "ErnieModel", "architectures": ["BertForMaskedLM"]}
-    return config | names
-
-
 WITH_TASKS = with_task_types(batch_inputs)
 TABLES = """embeddings.word_embeddings.weight embeddings.position_embeddings.weight
     embeddings.token_type_embeddings.weight embeddings.task_type_embeddings.weight
@@ -218,7 +212,6 @@ FAMILIES["ernie"] = Family(
             gradients=under("ernie.", TABLES)
             + under("cls.predictions.", "transform.dense.weight bias"),
             make_inputs=WITH_TASKS,
-            edit_config=called_bert,
         ),
         "masked_lm_relu": Case({"hidden_act": "relu", "use_task_id": False}),
         "masked_lm_untied": Case(UNTIED),

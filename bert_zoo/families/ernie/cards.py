@@ -41,14 +41,14 @@ CONFIGS = {
 COLUMNS = ("CLUE (dev average of 10 tasks)",)
 TABLE = read_table("""
     name            release  size    task_types  params       provides   repo                 scores
-    ernie_2_base    english  base    3           109_483_776  encoder    ernie-2.0-base-en    -
-    ernie_2_large   english  large   3           335_143_936  encoder    ernie-2.0-large-en   -
-    ernie_3_xbase   chinese  xbase   16          296_053_760  masked_lm  ernie-3.0-xbase-zh   -
     ernie_3_base    chinese  base    3           117_944_832  masked_lm  ernie-3.0-base-zh    76.05
     ernie_3_medium  chinese  medium  16          75_427_584   masked_lm  ernie-3.0-medium-zh  72.49
     ernie_3_mini    chinese  mini    16          26_949_504   encoder    ernie-3.0-mini-zh    66.90
     ernie_3_micro   chinese  micro   16          23_400_576   encoder    ernie-3.0-micro-zh   64.21
     ernie_3_nano    chinese  nano    16          17_912_232   encoder    ernie-3.0-nano-zh    62.97
+    ernie_3_xbase   chinese  xbase   16          296_053_760  masked_lm  ernie-3.0-xbase-zh   -
+    ernie_2_base    english  base    3           109_483_776  encoder    ernie-2.0-base-en    -
+    ernie_2_large   english  large   3           335_143_936  encoder    ernie-2.0-large-en   -
 """)
 
 
