@@ -137,6 +137,7 @@ class Checkpoint:
         text: how texts are read.
         pooling: how sentence vectors are made.
         prompts: name -> text to put before texts.
+        score_activation: what makes a reranker's score of its logit: "linear" or "sigmoid".
         aliases: further names.
         formerly: names in earlier versions of bert_zoo.
         scores: published figures, as "benchmark (split, metric)" -> value.
@@ -156,6 +157,7 @@ class Checkpoint:
     text: TextSpec = TextSpec()  # noqa: RUF009 (frozen)
     pooling: Pooling = Pooling()  # noqa: RUF009 (frozen)
     prompts: Mapping[str, str] = field(default_factory=dict)
+    score_activation: str | None = None
     aliases: Sequence[str] = ()
     formerly: Sequence[str] = ()
     scores: Mapping[str, float | str] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from helpers import ALL_GOLDEN, GOLDEN, TEXTS, arrays, inputs_of, load_case, loa
 import bert_zoo
 from bert_zoo.config import ConfigError
 from bert_zoo.embeddings import ListwiseSoftmax, MarginMSE
+from bert_zoo.loading.directories import open_checkpoint
 from bert_zoo.models import Reranker
 
 STORED = ALL_GOLDEN / "cross_encoder"
@@ -65,6 +66,21 @@ def test_what_is_written_says_what_sentence_transformers_reads(tmp_path):
     config = json.loads((tmp_path / "config.json").read_text())
     assert config["sentence_transformers"]["activation_fn"].startswith("torch.nn.")
     assert config["id2label"] == {"0": "LABEL_0"}
+
+
+@pytest.mark.parametrize(
+    ("name", "activation"),
+    [("ms_marco_tinybert_l2", "linear"), ("gte_reranker_modernbert", "sigmoid")],
+)
+def test_a_registered_cross_encoder_is_a_reranker_with_its_scores(name, activation):
+    opened = open_checkpoint(name, with_weights=False)
+    assert (opened.description.task, opened.trained_task) == ("reranking", "reranking")
+    assert opened.description.score_activation == activation
+    assert bert_zoo.describe(name)["provides"] == ["encoder", "reranking"]
+
+
+def test_a_registered_rerankers_scores_need_no_weights():
+    assert bert_zoo.load("ms_marco_tinybert_l2", weights=None).score_activation == "linear"
 
 
 def test_an_unknown_activation_is_an_error_that_says_which_there_are(tmp_path):

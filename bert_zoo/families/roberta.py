@@ -14,6 +14,7 @@ from bert_zoo.families.bert.cards import (
     LARGE,
     PRETRAINING_SIZES,
     TEXTS,
+    nli,
     of_config,
     of_glue,
 )
@@ -113,6 +114,7 @@ PAPER = "RoBERTa: A Robustly Optimized BERT Pretraining Approach, arXiv:1907.116
 CASED = TextSpec(lowercase=None)
 # fairseq's RoBERTa has no pooler, and Hugging Face's files were made from it.
 NO_POOLER = {"pooler": False}
+SIX_LAYERS = BASE | {"num_layers": 6}
 
 
 def fairseq(
@@ -186,7 +188,7 @@ CHECKPOINTS = [
     ),
     Checkpoint(
         "distilroberta_base",
-        BASE | {"num_layers": 6} | NO_POOLER,
+        SIX_LAYERS | NO_POOLER,
         sources=[
             HF(
                 "distilbert/distilroberta-base",
@@ -251,6 +253,9 @@ CHECKPOINTS = [
             "yours through bert_zoo.families.bertweet.text.TweetNormalizer first."
         ),
     ),
+    nli("roberta_base", "roberta-base", BASE | NO_POOLER, 124_055_040, 87.47),
+    nli("minilm2_l6", "MiniLM2-L6-H768", SIX_LAYERS | NO_POOLER, 81_527_808, 86.89),
+    nli("distilroberta_base", "distilroberta-base", SIX_LAYERS | NO_POOLER, 81_527_808, 83.98),
     trained_here(
         "roberta_nano",
         {**PRETRAINING.sizes[SIZE].config, **NO_POOLER},

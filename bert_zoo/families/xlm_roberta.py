@@ -30,6 +30,17 @@ SCHEME = Scheme(
     spaces=NEXT_LINE,
 )
 
+E5_LARGE = multilingual_e5("large", "ab10c1a7f42e74530fe7ae5be82e6d4f11a719eb", LARGE, 559_890_432)
+WEB_SEARCH = "Given a web search query, retrieve relevant passages that answer the query"
+
+
+def instruction(task: str) -> str:
+    """What stands before a query of an instructed E5 model."""
+    return f"Instruct: {task}\nQuery: "
+
+
+EXAMPLE = instruction("Retrieve semantically similar text")
+
 FAMILY = replace(
     roberta.FAMILY,
     name="xlm_roberta",
@@ -67,7 +78,19 @@ FAMILY = replace(
             )
         ),
         multilingual_e5("base", "d13f1b27baf31030b7fd040960d60d909913633f", BASE, 278_043_648),
-        multilingual_e5("large", "ab10c1a7f42e74530fe7ae5be82e6d4f11a719eb", LARGE, 559_890_432),
+        E5_LARGE,
+        replace(
+            E5_LARGE,
+            name="multilingual_e5_large_instruct",
+            sources=[HF("intfloat/multilingual-e5-large-instruct")],
+            prompts={"query": instruction(WEB_SEARCH), "document": ""},
+            aliases=["multilingual-e5-large-instruct"],
+            note=(
+                "A sentence encoder for a hundred languages: mean-pooled, L2-normalised. A query needs an instruction in "
+                f"English; the prompt's is for search. For another task, pass one such as prompt={EXAMPLE!r}. Documents "
+                "have none."
+            ),
+        ),
         Checkpoint(
             "paraphrase_multilingual_mpnet",
             BASE,

@@ -129,7 +129,9 @@ def _open_registered(
         family=family,
         config=family.config(checkpoint),
         description=Description(
+            task=None if checkpoint.score_activation is None else Reranker.task,
             labels=tuple(checkpoint.labels) or None,
+            score_activation=checkpoint.score_activation,
             text=checkpoint.text,
             pooling=checkpoint.pooling,
             prompts=Prompts(checkpoint.prompts),

@@ -517,7 +517,7 @@ def _head_arguments(
             num_logits=_stored_logits(opened, task) if is_trained else None,
             stored_labels=tuple(description.labels or ()) if has_labels else (),
             stored_thresholds=tuple(description.thresholds) if has_labels else (),
-            score_activation=description.score_activation if is_trained else None,
+            score_activation=description.score_activation if has_labels else None,
         )
     )
     if description.head is not None:

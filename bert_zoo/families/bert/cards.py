@@ -218,7 +218,9 @@ BASE = width(768, 12)
 LARGE = width(1024, 24)
 SMALL = width(384, 12, num_heads=12)  # MiniLM with twelve layers
 SIZES = {"small": SMALL, "base": BASE, "large": LARGE}
+MINILM_SIZES = {f"minilm_l{layers}": SMALL | {"num_layers": layers} for layers in (2, 4, 6)}
 TINYBERT_SIZES = {
+    "tinybert_l2": width(128, 2),
     "tinybert_l4": {**width(312, 4, num_heads=12), "intermediate_size": 1200},
     "tinybert_l6": width(768, 6),
 }
@@ -232,6 +234,7 @@ E5_NOTE = (
     "mean-pooled, L2-normalised. Every text needs a prompt, as in training. Where texts are not queries and "
     "passages, as in clustering, use the query prompt for all."
 )
+SENTENCE_BERT = "Sentence-BERT: Sentence Embeddings using Siamese BERT-Networks, arXiv:1908.10084"
 BIOBERT = {
     "licence": LICENCE_OF_CODE,
     "paper": (
@@ -314,6 +317,15 @@ RELEASES = {
         ),
         "note": "Finds names of people, organisations, places and others in English: fine-tuned on CoNLL-2003.",
     },
+    "ms_marco": {
+        "licence": "Apache-2.0",
+        "paper": SENTENCE_BERT,
+        "score_activation": "linear",
+        "note": (
+            "Reranks English passages for a query: fine-tuned on MS MARCO. Scores are logits, about -10 to 10; the sigmoid "
+            "of one is a probability."
+        ),
+    },
     "legalbert": {
         "licence": "CC-BY-SA-4.0",
         "paper": "LEGAL-BERT: The Muppets straight out of Law School, arXiv:2010.02559",
@@ -340,11 +352,14 @@ RELEASES = {
         "note": "Dutch. The id of padding is 3, not 0.",
     },
 }
-# MTEB's averages: FlagOpen/FlagEmbedding research/baai_general_embedding/README.md.
+# MTEB's averages: FlagOpen/FlagEmbedding research/baai_general_embedding/README.md; of rerankers:
+# UKPLab/sentence-transformers docs/cross_encoder/pretrained_models.md.
 DERIVED_COLUMNS = (
     "MTEB (average of 56 English data sets)",
     "MedNLI (accuracy)",
     "Financial PhraseBank (accuracy)",
+    "TREC DL 19 (nDCG@10)",
+    "MS MARCO (dev MRR@10)",
 )
 # For where commits and hashes come from, see checkpoints/README.md.
 DERIVED = read_table("""
@@ -372,6 +387,11 @@ DERIVED = read_table("""
     gbert_base                    -     gbert         base         31_102      cased    109_927_680  masked_lm             deepset/gbert-base                             -                                         -                                   -
     gbert_large                   -     gbert         large        31_102      cased    335_735_808  masked_lm             deepset/gbert-large                            -                                         -                                   -
     bertje                        -     bertje        base         30_073      cased    109_137_408  masked_lm             GroNLP/bert-base-dutch-cased                   -                                         bert_base_dutch_cased               -
+    ms_marco_tinybert_l2          v2    ms_marco      tinybert_l2  30_522      uncased  4_385_920    reranking             cross-encoder/ms-marco-TinyBERT-L2-v2          -                                         ms-marco-TinyBERT-L2-v2             - - - 69.84 32.56
+    ms_marco_minilm_l2            v2    ms_marco      minilm_l2    30_522      uncased  15_615_360   reranking             cross-encoder/ms-marco-MiniLM-L2-v2            -                                         ms-marco-MiniLM-L2-v2               - - - 71.01 34.85
+    ms_marco_minilm_l4            v2    ms_marco      minilm_l4    30_522      uncased  19_164_288   reranking             cross-encoder/ms-marco-MiniLM-L4-v2            -                                         ms-marco-MiniLM-L4-v2               - - - 73.04 37.70
+    ms_marco_minilm_l6            v2    ms_marco      minilm_l6    30_522      uncased  22_713_216   reranking             cross-encoder/ms-marco-MiniLM-L6-v2            -                                         ms-marco-MiniLM-L6-v2               - - - 74.30 39.01
+    ms_marco_minilm_l12           v2    ms_marco      small        30_522      uncased  33_360_000   reranking             cross-encoder/ms-marco-MiniLM-L12-v2           -                                         ms-marco-MiniLM-L12-v2              - - - 74.31 39.02
 """)
 SAFETENSORS_HASHES = {
     "bge_small": "3c9f31665447c8911517620762200d2245a2518d6e7208acc78cd9db317e21ad",
@@ -382,7 +402,10 @@ PROVIDES = {
     "masked_lm": MASKED_LM,
     "pretraining": WITH_HEADS,
     "embedding": EMBEDDING,
-    **{task: frozenset({"encoder", task}) for task in ("classification", "token_classification")},
+    **{
+        task: frozenset({"encoder", task})
+        for task in ("classification", "token_classification", "reranking")
+    },
 }
 
 
@@ -403,7 +426,7 @@ def derived(
     """A checkpoint of others than BERT's authors; `release` names its fields in `RELEASES`."""
     return Checkpoint(
         name,
-        {**SIZES, **TINYBERT_SIZES}[size] | {"vocab_size": vocab_size},
+        {**SIZES, **MINILM_SIZES, **TINYBERT_SIZES}[size] | {"vocab_size": vocab_size},
         tag=tag,
         sources=[HF(repo, commit, SAFETENSORS_HASHES.get(name))],
         provides=PROVIDES[provides],
@@ -429,6 +452,28 @@ def multilingual_e5(size: str, commit: str, config: Mapping[str, Any], params: i
         prompts=E5_PROMPTS,
         aliases=[f"multilingual-e5-{size}"],
         note=f"A sentence encoder for a hundred languages: {E5_NOTE}",
+    )
+
+
+def nli(
+    name: str, repo: str, config: Mapping[str, Any], params: int, accuracy: float | None
+) -> Checkpoint:
+    """A cross-encoder for natural language inference. Those of different bases belong to different families. The
+    accuracy is that of UKPLab/sentence-transformers docs/cross_encoder/pretrained_models.md.
+    """
+    return Checkpoint(
+        f"nli_{name}",
+        config,
+        sources=[HF(f"cross-encoder/nli-{repo}")],
+        provides=PROVIDES["classification"],
+        params=params,
+        licence="Apache-2.0",
+        paper=SENTENCE_BERT,
+        text=TextSpec(lowercase=None),
+        labels=("contradiction", "entailment", "neutral"),
+        aliases=[f"nli-{repo}"],
+        note="Fine-tuned on SNLI and MultiNLI. Pass pairs as (premise, hypothesis), or texts to zero_shot().",
+        scores={} if accuracy is None else {"MNLI (mismatched accuracy)": accuracy},
     )
 
 

@@ -9,6 +9,7 @@ from bert_zoo.families.bert.cards import (
     CHOICES,
     PRETRAINING_SIZES,
     TEXTS,
+    nli,
     width,
 )
 from bert_zoo.family import HF, Checkpoint, TextSpec, read_table
@@ -202,5 +203,9 @@ V2_CHECKPOINTS = [
         MULTILINGUAL,
         scores={"XNLI (zero-shot dev accuracy, average over 15 languages)": 79.8},
         note="Covers 102 languages.",
+    ),
+    *(
+        nli(base.name, base.name.replace("_", "-"), base.config, base.params, accuracy)
+        for base, accuracy in zip(THIRD_CHECKPOINTS, (87.77, 87.55, 90.04, None), strict=True)
     ),
 ]

@@ -10,6 +10,7 @@ from bert_zoo.families.bert.cards import (
     MASKED_LM,
     MINI,
     NANO,
+    PROVIDES,
     TEXTS,
     own_size,
 )
@@ -127,6 +128,13 @@ RELEASES = {
         "pooling": Pooling("cls"),
         "note": "A sentence encoder for English: the first token's vector, L2-normalised.",
     },
+    "gte_reranker": {
+        "provides": PROVIDES["reranking"],
+        "licence": "Apache-2.0",
+        "paper": "mGTE: Generalized Long-Context Text Representation and Reranking Models, arXiv:2407.19669",
+        "score_activation": "sigmoid",
+        "note": "Reranks English passages for a query. What the files make scores with was not verified.",
+    },
     "granite_r2": {
         "provides": EMBEDDING,
         "licence": "Apache-2.0",
@@ -142,6 +150,7 @@ CONFIGS = {
     "ettin": {"local_rope_theta": 160_000.0, "max_positions": 7999},
     "modernbert_embed": ON_MEAN,
     "gte_modernbert": ON_MEAN,
+    "gte_reranker": ON_MEAN,
     "granite_r2": ON_MEAN | {"global_rope_theta": 80_000.0},
 }
 COLUMNS = ("GLUE (dev average)", "BEIR (DPR, nDCG@10)")
@@ -157,6 +166,7 @@ TABLE = read_table("""
     ettin_1b                    ettin             1b             1_028_050_688  jhu-clsp/ettin-encoder-1b                       -
     modernbert_embed_base       modernbert_embed  base           149_014_272    nomic-ai/modernbert-embed-base                  -
     gte_modernbert_base         gte_modernbert    base           149_014_272    Alibaba-NLP/gte-modernbert-base                 -
+    gte_reranker_modernbert     gte_reranker      base           149_014_272    Alibaba-NLP/gte-reranker-modernbert-base        -
     granite_embedding_r2        granite_r2        base           149_014_272    ibm-granite/granite-embedding-english-r2        -
     granite_embedding_small_r2  granite_r2        granite_small  47_662_464     ibm-granite/granite-embedding-small-english-r2  -
 """)
