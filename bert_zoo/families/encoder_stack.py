@@ -1,13 +1,13 @@
 """What the families on `bert_zoo.layers.encoder_stack` declare: switches, and rows of the weight table."""
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from bert_zoo.config import ConfigError, EncoderConfig
+from bert_zoo.config import ConfigError, EncoderConfig, positive
 from bert_zoo.error_text import shown
 from bert_zoo.weights.formats.codec import ConfigRow
 from bert_zoo.weights.table import (
@@ -103,9 +103,106 @@ class StackConfig(EncoderConfig):
         return length > self.fewest_blocks * self.reach
 
 
+# transformers' words for a layer that attends to all tokens, and for one that attends to a window.
+FULL, SLIDING = "full_attention", "sliding_attention"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowedConfig(StackConfig):
+    """Configuration of a stack in which some layers attend to a window, whose size a family declares as `reach`."""
+
+    # Layers `first_global`, `first_global` + n, ... attend to all tokens.
+    first_global: ClassVar[int] = 0
+    global_attention_every: ClassVar[int] = 3
+    # The numbers of the layers that attend to all tokens, in order, if they are others; None for those.
+    global_layers: tuple[int, ...] | None = None
+    # Base of the wavelengths of rotary positions, by kind of layer.
+    global_rope_theta: float = positive(160_000.0)
+    local_rope_theta: float = positive(10_000.0)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.global_layers == (
+            *range(self.first_global, self.num_layers, self.global_attention_every),
+        ):
+            self.__dict__["global_layers"] = None  # past the frozen dataclass
+
+    def contradictions(self) -> Iterator[str]:
+        yield from super().contradictions()
+        layers = self.global_layers or ()
+        if [i for i in range(self.num_layers) if i in layers] != [*layers]:
+            yield (
+                f"global_layers is {shown(layers)}; it must list numbers of layers, from 0 to "
+                f"{self.num_layers - 1}, in ascending order."
+            )
+
+    def is_global(self, layer: int) -> bool:
+        if self.global_layers is not None:
+            return layer in self.global_layers
+        return layer % self.global_attention_every == self.first_global
+
+    def with_layers(self, layers: Sequence[int]) -> Self:
+        kept = tuple(place for place, layer in enumerate(layers) if self.is_global(layer))
+        return self.replace(num_layers=len(layers), global_layers=kept)
+
+    @property
+    def layer_types(self) -> list[str]:
+        return [FULL if self.is_global(i) else SLIDING for i in range(self.num_layers)]
+
+    @property
+    def rope_theta(self) -> float:
+        return self.global_rope_theta
+
+
+# What these encoders lack of BERT.
+WITHOUT = {"num_segments": 0, "hidden_dropout": 0.0, "attention_dropout": 0.0, "pooler": False}
+
 # -------------------------------------------------------------------------------------------------
 # Configuration files.
 # -------------------------------------------------------------------------------------------------
+
+
+def optional_rows(names: str) -> list[ConfigRow]:
+    """Rows of keys that have the fields' names."""
+    return [ConfigRow(name, optional=True) for name in names.split()]
+
+
+SIZE_ROWS = (
+    *map(ConfigRow, ("vocab_size", "hidden_size", "intermediate_size")),
+    ConfigRow("num_layers", "num_hidden_layers"),
+    ConfigRow("num_heads", "num_attention_heads"),
+    ConfigRow("max_positions", "max_position_embeddings", optional=True),
+    ConfigRow("pad_id", "pad_token_id", optional=True),
+    *optional_rows("attention_dropout initializer_range tie_word_embeddings"),
+)
+WINDOW_ROWS = (
+    ConfigRow("global_layers", "layer_types", optional=True, written="layer_types"),
+    *optional_rows("global_rope_theta local_rope_theta"),
+)
+KINDS = {FULL: "global_rope_theta", SLIDING: "local_rope_theta"}
+
+
+def window_settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """From transformers 5's keys to those of `WINDOW_ROWS`, with the numbers of the layers that attend to all tokens."""
+    values = dict(values)
+    for kind, rope in (values.pop("rope_parameters", None) or {}).items():
+        if kind not in KINDS or rope.get("rope_type", "default") != "default":
+            raise ConfigError(
+                f"rope_parameters has {shown(kind)}: {shown(rope)}; there are {list(KINDS)} here, of "
+                "rope_type 'default'."
+            )
+        values[KINDS[kind]] = rope.get("rope_theta")
+    types = values.pop("layer_types", None)
+    if types is not None:
+        number = values.get("num_hidden_layers")
+        if not isinstance(types, list) or len(types) != number or not {*types} <= {*KINDS}:
+            raise ConfigError(
+                f"layer_types is {shown(types)}; it must list one of {[*KINDS]} for each of the {shown(number)} "
+                "layers."
+            )
+        values["layer_types"] = [i for i, kind in enumerate(types) if kind == FULL]
+    return values
+
 
 ROPE_ROWS = (
     ConfigRow("rope_theta", optional=True),

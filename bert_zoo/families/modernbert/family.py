@@ -5,20 +5,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from bert_zoo.config import ConfigError, activation_name, positive, rate, size
-from bert_zoo.error_text import shown
+from bert_zoo.config import ConfigError, activation_name, rate, size
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.encoder_stack import (
+    FULL,
     NORM,
-    StackConfig,
+    SIZE_ROWS,
+    WINDOW_ROWS,
+    WITHOUT,
+    WindowedConfig,
     backbone,
     encoder_rows,
     flagged,
     optional_bias,
+    optional_rows,
+    window_settings,
 )
 from bert_zoo.families.modernbert.cards import CHECKPOINTS, PRESETS, PRETRAINING
 from bert_zoo.family import Family
-from bert_zoo.fields import is_integer, setting
+from bert_zoo.fields import setting
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.numpy_packing import Layout
 from bert_zoo.text.vocabulary_files import read_byte_bpe
@@ -28,11 +33,11 @@ from bert_zoo.weights.formats.hf import ACTIVATIONS
 from bert_zoo.weights.table import BIAS, DENSE, EMBED, FIRST_TOKEN, KERNEL, MEAN, Copy, Head, Row
 
 POOLINGS = ("mean", "cls")
-BIASES = ("attention_bias", "mlp_bias", "norm_bias", "classifier_bias", "decoder_bias")
+BIASES = "attention_bias mlp_bias norm_bias classifier_bias decoder_bias"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModernBertConfig(StackConfig):
+class ModernBertConfig(WindowedConfig):
     """`hidden_dropout` acts on embeddings, `attention_dropout` also on attention's outputs."""
 
     norm_before: ClassVar[bool] = True
@@ -45,12 +50,7 @@ class ModernBertConfig(StackConfig):
 
     # Layers 0, n, 2n, ... attend to all tokens; the others to tokens at most `local_attention` / 2 away.
     global_attention_every: int = size(3)
-    # The numbers of the layers that attend to all tokens, in order, if they are others; None for those.
-    global_layers: tuple[int, ...] | None = None
     local_attention: int = size(128, least=2)
-    # Base of the wavelengths of rotary positions, by kind of layer.
-    global_rope_theta: float = positive(160_000.0)
-    local_rope_theta: float = positive(10_000.0)
     inner_dropout: float = rate(0.0)  # rate within the feed-forward layer
     # Pooling for heads over whole texts: the first token, or the mean.
     classifier_pooling: str = setting("cls", choices=POOLINGS)
@@ -66,20 +66,8 @@ class ModernBertConfig(StackConfig):
 
     def contradictions(self) -> Iterator[str]:
         yield from super().contradictions()
-        layers = self.global_layers or ()
-        if [i for i in range(self.num_layers) if i in layers] != [*layers]:
-            yield (
-                f"global_layers is {shown(layers)}; it must list numbers of layers, from 0 to "
-                f"{self.num_layers - 1}, in ascending order."
-            )
         if self.local_attention % 2:
             yield f"local_attention is {self.local_attention}; it must be even."
-
-    def is_global(self, layer: int) -> bool:
-        """Whether a layer attends to all tokens."""
-        if self.global_layers is not None:
-            return layer in self.global_layers
-        return layer % self.global_attention_every == 0
 
     def with_layers(self, layers: Sequence[int]) -> Self:
         if [layer for layer in layers if layer == 0] != [*layers[:1]]:
@@ -87,19 +75,12 @@ class ModernBertConfig(StackConfig):
                 f"The layers are {[*layers]}, but layer 0 has one norm less than the others: it must be the first "
                 "one, and only that."
             )
-        kept = tuple(place for place, layer in enumerate(layers) if self.is_global(layer))
-        is_regular = kept == (*range(0, len(layers), self.global_attention_every),)
-        global_layers = None if is_regular else kept
-        return self.replace(num_layers=len(layers), global_layers=global_layers)
+        return super().with_layers(layers)
 
     @property
     def output_range(self) -> float:
         """Initial standard deviation of layers that add to the residual stream (Warner et al. 2024, appendix A.2)."""
         return self.initializer_range / math.sqrt(2 * self.num_layers)
-
-    @property
-    def rope_theta(self) -> float:
-        return self.global_rope_theta
 
     @property
     def reach(self) -> int:
@@ -118,14 +99,10 @@ DEFAULTS = {
     "num_layers": 22,
     "intermediate_size": 1152,
     "max_positions": 8192,
-    "num_segments": 0,
     "layer_norm_epsilon": 1e-5,
-    "hidden_dropout": 0.0,
-    "attention_dropout": 0.0,
-    "pooler": False,
     "pad_id": 50283,
+    **WITHOUT,
 }
-LAYER_TYPES = {"global": "full_attention", "local": "sliding_attention"}
 
 
 def settings(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,67 +112,33 @@ def settings(values: Mapping[str, Any]) -> dict[str, Any]:
     values = dict(values)
     if values.get("local_rope_theta", 0) is None and "global_rope_theta" in values:
         values["local_rope_theta"] = values["global_rope_theta"]  # as transformers 4 reads it
-    kinds = {written: kind for kind, written in LAYER_TYPES.items()}
-    for kind, rope in (values.pop("rope_parameters", None) or {}).items():
-        if kind not in kinds or rope.get("rope_type", "default") != "default":
-            raise ConfigError(
-                f"rope_parameters has {shown(kind)}: {shown(rope)}; there are {list(kinds)} here, of "
-                "rope_type 'default'."
-            )
-        values[f"{kinds[kind]}_rope_theta"] = rope.get("rope_theta")
-    types = values.pop("layer_types", None)
-    if types is not None:
-        number = values.get("num_hidden_layers")
-        if (
-            not isinstance(types, list)
-            or len(types) != number
-            or any(t not in kinds for t in types)
-        ):
-            raise ConfigError(
-                f"layer_types is {shown(types)}; it must list one of {[*kinds]} for each of the {shown(number)} "
-                "layers."
-            )
-        found = [i for i, kind in enumerate(types) if kind == LAYER_TYPES["global"]]
-        every = values.setdefault("global_attn_every_n_layers", (*found[1:2], number)[0])
-        is_known = is_integer(every) and every > 0
-        if not is_known or found != [*range(0, number, every)]:
-            values["layer_types"] = found
+    values = window_settings(values)
+    if found := values.get("layer_types"):
+        every = (*found[1:2], values["num_hidden_layers"])[0]
+        values.setdefault("global_attn_every_n_layers", every)
     return values
 
 
 def written_settings(values: dict[str, Any]) -> dict[str, Any]:
     """The inverse of `settings`. transformers 4 has no `layer_types`."""
-    values = dict(values)
-    found = values.pop("layer_types")
-    if found is not None:
-        del values["global_attn_every_n_layers"]
-        kinds = ["global" if i in found else "local" for i in range(values["num_hidden_layers"])]
-        values["layer_types"] = [LAYER_TYPES[kind] for kind in kinds]
-    return values
+    every, types = values["global_attn_every_n_layers"], values["layer_types"]
+    is_regular = all((kind == FULL) == (i % every == 0) for i, kind in enumerate(types))
+    lacks = "layer_types" if is_regular else "global_attn_every_n_layers"
+    return {key: value for key, value in values.items() if key != lacks}
 
 
 HF_CODEC = ConfigCodec(
     rows=[
-        *map(ConfigRow, ("vocab_size", "hidden_size", "intermediate_size")),
-        ConfigRow("num_layers", "num_hidden_layers"),
-        ConfigRow("num_heads", "num_attention_heads"),
-        ConfigRow("max_positions", "max_position_embeddings", optional=True),
+        *SIZE_ROWS,
+        *WINDOW_ROWS,
         ConfigRow("activation", "hidden_activation", ACTIVATIONS, optional=True),
         ConfigRow("layer_norm_epsilon", "norm_eps", optional=True),
         ConfigRow("hidden_dropout", "embedding_dropout", optional=True),
         ConfigRow("inner_dropout", "mlp_dropout", optional=True),
         ConfigRow("classifier_dropout", optional=True, written="head_dropout"),
-        ConfigRow("pad_id", "pad_token_id", optional=True),
         ConfigRow("global_attention_every", "global_attn_every_n_layers", optional=True),
-        ConfigRow("global_layers", "layer_types", optional=True),
         ConfigRow("classifier_activation", "classifier_activation", ACTIVATIONS, optional=True),
-        *(
-            ConfigRow(name, optional=True)
-            for name in (
-                *("local_attention", "global_rope_theta", "local_rope_theta", "attention_dropout"),
-                *("classifier_pooling", "initializer_range", "tie_word_embeddings", *BIASES),
-            )
-        ),
+        *optional_rows(f"local_attention classifier_pooling {BIASES}"),
     ],
     # Two of BERT's keys that nothing reads, initialisation, and transformers' choices of implementation.
     ignored=frozenset(

@@ -36,7 +36,7 @@ log = logging.getLogger("bert_zoo")
 BOOKKEEPING = frozenset(
     """
     _attn_implementation_autoset _commit_hash _name_or_path _num_labels architectures attn_implementation
-    bos_token_id chunk_size_feed_forward cross_attention_hidden_size decoder_start_token_id dtype
+    auto_map bos_token_id chunk_size_feed_forward cross_attention_hidden_size decoder_start_token_id dtype
     eos_token_id eos_token_ids finetuning_task gradient_checkpointing id2label
     keys_to_ignore_at_inference label2id language model_max_length model_name name name_or_path
     num_labels output_attentions output_hidden_states output_past prefix problem_type return_dict
