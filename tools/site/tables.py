@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import which_model
 from family_page import MILLION, ROOT, facts, is_offline, reads, stacked, table
 
 from bert_zoo.family import Bundled, Checkpoint, Family
@@ -48,6 +49,19 @@ def families_of_index() -> str:
             [link, page["good for"], sizes, reads(name, longest), _offline(family), licences]
         )
     return stacked(["family", "good for", "parameters", "reads", "offline", "licence"], rows)
+
+
+def which_model_of_index() -> str:
+    """A row per need: task, what for, languages, name, longest input, parameters, licence."""
+    rows = []
+    for task, need, languages, name in which_model.rows():
+        family, checkpoint = registry().resolve(name)
+        link = f"[`{name}`]({family.name}.md)"
+        limits = [reads(family.name, checkpoint), _size(checkpoint.params)]
+        licence = _short(checkpoint.licence).removeprefix("some ")
+        rows.append([task, need, languages, link, *limits, licence])
+    heads = ["task", "for", "languages", "load", "reads", "parameters", "licence"]
+    return stacked(heads, rows)
 
 
 def _released(family: Family) -> list[Checkpoint]:
@@ -129,6 +143,7 @@ def _modules(node: ast.AST) -> Iterator[str]:
 
 
 TABLES = {
+    "which_model_of_index": which_model_of_index,
     "families_of_readme": families_of_readme,
     "families_of_index": families_of_index,
     "levels_of_code": levels_of_code,
