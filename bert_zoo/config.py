@@ -391,7 +391,7 @@ class Prompts:
             raise TypeError(f"prompt is {shown(prompt)}; it must be a name, a text or None.")
         if prompt in self.texts:
             return self.texts[prompt]
-        if prompt.isascii() and prompt.isidentifier():
+        if re.fullmatch(r"[a-z_]\w*([.-]\w+)*", prompt, re.ASCII | re.IGNORECASE):
             known = f"the model's are {quoted(self.texts)}" if self.texts else "the model has none"
             raise ValueError(
                 f"There is no prompt {prompt!r}; {known}. A prompt of your own must end in a blank or a "

@@ -9,6 +9,7 @@ import numpy as np
 
 from bert_zoo.config import ConfigError, EncoderConfig, positive
 from bert_zoo.error_text import shown
+from bert_zoo.fields import check
 from bert_zoo.weights.formats.codec import ConfigRow
 from bert_zoo.weights.table import (
     BIAS,
@@ -217,6 +218,8 @@ def rope_settings(values: Mapping[str, Any]) -> dict[str, Any]:
         ConfigError: rotary positions are scaled in a way that is not supported.
     """
     values = dict(values)
+    for key in ("rope_scaling", "rope_parameters"):
+        check(key, values.get(key), dict | None, ConfigError)
     scaling = values.pop("rope_scaling", None) or {}
     rope = {**scaling, **(values.pop("rope_parameters", None) or {})}
     kinds = [rope.pop(key, None) for key in ("rope_type", "type")]

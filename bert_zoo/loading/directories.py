@@ -33,7 +33,7 @@ from bert_zoo.models.labels import label_thresholds
 from bert_zoo.models.task_model import SentenceModel
 from bert_zoo.registry import registry
 from bert_zoo.tasks import TASKS, Reranker
-from bert_zoo.weights.adapters import Adapter
+from bert_zoo.weights.adapters import Adapter, with_adapter
 from bert_zoo.weights.bind import POOLER, Plan, RenamedSource, plan_of
 from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.formats import BertZoo, Description, Format, HuggingFace
@@ -98,13 +98,18 @@ class Opened:
 
 
 def open_checkpoint(
-    name: str | os.PathLike, *, with_weights: bool = True, task: str | None = None
+    name: str | os.PathLike,
+    *,
+    with_weights: bool = True,
+    task: str | None = None,
+    adapter: str | None = None,
 ) -> Opened:
     """Opens the files of a name or path as for `load`.
 
     Args:
         with_weights: False opens no weights, and downloads nothing for a registered name.
         task: selects a source that has its head, and the encoder in a file with several.
+        adapter: of those in the file of weights, the one to merge.
 
     Raises:
         ValueError: the name is unknown, or files are invalid (`ConfigError`, `WeightsError`).
@@ -113,16 +118,21 @@ def open_checkpoint(
     if isinstance(name, str) and name.startswith(HUB):
         repo, _, revision = name.removeprefix(HUB).partition("@")
         directory = fetch(HF(repo, revision or "main"))
-        return replace(_open_directory(directory, name, with_weights, task), origin=repo)
+        opened = _open_directory(directory, name, with_weights, task, merged=adapter)
+        return replace(opened, origin=repo)
     place = place_of(name)
     if place is not None:
         directory = place.directory if place.weights else model_of_run(place.directory)
-        return _open_directory(directory, str(name), with_weights, task, place.weights)
-    return _open_registered(*registry().resolve(name), with_weights, task)
+        return _open_directory(directory, str(name), with_weights, task, place.weights, adapter)
+    return _open_registered(*registry().resolve(name), with_weights, task, adapter)
 
 
 def _open_registered(
-    family: Family, checkpoint: Checkpoint, with_weights: bool, task: str | None
+    family: Family,
+    checkpoint: Checkpoint,
+    with_weights: bool,
+    task: str | None,
+    merged: str | None = None,
 ) -> Opened:
     opened = Opened(
         name=checkpoint.full_name,
@@ -149,7 +159,7 @@ def _open_registered(
     if config_file.is_file():
         generation = generation_of(read_object(config_file), directory)
         opened = replace(opened, description=replace(opened.description, generation=generation))
-    return _with_tensors(opened, directory, task, checkpoint.encoder)
+    return _with_tensors(opened, directory, task, checkpoint.encoder, merged=merged)
 
 
 def _open_directory(
@@ -158,11 +168,15 @@ def _open_directory(
     with_weights: bool,
     task: str | None = None,
     weights: Path | None = None,
+    merged: str | None = None,
 ) -> Opened:
-    """Opens a model's directory; `weights` is one of several files with its weights."""
+    """Opens a model's directory; `weights` is one of several files with its weights, and `merged` one of the adapters
+    in it.
+    """
     adapter = Adapter(directory) if (directory / ADAPTER_CONFIG).is_file() else None
     if adapter is not None and not _holds_model(directory):
-        return _with_adapter(_base_of(adapter, directory, with_weights, task), adapter, name, task)
+        base = _base_of(adapter, directory, with_weights, task, merged)
+        return _with_adapter(base, adapter, name, task)
     path = config_file(directory)
     if path.suffix == ".index":
         weights = weights or weights_in(directory)
@@ -195,7 +209,7 @@ def _open_directory(
     )
     if not with_weights:
         return replace(opened, plan=opened.family.plan(BertZoo.name, config))
-    opened = _with_tensors(opened, directory, task, read_as=fmt, weights=weights)
+    opened = _with_tensors(opened, directory, task, "", fmt, weights, merged)
     return opened if adapter is None else _with_adapter(opened, adapter, name, task)
 
 
@@ -209,7 +223,9 @@ def _holds_model(directory: Path) -> bool:
     return True
 
 
-def _base_of(adapter: Adapter, directory: Path, with_weights: bool, task: str | None) -> Opened:
+def _base_of(
+    adapter: Adapter, directory: Path, with_weights: bool, task: str | None, merged: str | None
+) -> Opened:
     """Opens the base model that an adapter names: a directory, a checkpoint or a repository."""
     base = adapter.base or ""
     beside = (
@@ -222,20 +238,20 @@ def _base_of(adapter: Adapter, directory: Path, with_weights: bool, task: str | 
                 raise WeightsError(
                     f"{adapter.path} names {path} as its base, but that is an adapter too. {beside}"
                 )
-            return _open_directory(path, str(path), with_weights, task)
+            return _open_directory(path, str(path), with_weights, task, merged=merged)
     known = registry().name_of_repository(base)
     if known is None and base in registry().names(aliases=True):
         known = base
     if known is not None:
-        return _open_registered(*registry().resolve(known), with_weights, task)
+        return _open_registered(*registry().resolve(known), with_weights, task, merged)
     repo = base.removeprefix("hf://")
     if not re.fullmatch(REPOSITORY, repo):
         raise FileNotFoundError(
             f"{adapter.path} names {shown(base)} as its base, which is neither a directory, nor a checkpoint of "
             f"bert_zoo, nor a Hugging Face repository. {beside}"
         )
-    revision = adapter.revision or "main"
-    return _open_directory(fetch(HF(repo, revision)), f"hf://{repo}", with_weights, task)
+    base = fetch(HF(repo, adapter.revision or "main"))
+    return _open_directory(base, f"hf://{repo}", with_weights, task, merged=merged)
 
 
 def _with_adapter(opened: Opened, adapter: Adapter, name: str, task: str | None) -> Opened:
@@ -348,6 +364,7 @@ def _with_tensors(
     encoder: str = "",
     read_as: Format | None = None,
     weights: Path | None = None,
+    merged: str | None = None,
 ) -> Opened:
     """Adds a directory's tensors, and the fields of the configuration that depend on them.
 
@@ -355,6 +372,7 @@ def _with_tensors(
         encoder: name of the encoder in a file with several; by default the one that the task's head uses.
         read_as: format of the configuration file that determined the family; None for registered models.
         weights: one of several files with weights in the directory.
+        merged: one of the adapters in the file.
     """
     stored = open_weights(weights or directory)
     family, config = opened.family, opened.config
@@ -363,7 +381,10 @@ def _with_tensors(
     if family is not opened.family:
         config = family.config_class.from_dict(config.to_dict())
     plan = plan_of(family, stored, config, encoder)
-    source = RenamedSource(stored, plan.format)
+    chosen = with_adapter(stored, plan.format.adapters, merged)
+    if chosen is not stored:
+        opened = _with_prompt_of(opened, merged, plan.format.adapters)
+    source = RenamedSource(chosen, plan.format)
     if plan.format.has_dense_folders:
         for number, folder in enumerate(dense_folders(directory)):
             dense = RenamedSource(open_weights(directory / folder), plan.format)
@@ -401,6 +422,17 @@ def _with_tensors(
         plan=plan,
         vocabularies=opened.vocabularies or (directory,),
     )
+
+
+def _with_prompt_of(opened: Opened, adapter: str | None, adapters: Collection[str]) -> Opened:
+    """Of the prompts of adapters, keeps the one of the merged adapter, as the default."""
+    said = opened.description.prompts
+    texts = {name: text for name, text in said.texts.items() if name not in {*adapters} - {adapter}}
+    if adapter is not None:
+        prompts = Prompts({**texts, adapter: said.texts.get(adapter, "")}, adapter)
+    else:
+        prompts = Prompts(texts, said.default if said.default in texts else None)
+    return replace(opened, description=replace(opened.description, prompts=prompts))
 
 
 def _add_encoders_beside(

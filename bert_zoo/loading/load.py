@@ -59,6 +59,7 @@ def load(
     thresholds: Thresholds | None = None,
     init: Sequence[str] = (),
     ignore: Sequence[str] = (),
+    adapter: str | None = None,
     dtype: str | None = None,
     max_length: int | None = None,
     padding: str = "longest",
@@ -106,6 +107,9 @@ def load(
             "span_boundary", "replaced_token", "generator" (with its head), "softmax".
         ignore: names of tensors in the checkpoint to leave unread, such as those of a head that
             bert_zoo lacks. "*" matches any characters: ("cls.species.*",).
+        adapter: of the adapters that the file of weights holds, the one to merge into them, such as
+            "retrieval.query" of jina_embeddings_v3. Its prompt is then the default of `embed`. By default
+            none is merged.
         dtype: a Keras dtype policy, such as "mixed_bfloat16" (slower than float32 on processors
             without instructions for it) or "mixed_float16" (for GPUs without bfloat16).
         max_length: maximum number of tokens of a text or window; by default the checkpoint's.
@@ -152,7 +156,11 @@ def load(
         FileNotFoundError: the directory or one of its files is missing.
     """
     num_classes = _checked(task, weights, num_classes, num_labels, settings)
-    opened = open_checkpoint(name, with_weights=weights is not None, task=task)
+    if adapter is not None and weights is None:
+        raise ValueError(
+            f"adapter is {adapter!r}, but weights=None loads none. Leave one of them out."
+        )
+    opened = open_checkpoint(name, with_weights=weights is not None, task=task, adapter=adapter)
     task = _task_of(opened, task, problem_type, init)
     opened = _with_head(opened, task, HeadSpec.asked(features, head, head_size), dropout)
     config = _task_config(opened, task, dropout, attention_dropout, activation, settings)

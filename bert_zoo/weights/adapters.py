@@ -5,6 +5,7 @@ An adapter consists of `adapter_config.json` and `adapter_model.safetensors` or 
 B [outputs, rank] for any layout of W; an embedding's A is [rank, rows].
 """
 
+import logging
 import math
 import re
 from collections import Counter
@@ -17,12 +18,15 @@ import numpy as np
 
 from bert_zoo.config import ConfigError
 from bert_zoo.error_text import listing, shown
+from bert_zoo.fields import check
 from bert_zoo.json_files import read_object
 from bert_zoo.weights.bind import Binding, Plan, to_stored
 from bert_zoo.weights.files import WeightsError, write_json
 from bert_zoo.weights.safetensors_io import write_safetensors
 from bert_zoo.weights.sources import ADAPTER_CONFIG, ADAPTER_WEIGHTS, open_weights
 from bert_zoo.weights.tensor_source import RenamedTensors, TensorSource
+
+log = logging.getLogger("bert_zoo")
 
 PREFIX = "base_model.model."
 KIND = "LORA"
@@ -62,12 +66,16 @@ class Update:
     b: str  # name of B, or of the tensor added to a bias
     a: str | None = None  # name of A; None for a bias
     transposed: bool = False  # whether the stored tensor is [inputs, outputs]
+    number: int | None = None  # of the adapter, if A and B hold several, one below the other
 
     def value(self, tensors: TensorSource) -> np.ndarray:
-        b = tensors.weight(self.b).astype(np.float32)
+        def of(name: str) -> np.ndarray:
+            value = tensors.weight(name).astype(np.float32)
+            return value if self.number is None else value[self.number]
+
         if self.a is None:
-            return self.scale * b
-        product = self.scale * (b @ tensors.weight(self.a).astype(np.float32))
+            return self.scale * of(self.b)
+        product = self.scale * (of(self.b) @ of(self.a))
         return product.T if self.transposed else product
 
 
@@ -272,10 +280,11 @@ class AdaptedSource(RenamedTensors):
     def check(self) -> None:
         """Raises WeightsError where a product has another shape than what it is added to."""
         for key, update in self.updates.items():
-            b = self._adapter.shape(update.b)
+            first = 0 if update.number is None else 1
+            b = self._adapter.shape(update.b)[first:]
             added = b
             if update.a is not None:
-                a = self._adapter.shape(update.a)
+                a = self._adapter.shape(update.a)[first:]
                 fits = len(a) == len(b) == 2 and a[0] == b[1]
                 added = (b[0], a[1])[:: -1 if update.transposed else 1] if fits else (b, a)
             if added != tuple(self.shape(key)):
@@ -298,6 +307,66 @@ class ArraysSource(TensorSource):
 
     def _read(self, key: str) -> np.ndarray:
         return np.asarray(self._arrays[key])
+
+
+# --- Adapters in the file of their base ----------------------------------------------------------
+
+# torch's names of A and B of a parametrized module, which hold those of all adapters.
+_STACKED = re.compile(r"(.+\.parametrizations\.weight\.)0\.lora_([AB])")
+
+
+def with_adapter(source: TensorSource, names: Sequence[str], chosen: str | None) -> TensorSource:
+    """A file's tensors without those of its adapters, one of which may be merged into the others.
+
+    A weight W becomes W + B A / rank, with A [adapters, rank, inputs] and B [adapters, outputs, rank]; of an embedding,
+    W + A B / rank, with A [adapters, rows, rank] and B [adapters, rank, width]. Source:
+    jinaai/xlm-roberta-flash-implementation modeling_lora.py.
+
+    Args:
+        source: the file, with its own names.
+        names: its adapters, in their order.
+        chosen: the one to merge; None for none.
+
+    Raises:
+        ValueError: there is no such adapter.
+        WeightsError: the tensors do not fit each other.
+    """
+    stacked: dict[str, dict[str, str]] = {}  # weight -> "A" and "B" -> key
+    for key in source:
+        if match := _STACKED.fullmatch(key):
+            stacked.setdefault(f"{match[1]}original", {})[match[2]] = key
+    if not stacked:
+        if chosen is None:
+            return source
+        raise ValueError(
+            f"adapter is {shown(chosen)}, but {source.location} has no adapters. Leave it out."
+        )
+    of_adapters = {key for pair in stacked.values() for key in pair.values()}
+    base = RenamedTensors(source.location, {k: (source, k) for k in source if k not in of_adapters})
+    if chosen is None:
+        log.warning(
+            "%s has the adapters %s, none of which is loaded. Choose one with load(adapter=...).",
+            source.location,
+            listing(names),
+        )
+        return base
+    check("adapter", chosen, str, choices=names)
+    updates = {}
+    for weight, pair in stacked.items():
+        whole = weight in base and len(pair) == 2
+        shapes = [source.shape(pair[side]) for side in "AB"] if whole else []
+        if not whole or {(len(shape), shape[0]) for shape in shapes} != {(3, len(names))}:
+            raise WeightsError(
+                f"{source.location}: {listing(sorted(pair.values()))} must be A and B of {weight}, [{len(names)}, ..., "
+                f"...] for {listing(names)}. The file is damaged: copy it again."
+            )
+        is_table = shapes[1][1] != source.shape(weight)[0]
+        b, a = (pair[side] for side in ("AB" if is_table else "BA"))
+        scale = 1 / source.shape(a)[1]
+        updates[weight] = Update(scale, b, a, number=names.index(chosen))
+    adapted = AdaptedSource(base, source, {}, updates)
+    adapted.check()
+    return adapted
 
 
 def _merge_elsewhere(path: Path) -> str:

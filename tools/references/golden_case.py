@@ -29,6 +29,16 @@ class Tokens:
     first_ordinary: int
 
 
+def save_current(model: transformers.PreTrainedModel, directory: pathlib.Path) -> None:
+    """As this version of transformers writes it: one safetensors file, tied tensors once."""
+    model.save_pretrained(directory)
+
+
+def save_apart(model: transformers.PreTrainedModel, directory: pathlib.Path) -> None:
+    """With the class's own names, where `save_current` writes those of the authors' code, which pack tensors."""
+    model.save_pretrained(directory, save_original_format=False)
+
+
 def batch_inputs(family, config, rng):
     return random_inputs(family, config, rng, lengths=(16, 11, 6, 3))
 
@@ -48,6 +58,7 @@ class Family:
     make_inputs: Callable = batch_inputs
     edit_weights: Callable[[torch.nn.Module], None] | None = None
     edit_config: Callable[[dict], dict] = dict
+    save: Callable = save_current
 
     def config(self, **changes) -> transformers.PreTrainedConfig:
         config_class = getattr(transformers, f"{self.prefix}Config")
@@ -71,11 +82,6 @@ def randomize(model: transformers.PreTrainedModel, rng: np.random.Generator) -> 
 
 def write_json(path: pathlib.Path, value: dict) -> None:
     path.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n")
-
-
-def save_current(model: transformers.PreTrainedModel, directory: pathlib.Path) -> None:
-    """As this version of transformers writes it: one safetensors file, tied tensors once."""
-    model.save_pretrained(directory)
 
 
 # --- Inputs and labels ---------------------------------------------------------------------------
@@ -197,7 +203,7 @@ class Case:
     model_arguments: dict = dataclasses.field(default_factory=dict)
     # Changes the random weights of the model before they are written; None: as the family's.
     edit_weights: Callable[[torch.nn.Module], None] | None = None
-    save: Callable = save_current  # writes the weights
+    save: Callable | None = None  # writes the weights; None: as the family's
     unused: tuple[str, ...] = ()  # tensors that the file has beyond those of the class
     # From the config.json that transformers writes to the one that is stored; None: the family's.
     edit_config: Callable[[dict], dict] | None = None
@@ -224,6 +230,7 @@ def listed_cases(file: pathlib.Path, family: Family) -> list[Case]:
             make_inputs=case.make_inputs or family.make_inputs,
             edit_weights=case.edit_weights or family.edit_weights,
             edit_config=case.edit_config or family.edit_config,
+            save=case.save or family.save,
             **{key: listed[name].get(key) for key in ("task", "model_class")},
         )
         for name, case in family.cases.items()

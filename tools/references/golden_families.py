@@ -19,6 +19,7 @@ from golden_case import (
     choice_inputs,
     labelled,
     random_inputs,
+    save_apart,
 )
 from transformers import BertTokenizer
 from transformers.models.modernbert import modeling_modernbert
@@ -231,4 +232,51 @@ FAMILIES["ernie"] = Family(
         # transformers does not make rows of the choices' task types.
         "multiple_choice": Case(make_inputs=choice_inputs),
     },
+)
+
+# --- Jina Embeddings v3 --------------------------------------------------------------------------
+
+# <s>, <pad>, </s> and <unk>, the other pieces, and <mask>.
+XLM_ROBERTA_SIZE = 4 + vocabularies.PIECES - 3 + 1
+JINA_GRADIENTS = under(
+    "roberta.",
+    """embeddings.token_type_embeddings.weight embeddings.LayerNorm.weight
+    layers.0.self_attn.q_proj.weight layers.0.self_attn.k_proj.bias
+    layers.0.self_attn.o_proj.weight layers.1.post_attention_layernorm.weight layers.1.mlp.fc1.weight
+    layers.1.mlp.fc2.weight layers.1.post_mlp_layernorm.bias""",
+)
+FAMILIES["jina_v3"] = Family(
+    "JinaEmbeddingsV3",
+    {
+        **{"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 64},
+        **{"num_hidden_layers": 2, "vocab_size": XLM_ROBERTA_SIZE},
+        "max_position_embeddings": POSITIONS,
+    },
+    Tokens(pad=1, first=0, last=2, first_ordinary=4),
+    vocabularies.write_xlm_roberta,
+    {
+        "encoder": Case(internals=True),
+        "encoder_odd": Case(
+            {
+                **{"hidden_act": "relu", "layer_norm_eps": 1e-3, "type_vocab_size": 3},
+                "rope_parameters": {"rope_type": "linear", "rope_theta": 50.0, "factor": 1.5},
+            }
+        ),
+        "masked_lm": Case(gradients=(*JINA_GRADIENTS, "lm_head.dense.weight", "lm_head.bias")),
+        "masked_lm_untied": Case(UNTIED),
+        "classification": Case(
+            SENTIMENT,
+            (
+                "roberta.embeddings.word_embeddings.weight",
+                *JINA_GRADIENTS,
+                "classifier.dense.weight",
+                "classifier.out_proj.weight",
+            ),
+        ),
+        "regression": Case(REGRESSION),
+        "token_classification": Case(TAGS),
+        "question_answering": Case(),
+    },
+    has_segments=False,
+    save=save_apart,
 )

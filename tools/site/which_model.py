@@ -25,6 +25,7 @@ embed      | long texts              | English       | gte_modernbert_base
 embed      | long texts, small       | English, code | granite_embedding_small_r2
 embed      | small                   | 100           | multilingual_e5_small
 embed      | search by instructions  | 100           | multilingual_e5_large_instruct
+embed      | long texts, five uses   | 100           | jina_embeddings_v3
 embed      | translations of a text  | 109           | labse
 rerank     | small                   | English       | ms_marco_minilm_l6
 rerank     | long texts              | English       | gte_reranker_modernbert

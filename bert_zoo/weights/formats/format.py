@@ -96,6 +96,8 @@ class Format:
     optional: Mapping[str, str] = field(default_factory=dict)
     # Task -> pattern of a key of files whose head for it was never trained.
     untrained: Mapping[str, str] = field(default_factory=dict)
+    # Adapters that its files may hold, in their order; see `bert_zoo.weights.adapters.with_adapter`.
+    adapters: Sequence[str] = ()
     # Further encoder -> its file beside the first one's, with the same root.
     files_beside: Mapping[str, str] = field(default_factory=dict)
     # Field of the configuration -> the one value that the format's own program computes with, or a
