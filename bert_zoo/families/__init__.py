@@ -20,6 +20,7 @@ from bert_zoo.families.deberta import family as deberta
 from bert_zoo.families.deberta import v2 as deberta_v2
 from bert_zoo.families.elmo import family as elmo
 from bert_zoo.families.ernie import family as ernie
+from bert_zoo.families.esm2 import family as esm2
 from bert_zoo.families.gpt import family as gpt
 from bert_zoo.families.gpt import gpt2
 from bert_zoo.families.longformer import family as longformer
@@ -52,6 +53,7 @@ FAMILIES = (
     gpt2.FAMILY,
     modernbert.FAMILY,
     jina_v3.FAMILY,
+    esm2.FAMILY,
     longformer.FAMILY,
     bigbird.FAMILY,
     transformer_xl.FAMILY,

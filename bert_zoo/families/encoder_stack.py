@@ -44,6 +44,7 @@ class StackConfig(EncoderConfig):
     rope_theta: ClassVar[float] = 10_000.0  # base of the wavelengths of rotary positions
     local_rope_theta: ClassVar[float] = 10_000.0  # the same in layers that attend to a window
     rope_factor: ClassVar[float] = 1.0  # by which all of these wavelengths are longer
+    rope_kept_in: ClassVar[str] = "float32"  # the type that they were rounded to in training
     # The largest distance between tokens that attend to each other in those layers; None if there are none.
     reach: ClassVar[int | None] = None
     head_size: ClassVar[int] = 0  # width of a head; 0 for `hidden_size` / `num_heads`

@@ -32,14 +32,23 @@ from bert_zoo.layers.heads import Pooler
 NORMS = {"layer": norm, "rms": rms_norm}
 
 
-def rotations(position_ids, head_size: int, theta: float, dtype: str, factor: float = 1.0):
-    """Cosines and sines of the angles of positions int [batch or 1, length]: [batch or 1, length, 1, head_size / 2]
-    each. Wavelengths grow from 2 pi `factor` positions to almost `theta` times that. Computed in float32, because
-    bfloat16 cannot distinguish positions above 256. Source: Su et al. 2021 (arXiv:2104.09864), section 3.4.2.
+def frequencies(head_size: int, theta: float, factor: float = 1.0, kept_in: str = "float32"):
+    """The angles float32 [head_size / 2] by which rotary positions turn pairs of numbers from one token to the next,
+    with the digits that the type `kept_in` has. Wavelengths grow from 2 pi `factor` positions to almost `theta` times
+    that.
     """
     exponents = np.arange(0, head_size, 2, dtype=np.float32) / np.float32(head_size)
-    frequencies = np.float32(1) / np.float32(theta) ** exponents / np.float32(factor)
-    angles = ops.expand_dims(ops.cast(position_ids, "float32"), (2, 3)) * frequencies
+    found = np.float32(1) / np.float32(theta) ** exponents / np.float32(factor)
+    return found.astype(kept_in).astype(np.float32)
+
+
+def rotations(position_ids, head_size: int, theta: float, dtype: str, *scaling):
+    """Cosines and sines of the angles of positions int [batch or 1, length]: [batch or 1, length, 1, head_size / 2]
+    each; `theta` and `scaling` are those of `frequencies`. Computed in float32, because bfloat16 cannot distinguish
+    positions above 256. Source: Su et al. 2021 (arXiv:2104.09864), section 3.4.2.
+    """
+    turns = frequencies(head_size, theta, *scaling)
+    angles = ops.expand_dims(ops.cast(position_ids, "float32"), (2, 3)) * turns
     return ops.cast(ops.cos(angles), dtype), ops.cast(ops.sin(angles), dtype)
 
 
@@ -322,10 +331,12 @@ class EncoderStack(TransformerBackbone):
             biases[LOCAL] = local(mask, documents, config.reach, dtype)
         if config.positions == "alibi":
             return {GLOBAL: View(bias, places=positions + ops.zeros_like(mask))}
-        angles = functools.partial(rotations, positions, config.width_of_head, dtype=dtype)
+        scaling = config.rope_factor, config.rope_kept_in
         thetas = {GLOBAL: config.rope_theta, LOCAL: config.local_rope_theta}
         return {
-            kind: View(bias, *angles(theta=thetas[kind], factor=config.rope_factor))
+            kind: View(
+                bias, *rotations(positions, config.width_of_head, thetas[kind], dtype, *scaling)
+            )
             for kind, bias in biases.items()
         }
 

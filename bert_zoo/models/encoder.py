@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from bert_zoo import private
@@ -25,6 +26,7 @@ from bert_zoo.models.inputs import as_ids, check_range, check_rank, real_tokens
 from bert_zoo.models.long_texts import LongTexts, are_rows, over_windows, warning_of_cut_texts
 from bert_zoo.models.word_outputs import WordVectors, sentences_of, word_vectors
 from bert_zoo.registry import registry
+from bert_zoo.text.batches import strings
 from bert_zoo.text.format import DeferredPreprocessor, WithPreprocessor
 from bert_zoo.weights.bind import POOLED
 from bert_zoo.weights.files import write_json
@@ -63,6 +65,14 @@ def _sentence_vectors(
     positions = FIRST if pooling.reads_first_only else None
     outputs = model(inputs, positions=positions, training=training)
     return model.sentence_vectors(outputs["sequence_output"], inputs, pooling, prompt)
+
+
+def _contacts(model, inputs):
+    """Contacts [batch, length - 2, length - 2] of proteins, and their numbers of tokens [batch]."""
+    mask = real_tokens(inputs)
+    attentions = model(inputs, internals=True, training=False)["attentions"]
+    contacts = model.backbone.contact_head(attentions, inputs["token_ids"], mask)
+    return contacts, ops.sum(mask, axis=1)
 
 
 @keras.saving.register_keras_serializable("bert_zoo")
@@ -112,7 +122,7 @@ class Encoder(ZooModel):
     """
 
     task = "encoder"
-    verbs = ("embed", "embed_words")
+    verbs = ("embed", "embed_words", "contacts")
     peft_task = "FEATURE_EXTRACTION"
     outputs_per_token = True
     pools_windows = True
@@ -361,6 +371,32 @@ class Encoder(ZooModel):
         words = [list(sentence.words) for sentence in sentences]
         found = word_vectors(self, words, batch_size, HeadSpec(features), pooling)
         return [WordVectors(s.words, v) for s, v in zip(sentences, found, strict=True)]
+
+    def contacts(self, texts) -> list[np.ndarray]:
+        """Computes how likely each two residues of a protein touch, for models with a head for it (ESM-2).
+
+        Texts are read one by one, as the attention of all layers takes much memory.
+
+        Args:
+            texts: a protein or several, in letters of amino acids.
+
+        Returns:
+            For each text, float32 [residues, residues]: symmetric probabilities.
+
+        Raises:
+            ValueError: the model has no such head.
+        """
+        if not hasattr(self.backbone, "contact_head"):
+            raise ValueError(
+                f"Models of the family {self.family} do not predict contacts. Load one of ESM-2, such as "
+                "esm2_t6_8m."
+            )
+        found = []
+        with warning_of_cut_texts(self, texts := strings(texts), pooled=False):
+            for text in texts:
+                (contacts,), (tokens,) = outputs_of_texts(self, _contacts, [text])
+                found.append(contacts[: tokens - 2, : tokens - 2])
+        return found
 
     def sentence_vectors(
         self,

@@ -183,6 +183,8 @@ def make_case(family: Family, case: "Case", directory: pathlib.Path) -> None:
         arrays |= {"labels": labels.astype(np.int32)}
         arrays |= reference_gradients(case, model, inputs, labels)
     np.savez_compressed(directory / "io.npz", **arrays)
+    if case.beside is not None:
+        np.savez_compressed(directory / "beside.npz", **case.beside(model, torch_inputs(inputs)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,6 +210,8 @@ class Case:
     # From the config.json that transformers writes to the one that is stored; None: the family's.
     edit_config: Callable[[dict], dict] | None = None
     dtype: torch.dtype = torch.float32  # the type that the weights are stored in
+    # From the model and its inputs to what beside.npz stores, which tests of the family read.
+    beside: Callable | None = None
     # From cases.json.
     name: str = ""
     task: str = ""

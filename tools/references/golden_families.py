@@ -21,6 +21,7 @@ from golden_case import (
     random_inputs,
     save_apart,
 )
+from safetensors.torch import save_file
 from transformers import BertTokenizer
 from transformers.models.modernbert import modeling_modernbert
 
@@ -279,4 +280,99 @@ FAMILIES["jina_v3"] = Family(
     },
     has_segments=False,
     save=save_apart,
+)
+
+# --- ESM-2 ---------------------------------------------------------------------------------------
+
+LETTERS = vocabularies.PROTEINS
+MASK = LETTERS.index("<mask>")
+
+
+def proteins(family, config, rng, masked: float = 0.2):
+    """Proteins of which some residues are masked, in one row all of them."""
+    inputs = random_inputs(family, config, rng, lengths=(16, 11, 6, 3))
+    inside = (inputs["padding_mask"] == 1) & (inputs["token_ids"] >= family.tokens.first_ordinary)
+    rates = np.array([0, masked, 1, 0])[:, None]
+    inputs["token_ids"][inside & (rng.random(inside.shape) < rates)] = MASK
+    return inputs
+
+
+def contacts(model, inputs) -> dict:
+    """The map of each protein, as transformers computes it for the batch."""
+    with torch.no_grad():
+        found = model.predict_contacts(inputs["input_ids"], inputs["attention_mask"])
+    return {"contacts": found.numpy().astype(np.float32)}
+
+
+def half_frequencies(model) -> None:
+    rotary = model.base_model.rotary_embeddings
+    rotary.inv_freq = rotary.inv_freq.half().float()
+
+
+def frequencies_in_layers(model, directory) -> None:
+    """As files of before 2026: the frequencies in each layer, here in half precision."""
+    tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
+    tensors = {name: tensor for name, tensor in tensors.items() if "lm_head.decoder" not in name}
+    (name,) = (name for name in tensors if name.endswith("inv_freq"))
+    stored, root = tensors.pop(name).half(), name.removesuffix("rotary_embeddings.inv_freq")
+    for i in range(model.config.num_hidden_layers):
+        layer = f"{root}encoder.layer.{i}.attention.self.rotary_embeddings.inv_freq"
+        tensors[layer] = stored.clone()
+    save_file(tensors, directory / "model.safetensors", {"format": "pt"})
+
+
+def released_esm(config: dict) -> dict:
+    """Keys of the released config.json, which nothing reads or which have one value here."""
+    return config | {
+        "classifier_dropout": None,
+        "emb_layer_norm_before": False,
+        "esmfold_config": None,
+        "hidden_act": "gelu",
+        "is_folding_model": False,
+        "use_cache": True,
+        "vocab_list": None,
+    }
+
+
+BLOCK = "encoder.layer.1."
+ESM_GRADIENTS = under(
+    "esm.",
+    f"""embeddings.word_embeddings.weight encoder.layer.0.attention.self.query.weight
+    {BLOCK}attention.self.key.bias {BLOCK}attention.LayerNorm.weight {BLOCK}LayerNorm.bias
+    {BLOCK}output.dense.weight encoder.emb_layer_norm_after.weight""",
+)
+FAMILIES["esm2"] = Family(
+    "Esm",
+    {
+        **{"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 2},
+        **{"intermediate_size": 48, "max_position_embeddings": POSITIONS},
+        **{"position_embedding_type": "rotary", "token_dropout": True, "layer_norm_eps": 1e-5},
+        **{"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
+        **{"vocab_size": len(LETTERS), "pad_token_id": 1, "mask_token_id": MASK},
+    },
+    Tokens(pad=1, first=0, last=2, first_ordinary=4),
+    vocabularies.write_proteins,
+    {
+        "encoder": Case(internals=True, beside=contacts, edit_config=released_esm),
+        "encoder_no_dropout": Case({"token_dropout": False, "rope_theta": 50.0}),
+        "encoder_half": Case(
+            model_arguments={"add_pooling_layer": False},
+            edit_weights=half_frequencies,
+            save=frequencies_in_layers,
+            edit_config=released_esm,
+        ),
+        "masked_lm": Case(
+            gradients=(*ESM_GRADIENTS, *under("lm_head.", "dense.weight layer_norm.bias bias")),
+            edit_config=released_esm,
+        ),
+        "masked_lm_untied": Case(UNTIED),
+        "classification": Case(
+            SENTIMENT,
+            (*ESM_GRADIENTS, *under("classifier.", "dense.weight out_proj.weight out_proj.bias")),
+        ),
+        "regression": Case(REGRESSION),
+        "token_classification": Case(TAGS),
+    },
+    has_segments=False,
+    make_inputs=proteins,
 )

@@ -129,6 +129,23 @@ def write_modernbert(directory: pathlib.Path) -> None:
     write_tokenizer(directory, "PreTrainedTokenizerFast", **named)
 
 
+# --- Letters of proteins -------------------------------------------------------------------------
+
+# The released vocabulary of 33 tokens, and fillers.
+PROTEINS = [
+    *("<cls>", "<pad>", "<eos>", "<unk>"),
+    *"LAGVSERTIDPKQNFYMHWCXBUZO.-",
+    *("<null_1>", "<mask>"),
+    *(f"<null_{number}>" for number in range(2, 60)),
+]
+
+
+def write_proteins(directory: pathlib.Path) -> None:
+    write_lines(directory / "vocab.txt", PROTEINS)
+    write_tokenizer(directory, "EsmTokenizer")
+    require_tokens(directory, "MK<mask>Vab L", "M K <mask> V ab L")
+
+
 # --- SentencePiece -------------------------------------------------------------------------------
 
 PIECES = 90

@@ -62,7 +62,7 @@ def untied(config: EncoderConfig) -> bool:
 def projecting_head(
     transform: str, norm: str, decoder: str, activation: str | None = None, **bias: str
 ) -> Head:
-    """A masked-language-model head, tied or not, of Hugging Face's names; `bias` has names in other formats."""
+    """A masked-language-model head, tied or not, of Hugging Face's names; `bias` has names by format."""
 
     def copies(config: EncoderConfig) -> tuple[Copy, ...]:
         table = Copy(f"{decoder}.weight", of="{root}embeddings.word_embeddings.weight")
@@ -73,7 +73,7 @@ def projecting_head(
             Row(DENSE, "masked_lm/transform", hf=transform),
             Row(NORM, "masked_lm/norm", hf=norm),
             Row(EMBED, "masked_lm/decoder", hf=decoder, when=untied),
-            Row(BIAS, "masked_lm", hf=f"{decoder}.bias", **bias),
+            Row(BIAS, "masked_lm", **{"hf": f"{decoder}.bias", **bias}),
         ),
         activation=activation,
         copies={"hf": copies},
