@@ -325,6 +325,8 @@ class Pooling:
             the mean, "mean_sqrt_len_tokens" for the sum divided by the square root of their number,
             "weightedmean" for the mean with the weights 1, 2, 3, ..., or "lasttoken" for the last one.
             The vectors of several modes are concatenated in their order.
+        layer_norm: whether the numbers of each vector are first brought to mean 0 and variance 1, all of them
+            before it is cut.
         normalize: whether vectors are scaled to length 1.
         dense: dense layers on the pooled outputs, one after the other.
         include_prompt: whether the tokens of a prompt are pooled, too.
@@ -342,6 +344,7 @@ class Pooling:
     include_prompt: bool = True
     truncate_dim: int | None = setting(None, least=1)
     similarity: str = setting("cosine", choices=SIMILARITIES)
+    layer_norm: bool = False
 
     def __post_init__(self):
         # Values from JSON are lists and dicts; `__dict__`, as the dataclass is frozen.

@@ -445,8 +445,9 @@ def in_todays_hugging_face_format(case: str) -> bool:
     ):
         return False
     tensors = tensors_of(directory)
+    parts = registry().families[family_of(case)].formats["hf"].parts
     is_of_today = all(
-        tensor.dtype == np.float32 and not key.endswith((".gamma", "position_ids"))
+        tensor.dtype == np.float32 and [*parts(key)] == [key] and not key.endswith("position_ids")
         for key, tensor in tensors.items()
     )
     prefixed_encoder = task_of(case) == "encoder" and any("encoder.layer" in key for key in tensors)

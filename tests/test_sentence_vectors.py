@@ -24,6 +24,7 @@ from bert_zoo import runtime
 from bert_zoo.config import SIMILARITIES, ConfigError, Pooling, Prompts
 from bert_zoo.loading.directories import open_checkpoint
 from bert_zoo.weights.formats.hf_directories import MODULES, OTHER_MODULES
+from bert_zoo.weights.safetensors_io import write_safetensors
 
 STORED = ALL_GOLDEN / "sentence_transformers"
 CASES = sorted(path.name for path in STORED.iterdir())
@@ -108,6 +109,16 @@ def test_layers_that_a_graph_of_hugging_faces_layout_lacks_are_said(tmp_path, ca
     assert "(dense layers and truncate_dim)" in caplog.text
     assert "transformers.js does not" in caplog.text
     assert (tmp_path / "served" / "2_Dense").is_dir()
+
+
+def test_a_layer_norm_of_vectors_with_weights_is_refused(tmp_path):
+    directory = directory_of("layer_norm", tmp_path)
+    file = directory / "2_LayerNorm" / "model.safetensors"
+    tensors = tensors_of(file.parent)
+    tensors["norm.weight"][3] = 0.5
+    write_safetensors(file, tensors, {"format": "pt"})
+    with pytest.raises(ConfigError, match=r"layer norm in .* has weights"):
+        bert_zoo.load(directory)
 
 
 def test_a_classifier_has_no_use_for_dense_layers(tmp_path):

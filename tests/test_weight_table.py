@@ -18,7 +18,7 @@ TINY_SIZES = {
     "num_heads": 2,
     "intermediate_size": 12,
     "max_positions": 9,
-    "head_size": 5,
+    "head_size": 10,
     "mem_len": 7,
 }
 # What no tensor depends on.

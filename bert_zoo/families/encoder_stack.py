@@ -1,6 +1,7 @@
 """What the families on `bert_zoo.layers.encoder_stack` declare: switches, and rows of the weight table."""
 
 import operator
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -10,6 +11,7 @@ import numpy as np
 from bert_zoo.config import ConfigError, EncoderConfig, positive
 from bert_zoo.error_text import shown
 from bert_zoo.fields import check
+from bert_zoo.weights.formats import HuggingFace
 from bert_zoo.weights.formats.codec import ConfigRow
 from bert_zoo.weights.table import (
     BIAS,
@@ -284,6 +286,21 @@ def swapped_halves(config: StackConfig) -> np.ndarray:
     return np.r_[width : 2 * width, :width]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Packed(HuggingFace):
+    """Also reads files of the authors' own code, which holds in one tensor what transformers' class has apart."""
+
+    # Pattern within a renamed key -> what it stands for, in the order below each other.
+    packed: Mapping[str, Sequence[str]]
+
+    def parts(self, key: str) -> Sequence[str]:
+        key = self.renamed(key)
+        for pattern, names in self.packed.items():
+            if re.search(pattern, key):
+                return [re.sub(pattern, name, key) for name in names]
+        return (key,)
+
+
 def flagged(name: str) -> Callable[[Any], bool]:
     return operator.attrgetter(name)
 
@@ -337,6 +354,20 @@ def encoder_rows(
     if pooler:
         rows += [Row(DENSE, "pooler/dense", hf=pooler, when=flagged("pooler"))]
     return tuple(rows)
+
+
+# transformers' names in the families whose authors packed queries, keys and values, and the two parts of gated layers.
+QKV = tuple(f"self_attn.{part}_proj" for part in "qkv")
+LAYER = "layers.{i}."
+APART = {
+    "embeddings/norm": "embeddings.LayerNorm",
+    "attention/qkv": tuple(f"{LAYER}{name}" for name in QKV),
+    "attention/output": f"{LAYER}self_attn.o_proj",
+    "attention_norm": f"{LAYER}post_attention_layernorm",
+    "feed_forward/intermediate": (f"{LAYER}mlp.gate_proj", f"{LAYER}mlp.up_proj"),
+    "feed_forward/output": f"{LAYER}mlp.down_proj",
+    "output_norm": f"{LAYER}post_mlp_layernorm",
+}
 
 
 def backbone(config: StackConfig, dtype: Any):

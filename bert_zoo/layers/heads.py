@@ -104,6 +104,8 @@ def _last(x, mask):
     return ops.sum(x * mask * ops.cast(is_last, x.dtype), axis=1)
 
 
+# torch's, which Nomic's and sentence-transformers' layer norms of sentence vectors keep.
+LAYER_NORM_EPSILON = 1e-5
 # Functions (x [batch, length, hidden], mask [batch, length, 1]) -> [batch, hidden].
 MODES = {
     "cls": _first,
@@ -146,6 +148,10 @@ def pool(sequence_output, padding_mask, pooling: Pooling, prompt_mask=None):
 def finished(vectors, pooling: Pooling):
     """Vectors [batch, size] normalised and then truncated, as `pooling` says; ValueError if `truncate_dim` is larger."""
     check_size(pooling, vectors.shape[-1])
+    if pooling.layer_norm:
+        vectors = vectors - ops.mean(vectors, axis=-1, keepdims=True)
+        variance = ops.mean(ops.square(vectors), axis=-1, keepdims=True)
+        vectors = vectors / ops.sqrt(variance + LAYER_NORM_EPSILON)
     if pooling.normalize:
         vectors = normalized(vectors)
     return vectors[:, : pooling.truncate_dim]

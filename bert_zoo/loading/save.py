@@ -57,6 +57,7 @@ Sentence vectors: pooled by {{ said.pooling.modes | join(" and ") }}\
 {% for layer in said.pooling.dense %}
 , passed through a dense layer of {{ layer.units }} units ({{ layer.activation }})\
 {% endfor %}
+{{ ", brought to mean 0 and variance 1" if said.pooling.layer_norm }}\
 {{ ", L2-normalised" if said.pooling.normalize }}\
 {{ ", cut to %d dimensions" % said.pooling.truncate_dim if said.pooling.truncate_dim }}\
 . Compare them by {{ said.pooling.similarity }}.

@@ -467,7 +467,7 @@ class Encoder(ZooModel):
 
     def window_outputs(self, inputs, training=None):
         """As `TaskModel.window_outputs`: vectors before they are normalised and truncated."""
-        pooling = replace(self.pooling, normalize=False, truncate_dim=None)
+        pooling = replace(self.pooling, layer_norm=False, normalize=False, truncate_dim=None)
         return _sentence_vectors(self, inputs, pooling=pooling, training=training)
 
     def from_pooled(self, vectors):

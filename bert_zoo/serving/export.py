@@ -215,8 +215,12 @@ def _write_hugging_face(
     function = hugging_face_function(model)
     pooling = encoder_of(model).pooling
     # Models with a head have neither.
-    after = ["dense layers"] * bool(pooling.dense) + ["truncate_dim"] * bool(pooling.truncate_dim)
-    if after:
+    steps = {
+        "dense layers": pooling.dense,
+        "layer_norm": pooling.layer_norm,
+        "truncate_dim": pooling.truncate_dim,
+    }
+    if after := [name for name, is_there in steps.items() if is_there]:
         log.warning(
             "The steps after this model's pooling (%s) are in the directory but not in the graph: "
             "sentence-transformers applies them, transformers.js does not.",

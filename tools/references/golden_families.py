@@ -20,6 +20,7 @@ from golden_case import (
     labelled,
     random_inputs,
     save_apart,
+    save_current,
 )
 from safetensors.torch import save_file
 from transformers import BertTokenizer
@@ -375,4 +376,51 @@ FAMILIES["esm2"] = Family(
     },
     has_segments=False,
     make_inputs=proteins,
+)
+
+# --- NomicBERT -----------------------------------------------------------------------------------
+
+BERT_TOKENS = Tokens(*map(vocabularies.BERT.index, ("[PAD]", "[CLS]", "[SEP]")), first_ordinary=5)
+NOMIC_GRADIENTS = under(
+    "nomic_bert.",
+    """embeddings.word_embeddings.weight embeddings.token_type_embeddings.weight
+    embeddings.LayerNorm.weight embeddings.LayerNorm.bias layers.0.self_attn.q_proj.weight
+    layers.1.self_attn.v_proj.weight layers.0.self_attn.o_proj.weight layers.1.mlp.gate_proj.weight
+    layers.0.mlp.up_proj.weight layers.1.mlp.down_proj.weight
+    layers.0.post_attention_layernorm.weight layers.1.post_mlp_layernorm.bias""",
+)
+LINEAR_ROPE = {"rope_type": "linear", "rope_theta": 300.0, "factor": 1.7}
+FAMILIES["nomic_bert"] = Family(
+    "NomicBert",
+    {
+        **{"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48},
+        **TWO_LAYERS,
+        "max_position_embeddings": POSITIONS,
+        # As released: more rows than the vocabulary has words.
+        "vocab_size": len(vocabularies.BERT) + 3,
+    },
+    BERT_TOKENS,
+    vocabularies.wordpiece(vocabularies.BERT, "BertTokenizer"),
+    {
+        "encoder": Case(internals=True, save=save_current),
+        "encoder_pooler": Case(model_arguments={"add_pooling_layer": True}),
+        "encoder_linear": Case(
+            {"head_dim": 12, "rope_parameters": LINEAR_ROPE, "layer_norm_eps": 1e-3},
+            make_inputs=rows(POSITIONS, POSITIONS - 7),
+        ),
+        "masked_lm": Case(
+            gradients=(
+                *NOMIC_GRADIENTS,
+                *under("cls.predictions.", "bias transform.dense.weight transform.layer_norm.bias"),
+            )
+        ),
+        "masked_lm_untied": Case(UNTIED | {"hidden_act": "gelu", "type_vocab_size": 1}),
+        "classification": Case(
+            SENTIMENT,
+            (*NOMIC_GRADIENTS, "nomic_bert.pooler.dense.weight", "classifier.weight"),
+        ),
+        "regression": Case(REGRESSION),
+        "token_classification": Case(TAGS),
+    },
+    save=save_apart,
 )

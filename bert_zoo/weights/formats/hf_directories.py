@@ -48,7 +48,8 @@ OTHER_MODULES = {
     "StaticEmbedding": STATIC,
     "WeightedLayerPooling": "a weighted mean of a transformer's layers",
 }
-MODULES = ("Transformer", "Pooling", "Dense", "Normalize")
+LAYER_NORM = "LayerNorm"
+MODULES = ("Transformer", "Pooling", "Dense", LAYER_NORM, "Normalize")
 # The classes of torch that a Dense may name -> our words.
 DENSE_ACTIVATIONS = {
     "torch.nn.modules.linear.Identity": "linear",
@@ -184,12 +185,15 @@ def pooling_of(directory: Path) -> Pooling:
         return Pooling()
     after = kinds[2:]
     normalize = after[-1:] == ["Normalize"]
-    dense = after[: len(after) - normalize]
+    after = after[: len(after) - normalize]
+    layer_norm = after[-1:] == [LAYER_NORM]
+    dense = after[: len(after) - layer_norm]
     if kinds and (kinds[:2] != ["Transformer", "Pooling"] or set(dense) - {"Dense"}):
         late = f" A Dense right after the Transformer is {LATE}." if kinds[1:2] == ["Dense"] else ""
         raise ConfigError(
             f"{directory / MODULES_FILE} lists the modules {listing(kinds)}, which are not supported in this order: "
-            f"bert_zoo has Transformer, Pooling, then any number of Dense, then Normalize or nothing.{late} "
+            f"bert_zoo has Transformer, Pooling, then any number of Dense, then LayerNorm, Normalize, both or nothing."
+            f"{late} "
             "Use the model with the program that wrote it."
         )
     if (directory / SETFIT_HEAD).is_file():
@@ -202,6 +206,8 @@ def pooling_of(directory: Path) -> Pooling:
     _check_token_vectors(_sentence_settings(directory))
     if normalize:
         _check_vector(_read(directory / modules[-1][1] / MODULE_FILE, VECTOR_KEYS))
+    if layer_norm:
+        _check_layer_norm(directory / modules[-1 - normalize][1])
     settings = _read(directory / SETTINGS_FILE, SETTINGS_KEYS)
     values = _config_of(directory / pooling, POOLING_KEYS)
     try:
@@ -212,6 +218,7 @@ def pooling_of(directory: Path) -> Pooling:
             values.take("include_prompt", bool, True),
             settings.take("truncate_dim", int),
             settings.take(SIMILARITY, str, Pooling().similarity),
+            layer_norm,
         )
     except ValueError as error:
         raise ConfigError(f"{directory}: {error}") from error
@@ -345,6 +352,19 @@ def _dense_of(folder: Path) -> PooledDense:
     return PooledDense(units, DENSE_ACTIVATIONS[activation], values.take("bias", bool, True))
 
 
+def _check_layer_norm(folder: Path) -> None:
+    """Refuses a module whose layer norm scales or shifts numbers by weights."""
+    from bert_zoo.weights.sources import open_weights
+
+    _config_of(folder, ("dimension",))
+    source = open_weights(folder)
+    if any((source[key] != key.endswith("weight")).any() for key in source):
+        raise ConfigError(
+            f"The layer norm in {folder} has weights; bert_zoo's, of sentence vectors, has none (scales of 1, "
+            "shifts of 0)."
+        )
+
+
 def _check_vector(values: JsonObject) -> None:
     """Refuses a module that reads or writes something else than the sentence vector."""
     for name in VECTOR_KEYS:
@@ -372,10 +392,13 @@ def write_pooling(
         lacks_pooler: has it make the encoder without the layer over the first token, whose weights the
             directory does not hold.
     """
+    import numpy as np
+
     from bert_zoo.weights.safetensors_io import write_safetensors
 
     modules = [("Transformer", ""), ("Pooling", POOLING_DIRECTORY)]
     modules += [("Dense", f"{2 + number}_Dense") for number in range(len(dense))]
+    modules += [(LAYER_NORM, f"{len(modules)}_{LAYER_NORM}")] * pooling.layer_norm
     modules += [("Normalize", f"{len(modules)}_Normalize")] * pooling.normalize
     rows = [
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
@@ -398,6 +421,15 @@ def write_pooling(
         write_json(folder / MODULE_FILE, about | {"activation_function": classes[layer.activation]})
         write_safetensors(folder / "model.safetensors", weights, {"format": "pt"})
         width = layer.units
+    if pooling.layer_norm:
+        folder = directory / next(name for kind, name in modules if kind == LAYER_NORM)
+        folder.mkdir(exist_ok=True)
+        write_json(folder / MODULE_FILE, {"dimension": width})
+        weights = {
+            "norm.weight": np.ones(width, np.float32),
+            "norm.bias": np.zeros(width, np.float32),
+        }
+        write_safetensors(folder / "model.safetensors", weights, {"format": "pt"})
     write_json(directory / MODULES_FILE, rows)
     settings: dict[str, Any] = {}
     if max_length is not None:
