@@ -198,3 +198,51 @@ def test_the_base_of_wavelengths_is_read_from_the_file(tmp_path):
     assert np.abs(other - loaded("jina_v3/encoder")(inputs)["sequence_output"]).max() > 1e-3
     change_json(directory / "config.json", position_embedding_type="absolute")
     assert_refused(lambda: bert_zoo.load(directory), "rotary_emb_base", ConfigError)
+
+
+# --- Jina Embeddings v2 --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", ["encoder", "encoder_code"])
+def test_positions_tell_the_second_version_from_bert_and_tensors_its_two_programs(case, tmp_path):
+    case = f"jina_bert_v2/{case}"
+    copy = shutil.copytree(directory_of(case), tmp_path / "copy")
+    # As copies name the program beside them.
+    change_json(copy / "config.json", _name_or_path="copy", auto_map={"AutoConfig": "c.JinaBert"})
+    inputs = inputs_of(arrays(case))
+    model = bert_zoo.load(copy)
+    assert model.family == "jina_bert_v2" and model.config.query_norm == case.endswith("code")
+    assert_same(model(inputs), loaded(case)(inputs))
+    bert_zoo.save(model, tmp_path / "saved", format="hf")
+    for key in ("_name_or_path", "auto_map"):
+        said = [
+            read_json(place / "config.json")[key]
+            for place in (tmp_path / "saved", directory_of(case))
+        ]
+        assert said[0] == said[1]
+    assert bert_zoo.load(tmp_path / "saved").config == model.config
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("position_embedding_type", "absolute", "emb_pooler | feed_forward_type"),
+        ("feed_forward_type", "original", "feed_forward_type is 'original' | geglu"),
+        ("hidden_act", "relu", "hidden_act is 'relu'"),
+        ("emb_pooler", "cls", "emb_pooler is 'cls'"),
+        ("alibi_slope", 2.0, "alibi_slope"),
+    ],
+)
+def test_settings_of_another_second_version_are_refused(key, value, words, tmp_path):
+    directory = shutil.copytree(directory_of("jina_bert_v2/encoder"), tmp_path / "model")
+    change_json(directory / "config.json", **{key: value})
+    assert_refused(lambda: bert_zoo.load(directory), words, ConfigError)
+
+
+def test_scores_fall_alike_to_both_sides():
+    """A text read backwards has the states of the text, backwards: but for the types of tokens, nothing tells sides."""
+    ids = np.int32([[2, 7, 9, 30, 12, 5, 3]])
+    model = loaded("jina_bert_v2/encoder_code")
+    forwards = model({"token_ids": ids})["sequence_output"]
+    backwards = model({"token_ids": ids[:, ::-1].copy()})["sequence_output"]
+    assert_same(backwards[:, ::-1], forwards, TOLERANCE)

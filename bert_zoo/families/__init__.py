@@ -24,6 +24,7 @@ from bert_zoo.families.ernie import family as ernie
 from bert_zoo.families.esm2 import family as esm2
 from bert_zoo.families.gpt import family as gpt
 from bert_zoo.families.gpt import gpt2
+from bert_zoo.families.jina_bert_v2 import family as jina_bert_v2
 from bert_zoo.families.longformer import family as longformer
 from bert_zoo.families.mobilebert import family as mobilebert
 from bert_zoo.families.modernbert import family as modernbert
@@ -53,6 +54,7 @@ FAMILIES = (
     gpt.FAMILY,
     gpt2.FAMILY,
     modernbert.FAMILY,
+    jina_bert_v2.FAMILY,
     jina_v3.FAMILY,
     esm2.FAMILY,
     nomic_bert.FAMILY,

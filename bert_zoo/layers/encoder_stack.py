@@ -5,6 +5,7 @@ A configuration, `bert_zoo.families.encoder_stack.StackConfig`, says what a fami
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
@@ -216,7 +217,7 @@ class StackAttention(SelfAttention):
 class EncoderStack(TransformerBackbone):
     """Embeddings, blocks, and optionally a final norm and a pooler, as a `StackConfig` describes them.
 
-    A family with layers of its own overrides `make_embeddings`, `make_block` or `embed`.
+    A family with layers of its own overrides `make_embeddings`, `block_class`, `make_block` or `embed`.
     """
 
     def __init__(self, config: Any, dtype: Any):
@@ -256,10 +257,13 @@ class EncoderStack(TransformerBackbone):
             **options,
         )
 
+    @staticmethod
+    def block_class(config: Any) -> Callable[..., Block]:
+        return PreNormBlock if config.norm_before else PostNormBlock
+
     def make_block(self, config: Any, i: int, options: dict) -> Block:
         """Block `i`."""
-        block_class = PreNormBlock if config.norm_before else PostNormBlock
-        return block_class(
+        return self.block_class(config)(
             self.make_attention(config, i, options),
             self.make_feed_forward(config, options),
             epsilon=config.layer_norm_epsilon,

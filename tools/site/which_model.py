@@ -22,6 +22,7 @@ fine-tune  | biomedical texts        | English       | biobert
 fine-tune  | legal texts             | English       | legalbert
 embed      | small                   | English       | minilm_l6
 embed      | long texts              | English       | gte_modernbert_base
+embed      | up to 8,192 tokens      | English       | jina_embeddings_v2_base_en
 embed      | long texts, small       | English, code | granite_embedding_small_r2
 embed      | small                   | 100           | multilingual_e5_small
 embed      | search by instructions  | 100           | multilingual_e5_large_instruct
