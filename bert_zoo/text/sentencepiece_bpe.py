@@ -98,7 +98,6 @@ class SentencePieceBpeTokenizer(Tokenizer):
         # In a plain object, so that tf.Module does not track each of them.
         self._plain = SimpleNamespace(
             merges=checked_merges(merges, known, source),
-            added={token.content for token in self.added_tokens.values()},
             bytes={name: byte for byte, name in enumerate(BYTES)},
         )
         self._build_graph()
@@ -163,7 +162,7 @@ class SentencePieceBpeTokenizer(Tokenizer):
     def _spelling(self, token: str) -> bytes:
         if token in self._plain.bytes:
             return bytes([self._plain.bytes[token]])
-        return (token if token in self._plain.added else token.replace(SPACE, " ")).encode()
+        return token.replace(SPACE, " ").encode()
 
     def _begins_word(self, token: str) -> bool:
         return token.startswith(SPACE)
