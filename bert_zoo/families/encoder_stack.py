@@ -318,12 +318,27 @@ LAYERS: dict[str, tuple[Kind, Kind, str]] = {
     "embeddings/norm": NORM,
     "stack/layer_{i}/attention_norm": NORM,
     "stack/layer_{i}/attention/qkv": (as_qkv(KERNEL), as_qkv(BIAS), "attention_bias"),
+    "stack/layer_{i}/attention/query_norm": NORM,
+    "stack/layer_{i}/attention/key_norm": NORM,
     "stack/layer_{i}/attention/output": (KERNEL, BIAS, "attention_output_bias"),
     "stack/layer_{i}/output_norm": NORM,
     "stack/layer_{i}/feed_forward/intermediate": (KERNEL, BIAS, "mlp_bias"),
     "stack/layer_{i}/feed_forward/output": (KERNEL, BIAS, "mlp_output_bias"),
     "final_norm": NORM,
 }
+
+
+def layer_rows(
+    names: Mapping[str, str | tuple[str, ...]],
+    orders: Mapping[str, Callable[[Any], np.ndarray]] | None = None,
+) -> Iterator[Row]:
+    """The rows of some layers; arguments as in `encoder_rows`."""
+    for path, (weights, bias, flag) in LAYERS.items():
+        short = path.removeprefix("stack/layer_{i}/")
+        if short in names:
+            if order := (orders or {}).get(short):
+                weights, bias = reordered(weights, order), reordered(bias, order)
+            yield from optional_bias(weights, bias, flag, path, names[short])
 
 
 def encoder_rows(
@@ -345,12 +360,7 @@ def encoder_rows(
     if segments:
         has_segments = lambda config: config.num_segments > 0  # noqa: E731
         rows += [Row(EMBED, "embeddings/segment_embedding", hf=segments, when=has_segments)]
-    for path, (weights, bias, flag) in LAYERS.items():
-        short = path.removeprefix("stack/layer_{i}/")
-        if short in names:
-            if order := (orders or {}).get(short):
-                weights, bias = reordered(weights, order), reordered(bias, order)
-            rows += optional_bias(weights, bias, flag, path, names[short])
+    rows += layer_rows(names, orders)
     if pooler:
         rows += [Row(DENSE, "pooler/dense", hf=pooler, when=flagged("pooler"))]
     return tuple(rows)

@@ -1,6 +1,6 @@
 """Jina Embeddings v3 (Sturua et al. 2024, arXiv:2409.10173): XLM-RoBERTa with rotary positions and five adapters."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -9,7 +9,11 @@ from bert_zoo.families import roberta, xlm_roberta
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.bert.cards import EMBEDDING, LARGE
 from bert_zoo.families.encoder_stack import (
+    APART,
+    LAYER,
+    QKV,
     ROPE_ROWS,
+    Packed,
     StackConfig,
     backbone,
     encoder_rows,
@@ -87,7 +91,7 @@ HF_CODEC = replace(
 )
 
 
-class OfBothPrograms(HuggingFace):
+class OfBothPrograms(Packed):
     """Also reads the authors' files: queries, keys and values in one tensor, and weights with adapters beside them."""
 
     takes_precedence: ClassVar[bool] = True
@@ -105,24 +109,13 @@ class OfBothPrograms(HuggingFace):
         said = [values.take(key, str) for key in ("model_type", "position_embedding_type")]
         return said == ["xlm-roberta", "rotary"] or super().is_of_family(values)
 
-    def parts(self, key: str) -> Sequence[str]:
-        name = self.renamed(key)
-        if ".mixer.Wqkv." not in name:
-            return (name,)
-        return [name.replace("mixer.Wqkv", f"self_attn.{part}_proj") for part in "qkv"]
 
-
-LAYER = "layers.{i}."
 ENCODER_ROWS = encoder_rows(
     "embeddings.word_embeddings",
     {
-        "embeddings/norm": "embeddings.LayerNorm",
-        "attention/qkv": tuple(f"{LAYER}self_attn.{part}_proj" for part in "qkv"),
-        "attention/output": f"{LAYER}self_attn.o_proj",
-        "attention_norm": f"{LAYER}post_attention_layernorm",
+        **APART,
         "feed_forward/intermediate": f"{LAYER}mlp.fc1",
         "feed_forward/output": f"{LAYER}mlp.fc2",
-        "output_norm": f"{LAYER}post_mlp_layernorm",
     },
     segments="embeddings.token_type_embeddings",
     pooler="pooler.dense",
@@ -138,6 +131,7 @@ FAMILY = Family(
             codec=HF_CODEC,
             root="roberta.",
             classes=bert.hf_classes("JinaEmbeddingsV3"),
+            packed={r"\bmixer\.Wqkv\.": tuple(f"{name}." for name in QKV)},
             adapters=tuple(PROMPTS),
         ),
     },

@@ -55,7 +55,7 @@ CASES = {
         False,
         0,
     ),
-    "encoder_relu": ({"feed_forward_type": "reglu"}, False, 0),
+    "masked_lm_relu": ({"feed_forward_type": "reglu"}, False, 0),
     "encoder_code": ({"num_hidden_layers": 3}, True, 0),
     "masked_lm": ({}, False, 0),
     "masked_lm_code": ({}, True, 0),
@@ -64,7 +64,6 @@ CASES = {
     "token_classification": ({}, False, 5),
     "question_answering": ({}, False, 2),
     "multiple_choice": ({}, False, 1),
-    "next_sentence_prediction": ({}, False, 2),
 }
 CLASSES = {
     "encoder": "Model",
@@ -74,7 +73,6 @@ CLASSES = {
     "token_classification": "ForTokenClassification",
     "question_answering": "ForQuestionAnswering",
     "multiple_choice": "ForMultipleChoice",
-    "next_sentence_prediction": "ForNextSentencePrediction",
 }
 
 
@@ -119,11 +117,7 @@ def shapes(config: dict, task: str, for_code: bool, logits: int) -> dict[str, tu
         norm("cls.predictions.transform.LayerNorm")
         found["cls.predictions.bias"] = (config["vocab_size"],)
     elif logits:
-        names = {
-            "question_answering": "qa_outputs",
-            "next_sentence_prediction": "cls.seq_relationship",
-        }
-        dense(names.get(task, "classifier"), logits)
+        dense("qa_outputs" if task == "question_answering" else "classifier", logits)
     return found
 
 
@@ -216,8 +210,7 @@ class Reference:
         pooled = np.tanh(self.dense(last[0], f"{self.root}pooler.dense"))
         if task == "encoder":
             return {"sequence_output": last, "pooled_output": pooled}
-        name = "cls.seq_relationship" if task == "next_sentence_prediction" else "classifier"
-        return {"logits": self.dense(pooled, name)}
+        return {"logits": self.dense(pooled, "classifier")}
 
 
 def gelu(x):

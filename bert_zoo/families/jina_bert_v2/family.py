@@ -1,11 +1,11 @@
 """Jina Embeddings v2 (Günther et al. 2023, arXiv:2310.19923): BERT with ALiBi in both directions and gated layers."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from bert_zoo.families.bert import family as bert
-from bert_zoo.families.encoder_stack import StackConfig, encoder_rows, flagged, swapped_halves
+from bert_zoo.families.encoder_stack import StackConfig, encoder_rows, layer_rows, swapped_halves
 from bert_zoo.families.jina_bert_v2.cards import CHECKPOINTS
 from bert_zoo.family import Family
 from bert_zoo.json_files import JsonObject
@@ -35,49 +35,39 @@ class JinaBertConfig(StackConfig):
 
 
 DEFAULTS = {"max_positions": 8192, "attention_dropout": 0.0}
+CLASSES = bert.hf_classes("JinaBert")
 # The repositories of the two programs.
 PLAIN, WITH_NORMS = "jinaai/jina-bert-implementation", "jinaai/jina-bert-v2-qk-post-norm"
-CLASSES = {
-    **bert.hf_classes("JinaBert"),
-    "next_sentence_prediction": "JinaBertForNextSentencePrediction",
-}
-# What transformers makes each class with.
-AUTO = {"JinaBertModel": "AutoModel"} | {
-    name: name.replace("JinaBert", "AutoModel") for name in CLASSES.values() if "For" in name
-}
 
 
 def settings(values: Mapping[str, Any]) -> dict[str, Any]:
     """Reads from the name of its program which one a config.json is for."""
     named = f"{values.get('auto_map')} {values.get('_name_or_path')}"
-    return {**values, "query_norm": WITH_NORMS.partition("/")[2] in named}
+    return {**values, "auto_map": WITH_NORMS.partition("/")[2] in named}
 
 
 def written_settings(values: dict[str, Any]) -> dict[str, Any]:
     """The inverse of `settings`."""
-    values = dict(values)
-    program = WITH_NORMS if values.pop("query_norm") else PLAIN
-    names = {auto: f"modeling_bert.{name}" for name, auto in AUTO.items()}
-    names["AutoConfig"] = "configuration_bert.JinaBertConfig"
-    auto_map = {auto: f"{program}--{name}" for auto, name in names.items()}
-    return values | {"_name_or_path": program, "auto_map": auto_map}
+    program = WITH_NORMS if values["auto_map"] else PLAIN
+    names = {"AutoConfig": "configuration_bert.JinaBertConfig"}
+    for name in CLASSES.values():
+        auto = name.replace("JinaBert", "AutoModel").removesuffix("Model")
+        names[auto] = f"modeling_bert.{name}"
+    names = {auto: f"{program}--{name}" for auto, name in names.items()}
+    return values | {"_name_or_path": program, "auto_map": names}
 
 
+# The masked-token head's activation does not depend on that of feed-forward layers.
+HEADS = bert.HEADS | {"masked_lm": replace(bert.HEADS["masked_lm"], activation="gelu")}
+SAID = {"position_embedding_type": "alibi", "hidden_act": "gelu"}
 HF_CODEC = ConfigCodec(
     rows=[
-        *bert.ROWS,
-        *(row for row in bert.HF_ROWS if row.key != "hidden_act"),
+        *(row for row in bert.HF_CODEC.rows if row.key != "hidden_act"),
         ConfigRow("activation", "feed_forward_type", {"geglu": "gelu", "reglu": "relu"}),
-        ConfigRow("classifier_dropout", optional=True),
-        ConfigRow("query_norm", optional=True),
+        ConfigRow("query_norm", "auto_map", optional=True),
     ],
-    # The second is the activation of the masked-token head.
-    fixed={
-        "position_embedding_type": ("alibi",),
-        "hidden_act": ("gelu",),
-        "emb_pooler": ("mean", None),
-    },
-    written={"position_embedding_type": "alibi", "hidden_act": "gelu"},
+    fixed={key: (value,) for key, value in SAID.items()} | {"emb_pooler": ("mean", None)},
+    written=SAID,
     defaults=DEFAULTS,
     config_class=JinaBertConfig,
     prepare=settings,
@@ -91,53 +81,36 @@ class WithAlibi(HuggingFace):
     takes_precedence: ClassVar[bool] = True
 
     def is_of_family(self, values: JsonObject) -> bool:
-        is_alibi = values.take("position_embedding_type", str) == "alibi"
-        return is_alibi and super().is_of_family(values)
+        return values.take("position_embedding_type", str) == "alibi" and super().is_of_family(
+            values
+        )
 
-    def inferred_fields(
-        self, source: TensorSource, config: JinaBertConfig, unsaid: Collection[str]
-    ) -> dict[str, Any]:
+    def inferred_fields(self, source: TensorSource, *others: Any) -> dict[str, Any]:
         # Copies of the files may name another program.
         has_norms = any(key.endswith(".layer_norm_q.weight") for key in source)
-        return {**super().inferred_fields(source, config, unsaid), "query_norm": has_norms}
+        return {**super().inferred_fields(source, *others), "query_norm": has_norms}
 
 
 LAYER = "encoder.layer.{i}."
 ATTENTION = f"{LAYER}attention."
-SHARED_ROWS = encoder_rows(
-    "embeddings.word_embeddings",
-    {
-        "embeddings/norm": "embeddings.LayerNorm",
-        "attention/qkv": tuple(f"{ATTENTION}self.{part}" for part in ("query", "key", "value")),
-        "attention/output": f"{ATTENTION}output.dense",
-    },
-    segments="embeddings.token_type_embeddings",
-    pooler="pooler.dense",
-)
-PLAIN_ROWS = encoder_rows(
-    "",
-    {
-        "attention_norm": f"{ATTENTION}output.LayerNorm",
-        "feed_forward/intermediate": f"{LAYER}mlp.gated_layers",
-        "feed_forward/output": f"{LAYER}mlp.wo",
-        "output_norm": f"{LAYER}mlp.layernorm",
-    },
-)[1:]
-ROWS_WITH_NORMS = (
-    Row(NORM, "stack/layer_{i}/attention/query_norm", hf=f"{ATTENTION}self.layer_norm_q"),
-    Row(NORM, "stack/layer_{i}/attention/key_norm", hf=f"{ATTENTION}self.layer_norm_k"),
-    Row(NORM, "stack/layer_{i}/inner_norm", hf=f"{ATTENTION}output.LayerNorm"),
-    *encoder_rows(
-        "",
-        {
-            "attention_norm": f"{LAYER}layer_norm_1",
-            "feed_forward/intermediate": f"{LAYER}mlp.up_gated_layer",
-            "feed_forward/output": f"{LAYER}mlp.down_layer",
-            "output_norm": f"{LAYER}layer_norm_2",
-        },
-        orders={"feed_forward/intermediate": swapped_halves},
-    )[1:],
-)
+# Path of a layer -> what the two programs call it.
+NAMES = {
+    "attention_norm": ("attention.output.LayerNorm", "layer_norm_1"),
+    "feed_forward/intermediate": ("mlp.gated_layers", "mlp.up_gated_layer"),
+    "feed_forward/output": ("mlp.wo", "mlp.down_layer"),
+    "output_norm": ("mlp.layernorm", "layer_norm_2"),
+}
+
+
+def rows(config: JinaBertConfig) -> Iterator[Row]:
+    """The rows of layers that differ between the two programs."""
+    names = {path: LAYER + pair[config.query_norm] for path, pair in NAMES.items()}
+    orders = {"feed_forward/intermediate": swapped_halves} if config.query_norm else {}
+    if config.query_norm:
+        for part in ("query", "key"):
+            names[f"attention/{part}_norm"] = f"{ATTENTION}self.layer_norm_{part[0]}"
+        yield Row(NORM, "stack/layer_{i}/inner_norm", hf=f"{ATTENTION}output.LayerNorm")
+    yield from layer_rows(names, orders)
 
 
 def backbone(config: JinaBertConfig, dtype: Any):
@@ -159,11 +132,19 @@ FAMILY = Family(
         "hf": WithAlibi(model_type="bert", codec=HF_CODEC, root="bert.", classes=CLASSES),
     },
     encoder_rows=(
-        *SHARED_ROWS,
-        *(row.only(lambda config: not config.query_norm) for row in PLAIN_ROWS),
-        *(row.only(flagged("query_norm")) for row in ROWS_WITH_NORMS),
+        *encoder_rows(
+            "embeddings.word_embeddings",
+            {
+                "embeddings/norm": "embeddings.LayerNorm",
+                "attention/qkv": tuple(f"{ATTENTION}self.{p}" for p in ("query", "key", "value")),
+                "attention/output": f"{ATTENTION}output.dense",
+            },
+            segments="embeddings.token_type_embeddings",
+            pooler="pooler.dense",
+        ),
+        rows,
     ),
-    heads={task: head for task, head in bert.HEADS.items() if task != "pretraining"},
+    heads={task: head for task, head in HEADS.items() if task in CLASSES},
     text=TextFormat(read_vocabulary, transformers_class="BertTokenizer"),
     checkpoints=CHECKPOINTS,
     pretraining="dynamic_masked_tokens",
