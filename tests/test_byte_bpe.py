@@ -1,3 +1,4 @@
+import functools
 import json
 import logging
 import random
@@ -7,12 +8,16 @@ from pathlib import Path
 
 import byte_bpe_samples as samples
 import pytest
+import tensorflow as tf
 from helpers import assert_refused, ids_and_spans, in_rust
 
 from bert_zoo.text import preprocessor_from_dir
 from bert_zoo.text.byte_bpe import ALPHABET, ByteBpeTokenizer
 from bert_zoo.text.files import VocabularyFiles
-from bert_zoo.text.vocabulary_files import read_vocabulary_and_merges
+from bert_zoo.text.format import DeferredPreprocessor, TextFormat, framed
+from bert_zoo.text.numpy_packing import Layout, Reader
+from bert_zoo.text.preprocessor import word_pieces
+from bert_zoo.text.vocabulary_files import read_bpe, read_vocabulary_and_merges
 
 ROOT = Path(__file__).resolve().parent.parent
 BYTES = sorted(ALPHABET, key=ALPHABET.__getitem__)
@@ -29,10 +34,13 @@ def small():
     return ByteBpeTokenizer(with_bytes(MERGES), MERGES)
 
 
+own_vocabulary = functools.cache(samples.own_vocabulary)
+
+
 @pytest.fixture(scope="module")
 def own():
     return {
-        name: ByteBpeTokenizer(*samples.own_vocabulary(), **options)
+        name: ByteBpeTokenizer(*own_vocabulary(), **options)
         for name, options in samples.CONFIGURATIONS.items()
     }
 
@@ -75,10 +83,78 @@ def test_rounds_of_merges_end_where_one_merge_after_the_other_does():
         assert tokens_of(tokenizer, words) == wanted
 
 
-def test_a_token_that_merges_do_not_arrive_at_is_not_used():
+def test_lists_made_from_a_vocabulary_are_followed_too():
+    """They have all pairs that make a token, also those that a later merge makes a part of."""
+    draw = random.Random(4)
+    for _ in range(3):
+        tokens = dict.fromkeys("abc")
+        while len(tokens) < 60:
+            token = draw.choice([*tokens]) + draw.choice([*tokens])
+            tokens |= {token: None} if len(token) < 9 else {}
+        tokens = [*"abc", *draw.sample([*tokens][3:], len(tokens) - 3)]
+        splits = [(token[:i], token[i:]) for token in tokens for i in range(1, len(token))]
+        merges = [pair for pair in splits if {*pair} <= {*tokens}]
+        vocabulary = [*SPECIAL, *BYTES, *dict.fromkeys(a + b for a, b in merges)]
+        merges = [pair for pair in merges if {*pair} <= {*vocabulary}]
+        tokenizer = ByteBpeTokenizer(vocabulary, merges)
+        words = ["".join(draw.choices("abc", k=draw.randint(1, 60))) for _ in range(300)]
+        words += [char * length for char in "abc" for length in range(1, 40)]
+        wanted = [merged_one_by_one(list(word), merges) for word in words]
+        assert tokens_of(tokenizer, words) == wanted
+
+
+def test_a_token_that_merges_do_not_arrive_at_is_not_used_unless_it_is_a_piece_and_merges_are_ignored():
     merges = [("b", "c"), ("a", "b"), ("ab", "c")]
     tokenizer = ByteBpeTokenizer(with_bytes(merges, "xyz"), merges)
     assert tokens_of(tokenizer, ["abc", "xyz"]) == [["a", "bc"], ["x", "y", "z"]]
+    ignoring = tokenizer.with_options(ignore_merges=True)
+    assert tokens_of(ignoring, ["abc", "xyz", "xyzabc"]) == [["abc"], ["xyz"], [*"xyza", "bc"]]
+
+
+HARD = [*"'sSſtTrReEvVlLmMdD \t\n\r!a1²½é\u0301日\u3000\u00a0\u2028", "\r\n", "  ", "!!", "123"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "pieces"),
+    [
+        ("gpt2", ["It", "'", "S", " (", "x", ")", "\n\n ", " 12345", "a"]),
+        ("digits", ["It", "'", "S", " (", "x", ")", "\n\n  ", *"12345", "a"]),
+        ("gpt4", ["It", "'S", " (", "x", ")\n\n", " ", " ", "123", "45", "a"]),
+        ("qwen2", ["It", "'S", " (", "x", ")\n\n", " ", " ", *"12345", "a"]),
+    ],
+)
+def test_patterns_split_texts_as_the_library(pattern, pieces):
+    tokenizers = pytest.importorskip("tokenizers")
+    draw = random.Random(5)
+    text = "It'S (x)\n\n  12345a"
+    # Each piece is a token, so tokens show how texts were split.
+    vocabulary, merges = own_vocabulary()
+    tokenizer = ByteBpeTokenizer(vocabulary, merges, pattern=pattern, ignore_merges=True)
+    split = tokenizers.Tokenizer.from_str(json.dumps(framed(tokenizer))).pre_tokenizer
+    found = [text[start:end] for _, (start, end) in split.pre_tokenize_str(text)]
+    assert found == pieces
+    texts = [*samples.WRITTEN, *samples.random_texts(800), text]
+    texts += ["".join(draw.choices(HARD, k=draw.randrange(14))) for _ in range(3000)]
+    texts += [bytes.decode(b"\xff \xe2\x28'\xa1s 12", errors="replace")]
+    ids = tokenizer(texts).to_list()
+    rust = in_rust(tokenizer)
+    assert [row.ids for row in rust.encode_batch(texts, add_special_tokens=False)] == ids
+    some = texts[:600]
+    found, spans = ids_and_spans(tokenizer, some)
+    wanted = rust.encode_batch(some, add_special_tokens=False)
+    assert found == ids[:600] and spans == [row.offsets for row in wanted]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pattern", ["digits", "gpt4"])
+def test_patterns_know_every_character(pattern):
+    pytest.importorskip("tokenizers")
+    tokenizer = ByteBpeTokenizer(*own_vocabulary(), pattern=pattern, ignore_merges=True)
+    texts = [samples.page_text(page) for page in range(samples.text_samples.NUM_PAGES)]
+    for start in range(0, len(texts), 50):
+        some = texts[start : start + 50]
+        wanted = in_rust(tokenizer).encode_batch_fast(some, add_special_tokens=False)
+        assert tokenizer(some).to_list() == [row.ids for row in wanted]
 
 
 # --- Special tokens ---
@@ -196,7 +272,8 @@ def test_tokenizer_json_alone_is_enough(tmp_path, as_strings):
         ({"model": {"type": "WordPiece"}}, "model.type='WordPiece'"),
         ({"model": {"type": "BPE", "dropout": 0.1}}, "model.dropout=0.1"),
         ({"normalizer": {"type": "NFKC"}}, "normalizer={'type': 'NFKC'}"),
-        ({"pre_tokenizer": {"type": "Split"}}, "pre_tokenizer.type='Split'"),
+        ({"pre_tokenizer": {"type": "Split"}}, "pre_tokenizer=[{'type': 'Split'}]"),
+        ({"pre_tokenizer": None}, "pre_tokenizer"),
     ],
 )
 def test_a_tokenizer_json_of_another_kind_is_refused(changes, words, tmp_path):
@@ -215,3 +292,107 @@ def test_bytes_without_a_token_are_left_out_and_named(caplog):
         [],
         [],
     ]
+
+
+# --- Rows as in tokenizer.json ---
+
+
+def llama(directory, post_processor, **config):
+    """Writes the files of a tokenizer like Llama 3's."""
+    vocabulary, merges = own_vocabulary()
+    named = dict.fromkeys(("unknown_token", "padding_token", "cls_token", "sep_token"))
+    added = [{"content": f"<|{name}|>", "special": True} for name in ("begin", "end", "m")]
+    tokenizer = ByteBpeTokenizer(
+        vocabulary[:-1],
+        merges,
+        **named,
+        mask_token="<|m|>",
+        pattern="gpt4",
+        ignore_merges=True,
+        added_tokens=added,
+        lstrip_mask=False,
+    )
+    content = {**tokenizer.serialized(), "post_processor": post_processor}
+    (directory / "tokenizer.json").write_text(json.dumps(content))
+    (directory / "tokenizer_config.json").write_text(json.dumps(config))
+
+
+def template(single, pair):
+    def parts(text):
+        for part in text.split():
+            name, _, segment = part.partition(":")
+            kind = "Sequence" if name in "AB" else "SpecialToken"
+            yield {kind: {"id": name, "type_id": int(segment or 0)}}
+
+    size = len(own_vocabulary()[0]) - 1
+    ids = {"<|begin|>": size, "<|end|>": size + 1}
+    return {
+        "type": "TemplateProcessing",
+        "single": [*parts(single)],
+        "pair": [*parts(pair)],
+        "special_tokens": {
+            token: {"id": token, "ids": [index], "tokens": [token]} for token, index in ids.items()
+        },
+    }
+
+
+LEVEL = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False, "use_regex": True}
+FORM = TextFormat(read_bpe, layout=Layout(pair="cls A sep B sep", segments=False))
+
+
+@pytest.mark.parametrize(
+    ("single", "pair", "layout"),
+    [
+        ("<|begin|> A", "<|begin|> A <|begin|>:1 B:1", ("cls A", "cls A cls:1 B:1")),
+        (
+            "<|begin|> A <|end|>",
+            "<|begin|> A <|end|> <|begin|>:1 B:1 <|end|>:1",
+            ("cls A sep", "cls A sep cls:1 B:1 sep:1"),
+        ),
+        ("A <|end|>", "A <|end|> B <|end|>", ("A sep", "A sep B sep")),
+        ("", "", ("A", "A B")),
+    ],
+)
+def test_the_file_says_which_ends_rows_have(single, pair, layout, tmp_path):
+    tokenizers = pytest.importorskip("tokenizers")
+    step = {"type": "Sequence", "processors": [LEVEL, template(single, pair)]} if single else LEVEL
+    llama(tmp_path, step, pad_token="<|end|>", eos_token="<|end|>", mask_token="<|m|>")
+    reference = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    read = DeferredPreprocessor(tmp_path, FORM, sequence_length=99).make()
+    assert (read.packer.layout.single, read.packer.layout.pair) == layout
+    assert read.packer.pad_id == reference.token_to_id("<|end|>")
+    read.save_vocabulary(tmp_path / "again")
+    again = DeferredPreprocessor(tmp_path / "again", FORM, sequence_length=99).make()
+    for made in (read, again):
+        for texts in (["It'S 12345 <|m|>a"], ["a  b\n\n", "the end"]):
+            packed = made(tuple([text] for text in texts) if len(texts) > 1 else texts)
+            ids = reference.encode(*texts).ids
+            assert packed["token_ids"][0, : len(ids)].numpy().tolist() == ids
+            assert int(packed["padding_mask"].numpy().sum()) == len(ids)
+
+
+@pytest.mark.parametrize(
+    ("post_processor", "words"),
+    [
+        ({"type": "RobertaProcessing"}, "type='RobertaProcessing'"),
+        (
+            template("<|begin|> A <|end|> <|m|>", "A B"),
+            "rows may begin with one and have one other",
+        ),
+        (template("B <|end|>", "A B"), "is no template for a row of 1"),
+    ],
+)
+def test_rows_that_cannot_be_composed_are_refused(post_processor, words, tmp_path):
+    llama(tmp_path, post_processor)
+    assert_refused(lambda: DeferredPreprocessor(tmp_path, FORM, sequence_length=99), words)
+
+
+def test_words_of_modern_patterns_have_a_blank_before_them(tmp_path):
+    pytest.importorskip("tokenizers")
+    llama(tmp_path, template("<|begin|> A <|end|>", "A B"))
+    tokenizer = DeferredPreprocessor(tmp_path, FORM, sequence_length=99).make().tokenizer
+    words = ["the", "cat's", "12", "(x)", "a<|m|>b"]
+    in_graph = word_pieces(tf.ragged.constant([words]), tokenizer).to_list()[0]
+    reader = Reader(in_rust(tokenizer), unk_id=None, blank_before_words=True)
+    assert in_graph == reader.words(words).rows()
+    assert tokenizer.id_to_token(in_graph[0][0]) == "Ġthe"

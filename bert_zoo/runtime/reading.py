@@ -13,7 +13,6 @@ from bert_zoo.config import ConfigError
 from bert_zoo.error_text import shortened
 from bert_zoo.json_files import JsonObject
 from bert_zoo.runtime.description import (
-    DESCRIPTION_FILE,
     LITERT_FILE,
     TOKENIZER_FILE,
     layout_of,
@@ -48,13 +47,6 @@ class RowReader:
         # Exports of bert_zoo 0.1.0 lack it.
         self._vocabulary_size = text.get("vocabulary_size")
         self._has_warned = False
-        if text.get("blank_before_words") and not hasattr(
-            tokenizer.pre_tokenizer, "add_prefix_space"
-        ):
-            raise ConfigError(
-                f"{self._path}: blank_before_words is set in {DESCRIPTION_FILE}, but the pre-tokenizer puts "
-                "no space before words. Export the model again."
-            )
 
     def cut(self, *texts: Sequence[str]) -> list[Slices]:
         """Tokenizes texts or pairs, and cuts those that are too long."""

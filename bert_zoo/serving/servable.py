@@ -45,7 +45,7 @@ def text_description(model: ZooModel, directory: Path, *, text: bool) -> dict[st
         )
     write_json(directory / TOKENIZER_FILE, content)
     tokenizer, packer = preprocessor.tokenizer, preprocessor.packer
-    roles = {"pad": packer.pad_id, "unk": tokenizer.unk_id}
+    roles = {"pad": packer.pad_id, "unk": getattr(tokenizer, "unk_id", packer.pad_id)}
     roles |= {role: getattr(tokenizer, f"{role}_id") for role in packer.layout.roles}
     options = tokenizer.get_config()
     described = {

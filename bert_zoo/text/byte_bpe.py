@@ -6,8 +6,10 @@ of merges is joined (the leftmost if there are several), until no pair is in the
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
+import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,12 +34,13 @@ from bert_zoo.text.batches import (
     utf8_lengths,
 )
 from bert_zoo.text.files import AddedToken, Vocabulary, special_tokens
-from bert_zoo.text.format import bpe_model, composing, serialized
+from bert_zoo.text.format import bpe_model, framed, sequence, serialized
 from bert_zoo.text.normalizer import Composition
-from bert_zoo.text.numpy_packing import Layout
+from bert_zoo.text.numpy_packing import ragged_range
 from bert_zoo.text.token_finder import AddedTokens
 from bert_zoo.text.tokenizer import Marks, Tokenizer, traced_once
 from bert_zoo.text.unicode_tables import NFC, code_points
+from bert_zoo.text.vocabulary_files import PATTERNS, Pattern
 
 Merges = Sequence[tuple[str, str]]
 # The suffix of a word's last character, and so of tokens that end a word.
@@ -49,25 +52,21 @@ _LAST = 1 << 21
 def checked_merges(
     merges: Sequence[tuple[str, str]], vocabulary: Vocabulary, source: str | Path
 ) -> tuple[tuple[str, str], ...]:
-    """The merges; ValueError if they do not fit the vocabulary, repeat, or use a token before they make it."""
+    """The merges; ValueError if they do not fit the vocabulary or repeat."""
     pairs = tuple(map(tuple, merges))
     problems = []
+    known = vocabulary.ids  # there may be half a million merges
     for number, pair in enumerate(pairs):
-        if len(pair) != 2 or not all(isinstance(part, str) and part for part in pair):
+        if len(pair) != 2 or not all(isinstance(part, str) for part in pair) or "" in pair:
             problems.append(f"merge {number} is {shown(pair)}, not two tokens")
-            continue
-        absent = [token for token in (*pair, "".join(pair)) if token not in vocabulary]
-        if absent:
+        elif not (pair[0] in known and pair[1] in known and pair[0] + pair[1] in known):
+            absent = [token for token in (*pair, "".join(pair)) if token not in known]
             problems.append(
                 f"merge {number}, {shown(pair)}, needs {shown(absent)}, not in the vocabulary"
             )
     if len(set(pairs)) < len(pairs):
         repeated = [pair for pair, count in Counter(pairs).items() if count > 1]
         problems += [f"the merge {shown(pair)} comes more than once" for pair in repeated]
-    problems = problems or [
-        f"merge {first} uses {shown(token)}, which the later merge {number} makes"
-        for token, first, number in _used_before_made(pairs)
-    ]
     if problems:
         raise ValueError(
             f"BPE cannot follow the merges of {source}: {listed(problems)}. Check that vocabulary and "
@@ -80,20 +79,6 @@ def listed(items: list[str]) -> str:
     """Lists the first five items, and the number of others."""
     more = f" and {len(items) - 5} more" if len(items) > 5 else ""
     return "; ".join(items[:5]) + more
-
-
-def _used_before_made(merges: Merges) -> list[tuple[str, int, int]]:
-    """Tokens that a merge uses before another one makes them, with the numbers of both merges."""
-    first_used: dict[str, int] = {}
-    for number, pair in enumerate(merges):
-        for part in pair:
-            first_used.setdefault(part, number)
-    last_made = {"".join(pair): number for number, pair in enumerate(merges)}
-    return [
-        (token, first_used[token], number)
-        for token, number in last_made.items()
-        if first_used.get(token, number) < number
-    ]
 
 
 def at_last_places(merges: Merges) -> tuple[tuple[str, str], ...]:
@@ -121,11 +106,14 @@ class Merger(tf.Module):
     - every merge of its left token with something that ends in its left neighbour, and
     - every merge of its right token with something that begins with its right neighbour.
 
-    Then the neighbours cannot take a part of the pair away, whatever they grow to. If no pair of the
-    batch is safe, every piece makes its first merge, at all places.
+    Then the neighbours cannot take a part of the pair away, whatever they grow to. If a neighbour cannot
+    grow before the pair is merged, only its own merge with the pair counts. If no pair of the batch is
+    safe, every piece makes its first merge, at all places.
 
-    This assumes that all merges that make a token come before all that use it, as in every trained
-    list. The tokenizer refuses other lists.
+    In a trained list, all merges that make a token come before all that use it. Lists that were made from
+    a vocabulary have all pairs that make each token, and some come after merges that use the token. Then
+    a pair is safe only if it also comes before all merges of the token that it makes with such neighbours,
+    and a first merge whose token an earlier one uses is made only at its leftmost place in a piece.
     """
 
     def __init__(self, merges: Merges, ids: Mapping[str, int]):
@@ -133,50 +121,63 @@ class Merger(tf.Module):
         super().__init__()
         self._end = len(ids)  # the id that ends a piece, which no merge has
         self._num_merges = len(merges)
-        keys, self._left_bound, self._right_bound = self._pairs_with_bounds(merges, ids)
-        self._no_pair = len(keys)
-        self._pairs = lookup_table(keys, np.arange(len(keys), dtype=np.int32), default=len(keys))
+        parts = [*zip(*merges, strict=True)] or [(), ()]
+        left, right, made = (
+            np.fromiter(map(ids.__getitem__, tokens), np.int64, len(merges))
+            for tokens in (*parts, map(operator.add, *parts))
+        )
+        self._pairs, self._left_bound, self._right_bound = self._with_bounds(left, right, ids)
+        self._no_pair = self._left_bound.shape[0] - 1
         # One more, so that there is something to gather without merges.
-        self._merged = tf.constant([*(ids[left + right] for left, right in merges), 0], tf.int32)
+        self._merged = tf.constant([*made, 0], tf.int32)
+        number = np.arange(len(merges))
+        first_use = np.full(len(ids), len(merges))
+        for used in (left, right):
+            np.minimum.at(first_use, used, number)
+        is_used_before = first_use[made] < number
+        self._is_used_before = tf.constant(is_used_before) if is_used_before.any() else None
 
-    def _look_up_whole(self, pieces: Sequence[str]) -> None:
-        """Makes the table of pieces that are one token."""
+    def _look_up_whole(self, pieces: Sequence[str], ids: Sequence[int] | None = None) -> None:
+        """Makes the table of pieces that are one token, by default those that merging makes one of."""
         self._merge = traced_once(
             self._merge_in_rounds, tf.TensorSpec([None], tf.string, name="pieces")
         )
-        # Merging decides, as it may not arrive at every token.
         spelled = np.array(pieces, object)
+        if ids is not None:
+            self._whole = lookup_table(spelled, np.array(ids, np.int32), default=-1)
+            return
+        # Merging decides, as it may not arrive at every token.
         merged = self._merge(tf.constant(spelled))
         # Pieces of bytes that the vocabulary lacks become empty.
         is_whole = (merged.row_lengths() == 1).numpy()
         whole_ids = tf.gather(merged.values, merged.row_splits[:-1].numpy()[is_whole]).numpy()
         self._whole = lookup_table(spelled[is_whole], whole_ids, default=-1)
 
-    def _pairs_with_bounds(
-        self, merges: Merges, ids: Mapping[str, int]
-    ) -> tuple[np.ndarray, tf.Tensor, tf.Tensor]:
-        """Keys of pairs, beginning with the merges' pairs, and their bounds. The left bound of (a, b) is the number of
-        the first merge of something ending in a with b. The right bound is that of the first merge of a with
-        something beginning with b.
+    def _with_bounds(
+        self, left: np.ndarray, right: np.ndarray, ids: Mapping[str, int]
+    ) -> tuple[tf.lookup.StaticHashTable, tf.Tensor, tf.Tensor]:
+        """Numbers of pairs, first those of merges, int64 [merges], in their order, and the bounds of all numbers. The
+        left bound of (a, b) is the number of the first merge of something ending in a with b. The right bound is that
+        of the first merge of a with something beginning with b.
         """
         size = self._end + 1
-        keys, left, right = [], {}, {}
-        for number, (a, b) in enumerate(merges):
-            id_a, id_b = ids[a], ids[b]
-            keys.append(id_a * size + id_b)
-            for start in range(len(a)):
-                if (suffix := ids.get(a[start:])) is not None:
-                    left.setdefault(suffix * size + id_b, number)
-            for stop in range(1, len(b) + 1):
-                if (prefix := ids.get(b[:stop])) is not None:
-                    right.setdefault(id_a * size + prefix, number)
-        # A table must not be empty; -1 is no pair.
-        keys = list(dict.fromkeys([*keys, *left, *right])) or [-1]
-        # The last entry is for all other pairs.
-        bounds = [
-            [*(side.get(key, len(keys)) for key in keys), len(keys)] for side in (left, right)
-        ]
-        return np.array(keys, np.int64), *(tf.constant(side, tf.int32) for side in bounds)
+        endings, ends = _known_parts(left, ids, from_end=True)
+        beginnings, begins = _known_parts(right, ids, from_end=False)
+        bounded = endings * size + right[ends], left[begins] * size + beginnings
+        # These are in the order of the merges, so that the first of equal keys is the first merge.
+        found = [np.unique(keys, return_index=True) for keys in bounded]
+        # Merges' pairs are among them. A table must not be empty; -1 is no pair.
+        keys = np.union1d(np.append(found[0][0], -1), found[1][0])
+        numbers = np.full(len(keys), -1, np.int32)
+        numbers[np.searchsorted(keys, left * size + right)] = np.arange(len(left))
+        numbers[numbers < 0] = np.arange(len(left), len(keys))
+        bounds = []
+        for (each, first), merge in zip(found, (ends, begins), strict=True):
+            # The last entry is for all other pairs.
+            bound = np.full(len(keys) + 1, len(keys), np.int32)
+            bound[numbers[np.searchsorted(keys, each)]] = merge[first]
+            bounds.append(tf.constant(bound))
+        return lookup_table(keys, numbers, default=len(keys)), *bounds
 
     def __call__(self, pieces: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids int32 [pieces, (tokens)] of pieces, string [pieces]."""
@@ -217,9 +218,39 @@ class Merger(tf.Module):
 
     def _find_pairs(self, ids: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
         """Returns the numbers of the pairs of the ids at some positions with the next ones."""
-        left = tf.cast(tf.gather(ids, positions), tf.int64)
-        right = tf.cast(tf.gather(ids, positions + 1), tf.int64)
+        return self._numbers(tf.gather(ids, positions), tf.gather(ids, positions + 1))
+
+    def _numbers(self, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
+        """Returns the numbers of the pairs of ids [n]."""
+        left, right = tf.cast(left, tf.int64), tf.cast(right, tf.int64)
         return self._pairs.lookup(left * (self._end + 1) + right)
+
+    def _are_safe(
+        self, ids: tf.Tensor, pairs: tf.Tensor, positions: tf.Tensor, candidates: tf.Tensor
+    ) -> tf.Tensor:
+        """Which candidates, the merges at some positions, are safe, bool [candidates]."""
+        before_that, before, after, after_that = (
+            tf.gather(pairs, tf.maximum(positions + place, 0)) for place in (-2, -1, 1, 2)
+        )
+        left_stays = candidates < tf.gather(self._left_bound, before_that)
+        right_stays = candidates < tf.gather(self._right_bound, after_that)
+
+        left = tf.where(left_stays, before, tf.gather(self._left_bound, before))
+        right = tf.where(right_stays, after, tf.gather(self._right_bound, after))
+        are_safe = candidates < tf.minimum(left, right)
+        if self._is_used_before is None:
+            return are_safe
+        # The same for the tokens that they make.
+        which = tf.where(are_safe)
+        at, merges, left_stays, right_stays = (
+            tf.gather_nd(each, which) for each in (positions, candidates, left_stays, right_stays)
+        )
+        made = tf.gather(self._merged, merges)
+        before = self._numbers(tf.gather(ids, at - 1), made)
+        after = self._numbers(made, tf.gather(ids, at + 2))
+        left = tf.where(left_stays, before, tf.gather(self._left_bound, before))
+        right = tf.where(right_stays, after, tf.gather(self._right_bound, after))
+        return tf.tensor_scatter_nd_update(are_safe, which, merges < tf.minimum(left, right))
 
     def _round(self, ids: tf.Tensor, pairs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Makes the safe merges, or else the first ones of every piece. `ids` [n] have `_end` in front and after every
@@ -227,10 +258,7 @@ class Merger(tf.Module):
         """
         positions = tf.where(pairs < self._num_merges)[:, 0]
         candidates = tf.gather(pairs, positions)
-        before, after = tf.gather(pairs, positions - 1), tf.gather(pairs, positions + 1)
-        is_safe = candidates < tf.minimum(
-            tf.gather(self._left_bound, before), tf.gather(self._right_bound, after)
-        )
+        is_safe = self._are_safe(ids, pairs, positions, candidates)
         chosen = tf.cond(
             tf.reduce_any(is_safe),
             lambda: picked(positions, is_safe),
@@ -255,12 +283,36 @@ class Merger(tf.Module):
         """Returns all positions of each piece's first merge."""
         piece = tf.searchsorted(tf.where(ids == self._end)[:, 0], positions)
         first = tf.gather(tf.math.segment_min(candidates, piece), piece)
-        chosen = picked(positions, candidates == first)
+        is_first = candidates == first
+        if self._is_used_before is not None:
+            places = tf.where(is_first, positions, positions.dtype.max)
+            leftmost = tf.gather(tf.math.segment_min(places, piece), piece)
+            is_first &= ~tf.gather(self._is_used_before, first) | (positions == leftmost)
+        chosen = picked(positions, is_first)
         # In a run of one token, a pair overlaps with itself; every other one counts, from the left.
         starts_run = tf.concat([[True], chosen[1:] != chosen[:-1] + 1], 0)
         run = tf.cumsum(tf.cast(starts_run, tf.int32)) - 1
         run_start = tf.gather(picked(chosen, starts_run), run)
         return picked(chosen, (chosen - run_start) % 2 == 0)
+
+
+def _known_parts(
+    tokens: np.ndarray, ids: Mapping[str, int], *, from_end: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """The tokens that each of some tokens, int64 [n], ends in or begins with, itself included, one after the other, and
+    for each the position of its token in `tokens`.
+    """
+    get, names = ids.get, [*ids]
+    distinct, which = np.unique(tokens, return_inverse=True)
+    rows = []
+    for token in map(names.__getitem__, distinct.tolist()):
+        places = range(len(token))
+        found = [get(token[i:] if from_end else token[: i + 1], -1) for i in places]
+        rows.append([part for part in found if part >= 0])
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    values = np.fromiter(itertools.chain.from_iterable(rows), np.int64, int(lengths.sum()))
+    starts, lengths = (np.cumsum(lengths) - lengths)[which], lengths[which]
+    return values[ragged_range(starts, lengths)], np.repeat(np.arange(len(tokens)), lengths)
 
 
 class WordMerger(Merger):
@@ -280,9 +332,6 @@ class WordMerger(Merger):
         super().__init__(merges, ids)
         self._token_ids = tf.constant([*token_ids, unknown_id])
         self._lengths = tf.constant([*lengths, 1])
-        if _used_before_made(merges):
-            # Then no merge is safe, and each word makes its merges one by one.
-            self._left_bound = self._right_bound = tf.fill(tf.shape(self._left_bound), -1)
         chars = {}
         for symbol, index in ids.items():
             bare = symbol.removesuffix(WORD_END)
@@ -391,6 +440,8 @@ class MergesWords(Tokenizer):
 #
 #     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 #
+# or by another of `PATTERNS`.
+#
 # Inside the graph a piece is written in GPT-2's alphabet, one character per byte, as vocabularies are.
 # -------------------------------------------------------------------------------------------------
 
@@ -405,7 +456,9 @@ ALPHABET = {
 }
 
 # Kinds of code points. The order matters: white space, the end of a text, the kinds of pieces.
-_BLANK, _SPACE, _END, _OTHER, _LETTER, _NUMBER = range(6)
+_BLANK, _SPACE, _NEWLINE, _END, _OTHER, _LETTER, _NUMBER = range(7)
+
+_LONG_S = 0x17F  # "ſ", another small s
 
 # Ends a text or a piece where several are joined into one vector. Not in GPT-2's alphabet.
 _TERMINATOR = "\n"
@@ -414,7 +467,7 @@ _ABSENT = -1
 
 
 class ByteBpeTokenizer(Tokenizer):
-    """RoBERTa's and GPT-2's tokenizer: splits texts by GPT-2's pattern, then merges bytes to tokens.
+    """RoBERTa's, GPT-2's and Llama 3's tokenizer: splits texts by a pattern, then merges bytes to tokens.
 
     Ids equal those of the tokenizers library's ByteLevel and BPE on every text. Special and added
     tokens inside a text become their own ids, as they do there. Bytes that are not UTF-8 count as
@@ -440,13 +493,16 @@ class ByteBpeTokenizer(Tokenizer):
             tokens; None for those that the vocabulary lacks.
         added_tokens: tokens that are kept whole, besides the special tokens; see `AddedToken`.
         normalization: "NFC", which composes letters and accents, or None.
+        pattern: by which texts are split: "gpt2"; "digits", GPT-2's with each digit alone; "gpt4", of GPT-4 and
+            Llama 3, with up to three digits together; "qwen2", the same with each digit alone.
+        ignore_merges: a piece that is a token becomes it, even if merges do not arrive at it (Llama 3).
         begins_word: regular expression for the text of tokens that begin a word in `word_starts`; by
             default those with a leading blank, as in fairseq.
         source: where vocabulary and merges come from, for error messages.
 
     Raises:
         ValueError: duplicates in the vocabulary, a special token that it lacks, merges that do not
-            fit it, or another normalization.
+            fit it, or another normalization or pattern.
 
     Source: Radford et al. 2019, openai/gpt-2 src/encoder.py; huggingface/tokenizers.
     """
@@ -468,6 +524,8 @@ class ByteBpeTokenizer(Tokenizer):
         eos_token: str | None = None,
         added_tokens: Iterable[AddedToken | str | Mapping[str, Any]] = (),
         normalization: str | None = None,
+        pattern: str = "gpt2",
+        ignore_merges: bool = False,
         begins_word: str = " .*",
         source: str | Path = "the arguments",
     ):
@@ -480,10 +538,14 @@ class ByteBpeTokenizer(Tokenizer):
             **named,
             added_tokens=added_tokens,
             normalization=normalization,
+            pattern=pattern,
+            ignore_merges=bool(ignore_merges),
             begins_word=begins_word,
         )
         if normalization not in (None, NFC):
             raise ValueError(f"normalization is {normalization!r}; choose {NFC!r} or None.")
+        if pattern not in PATTERNS:
+            raise ValueError(f"pattern is {shown(pattern)}; choose one of {[*PATTERNS]}.")
         # In a plain object, so that tf.Module does not track each of them.
         self._plain = SimpleNamespace(
             merges=_byte_merges(merges, self._base_vocabulary, source),
@@ -495,8 +557,10 @@ class ByteBpeTokenizer(Tokenizer):
         found = self.added_tokens
         takes = [index for index, token in found.items() if token.lstrip or token.rstrip]
         self._added = AddedTokens(found, Composition() if self._options.normalization else None)
-        self._splitter = Splitter()
-        self._merger = ByteMerger(self.base_vocabulary, self.merges)
+        self._splitter = Splitter(PATTERNS[self._options.pattern])
+        self._merger = ByteMerger(
+            self.base_vocabulary, self.merges, ignore_merges=self._options.ignore_merges
+        )
         self._num_bytes = tf.constant([len(token.encode()) for token in self.vocabulary])
         leading, trailing = zip(*map(_count_blanks, self.vocabulary), strict=True)
         self._leading_blanks, self._trailing_blanks = map(tf.constant, (leading, trailing))
@@ -513,11 +577,12 @@ class ByteBpeTokenizer(Tokenizer):
             "trim_offsets": True,
             "use_regex": True,
         }
+        steps = PATTERNS[options.pattern].steps(level)
         return serialized(
-            bpe_model(self._base_vocabulary.ids, self.merges),
+            bpe_model(self._base_vocabulary.ids, self.merges, ignore_merges=options.ignore_merges),
             self._tokens_in_text(),
             normalizer=options.normalization and {"type": options.normalization},
-            pre_tokenizer=level,
+            pre_tokenizer=steps[0] if len(steps) == 1 else sequence(steps, "pretokenizers"),
             decoder=level,
             post_processor=level,  # of offsets alone
         )
@@ -627,12 +692,10 @@ class ByteBpeTokenizer(Tokenizer):
         if options.eos_token is not None:
             config |= dict.fromkeys(("bos_token", "eos_token"), options.eos_token)
         config["added_tokens_decoder"] = self._tokens_in_text()
-        if options.normalization:
+        if options.normalization or options.pattern != "gpt2" or options.ignore_merges:
             config["tokenizer_class"] = "PreTrainedTokenizerFast"
             # vocab.json and merges.txt cannot say it.
-            rows = composing(Layout(pair="cls A sep B sep", segments=False), self)
-            content = {**self.serialized(), "post_processor": rows}
-            return {"tokenizer.json": content, "tokenizer_config.json": config}
+            return {"tokenizer.json": framed(self), "tokenizer_config.json": config}
         files = merge_files(self._base_vocabulary.ids, self.merges, "#version: 0.2\n")
         return {**files, "tokenizer_config.json": config}
 
@@ -678,16 +741,21 @@ def _byte_merges(
 
 
 class Splitter(tf.Module):
-    """Splits texts by GPT-2's pattern, with the reference's tables of letters, numbers and white space."""
+    """Splits texts by a pattern, with the reference's tables of letters, numbers and white space."""
 
-    def __init__(self):
+    def __init__(self, pattern: Pattern):
         super().__init__()
         kinds = np.full(0x110000, _OTHER, np.int32)
         kinds[code_points("byte_bpe/letters")] = _LETTER
         kinds[code_points("byte_bpe/numbers")] = _NUMBER
         kinds[code_points("byte_bpe/whitespace")] = _SPACE
         kinds[ord(" ")] = _BLANK
+        if pattern.is_modern:
+            kinds[[*map(ord, "\r\n")]] = _NEWLINE
+        elif pattern.most_digits:
+            kinds[code_points("byte_bpe/digits")] = _NUMBER
         self._kinds = tf.constant(kinds)
+        self._pattern = pattern
         chars = sorted(ALPHABET, key=ALPHABET.__getitem__)
         self._char_of_byte = tf.constant([ord(char) for char in chars], tf.int32)
 
@@ -698,7 +766,7 @@ class Splitter(tf.Module):
         codes, ends = decoded.values, decoded.row_splits[1:] - 1
         kinds = tf.gather(self._kinds, codes)
         kinds = tf.tensor_scatter_nd_update(kinds, ends[:, None], tf.fill(tf.shape(ends), _END))
-        starts = tf.where(_piece_starts(codes, kinds))[:, 0]
+        starts = tf.where(self._piece_starts(codes, kinds))[:, 0]
         is_piece = tf.gather(kinds, starts) != _END
 
         utf8, starts = tf.cond(
@@ -713,30 +781,88 @@ class Splitter(tf.Module):
             picked(pieces, is_piece), tf.concat([[0], row_ends], 0), validate=False
         )
 
+    def _piece_starts(self, codes: tf.Tensor, kinds: tf.Tensor) -> tf.Tensor:
+        """Where pieces start, bool [n]; a terminator is a piece too."""
+        pattern = self._pattern
+        if pattern.is_modern:
+            starts = _modern_starts(kinds, pattern.most_digits)
+        else:
+            if pattern.most_digits:  # which are cut out before
+                kinds = tf.where(kinds == _NUMBER, _END, kinds)
+            starts = _starts(kinds)
+        apostrophes = tf.where(starts & (codes == ord("'")))[:, 0]
+        return tf.cond(
+            tf.size(apostrophes) > 0,
+            lambda: _with_contractions(starts, apostrophes, codes, any_case=pattern.is_modern),
+            lambda: starts,
+        )
 
-def _piece_starts(codes: tf.Tensor, kinds: tf.Tensor) -> tf.Tensor:
-    """Where pieces start, bool [n]; a terminator is a piece too. A run of one kind is a piece, with the blank before it
-    if there is one. Of white space before something else, the last character is split off: a blank joins the next
-    piece, another is its own.
+
+def _starts(kinds: tf.Tensor) -> tf.Tensor:
+    """Where pieces of GPT-2's pattern start without contractions, bool [n]. A run of one kind is a piece, with the
+    blank before it if there is one. Of white space before something else, the last character is split off: a blank
+    joins the next piece, another is its own.
     """
-    before = tf.concat([[_END], kinds], 0)[:-1]
-    after = tf.concat([kinds, [_END]], 0)[1:]
+    before, after = _neighbours(kinds)
     run_changes = tf.maximum(kinds, _SPACE) != tf.maximum(before, _SPACE)
     joins_blank = (before == _BLANK) & (kinds > _END)
     is_last_space = (kinds < _END) & (after > _END)
-    starts = (run_changes & ~joins_blank) | is_last_space | (kinds == _END)
-    apostrophes = tf.where(starts & (codes == ord("'")))[:, 0]
-    return tf.cond(
-        tf.size(apostrophes) > 0,
-        lambda: _with_contractions(starts, apostrophes, codes, kinds),
-        lambda: starts,
+    return (run_changes & ~joins_blank) | is_last_space | (kinds == _END)
+
+
+def _modern_starts(kinds: tf.Tensor, most_digits: int) -> tf.Tensor:
+    """The same for GPT-4's pattern. Letters take the one character before them, unless it is a line end, a number, or
+    part of a piece. Other characters take a blank before them, and all line ends after them. White space ends at its
+    last line end; of what follows, the last character is split off as in GPT-2's.
+    """
+    before, after = _neighbours(kinds)
+    before_that, _ = _neighbours(before)
+    is_space, place = kinds < _END, tf.range(tf.size(kinds, tf.int64))
+    run_changes = tf.maximum(kinds, _NEWLINE) != tf.maximum(before, _NEWLINE)
+    is_taken = (before < _NEWLINE) | (
+        (before == _OTHER) & (before_that != _OTHER) & (before_that != _BLANK)
     )
+    joins = ((kinds == _LETTER) & is_taken) | ((kinds == _OTHER) & (before == _BLANK))
+    joins |= (kinds == _NEWLINE) & (before == _OTHER)
+    is_last_space = (kinds < _NEWLINE) & (after > _END)
+    starts = (run_changes & ~joins) | is_last_space | (kinds == _END)
+    # Numbers, counted from the start of their run.
+    runs = tf.concat([[0], tf.where(run_changes)[:, 0]], 0)
+    in_run = place - tf.gather(runs, tf.cumsum(tf.cast(run_changes, tf.int32)))
+    starts |= (kinds == _NUMBER) & (in_run % most_digits == 0)
+
+    def with_lines() -> tf.Tensor:
+        # White space after a line end.
+        at = tf.where((kinds < _NEWLINE) & (before == _NEWLINE))[:, 0]
+        lines, others = (
+            tf.concat([[-1], tf.where(is_there)[:, 0], tf.size(kinds, tf.int64)[None]], 0)
+            for is_there in (kinds == _NEWLINE, kinds != _NEWLINE)
+        )
+        words = tf.where(~is_space)[:, 0]
+        next_line = tf.gather(lines, tf.searchsorted(lines, at))
+        next_word = tf.gather(words, tf.searchsorted(words, at))
+        # What stands before the line ends.
+        other = tf.gather(others, tf.searchsorted(others, at) - 1)
+        is_other = tf.gather(kinds, tf.maximum(other, 0)) == _OTHER
+        begins = picked(at, (next_line > next_word) | ((other >= 0) & is_other))
+        return tf.tensor_scatter_nd_update(starts, begins[:, None], tf.ones_like(begins, tf.bool))
+
+    return tf.cond(tf.reduce_any(kinds == _NEWLINE), with_lines, lambda: starts)
+
+
+def _neighbours(kinds: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The kinds [n] before and after each."""
+    return tf.concat([[_END], kinds], 0)[:-1], tf.concat([kinds, [_END]], 0)[1:]
 
 
 def _with_contractions(
-    starts: tf.Tensor, apostrophes: tf.Tensor, codes: tf.Tensor, kinds: tf.Tensor
+    starts: tf.Tensor, apostrophes: tf.Tensor, codes: tf.Tensor, *, any_case: bool
 ) -> tf.Tensor:
     """Makes pieces of 's 't 'm 'd 're 've 'll where a piece starts with an apostrophe."""
+    if any_case:
+        codes = tf.where(codes == _LONG_S, ord("s"), codes)
+        is_capital = (codes >= ord("A")) & (codes <= ord("Z"))
+        codes = tf.where(is_capital, codes + (ord("a") - ord("A")), codes)
     first = tf.gather(codes, apostrophes + 1)
     # Nothing follows the last text's terminator, which is not a letter itself.
     second = tf.gather(codes, tf.minimum(apostrophes + 2, tf.size(codes, tf.int64) - 1))
@@ -763,9 +889,11 @@ def _utf8(codes: tf.Tensor, starts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 class ByteMerger(Merger):
-    """Joins the bytes of pieces, written in GPT-2's alphabet, to tokens; drops bytes without a token."""
+    """Joins the bytes of pieces, written in GPT-2's alphabet, to tokens; drops bytes without a token. With
+    `ignore_merges`, a piece that is a token becomes it.
+    """
 
-    def __init__(self, tokens: Sequence[str], merges: Merges):
+    def __init__(self, tokens: Sequence[str], merges: Merges, *, ignore_merges: bool = False):
         ids = {token: index for index, token in enumerate(tokens)}
         super().__init__(merges, ids)
         id_of_char = np.zeros(ord(max(ALPHABET)) + 1, np.int32)
@@ -774,7 +902,8 @@ class ByteMerger(Merger):
         self._lacks_bytes = not ids.keys() >= ALPHABET.keys()
         id_of_char[ord(_TERMINATOR)] = self._end
         self._id_of_char = tf.constant(id_of_char)
-        self._look_up_whole([token for token in tokens if ALPHABET.keys() >= set(token)])
+        pieces = [token for token in tokens if ALPHABET.keys() >= set(token)]
+        self._look_up_whole(pieces, [ids[piece] for piece in pieces] if ignore_merges else None)
 
     def _first_ids(self, pieces: tf.Tensor) -> tf.Tensor:
         chars = tf.strings.unicode_decode(tf.strings.join([pieces, _TERMINATOR]), "UTF-8")

@@ -32,6 +32,17 @@ class TokenizerParts(NamedTuple):
     maker: str  # "module:class" of the tokenizer, whose import imports TensorFlow
     arguments: dict[str, Any]
     source: Path  # file or directory, for errors
+    # The templates for one text and for two by which the files compose rows, if they are to decide.
+    templates: tuple[str, str] | None = None
+
+    def layout(self, usual: Layout) -> Layout:
+        """The layout of rows, `usual` unless the files decide."""
+        if self.templates is None:
+            return usual
+        try:
+            return replace(usual, single=self.templates[0], pair=self.templates[1])
+        except ValueError as error:
+            raise ConfigError(f"{self.source}: {error}") from error
 
     def make(self) -> Tokenizer:
         try:
@@ -122,7 +133,8 @@ class DeferredPreprocessor:
     ):
         files = VocabularyFiles(path)
         self._parts = text_format.parts(files, tokenizer_options or {})
-        _say_other_pairs(files.json("tokenizer.json"), text_format.layout)
+        self._layout = self._parts.layout(text_format.layout)
+        _say_other_pairs(files.json("tokenizer.json"), self._layout)
         self._contents = files.contents
         self._format = text_format
         self._lock = threading.Lock()
@@ -144,7 +156,7 @@ class DeferredPreprocessor:
 
     @functools.cached_property
     def _made(self) -> TextPreprocessor:
-        options = {"layout": self._format.layout, **self._options}
+        options = {"layout": self._layout, **self._options}
         return self._format.preprocessor(self._parts.make(), **options)
 
     def get_config(self) -> dict[str, Any]:
@@ -262,10 +274,25 @@ def with_rows(
     Face's library has none. With `special_in_text`, special tokens in a text become their own ids whatever the
     tokenizer's options are, as in transformers.
     """
-    content = preprocessor.tokenizer.serialized(special_in_text=special_in_text)
+    return framed(
+        preprocessor.tokenizer, preprocessor.packer.layout, special_in_text=special_in_text
+    )
+
+
+def framed(
+    tokenizer: Tokenizer, layout: Layout | None = None, *, special_in_text: bool = False
+) -> dict[str, Any] | None:
+    """The content of a tokenizer's tokenizer.json that composes rows in a layout, by default with the class and
+    separator tokens that it has; None if Hugging Face's library has none.
+    """
+    if layout is None:
+        cls, sep = (
+            mark if hasattr(tokenizer, f"{mark.strip()}_id") else "" for mark in ("cls ", " sep")
+        )
+        layout = Layout(f"{cls}A{sep}", f"{cls}A{sep} B{sep}", segments=False)
+    content = tokenizer.serialized(special_in_text=special_in_text)
     if content is not None:
-        rows = composing(preprocessor.packer.layout, preprocessor.tokenizer)
-        before = content["post_processor"]
+        rows, before = composing(layout, tokenizer), content["post_processor"]
         content["post_processor"] = sequence([before, rows], "processors") if before else rows
     return content
 

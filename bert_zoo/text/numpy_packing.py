@@ -582,8 +582,14 @@ class Reader:
             return self._tokenizer
         tokenizer = type(self._tokenizer).from_str(self._tokenizer.to_str())
         splitting = tokenizer.pre_tokenizer
-        splitting.add_prefix_space = True
-        tokenizer.pre_tokenizer = splitting
+        if hasattr(splitting, "add_prefix_space"):
+            splitting.add_prefix_space = True
+            tokenizer.pre_tokenizer = splitting
+            return tokenizer
+        from tokenizers.normalizers import Prepend, Sequence
+
+        before = [tokenizer.normalizer] if tokenizer.normalizer else []
+        tokenizer.normalizer = Sequence([Prepend(" "), *before])
         return tokenizer
 
     def _tokens(

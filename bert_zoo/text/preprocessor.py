@@ -20,6 +20,7 @@ from bert_zoo.error_text import shown
 from bert_zoo.graph import has_tensorflow, tf
 from bert_zoo.text.batches import as_utf8, is_tensor, split_at_white_space, strings, text_batch
 from bert_zoo.text.columns import as_list, is_missing
+from bert_zoo.text.format import TOKENIZER_FILE, with_rows
 from bert_zoo.text.numpy_packing import (
     BERT,
     PLAIN,
@@ -33,6 +34,7 @@ from bert_zoo.text.numpy_packing import (
     ragged_range,
 )
 from bert_zoo.text.tokenizer import Tokenizer, made_of
+from bert_zoo.weights.files import write_json
 
 
 class Packer(PackingOptions, tf.Module):
@@ -188,6 +190,9 @@ class TextPreprocessor(tf.Module):
     def save_vocabulary(self, directory: str | Path) -> None:
         """Writes the tokenizer's files to a directory that `preprocessor_from_dir` reads."""
         self.tokenizer.save(directory)
+        path = Path(directory) / TOKENIZER_FILE
+        if path.is_file():  # which also says how rows are composed
+            write_json(path, with_rows(self))
 
     def with_options(self, **changes: Any) -> Self:
         """Returns a preprocessor with the same tokenizer and some changed options of the constructor.
@@ -695,7 +700,7 @@ def word_pieces(words: tf.RaggedTensor, tokenizer: Tokenizer) -> tf.RaggedTensor
     pieces = _word_tokenizer(tokenizer)(words.values).with_row_splits_dtype(tf.int64)
     missing = tf.cast(pieces.row_lengths() == 0, tf.int64)
     unknown = tf.RaggedTensor.from_row_lengths(
-        tf.fill([tf.reduce_sum(missing)], tokenizer.unk_id), missing, validate=False
+        tf.fill([tf.reduce_sum(missing)], getattr(tokenizer, "unk_id", 0)), missing, validate=False
     )
     return words.with_values(tf.concat([pieces, unknown], axis=1))
 

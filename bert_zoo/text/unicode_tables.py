@@ -11,7 +11,8 @@ depend on the version of TensorFlow or Python. tools/references writes the file:
 - "python", Python 3.11: `changed` by NFKD, dropped as combining, or changed by lower-casing; `whitespace` of
   str.split; `case_ignorable`, skipped in the context of a sigma; `cased`, without those; `starter_marks`,
   marks of combining class 0.
-- "byte_bpe", the `letters`, `numbers` and `whitespace` of GPT-2's pattern in Hugging Face's library.
+- "byte_bpe", the `letters`, `numbers` and `whitespace` of GPT-2's pattern in Hugging Face's library; the `digits` of
+  its step Digits, from a newer Unicode.
 - "tweets", the `word` (\\w) and `number` (\\d) of the Python module regex.
 - "composition": `younger` are marks that ICU moves or joins in NFC, unlike Hugging Face's library.
 

@@ -9,15 +9,16 @@ import unicodedata
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bert_zoo.config import ConfigError
-from bert_zoo.error_text import shown
+from bert_zoo.error_text import quoted, shown
 from bert_zoo.json_files import JsonObject
 from bert_zoo.protobuf import DecodeError, message_class
 from bert_zoo.text.files import (
+    HF_SPECIAL_TOKENS,
     SUFFIX,
     AddedToken,
     VocabularyFiles,
@@ -33,10 +34,44 @@ from bert_zoo.text.unicode_tables import NFC, UNICODE_SPACE, code_points
 
 # File names of vocabulary and merges: Hugging Face's, and GPT-2's own.
 FILES = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
+TOKENIZER_FILE = "tokenizer.json"
 # Maps a directory's files to the tokens in the order of their ids, and the merges.
 ReadTables = Callable[[VocabularyFiles], tuple[list[str], list[tuple[str, ...]]]]
 # fairseq's copy of GPT-2's vocabulary files, which its archives lack.
 GPT2_FILES = "https://dl.fbaipublicfiles.com/fairseq/gpt2_bpe/"
+
+
+class Pattern(NamedTuple):
+    """A pattern that splits texts into pieces. Without a regular expression it is ByteLevel's own, GPT-2's."""
+
+    expression: str | None = None
+    most_digits: int = 0  # in a piece; 0 for any number
+
+    @property
+    def is_modern(self) -> bool:
+        return self.expression is not None
+
+    def steps(self, level: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        """The steps of a tokenizer.json; `level` is ByteLevel with GPT-2's pattern."""
+        if self.expression is None:
+            digits = {"type": "Digits", "individual_digits": True}
+            return [digits, level] if self.most_digits else [level]
+        split = {"type": "Split", "pattern": {"Regex": self.expression}}
+        split |= {"behavior": "Isolated", "invert": False}
+        return [split, {**level, "use_regex": False}]
+
+
+# GPT-4's pattern, also Llama 3's; Qwen 2's differs in the digits.
+_MODERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+PATTERNS = {
+    "gpt2": Pattern(),
+    "digits": Pattern(most_digits=1),
+    "gpt4": Pattern(_MODERN % "{1,3}", 3),
+    "qwen2": Pattern(_MODERN % "", 1),
+}
 
 
 def read_byte_bpe(
@@ -53,7 +88,7 @@ def read_byte_bpe(
     read = read or (_read_fairseq if is_fairseqs else read_vocabulary_and_merges)
     vocabulary, merges = read(files)
     serialized = files.json("tokenizer.json")
-    prefix = serialized.section("pre_tokenizer").take("add_prefix_space", bool, False)
+    pattern, prefix = _splitting(serialized)
     normalization = serialized.section("normalizer").take("type", str)
     named = read_named_tokens(files)
     mask = named.tokens.get(named.special.get("mask_token", defaults.get("mask_token", "<mask>")))
@@ -70,9 +105,73 @@ def read_byte_bpe(
         **named.special,
         "added_tokens": named.added_to(vocabulary, files.directory),
         "normalization": normalization,
+        "pattern": pattern,
+        "ignore_merges": serialized.section("model").take("ignore_merges", bool, False),
         **overrides,
     }
     return TokenizerParts("bert_zoo.text.byte_bpe:ByteBpeTokenizer", arguments, files.directory)
+
+
+def read_bpe(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
+    """Reads the tokenizers of encoders since 2024: byte-level BPE (ModernBERT's, Llama 3's) or Gemma's, whichever
+    tokenizer.json has. It also says how rows are composed, and which special tokens they have. Without tokenizer.json,
+    reads as `read_byte_bpe`.
+    """
+    serialized = files.json(TOKENIZER_FILE)
+    if not serialized:
+        return read_byte_bpe(files, overrides)
+    named = read_named_tokens(files)
+    templates, tokens = _rows_of(serialized)
+    special = {**dict.fromkeys(HF_SPECIAL_TOKENS), **named.special, **tokens, **overrides}
+    if not serialized.section("model").get("byte_fallback"):
+        return read_byte_bpe(files, special)._replace(templates=templates)
+    vocabulary, merges = read_vocabulary_and_merges(files, _byte_fallback_model)
+    arguments = {
+        "vocabulary": vocabulary,
+        "merges": merges,
+        "source": files.directory,
+        "added_tokens": named.added_to(vocabulary, files.directory),
+        **special,
+    }
+    maker = "bert_zoo.text.sentencepiece_bpe:SentencePieceBpeTokenizer"
+    return TokenizerParts(maker, arguments, files.directory, templates)
+
+
+# The roles of special tokens before the first text of a row, and of all others.
+_FIRST, _OTHERS = "cls", "sep"
+
+
+def _rows_of(serialized: JsonObject) -> tuple[tuple[str, str], dict[str, str]]:
+    """The templates of `Layout` by which a tokenizer.json composes rows, and the tokens of their roles."""
+    steps = _listed(serialized.section("post_processor"), "processors")
+    steps = [step for step in steps if step.get("type") != "ByteLevel"]  # which changes offsets
+    if not steps:
+        return ("A", "A B"), {}
+    (step,) = steps[:1]
+    refuse_others(
+        [("type", step.get("type"), "TemplateProcessing"), ("further steps", len(steps), 1)],
+        step.where,
+        "rows here",
+        "a model with a template of rows",
+    )
+    roles: dict[str, str] = {}
+    templates = []
+    for name in ("single", "pair"):
+        parts = []
+        for part in step.items_of(name, dict):
+            text, special = part.section("Sequence"), part.section("SpecialToken")
+            role = text.take("id", str)
+            if role is None:
+                role = roles.setdefault(special.take("id", str), _OTHERS if parts else _FIRST)
+            parts.append(f"{role}:{(text or special).take('type_id', int, 0)}")
+        templates.append(" ".join(parts).replace(":0", ""))
+    tokens = {f"{role}_token": token for token, role in roles.items()}
+    if len(tokens) < len(roles):
+        raise ConfigError(
+            f"{step.where} has the special tokens {quoted(sorted(roles))}; rows may begin with one and have one "
+            "other. Check that the directory belongs to an encoder."
+        )
+    return tuple(templates), tokens
 
 
 def read_vocabulary_and_merges(
@@ -125,22 +224,75 @@ def _read_fairseq(files: VocabularyFiles) -> tuple[list[str], list[tuple[str, ..
 def _byte_level_model(serialized: JsonObject) -> JsonObject:
     """Returns the model in a tokenizer.json; raises ConfigError for unsupported settings."""
     model = serialized.section("model")
-    pre_tokenizer = serialized.section("pre_tokenizer")
     normalizer = serialized.get("normalizer")
     wanted = [
-        ("model.type", model.get("type", "BPE"), "BPE"),
-        ("model.dropout", model.get("dropout"), None),
-        ("model.continuing_subword_prefix", model.get("continuing_subword_prefix") or "", ""),
-        ("model.end_of_word_suffix", model.get("end_of_word_suffix") or "", ""),
-        ("model.ignore_merges", model.get("ignore_merges", False), False),
+        *_plain_bpe(model),
+        ("model.byte_fallback", model.get("byte_fallback", False), False),
         ("normalizer", None if normalizer == {"type": NFC} else normalizer, None),
-        ("pre_tokenizer.type", pre_tokenizer.get("type"), "ByteLevel"),
-        ("pre_tokenizer.use_regex", pre_tokenizer.get("use_regex", True), True),
+        ("pre_tokenizer", serialized.get("pre_tokenizer") is None, False),
     ]
     refuse_others(
         wanted, serialized.where, "byte-level BPE here", "a model with RoBERTa's tokenizer"
     )
+    _splitting(serialized)
     return model
+
+
+def _byte_fallback_model(serialized: JsonObject) -> JsonObject:
+    """Returns Gemma's model in a tokenizer.json; raises ConfigError for unsupported settings."""
+    model = serialized.section("model")
+    split = {"type": "Split", "pattern": {"String": " "}}
+    split |= {"behavior": "MergedWithPrevious", "invert": False}
+    pre_tokenizer = serialized.get("pre_tokenizer")
+    wanted = [
+        *_plain_bpe(model),
+        ("model.ignore_merges", model.get("ignore_merges", False), False),
+        ("normalizer", serialized.get("normalizer"), BLANKS),
+        # There are no spaces left.
+        ("pre_tokenizer", None if pre_tokenizer == split else pre_tokenizer, None),
+    ]
+    refuse_others(wanted, serialized.where, "BPE with bytes here", "a model with Gemma's tokenizer")
+    return model
+
+
+# Gemma's normalizer: a space becomes the mark of SentencePiece's pieces.
+BLANKS = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
+
+
+def _plain_bpe(model: JsonObject) -> list[tuple[str, object, object]]:
+    """Settings of a BPE, as `refuse_others` takes them."""
+    return [
+        ("model.type", model.get("type", "BPE"), "BPE"),
+        ("model.dropout", model.get("dropout"), None),
+        ("model.continuing_subword_prefix", model.get("continuing_subword_prefix") or "", ""),
+        ("model.end_of_word_suffix", model.get("end_of_word_suffix") or "", ""),
+    ]
+
+
+def _splitting(serialized: JsonObject) -> tuple[str, bool]:
+    """The name of the pattern by which a tokenizer.json splits texts, and whether it puts a blank before them."""
+    steps = _listed(serialized.section("pre_tokenizer"), "pretokenizers")
+    prefix = bool(steps) and steps[-1].take("add_prefix_space", bool, False)
+    level = {"type": "ByteLevel"}
+    if len(steps) > 1:
+        level["add_prefix_space"] = False  # it would be put before each piece
+    found = [dict(step) for step in steps or [level]]
+    for step in found:
+        step.pop("trim_offsets", None)
+        if step.get("use_regex", False):
+            del step["use_regex"]
+        if len(steps) < 2:
+            step.pop("add_prefix_space", None)
+        if (step.get("behavior"), step.get("invert")) == ("Removed", True):
+            step |= {"behavior": "Isolated", "invert": False}  # the same, as all of a text matches
+    for name, pattern in PATTERNS.items():
+        if found == pattern.steps(level):
+            return name, prefix
+    raise ConfigError(
+        f"{serialized.where} has pre_tokenizer={shown(found, 300)}, but byte-level BPE here splits texts only "
+        f"by the patterns {[*PATTERNS]}, and would give other ids. Check that the directory belongs to a model "
+        "with the tokenizer of RoBERTa, GPT-4, Llama 3 or Qwen 2."
+    )
 
 
 # -------------------------------------------------------------------------------------------------
@@ -509,8 +661,6 @@ def scheme_tokens(pieces: list[str], scheme: Scheme) -> list[str]:
 # -------------------------------------------------------------------------------------------------
 # Reads SentencePiece vocabularies from files, with the families' additions.
 # -------------------------------------------------------------------------------------------------
-
-TOKENIZER_FILE = "tokenizer.json"
 
 
 def read_sentencepiece(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:

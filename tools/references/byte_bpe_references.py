@@ -35,7 +35,7 @@ import text_samples
 def write_tables() -> None:
     """Writes the section "byte_bpe" of unicode_tables.json."""
     import tokenizers
-    from tokenizers.pre_tokenizers import ByteLevel
+    from tokenizers.pre_tokenizers import ByteLevel, Digits
 
     split = ByteLevel(add_prefix_space=False).pre_tokenize_str
     contexts = {"LETTERS": "a{}a", "NUMBERS": "1{}1", "WHITESPACE": "\n{}\n", "": "!{}!"}
@@ -46,6 +46,8 @@ def write_tables() -> None:
             raise AssertionError(f"U+{code:04X} is of the kinds {kinds}, not of one")
         codes[kinds[0]].append(code)
     tables = {name.lower(): ranges_of(codes[name]) for name in ("LETTERS", "NUMBERS", "WHITESPACE")}
+    split = Digits(individual_digits=True).pre_tokenize_str
+    tables["digits"] = ranges_of(code for code in CODE_POINTS if len(split(f"a{chr(code)}a")) > 1)
     write_section("byte_bpe", f"tokenizers {tokenizers.__version__}, ByteLevel", tables)
 
 

@@ -99,6 +99,7 @@ SIZES = {
     "large": size(1024, 28, 2624),
     "1b": size(1792, 28, 3840),
     "granite_small": size(384, 12, 1536, num_heads=12),
+    "small": size(384, 22, 1152),
 }
 # What the checkpoints of a release have in common.
 RELEASES = {
@@ -142,6 +143,12 @@ RELEASES = {
         "pooling": Pooling("cls"),
         "note": "A sentence encoder for English and code: the first token's vector, L2-normalised.",
     },
+    "mmbert": {
+        "provides": MASKED_LM,
+        "licence": "MIT",
+        "paper": "mmBERT: A Modern Multilingual Encoder with Annealed Language Learning, arXiv:2509.06888",
+        "note": "ModernBERT's architecture for 1,800 languages, with Gemma's tokenizer: rows are `<bos>` text `<eos>`.",
+    },
 }
 # Fields of a release's configurations.
 ON_MEAN = {"classifier_pooling": "mean"}
@@ -152,6 +159,7 @@ CONFIGS = {
     "gte_modernbert": ON_MEAN,
     "gte_reranker": ON_MEAN,
     "granite_r2": ON_MEAN | {"global_rope_theta": 80_000.0},
+    "mmbert": {"vocab_size": 256_000, "pad_id": 0, "local_rope_theta": 160_000.0},
 }
 COLUMNS = ("GLUE (dev average)", "BEIR (DPR, nDCG@10)")
 TABLE = read_table("""
@@ -169,6 +177,8 @@ TABLE = read_table("""
     gte_reranker_modernbert     gte_reranker      base           149_014_272    Alibaba-NLP/gte-reranker-modernbert-base        -
     granite_embedding_r2        granite_r2        base           149_014_272    ibm-granite/granite-embedding-english-r2        -
     granite_embedding_small_r2  granite_r2        granite_small  47_662_464     ibm-granite/granite-embedding-small-english-r2  -
+    mmbert_base                 mmbert            base           306_939_648    jhu-clsp/mmBERT-base                            -
+    mmbert_small                mmbert            small          140_493_696    jhu-clsp/mmBERT-small                           -
 """)
 
 

@@ -26,7 +26,7 @@ from bert_zoo.family import Family
 from bert_zoo.fields import setting
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.numpy_packing import Layout
-from bert_zoo.text.vocabulary_files import read_byte_bpe
+from bert_zoo.text.vocabulary_files import read_bpe
 from bert_zoo.weights.formats import HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.hf import ACTIVATIONS
@@ -245,7 +245,7 @@ FAMILY = Family(
         "question_answering": TUNED,
         **dict.fromkeys((*bert.SENTENCE_TASKS, "multiple_choice"), TUNED),
     },
-    text=TextFormat(read_byte_bpe, layout=Layout(pair="cls A sep B sep", segments=False)),
+    text=TextFormat(read_bpe, layout=Layout(pair="cls A sep B sep", segments=False)),
     checkpoints=CHECKPOINTS,
     pretraining="dynamic_masked_tokens_30",
     config_class=ModernBertConfig,
