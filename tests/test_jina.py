@@ -221,6 +221,9 @@ def test_positions_tell_the_second_version_from_bert_and_tensors_its_two_program
         ]
         assert said[0] == said[1]
     assert bert_zoo.load(tmp_path / "saved").config == model.config
+    # One class of transformers reads the WordPiece of some and the byte-level BPE of others.
+    named = read_json(tmp_path / "saved" / "tokenizer_config.json")["tokenizer_class"]
+    assert named == "PreTrainedTokenizerFast"
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ FAMILY = Family(
         rows,
     ),
     heads={task: head for task, head in HEADS.items() if task in CLASSES},
-    text=TextFormat(read_vocabulary, transformers_class="BertTokenizer"),
+    text=TextFormat(read_vocabulary),
     checkpoints=CHECKPOINTS,
     pretraining="dynamic_masked_tokens",
     config_class=JinaBertConfig,
