@@ -86,7 +86,7 @@ def _size(params: int) -> str:
 
 def _short(licence: str) -> str:
     name = licence.partition(" (")[0]
-    if "not for commercial" in licence:
+    if "-NC" in name:
         return f"{name} (not commercial)"
     return "some unknown" if name.startswith(("not declared", "unknown")) else name
 

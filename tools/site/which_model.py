@@ -22,9 +22,12 @@ fine-tune  | first choice            | German        | gbert_base
 fine-tune  | first choice            | Dutch         | bertje
 fine-tune  | biomedical texts        | English       | biobert
 fine-tune  | legal texts             | English       | legalbert
+fine-tune  | proteins                | amino acids   | esm2_t12_35m
 embed      | small                   | English       | minilm_l6
 embed      | long texts              | English       | gte_modernbert_base
 embed      | up to 8,192 tokens      | English       | jina_embeddings_v2_base_en
+embed      | long texts, cut vectors | English       | nomic_embed_text_v1_5
+embed      | code that answers       | English, code | coderankembed
 embed      | long texts, small       | English, code | granite_embedding_small_r2
 embed      | small                   | 100           | multilingual_e5_small
 embed      | search by instructions  | 100           | multilingual_e5_large_instruct
