@@ -435,6 +435,7 @@ def test_samples_of_a_generator_are_as_likely_as_it_says():
         ("bert/masked_lm", "masked_tokens"),
         ("roberta/masked_lm", "dynamic_masked_tokens"),
         ("modernbert/masked_lm", "dynamic_masked_tokens_30"),
+        ("neobert/masked_lm", "dynamic_masks_20"),
         ("albert/masked_lm", "ngrams"),
         ("spanbert/pretraining", "spans"),
         ("electra/discriminator", "replaced_tokens"),

@@ -280,6 +280,14 @@ def rotating_pairs(config: StackConfig) -> np.ndarray:
     return np.concatenate([head + i * size for i, head in enumerate(heads)])
 
 
+def head_by_head(config: StackConfig) -> np.ndarray:
+    """The same of one tensor with the queries, keys and values of each head one after the other."""
+    parts = rotating_pairs(config).reshape(3, config.num_heads, 1, config.width_of_head)
+    number, head, _, within = np.ix_(*map(range, parts.shape))
+    within = parts[number, head, 0, within] % config.width_of_head
+    return ((head * 3 + number) * config.width_of_head + within).ravel()
+
+
 def swapped_halves(config: StackConfig) -> np.ndarray:
     """`Stored.order` of a gated layer whose second half goes through the activation."""
     width = config.intermediate_size

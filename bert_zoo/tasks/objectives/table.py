@@ -35,6 +35,9 @@ OBJECTIVES: dict[str, Objective] = {
     "dynamic_masked_tokens": DynamicMaskedTokens(),
     "stream_masked_tokens": StreamMaskedTokens(),
     "dynamic_masked_tokens_30": DynamicMaskedTokens(rate=0.3, replacement=Replacement()),
+    "dynamic_masks_20": DynamicMaskedTokens(
+        rate=0.2, replacement=Replacement(mask=1.0, random=0.0)
+    ),
     "whole_words": WholeWords(),
     "ngrams": NGrams(),
     "windowed_ngrams": WindowedNGrams(),
