@@ -213,7 +213,10 @@ UNREAD_SIZES = {
         ("modernbert", "t5", "mt5", "umt5", "byt5"),
         ("max_positions", "num_segments", "embedding_size"),
     ),
-    **dict.fromkeys(("jina_v3", "jina_bert_v2"), ("max_positions", "embedding_size")),
+    **dict.fromkeys(
+        ("jina_v3", "jina_bert_v2", "nomic_bert", "gte", "multilingual_gte"),
+        ("max_positions", "embedding_size"),
+    ),
     "awd_lstm": ("lstm_size",),  # of all layers but the last
     "elmo": ("vocab_size", "max_characters"),
 }

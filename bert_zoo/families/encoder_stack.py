@@ -72,8 +72,8 @@ class StackConfig(EncoderConfig):
             yield f"num_heads {self.num_heads} is not a multiple of key_heads {self.num_key_heads}."
         if self.positions == "rotary" and self.width_of_head % 2:
             yield (
-                f"A head is {self.width_of_head} wide, but rotary positions rotate pairs of numbers: its width must "
-                "be even."
+                f"A head (head_size) is {self.width_of_head} wide, but rotary positions rotate pairs of numbers: its "
+                "width must be even."
             )
 
     @property

@@ -424,3 +424,70 @@ FAMILIES["nomic_bert"] = Family(
     },
     save=save_apart,
 )
+
+# --- GTE -----------------------------------------------------------------------------------------
+
+GTE_GRADIENTS = under(
+    "gte.",
+    """embeddings.word_embeddings.weight embeddings.LayerNorm.weight layers.0.self_attn.q_proj.bias
+    layers.1.self_attn.v_proj.weight layers.0.self_attn.o_proj.bias layers.1.mlp.gate_proj.weight
+    layers.0.mlp.up_proj.weight layers.1.mlp.down_proj.bias
+    layers.0.post_attention_layernorm.weight layers.1.post_mlp_layernorm.bias""",
+)
+
+
+def without_segments(*lengths: int):
+    """Inputs of a model without a table of segments."""
+
+    def make(family, config, rng):
+        inputs = random_inputs(family, config, rng, lengths)
+        del inputs["segment_ids"]
+        return inputs
+
+    return make
+
+
+GTE_SIZES = {
+    **{"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48},
+    **TWO_LAYERS,
+    "max_position_embeddings": POSITIONS,
+}
+FAMILIES["gte"] = Family(
+    "Gte",
+    {
+        **GTE_SIZES,
+        **{"vocab_size": len(vocabularies.BERT) + 3, "pad_token_id": 0, "type_vocab_size": 2},
+    },
+    BERT_TOKENS,
+    vocabularies.wordpiece(vocabularies.BERT, "BertTokenizer"),
+    {
+        "encoder": Case({"rope_parameters": LINEAR_ROPE}, internals=True, save=save_current),
+        "encoder_pooler": Case(model_arguments={"add_pooling_layer": True}),
+        "encoder_no_segments": Case(
+            {"type_vocab_size": 0, "rope_parameters": LINEAR_ROPE, "layer_norm_eps": 1e-3},
+            make_inputs=without_segments(POSITIONS, POSITIONS - 7),
+        ),
+        "masked_lm": Case(
+            gradients=(
+                *GTE_GRADIENTS,
+                *under("lm_head.", "decoder.bias dense.weight layer_norm.bias"),
+            )
+        ),
+        "masked_lm_untied": Case(UNTIED | {"hidden_act": "relu"}, save=save_current),
+        "classification": Case(
+            SENTIMENT, (*GTE_GRADIENTS, "gte.pooler.dense.weight", "classifier.weight")
+        ),
+        "regression": Case(REGRESSION),
+        "token_classification": Case(TAGS),
+    },
+    save=save_apart,
+)
+FAMILIES["multilingual_gte"] = Family(
+    "Gte",
+    {**GTE_SIZES, "vocab_size": XLM_ROBERTA_SIZE + 3},
+    Tokens(pad=1, first=0, last=2, first_ordinary=4),
+    vocabularies.write_xlm_roberta,
+    {"encoder": Case(), "regression": Case(REGRESSION)},
+    has_segments=False,
+    save=save_apart,
+)

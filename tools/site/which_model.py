@@ -29,12 +29,14 @@ embed      | up to 8,192 tokens      | English       | jina_embeddings_v2_base_e
 embed      | long texts, cut vectors | English       | nomic_embed_text_v1_5
 embed      | code that answers       | English, code | coderankembed
 embed      | long texts, small       | English, code | granite_embedding_small_r2
+embed      | long texts              | 70            | gte_multilingual_base
 embed      | small                   | 100           | multilingual_e5_small
 embed      | search by instructions  | 100           | multilingual_e5_large_instruct
 embed      | long texts, five uses   | 100           | jina_embeddings_v3
 embed      | translations of a text  | 109           | labse
 rerank     | small                   | English       | ms_marco_minilm_l6
 rerank     | long texts              | English       | gte_reranker_modernbert
+rerank     | long texts              | 70            | gte_multilingual_reranker_base
 classify   | classes of your own     | English       | nli_deberta_v3_base
 classify   | sentiment, no download  | English       | minilm_nano.sst2
 classify   | sentiment of tweets     | English       | twitter_roberta_sentiment
