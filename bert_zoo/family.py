@@ -137,7 +137,7 @@ class Checkpoint:
         text: how texts are read.
         pooling: how sentence vectors are made.
         prompts: name -> text to put before texts.
-        score_activation: what makes a reranker's score of its logit: "linear" or "sigmoid".
+        score_activation: what makes a reranker's score of its logit: "linear" or "sigmoid"; None for the latter.
         aliases: further names.
         formerly: names in earlier versions of bert_zoo.
         scores: published figures, as "benchmark (split, metric)" -> value.

@@ -139,7 +139,7 @@ def _open_registered(
         family=family,
         config=family.config(checkpoint),
         description=Description(
-            task=None if checkpoint.score_activation is None else Reranker.task,
+            task=Reranker.task if Reranker.task in checkpoint.provides else None,
             labels=tuple(checkpoint.labels) or None,
             score_activation=checkpoint.score_activation,
             text=checkpoint.text,

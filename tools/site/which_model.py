@@ -6,6 +6,7 @@ A row is a task, what for, the languages, and a name for `load`. Of rows that sa
 ROWS = """
 fine-tune  | first choice            | English, code | modernbert_base
 fine-tune  | highest scores          | English       | deberta_v3_large
+fine-tune  | longer texts, deep      | English       | neobert
 fine-tune  | high scores, smaller    | English       | deberta_v3_small
 fine-tune  | fast                    | English       | distilbert_base_uncased
 fine-tune  | small, long texts       | English, code | ettin_17m
