@@ -12,6 +12,7 @@ from bert_zoo.families import (
     neobert,
     nomic_bert,
     roberta,
+    roformer,
     spanbert,
     xlm_roberta,
 )
@@ -58,6 +59,7 @@ FAMILIES = (
     modernbert.FAMILY,
     jina_bert_v2.FAMILY,
     jina_v3.FAMILY,
+    roformer.FAMILY,
     neobert.FAMILY,
     esm2.FAMILY,
     nomic_bert.FAMILY,

@@ -259,6 +259,7 @@ class TokenEmbeddings(keras.layers.Layer):
         norm_bias: whether the layer norm has a bias.
         longest_input: maximum number of tokens per row; None for no limit.
         max_positions, num_segments: rows of position and segment tables to add; 0 for no such table.
+        projected_size: width of a dense layer above the rest; 0 for none.
     """
 
     def __init__(
@@ -273,6 +274,7 @@ class TokenEmbeddings(keras.layers.Layer):
         longest_input: int | None = None,
         max_positions: int = 0,
         num_segments: int = 0,
+        projected_size: int = 0,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -289,6 +291,7 @@ class TokenEmbeddings(keras.layers.Layer):
         )
         self.norm = norm("norm", epsilon=epsilon, use_bias=norm_bias, dtype=self.dtype_policy)
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.projection = dense(projected_size, "projection", **options) if projected_size else None
 
     def share_tables(self, other: "TokenEmbeddings") -> None:
         """Takes over the table of another layer, which keeps a difference from it; see `TokenTable`."""
@@ -296,7 +299,7 @@ class TokenEmbeddings(keras.layers.Layer):
 
     def build(self, token_ids_shape):
         build_all(None, self.token_embedding, self.position_embedding, self.segment_embedding)
-        build_all((None, None, self.token_embedding.output_dim), self.norm)
+        build_all((None, None, self.token_embedding.output_dim), self.norm, self.projection)
         self.built = True
 
     def call(
@@ -319,10 +322,12 @@ class TokenEmbeddings(keras.layers.Layer):
         elif self.segment_embedding is not None:
             x = x + ops.cast(float_table(self.segment_embedding)[0], self.compute_dtype)
         x = x if self.norm is None else self.norm(x)
-        return self.dropout(x, training=training)
+        x = self.dropout(x, training=training)
+        return x if self.projection is None else self.projection(x)
 
     def compute_output_shape(self, token_ids_shape):
-        return (*token_ids_shape, self.token_embedding.output_dim)
+        width = self.token_embedding.output_dim
+        return (*token_ids_shape, width if self.projection is None else self.projection.units)
 
 
 def token_positions(token_ids, position_ids, document_ids):

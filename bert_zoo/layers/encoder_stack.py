@@ -247,13 +247,14 @@ class EncoderStack(TransformerBackbone):
         """The lowest layer; `options` are `initializer_range` and `dtype`."""
         return TokenEmbeddings(
             config.vocab_size,
-            config.hidden_size,
+            config.table_width,
             longest_input=config.longest_input,
             epsilon=config.layer_norm_epsilon if config.embeddings_norm else None,
             norm_bias=config.norm_bias,
             dropout=config.hidden_dropout,
             num_segments=config.num_segments,
             name="embeddings",
+            projected_size=config.hidden_size if config.table_width != config.hidden_size else 0,
             **options,
         )
 

@@ -491,3 +491,53 @@ FAMILIES["multilingual_gte"] = Family(
     has_segments=False,
     save=save_apart,
 )
+
+# --- RoFormer ------------------------------------------------------------------------------------
+
+
+def sinusoids(model) -> None:
+    """The frozen table of positions, which is a parameter, as the class makes it."""
+    table = model.base_model.encoder.embed_positions
+    table.weight.data = table.create_weight()
+
+
+def whole_choices(family, config, rng):
+    flat = random_inputs(family, config, rng, lengths=(12,) * 6)
+    return {name: values.reshape(2, 3, -1) for name, values in flat.items()}
+
+
+ROFORMER_GRADIENTS = under(
+    "roformer.",
+    """embeddings.word_embeddings.weight embeddings.token_type_embeddings.weight
+    encoder.layer.0.attention.self.query.weight encoder.layer.0.attention.self.key.bias
+    encoder.layer.1.attention.self.value.weight encoder.layer.1.output.LayerNorm.weight""",
+)
+NARROW = {"embedding_size": 20}
+FAMILIES["roformer"] = Family(
+    "RoFormer",
+    {
+        **{"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 2},
+        **{"intermediate_size": 48, "max_position_embeddings": POSITIONS},
+        "vocab_size": len(vocabularies.BERT),
+    },
+    Tokens(pad=0, first=2, last=3, first_ordinary=5),
+    vocabularies.wordpiece(vocabularies.BERT, "BertTokenizer"),
+    {
+        "encoder": Case(internals=True),
+        "encoder_narrow": Case(NARROW | {"type_vocab_size": 3, "hidden_act": "relu"}),
+        "masked_lm": Case(
+            gradients=(*ROFORMER_GRADIENTS, "cls.predictions.transform.dense.weight")
+        ),
+        "masked_lm_narrow": Case(NARROW | UNTIED),
+        "classification": Case(
+            SENTIMENT | {"hidden_act": "relu"},
+            (*ROFORMER_GRADIENTS, "classifier.dense.weight", "classifier.out_proj.weight"),
+        ),
+        "regression": Case(REGRESSION),
+        "token_classification": Case(TAGS),
+        "question_answering": Case(),
+        # transformers reads the last position of a row, be it padding.
+        "multiple_choice": Case(make_inputs=whole_choices),
+    },
+    edit_weights=sinusoids,
+)
