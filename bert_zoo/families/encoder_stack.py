@@ -386,6 +386,12 @@ APART = {
     "feed_forward/output": f"{LAYER}mlp.down_proj",
     "output_norm": f"{LAYER}post_mlp_layernorm",
 }
+APART_ROWS = encoder_rows(
+    "embeddings.word_embeddings",
+    APART,
+    segments="embeddings.token_type_embeddings",
+    pooler="pooler.dense",
+)
 
 
 def backbone(config: StackConfig, dtype: Any):

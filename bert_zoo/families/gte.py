@@ -10,13 +10,12 @@ from bert_zoo.families import xlm_roberta
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.bert.cards import EMBEDDING, width
 from bert_zoo.families.encoder_stack import (
-    APART,
+    APART_ROWS,
     QKV,
     ROPE_ROWS,
     Packed,
     StackConfig,
     backbone,
-    encoder_rows,
     rope_settings,
     written_rope,
 )
@@ -190,11 +189,7 @@ FORMAT = GteHuggingFace(
     model_type="gte",
     codec=HF_CODEC,
     root="gte.",
-    classes={
-        task: name
-        for task, name in bert.hf_classes("Gte").items()
-        if task in ("encoder", "masked_lm", *TASKS)
-    },
+    classes=bert.hf_classes("Gte"),
     packed={
         r"\battention\.qkv_proj\.": tuple(f"{name}." for name in QKV),
         r"\bmlp\.up_gate_proj\.": ("mlp.up_proj.", "mlp.gate_proj."),
@@ -205,12 +200,7 @@ FAMILY = Family(
     backbone=backbone,
     defaults={"vocab_size": 30528, **DEFAULTS},
     formats={"hf": FORMAT},
-    encoder_rows=encoder_rows(
-        "embeddings.word_embeddings",
-        APART,
-        segments="embeddings.token_type_embeddings",
-        pooler="pooler.dense",
-    ),
+    encoder_rows=APART_ROWS,
     heads={
         "masked_lm": bert.projecting_head(
             "lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", activation="gelu"

@@ -9,13 +9,12 @@ from bert_zoo.error_text import shown
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.bert.cards import EMBEDDING, MASKED_LM, MINI, NANO, own_size, width
 from bert_zoo.families.encoder_stack import (
-    APART,
+    APART_ROWS,
     QKV,
     ROPE_ROWS,
     Packed,
     StackConfig,
     backbone,
-    encoder_rows,
     rope_settings,
     written_rope,
 )
@@ -247,23 +246,14 @@ FAMILY = Family(
             model_type="nomic_bert",
             codec=HF_CODEC,
             root="nomic_bert.",
-            classes={
-                task: name
-                for task, name in bert.hf_classes("NomicBert").items()
-                if task in ("encoder", "masked_lm", *TASKS)
-            },
+            classes=bert.hf_classes("NomicBert"),
             packed={r"\battn\.Wqkv\.": tuple(f"{name}." for name in QKV)},
             optional={
                 r"^cls\.predictions\.(transform\.dense\.)?bias$": "bias in the masked-token head"
             },
         ),
     },
-    encoder_rows=encoder_rows(
-        "embeddings.word_embeddings",
-        APART,
-        segments="embeddings.token_type_embeddings",
-        pooler="pooler.dense",
-    ),
+    encoder_rows=APART_ROWS,
     heads={
         "masked_lm": Head(
             bert.masked_lm_rows(
