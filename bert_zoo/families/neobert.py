@@ -65,7 +65,7 @@ def settings(values: Mapping[str, Any]) -> dict[str, Any]:
     """From the authors' config.json to one with the width that feed-forward layers have: two thirds of what it says."""
     values, said = dict(values), values.get("intermediate_size")
     if is_integer(said):
-        values["intermediate_size"] = -(-int(2 * said / 3) // MULTIPLE) * MULTIPLE
+        values["intermediate_size"] = -(-(2 * said // 3) // MULTIPLE) * MULTIPLE
     return values
 
 

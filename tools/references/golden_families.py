@@ -501,9 +501,16 @@ def sinusoids(model) -> None:
     table.weight.data = table.create_weight()
 
 
-def whole_choices(family, config, rng):
-    flat = random_inputs(family, config, rng, lengths=(12,) * 6)
-    return {name: values.reshape(2, 3, -1) for name, values in flat.items()}
+def choices_at_the_end(family, config, rng):
+    """Choices with padding before them."""
+    lengths = (12, 9, 5, 7, 12, 4)
+    flat = random_inputs(family, config, rng, lengths)
+    return {
+        name: np.stack([np.roll(row, -n) for row, n in zip(rows, lengths, strict=True)]).reshape(
+            2, 3, -1
+        )
+        for name, rows in flat.items()
+    }
 
 
 ROFORMER_GRADIENTS = under(
@@ -537,7 +544,7 @@ FAMILIES["roformer"] = Family(
         "token_classification": Case(TAGS),
         "question_answering": Case(),
         # transformers reads the last position of a row, be it padding.
-        "multiple_choice": Case(make_inputs=whole_choices),
+        "multiple_choice": Case(make_inputs=choices_at_the_end),
     },
     edit_weights=sinusoids,
 )

@@ -127,6 +127,8 @@ def make(name: str, task: str, **changes) -> None:
         shutil.copy(GOLDEN / "bert" / "encoder" / file, directory)
     words = len((directory / "vocab.txt").read_text().split())
     config = CONFIG | {"vocab_size": words} | changes
+    if task == "encoder":
+        config["architectures"] = ["NeoBERT"]
     if task in ("classification", "regression"):
         names = LABELS if task == "classification" else ("LABEL_0",)
         config |= {
