@@ -471,6 +471,13 @@ def memoized_exports(load, tmp_path_factory):
 # --- Models of real sizes ------------------------------------------------------------------------
 
 
+def first_config(family) -> Config:
+    """The configuration of a family's first checkpoint, or its defaults where there is none."""
+    if family.checkpoints:
+        return family.config(family.checkpoints[0])
+    return family.config_class(**{"vocab_size": 100, **family.defaults})
+
+
 def unallocated(config: Config, task: str = "encoder", family: str = "bert"):
     """Returns a task's real model, of any size, whose variables have shapes but take no memory."""
     try:

@@ -20,6 +20,7 @@ from helpers import (
     assert_same_variables,
     change_json,
     directory_of,
+    first_config,
     inputs_of,
     load_case,
     loaded,
@@ -204,14 +205,14 @@ def test_sizes_that_would_run_for_ever_or_fill_the_memory(call, words):
 
 # Of which nothing is as large.
 NO_SIZES = """pad_id sep_id inner_group_num global_attention_every clamp_len reuse_len span_targets
-    attention_window max_global_tokens block_size num_random_blocks backward_tokens""".split()
+    attention_window sliding_window max_global_tokens block_size num_random_blocks backward_tokens""".split()
 # Which no layer of a family is made with.
 UNREAD_SIZES = {
     **dict.fromkeys(("deberta", "deberta_v2"), ("max_positions", "embedding_size")),
     **dict.fromkeys(("gpt", "gpt2"), ("num_segments", "embedding_size")),
     **dict.fromkeys(
-        ("modernbert", "t5", "mt5", "umt5", "byt5"),
-        ("max_positions", "num_segments", "embedding_size"),
+        ("modernbert", "eurobert", "ultrabert", "esm2", "t5", "mt5", "umt5", "byt5"),
+        ("max_positions", "num_segments", "embedding_size", "prediction_head_size"),
     ),
     **dict.fromkeys(
         ("jina_v3", "jina_bert_v2", "nomic_bert", "gte", "multilingual_gte"),
@@ -227,7 +228,7 @@ OF_GENERATORS = ("generator_hidden_size",)
 @pytest.mark.parametrize("family", registry().families)
 def test_every_size_is_held_against_the_machines_memory(family):
     page = registry().families[family]
-    config = page.config(page.checkpoints[0]).replace(num_layers=1)
+    config = first_config(page).replace(num_layers=1)
     unread = UNREAD_SIZES.get(family, ())
     for name in config.sizes():
         if name in NO_SIZES or name in unread:
@@ -515,6 +516,7 @@ WRITTEN = {
     "deberta": ("deberta/classification", "PreTrainedTokenizerFast"),
     "deberta_v2": ("deberta_v2/classification", "PreTrainedTokenizerFast"),
     "modernbert": ("modernbert/classification", "PreTrainedTokenizerFast"),
+    "eurobert": ("eurobert/classification", "PreTrainedTokenizerFast"),
     "xlm_roberta": ("xlm_roberta/encoder", "PreTrainedTokenizerFast"),
     "xlnet": ("xlnet/classification", "PreTrainedTokenizerFast"),
 }

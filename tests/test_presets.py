@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 import keras
 import numpy as np
 import pytest
-from helpers import assert_refused, load_task, refusals, task_inputs
+from helpers import assert_refused, first_config, load_task, refusals, task_inputs
 from keras import ops
 
 from bert_zoo import models
@@ -151,7 +151,7 @@ def test_what_the_pages_of_families_can_train_has_settings():
     # Streams have presets of another kind.
     families = {n: f for n, f in registry().families.items() if not f.language_model_presets}
     for name, family in families.items():
-        config = family.config(family.checkpoints[0])
+        config = first_config(family)
         for task in {*TASKS, "multi_label_classification"} & set(family.tasks):
             assert task in default_preset(name, config, task).tasks
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from helpers import assert_refused, refusals, run_program, unallocated
+from helpers import assert_refused, first_config, refusals, run_program, unallocated
 
 import bert_zoo
 from bert_zoo.family import HF, Archive, read_table, scores_of
@@ -55,7 +55,7 @@ def parameters(family, config, task: str) -> int:
 
 @pytest.mark.parametrize("family", registry().families.values(), ids=registry().families)
 def test_parameters_are_counted_as_the_whole_model_has_them(family):
-    config = family.config(family.checkpoints[0])
+    config = first_config(family)
     task = family.params_task
     assert built_parameters(config, task, family.name) == parameters(family, config, task)
 

@@ -5,7 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from helpers import unallocated
+from helpers import first_config, unallocated
 
 from bert_zoo.registry import registry
 from bert_zoo.weights.bind import ENCODER_PREFIX, to_stored, variables_of
@@ -19,6 +19,7 @@ TINY_SIZES = {
     "intermediate_size": 12,
     "max_positions": 9,
     "head_size": 10,
+    "key_heads": 1,
     "mem_len": 7,
 }
 # What no tensor depends on.
@@ -42,9 +43,8 @@ TRAINABLE = {
 }
 
 
-def tiny(family, checkpoint):
+def tiny(family, config):
     """A registered configuration made small."""
-    config = family.config(checkpoint)
     fields = {field.name for field in dataclasses.fields(config)}
     sizes = {name: size for name, size in TINY_SIZES.items() if name in fields}
     sizes |= {name: family.defaults[name] for name in RATES if name in fields & {*family.defaults}}
@@ -61,10 +61,13 @@ def tiny(family, checkpoint):
 def tiny_configs() -> dict[str, tuple]:
     """The registered configurations made small, each kind once, and others that can be trained."""
     found = {
-        checkpoint.full_name: (family, tiny(family, checkpoint))
+        checkpoint.full_name: (family, tiny(family, family.config(checkpoint)))
         for family in registry().families.values()
         for checkpoint in family.checkpoints
     }
+    for name, family in registry().families.items():
+        if not family.checkpoints:
+            found[name] = (family, tiny(family, first_config(family)))
     for name, (released, changes) in TRAINABLE.items():
         family, config = found[released]
         found[name] = (family, config.replace(**changes))

@@ -54,6 +54,7 @@ MODELS = {
     "deberta": "deberta_base",
     "deberta_v2": "deberta_v3_base",
     "modernbert": "modernbert_base",
+    "eurobert": "eurobert_210m",
     "gpt": "gpt",
     "gpt2": "gpt2",
 }

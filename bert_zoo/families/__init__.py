@@ -5,6 +5,7 @@ from bert_zoo.families import (
     camembert,
     distilbert,
     electra,
+    eurobert,
     gte,
     jina_v3,
     mpnet,
@@ -14,6 +15,7 @@ from bert_zoo.families import (
     roberta,
     roformer,
     spanbert,
+    ultrabert,
     xlm_roberta,
 )
 from bert_zoo.families.awd_lstm import family as awd_lstm
@@ -65,6 +67,8 @@ FAMILIES = (
     nomic_bert.FAMILY,
     gte.FAMILY,
     gte.MULTILINGUAL_FAMILY,
+    eurobert.FAMILY,
+    ultrabert.FAMILY,
     longformer.FAMILY,
     bigbird.FAMILY,
     transformer_xl.FAMILY,

@@ -19,6 +19,8 @@ from bert_zoo.weights.table import (
     EMBED,
     KERNEL,
     SCALE,
+    Copy,
+    Head,
     Kind,
     Row,
     Stored,
@@ -183,6 +185,17 @@ WINDOW_ROWS = (
     ConfigRow("global_layers", "layer_types", optional=True, written="layer_types"),
     *optional_rows("global_rope_theta local_rope_theta"),
 )
+
+
+def agree(values: dict[str, Any], name: str, found: Sequence[Any]) -> None:
+    """Sets a key to what all of `found` are; ConfigError if they differ or the key says something else."""
+    if any(values.setdefault(name, found[0]) != value for value in found):
+        raise ConfigError(
+            f"{name} would be each of {shown([values[name], *found])}, from several keys or layers of one kind; it "
+            "can have one value."
+        )
+
+
 KINDS = {FULL: "global_rope_theta", SLIDING: "local_rope_theta"}
 
 
@@ -392,6 +405,21 @@ APART_ROWS = encoder_rows(
     segments="embeddings.token_type_embeddings",
     pooler="pooler.dense",
 )
+
+
+def masked_lm_head(decoder: str, table: str, *rows: Row, **options: Any) -> Head:
+    """The head for masked tokens whose logits are from `decoder`, which may be the table of tokens, after `rows`."""
+
+    def copies(config: StackConfig) -> tuple[Copy, ...]:
+        copy = Copy(f"{decoder}.weight", of=f"{{root}}{table}.weight")
+        return (copy,) if config.tie_word_embeddings else ()
+
+    own = lambda config: not config.tie_word_embeddings  # noqa: E731
+    last = (
+        Row(EMBED, "masked_lm/decoder", hf=decoder, when=own),
+        Row(BIAS, "masked_lm", hf=f"{decoder}.bias", when=flagged("decoder_bias")),
+    )
+    return Head((*rows, *last), copies={"hf": copies}, **options)
 
 
 def backbone(config: StackConfig, dtype: Any):

@@ -33,6 +33,7 @@ class FeedForward(keras.layers.Layer):
         use_bias: whether the dense layers have biases.
         output_bias: the same for the second layer; by default `use_bias`.
         output_range: as `initializer_range`, for the second layer; the same by default.
+        activates_output: whether the activation also follows the second layer.
     """
 
     def __init__(
@@ -47,10 +48,12 @@ class FeedForward(keras.layers.Layer):
         use_bias: bool = True,
         output_bias: bool | None = None,
         output_range: float | None = None,
+        activates_output: bool = False,
         **kwargs,
     ):
         super().__init__(**kwargs)
         self.supports_masking = True
+        self.activates_output = activates_output
         self.activation = Activation(activation, dtype=self.dtype_policy, name="activation")
         self.intermediate_size = intermediate_size
         self.gated = gated
@@ -81,7 +84,8 @@ class FeedForward(keras.layers.Layer):
         inner, *gate = ops.split(inner, 2, axis=-1) if self.gated else [inner]
         inner = self.activation(inner, training=training)
         inner = inner * gate[0] if gate else inner
-        return self.output_dense(self.dropout(inner, training=training))
+        output = self.output_dense(self.dropout(inner, training=training))
+        return self.activation(output) if self.activates_output else output
 
 
 class Block(keras.layers.Layer):

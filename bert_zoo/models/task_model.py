@@ -36,6 +36,7 @@ from bert_zoo.weights.table import (
     LAST_REAL_TOKEN,
     LAST_WITHOUT_PAD_ID,
     MEAN,
+    MEAN_OF_LOGITS,
     VECTOR,
     VECTOR_HEAD,
     Head,
@@ -48,6 +49,7 @@ Model = TypeVar("Model", bound="TaskModel")
 
 # As in transformers, whose config.json does not mention two unnamed labels.
 DEFAULT_NUM_CLASSES = 2
+MEAN_POOLING = Pooling("mean", normalize=False)
 
 
 @dataclass(frozen=True)
@@ -460,23 +462,30 @@ class SentenceModel(TaskModel):
         self.classifier = self.tuned_head(self.num_outputs, "classifier")
 
     def summary_of(self, encoded, inputs):
-        """The head's input, [rows, hidden]."""
+        """The head's input, [rows, hidden], or [rows, length, hidden] if its logits are pooled."""
         summary = self.token_read
         if summary in (None, FEATURES):
             return encoded["pooled_output"]
         if summary == VECTOR:
             return self.encoder.sentence_vectors(encoded["sequence_output"], inputs)
+        if summary == MEAN_OF_LOGITS:
+            return encoded["sequence_output"]
         if summary in (MEAN, CONCATENATED):
-            mask = real_tokens(self.encoder_inputs(inputs))
-            mean = Pooling("mean", normalize=False)
-            pooling = mean if summary == MEAN else CONCATENATED_POOLING
-            return pool(encoded["sequence_output"], mask, pooling)
+            pooling = MEAN_POOLING if summary == MEAN else CONCATENATED_POOLING
+            return self.pooled(encoded["sequence_output"], inputs, pooling)
         # If a last token is read, it is the only one that was computed.
         return encoded["sequence_output"][:, 0]
 
     def head_outputs(self, encoded, inputs, training=None):
         summary = self.prepared(self.summary_of(encoded, inputs))
-        return self.classifier(summary, training=training)
+        logits = self.classifier(summary, training=training)
+        if self.token_read == MEAN_OF_LOGITS:
+            return self.pooled(logits, inputs, MEAN_POOLING)
+        return logits
+
+    def pooled(self, x, inputs, pooling: Pooling):
+        """Values of tokens [rows, length, size] pooled to [rows, size]."""
+        return pool(x, real_tokens(self.encoder_inputs(inputs)), pooling)
 
 
 def under_settings(model: Model, **settings: Any) -> Model:

@@ -216,10 +216,11 @@ class Copy:
 
 
 # What heads on whole texts read: the first token; the last one of `padding_mask`, or the last of these whose id
-# is not that of padding, as transformers' GPTs do; or the mean; the last token, the maximum and the mean
-# joined; or the vector of `embed`.
+# is not that of padding, as transformers' GPTs do; or the mean; each token, of whose logits there is the mean;
+# the last token, the maximum and the mean joined; or the vector of `embed`.
 FIRST_TOKEN, LAST_REAL_TOKEN, LAST_WITHOUT_PAD_ID = "first", "last real", "last without pad_id"
 MEAN = "mean"
+MEAN_OF_LOGITS = "mean of logits"
 CONCATENATED = "last real, maximum and mean"
 VECTOR = "vector"
 # What `bert_zoo.layers.heads.Features` makes of hidden states.

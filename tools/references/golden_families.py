@@ -25,6 +25,7 @@ from golden_case import (
 from safetensors.torch import save_file
 from transformers import BertTokenizer
 from transformers.models.modernbert import modeling_modernbert
+from transformers.models.ultrabert import modeling_ultrabert
 
 
 def rows(*lengths: int):
@@ -547,4 +548,113 @@ FAMILIES["roformer"] = Family(
         "multiple_choice": Case(make_inputs=choices_at_the_end),
     },
     edit_weights=sinusoids,
+)
+
+# --- EuroBERT ------------------------------------------------------------------------------------
+
+BEGIN, END, LLAMA_MASK, _ = map(vocabularies.LLAMA.index, vocabularies.LLAMA_SPECIAL)
+GROUPED = {"hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2}
+LLAMA_GRADIENTS = under(
+    "model.",
+    """layers.0.input_layernorm.weight layers.0.self_attn.q_proj.weight
+    layers.0.self_attn.k_proj.weight layers.0.self_attn.v_proj.weight layers.1.self_attn.o_proj.weight
+    layers.1.mlp.gate_proj.weight layers.1.mlp.up_proj.weight layers.1.mlp.down_proj.weight
+    layers.1.post_attention_layernorm.weight norm.weight""",
+)
+LINEAR_ROPE = {"rope_type": "linear", "rope_theta": 300.0, "factor": 2.5}
+BIASES = {"attention_bias": True, "mlp_bias": True}
+FAMILIES["eurobert"] = Family(
+    "EuroBert",
+    {
+        **GROUPED,
+        **{"intermediate_size": 24, "num_hidden_layers": 3},
+        "max_position_embeddings": POSITIONS,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 250_000.0},
+        "vocab_size": len(vocabularies.LLAMA),
+        **{"bos_token_id": BEGIN, "eos_token_id": END, "pad_token_id": END},
+        "mask_token_id": LLAMA_MASK,
+    },
+    # Padding is the token that ends rows.
+    Tokens(pad=END, first=BEGIN, last=END, first_ordinary=0),
+    functools.partial(vocabularies.write_llama, pad="<|end_of_text|>"),
+    {
+        "encoder": Case(internals=True),
+        "encoder_biases": Case(
+            TWO_LAYERS
+            | BIASES
+            | {"num_key_value_heads": 1, "head_dim": 6}
+            | {"rope_parameters": LINEAR_ROPE}
+        ),
+        "masked_lm": Case(gradients=(*LLAMA_GRADIENTS, "lm_head.weight")),
+        "masked_lm_tied": Case(
+            TWO_LAYERS
+            | BIASES
+            | {"tie_word_embeddings": True, "num_key_value_heads": 4, "hidden_act": "gelu"}
+        ),
+        "classification": Case(
+            SENTIMENT, (*LLAMA_GRADIENTS, "dense.weight", "dense.bias", "classifier.weight")
+        ),
+        "classification_mean": Case(TWO_LAYERS | SENTIMENT | {"classifier_pooling": "mean"}),
+        "classification_bos": Case(TWO_LAYERS | SENTIMENT | {"classifier_pooling": "bos"}),
+        "regression": Case(TWO_LAYERS | REGRESSION),
+        "token_classification": Case(TWO_LAYERS | TAGS),
+    },
+    has_segments=False,
+    edit_weights=calm,
+)
+
+# --- UltraBERT -----------------------------------------------------------------------------------
+
+
+def attend_in_groups(module, query, key, value, *inputs, **options):
+    """`attend` for heads that share keys."""
+    times = query.shape[1] // key.shape[1]
+    key, value = (x.repeat_interleave(times, dim=1) for x in (key, value))
+    return attend(module, query, key, value, *inputs, **options)
+
+
+modeling_ultrabert.eager_attention_forward = attend_in_groups
+FAMILIES["ultrabert"] = Family(
+    "Ultrabert",
+    {
+        **GROUPED,
+        **{"intermediate_size": 24, "num_hidden_layers": 4},
+        "max_position_embeddings": POSITIONS,
+        **{"sliding_window": 4, "prediction_head_size": 20},
+        "vocab_size": len(vocabularies.LLAMA),
+        **{"bos_token_id": BEGIN, "eos_token_id": END, "pad_token_id": END},
+    },
+    Tokens(pad=END, first=BEGIN, last=END, first_ordinary=0),
+    functools.partial(vocabularies.write_llama, pad="<|end_of_text|>"),
+    {
+        "encoder": Case(make_inputs=LONG_ROWS, internals=True),
+        "encoder_biases": Case(
+            TWO_LAYERS
+            | BIASES
+            | {"layer_types": ["full_attention", "sliding_attention"], "sliding_window": 5}
+            | {"num_key_value_heads": 4, "head_dim": 6, "rope_parameters": OTHER_ROPES},
+            make_inputs=ODD_ROWS,
+        ),
+        "masked_lm": Case(
+            gradients=(
+                *LLAMA_GRADIENTS,
+                *under("head.", "linear1.weight linear2.weight decoder.weight"),
+            ),
+            make_inputs=ODD_ROWS,
+        ),
+        "masked_lm_tied": Case(
+            {"num_hidden_layers": 3, "tie_word_embeddings": True}, make_inputs=ODD_ROWS
+        ),
+        "classification": Case(
+            SENTIMENT, (*LLAMA_GRADIENTS, "classifier.weight", "classifier.bias")
+        ),
+        "classification_mean": Case(
+            {"num_hidden_layers": 3, "classifier_pooling": "mean"} | SENTIMENT
+        ),
+        "regression": Case({"num_hidden_layers": 3} | REGRESSION),
+        "token_classification": Case({"num_hidden_layers": 3} | TAGS, make_inputs=ODD_ROWS),
+        "question_answering": Case({"num_hidden_layers": 3}, make_inputs=LONG_ROWS),
+    },
+    has_segments=False,
+    edit_weights=calm,
 )

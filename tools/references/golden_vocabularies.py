@@ -155,7 +155,7 @@ _LLAMA_PATTERN = (
 )
 
 
-def write_llama(directory: pathlib.Path) -> None:
+def write_llama(directory: pathlib.Path, pad: str = "<|pad|>") -> None:
     """A tokenizer.json as Llama 3's, of fewer tokens, which puts a token at both ends of a text."""
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, processors
     from tokenizers import pre_tokenizers as steps
@@ -169,7 +169,7 @@ def write_llama(directory: pathlib.Path) -> None:
     tokenizer.pre_tokenizer = steps.Sequence([split, level])
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in LLAMA_SPECIAL])
-    begin, end, mask, pad = LLAMA_SPECIAL
+    begin, end, mask, _ = LLAMA_SPECIAL
     template = processors.TemplateProcessing(
         single=f"{begin} $A {end}",
         pair=f"{begin} $A {end} $B {end}",

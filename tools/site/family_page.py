@@ -40,21 +40,8 @@ def family_page(family: Family) -> str:
 
 
 def _sections(family: Family) -> Iterable[str]:
-    first = family.checkpoints[0]
-    yield "## Checkpoints"
-    yield stacked(
-        ["load", "parameters", "layers × width", "reads", "trained heads", "licence"],
-        [_checkpoint_row(family, checkpoint) for checkpoint in family.checkpoints],
-        numbers=(1, 2, 3),
-    )
-    names_by_note: dict[str, list[str]] = {}
-    for checkpoint in family.checkpoints:
-        names_by_note.setdefault(checkpoint.note, []).append(f"`{checkpoint.full_name}`")
-    notes = [f"- {', '.join(names)}: {note}" for note, names in names_by_note.items() if note]
-    if notes:
-        yield "\n".join(notes)
-    yield f"Tasks that `load` takes: {', '.join(f'`{task}`' for task in sorted(family.tasks))}."
-    yield f'`bert_zoo.describe("{first.full_name}")` prints all sizes and sources.'
+    tasks = f"Tasks that `load` takes: {', '.join(f'`{task}`' for task in sorted(family.tasks))}."
+    yield from _checkpoints(family, tasks) if family.checkpoints else ("## Tasks", tasks)
     for title, here in (("Published scores", False), ("Scores of checkpoints trained here", True)):
         rows = [
             [f"`{checkpoint.full_name}`", _in_a_cell(checkpoint.scores)]
@@ -67,8 +54,27 @@ def _sections(family: Family) -> Iterable[str]:
     yield "## How it is checked"
     yield _checks(family)
     papers = dict.fromkeys(checkpoint.paper for checkpoint in family.checkpoints)
-    yield "## Papers"
-    yield "\n".join(f"- {paper}" for paper in papers if "trained by this project" not in paper)
+    if papers:
+        yield "## Papers"
+        yield "\n".join(f"- {paper}" for paper in papers if "trained by this project" not in paper)
+
+
+def _checkpoints(family: Family, tasks: str) -> Iterable[str]:
+    yield "## Checkpoints"
+    yield stacked(
+        ["load", "parameters", "layers × width", "reads", "trained heads", "licence"],
+        [_checkpoint_row(family, checkpoint) for checkpoint in family.checkpoints],
+        numbers=(1, 2, 3),
+    )
+    names_by_note: dict[str, list[str]] = {}
+    for checkpoint in family.checkpoints:
+        names_by_note.setdefault(checkpoint.note, []).append(f"`{checkpoint.full_name}`")
+    notes = [f"- {', '.join(names)}: {note}" for note, names in names_by_note.items() if note]
+    if notes:
+        yield "\n".join(notes)
+    yield tasks
+    first = family.checkpoints[0].full_name
+    yield f'`bert_zoo.describe("{first}")` prints all sizes and sources.'
 
 
 def _checks(family: Family) -> str:
@@ -113,8 +119,8 @@ def _checkpoint_row(family: Family, checkpoint: Checkpoint) -> list[str]:
     ]
 
 
-def reads(name: str, checkpoint: Checkpoint) -> str:
-    """The longest input of a family's checkpoint."""
+def reads(name: str, checkpoint: Checkpoint | None) -> str:
+    """The longest input of a family's checkpoint; its page must say it if there is none."""
     return facts(name).get("reads") or f"{checkpoint.text.max_length:,} tokens"
 
 

@@ -41,7 +41,7 @@ def families_of_index() -> str:
     rows = []
     for name, family in registry().families.items():
         page, released = facts(name), _released(family)
-        longest = max(released, key=lambda c: c.text.max_length)
+        longest = max(released, key=lambda c: c.text.max_length, default=None)
         licences = ", ".join(dict.fromkeys(_short(c.licence) for c in released))
         sizes = _range(family, _size)
         link = f"[{page['title']}]({name}.md)"
@@ -72,6 +72,8 @@ def _released(family: Family) -> list[Checkpoint]:
 def _range(family: Family, size: Callable[[int], str]) -> str:
     """Sizes of the smallest and the largest released checkpoint."""
     params = [checkpoint.params for checkpoint in _released(family)]
+    if not params:
+        return ""
     return " to ".join(dict.fromkeys(map(size, (min(params), max(params)))))
 
 

@@ -16,6 +16,7 @@ fine-tune  | first choice            | 100           | xlm_roberta_base
 fine-tune  | high scores             | 102           | mdeberta_v3_base
 fine-tune  | long texts              | 1,800         | mmbert_base
 fine-tune  | long texts, small       | 1,800         | mmbert_small
+fine-tune  | long texts              | 15            | eurobert_210m
 fine-tune  | first choice            | Chinese       | ernie_3_base
 fine-tune  | small                   | Chinese       | ernie_3_nano
 fine-tune  | first choice            | French        | camembert_base

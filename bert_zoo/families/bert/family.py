@@ -219,9 +219,9 @@ TF1_CODEC = ConfigCodec(
 )
 
 
-def hf_classes(prefix: str) -> dict[str, str]:
-    """Hugging Face's classes of a family by task; their names begin with `prefix`."""
-    return {
+def hf_classes(prefix: str, lacks: str = "") -> dict[str, str]:
+    """Hugging Face's classes of a family by task, but for those of tasks in `lacks`; their names begin with `prefix`."""
+    classes = {
         "encoder": f"{prefix}Model",
         "masked_lm": f"{prefix}ForMaskedLM",
         **dict.fromkeys(SENTENCE_TASKS, f"{prefix}ForSequenceClassification"),
@@ -229,6 +229,7 @@ def hf_classes(prefix: str) -> dict[str, str]:
         "token_classification": f"{prefix}ForTokenClassification",
         "question_answering": f"{prefix}ForQuestionAnswering",
     }
+    return {task: name for task, name in classes.items() if task not in lacks.split()}
 
 
 MODEL_GARDEN_HEAD = {

@@ -16,7 +16,7 @@ from bert_zoo.families.encoder_stack import (
     WindowedConfig,
     backbone,
     encoder_rows,
-    flagged,
+    masked_lm_head,
     optional_bias,
     optional_rows,
     window_settings,
@@ -30,7 +30,7 @@ from bert_zoo.text.vocabulary_files import read_bpe
 from bert_zoo.weights.formats import HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.hf import ACTIVATIONS
-from bert_zoo.weights.table import BIAS, DENSE, EMBED, FIRST_TOKEN, KERNEL, MEAN, Copy, Head, Row
+from bert_zoo.weights.table import BIAS, DENSE, FIRST_TOKEN, KERNEL, MEAN, Head, Row
 
 POOLINGS = ("mean", "cls")
 BIASES = "attention_bias mlp_bias norm_bias classifier_bias decoder_bias"
@@ -210,19 +210,8 @@ TUNED = Head(
 )
 
 
-def decoder_copies(config: ModernBertConfig) -> tuple[Copy, ...]:
-    table = Copy("decoder.weight", of="{root}embeddings.tok_embeddings.weight")
-    return () if bert.untied(config) else (table,)
-
-
-MASKED_LM = Head(
-    (
-        *PREDICTION_HEAD,
-        Row(EMBED, "masked_lm/decoder", hf="decoder", when=bert.untied),
-        Row(BIAS, "masked_lm", hf="decoder.bias", when=flagged("decoder_bias")),
-    ),
-    prepare=prediction_head,
-    copies=dict.fromkeys(("hf", "torch"), decoder_copies),
+MASKED_LM = masked_lm_head(
+    "decoder", "embeddings.tok_embeddings", *PREDICTION_HEAD, prepare=prediction_head
 )
 
 

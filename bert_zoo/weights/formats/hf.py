@@ -38,7 +38,7 @@ BOOKKEEPING = frozenset(
     _attn_implementation_autoset _commit_hash _name_or_path _num_labels architectures attn_implementation
     auto_map bos_token_id chunk_size_feed_forward cross_attention_hidden_size decoder_start_token_id dtype
     eos_token_id eos_token_ids finetuning_task gradient_checkpointing id2label
-    keys_to_ignore_at_inference label2id language model_max_length model_name name name_or_path
+    keys_to_ignore_at_inference label2id language mask_token_id model_max_length model_name name name_or_path
     num_labels output_attentions output_hidden_states output_past prefix problem_type return_dict
     sep_token_id task_specific_params tf_legacy_loss tokenizer_class torch_dtype torchscript
     transformers_version use_bfloat16 use_cache
