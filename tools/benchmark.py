@@ -55,6 +55,7 @@ MODELS = {
     "deberta_v2": "deberta_v3_base",
     "modernbert": "modernbert_base",
     "eurobert": "eurobert_210m",
+    "nomic_bert": "nomic_bert_2048",
     "gpt": "gpt",
     "gpt2": "gpt2",
 }
