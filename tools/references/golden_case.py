@@ -29,16 +29,6 @@ class Tokens:
     first_ordinary: int
 
 
-def save_current(model: transformers.PreTrainedModel, directory: pathlib.Path) -> None:
-    """As this version of transformers writes it: one safetensors file, tied tensors once."""
-    model.save_pretrained(directory)
-
-
-def save_apart(model: transformers.PreTrainedModel, directory: pathlib.Path) -> None:
-    """With the class's own names, where `save_current` writes those of the authors' code, which pack tensors."""
-    model.save_pretrained(directory, save_original_format=False)
-
-
 def batch_inputs(family, config, rng):
     return random_inputs(family, config, rng, lengths=(16, 11, 6, 3))
 
@@ -58,7 +48,6 @@ class Family:
     make_inputs: Callable = batch_inputs
     edit_weights: Callable[[torch.nn.Module], None] | None = None
     edit_config: Callable[[dict], dict] = dict
-    save: Callable = save_current
 
     def config(self, **changes) -> transformers.PreTrainedConfig:
         config_class = getattr(transformers, f"{self.prefix}Config")
@@ -82,6 +71,11 @@ def randomize(model: transformers.PreTrainedModel, rng: np.random.Generator) -> 
 
 def write_json(path: pathlib.Path, value: dict) -> None:
     path.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n")
+
+
+def save_current(model: transformers.PreTrainedModel, directory: pathlib.Path) -> None:
+    """As this version of transformers writes it: one safetensors file, tied tensors once."""
+    model.save_pretrained(directory)
 
 
 # --- Inputs and labels ---------------------------------------------------------------------------
@@ -183,8 +177,6 @@ def make_case(family: Family, case: "Case", directory: pathlib.Path) -> None:
         arrays |= {"labels": labels.astype(np.int32)}
         arrays |= reference_gradients(case, model, inputs, labels)
     np.savez_compressed(directory / "io.npz", **arrays)
-    if case.beside is not None:
-        np.savez_compressed(directory / "beside.npz", **case.beside(model, torch_inputs(inputs)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,13 +197,11 @@ class Case:
     model_arguments: dict = dataclasses.field(default_factory=dict)
     # Changes the random weights of the model before they are written; None: as the family's.
     edit_weights: Callable[[torch.nn.Module], None] | None = None
-    save: Callable | None = None  # writes the weights; None: as the family's
+    save: Callable = save_current  # writes the weights
     unused: tuple[str, ...] = ()  # tensors that the file has beyond those of the class
     # From the config.json that transformers writes to the one that is stored; None: the family's.
     edit_config: Callable[[dict], dict] | None = None
     dtype: torch.dtype = torch.float32  # the type that the weights are stored in
-    # From the model and its inputs to what beside.npz stores, which tests of the family read.
-    beside: Callable | None = None
     # From cases.json.
     name: str = ""
     task: str = ""
@@ -234,7 +224,6 @@ def listed_cases(file: pathlib.Path, family: Family) -> list[Case]:
             make_inputs=case.make_inputs or family.make_inputs,
             edit_weights=case.edit_weights or family.edit_weights,
             edit_config=case.edit_config or family.edit_config,
-            save=case.save or family.save,
             **{key: listed[name].get(key) for key in ("task", "model_class")},
         )
         for name, case in family.cases.items()
@@ -301,7 +290,6 @@ def torch_inputs(inputs: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
         "padding_mask": "attention_mask",
         "position_ids": "position_ids",
         "language_ids": "langs",
-        "task_type_ids": "task_type_ids",
         "global_attention_mask": "global_attention_mask",
     }
     return {

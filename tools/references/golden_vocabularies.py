@@ -48,8 +48,6 @@ BERT = [
     *"big small good bad very not this that he she they we you day night city film book".split(),
     *"tea ##ing ##ed ##ly ##er ##est ##un ##able ##ful".split(),
 ]
-# Characters of Chinese stand alone, whatever surrounds them.
-ERNIE = [*BERT, *"今天气很好不电影看我喜欢这部，。？", "##天"]
 
 
 def wordpiece(vocabulary: Iterable[str], tokenizer: str):
@@ -126,60 +124,6 @@ def write_modernbert(directory: pathlib.Path) -> None:
     )
     tokenizer.save(str(directory / "tokenizer.json"))
     named = {f"{role}_token": f"[{role.upper()}]" for role in ("cls", "sep", "pad", "mask", "unk")}
-    write_tokenizer(directory, "PreTrainedTokenizerFast", **named)
-
-
-# --- Letters of proteins -------------------------------------------------------------------------
-
-# The released vocabulary of 33 tokens, and fillers.
-PROTEINS = [
-    *("<cls>", "<pad>", "<eos>", "<unk>"),
-    *"LAGVSERTIDPKQNFYMHWCXBUZO.-",
-    *("<null_1>", "<mask>"),
-    *(f"<null_{number}>" for number in range(2, 60)),
-]
-
-
-def write_proteins(directory: pathlib.Path) -> None:
-    write_lines(directory / "vocab.txt", PROTEINS)
-    write_tokenizer(directory, "EsmTokenizer")
-    require_tokens(directory, "MK<mask>Vab L", "M K <mask> V ab L")
-
-
-# Llama 3's vocabulary, as EuroBERT has it: special tokens come last, and all pairs that make a token are merges.
-LLAMA_SPECIAL = ("<|begin_of_text|>", "<|end_of_text|>", "<|mask|>", "<|pad|>")
-LLAMA = (*BPE_TOKENS[: BPE_TOKENS.index(END)], *LLAMA_SPECIAL)
-_LLAMA_PATTERN = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-
-
-def write_llama(directory: pathlib.Path, pad: str = "<|pad|>") -> None:
-    """A tokenizer.json as Llama 3's, of fewer tokens, which puts a token at both ends of a text."""
-    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, processors
-    from tokenizers import pre_tokenizers as steps
-
-    ids = {token: index for index, token in enumerate(LLAMA[: -len(LLAMA_SPECIAL)])}
-    splits = [(token[:i], token[i:]) for token in ids for i in range(1, len(token))]
-    merges = [pair for pair in splits if ids.keys() >= {*pair}]
-    tokenizer = Tokenizer(models.BPE(ids, merges, ignore_merges=True))
-    split = steps.Split(Regex(_LLAMA_PATTERN), "isolated")
-    level = steps.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.pre_tokenizer = steps.Sequence([split, level])
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in LLAMA_SPECIAL])
-    begin, end, mask, _ = LLAMA_SPECIAL
-    template = processors.TemplateProcessing(
-        single=f"{begin} $A {end}",
-        pair=f"{begin} $A {end} $B {end}",
-        special_tokens=[(token, LLAMA.index(token)) for token in (begin, end)],
-    )
-    tokenizer.post_processor = processors.Sequence(
-        [processors.ByteLevel(trim_offsets=False), template]
-    )
-    tokenizer.save(str(directory / "tokenizer.json"))
-    named = {"bos_token": begin, "eos_token": end, "mask_token": mask, "pad_token": pad}
     write_tokenizer(directory, "PreTrainedTokenizerFast", **named)
 
 

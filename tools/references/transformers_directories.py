@@ -49,6 +49,7 @@ FAMILIES = {
     "bert": ("wordpiece", "BertTokenizer", OF_SENTENCES),
     "multilingual_minilm": ("sentencepiece_fairseq", "XLMRobertaTokenizer", HEADS),
     "electra": ("wordpiece", "ElectraTokenizer", HEADS),
+    "ernie": ("wordpiece", "BertTokenizer", OF_SENTENCES),
     "mobilebert": ("wordpiece", "MobileBertTokenizer", OF_SENTENCES),
     "distilbert": ("wordpiece", "DistilBertTokenizer", HEADS),
     "mpnet": ("wordpiece_mpnet", "MPNetTokenizer", HEADS),
@@ -58,6 +59,13 @@ FAMILIES = {
     "camembert": ("sentencepiece_fairseq", "CamembertTokenizer", HEADS),
     "deberta": ("byte_bpe_bracketed", "DebertaTokenizer", HEADS),
     "deberta_v2": ("sentencepiece_plain", "DebertaV2Tokenizer", HEADS),
+    "jina_v3": ("sentencepiece_fairseq", "XLMRobertaTokenizer", HEADS),
+    "esm2": ("proteins", "EsmTokenizer", HEADS),
+    "nomic_bert": ("wordpiece", "BertTokenizer", HEADS),
+    "gte": ("wordpiece", "BertTokenizer", HEADS),
+    "eurobert": ("byte_bpe_composed", "PreTrainedTokenizerFast", HEADS),
+    "ultrabert": ("byte_bpe_composed", "PreTrainedTokenizerFast", HEADS),
+    "roformer": ("wordpiece", "BertTokenizer", HEADS),
     "modernbert": ("byte_bpe_composed", "PreTrainedTokenizerFast", HEADS),
     "xlnet": ("sentencepiece_cased", "XLNetTokenizer", OF_STREAMS | {"LMHeadModel": "masked_lm"}),
     "xlm": ("word_bpe", "XLMTokenizer", OF_STREAMS | {"WithLMHeadModel": "masked_lm"}),
@@ -129,6 +137,9 @@ def vocabularies(directory: str, data: str) -> None:
         sentence_iterator=iter(texts), model_writer=pieces, vocab_size=5000, minloglevel=2
     )
     write_file(below / "sentencepiece_fairseq" / "sentencepiece.bpe.model", pieces.getvalue())
+
+    proteins = ROOT / "tests" / "golden" / "esm2" / "encoder" / "vocab.txt"
+    write_file(below / "proteins" / "vocab.txt", proteins.read_bytes())
 
     merges = (below / "byte_bpe" / "merges.txt").read_bytes()
     tokens = json.loads((below / "byte_bpe" / "vocab.json").read_text())
@@ -274,7 +285,7 @@ def write(directory: str, *names: str) -> None:
             config.num_labels = 3 if task in ("classification", "token_classification") else 2
             config.architectures = [model_class.__name__]
             model = model_class(config).eval()
-            for parameter in model.parameters():
+            for parameter in filter(lambda p: p.requires_grad, model.parameters()):
                 parameter.data += 0.1 * parameter.data.new_empty(parameter.shape).normal_()
             for layer in model.modules():
                 if isinstance(layer, torch.nn.Embedding) and layer.padding_idx is not None:
