@@ -117,9 +117,9 @@ HARD = [*"'sSſtTrReEvVlLmMdD \t\n\r!a1²½é\u0301日\u3000\u00a0\u2028", "\r\n
 @pytest.mark.parametrize(
     ("pattern", "pieces"),
     [
-        ("gpt2", ["It", "'", "S", " (", "x", ")", "\n\n ", " 12345", "a"]),
+        ("gpt_2", ["It", "'", "S", " (", "x", ")", "\n\n ", " 12345", "a"]),
         ("digits", ["It", "'", "S", " (", "x", ")", "\n\n  ", *"12345", "a"]),
-        ("gpt4", ["It", "'S", " (", "x", ")\n\n", " ", " ", "123", "45", "a"]),
+        ("gpt_4", ["It", "'S", " (", "x", ")\n\n", " ", " ", "123", "45", "a"]),
         ("qwen2", ["It", "'S", " (", "x", ")\n\n", " ", " ", *"12345", "a"]),
     ],
 )
@@ -146,7 +146,7 @@ def test_patterns_split_texts_as_the_library(pattern, pieces):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pattern", ["digits", "gpt4"])
+@pytest.mark.parametrize("pattern", ["digits", "gpt_4"])
 def test_patterns_know_every_character(pattern):
     pytest.importorskip("tokenizers")
     tokenizer = ByteBpeTokenizer(*own_vocabulary(), pattern=pattern, ignore_merges=True)
@@ -307,7 +307,7 @@ def llama(directory, post_processor, **config):
         merges,
         **named,
         mask_token="<|m|>",
-        pattern="gpt4",
+        pattern="gpt_4",
         ignore_merges=True,
         added_tokens=added,
         lstrip_mask=False,

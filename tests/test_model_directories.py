@@ -204,20 +204,21 @@ def test_sizes_that_would_run_for_ever_or_fill_the_memory(call, words):
 
 
 # Of which nothing is as large.
-NO_SIZES = """pad_id sep_id inner_group_num global_attention_every clamp_len reuse_len span_targets
+NO_SIZES = """pad_id sep_id mask_id inner_group_num global_attention_every clamp_len reuse_len span_targets
     attention_window sliding_window max_global_tokens block_size num_random_blocks backward_tokens""".split()
 # Which no layer of a family is made with.
 UNREAD_SIZES = {
     **dict.fromkeys(("deberta", "deberta_v2"), ("max_positions", "embedding_size")),
     **dict.fromkeys(("gpt", "gpt2"), ("num_segments", "embedding_size")),
     **dict.fromkeys(
-        ("modernbert", "eurobert", "ultrabert", "esm2", "t5", "mt5", "umt5", "byt5"),
+        ("modernbert", "eurobert", "ultrabert", "esm2", "neobert", "t5", "mt5", "umt5", "byt5"),
         ("max_positions", "num_segments", "embedding_size", "prediction_head_size"),
     ),
     **dict.fromkeys(
         ("jina_v3", "jina_bert_v2", "nomic_bert", "gte", "multilingual_gte"),
         ("max_positions", "embedding_size"),
     ),
+    "roformer": ("max_positions",),
     "awd_lstm": ("lstm_size",),  # of all layers but the last
     "elmo": ("vocab_size", "max_characters"),
 }

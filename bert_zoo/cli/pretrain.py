@@ -8,9 +8,8 @@ bert_zoo pretrain --recipe characters_nano --text text.txt
 bert_zoo pretrain --recipe xlm --size nano --text train.en.gz,train.de.gz --languages en,de --steps 5000
 
 From a checkpoint, tokens are masked as in its family; from scratch, as in its
-paper. Language models predict each token from those before it. Part of the text
-is held out to measure predictions before and after. To resume a stopped run,
-repeat the command. docs/pretraining.md explains how to get good results.
+paper. Part of the text is held out to measure predictions. To resume a stopped
+run, repeat the command. docs/pretraining.md explains how to get good results.
 """
 
 from collections import Counter

@@ -202,7 +202,10 @@ KINDS = {FULL: "global_rope_theta", SLIDING: "local_rope_theta"}
 def window_settings(values: Mapping[str, Any]) -> dict[str, Any]:
     """From transformers 5's keys to those of `WINDOW_ROWS`, with the numbers of the layers that attend to all tokens."""
     values = dict(values)
-    for kind, rope in (values.pop("rope_parameters", None) or {}).items():
+    ropes = values.pop("rope_parameters", None)
+    check("rope_parameters", ropes, dict | None, ConfigError)
+    for kind, rope in (ropes or {}).items():
+        check(f"rope_parameters[{kind!r}]", rope, dict, ConfigError)
         if kind not in KINDS or rope.get("rope_type", "default") != "default":
             raise ConfigError(
                 f"rope_parameters has {shown(kind)}: {shown(rope)}; there are {list(KINDS)} here, of "
@@ -212,10 +215,11 @@ def window_settings(values: Mapping[str, Any]) -> dict[str, Any]:
     types = values.pop("layer_types", None)
     if types is not None:
         number = values.get("num_hidden_layers")
+        check("num_hidden_layers", number, int, ConfigError, least=1)
         if not isinstance(types, list) or len(types) != number or not {*types} <= {*KINDS}:
             raise ConfigError(
                 f"layer_types is {shown(types)}; it must list one of {[*KINDS]} for each of the {shown(number)} "
-                "layers."
+                "layers (num_hidden_layers)."
             )
         values["layer_types"] = [i for i, kind in enumerate(types) if kind == FULL]
     return values

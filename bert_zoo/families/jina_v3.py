@@ -145,7 +145,7 @@ FAMILY = Family(
             sources=[HF("jinaai/jina-embeddings-v3"), HF("jinaai/jina-embeddings-v3-hf")],
             provides=EMBEDDING,
             params=559_364_096,
-            licence="CC-BY-NC-4.0",
+            licence="CC-BY-NC-4.0 (not for commercial use)",
             paper="jina-embeddings-v3: Multilingual Embeddings With Task LoRA, arXiv:2409.10173",
             text=TextSpec(lowercase=None, max_length=8192),
             prompts=PROMPTS,

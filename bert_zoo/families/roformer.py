@@ -29,7 +29,7 @@ CHECKPOINTS = [
         provides=frozenset({"encoder", "masked_lm"}),
         # transformers counts 98,304 more, of a table of sines.
         params=123_457_536,
-        licence="unknown",
+        licence="not declared (no licence was found)",
         paper="RoFormer: Enhanced Transformer with Rotary Position Embedding, arXiv:2104.09864",
         text=TextSpec(lowercase=True, max_length=1536),
         note=(

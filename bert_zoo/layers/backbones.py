@@ -50,11 +50,12 @@ class Groups:
     embeddings: keras.layers.Layer
     stack: keras.layers.Layer  # with `blocks`, `blocks_of_layers` and `rematerialize`
     top: Sequence[keras.layers.Layer] = ()  # above the stack, such as the pooler
+    fitted: Sequence[keras.layers.Layer] = ()  # above the stack, which no training here changes
     highest_level: int = 2  # of the highest layer; see `levels_below_head`
 
     @property
     def layers(self) -> tuple[keras.layers.Layer, ...]:
-        return (self.embeddings, self.stack, *self.top)
+        return (self.embeddings, self.stack, *self.top, *self.fitted)
 
     def freeze(self, *, embeddings: bool, layers: int) -> None:
         """See `bert_zoo.training.freeze`, the function for users."""
@@ -228,7 +229,7 @@ class Backbone(keras.layers.Layer):
         groups = self.groups()
         with private.declaring():
             groups.embeddings.build((None, None))
-            for layer in (groups.stack, *groups.top):
+            for layer in groups.layers[1:]:
                 layer.build((None, None, self.config.hidden_size))
             self.config.check_memory(sum(math.prod(v.shape) for v in self.variables))
         self.built = True

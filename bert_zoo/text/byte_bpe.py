@@ -493,7 +493,7 @@ class ByteBpeTokenizer(Tokenizer):
             tokens; None for those that the vocabulary lacks.
         added_tokens: tokens that are kept whole, besides the special tokens; see `AddedToken`.
         normalization: "NFC", which composes letters and accents, or None.
-        pattern: by which texts are split: "gpt2"; "digits", GPT-2's with each digit alone; "gpt4", of GPT-4 and
+        pattern: by which texts are split: "gpt_2"; "digits", GPT-2's with each digit alone; "gpt_4", of GPT-4 and
             Llama 3, with up to three digits together; "qwen2", the same with each digit alone.
         ignore_merges: a piece that is a token becomes it, even if merges do not arrive at it (Llama 3).
         begins_word: regular expression for the text of tokens that begin a word in `word_starts`; by
@@ -524,7 +524,7 @@ class ByteBpeTokenizer(Tokenizer):
         eos_token: str | None = None,
         added_tokens: Iterable[AddedToken | str | Mapping[str, Any]] = (),
         normalization: str | None = None,
-        pattern: str = "gpt2",
+        pattern: str = "gpt_2",
         ignore_merges: bool = False,
         begins_word: str = " .*",
         source: str | Path = "the arguments",
@@ -692,7 +692,7 @@ class ByteBpeTokenizer(Tokenizer):
         if options.eos_token is not None:
             config |= dict.fromkeys(("bos_token", "eos_token"), options.eos_token)
         config["added_tokens_decoder"] = self._tokens_in_text()
-        if options.normalization or options.pattern != "gpt2" or options.ignore_merges:
+        if options.normalization or options.pattern != "gpt_2" or options.ignore_merges:
             config["tokenizer_class"] = "PreTrainedTokenizerFast"
             # vocab.json and merges.txt cannot say it.
             return {"tokenizer.json": framed(self), "tokenizer_config.json": config}

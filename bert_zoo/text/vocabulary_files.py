@@ -67,9 +67,9 @@ _MODERN = (
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 PATTERNS = {
-    "gpt2": Pattern(),
+    "gpt_2": Pattern(),
     "digits": Pattern(most_digits=1),
-    "gpt4": Pattern(_MODERN % "{1,3}", 3),
+    "gpt_4": Pattern(_MODERN % "{1,3}", 3),
     "qwen2": Pattern(_MODERN % "", 1),
 }
 

@@ -64,8 +64,7 @@ class Esm2Backbone(EncoderStack):
         self.contact_head = ContactHead(channels, dtype="float32", name="contact_head")
 
     def groups(self):
-        groups = super().groups()
-        return dataclasses.replace(groups, top=(*groups.top, self.contact_head))
+        return dataclasses.replace(super().groups(), fitted=(self.contact_head,))
 
     def make_embeddings(self, config: Any, options: dict) -> keras.layers.Layer:
         return super().make_embeddings(config.replace(hidden_dropout=0.0), options)
