@@ -189,7 +189,7 @@ FORMAT = GteHuggingFace(
     model_type="gte",
     codec=HF_CODEC,
     root="gte.",
-    classes=bert.hf_classes("Gte"),
+    classes=bert.hf_classes("Gte", lacks="multiple_choice question_answering"),
     packed={
         r"\battention\.qkv_proj\.": tuple(f"{name}." for name in QKV),
         r"\bmlp\.up_gate_proj\.": ("mlp.up_proj.", "mlp.gate_proj."),

@@ -246,7 +246,7 @@ FAMILY = Family(
             model_type="nomic_bert",
             codec=HF_CODEC,
             root="nomic_bert.",
-            classes=bert.hf_classes("NomicBert"),
+            classes=bert.hf_classes("NomicBert", lacks="multiple_choice question_answering"),
             packed={r"\battn\.Wqkv\.": tuple(f"{name}." for name in QKV)},
             optional={
                 r"^cls\.predictions\.(transform\.dense\.)?bias$": "bias in the masked-token head"
