@@ -20,6 +20,8 @@ POOLING_MODES = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "
 DENSE_ACTIVATIONS = ("linear", "tanh", "relu", "gelu", "sigmoid", "silu")
 # Ways to compare sentence vectors; the last two are negative distances.
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
+# What a text is in a search, on which its prompt depends.
+ROLES = (QUERY, DOCUMENT) = ("query", "document")
 # Names of `bert_zoo.layers.common.ACTIVATIONS`.
 ACTIVATIONS = (
     *("gelu", "gelu_tanh", "relu", "silu", "quick_gelu", "gelu_10", "hardswish", "laplace"),

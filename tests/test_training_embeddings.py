@@ -33,7 +33,7 @@ from bert_zoo.embeddings import (
 )
 from bert_zoo.models import gradient_cache
 from bert_zoo.serving.servable import reusable_object
-from bert_zoo.tasks.embedding import fingerprints
+from bert_zoo.tasks.vectors import fingerprints
 
 with np.load(ALL_GOLDEN / "embedding_training.npz") as file:
     REFERENCE = dict(file)

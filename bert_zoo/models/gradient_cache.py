@@ -61,28 +61,35 @@ def traced_once(run):
     return tf.function(run, autograph=False)
 
 
+def widened(vectors, length):
+    """Token vectors [rows, tokens, size] padded with zeros to so many tokens; vectors of texts [rows, size] unchanged."""
+    if len(vectors.shape) < 3:
+        return vectors
+    return ops.pad(vectors, [[0, 0], [0, length - ops.shape(vectors)[1]], [0, 0]])
+
+
 def in_groups_by_length(run, rows: Mapping[str, Any], number: int):
-    """`run(rows)` [rows, size], computed in groups of rows of similar length with little padding.
+    """`run(rows)`, [rows, size] or [rows, tokens, size], computed in groups of rows of similar length with little
+    padding.
 
     On TensorFlow, with shapes that may be unknown in the graph. If they are known, no group is empty.
     """
     import tensorflow as tf
 
     rows, back = longest_first(with_mask(rows))
-    total = tf.shape(back)[0]
+    total, length = tf.unstack(tf.shape(rows["padding_mask"]))
     number = min(number, back.shape[0] or number)
     bounds = [total * i // number for i in range(number + 1)]
     groups = [
-        run(trimmed({name: value[start:end] for name, value in rows.items()}))
+        widened(run(trimmed({name: value[start:end] for name, value in rows.items()})), length)
         for start, end in pairwise(bounds)
     ]
     return tf.gather(tf.concat(groups, axis=0), back)
 
 
-def in_mini_batches(
-    model: keras.Model, rows: Mapping[str, Any], size: int, *, trims: bool, training
-):
-    """`model(rows)` float32 [rows, size], holding what is computed of `size` rows, int [rows, length], at a time.
+def in_mini_batches(model: keras.Model, read, rows: Mapping[str, Any], size: int, *, trims: bool):
+    """`read(rows)`, float32 [rows, size] or [rows, tokens, size], holding what is computed of `size` rows, int
+    [rows, length], at a time; `read` is a function that uses the model's variables alone.
 
     Same results and gradients as at once, but for the masks of dropout, which are drawn for each mini-batch. `trims` is
     whether each mini-batch loses the padding that it does not need; shapes are dynamic then.
@@ -95,7 +102,7 @@ def in_mini_batches(
     rows, back = longest_first(with_mask(rows))
     if not back.shape[0]:  # unknown, or none
         rows = at_least_one(rows)
-    number = ops.shape(rows["padding_mask"])[0]
+    number, length = ops.shape(rows["padding_mask"])
     chunks = -(-number // size)
     # Repeats the shortest row to the end of the last mini-batch.
     places = ops.minimum(ops.arange(chunks * size), number - 1)
@@ -109,8 +116,10 @@ def in_mini_batches(
         given = list(before)
         for index, state in zip(seeds, states, strict=True):
             given[index] = state
-        vectors, after = model.stateless_call(list(values), given, mini_batch, training=training)
-        return ops.cast(vectors, "float32"), [after[index] for index in seeds]
+        mapping = [*zip(trainable, values, strict=True), *zip(constant, given, strict=True)]
+        with keras.StatelessScope(mapping) as scope:
+            vectors = widened(ops.cast(read(mini_batch), "float32"), length)
+        return vectors, [scope.get_current_value(constant[index]) for index in seeds]
 
     values, states = [v.value for v in trainable], [before[index] for index in seeds]
     if keras.backend.backend() == "tensorflow":
@@ -119,7 +128,7 @@ def in_mini_batches(
         vectors, states = _on_jax(run, values, states, rows)
     for index, state in zip(seeds, states, strict=True):
         constant[index].assign(state)
-    vectors = ops.reshape(vectors, (-1, vectors.shape[-1]))
+    vectors = ops.reshape(vectors, (-1, *ops.shape(vectors)[2:]))
     return ops.take(vectors, back, axis=0)
 
 
@@ -140,7 +149,7 @@ def _on_tensorflow(run, values, states, rows, *, trims: bool):
 
     chunks = tf.shape(next(iter(rows.values())))[0]
     states_after: list[Any] = []
-    sizes: list[int] = []
+    shapes: list[list[int | None]] = []
 
     def mini_batch(number):
         found = {name: value[number] for name, value in rows.items()}
@@ -167,7 +176,7 @@ def _on_tensorflow(run, values, states, rows, *, trims: bool):
 
         def forward(number, array, states):
             vectors, states = run(constants, states, mini_batch(number))
-            sizes.append(vectors.shape[-1])
+            shapes.append([None, None, *vectors.shape[1:]])
             return array.write(number, vectors), states
 
         static = next(iter(rows.values())).shape
@@ -189,7 +198,7 @@ def _on_tensorflow(run, values, states, rows, *, trims: bool):
             totals, _ = over_mini_batches(backward, [tf.zeros_like(value) for value in constants])
             return totals
 
-        return tf.ensure_shape(array.stack(), [None, None, sizes[0]]), gradient
+        return tf.ensure_shape(array.stack(), shapes[0]), gradient
 
     vectors = vectors_of(*values)
     return vectors, states_after
