@@ -6,6 +6,7 @@ traced once, turns texts into ids and outputs; see `bert_zoo.models.graphs`.
 
 import itertools
 from collections.abc import Callable, Hashable, Mapping
+from functools import partial
 from typing import Any
 
 import keras
@@ -35,6 +36,7 @@ def outputs_of_texts(
     *,
     per_token: bool = False,
     reader: Any = None,
+    role: str | None = None,
     progress: Callable[[int, int], None] | None = None,
     **options: Hashable,
 ) -> Any:
@@ -48,6 +50,7 @@ def outputs_of_texts(
             `in_graph`.
         per_token: whether outputs have the length of the input, [batch, length, ...].
         reader: turns texts into inputs; by default the model's `text_reader`.
+        role: for a model with `column_inputs`, the role of the texts, which already have their prompt.
         progress: function that is called after each step with the numbers of finished and of all steps.
     """
     if batch_size is not None:
@@ -55,7 +58,7 @@ def outputs_of_texts(
     if has_no_rows(texts):
         # The outputs of one row have the shape of none.
         one = ([""], [[""]] if model.ids_rank > 2 else [""]) if isinstance(texts, tuple) else [""]
-        reading = {"per_token": per_token, "reader": reader}
+        reading = {"per_token": per_token, "reader": reader, "role": role}
         outputs = outputs_of_texts(model, function, one, **reading, **options)
         return keras.tree.map_structure(lambda part: part[:0], outputs)
     rows = text_rows(model, texts)
@@ -63,7 +66,7 @@ def outputs_of_texts(
     numbers = _batches(rows, batch_size, in_order=per_token)
     batches = [rows_of(rows, of_batch) for of_batch in numbers] if len(numbers) > 1 else [rows]
     reader = with_few_lengths(reader or model.text_reader)
-    reading = {"preprocessor": reader, "per_token": per_token}
+    reading = {"preprocessor": reader, "per_token": per_token, "role": role}
     size = batch_size
     if len(numbers) == 1:  # the smallest power of 2 with room for its rows
         size = min(size, 1 << (len(numbers[0]) - 1).bit_length())
@@ -140,12 +143,12 @@ def on_rows(model, function, inputs: Mapping[str, Any], size: int, **options: Ha
     return on_model(model, function, inputs, **options)
 
 
-def _read(model, texts, length, *, preprocessor, per_token: bool):
+def _read(model, texts, length, *, preprocessor, per_token: bool, role: str | None):
     """A batch's inputs; with `per_token`, at least `length` tokens long."""
+    read = model.texts_to_inputs if role is None else partial(model.column_inputs, role)
     if per_token:
-        inputs = model.texts_to_inputs(texts, preprocessor)
-        return preprocessor.widened(inputs, length)
-    return model.texts_to_inputs(texts, for_this_device(preprocessor))
+        return preprocessor.widened(read(texts, preprocessor), length)
+    return read(texts, for_this_device(preprocessor))
 
 
 def _as_arrays(outputs):
