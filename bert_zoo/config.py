@@ -20,8 +20,9 @@ POOLING_MODES = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "
 DENSE_ACTIVATIONS = ("linear", "tanh", "relu", "gelu", "sigmoid", "silu")
 # Ways to compare sentence vectors; the last two are negative distances.
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
-# What a text is in a search, on which its prompt depends.
-ROLES = (QUERY, DOCUMENT) = ("query", "document")
+# What a text is in a search, on which its prompt depends -> names of prompts for it.
+ROLE_PROMPTS = {"query": ("query",), "document": ("document", "passage", "corpus")}
+ROLES = (QUERY, DOCUMENT) = tuple(ROLE_PROMPTS)
 # Names of `bert_zoo.layers.common.ACTIVATIONS`.
 ACTIVATIONS = (
     *("gelu", "gelu_tanh", "relu", "silu", "quick_gelu", "gelu_10", "hardswish", "laplace"),
@@ -387,9 +388,20 @@ class Prompts:
                 f"The default prompt is {shown(self.default)}; the prompts are {quoted(self.texts)}."
             )
 
-    def text(self, prompt: str | None = None) -> str:
-        """The text of a prompt: a name, or the text itself (names win); "" for no prompt, None for the default.
-        ValueError for what looks like a name of none."""
+    def of_role(self, role: str) -> str | None:
+        """The name of the prompt for texts of a role, one of `ROLES`; None if there is none."""
+        check("role", role, str, choices=ROLES)
+        return next((name for name in ROLE_PROMPTS[role] if name in self.texts), None)
+
+    def text(self, prompt: str | None = None, role: str | None = None) -> str:
+        """The text of a prompt: a name, or the text itself (names win); "" for no prompt, None for that of the role,
+        or else the default. ValueError for what looks like a name of none, or for a prompt and a role."""
+        if role is not None:
+            if prompt is not None:
+                raise ValueError(
+                    f"prompt is {shown(prompt)} and role is {shown(role)}, which has its own prompt. Pass one of them."
+                )
+            prompt = self.of_role(role)
         if prompt is None:
             return "" if self.default is None else self.texts[self.default]
         if not isinstance(prompt, str):

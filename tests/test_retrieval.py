@@ -27,8 +27,8 @@ class Angles:
         self.prompts, self.asked = Prompts(prompts), []
         self.pooling = Pooling(similarity=similarity)
 
-    def embed(self, texts, batch_size=32, prompt=None):
-        self.asked.append(prompt)
+    def embed(self, texts, batch_size=32, prompt=None, role=None):
+        self.asked.append(self.prompts.text(prompt, role))
         angles = np.radians([float(text.split()[0]) for text in texts])
         return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype("float32")
 
@@ -104,8 +104,8 @@ def test_a_model_is_measured_by_what_it_finds():
 
 def test_queries_and_documents_get_the_models_prompts():
     arguments = {"q": "1"}, {"d": "1"}, {"q": ["d"]}
-    named = {"query": "find: ", "passage": ""}
-    for prompts, expected in ((named, ["query", "passage"]), ({}, [None] * 2)):
+    named = {"query": "find: ", "passage": "found: "}
+    for prompts, expected in ((named, ["find: ", "found: "]), ({}, [""] * 2)):
         model = Angles(**prompts)
         evaluate_retrieval(model, *arguments)
         assert model.asked == expected

@@ -21,7 +21,7 @@ from helpers import (
 
 import bert_zoo
 from bert_zoo import runtime
-from bert_zoo.config import SIMILARITIES, ConfigError, Pooling, Prompts
+from bert_zoo.config import ROLES, SIMILARITIES, ConfigError, Pooling, Prompts
 from bert_zoo.loading.directories import open_checkpoint
 from bert_zoo.weights.formats.hf_directories import MODULES, OTHER_MODULES
 from bert_zoo.weights.safetensors_io import write_safetensors
@@ -53,6 +53,8 @@ def test_vectors_are_those_of_sentence_transformers(name, tmp_path):
     assert_close(encoder.embed(TEXTS), expected.pop(""))
     for prompt, vectors in expected.items():
         assert_close(encoder.embed(TEXTS, prompt=prompt), vectors)
+        if prompt in ROLES:
+            assert_close(encoder.embed(TEXTS, role=prompt), vectors)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -97,6 +99,8 @@ def test_the_runtime_gives_the_same_vectors(name, tmp_path):
     for prompt, vectors in expected.items():
         if prompt in model.encoder.prompts.texts or model.encoder.pooling.include_prompt:
             assert_close(served.embed(TEXTS, prompt=prompt), vectors)
+            if prompt in ROLES:
+                assert_close(served.embed(TEXTS, role=prompt), vectors)
         else:
             with pytest.raises(ValueError, match="can only leave the prompts"):
                 served.embed(TEXTS, prompt=prompt)
@@ -132,6 +136,11 @@ def test_the_name_of_a_prompt_goes_before_a_text():
     assert found == ["find: ", "", "", "find: ", "as it is "]
 
 
+def test_a_role_has_the_first_of_its_prompts_or_the_default():
+    prompts = Prompts({"corpus": "in: ", "passage": "", "other": "a "}, "other")
+    assert [prompts.text(role=role) for role in ROLES] == ["a ", ""]
+
+
 WIDE = "truncate_dim is 33, but the model's vectors have 32"
 
 
@@ -139,6 +148,11 @@ WIDE = "truncate_dim is 33, but the model's vectors have 32"
     (
         lambda: Prompts({"query": "find: ", "none": ""}).text("qeury"),
         "no prompt 'qeury'; the model's are ['query', 'none']",
+    ),
+    (lambda: Prompts().text(role="passage"), "role is 'passage'; it must be one of"),
+    (
+        lambda: loaded_task("embedding").embed(TEXTS, prompt="a: ", role="query"),
+        "prompt is 'a: ' and role is 'query', which has its own prompt. Pass one of them.",
     ),
     (lambda: Prompts({}, "other"), "default prompt is 'other'"),
     (lambda: Prompts().text("query"), "no prompt 'query'; the model has none"),

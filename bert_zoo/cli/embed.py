@@ -4,6 +4,7 @@ bert_zoo embed "How do I get my money back?" "I would like a refund."
 bert_zoo embed --model bge_small --output vectors.npy < sentences.txt
 bert_zoo embed --text sentences.txt --output vectors.npy
 bert_zoo embed --text articles.jsonl --column title --prompt "query: " --output titles.npy
+bert_zoo embed --model e5_small --role document --text articles.jsonl --output articles.npy
 
 Pass texts as arguments, one per line on standard input, or as a file: its
 lines, or a column of a table (CSV, TSV, JSON Lines, Parquet), with or without
@@ -27,6 +28,7 @@ from tqdm import tqdm
 
 from bert_zoo.cli.benchmarks import DataOptions
 from bert_zoo.cli.program import Program
+from bert_zoo.config import ROLES
 from bert_zoo.data import files, tables
 from bert_zoo.data.files import RowFile
 
@@ -107,6 +109,12 @@ _PROMPT = PROGRAM.string(
     None,
     "Prompt to put before each text: the name of one of the model's prompts, or a text.",
 )
+_ROLE = PROGRAM.enum(
+    "role",
+    None,
+    ROLES,
+    "What the texts are in a search; the model puts its prompt for it before them.",
+)
 _BATCH_SIZE = PROGRAM.integer("batch_size", 32, "Texts per step.", lower_bound=1)
 # The format of a table.
 PROGRAM.define_fields(DataOptions, ("delimiter", "format", "header", "encoding"))
@@ -135,7 +143,9 @@ def main(arguments: list[str]) -> None:
     texts = chain(first, texts)
 
     model = loaded_model()
-    embed = partial(model.embed, batch_size=_BATCH_SIZE.value, prompt=_PROMPT.value)
+    embed = partial(
+        model.embed, batch_size=_BATCH_SIZE.value, prompt=_PROMPT.value, role=_ROLE.value
+    )
     from bert_zoo.models.long_texts import warning_of_cut_texts
 
     with warning_of_cut_texts(model, [], pooled=True):
@@ -173,7 +183,7 @@ def origin() -> dict[str, Any]:
         "model": [_MODEL.value, *sorted(file.stat().st_mtime_ns for file in model.glob("**/*"))],
         "text": [str(Path(_TEXT.value).resolve()), stat.st_size, stat.st_mtime_ns],
         "read": [_COLUMN.value, PROGRAM.given(DataOptions)],
-        "prompt": _PROMPT.value,
+        "prompt": [_PROMPT.value, _ROLE.value],
     }
 
 

@@ -5,39 +5,26 @@ from typing import Any
 
 import numpy as np
 
+from bert_zoo.config import DOCUMENT, QUERY
 from bert_zoo.embeddings.exact_search import SIMILARITIES, directions, search
 from bert_zoo.error_text import quoted
 from bert_zoo.fields import check
 from bert_zoo.metrics.labels import pearson, spearman
 from bert_zoo.metrics.retrieval import CUTOFFS, retrieval_metrics
 
-# Names of prompts; the first one that a model has is used.
-QUERY = ("query",)
-DOCUMENT = ("document", "passage", "corpus")
-
 
 def embedded(
-    model: Any, texts: Sequence[str], prompt: str | None, role: Sequence[str], batch_size: int
+    model: Any, texts: Sequence[str], prompt: str | None, role: str, batch_size: int
 ) -> np.ndarray:
     """Vectors of texts, float32 [texts, size], with a prompt; by default the model's for the role, if it has one."""
-    prompt = prompt_of(model, role) if prompt is None else prompt
-    return np.asarray(model.embed(texts, batch_size=batch_size, prompt=prompt))
-
-
-def prompt_of(model: Any, role: Sequence[str]) -> str | None:
-    """Name of the model's prompt for a role, or None."""
-    prompts = _of_encoder(model, "prompts")
-    return next((name for name in role if prompts and name in prompts.texts), None)
+    how = {"role": role} if prompt is None else {"prompt": prompt}
+    return np.asarray(model.embed(texts, batch_size=batch_size, **how))
 
 
 def similarity_of(model: Any) -> str:
     """The model's similarity, one of `bert_zoo.config.SIMILARITIES`; cosine if it has no pooling."""
-    pooling = _of_encoder(model, "pooling")
+    pooling = getattr(getattr(model, "encoder", model), "pooling", None)
     return "cosine" if pooling is None else pooling.similarity
-
-
-def _of_encoder(model: Any, name: str) -> Any:
-    return getattr(getattr(model, "encoder", model), name, None)
 
 
 def evaluate_retrieval(
@@ -55,7 +42,7 @@ def evaluate_retrieval(
     """Measures how well a model finds the relevant documents for queries.
 
     Args:
-        model: any object with `embed`.
+        model: any object with `embed`, which takes a `role` or `prompt`.
         queries, corpus: id -> text, as `bert_zoo.data.retrieval.read_beir` returns them.
         relevant: query id -> ids of its relevant documents, or document id -> grade. Queries without relevant
             documents are left out; a warning counts them.

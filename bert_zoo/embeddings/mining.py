@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_zoo.embeddings.evaluation import DOCUMENT, QUERY, embedded, similarity_of
+from bert_zoo.config import DOCUMENT, QUERY
+from bert_zoo.embeddings.evaluation import embedded, similarity_of
 from bert_zoo.embeddings.exact_search import Hits, search
 from bert_zoo.fields import check
 
@@ -41,7 +42,7 @@ def mine_negatives(
     with fewer negatives than requested.
 
     Args:
-        model: any object with `embed`.
+        model: any object with `embed`, which takes a `role` or `prompt`.
         anchors, positives: texts [pairs], as for `fit`.
         corpus: texts to choose from, besides the positives.
         number: negatives per anchor.

@@ -303,6 +303,7 @@ class Encoder(ZooModel):
         batch_size: int = 32,
         prompt: str | None = None,
         truncate_dim: int | None = None,
+        role: str | None = None,
     ):
         """Computes sentence vectors, pooled and normalised as `pooling` says.
 
@@ -315,14 +316,17 @@ class Encoder(ZooModel):
             truncate_dim: keep only this many leading numbers of each vector, for a model trained for it
                 (`bert_zoo.embeddings.Matryoshka`); by default the model's own setting. As in
                 sentence-transformers, truncated vectors are not normalised again.
+            role: "query" for texts that search, "document" for texts to be found. It chooses the model's prompt
+                for them, if it has one, in place of `prompt`.
 
         Returns:
             NumPy float32 [texts, size].
 
         Raises:
-            ValueError: the prompt cannot be left out of the vectors because texts are read in windows.
+            ValueError: there are a prompt and a role, or one that does not exist; or the prompt cannot be left
+                out of the vectors because texts are read in windows.
         """
-        before = self.prompts.text(prompt)
+        before = self.prompts.text(prompt, role)
         texts = with_prompt(before, text_rows(self, texts))
         pooling = self.pooling
         if truncate_dim is not None:

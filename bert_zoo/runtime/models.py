@@ -226,9 +226,15 @@ class _Embedder(RuntimeModel):
         """Like `RuntimeModel.predict`, with the default prompt before each text."""
         return self._predicted(texts, batch_size, self.prompts.text())
 
-    def embed(self, texts, batch_size: int = 32, prompt: str | None = None) -> np.ndarray:
+    def embed(
+        self,
+        texts,
+        batch_size: int = 32,
+        prompt: str | None = None,
+        role: str | None = None,
+    ) -> np.ndarray:
         """Like the Keras model's `embed`: returns sentence vectors, float32 [texts, size]."""
-        before = self.prompts.text(prompt)
+        before = self.prompts.text(prompt, role)
         known = {"", *self.prompts.texts.values()}
         if before not in known and not self.description["include_prompt"]:
             raise ValueError(

@@ -170,9 +170,10 @@ class SentenceEmbedder(VectorModel):
         batch_size: int = 32,
         prompt: str | None = None,
         truncate_dim: int | None = None,
+        role: str | None = None,
     ):
         """Computes sentence vectors, NumPy float32 [texts, size]; see `Encoder.embed`."""
-        return self.encoder.embed(texts, batch_size, prompt, truncate_dim)
+        return self.encoder.embed(texts, batch_size, prompt, truncate_dim, role)
 
     def row_scores(self, texts, second, batch_size: int = 32, prompts=(None, None)) -> np.ndarray:
         """The cosine of each row's two texts, [N]; zero vectors are similar to nothing."""

@@ -15,9 +15,10 @@ from bert_zoo.cli.benchmarks.base import (
     number_lines,
     own_files,
 )
+from bert_zoo.config import ROLES
 from bert_zoo.data.retrieval import Retrieval, read_beir
 from bert_zoo.data.tables import Table, TextColumns, read_columns, remarks
-from bert_zoo.embeddings.evaluation import DOCUMENT, QUERY, prompt_of, similarity_of
+from bert_zoo.embeddings.evaluation import similarity_of
 from bert_zoo.embeddings.exact_search import search
 from bert_zoo.metrics.errors import binary_cross_entropies, cross_entropies, hardest_examples
 from bert_zoo.metrics.labels import pearson, ranks, spearman
@@ -40,19 +41,17 @@ class VectorBenchmark(Benchmark):
     heads = ()
     settings = ("matryoshka", "mini_batch_size")
     question = '"a query" "one document" "another one"'
-    # Names of prompts for each column. The first one that the model has is used.
-    roles: tuple[tuple[str, ...], ...] = ()
+    roles: tuple[str, ...] = ()  # of the columns, which choose prompts
     usual_loss: str  # a class of `embedding_losses`
     prompts: Sequence[str] = ()
 
-    def prompt(self, model, column: int) -> str | None:
-        """The name of a column's prompt. Further columns use the last prompt."""
-        if self.prompts:
-            return self.prompts[min(column, len(self.prompts) - 1)]
-        return prompt_of(model, self.roles[min(column, len(self.roles) - 1)] if self.roles else ())
+    def asked(self, column: int) -> dict[str, str]:
+        """A column's prompt or role, as an option of `embed`. Further columns use the last one."""
+        name, of_columns = ("prompt", self.prompts) if self.prompts else ("role", self.roles)
+        return {name: of_columns[min(column, len(of_columns) - 1)]} if of_columns else {}
 
     def prompted(self, model, texts: Sequence[str], column: int) -> list[str]:
-        before = model.encoder.prompts.text(self.prompt(model, column))
+        before = model.encoder.prompts.text(**self.asked(column))
         return [before + text for text in texts]
 
     def loss(self, recipe):
@@ -100,7 +99,7 @@ class RetrievalBenchmark(VectorBenchmark):
 
     settings = ("symmetric", *VectorBenchmark.settings)
     usual_loss = "MultipleNegativesRanking"
-    roles = (QUERY, DOCUMENT)
+    roles = ROLES
 
     def predict(self, model, data, recipe):
         """Query id -> {document id: score} of the found documents, nearest first, by the model's similarity."""
@@ -108,7 +107,7 @@ class RetrievalBenchmark(VectorBenchmark):
         ids = sorted(judged.corpus)
         columns = [*judged.queries.values()], [judged.corpus[id] for id in ids]
         vectors = [
-            model.embed(texts, recipe.predicted_rows, self.prompt(model, i))
+            model.embed(texts, recipe.predicted_rows, **self.asked(i))
             for i, texts in enumerate(columns)
         ]
         hits = search(*vectors, NUM_FOUND, similarity=similarity_of(model))
@@ -211,7 +210,7 @@ class SimilarityBenchmark(VectorBenchmark):
 
     def predict(self, model, data, recipe):
         """Cosines [N]."""
-        prompts = [self.prompt(model, column) for column in range(2)]
+        prompts = [self.asked(column).get("prompt") for column in range(2)]
         return model.row_scores(*data.columns, recipe.predicted_rows, prompts)
 
     def measure(self, data, predictions):
