@@ -12,7 +12,7 @@ import pytest
 from helpers import assert_refused
 
 from bert_zoo.data.files import RowFile, open_array
-from bert_zoo.embeddings import exact_search, int8_ranges, to_binary, to_int8
+from bert_zoo.embeddings import int8_ranges, quantization, to_binary, to_int8
 from bert_zoo.weights.files import DiskFullError
 
 VECTORS = np.random.default_rng(0).normal(size=(50, 3)).astype("float32")
@@ -63,14 +63,14 @@ def test_a_file_that_is_not_resumed_is_written_anew_and_its_last_version_stays(t
     path.write_bytes(b"the last version")
     program = (
         "import os, sys; from pathlib import Path\n"
-        "import numpy as np; from bert_zoo.embeddings import exact_search\n"
-        "exact_search.BLOCK_ROWS, encoded = 8, []\n"
+        "import numpy as np; from bert_zoo.embeddings import quantization\n"
+        "quantization.BLOCK_ROWS, encoded = 8, []\n"
         "class Rows:\n"
         "    def __len__(self): return 50\n"
         "    def __getitem__(self, rows):\n"
         "        if rows.start >= 24: os.kill(os.getpid(), 9)\n"
         "        return np.ones((8, 3), 'float32')\n"
-        "exact_search.to_binary(Rows(), Path(sys.argv[1]))\n"
+        "quantization.to_binary(Rows(), Path(sys.argv[1]))\n"
     )
     if how == "killed":
         ended = subprocess.run([sys.executable, "-c", program, str(path)], check=False)
@@ -95,7 +95,7 @@ def cannot_reserve(*_):
 
 def test_a_full_disk_is_said_before_anything_is_computed_in_vain(tmp_path, monkeypatch):
     path, ranges = tmp_path / "a.npy", int8_ranges(VECTORS)
-    monkeypatch.setattr(exact_search, "BLOCK_ROWS", 8)
+    monkeypatch.setattr(quantization, "BLOCK_ROWS", 8)
     words = "no room for | a.npy, because the disk is full: | of its 278 bytes | bytes are free"
     nothing = shutil.disk_usage(tmp_path)._replace(free=200)
     for module, name, replacement in (

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from bert_zoo.config import DOCUMENT, QUERY
-from bert_zoo.embeddings.exact_search import SIMILARITIES, directions, search
+from bert_zoo.embeddings.exact_search import search
+from bert_zoo.embeddings.stages import SIMILARITIES, directions
 from bert_zoo.error_text import quoted
 from bert_zoo.fields import check
 from bert_zoo.metrics.labels import pearson, spearman

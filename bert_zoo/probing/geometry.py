@@ -12,7 +12,7 @@ from itertools import chain
 
 import numpy as np
 
-from bert_zoo.embeddings.exact_search import directions
+from bert_zoo.embeddings.stages import directions
 from bert_zoo.fields import check
 from bert_zoo.probing.vectors import LayerCurve, LayerVectors, table_by_layer
 from bert_zoo.runtime.answers import table

@@ -15,7 +15,7 @@ import numpy as np
 from bert_zoo.config import HeadSpec
 from bert_zoo.data.files import lines, open_array
 from bert_zoo.data.word_vectors import StaticVectors
-from bert_zoo.embeddings.exact_search import directions
+from bert_zoo.embeddings.stages import directions
 from bert_zoo.error_text import nearest
 from bert_zoo.fields import check
 from bert_zoo.json_files import parse_json, read_object
