@@ -7,15 +7,18 @@ from functools import partial
 import numpy as np
 import pytest
 from helpers import TEXTS, assert_refused, loaded_task, refusals
+from scipy.sparse import csr_array
 
 from bert_zoo.config import Pooling, Prompts
 from bert_zoo.data.glue import metrics as glue_metrics
 from bert_zoo.data.retrieval import read_beir
 from bert_zoo.embeddings import (
+    TokenIndex,
     evaluate_retrieval,
     evaluate_similarity,
     mine_negatives,
     paraphrases,
+    vector_sizes,
 )
 from bert_zoo.metrics import retrieval_metrics
 
@@ -131,6 +134,56 @@ def test_vectors_are_compared_as_the_model_says():
     pairs = ["0 1", "0 1"], ["5 1", "20 9"], [0.0, 1.0]
     assert evaluate_similarity(Lengths("dot"), *pairs)["spearman"] == pytest.approx(1)
     assert evaluate_similarity(Lengths("cosine"), *pairs)["spearman"] == pytest.approx(-1)
+
+
+class Terms:
+    """A sparse model whose text's weights are 1 for the numbers that the text has."""
+
+    similarity = "dot"
+
+    def embed(self, texts, batch_size=32, role=None):
+        rows = np.zeros((len(texts), 200), "float32")
+        for row, text in zip(rows, texts, strict=True):
+            row[[*map(int, text.split())]] = 1
+        return csr_array(rows)
+
+
+class Tokens:
+    """A late-interaction model whose text has a vector for each angle that the text has."""
+
+    similarity = "maxsim"
+
+    def embed(self, texts, batch_size=32, role=None):
+        angles = [np.radians([float(word) for word in text.split()]) for text in texts]
+        return [np.stack([np.cos(a), np.sin(a)], axis=1).astype("float32") for a in angles]
+
+
+@pytest.mark.parametrize("model", [Terms(), Tokens()])
+def test_sparse_and_token_vectors_are_measured_and_mined(model):
+    queries = {"q1": "10 40", "q2": "90 99 170"}
+    corpus = {"a": "10 40 150", "b": "40 99", "c": "90 170"}
+    relevant = {"q1": ["a"], "q2": ["c"]}
+    scores = evaluate_retrieval(model, queries, corpus, relevant, cutoffs={"mrr": [2]})
+    assert scores["mrr@2"] == 1
+    sizes = vector_sizes(model.embed([*corpus.values()], role="document"))
+    assert {name: scores[f"document_{name}"] for name in sizes} == sizes
+    anchors, positives, negatives = mine_negatives(
+        model, [*queries.values()], ["10 40 150", "90 170"], [*corpus.values()], margin=0.01
+    )
+    assert negatives == ["40 99"] * len(anchors)
+    assert (anchors[0], positives[0]) == ("10 40", "10 40 150")
+
+
+def test_sizes_of_each_kind():
+    texts = ["1 2", "3", "5 6 7"]
+    sparse = vector_sizes(Terms().embed(texts))
+    assert sparse == {"bytes": 16, "active_dims": 2, "sparsity": pytest.approx(0.99)}
+    late = Tokens().embed(texts)
+    assert vector_sizes(late) == {"bytes": 16, "vectors": 2}
+    index = TokenIndex("float16")
+    index.append(late)
+    assert vector_sizes(index) == {"bytes": 8, "vectors": 2}
+    assert vector_sizes(np.zeros((3, 4), "float32")) == {"bytes": 16}
 
 
 def test_similarities_are_compared_with_peoples_scores():

@@ -1,4 +1,4 @@
-"""Measures sentence vectors: retrieval, and similarity against people's scores."""
+"""Measures vectors of texts: retrieval, sizes, and similarity against people's scores."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,8 @@ import numpy as np
 
 from bert_zoo.config import DOCUMENT, QUERY
 from bert_zoo.embeddings.exact_search import search
-from bert_zoo.embeddings.stages import SIMILARITIES, directions
+from bert_zoo.embeddings.stages import SIMILARITIES, directions, is_sparse, is_tokens
+from bert_zoo.embeddings.token_index import TokenIndex
 from bert_zoo.error_text import quoted
 from bert_zoo.fields import check
 from bert_zoo.metrics.labels import pearson, spearman
@@ -16,16 +17,47 @@ from bert_zoo.metrics.retrieval import CUTOFFS, retrieval_metrics
 
 def embedded(
     model: Any, texts: Sequence[str], prompt: str | None, role: str, batch_size: int
-) -> np.ndarray:
-    """Vectors of texts, float32 [texts, size], with a prompt; by default the model's for the role, if it has one."""
+) -> Any:
+    """Vectors of texts with a prompt, by default in the role: float32 [texts, size], sparse, or a matrix for each."""
     how = {"role": role} if prompt is None else {"prompt": prompt}
-    return np.asarray(model.embed(texts, batch_size=batch_size, **how))
+    vectors = model.embed(texts, batch_size=batch_size, **how)
+    return vectors if is_sparse(vectors) or is_tokens(vectors) else np.asarray(vectors)
 
 
 def similarity_of(model: Any) -> str:
-    """The model's similarity, one of `bert_zoo.config.SIMILARITIES`; cosine if it has no pooling."""
+    """The model's similarity: "maxsim", or one of `bert_zoo.config.SIMILARITIES`; cosine if it has no pooling."""
+    if own := getattr(model, "similarity", None):
+        return own
     pooling = getattr(getattr(model, "encoder", model), "pooling", None)
     return "cosine" if pooling is None else pooling.similarity
+
+
+def vector_sizes(vectors: Any) -> dict[str, float]:
+    """Measures how large vectors of texts are.
+
+    Args:
+        vectors: float [texts, size], int8 or signs; a SciPy sparse array [texts, vocabulary]; or a matrix of token
+            vectors for each text, in a list or a `TokenIndex`.
+
+    Returns:
+        Means of the texts. "bytes": as stored, without the place of each text's vectors; a sparse vector's entry
+        has 4 bytes for its term and those of its weight. For sparse vectors also "active_dims", the number of
+        weights that are not 0, and "sparsity", the ratio of those that are. For token vectors also "vectors",
+        their number.
+    """
+    if is_sparse(vectors):
+        (texts, size), active = vectors.shape, int(vectors.count_nonzero())
+        return {
+            "bytes": active * (4 + vectors.dtype.itemsize) / texts,
+            "active_dims": active / texts,
+            "sparsity": 1 - active / (texts * size),
+        }
+    if is_tokens(vectors):
+        listed = not isinstance(vectors, TokenIndex)
+        lengths = [len(matrix) for matrix in vectors] if listed else vectors.lengths
+        stored = sum(matrix.nbytes for matrix in vectors) if listed else vectors.vectors.nbytes
+        return {"bytes": stored / len(lengths), "vectors": float(np.mean(lengths))}
+    return {"bytes": vectors.nbytes / len(vectors)}
 
 
 def evaluate_retrieval(
@@ -49,12 +81,12 @@ def evaluate_retrieval(
             documents are left out; a warning counts them.
         cutoffs: "ndcg", "mrr", "map", "accuracy", "precision" or "recall" -> ranks k at which to measure it.
         similarity: "cosine" or "dot"; by default the model's own.
-        query_prompt, document_prompt: prompts for `embed`; by default the model's own for queries and
-            documents, if it has them.
+        query_prompt, document_prompt: prompts for `embed`, instead of its roles "query" and "document".
         batch_size: texts per step.
 
     Returns:
-        "ndcg@10", "mrr@10", ... -> mean over queries, from 0 to 1, as `bert_zoo.metrics.retrieval_metrics`.
+        "ndcg@10", "mrr@10", ... -> mean over queries, from 0 to 1, as `bert_zoo.metrics.retrieval_metrics`. For
+        sparse and token vectors also their `vector_sizes`, as "query_active_dims", "document_vectors" and so on.
 
     Raises:
         ValueError: `relevant` names a query or document that does not exist, or names no relevant document.
@@ -74,16 +106,25 @@ def evaluate_retrieval(
             )
     # Sorted, as equal scores are ranked by id.
     ids = sorted(corpus)
+    vectors = {
+        QUERY: embedded(model, [*queries.values()], query_prompt, QUERY, batch_size),
+        DOCUMENT: embedded(
+            model, [corpus[id] for id in ids], document_prompt, DOCUMENT, batch_size
+        ),
+    }
     hits = search(
-        embedded(model, [*queries.values()], query_prompt, QUERY, batch_size),
-        embedded(model, [corpus[id] for id in ids], document_prompt, DOCUMENT, batch_size),
+        *vectors.values(),
         max(max(ranks) for ranks in cutoffs.values()),
         similarity=similarity or similarity_of(model),
     )
     found = {
         query: [ids[row] for row in rows] for query, rows in zip(queries, hits.indices, strict=True)
     }
-    return retrieval_metrics(asked, found, cutoffs)
+    scores = retrieval_metrics(asked, found, cutoffs)
+    for role, some in vectors.items():
+        if not isinstance(some, np.ndarray):
+            scores |= {f"{role}_{name}": size for name, size in vector_sizes(some).items()}
+    return scores
 
 
 def evaluate_similarity(

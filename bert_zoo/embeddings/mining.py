@@ -10,6 +10,7 @@ import numpy as np
 from bert_zoo.config import DOCUMENT, QUERY
 from bert_zoo.embeddings.evaluation import embedded, similarity_of
 from bert_zoo.embeddings.exact_search import Hits, search
+from bert_zoo.embeddings.stages import is_tokens
 from bert_zoo.fields import check
 
 log = logging.getLogger(__name__)
@@ -95,12 +96,13 @@ def mine_negatives(
     negatives = {}
     left_out = {anchor: some | {rows.get(anchor)} for anchor, some in known.items()}
     nearest = _nearest(compare, queries, vectors, [*left_out.values()], range_max)
-    for (anchor, right), query, (found, scores) in zip(
-        known.items(), queries, nearest, strict=True
+    for place, ((anchor, right), (found, scores)) in enumerate(
+        zip(known.items(), nearest, strict=True)
     ):
         right = sorted(right)
         if cross_encoder is None:
-            least = compare(query[None], vectors[right], len(right)).scores.min()
+            some = [vectors[row] for row in right] if is_tokens(vectors) else vectors[right]
+            least = compare(queries[place : place + 1], some, len(right)).scores.min()
         else:
             documents = [texts[row] for row in (*found, *right)]
             of_pairs = _scores_of_pairs(cross_encoder, anchor, documents, batch_size)
@@ -117,14 +119,14 @@ def mine_negatives(
 
 def _nearest(
     compare: Callable[..., Hits],
-    queries: np.ndarray,
-    vectors: np.ndarray,
+    queries: Any,
+    vectors: Any,
     left_out: Sequence[set[int | None]],
     count: int,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yields each query's `count` most similar rows that are not in `left_out`, with their similarities."""
     most = count + max(map(len, left_out))
-    for start in range(0, len(queries), _QUERIES_AT_ONCE):
+    for start in range(0, len(left_out), _QUERIES_AT_ONCE):
         hits = compare(queries[start : start + _QUERIES_AT_ONCE], vectors, most)
         for rows, scores, wrong in zip(*hits, left_out[start:], strict=False):
             kept = [place for place, row in enumerate(rows) if row not in wrong][:count]
