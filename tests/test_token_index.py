@@ -188,8 +188,10 @@ def test_vectors_of_a_stopped_batch_are_overwritten(tmp_path, monkeypatch):
     index = indexed(documents[:3], directory=tmp_path)
     lengths = (tmp_path / "lengths.npy").read_bytes()
     index.append(documents[3:5])
-    # As if the process had been killed between the two files.
+    # As if the process had been killed between the two files, and one before it in the first.
     (tmp_path / "lengths.npy").write_bytes(lengths)
+    with (tmp_path / "vectors.npy").open("ab") as file:
+        file.write(b"part of a row")
     opened = TokenIndex.open(tmp_path)
     assert len(opened) == 3
     opened.append(documents[5:])
@@ -271,6 +273,8 @@ def test_what_does_not_fit_an_index_is_refused(tmp_path):
         index.append([np.full((1, SIZE), 1e5, "float32")])
     with pytest.raises(ValueError, match="needs ranges"):
         TokenIndex("int8")
+    with pytest.raises(ValueError, match="The corpus has no rows"):
+        search(matrices(2), TokenIndex())
     with pytest.raises(FileExistsError, match="already has an index"):
         TokenIndex(directory=tmp_path / "a")
     with pytest.raises(FileNotFoundError, match="directory of an index"):

@@ -345,11 +345,15 @@ def _reserve(file: int, size: int, directory: Path) -> None:
                 raise
 
 
-def open_array(path: Path, shape: Sequence[int | None], dtype: Any, remedy: str) -> np.ndarray:
+def open_array(
+    path: Path, shape: Sequence[int | None], dtype: Any, remedy: str, *, may_be_longer: bool = False
+) -> np.ndarray:
     """Opens a `.npy` file as a read-only memory map; ValueError, which ends with the next step `remedy`, if it is
-    damaged or its shape (None for an unknown size) or dtype (None for any) is another."""
+    damaged or its shape (None for an unknown size) or dtype (None for any) is another. One that a stopped process
+    appended to may be longer than its header says."""
     array = _mapped(path, shape, dtype, remedy)
-    check_size(path, array.offset + array.nbytes, remedy)
+    if not may_be_longer:
+        check_size(path, array.offset + array.nbytes, remedy)
     return array
 
 

@@ -111,7 +111,8 @@ def _vectors(vectors: Any, engine: str, vocabulary: Sequence[str] | None) -> Ite
             yield write(np.asarray(vectors[row], np.float32).tolist())
         return
     names = _names(vocabulary, vectors.shape[1])
-    rows = vectors.tocsr()
+    rows = vectors.tocsr(copy=True)
+    rows.sum_duplicates()
     if (rows.data < 0).any():
         raise ValueError("Sparse vectors have negative weights, which engines do not store.")
     for start, end in zip(rows.indptr[:-1], rows.indptr[1:], strict=True):

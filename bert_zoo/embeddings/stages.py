@@ -288,11 +288,11 @@ class TokenStage:
         else:
             self.corpus = token_matrices(name, corpus)
             self.lengths = np.array([len(matrix) for matrix in corpus], np.int64)
-        sizes = {matrix.shape[1] for matrix in (*self.queries[:1], self.corpus[0])}
-        if len(sizes) > 1:
+        sizes = [some[0].shape[1] for some in (self.queries, self.corpus) if len(some)]
+        if len({*sizes}) > 1:
             raise ValueError(
-                f"Token vectors of queries have {self.queries[0].shape[1]} dimensions, and those of {name} "
-                f"{self.corpus[0].shape[1]}; embed both with the same model."
+                f"Token vectors of queries have {sizes[0]} dimensions, and those of {name} {sizes[1]}; embed both "
+                "with the same model."
             )
 
     def blocks(self, rows: int) -> Iterator[tuple[int, Block]]:

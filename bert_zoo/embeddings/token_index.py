@@ -4,6 +4,7 @@ NumPy and SciPy alone: nothing here imports TensorFlow or Keras.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -51,6 +52,7 @@ class TokenIndex:
 
     Attributes:
         lengths: number of vectors of each document, int64 [documents].
+        starts: the row of its first one, int64 [documents].
         vectors: as stored, [vectors, size].
 
     Raises:
@@ -70,7 +72,8 @@ class TokenIndex:
             raise ValueError(
                 "int8, and no other type, needs ranges: pass int8_ranges(np.concatenate(matrices)) of some documents."
             )
-        self.ranges, self.lengths = ranges, np.zeros(0, np.int64)
+        self.ranges = ranges
+        self._count(np.zeros(0, np.int64))
         self._stored = np.zeros((0, 0), dtype)
         self._directory = None if directory is None else Path(directory)
         if self._directory is not None:
@@ -138,7 +141,7 @@ class TokenIndex:
 
     @property
     def vectors(self) -> np.ndarray:
-        return self._stored[: self.lengths.sum()]
+        return self._stored[: self._total]
 
     @property
     def nbytes(self) -> int:
@@ -172,17 +175,23 @@ class TokenIndex:
                 grown[:used] = self.vectors
             self._stored = grown
         self._stored[used : used + len(stored)] = stored
-        self.lengths = np.concatenate([self.lengths, lengths])
+        self._count(np.concatenate([self.lengths, lengths]))
+
+    def _count(self, lengths: np.ndarray) -> None:
+        ends = np.cumsum(lengths)
+        self.lengths, self.starts = lengths, ends - lengths
+        self._total = int(ends[-1]) if len(ends) else 0
 
     def _map(self) -> None:
-        """Maps the files."""
-        self._stored = open_array(self._directory / "vectors.npy", (None, None), None, _REMEDY)
-        lengths = open_array(self._directory / "lengths.npy", (None, 1), np.int32, _REMEDY)
-        self.lengths = lengths[:, 0].astype(np.int64)
-        if str(self._stored.dtype) not in DTYPES or self.lengths.sum() > len(self._stored):
+        """Maps the files. Behind what they count is what a stopped process wrote."""
+        mapped = partial(open_array, remedy=_REMEDY, may_be_longer=True)
+        self._stored = mapped(self._directory / "vectors.npy", (None, None), None)
+        lengths = mapped(self._directory / "lengths.npy", (None, 1), np.int32)
+        self._count(lengths[:, 0].astype(np.int64))
+        if str(self._stored.dtype) not in DTYPES or self._total > len(self._stored):
             raise ValueError(
                 f"{self._directory} is damaged: vectors.npy has {len(self._stored):,} vectors of "
-                f"{self._stored.dtype}, and lengths.npy counts {self.lengths.sum():,}. {_REMEDY}"
+                f"{self._stored.dtype}, and lengths.npy counts {self._total:,}. {_REMEDY}"
             )
 
 
@@ -193,14 +202,14 @@ def decoded_tokens(
     if not isinstance(documents, TokenIndex):
         rows = range(len(documents))[rows] if isinstance(rows, slice) else rows
         return np.concatenate([documents[row] for row in rows])
-    lengths = documents.lengths[rows]
-    firsts = (np.cumsum(documents.lengths) - documents.lengths)[rows]
+    lengths, starts = documents.lengths[rows], documents.starts[rows]
+    number = lengths.sum()
     if isinstance(rows, slice):
-        start = firsts[0] if len(firsts) else 0
-        stored = documents.vectors[start : start + lengths.sum()]
+        start = starts[0] if len(starts) else 0
+        stored = documents.vectors[start : start + number]
     else:
         before = np.cumsum(lengths) - lengths
-        stored = documents.vectors[np.repeat(firsts - before, lengths) + np.arange(lengths.sum())]
+        stored = documents.vectors[np.repeat(starts - before, lengths) + np.arange(number)]
     if documents.ranges is not None:
         return from_int8(stored, documents.ranges)
     return from_half(stored) if stored.dtype == np.float16 else np.asarray(stored)
