@@ -148,7 +148,9 @@ def _merged(best: Hits, queries: Any, block: Block, rows: int | np.ndarray) -> H
     # A later row must score higher than a kept one, since ties go to the earlier row.
     better = scores > best.scores[:, -1:] - errors
     if scores.shape[1] > count and np.count_nonzero(better) > _MANY * best.scores.size:
-        better &= scores >= np.partition(scores, -count, axis=1)[:, -count, None] - errors
+        # Of the first rows, which are enough to leave few.
+        some = scores[:, : max(count, BLOCK_ROWS)]
+        better &= scores >= np.partition(some, -count, axis=1)[:, -count, None] - errors
     # np.nonzero on two axes takes fifty times as long.
     found = np.flatnonzero(better)
     if not len(found):
