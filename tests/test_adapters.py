@@ -149,9 +149,17 @@ def test_a_table_that_also_predicts_is_not_adapted_for_both(tmp_path):
     np.testing.assert_allclose(found - plain, 8 / 4 * 4, rtol=1e-5)
 
 
-# DeBERTa keeps queries, keys and values in one tensor, by heads; GPT-2 its weights the other way round.
+# DeBERTa keeps queries, keys and values in one tensor, by heads; GPT-2 its weights the other way round; EuroBERT's
+# final norm has a name that others end with, and its heads share keys; NeoBERT's numbers rotate in pairs.
 @pytest.mark.parametrize(
-    "case", ["bert/masked_lm", "deberta/classification", "gpt2/classification"]
+    "case",
+    [
+        "bert/masked_lm",
+        "deberta/classification",
+        "gpt2/classification",
+        "eurobert/encoder",
+        "neobert/encoder",
+    ],
 )
 def test_what_is_written_is_what_is_merged(case, tmp_path):
     task = task_of(case)
@@ -184,9 +192,28 @@ def test_what_is_written_is_what_is_merged(case, tmp_path):
         np.testing.assert_allclose(merged[name] - base[name], product, atol=1e-5)
         changed.add(name)
     saved = {key.removeprefix("base_model.model.") for key in adapter if "lora_" not in key}
-    assert all({*key.split(".")} & {*config["modules_to_save"]} for key in saved)
+    # What peft looks for: all of each module whose name ends with one of these.
+    ends = tuple(f"{module}." for module in config["modules_to_save"])
+    wanted = {key for key in {*merged, *base} if any(end in key for end in ends)}
+    if case == "bert/masked_lm":
+        wanted |= {f"cls.predictions.decoder.{name}" for name in ("weight", "bias")}
+    assert saved == wanted
     others = merged.keys() - changed - saved
     assert all(np.array_equal(merged[key], base[key]) for key in others if key in base)
+
+
+def test_an_adapter_names_transformers_modules_where_files_have_other_names(tmp_path):
+    model = load_case("ultrabert/masked_lm")
+    add_lora(model, rank=2)
+    for variable in model.trainable_variables:
+        variable.assign(variable + 0.1)
+    bert_zoo.save(model, tmp_path, format="peft")
+    names = {key.removeprefix(PREFIX) for key in load_file(tmp_path / WEIGHTS)}
+    assert {name.partition(".")[0] for name in names} == {"model", "head"}
+    layer = "model.layers.0.self_attn"
+    assert {f"{layer}.q_proj.lora_A.weight", "head.decoder.weight"} <= names
+    again, inputs = bert_zoo.load(tmp_path, "masked_lm"), inputs_of(arrays("ultrabert/masked_lm"))
+    np.testing.assert_allclose(output_of(again, inputs), output_of(model, inputs), atol=1e-5)
 
 
 def test_an_adapter_of_a_bert_zoo_directory_finds_its_base(tmp_path):

@@ -108,6 +108,7 @@ class UltraBertFiles(HuggingFace):
     """Also files with the names of transformers' modules, which it replaces by the released ones when it saves."""
 
     renames = (*HuggingFace.renames, (r"^model\.", "ultrabert."), (r"^head\.decoder\.", "cls."))
+    modules = ((r"^ultrabert\.", "model."), (r"^cls\.", "head.decoder."))
 
 
 FAMILY = Family(

@@ -42,7 +42,7 @@ def save_adapter(model: ZooModel, directory: Path) -> None:
             f"Hugging Face transformers has no class for {model.task!r} of the family {family.name} that peft "
             "could adapt. Leave format out to save the whole model."
         )
-    plan = family.plan(fmt, encoder.config, fmt.root_in(task))
+    plan = family.plan(fmt, encoder.config, fmt.root_in(task)).renamed(fmt.module_name)
     bindings = plan.bindings(model.task, encoder.config.pooler)
     if any(binding.encoder for binding in bindings):
         raise ValueError(

@@ -418,9 +418,10 @@ def write_adapter(
     kept = to_stored(variables, [b for b in bindings if b.variable in trained])
     others = {key for binding in bindings for key in binding.keys} - kept.keys()
     modules = {_outermost(key, plan.root, others) for key in kept}
-    # peft misses what a saved module shares with the rest of the model.
-    inside = tuple(f"{plan.root}{module}." for module in modules)
-    shared = {c.of: c.key for c in plan.copies if c.key.startswith(inside)}
+    # peft needs all of each module whose name ends as one of these, such as input_layernorm for norm, also what it
+    # shares with the rest of the model.
+    kept |= to_stored(variables, [b for b in bindings if _are_within(b.keys, modules)])
+    shared = {c.of: c.key for c in plan.copies if _are_within([c.key], modules)}
     repeated = to_stored(variables, [b for b in bindings if shared.keys() & {*b.keys}])
     kept |= {shared[key]: value for key, value in repeated.items() if key in shared}
     tensors |= {PREFIX + key: value for key, value in kept.items()}
@@ -486,6 +487,11 @@ def _short_names(modules: Iterable[str], plan: Plan) -> list[str]:
     ends = tuple(f".{short}" for short in shorts)
     clash = any(other.endswith(ends) or other in shorts for other in others)
     return sorted(modules if clash else shorts)
+
+
+def _are_within(keys: Iterable[str], modules: Iterable[str]) -> bool:
+    """Whether one of the tensors is part of a module whose name ends as one of `modules`."""
+    return any(f"{module}." in key for key in keys for module in modules)
 
 
 def _outermost(key: str, root: str, others: Collection[str]) -> str:

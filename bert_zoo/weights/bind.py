@@ -182,6 +182,20 @@ class Plan:
         bindings = [*self.encoder, *(b for head in self.heads.values() for b in head)]
         return {key for binding in bindings for key in binding.keys}
 
+    def renamed(self, name: Callable[[str], str]) -> "Plan":
+        """The same table with other names of tensors."""
+
+        def of(bindings: Iterable[Binding]) -> tuple[Binding, ...]:
+            return tuple(replace(b, keys=tuple(map(name, b.keys))) for b in bindings)
+
+        return replace(
+            self,
+            root=name(self.root),
+            encoder=of(self.encoder),
+            heads={task: of(head) for task, head in self.heads.items()},
+            copies=tuple(replace(c, key=name(c.key), of=name(c.of)) for c in self.copies),
+        )
+
     def names_beside(self, first: "Plan", second: SecondEncoder, task: str) -> Callable[[str], str]:
         """A function from names in a second encoder's file, with a task's head, to names in `first`."""
         of_head = {key for binding in self.heads[task] for key in binding.keys}

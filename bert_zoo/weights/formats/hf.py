@@ -1,6 +1,7 @@
 """Hugging Face's format: config.json, and the names and layouts of the classes of transformers."""
 
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -98,6 +99,8 @@ class HuggingFace(Format):
         (r"(LayerNorm|layer_norm\d)\.gamma$", r"\1.weight"),
         (r"(LayerNorm|layer_norm\d)\.beta$", r"\1.bias"),
     )
+    # Pattern within a name in files -> that of transformers' modules, where it is another.
+    modules: ClassVar[tuple[tuple[str, str], ...]] = ()
     never_weights: ClassVar[tuple[str, ...]] = (
         r"(^|\.)embeddings\.(position_ids|token_type_ids)$",
         r"(^|\.)pos_emb\.inv_freq$",
@@ -194,6 +197,11 @@ class HuggingFace(Format):
     def root_in(self, task: str) -> str | None:
         # Hugging Face's bare encoders have no prefix; those in task models have the family's.
         return "" if task in WITHOUT_HEAD else self.root
+
+    def module_name(self, key: str) -> str:
+        for pattern, name in self.modules:
+            key = re.sub(pattern, name, key)
+        return key
 
     def check_target(self, directory: Path) -> None:
         path = directory / self.config_file
