@@ -29,8 +29,9 @@ _NAMES: dict[str, str] = {
     "MultipleNegativesRanking": "bert_zoo.tasks.embedding_losses",
     "PairSoftmax": "bert_zoo.tasks.embedding_losses",
     "SupervisedContrastive": "bert_zoo.tasks.embedding_losses",
-    "ListwiseSoftmax": "bert_zoo.tasks.reranking",
-    "MarginMSE": "bert_zoo.tasks.reranking",
+    "DistillKL": "bert_zoo.tasks.list_losses",
+    "ListwiseSoftmax": "bert_zoo.tasks.list_losses",
+    "MarginMSE": "bert_zoo.tasks.list_losses",
 }
 
 __all__ = sorted(_NAMES)

@@ -54,6 +54,8 @@ class SentenceEmbedder(VectorModel):
     pools_windows = True
     if_untrained = "was not trained for sentence vectors: texts with similar meanings may have different vectors"
     interface = Interface(("embedding",))
+    # As in sentence-transformers, however the finished vectors are compared.
+    ranked_by = "cosine"
 
     def __init__(self, encoder, pair_classes: int | Sequence[str] = 0, **kwargs):
         super().__init__(encoder, **kwargs)

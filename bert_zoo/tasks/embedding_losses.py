@@ -1,11 +1,13 @@
-"""Losses for sentence vectors, equal to sentence-transformers' losses.
+"""Losses for vectors of texts, equal to sentence-transformers' losses.
 
 Each reads the vectors of the whole batch, over all replicas: float32 [batch, columns, size] for rows of
-several texts, [batch, size] for single texts. Labels are numbers [batch]. Rows without labels have
+several texts, [batch, size] for single texts; some also token vectors [batch, columns, tokens, size + 1], whose last
+number is 1 for tokens that are compared and 0 for others. Labels are numbers [batch]. Rows without labels have
 fingerprints [batch, columns, 2] of their texts instead, which identify equal texts.
 """
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
@@ -14,13 +16,26 @@ from bert_zoo.fields import check
 from bert_zoo.layers.heads import normalized
 from bert_zoo.models.losses import BatchMean
 
-# Logit that removes a candidate from a softmax.
+# Logit that removes a candidate from a softmax, and a token from a maximum.
 EXCLUDED = -1e9
+# Products of token vectors that are in memory at a time.
+MOST_PRODUCTS = 2**25
+# Similarity -> the factor by which `MultipleNegativesRanking` multiplies it by default.
+DEFAULT_SCALES = {"cosine": 20.0, "dot": 1.0, "maxsim": 1.0}
+
+
+class Comparison(NamedTuple):
+    """How a model compares vectors in training."""
+
+    similarity: str = "cosine"  # one of `DEFAULT_SCALES`
+    has_static_shapes: bool = True  # whether no size may depend on values, as in compiled graphs
 
 
 class EmbeddingLoss(BatchMean, keras.losses.Loss):
-    """A loss over the vectors of a batch."""
+    """A loss over the vectors of a batch. `comparison` is set by the model before it calls the loss."""
 
+    comparison = Comparison()
+    takes_token_vectors = False
     columns: int | None = None  # texts per row; None for two or more
     in_batch_negatives = False  # whether texts of other rows are negatives, without labels
     takes_weights = (
@@ -30,6 +45,11 @@ class EmbeddingLoss(BatchMean, keras.losses.Loss):
     def learns_from_one_row(self, columns: int) -> bool:
         """Whether a batch of one row, of so many texts, has a gradient."""
         return self.takes_weights
+
+
+# -------------------------------------------------------------------------------------------------
+# Similarities.
+# -------------------------------------------------------------------------------------------------
 
 
 def cosines(a, b):
@@ -43,35 +63,135 @@ def row_cosines(vectors):
     return ops.sum(vectors[:, 0] * vectors[:, 1], axis=-1)
 
 
+def scores_of_all(queries, documents, comparison: Comparison):
+    """Scores [queries, documents] of vectors [queries, size] and [documents, size], or of token vectors."""
+    _check_axes(queries, 2, comparison.similarity)
+    if comparison.similarity == "maxsim":
+        queries, documents = (_trimmed(part, comparison) for part in (queries, documents))
+        products = ops.shape(queries)[1], *ops.shape(documents)[:2]
+        return _in_parts(lambda some: keras.remat(maxsim)(some, documents), (queries,), products)
+    if comparison.similarity == "cosine":
+        return cosines(queries, documents)
+    return ops.matmul(queries, ops.transpose(documents))
+
+
+def scores_of_rows(vectors, comparison: Comparison):
+    """Scores [batch, columns - 1] of each row's first text with its others, of vectors [batch, columns, ...].
+
+    The similarity is one of `bert_zoo.config.SIMILARITIES` or "maxsim".
+    """
+    _check_axes(vectors, 3, comparison.similarity)
+    if comparison.similarity == "maxsim":
+        columns = [_trimmed(part, comparison) for part in (vectors[:, 0], vectors[:, 1:])]
+        products = ops.shape(columns[0])[1], *ops.shape(columns[1])[1:3]
+        return _in_parts(keras.remat(maxsim), columns, products)
+    if comparison.similarity == "cosine":
+        vectors = normalized(vectors)
+    queries, documents = vectors[:, :1], vectors[:, 1:]
+    if comparison.similarity in ("cosine", "dot"):
+        return ops.sum(queries * documents, axis=-1)
+    if comparison.similarity == "manhattan":
+        return -ops.sum(ops.abs(queries - documents), axis=-1)
+    # The bound is below the root, which has no gradient at 0.
+    return -ops.sqrt(ops.maximum(ops.sum(ops.square(queries - documents), axis=-1), 1e-24))
+
+
+def _check_axes(vectors, axes: int, similarity: str) -> None:
+    """Raises ValueError if the similarity does not compare vectors with so many axes, one more for token vectors."""
+    if (len(vectors.shape) > axes) != (similarity == "maxsim"):
+        raise ValueError(
+            f"similarity is {similarity!r}, but the vectors have the shape {tuple(vectors.shape)}. Only token vectors "
+            "[..., tokens, size + 1] are compared by 'maxsim', and only by it."
+        )
+
+
+def maxsim(queries, documents):
+    """Late interaction's scores [queries, documents]: for each token of a query the largest product with a token of the
+    document, and their sum.
+
+    `queries` are token vectors [queries, tokens, size + 1]; `documents` [documents, tokens, size + 1], or documents for
+    each query, [queries, documents, tokens, size + 1]. Documents without tokens get `EXCLUDED`.
+    Source: Khattab and Zaharia 2020 (arXiv:2004.12832), equation 3.
+    """
+    each_has_its_own = len(documents.shape) > 3
+    equation = "qtd,qnsd->qtns" if each_has_its_own else "qtd,nsd->qtns"
+    products = ops.einsum(equation, queries[..., :-1], documents[..., :-1])
+    is_token = documents[..., -1] > 0
+    is_token = is_token if each_has_its_own else is_token[None]
+    best = ops.max(ops.where(is_token[:, None], products, EXCLUDED), axis=-1)
+    scores = ops.sum(best * queries[..., -1:], axis=1)
+    return ops.where(ops.any(is_token, axis=-1), scores, EXCLUDED)
+
+
+def _in_parts(run, tensors: Sequence[Any], products: Sequence[Any]):
+    """`run(*tensors)` [rows, size] of tensors [rows, ...], some rows at a time, computed again for the gradient.
+
+    The numbers `products`, multiplied, are how many products a row has.
+    """
+    rows, size = ops.shape(tensors[0])[0], MOST_PRODUCTS
+    for number in products:
+        size = size // number
+    are_known = isinstance(size, int) and isinstance(rows, int)
+    least, greatest = (min, max) if are_known else (ops.minimum, ops.maximum)
+    size = greatest(least(size, rows), 1)
+    parts = -(-rows // size)
+
+    def divided(x):
+        padding = [[0, parts * size - rows], *[[0, 0]] * (len(x.shape) - 1)]
+        return ops.reshape(ops.pad(x, padding), (parts, size, *ops.shape(x)[1:]))
+
+    found = ops.map(lambda some: run(*some), tuple(map(divided, tensors)))
+    return ops.reshape(found, (-1, ops.shape(found)[-1]))[:rows]
+
+
+def _trimmed(vectors, comparison: Comparison):
+    """Token vectors [..., tokens, size + 1] without the tokens at the end that no text has."""
+    if comparison.has_static_shapes:
+        return vectors
+    used = ops.max(vectors[..., -1], axis=tuple(range(len(vectors.shape) - 2)))
+    length = ops.max(ops.where(used > 0, ops.arange(1, ops.shape(used)[0] + 1), 1))
+    return vectors[..., :length, :]
+
+
 @keras.saving.register_keras_serializable("bert_zoo")
 class MultipleNegativesRanking(EmbeddingLoss):
     """Cross-entropy of finding a row's positive among the positives and negatives of all rows.
 
-    Vectors are [batch, columns, size]: anchors, positives and any negatives. A candidate is not a negative if
-    its text equals the row's anchor or positive, or if it is the positive of an equal anchor. Labels are
-    fingerprints of the texts, which `fit` computes.
+    Vectors are [batch, columns, size], or token vectors: anchors, positives and any negatives. A candidate is
+    not a negative if its text equals the row's anchor or positive, or if it is the positive of an equal anchor.
+    Labels are fingerprints of the texts, which `fit` computes.
     Source: Henderson et al. 2017 (arXiv:1705.00652); sentence-transformers' MultipleNegativesRankingLoss
     and MultipleNegativesSymmetricRankingLoss.
 
     Args:
-        scale: factor on the cosines, 1 / temperature.
+        scale: factor on the similarities, 1 / temperature; by default 20 for cosines, and 1 for others.
         symmetric: whether to also find anchors from their positives, and average both losses.
+        similarity: "cosine", "dot", or "maxsim" for token vectors; by default the model's kind's: cosine for
+            sentence vectors, dot for sparse and maxsim for token vectors.
 
     Raises:
-        ValueError: `scale` is not positive.
+        ValueError: `scale` is not positive, or `similarity` unknown; when called, if it does not fit the vectors.
     """
 
     in_batch_negatives = True
+    takes_token_vectors = True
 
-    def __init__(self, scale: float = 20.0, symmetric: bool = False, **kwargs):
+    def __init__(
+        self,
+        scale: float | None = None,
+        symmetric: bool = False,
+        similarity: str | None = None,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
-        check("scale", scale, float, above=0)
+        check("scale", scale, float | None, above=0)
+        check("similarity", similarity, str | None, choices=tuple(DEFAULT_SCALES))
         self.scale = scale
         self.symmetric = symmetric
+        self.similarity = similarity
 
     def call(self, y_true, y_pred):
         columns = y_pred.shape[1]
-        anchors, positives = y_pred[:, 0], y_pred[:, 1]
         candidates = ops.concatenate([y_pred[:, i] for i in range(1, columns)], axis=0)
         same = [[_equal(y_true, a, b) for b in range(columns)] for a in range(2)]
         rows = ops.arange(ops.shape(y_pred)[0])
@@ -79,24 +199,24 @@ class MultipleNegativesRanking(EmbeddingLoss):
         is_equal = ops.logical_or(same[0][1], ops.logical_or(same[0][0], same[1][1]))
         excluded = [ops.logical_and(is_equal, others)]
         excluded += [ops.logical_or(same[0][i], same[1][i]) for i in range(2, columns)]
-        loss = self._losses(anchors, candidates, ops.concatenate(excluded, axis=1))
+        similarity = self.similarity or self.comparison.similarity
+        scale = DEFAULT_SCALES[similarity] if self.scale is None else self.scale
+        how = self.comparison._replace(similarity=similarity)
+        logits = scale * scores_of_all(y_pred[:, 0], candidates, how)
+        logits = ops.where(ops.concatenate(excluded, axis=1), EXCLUDED, logits)
+        loss = keras.losses.sparse_categorical_crossentropy(rows, logits, from_logits=True)
         if not self.symmetric:
             return loss
-        back = self._losses(positives, anchors, ops.transpose(excluded[0]))
+        back = ops.transpose(logits[:, : ops.shape(y_pred)[0]])
+        back = keras.losses.sparse_categorical_crossentropy(rows, back, from_logits=True)
         return (loss + back) / 2
 
     def learns_from_one_row(self, columns: int) -> bool:
         return columns > 2  # which has negatives of its own
 
-    def _losses(self, queries, candidates, excluded):
-        """Losses of finding candidate i from query i, [batch]."""
-        logits = self.scale * cosines(queries, candidates)
-        logits = ops.where(excluded, EXCLUDED, logits)
-        right = ops.arange(ops.shape(queries)[0])
-        return keras.losses.sparse_categorical_crossentropy(right, logits, from_logits=True)
-
     def get_config(self):
-        return {**super().get_config(), "scale": self.scale, "symmetric": self.symmetric}
+        own = {"scale": self.scale, "symmetric": self.symmetric, "similarity": self.similarity}
+        return {**super().get_config(), **own}
 
 
 def _equal(fingerprints, first: int, second: int):
@@ -289,6 +409,7 @@ class Matryoshka(EmbeddingLoss):
 
     def call(self, y_true, y_pred):
         size = y_pred.shape[-1]
+        self.loss.comparison = self.comparison
         check("dims", self.dims, tuple[int, ...], least=1, most=size, note="the vectors' size")
         losses = [
             weight * self.loss.call(y_true, normalized(y_pred[..., :dim]))
@@ -313,6 +434,9 @@ class LossByData(EmbeddingLoss):
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
         self.chosen: EmbeddingLoss | None = None
+
+    def labelled(self, y_true):
+        return self.chosen.labelled(y_true)
 
     def call(self, y_true, y_pred):
         return self.chosen.call(y_true, y_pred)

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -12,97 +11,11 @@ from keras import ops
 from bert_zoo.fields import check
 from bert_zoo.models.base import Interface
 from bert_zoo.models.data_adapters import keras_arguments
-from bert_zoo.models.labels import HeadChoice, LabelScores, finite_numbers
-from bert_zoo.models.losses import BatchMean
+from bert_zoo.models.labels import HeadChoice, LabelScores
 from bert_zoo.models.task_model import ScoringModel, SentenceModel, Use
 from bert_zoo.models.text_columns import are_columns, column_arguments, split_element
 from bert_zoo.runtime.answers import SCORE_ACTIVATIONS, Ranking, check_asked, ranking
-
-# -------------------------------------------------------------------------------------------------
-# Losses for rerankers over pairs or lists of documents, equal to sentence-transformers' losses.
-#
-# Logits are [batch, documents] for lists and [batch, 1] for pairs. Labels of unlabelled lists are [batch, 0].
-# -------------------------------------------------------------------------------------------------
-
-
-class RerankingLoss(BatchMean, keras.losses.Loss):
-    """A loss per row, averaged over the rows of the whole batch."""
-
-    def labelled(self, y_true):
-        return ops.ones((ops.shape(y_true)[0],), "float32")
-
-
-@keras.saving.register_keras_serializable("bert_zoo")
-class ListwiseSoftmax(RerankingLoss):
-    """Cross-entropy of choosing the first document, which is the right one, among a query's documents.
-
-    Logits are [batch, documents]. Labels are not read.
-    Source: Gao et al. 2021 (arXiv:2101.08751), section 3; sentence-transformers' cross-encoder
-    MultipleNegativesRankingLoss without documents of other rows and without activation.
-
-    Args:
-        scale: factor on the logits.
-
-    Raises:
-        ValueError: when called, if a query has only one document.
-    """
-
-    def __init__(self, scale: float = 1.0, **kwargs):
-        super().__init__(**kwargs)
-        self.scale = scale
-
-    def call(self, y_true, y_pred):
-        return -ops.log_softmax(self.scale * _listed(y_pred))[:, 0]
-
-    def get_config(self):
-        return {**super().get_config(), "scale": self.scale}
-
-
-@keras.saving.register_keras_serializable("bert_zoo")
-class MarginMSE(RerankingLoss):
-    """Mean squared difference between a teacher's margins and the model's.
-
-    A margin is the first document's score minus another document's. Logits are [batch, documents]. Labels are
-    the teacher's scores, [batch, documents], or its margins, [batch, documents - 1]. Since the model's scores
-    are logits, the teacher's should be logits too.
-    Source: Hofstätter et al. 2020 (arXiv:2010.02666), section 4.1; sentence-transformers' cross-encoder
-    MarginMSELoss.
-
-    Raises:
-        ValueError: when called, if a query has only one document.
-    """
-
-    def call(self, y_true, y_pred):
-        if y_true.shape[-1] == y_pred.shape[-1]:
-            y_true = _margins(y_true)
-        return ops.mean(ops.square(_margins(_listed(y_pred)) - y_true), axis=-1)
-
-
-@keras.saving.register_keras_serializable("bert_zoo")
-class LossByShape(RerankingLoss):
-    """Binary cross-entropy for pairs, `ListwiseSoftmax` for lists without labels, else `MarginMSE`."""
-
-    def call(self, y_true, y_pred):
-        if y_pred.shape[-1] == 1:
-            y_true = ops.reshape(y_true, (-1, 1))
-            return keras.losses.binary_crossentropy(y_true, y_pred, from_logits=True)
-        loss = MarginMSE() if y_true.shape[-1] else ListwiseSoftmax()
-        return loss.call(y_true, y_pred)
-
-
-def _listed(logits):
-    """Logits in float32, checked to be of lists."""
-    if logits.shape[-1] == 1:
-        raise ValueError(
-            "This loss compares several documents of a query, and each query has only one. Pass lists: (queries, "
-            "positives, negatives, ...). For pairs with labels, use the default loss, binary cross-entropy."
-        )
-    return ops.cast(logits, "float32")
-
-
-def _margins(scores):
-    return scores[:, :1] - scores[:, 1:]
-
+from bert_zoo.tasks.list_losses import ListScores, LossByShape, check_labels
 
 log = logging.getLogger("bert_zoo")
 
@@ -196,16 +109,7 @@ class Reranker(ScoringModel, SentenceModel):
         columns, labels, _ = split_element(x, y, sample_weight)
         if not _are_lists(columns):
             return keras_arguments(self, x, y, sample_weight, labelled=True, **options)
-        if labels is None and not isinstance(self.loss, ListwiseSoftmax | LossByShape):
-            raise ValueError(
-                f"The model is compiled with {self.loss!r}, which needs labels, but y is None. Pass a number for each "
-                "document, or compile without a loss."
-            )
-        if labels is not None and isinstance(self.loss, ListwiseSoftmax):
-            raise ValueError(
-                "ListwiseSoftmax takes the first document as the right one and reads no labels. Leave y out. "
-                "To learn from a teacher's scores, compile with MarginMSE."
-            )
+        check_labels(self.loss, labels)
         return column_arguments(self, x, y, sample_weight, **options)
 
     def columns_to_inputs(self, columns, preprocessor):
@@ -283,22 +187,3 @@ class Reranker(ScoringModel, SentenceModel):
 def _are_lists(x) -> bool:
     """Whether each row is a query with several documents, in columns of texts or of ids of pairs."""
     return are_columns(x) and (len(x) > 2 or isinstance(x[0], Mapping))
-
-
-@dataclass(frozen=True, kw_only=True)
-class ListScores(LabelScores):
-    """Valid labels of lists: a number for each document, or for each but the first."""
-
-    documents: int  # per query
-
-    def numbers(self, labels: Any, title: str):
-        """Finite numbers [batch, documents] or [batch, documents - 1]; [batch] for one margin per row."""
-        labels = finite_numbers(labels, title)
-        if len(labels.shape) == 1:
-            labels = labels[:, None]
-        if labels.shape[-1] not in (self.documents, self.documents - 1):
-            raise ValueError(
-                f"{title}s have the shape {tuple(labels.shape)}. For {self.documents} documents, a teacher's scores are "
-                f"[batch, {self.documents}], and margins of the first over the others [batch, {self.documents - 1}]."
-            )
-        return labels

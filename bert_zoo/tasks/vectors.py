@@ -32,6 +32,7 @@ from bert_zoo.models.replicas import compiles_for_each_shape, rows_of_all
 from bert_zoo.models.task_model import ScoringModel
 from bert_zoo.models.text_columns import are_columns, column_arguments, split_element
 from bert_zoo.tasks.embedding_losses import (
+    Comparison,
     CoSENT,
     CosineRegression,
     EmbeddingLoss,
@@ -39,7 +40,9 @@ from bert_zoo.tasks.embedding_losses import (
     MultipleNegativesRanking,
     PairSoftmax,
     SupervisedContrastive,
+    scores_of_rows,
 )
+from bert_zoo.tasks.list_losses import ListLoss, ListScores, MarginMSE, check_labels
 from bert_zoo.text.columns import as_list
 
 log = logging.getLogger("bert_zoo")
@@ -51,6 +54,13 @@ log = logging.getLogger("bert_zoo")
 
 def check_data(loss, columns: int, labels) -> None:
     """Raises ValueError if a loss does not fit the number of columns or the labels (None for none)."""
+    if isinstance(loss, ListLoss):
+        check_labels(loss, labels)
+        if columns < 3:
+            raise ValueError(
+                f"{type(loss).__name__} compares several documents of a query, but there are {columns} columns. Pass "
+                "(queries, positives, negatives, ...)."
+            )
     if not isinstance(loss, EmbeddingLoss):
         return
     name = type(loss).__name__
@@ -181,8 +191,13 @@ class VectorModel(ScoringModel):
 
     @property
     def similarity(self) -> str:
-        """How two texts' vectors are compared: one of `bert_zoo.config.SIMILARITIES`."""
+        """How two texts' vectors are compared: one of `bert_zoo.config.SIMILARITIES`, or "maxsim"."""
         raise NotImplementedError
+
+    @property
+    def ranked_by(self) -> str:
+        """The similarity that `MultipleNegativesRanking` uses by default."""
+        return self.similarity
 
     @property
     def mini_batch_size(self) -> int | None:
@@ -223,6 +238,15 @@ class VectorModel(ScoringModel):
             columns = [widened(column, longest) for column in columns]
         return ops.stack(columns, axis=1)
 
+    @property
+    def has_static_shapes(self) -> bool:
+        """Whether the sizes of tensors must be known when a step is traced."""
+        return (
+            keras.backend.backend() != "tensorflow"
+            or bool(self.jit_compile)
+            or compiles_for_each_shape(self.distribute_strategy)
+        )
+
     def _column_reader(self, role: str, training):
         """The function that turns a column's input dict into vectors.
 
@@ -232,15 +256,10 @@ class VectorModel(ScoringModel):
         read = functools.partial(self.read_column, role, training=training)
         if not training or self.reads_windows:
             return read
-        has_static_shapes = (
-            keras.backend.backend() != "tensorflow"
-            or self.jit_compile
-            or compiles_for_each_shape(self.distribute_strategy)
-        )
         if self.mini_batch_size:
-            size, trims = self.mini_batch_size, not has_static_shapes
+            size, trims = self.mini_batch_size, not self.has_static_shapes
             return lambda rows: in_mini_batches(self, read, rows, size, trims=trims)
-        if has_static_shapes:
+        if self.has_static_shapes:
             return read
         read = traced_once(read)
         return lambda rows: in_groups_by_length(read, rows, LENGTH_GROUPS)
@@ -256,7 +275,7 @@ class VectorModel(ScoringModel):
     @property
     def groups_rows(self):
         # Other losses compare the rows of a batch, which would then be of one length.
-        return isinstance(self.loss_in_use, CosineRegression | PairSoftmax)
+        return isinstance(self.loss_in_use, CosineRegression | PairSoftmax | ListLoss)
 
     def texts_to_inputs(self, texts, preprocessor):
         return self.column_inputs(DOCUMENT, self.prompted(texts), preprocessor)
@@ -292,12 +311,14 @@ class VectorModel(ScoringModel):
         are_scores = kind_of(labels) == "f"
         if columns == 2 and are_scores:
             return CoSENT()
+        if columns > 2 and are_scores:
+            return MarginMSE()
         if columns == 1 and not are_scores:
             return SupervisedContrastive()
         raise ValueError(
             f"No loss fits rows of {columns} texts with {'scores' if are_scores else 'classes'} as labels. "
-            "Use scores or classes with pairs (a, b), classes with single texts, and no labels with rows of anchor, "
-            "positive and negatives. For other data, compile with your own loss."
+            "Use scores or classes with pairs (a, b), classes with single texts, and no labels or a teacher's scores "
+            "with rows of anchor, positive and negatives. For other data, compile with your own loss."
         )
 
     def default_loss(self):
@@ -317,12 +338,14 @@ class VectorModel(ScoringModel):
         | data | default loss |
         |---|---|
         | `(anchors, positives)`, `(anchors, positives, negatives, ...)` | `MultipleNegativesRanking` |
+        | the same with a teacher's scores [batch, documents] or margins [batch, documents - 1] | `MarginMSE` |
         | `(a, b)`, floats | `CoSENT` |
         | texts, classes | `SupervisedContrastive` |
         | `(premises, hypotheses)`, classes | `PairSoftmax`, for sentence vectors only |
 
         To use another loss, pass it to `compile`: a loss of `bert_zoo.embeddings`, or any Keras loss of
-        vectors [batch, columns, size]. If other rows' texts serve as negatives, strings in memory are
+        vectors [batch, columns, size]. `ListwiseSoftmax`, `MarginMSE` and `DistillKL` read the similarity of each
+        row's first text with its others. If other rows' texts serve as negatives, strings in memory are
         shuffled into batches without duplicates; in other data, equal texts do not count as negatives.
 
         Names of pair classes are numbered in sorted order, and the model keeps them.
@@ -415,6 +438,8 @@ class VectorModel(ScoringModel):
         loss = self.loss_in_use if self.compiled else None
         if isinstance(loss, CosineRegression):
             return {"": Cosines()}
+        if isinstance(loss, ListLoss):
+            return {"": ListScores(documents=len(inputs) - 1)}
         return {"": RowNumbers()} if isinstance(loss, EmbeddingLoss) else {}
 
     @property
@@ -454,6 +479,16 @@ class VectorModel(ScoringModel):
 
     def read_by_loss(self, vectors):
         """What the loss reads, from the float32 vectors [batch, columns, ...] of the whole batch."""
+        loss = self.loss_in_use
+        if isinstance(loss, ListLoss):
+            return scores_of_rows(vectors, Comparison(self.similarity, self.has_static_shapes))
+        if isinstance(loss, EmbeddingLoss):
+            if len(vectors.shape) > 3 and not loss.takes_token_vectors:
+                raise ValueError(
+                    f"{type(loss).__name__} compares texts by one vector, but the model has one for each token. "
+                    "Compile with MultipleNegativesRanking, ListwiseSoftmax, MarginMSE or DistillKL."
+                )
+            loss.comparison = Comparison(self.ranked_by, self.has_static_shapes)
         return vectors
 
 

@@ -309,7 +309,7 @@ class ListBenchmark(PairBenchmark):
                 f"match is {match!r}, but lists of documents are distilled with the squared_error of margins. Leave it "
                 "out."
             )
-        from bert_zoo.tasks.reranking import MarginMSE
+        from bert_zoo.tasks.list_losses import MarginMSE
 
         return MarginMSE()
 
