@@ -18,6 +18,7 @@ from helpers import (
     slow_but,
     tensors_of,
 )
+from scipy.sparse import csr_array
 
 import bert_zoo
 from bert_zoo import runtime
@@ -194,6 +195,41 @@ def test_texts_are_compared_as_the_model_says(similarity):
     }
     assert_close(bert_zoo.similarity(*TEXTS[:2], model=model), expected[similarity])
     assert bert_zoo.similarity(TEXTS, TEXTS[:2], model=model).shape == (3, 2)
+
+
+def test_vectors_of_each_kind_are_compared_without_a_model(monkeypatch):
+    monkeypatch.setattr("bert_zoo.loading.similarity.load", None)
+    random = np.random.default_rng(0)
+    dense = random.normal(size=(5, 8)).astype("float32")
+    directions = dense / np.linalg.norm(dense, axis=1, keepdims=True)
+    assert_close(bert_zoo.similarity(dense[:2], dense[2:]), directions[:2] @ directions[2:].T)
+    weights = np.maximum(dense, 0)
+    sparse = csr_array(weights)
+    assert_close(bert_zoo.similarity(sparse[:2], sparse[2:]), weights[:2] @ weights[2:].T)
+    tokens = [random.normal(size=(number, 4)).astype("float32") for number in (2, 3, 1, 4)]
+    expected = [[(q @ d.T).max(1).sum() for d in tokens[2:]] for q in tokens[:2]]
+    assert_close(bert_zoo.similarity(tokens[:2], tokens[2:]), expected)
+    model = loaded_task("embedding")
+    monkeypatch.setattr(model.encoder, "pooling", Pooling(similarity="dot"))
+    assert_close(bert_zoo.similarity(dense[:2], dense[2:], model), dense[:2] @ dense[2:].T)
+    with pytest.raises(ValueError, match="a has shape"):
+        bert_zoo.similarity(dense, TEXTS, model)
+
+
+class Roles:
+    """A model that reads queries and documents differently."""
+
+    reads_roles, similarity = True, "maxsim"
+
+    def embed(self, texts, role):
+        sign = {"query": -1.0, "document": 1.0}[role]
+        return [np.full((len(text), 1), sign * len(text), "float32") for text in texts]
+
+
+def test_a_model_with_roles_reads_queries_and_documents():
+    scores = bert_zoo.similarity(["ab"], ["c", "def"], Roles())
+    assert scores.tolist() == [[-4.0, -12.0]]
+    assert bert_zoo.similarity([], ["c"], Roles()).shape == (0, 1)
 
 
 def test_the_card_says_how_vectors_are_made(tmp_path):

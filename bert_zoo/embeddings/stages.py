@@ -80,6 +80,23 @@ def is_tokens(vectors: Any) -> bool:
     return bool(listed) or isinstance(vectors, TokenIndex)
 
 
+def all_scores(queries: Any, documents: Any, similarity: str | None = None) -> np.ndarray:
+    """The score of each query with each document, float32 [queries, documents], for any kind of vectors.
+
+    `similarity` is None for the kind's, or one that fits the kind; see `search`.
+    """
+    shape = [
+        vectors.shape[0] if is_sparse(vectors) else len(vectors) for vectors in (queries, documents)
+    ]
+    found = np.zeros(shape, np.float32)
+    if found.size:
+        stage = stage_of("documents", queries, documents, similarity, None)
+        for start, block in stage.blocks(BLOCK_ROWS):
+            scores = block.scores(stage.queries)
+            found[:, start : start + scores.shape[1]] = scores
+    return found
+
+
 # --- One vector a text: floats, int8, signs ---
 
 
