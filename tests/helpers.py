@@ -487,6 +487,11 @@ def first_config(family) -> Config:
     return family.config_class(**{"vocab_size": 100, **family.defaults})
 
 
+def of_layers(config: Config, number: int) -> Config:
+    """The configuration with so many layers, in a family that has layers."""
+    return config.replace(num_layers=number) if config.num_layers else config
+
+
 def unallocated(config: Config, task: str = "encoder", family: str = "bert"):
     """Returns a task's real model, of any size, whose variables have shapes but take no memory."""
     try:

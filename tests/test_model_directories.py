@@ -25,6 +25,7 @@ from helpers import (
     load_case,
     loaded,
     loaded_task,
+    of_layers,
     read_json,
     refusals,
     slow_but,
@@ -229,7 +230,7 @@ OF_GENERATORS = ("generator_hidden_size",)
 @pytest.mark.parametrize("family", registry().families)
 def test_every_size_is_held_against_the_machines_memory(family):
     page = registry().families[family]
-    config = first_config(page).replace(num_layers=1)
+    config = of_layers(first_config(page), 1)
     unread = UNREAD_SIZES.get(family, ())
     for name in config.sizes():
         if name in NO_SIZES or name in unread:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from helpers import assert_refused, first_config, refusals, run_program, unallocated
+from helpers import assert_refused, first_config, of_layers, refusals, run_program, unallocated
 
 import bert_zoo
 from bert_zoo.family import HF, Archive, read_table, scores_of
@@ -48,7 +48,7 @@ def built_parameters(config, task: str, family: str) -> int:
 def parameters(family, config, task: str) -> int:
     """Those of two layers, and of each further one, since a first and a last layer may differ."""
     two, three = (
-        built_parameters(config.replace(num_layers=layers), task, family.name) for layers in (2, 3)
+        built_parameters(of_layers(config, layers), task, family.name) for layers in (2, 3)
     )
     return two + (config.num_layers - 2) * (three - two)
 

@@ -33,6 +33,7 @@ from bert_zoo.families.jina_bert_v2 import family as jina_bert_v2
 from bert_zoo.families.longformer import family as longformer
 from bert_zoo.families.mobilebert import family as mobilebert
 from bert_zoo.families.modernbert import family as modernbert
+from bert_zoo.families.static import family as static
 from bert_zoo.families.t5 import family as t5
 from bert_zoo.families.transformer_xl import family as transformer_xl
 from bert_zoo.families.xlm import family as xlm
@@ -79,4 +80,5 @@ FAMILIES = (
     t5.UMT5_FAMILY,
     t5.BYT5_FAMILY,
     elmo.FAMILY,
+    static.FAMILY,
 )

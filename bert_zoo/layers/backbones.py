@@ -209,6 +209,10 @@ class Backbone(keras.layers.Layer):
         """
         raise NotImplementedError
 
+    def pooled_tokens(self, inputs, real) -> Any:
+        """Those of the real tokens, [batch, length] or None for all, that sentence vectors pool."""
+        return real
+
     def untrained_copies(self, *, make: bool = False) -> Callable[[], None]:
         """Freezes weights that pretraining does not use, and returns a function to call after it.
 

@@ -420,7 +420,7 @@ def _with_tensors(
         config=config,
         source=source,
         plan=plan,
-        vocabularies=opened.vocabularies or (directory,),
+        vocabularies=opened.vocabularies or (plan.format.vocabulary_directory(directory),),
     )
 
 

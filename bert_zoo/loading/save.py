@@ -25,7 +25,7 @@ from bert_zoo.tasks.streams import StatefulModel
 from bert_zoo.training.freezing import without_lora
 from bert_zoo.weights.bind import ENCODER_PREFIX, pooled_bindings, to_stored, variables_of
 from bert_zoo.weights.files import remove_leftovers, write_json
-from bert_zoo.weights.formats import BertZoo, Description, Format, HuggingFace, KerasHub
+from bert_zoo.weights.formats import BertZoo, Description, Format, HuggingFace, KerasHub, Model2Vec
 
 # -------------------------------------------------------------------------------------------------
 # Writes the README.md of `save(format="hf")`: a model card that Hugging Face's hub can read.
@@ -153,7 +153,7 @@ def _metrics(model: ZooModel) -> Mapping[str, float]:
 
 log = logging.getLogger("bert_zoo")
 
-FORMATS = {kind.name: kind for kind in (BertZoo, HuggingFace, KerasHub)}
+FORMATS = {kind.name: kind for kind in (BertZoo, HuggingFace, KerasHub, Model2Vec)}
 PEFT = "peft"
 
 
@@ -180,6 +180,7 @@ def save(model: ZooModel, directory: str | os.PathLike, format: str = "bert_zoo"
             "hf": the files of Hugging Face transformers, with the head. For sentence embedders, also
             the pooling in the files of sentence-transformers.
             "keras_hub": a preset of KerasHub with a classifier's head, without tokenizer and labels.
+            "model2vec": model2vec's files of a table of token vectors.
             "peft": only the LoRA of `bert_zoo.training.add_lora`, pooler and head, as an adapter that
             peft loads onto the base model.
             If a model has a second encoder that the format cannot store in the same files, it goes to

@@ -423,7 +423,8 @@ class Encoder(ZooModel):
         """
         pooling = pooling or self.pooling
         prompt_mask = None if pooling.include_prompt else self._after_prompts(inputs, prompt)
-        vectors = pool(sequence_output, real_tokens(inputs), pooling, prompt_mask)
+        pooled = self.backbone.pooled_tokens(inputs, real_tokens(inputs))
+        vectors = pool(sequence_output, pooled, pooling, prompt_mask)
         for layer in self.pooled_layers:
             vectors = ops.cast(layer(vectors), "float32")
         return finished(vectors, pooling)

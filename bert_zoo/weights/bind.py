@@ -419,12 +419,10 @@ def assign(
     for binding in bindings:
         keys = [stand_ins.get(key, key) for key in binding.keys]
         variable = variables[binding.variable]
-        fill(variable, _value_of(binding, keys, source, tuple(variable.shape)))
+        fill(variable, _value_of(binding, keys, source, variable))
 
 
-def _value_of(
-    binding: Binding, keys: Sequence[str], source: TensorSource, shape: tuple[int, ...]
-) -> Any:
+def _value_of(binding: Binding, keys: Sequence[str], source: TensorSource, variable: Any) -> Any:
     """A variable's value as a tensor, or without TensorFlow as an array that becomes one.
 
     The tensor uses the array's memory, which goes back to the system with the variable. TensorFlow 2.21 with oneDNN
@@ -433,7 +431,11 @@ def _value_of(
     """
     from keras import backend
 
-    tensors = [source.weight(key) for key in keys]
+    shape = tuple(variable.shape)
+    if "int" in variable.dtype:
+        tensors = [source.whole_numbers(key).astype(variable.dtype) for key in keys]
+    else:
+        tensors = [source.weight(key) for key in keys]
     values = binding.to_ours(tensors, shape) if keys else np.zeros(shape, np.float32)
     del tensors
     values = aligned_copy(values)

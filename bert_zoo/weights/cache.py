@@ -48,11 +48,15 @@ MODEL_FILES = (
     *("modules.json", "sentence_*_config.json", "config_sentence_transformers.json"),
     *("*_Pooling/config.json", "*_Dense*/config.json", "*_Normalize/config.json"),
     *("*_Dense*/model.safetensors", "*_Dense*/pytorch_model.bin"),
+    "0_StaticEmbedding/tokenizer.json",
     *(ADAPTER_CONFIG, *ADAPTER_WEIGHTS),
 )
 # The first kind that a repository has is downloaded.
 _WEIGHT_FILES = (
-    ("model.safetensors", "model.safetensors.index.json", "model-*-of-*.safetensors"),
+    (
+        *("model.safetensors", "model.safetensors.index.json", "model-*-of-*.safetensors"),
+        "0_StaticEmbedding/model.safetensors",
+    ),
     ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*-of-*.bin"),
     ("tf_model.h5",),
 )
@@ -269,7 +273,9 @@ def _check_snapshot(directory: Path, further: Sequence[str]) -> None:
     # An adapter's base is another repository.
     if (directory / ADAPTER_CONFIG).is_file() and _matching(directory, ADAPTER_WEIGHTS):
         return
-    for file in ("config.json", *further):
+    # Models of sentence-transformers without a transformer have no config.json.
+    found = "config.json" if not (directory / "modules.json").is_file() else "modules.json"
+    for file in (found, *further):
         if not (directory / file).is_file():
             raise FileNotFoundError(f"{directory} has no {file}.")
     check_weight_files(directory)

@@ -23,6 +23,7 @@ log = logging.getLogger("bert_zoo")
 # the same weights as safetensors, .bin and .h5.
 _KINDS = {
     "safetensors": ("model.safetensors", "model.safetensors.index.json"),
+    "sentence-transformers": ("0_StaticEmbedding/model.safetensors",),
     "PyTorch": ("pytorch_model.bin", "pytorch_model.bin.index.json"),
     "fairseq": ("model.pt",),
     "TensorFlow classes": ("tf_model.h5", "tf_model.h5.index.json"),

@@ -83,6 +83,16 @@ class TensorSource(Mapping[str, np.ndarray]):
                 )
         return values
 
+    def whole_numbers(self, key: str) -> np.ndarray:
+        """Reads a tensor of whole numbers; WeightsError if it has others."""
+        values = self[key]
+        if values.dtype.kind not in "iu":
+            raise WeightsError(
+                f"{shortened(key)} in {self.location} has values of type {values.dtype}; they must be whole numbers. "
+                "Download the file again."
+            )
+        return values
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._shapes)
 

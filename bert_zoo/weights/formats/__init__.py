@@ -7,6 +7,7 @@ from bert_zoo.weights.formats.bert_zoo import BertZoo
 from bert_zoo.weights.formats.format import TF1, Description, Fairseq, Format
 from bert_zoo.weights.formats.hf import HuggingFace, Torch
 from bert_zoo.weights.formats.keras_hub import KerasHub
+from bert_zoo.weights.formats.model2vec import Model2Vec
 from bert_zoo.weights.formats.model_garden import ModelGarden
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Format",
     "HuggingFace",
     "KerasHub",
+    "Model2Vec",
     "ModelGarden",
     "Torch",
 ]

@@ -31,7 +31,6 @@ POOLING_MODES = {
     "lasttoken": "lasttoken",
 }
 # Modules of sentence-transformers and PyLate that bert_zoo lacks, and what they are.
-STATIC = "a table of token vectors without a transformer"
 WORDS = "part of a model on word vectors without a transformer"
 SPARSE, LATE = "part of a sparse encoder (SPLADE)", "part of a late-interaction model (ColBERT)"
 CHOOSES = "a choice between modules, such as one for queries and one for documents"
@@ -45,11 +44,12 @@ OTHER_MODULES = {
     "SparseStaticEmbedding": "a sparse encoder's table of token weights without a transformer",
     **dict.fromkeys(("MultiVectorMask", "TokenPooling"), LATE),
     "Router": CHOOSES,
-    "StaticEmbedding": STATIC,
     "WeightedLayerPooling": "a weighted mean of a transformer's layers",
 }
+# A table of token vectors and their mean, in the place of a transformer and its pooling. Before version 6 it had a folder.
+TABLE, TABLE_FOLDER = "StaticEmbedding", "0_StaticEmbedding"
 LAYER_NORM = "LayerNorm"
-MODULES = ("Transformer", "Pooling", "Dense", LAYER_NORM, "Normalize")
+MODULES = ("Transformer", "Pooling", TABLE, "Dense", LAYER_NORM, "Normalize")
 # The classes of torch that a Dense may name -> our words.
 DENSE_ACTIVATIONS = {
     "torch.nn.modules.linear.Identity": "linear",
@@ -183,16 +183,18 @@ def pooling_of(directory: Path) -> Pooling:
     # A cross-encoder has a transformer alone.
     if kinds in ([], ["Transformer"]) and not (directory / pooling / MODULE_FILE).is_file():
         return Pooling()
-    after = kinds[2:]
+    begin = [TABLE] if kinds[:1] == [TABLE] else ["Transformer", "Pooling"]
+    after = kinds[len(begin) :]
     normalize = after[-1:] == ["Normalize"]
     after = after[: len(after) - normalize]
     layer_norm = after[-1:] == [LAYER_NORM]
     dense = after[: len(after) - layer_norm]
-    if kinds and (kinds[:2] != ["Transformer", "Pooling"] or set(dense) - {"Dense"}):
+    if kinds and (kinds[: len(begin)] != begin or set(dense) - {"Dense"}):
         late = f" A Dense right after the Transformer is {LATE}." if kinds[1:2] == ["Dense"] else ""
         raise ConfigError(
             f"{directory / MODULES_FILE} lists the modules {listing(kinds)}, which are not supported in this order: "
-            f"bert_zoo has Transformer, Pooling, then any number of Dense, then LayerNorm, Normalize, both or nothing."
+            f"bert_zoo has Transformer, Pooling, or {TABLE}, then any number of Dense, then LayerNorm, Normalize, both or "
+            "nothing."
             f"{late} "
             "Use the model with the program that wrote it."
         )
@@ -209,7 +211,10 @@ def pooling_of(directory: Path) -> Pooling:
     if layer_norm:
         _check_layer_norm(directory / modules[-1 - normalize][1])
     settings = _read(directory / SETTINGS_FILE, SETTINGS_KEYS)
-    values = _config_of(directory / pooling, POOLING_KEYS)
+    if begin == [TABLE]:  # whose mean has no settings
+        values = JsonObject({}, directory / MODULES_FILE)
+    else:
+        values = _config_of(directory / pooling, POOLING_KEYS)
     try:
         return Pooling(
             _modes(values),
@@ -323,7 +328,7 @@ def modules_of(directory: Path) -> list[tuple[str, str]]:
     for i, value in enumerate(read_list(path) if path.is_file() else ()):
         module = as_object(value, f"{path}, [{i}]")
         folder = module.take("path", str, "")
-        if folder != Path(folder).name:
+        if folder not in (".", Path(folder).name):
             raise ConfigError(f"{path} names the folder {shown(folder)}; it must be one beside it.")
         modules.append((module.take("type", str, "").rpartition(".")[2], folder))
     return modules
@@ -392,18 +397,7 @@ def write_pooling(
         lacks_pooler: has it make the encoder without the layer over the first token, whose weights the
             directory does not hold.
     """
-    import numpy as np
-
-    from bert_zoo.weights.safetensors_io import write_safetensors
-
-    modules = [("Transformer", ""), ("Pooling", POOLING_DIRECTORY)]
-    modules += [("Dense", f"{2 + number}_Dense") for number in range(len(dense))]
-    modules += [(LAYER_NORM, f"{len(modules)}_{LAYER_NORM}")] * pooling.layer_norm
-    modules += [("Normalize", f"{len(modules)}_Normalize")] * pooling.normalize
-    rows = [
-        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for i, (kind, path) in enumerate(modules)
-    ]
+    modules = modules_with([("Transformer", ""), ("Pooling", POOLING_DIRECTORY)], pooling)
     values: dict[str, Any] = {"word_embedding_dimension": hidden_size}
     values |= {f"pooling_mode_{key}": mode in pooling.modes for key, mode in POOLING_MODES.items()}
     if tuple(mode for mode in POOLING_MODES.values() if mode in pooling.modes) != pooling.modes:
@@ -412,9 +406,57 @@ def write_pooling(
         values["include_prompt"] = False
     (directory / POOLING_DIRECTORY).mkdir(exist_ok=True)
     write_json(directory / POOLING_DIRECTORY / MODULE_FILE, values)
-    width = hidden_size * len(pooling.modes)
+    write_after(directory, modules, pooling, hidden_size * len(pooling.modes), dense)
+    write_json(directory / MODULES_FILE, module_rows(modules))
+    settings: dict[str, Any] = {}
+    if max_length is not None:
+        settings |= {SENTENCE_LENGTH: max_length, "do_lower_case": False}
+    if lacks_pooler:
+        settings["model_args"] = WITHOUT_POOLER
+    if settings:
+        write_json(directory / SENTENCE_FILE, settings)
+
+
+def modules_with(first: Sequence[tuple[str, str]], pooling: Pooling) -> list[tuple[str, str]]:
+    """Kind and folder of each module: the first ones, and those that a pooling puts after them."""
+    modules = [*first]
+    modules += [("Dense", f"{len(first) + number}_Dense") for number in range(len(pooling.dense))]
+    modules += [(LAYER_NORM, f"{len(modules)}_{LAYER_NORM}")] * pooling.layer_norm
+    return modules + [("Normalize", f"{len(modules)}_Normalize")] * pooling.normalize
+
+
+def check_is_mean(pooling: Pooling) -> None:
+    """Raises ValueError unless vectors are the mean of all tokens, which alone other programs make of a table."""
+    if pooling.modes != ("mean",) or not pooling.include_prompt:
+        raise ValueError(
+            f"The pooling is {pooling}; other programs make only the mean of all tokens of a table of token vectors. "
+            "Leave format out."
+        )
+
+
+def module_rows(modules: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+    """The content of modules.json."""
+    return [
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for i, (kind, path) in enumerate(modules)
+    ]
+
+
+def write_after(
+    directory: Path,
+    modules: Sequence[tuple[str, str]],
+    pooling: Pooling,
+    width: int,
+    dense: Sequence[Mapping[str, Any]],
+) -> None:
+    """Writes the folders of the modules after pooled vectors, which are `width` wide; `dense` as in `write_pooling`."""
+    import numpy as np
+
+    from bert_zoo.weights.safetensors_io import write_safetensors
+
     classes = {ours: theirs for theirs, ours in DENSE_ACTIVATIONS.items()}
-    for (_, name), layer, weights in zip(modules[2:], pooling.dense, dense, strict=False):
+    folders = [name for kind, name in modules if kind == "Dense"]
+    for name, layer, weights in zip(folders, pooling.dense, dense, strict=True):
         folder = directory / name
         folder.mkdir(exist_ok=True)
         about = {"in_features": width, "out_features": layer.units, "bias": layer.use_bias}
@@ -430,11 +472,3 @@ def write_pooling(
             "norm.bias": np.zeros(width, np.float32),
         }
         write_safetensors(folder / "model.safetensors", weights, {"format": "pt"})
-    write_json(directory / MODULES_FILE, rows)
-    settings: dict[str, Any] = {}
-    if max_length is not None:
-        settings |= {SENTENCE_LENGTH: max_length, "do_lower_case": False}
-    if lacks_pooler:
-        settings["model_args"] = WITHOUT_POOLER
-    if settings:
-        write_json(directory / SENTENCE_FILE, settings)
