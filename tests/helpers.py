@@ -111,6 +111,12 @@ def kind_of_encoder(case: str) -> type:
 
 # And what takes longest once a kind of encoder.
 ENCODERS = covering(COVER, kind_of_encoder)
+# Those that have layers above their embeddings.
+WITH_LAYERS = [
+    case
+    for case in ENCODERS
+    if getattr(registry().families[family_of(case)].config_class, "num_layers", None) != 0
+]
 
 # The BERT checkpoint of each task; any encoder serves for sentence vectors.
 TASK_CASES = {

@@ -476,6 +476,8 @@ def test_hugging_face_directory_comes_back_bit_for_bit(case, tmp_path):
     assert saved.keys() == original.keys()
     for key, tensor in original.items():
         assert np.array_equal(saved[key], tensor) and saved[key].dtype == np.float32, key
+    if not (directory_of(case) / "config.json").is_file():
+        return  # of sentence-transformers alone
     ours, theirs = (
         json.loads((path / "config.json").read_text()) for path in (tmp_path, directory_of(case))
     )

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import (
-    ENCODERS,
     GOLDEN,
     TEXTS,
     TOLERANCE,
+    WITH_LAYERS,
     assert_refused,
     load_case,
     load_task,
@@ -66,7 +66,7 @@ def test_features_name_hidden_states():
         assert HeadSpec(features).layers_read(4) == chosen
 
 
-@pytest.mark.parametrize("case", ENCODERS)
+@pytest.mark.parametrize("case", WITH_LAYERS)
 def test_the_layers_of_every_family_are_mixed_and_joined(case):
     """Whatever head the checkpoint was saved with."""
     encoder = load_case(case, "encoder", output_hidden_states=True)

@@ -124,6 +124,7 @@ def test_every_key_of_a_configuration_file_has_limits(name, tmp_path):
         config = config.replace(activation=[*activations.values()][-1])
     if hasattr(fmt, "encode"):
         values = fmt.encode(config, Description())
+        values = values if "config" in values else {**fmt.codec.encode(config), **values}
     else:
         values = fmt.codec.encode(config)
     fixed = {key: known[0] for key, known in fmt.codec.fixed.items()}

@@ -254,7 +254,7 @@ def kinds(*names: str) -> list[dict[str, str]]:
 @pytest.mark.parametrize(
     "modules",
     [
-        *(["StaticEmbedding"], ["BoW"], ["CLIPModel"], ["Router", "Normalize"], ["X"]),
+        *(["StaticEmbedding", "Pooling"], ["BoW"], ["CLIPModel"], ["Router", "Normalize"], ["X"]),
         *(["Transformer", "SpladePooling"], ["WordEmbeddings", "LSTM", "Pooling"]),
         ["Transformer", "Pooling", "WeightedLayerPooling"],
     ],

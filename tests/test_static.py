@@ -4,10 +4,14 @@ import shutil
 
 import numpy as np
 import pytest
-from helpers import ALL_GOLDEN, TOLERANCE, assert_refused, change_json, directory_of, load_case, loaded
+from helpers import (
+    TOLERANCE,
+    directory_of,
+    load_case,
+    loaded,
+)
 
 import bert_zoo
-from bert_zoo.config import ConfigError
 
 CASES = ("static/encoder", "static/encoder_model2vec")
 
@@ -32,7 +36,9 @@ def test_a_table_in_a_folder_is_read(tmp_path):
     for name in ("model.safetensors", "tokenizer.json"):
         (copy / name).rename(folder / name)
     texts, vectors = expected(CASES[0])
-    np.testing.assert_allclose(bert_zoo.load(copy).embed(texts), vectors, atol=TOLERANCE, rtol=TOLERANCE)
+    np.testing.assert_allclose(
+        bert_zoo.load(copy).embed(texts), vectors, atol=TOLERANCE, rtol=TOLERANCE
+    )
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -50,7 +56,10 @@ def test_saved_tables_are_the_same(case, fmt, tmp_path, caplog):
 
 
 REFUSED = (
-    (("modules.json", [{"type": "x.WordEmbeddings", "path": ""}]), "WordEmbeddings | not supported"),
+    (
+        ("modules.json", [{"type": "x.WordEmbeddings", "path": ""}]),
+        "WordEmbeddings | not supported",
+    ),
     (("modules.json", [{"type": "x.Transformer", "path": ""}]), "config.json is missing"),
     (("tokenizer.json", {"truncation": {"direction": "Left"}}), "direction"),
 )

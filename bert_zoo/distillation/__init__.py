@@ -19,6 +19,7 @@ _NAMES: dict[str, str] = {
     "relation_loss": "bert_zoo.distillation.general_losses",
     "relations": "bert_zoo.distillation.general_losses",
     "soft_token_loss": "bert_zoo.distillation.general_losses",
+    "static_from": "bert_zoo.distillation.tables",
     "targets_of": "bert_zoo.distillation.losses",
     "teacher_answers": "bert_zoo.distillation.losses",
     "student_of": "bert_zoo.distillation.students",

@@ -21,7 +21,12 @@ from bert_zoo.text.format import DeferredPreprocessor, TextFormat
 from bert_zoo.weights import cache
 from bert_zoo.weights.download import NoNetworkError
 from bert_zoo.weights.formats import BertZoo, HuggingFace
-from bert_zoo.weights.formats.hf_directories import MODULES_FILE, check_modules, modules_of
+from bert_zoo.weights.formats.hf_directories import (
+    MODULES_FILE,
+    check_modules,
+    is_table,
+    modules_of,
+)
 from bert_zoo.weights.sources import (
     ADAPTER_CONFIG,
     FILE_ENDINGS,
@@ -265,7 +270,8 @@ def kept_metrics(run: Path) -> dict[str, float]:
 
 def config_in(directory: Path) -> Path | None:
     """Returns the file that identifies a model's directory; None if there is none."""
-    found = (path for file in config_files() for path in sorted(directory.glob(file)))
+    files = (file for file in config_files() if file != MODULES_FILE or is_table(directory))
+    found = (path for file in files for path in sorted(directory.glob(file)))
     return next(filter(Path.is_file, found), None)
 
 

@@ -25,6 +25,8 @@ from bert_zoo.weights.formats.hf_directories import (
     TABLE,
     TABLE_FOLDER,
     check_is_mean,
+    dense_of,
+    is_table,
     module_rows,
     modules_of,
     modules_with,
@@ -98,12 +100,6 @@ class SentenceTransformers(HuggingFace):
 
     @classmethod
     def settings(cls, path: Path) -> JsonObject:
-        kinds = [kind for kind, _ in modules_of(path.parent)]
-        if kinds[:1] != [TABLE]:
-            raise FileNotFoundError(
-                f"{path.parent} contains no model that load() reads: {MODULES_FILE} lists the modules {kinds}, but a "
-                "transformer's config.json is missing."
-            )
         return JsonObject(sizes_of(shapes_in(path.parent), path.parent), path)
 
     def is_of_family(self, values: JsonObject) -> bool:
@@ -128,8 +124,7 @@ class SentenceTransformers(HuggingFace):
         )
 
     def check_target(self, directory: Path) -> None:
-        path = directory / MODULES_FILE
-        if path.is_file() and [kind for kind, _ in modules_of(directory)][:1] != [TABLE]:
+        if modules_of(directory) and not is_table(directory):
             raise FileExistsError(
                 f"{directory} holds another model of sentence-transformers, whose files would stay. Save to another "
                 "directory, or delete this one first."
@@ -162,10 +157,7 @@ class SentenceTransformers(HuggingFace):
     ) -> None:
         pooling = description.pooling
         modules = modules_with([(TABLE, "")], pooling)
-        dense = [
-            {k.removeprefix(f"{i}/"): t for k, t in tensors.items() if k.startswith(f"{i}/")}
-            for i in range(len(pooling.dense))
-        ]
+        dense = dense_of(pooling, tensors)
         write_after(directory, modules, pooling, config.hidden_size, dense)
         write_settings(directory, pooling, description.prompts)
 
@@ -182,9 +174,11 @@ def one_row_a_token(tensors: Mapping[str, Any]) -> np.ndarray:
 class StaticModel2Vec(Model2Vec):
     """model2vec's directories: the same table, perhaps with shared rows and weights of tokens."""
 
-    def decode(self, values: JsonObject, *, where: str) -> Config:
-        sizes = sizes_of(shapes_in(Path(where).parent), Path(where).parent)
-        return self.codec.decode({**values, **sizes}, where=where)
+    @classmethod
+    def settings(cls, path: Path) -> JsonObject:
+        values = read_object(path)
+        sizes = sizes_of(shapes_in(path.parent), path.parent) if cls.wrote(values) else {}
+        return JsonObject({**values, **sizes}, path)
 
     def inferred_fields(
         self, source: TensorSource, config: Config, unsaid: Collection[str]

@@ -19,6 +19,7 @@ from bert_zoo.weights.formats.hf_directories import (
     CROSS_ENCODER,
     OLD_CROSS_ENCODER,
     SCORE_ACTIVATIONS,
+    dense_of,
     pooling_of,
     prompts_of,
     score_activation_of,
@@ -270,11 +271,7 @@ class HuggingFace(Format):
         if description.pooling is not None:
             length = None if text is None else text.max_length
             pooling, lacks_pooler = description.pooling, description.lacks_pooler
-            roots = [f"{number}/" for number in range(len(pooling.dense))]
-            dense = [
-                {k.removeprefix(root): t for k, t in tensors.items() if k.startswith(root)}
-                for root in roots
-            ]
+            dense = dense_of(pooling, tensors)
             write_pooling(
                 directory, pooling, config.hidden_size, length, dense, lacks_pooler=lacks_pooler
             )

@@ -229,6 +229,11 @@ def pooling_of(directory: Path) -> Pooling:
         raise ConfigError(f"{directory}: {error}") from error
 
 
+def is_table(directory: Path) -> bool:
+    """Whether a directory of sentence-transformers has a table of token vectors instead of a transformer."""
+    return [kind for kind, _ in modules_of(directory)][:1] == [TABLE]
+
+
 def check_modules(directory: Path) -> None:
     """Raises ConfigError if a directory of sentence-transformers has a module that bert_zoo lacks."""
     kinds = [kind for kind, _ in modules_of(directory)]
@@ -423,6 +428,15 @@ def modules_with(first: Sequence[tuple[str, str]], pooling: Pooling) -> list[tup
     modules += [("Dense", f"{len(first) + number}_Dense") for number in range(len(pooling.dense))]
     modules += [(LAYER_NORM, f"{len(modules)}_{LAYER_NORM}")] * pooling.layer_norm
     return modules + [("Normalize", f"{len(modules)}_Normalize")] * pooling.normalize
+
+
+def dense_of(pooling: Pooling, tensors: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The weights of each dense layer of a pooling, of `tensors` by the layer's number and their names."""
+    roots = (f"{number}/" for number in range(len(pooling.dense)))
+    return [
+        {k.removeprefix(root): t for k, t in tensors.items() if k.startswith(root)}
+        for root in roots
+    ]
 
 
 def check_is_mean(pooling: Pooling) -> None:

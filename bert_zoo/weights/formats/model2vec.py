@@ -46,10 +46,14 @@ class Model2Vec(Format):
     def family_value(self) -> str:
         return MODEL_TYPE
 
-    def is_of_family(self, values: JsonObject) -> bool:
-        # Models that were not distilled name no type.
+    @staticmethod
+    def wrote(values: JsonObject) -> bool:
+        """Whether a config.json is model2vec's; those of models that were not distilled name no type."""
         named = values.take("model_type", str)
         return named == MODEL_TYPE or (named is None and "normalize" in values)
+
+    def is_of_family(self, values: JsonObject) -> bool:
+        return self.wrote(values)
 
     def description(self, values: JsonObject, directory: Path) -> Description:
         length = values.take("max_length", int, UNLIMITED) if "max_length" in values else LENGTH
