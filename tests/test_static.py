@@ -1,17 +1,25 @@
 """Tables of token vectors: equal to sentence-transformers and model2vec, on their files and on ours."""
 
+import json
 import shutil
 
+import keras
 import numpy as np
 import pytest
 from helpers import (
+    ALL_GOLDEN,
+    TEXTS,
     TOLERANCE,
+    assert_refused,
     directory_of,
     load_case,
     loaded,
+    read_json,
 )
+from safetensors.numpy import load_file, save_file
 
 import bert_zoo
+from bert_zoo.distillation import static_from
 
 CASES = ("static/encoder", "static/encoder_model2vec")
 
@@ -55,11 +63,98 @@ def test_saved_tables_are_the_same(case, fmt, tmp_path, caplog):
     np.testing.assert_allclose(again.embed(texts), model.embed(texts), atol=TOLERANCE)
 
 
+def json_of(change):
+    """Changes a JSON file's content."""
+
+    def write(path):
+        path.write_text(json.dumps(change(read_json(path))))
+
+    return write
+
+
+def tensors_with(**tensors):
+    def write(path):
+        save_file({**load_file(path), **tensors}, path)
+
+    return write
+
+
 REFUSED = (
-    (
-        ("modules.json", [{"type": "x.WordEmbeddings", "path": ""}]),
-        "WordEmbeddings | not supported",
+    *(
+        (
+            0,
+            "tokenizer.json",
+            json_of(lambda t: t | {"truncation": {"direction": "Left"}}),
+            "direction",
+        ),
     ),
-    (("modules.json", [{"type": "x.Transformer", "path": ""}]), "config.json is missing"),
-    (("tokenizer.json", {"truncation": {"direction": "Left"}}), "direction"),
+    (
+        0,
+        "modules.json",
+        json_of(lambda m: [*m, {"type": "x.WordWeights", "path": ""}]),
+        "WordWeights",
+    ),
+    (0, "modules.json", json_of(lambda m: [{"type": "x.Transformer"}]), "config.json is missing"),
+    (1, "config.json", json_of(lambda c: c | {"layers": 2}), "layers (= 2)"),
+    (1, "model.safetensors", tensors_with(mapping=np.full(120, 20)), "the rows 20 to 20 | has 20"),
+    (1, "model.safetensors", tensors_with(mapping=np.zeros(120, "f4")), "must be whole numbers"),
+    (1, "model.safetensors", tensors_with(embeddings=np.zeros((20, 32), "i1")), "quantized"),
 )
+
+
+@pytest.mark.parametrize(("case", "file", "change", "words"), REFUSED, ids=[r[3] for r in REFUSED])
+def test_files_that_mean_something_else_are_refused(case, file, change, words, tmp_path):
+    copy = shutil.copytree(directory_of(CASES[case]), tmp_path / "model")
+    change(copy / file)
+    errors = (ValueError, FileNotFoundError)
+    assert_refused(lambda: bert_zoo.load(copy), words, errors)
+
+
+def test_a_table_is_trained_and_its_unknown_words_are_not(tmp_path):
+    """Of rows with words that the vocabulary lacks, the gradient moves the others alone."""
+    model = load_case(CASES[1], "embedding")
+    table = model.encoder.embeddings.token_weights
+    before = np.array(table)
+    texts = ["the cat sat xylophone", "a dog ran", "it was good", "red house"]
+    model.compile(keras.optimizers.SGD(1.0), loss=model.default_loss())
+    model.fit((texts, texts[::-1]), batch_size=4, verbose=0)
+    moved = np.array(table) != before
+    ids = model.preprocessor(texts)["token_ids"]
+    assert set(np.flatnonzero(moved)) <= {*np.array(ids).ravel()} - {model.encoder.config.unk_id}
+    assert moved.sum() > 5
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_classifier_reads_sentence_vectors(case):
+    model = load_case(case, "classification", num_classes=2)
+    inputs = model.preprocessor(["the cat sat xylophone", "a dog"])
+    vectors = model.encoder.embed(["the cat sat xylophone", "a dog"])
+    dense = model.classifier.dense
+    np.testing.assert_allclose(model(inputs), vectors @ np.array(dense.kernel), atol=TOLERANCE)
+
+
+def test_a_distilled_table_is_model2vecs(tmp_path):
+    """Of vocab.txt's tokens in their order, of which 5 are special; pca_dims=8, quantize_to="float32"."""
+    table = static_from(loaded("bert/encoder"), 8)
+    expected = np.load(ALL_GOLDEN / "static" / "distilled.npz")
+    assert table.preprocessor.tokenizer.vocabulary == tuple(expected["tokens"])
+    found = np.array(table.encoder.embeddings.token_embedding.embeddings)
+    np.testing.assert_allclose(found, expected["vectors"], atol=TOLERANCE, rtol=TOLERANCE)
+    bert_zoo.save(table, tmp_path, format="model2vec")
+    again = bert_zoo.load(tmp_path)
+    assert again.config == table.encoder.config
+    texts = ["the cat [CLS] sat", "xylophone ~", "UNABLE"]
+    np.testing.assert_allclose(again.embed(texts), table.embed(texts), atol=TOLERANCE)
+
+
+def test_other_vocabularies_are_distilled_or_refused(tmp_path):
+    table = static_from(loaded("roberta/classification"), None, sif=None)
+    assert table.encoder.config.hidden_size == 32
+    for fmt in ("bert_zoo", "hf", "model2vec"):
+        bert_zoo.save(table, tmp_path / fmt, format=fmt)
+        again = bert_zoo.load(tmp_path / fmt)
+        np.testing.assert_allclose(again.embed(TEXTS), table.embed(TEXTS), atol=TOLERANCE)
+    with pytest.raises(ValueError, match="dimensions is 33"):
+        static_from(loaded("bert/encoder"), 33)
+    with pytest.raises(TypeError, match="cannot be"):
+        static_from(loaded("albert/classification"), 8)

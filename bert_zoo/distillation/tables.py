@@ -15,11 +15,13 @@ from bert_zoo.models.base import ZooModel, encoder_of
 from bert_zoo.models.direct import on_rows
 from bert_zoo.models.encoder import Encoder
 from bert_zoo.tasks import SentenceEmbedder
+from bert_zoo.text.byte_bpe import ByteBpeTokenizer
 from bert_zoo.text.files import HF_SPECIAL_TOKENS
 from bert_zoo.text.format import rows_of_texts
 from bert_zoo.text.numpy_packing import PLAIN, Tokens
 from bert_zoo.text.preprocessor import TextPreprocessor
 from bert_zoo.text.tokenizer import Tokenizer
+from bert_zoo.text.wordpiece import WordPieceTokenizer
 from bert_zoo.training.presets import compile_for_task
 from bert_zoo.weights.bind import variables_of
 
@@ -96,6 +98,11 @@ def static_from(
 
 def _without_special_tokens(tokenizer: Tokenizer) -> Tokenizer:
     """The tokenizer with the tokens that occur in texts, in their order."""
+    if not isinstance(tokenizer, WordPieceTokenizer | ByteBpeTokenizer):
+        raise TypeError(
+            f"The vocabulary of a {type(tokenizer).__name__} cannot be a table's. Choose an encoder with a WordPiece or "
+            "byte-level BPE vocabulary, such as BERT, MPNet or RoBERTa."
+        )
     roles = {name: token for name, token in tokenizer.get_config().items() if name in AROUND}
     keep = {getattr(tokenizer, name, None) for name in ("unk_id", "pad_id")}
     left_out = {t.content for index, t in tokenizer.added_tokens.items() if index not in keep}

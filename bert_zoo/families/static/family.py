@@ -15,7 +15,7 @@ from bert_zoo.json_files import JsonObject, read_object
 from bert_zoo.text.files import HF_SPECIAL_TOKENS, VocabularyFiles
 from bert_zoo.text.format import TextFormat, TokenizerParts
 from bert_zoo.text.numpy_packing import PLAIN
-from bert_zoo.text.vocabulary_files import read_bpe, read_wordpiece
+from bert_zoo.text.vocabulary_files import read_bpe, read_byte_bpe, read_wordpiece
 from bert_zoo.weights.files import WeightsError, write_json
 from bert_zoo.weights.formats import Description, HuggingFace, Model2Vec
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
@@ -211,9 +211,11 @@ def unknown_id(path: Path) -> int | None:
 
 def read_tokenizer(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
     """Reads a WordPiece or BPE vocabulary. Other special tokens than that of unknown words have no role."""
-    model = files.json(TOKENIZER_FILE).section("model")
-    if model.take("type", str) == "BPE":
+    kind = files.json(TOKENIZER_FILE).section("model").take("type", str)
+    if kind == "BPE":
         return read_bpe(files, overrides)._replace(templates=None)
+    if files.has("vocab.json"):  # as bert_zoo writes it
+        return read_byte_bpe(files, overrides, **dict.fromkeys(HF_SPECIAL_TOKENS))
     roles = dict.fromkeys(name for name in HF_SPECIAL_TOKENS if name != "unknown_token")
     return read_wordpiece(files, {**roles, **overrides})
 
