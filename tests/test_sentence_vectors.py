@@ -254,7 +254,7 @@ def kinds(*names: str) -> list[dict[str, str]]:
 @pytest.mark.parametrize(
     "modules",
     [
-        *(["StaticEmbedding", "Pooling"], ["BoW"], ["CLIPModel"], ["Router", "Normalize"], ["X"]),
+        *(["BoW"], ["CLIPModel"], ["Router", "Normalize"], ["X"]),
         *(["Transformer", "SpladePooling"], ["WordEmbeddings", "LSTM", "Pooling"]),
         ["Transformer", "Pooling", "WeightedLayerPooling"],
     ],

@@ -106,7 +106,7 @@ def is_offline(checkpoint: Checkpoint, kinds: type | tuple[type, ...] = (Bundled
 def _checkpoint_row(family: Family, checkpoint: Checkpoint) -> list[str]:
     sizes = family.config(checkpoint).card()
     heads = sorted(checkpoint.provides - {"encoder"}) or ["encoder only"]
-    layers = f"{sizes['num_layers']}"
+    layers = f"{sizes.get('num_layers', 0)}"
     if "decoder_layers" in sizes:
         layers += f" + {sizes['decoder_layers']}"
     return [
