@@ -218,6 +218,10 @@ def test_vectors_of_a_stopped_batch_are_overwritten(tmp_path, monkeypatch):
     again = TokenIndex.open(tmp_path)
     assert len(again) == 4
     np.testing.assert_array_equal(again[3], documents[5])
+    # Killed before the first lengths were written: a new index takes the place.
+    (tmp_path / "lengths.npy").unlink()
+    indexed(documents, "float16", directory=tmp_path)
+    assert len(TokenIndex.open(tmp_path)) == 6
 
 
 def test_all_finite_numbers_of_half_precision_are_read():

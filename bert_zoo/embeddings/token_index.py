@@ -77,7 +77,8 @@ class TokenIndex:
         self._stored = np.zeros((0, 0), dtype)
         self._directory = None if directory is None else Path(directory)
         if self._directory is not None:
-            if (self._directory / "vectors.npy").exists():
+            # The file that is written last.
+            if (self._directory / "lengths.npy").exists():
                 raise FileExistsError(
                     f"{directory} already has an index. Continue it with TokenIndex.open(...).append(...)."
                 )
@@ -210,9 +211,10 @@ def decoded_tokens(
     else:
         before = np.cumsum(lengths) - lengths
         stored = documents.vectors[np.repeat(starts - before, lengths) + np.arange(number)]
+    stored = np.asarray(stored)
     if documents.ranges is not None:
         return from_int8(stored, documents.ranges)
-    return from_half(stored) if stored.dtype == np.float16 else np.asarray(stored)
+    return from_half(stored) if stored.dtype == np.float16 else stored
 
 
 def pool_tokens(matrix: np.ndarray, factor: float, *, kept_first: int = 1) -> np.ndarray:
