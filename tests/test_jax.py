@@ -141,6 +141,32 @@ for path, value in whole[1].items():
 """)
 
 
+def test_losses_of_token_vectors_are_those_of_sentence_transformers():
+    run_on_jax("""
+import jax
+from helpers import ALL_GOLDEN
+from bert_zoo.embeddings import DistillKL, MultipleNegativesRanking
+from bert_zoo.tasks import embedding_losses
+golden, maxsim = np.load(ALL_GOLDEN / "vector_losses.npz"), embedding_losses.Comparison("maxsim")
+texts = np.arange(32, dtype="float32").reshape(4, 4, 2)
+
+def ranking(vectors):
+    loss = MultipleNegativesRanking()
+    loss.comparison = maxsim
+    return loss(texts, vectors)
+
+def divergence(vectors):
+    return DistillKL()(golden["scores"], embedding_losses.scores_of_rows(vectors, maxsim))
+
+for name, loss in {"ranking_negatives": ranking, "divergence": divergence}.items():
+    for embedding_losses.MOST_PRODUCTS in (1, 2**25):
+        value, gradient = jax.jit(jax.value_and_grad(loss))(golden["tokens"])
+        np.testing.assert_allclose(value, golden[f"tokens/{name}"], rtol=1e-5)
+        expected = golden[f"tokens/{name}/gradient"][..., :-1]
+        np.testing.assert_allclose(gradient[..., :-1], expected, atol=1e-6)
+""")
+
+
 def test_probes_of_layers_find_what_is_in_one():
     run_on_jax("""
 from bert_zoo.probing import LayerVectors, probe_layers
