@@ -15,7 +15,7 @@ import importlib.util
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ import numpy as np
 from absl import app, flags
 from scipy.sparse import csr_array
 
-from bert_zoo.embeddings import Hits, TokenIndex, search, to_binary, vector_sizes
+from bert_zoo.embeddings import Hits, TokenIndex, pool_tokens, search, to_binary, vector_sizes
 from bert_zoo.metrics import retrieval_metrics
 
 _TEXTS = flags.DEFINE_integer("texts", 100_000, "Texts of the index, without --squad.")
@@ -169,7 +169,7 @@ def drawn_vectors(rng: np.random.Generator, queries: int, texts: int) -> dict[st
     }
 
 
-def token_index(batches: Iterator[list[np.ndarray]]) -> TokenIndex:
+def token_index(batches: Iterable[list[np.ndarray]]) -> TokenIndex:
     index = TokenIndex("float16")
     for batch in batches:
         index.append(batch)
@@ -197,7 +197,14 @@ def indices(vectors: dict, questions: list[str], texts: list[str]) -> Iterator[t
         if second:
             yield f"{name}, then tokens", searched(*first, rescored=second)
     if second:
-        yield "tokens", searched(second[0], lambda: second[1])
+        queries, tokens = second
+
+        def pooled() -> TokenIndex:
+            batches = (range(i, min(i + BATCH, len(tokens))) for i in range(0, len(tokens), BATCH))
+            return token_index([pool_tokens(tokens[i], 2) for i in batch] for batch in batches)
+
+        yield "tokens", searched(queries, lambda: tokens)
+        yield "tokens, half as many", searched(queries, pooled)
 
 
 def searched(
