@@ -163,6 +163,7 @@ COMMANDS = {
     "embed --text b.csv --output out.npy": "There is no file b.csv",
     "embed --text a.csv --column words": "the columns are ['text', 'label']. Name the column with --column.",
     "distill --teacher run --student bert_tiny --train_file b.csv": "There is no file b.csv",
+    "distill --teacher bert_tiny --table 8 --epochs 3": "With --table, --epochs has no effect",
     "distill --teacher minilm_l6 --student bert_tiny": "minilm_l6 is not a run directory",
     "distill --teacher pretrained --student bert_tiny": "pretrained is not a run directory",
     "export --model minilm_l6 --output out --format pdf": "--format is 'pdf'",

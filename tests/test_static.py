@@ -19,6 +19,8 @@ from helpers import (
 from safetensors.numpy import load_file, save_file
 
 import bert_zoo
+import bert_zoo.runtime
+from bert_zoo.cli import distill as program
 from bert_zoo.distillation import static_from
 
 CASES = ("static/encoder", "static/encoder_model2vec")
@@ -158,3 +160,19 @@ def test_other_vocabularies_are_distilled_or_refused(tmp_path):
         static_from(loaded("bert/encoder"), 33)
     with pytest.raises(TypeError, match="cannot be"):
         static_from(loaded("albert/classification"), 8)
+
+
+def test_the_program_writes_a_table(tmp_path):
+    arguments = ["--teacher", directory_of("bert/encoder"), "--table", 8, "--output_dir", tmp_path]
+    program.PROGRAM.run(program.main, [*map(str, arguments)])
+    table = static_from(loaded("bert/encoder"), 8)
+    np.testing.assert_array_equal(bert_zoo.load(tmp_path).embed(TEXTS), table.embed(TEXTS))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_onnx_file_reads_strings_of_any_length(case, tmp_path):
+    pytest.importorskip("onnxruntime")
+    texts, vectors = expected(case)
+    bert_zoo.export(load_case(case, "embedding"), tmp_path, format="onnx")
+    found = bert_zoo.runtime.load(tmp_path).embed(texts)
+    np.testing.assert_allclose(found, vectors, atol=TOLERANCE, rtol=TOLERANCE)

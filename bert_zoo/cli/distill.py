@@ -3,6 +3,7 @@
 bert_zoo distill --teacher runs/minilm_l6-sst2 --student bert_tiny --unlabelled "my/*.txt"
 bert_zoo distill --teacher runs/minilm_l6-messages --layers 2 --hidden 128 --epochs 20
 bert_zoo distill --teacher minilm_l6 --layers 2 --text "my/*.txt" --minutes 60
+bert_zoo distill --teacher minilm_l6 --table 256
 
 On a task, the data are those of the teacher's run unless flags name others. The
 teacher predicts all texts once; the student learns from these predictions, and
@@ -39,6 +40,8 @@ OF_TASKS = (
     *("unlabelled", "temperature", "hard_weight", "match", "augment", "recipe", "task"),
     *("train_file", "dev_file", "test_file", "seeds", "patience"),
 )
+# Flags of a table of token vectors.
+OF_TABLES = ("teacher", "table", "output_dir")
 # Default fraction of held-out documents.
 HELD_OUT = 0.05
 
@@ -62,6 +65,13 @@ _LAYERS = PROGRAM.list(
 )
 _HIDDEN = PROGRAM.integer(
     "hidden", None, "With --layers: the student's hidden size.", lower_bound=1
+)
+_TABLE = PROGRAM.integer(
+    "table",
+    None,
+    "Make a table of token vectors of this many dimensions from the teacher, in one pass over its vocabulary and "
+    "without data.",
+    lower_bound=1,
 )
 # For distillation on plain text.
 _TEXT = PROGRAM.list(
@@ -104,7 +114,7 @@ _RECIPE = PROGRAM.string(
 _OUTPUT_DIR = PROGRAM.string("output_dir", None, "Run directory, by default runs/distill-NAMES.")
 PROGRAM.define_runs()
 _MAIN = (
-    *("teacher", "student", "layers", "hidden", "text", "unlabelled", "temperature"),
+    *("teacher", "student", "layers", "hidden", "table", "text", "unlabelled", "temperature"),
     *("hard_weight", "match", "augment", "epochs", "learning_rate", "output_dir", "seeds"),
 )
 _SETTINGS = PROGRAM.define_fields(Recipe)
@@ -157,6 +167,9 @@ PROGRAM.groups = {
 
 
 def main(arguments: list[str]) -> None:
+    if _TABLE.value is not None:
+        make_table(Path(_OUTPUT_DIR.value or f"runs/table-{Path(_TEACHER.value).name}"))
+        return
     if (_STUDENT.value is None) == (_LAYERS.value is None):
         raise ValueError(
             "Give either --student, an existing model, or --layers, to make a student from the teacher."
@@ -165,6 +178,23 @@ def main(arguments: list[str]) -> None:
     directory = Path(_OUTPUT_DIR.value or f"runs/distill-{Path(_TEACHER.value).name}-{student}")
     distil = distill_on_task if _TEXT.value is None else distill_on_text
     distil(directory)
+
+
+def make_table(directory: Path) -> None:
+    """Writes a model of sentence vectors without a transformer."""
+    flags = PROGRAM.flags
+    names = (name for group in PROGRAM.groups.values() for name in group if name not in OF_TABLES)
+    if given := [f"--{name}" for name in names if not flags[name].using_default_value]:
+        raise ValueError(f"With --table, {', '.join(given)} has no effect. Leave it out.")
+    PROGRAM.check()
+    import bert_zoo
+    from bert_zoo.distillation import static_from
+
+    table = static_from(bert_zoo.load(_TEACHER.value, task="encoder"), _TABLE.value)
+    bert_zoo.save(table, directory)
+    rows, width = table.encoder.config.vocab_size, table.encoder.config.hidden_size
+    print(f"{rows:,} tokens of {width} dimensions are in {directory}. Use it:")
+    print(f"{command('embed')} --model {directory} --text sentences.txt --output vectors.npy")
 
 
 def distill_on_text(directory: Path) -> None:

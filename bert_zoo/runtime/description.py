@@ -111,8 +111,9 @@ def _check_signature(inputs: JsonObject) -> None:
 
 def _check_text(text: JsonObject) -> None:
     layout = layout_of(text)
-    for name in ("sequence_length", "bucket"):
-        member(text, name, int, text.where, least=1, most=MOST_TOKENS)
+    # Tables of token vectors read texts of any length.
+    for name, most in (("sequence_length", UNLIMITED), ("bucket", MOST_TOKENS)):
+        member(text, name, int, text.where, least=1, most=most)
     if text["sequence_length"] < layout.most_specials:
         raise ConfigError(
             f"{text.where}: sequence_length is {text['sequence_length']}, but there are "

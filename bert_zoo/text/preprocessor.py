@@ -129,7 +129,7 @@ LONG_TEXT = 512
 # Arguments: long texts, all texts, `LONG_TEXT`, tokens of the longest text.
 TEXTS_LONG = (
     "%d of the %d texts of a batch have more than %d tokens; the longest has %d. The model has no limit and "
-    "reads them whole, in time and memory that grow faster than their length. To cut them, call load() with "
+    "reads them whole, in time and memory that grow with their length or faster. To cut them, call load() with "
     "max_length. (Shown once.)"
 )
 # Arguments: such texts, all texts.
