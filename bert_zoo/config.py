@@ -217,6 +217,7 @@ class EncoderConfig(Config):
     on_card: ClassVar[tuple[str, ...]] = (*Config.on_card, "max_positions")
     # Whether all heads together are as wide as the hidden states.
     heads_fill_width: ClassVar[bool] = True
+    decoder_bias: ClassVar[bool] = True  # whether a masked-LM head adds a bias to its logits
 
     vocab_size: int = size()
     hidden_size: int = size(768)

@@ -1,7 +1,6 @@
 """What the families on `bert_zoo.layers.encoder_stack` declare: switches, and rows of the weight table."""
 
 import operator
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -10,22 +9,18 @@ import numpy as np
 
 from bert_zoo.config import ConfigError, EncoderConfig, positive
 from bert_zoo.error_text import shown
+from bert_zoo.families.bert import family as bert
 from bert_zoo.fields import check
-from bert_zoo.weights.formats import HuggingFace
 from bert_zoo.weights.formats.codec import ConfigRow
 from bert_zoo.weights.table import (
-    BIAS,
     DENSE,
-    EMBED,
-    KERNEL,
-    SCALE,
-    Copy,
-    Head,
+    FIRST_TOKEN,
+    MEAN,
+    MEAN_OF_LOGITS,
+    NORM,
     Kind,
     Row,
-    Stored,
-    raw,
-    reordered,
+    stored_with,
 )
 
 
@@ -37,9 +32,8 @@ class StackConfig(EncoderConfig):
     """
 
     norm: ClassVar[str] = "layer"  # or "rms"
-    norm_before: ClassVar[bool] = (
-        False  # whether norms stand before sublayers, or after residual sums
-    )
+    # Whether norms stand before sublayers, or after residual sums.
+    norm_before: ClassVar[bool] = False
     norm_first: ClassVar[bool] = True  # whether layer 0 has a norm before its attention
     norm_bias: ClassVar[bool] = True
     embeddings_norm: ClassVar[bool] = True
@@ -55,12 +49,10 @@ class StackConfig(EncoderConfig):
     key_heads: ClassVar[int] = 0  # number of heads of keys and values; 0 for `num_heads`
     query_norm: ClassVar[bool] = False  # whether all queries and all keys have a layer norm
     gated: ClassVar[bool] = False
-    # Whether the first and second layers of attention and feed-forward sublayers have biases, and predicted tokens.
+    # Whether attention and feed-forward sublayers have biases: the first layer, and the second unless a family says
+    # otherwise.
     attention_bias: ClassVar[bool] = True
-    attention_output_bias: ClassVar[bool] = True
     mlp_bias: ClassVar[bool] = True
-    mlp_output_bias: ClassVar[bool] = True
-    decoder_bias: ClassVar[bool] = True
     inner_dropout: ClassVar[float] = 0.0  # rate within the feed-forward sublayer
     # Whether `attention_dropout` also acts on the attention's output.
     drops_attention_output: ClassVar[bool] = False
@@ -91,6 +83,20 @@ class StackConfig(EncoderConfig):
         return self.key_heads or self.num_heads
 
     @property
+    def widths_of_heads(self) -> tuple[int, int, int]:
+        """Widths of all heads of queries, of keys and of values."""
+        keys = self.num_key_heads * self.width_of_head
+        return self.num_heads * self.width_of_head, keys, keys
+
+    @property
+    def attention_output_bias(self) -> bool:
+        return self.attention_bias
+
+    @property
+    def mlp_output_bias(self) -> bool:
+        return self.mlp_bias
+
+    @property
     def residual_dropout(self) -> float:
         """Dropout rate on the outputs of both sublayers."""
         return self.hidden_dropout
@@ -103,10 +109,6 @@ class StackConfig(EncoderConfig):
     def is_global(self, layer: int) -> bool:
         """Whether a layer attends to all tokens."""
         return True
-
-    def attends_in_blocks(self, length: int) -> bool:
-        """Whether layers with a window compute rows of `length` tokens in blocks; see `StackAttention`."""
-        return length > self.fewest_blocks * self.reach
 
 
 # transformers' words for a layer that attends to all tokens, and for one that attends to a window.
@@ -174,9 +176,7 @@ def optional_rows(names: str) -> list[ConfigRow]:
 
 
 SIZE_ROWS = (
-    *map(ConfigRow, ("vocab_size", "hidden_size", "intermediate_size")),
-    ConfigRow("num_layers", "num_hidden_layers"),
-    ConfigRow("num_heads", "num_attention_heads"),
+    *bert.SIZES,
     ConfigRow("max_positions", "max_position_embeddings", optional=True),
     ConfigRow("pad_id", "pad_token_id", optional=True),
     *optional_rows("attention_dropout initializer_range tie_word_embeddings"),
@@ -206,12 +206,13 @@ def window_settings(values: Mapping[str, Any]) -> dict[str, Any]:
     check("rope_parameters", ropes, dict | None, ConfigError)
     for kind, rope in (ropes or {}).items():
         check(f"rope_parameters[{kind!r}]", rope, dict, ConfigError)
-        if kind not in KINDS or rope.get("rope_type", "default") != "default":
+        found = rope_settings({"rope_parameters": rope})
+        if kind not in KINDS or "rope_factor" in found:
             raise ConfigError(
                 f"rope_parameters has {shown(kind)}: {shown(rope)}; there are {list(KINDS)} here, of "
                 "rope_type 'default'."
             )
-        values[KINDS[kind]] = rope.get("rope_theta")
+        values[KINDS[kind]] = found.get("rope_theta")
     types = values.pop("layer_types", None)
     if types is not None:
         number = values.get("num_hidden_layers")
@@ -225,10 +226,7 @@ def window_settings(values: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-ROPE_ROWS = (
-    ConfigRow("rope_theta", optional=True),
-    ConfigRow("rope_factor", optional=True),
-)
+ROPE_ROWS = optional_rows("rope_theta rope_factor")
 
 
 def rope_settings(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -237,11 +235,11 @@ def rope_settings(values: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ConfigError: rotary positions are scaled in a way that is not supported.
     """
-    values = dict(values)
+    values, rope = dict(values), {}
     for key in ("rope_scaling", "rope_parameters"):
-        check(key, values.get(key), dict | None, ConfigError)
-    scaling = values.pop("rope_scaling", None) or {}
-    rope = {**scaling, **(values.pop("rope_parameters", None) or {})}
+        found = values.pop(key, None)
+        check(key, found, dict | None, ConfigError)
+        rope |= found or {}
     kinds = [rope.pop(key, None) for key in ("rope_type", "type")]
     kind = next(filter(None, kinds), "default")
     said = {key: rope.pop(key) for key in ("rope_theta", "factor") if key in rope}
@@ -251,11 +249,10 @@ def rope_settings(values: Mapping[str, Any]) -> dict[str, Any]:
             f"Its rotary positions are scaled by {shown({'rope_type': kind, **said, **rope})}; only the types "
             "'default' and 'linear' are supported, with rope_theta and factor."
         )
-    if "rope_theta" in said:
-        values["rope_theta"] = said["rope_theta"]
     if kind == "linear":
-        values["rope_factor"] = said.get("factor")
-    return values
+        values["rope_factor"] = said.pop("factor", None)
+    said.pop("factor", None)
+    return values | said
 
 
 def written_rope(values: dict[str, Any]) -> dict[str, Any]:
@@ -272,22 +269,6 @@ def written_rope(values: dict[str, Any]) -> dict[str, Any]:
 # -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class QueriesKeysValues(Stored):
-    """Queries, keys and values, whose sizes differ if heads share keys."""
-
-    def sizes(self, size: int, parts: int, config: StackConfig) -> tuple[int, ...]:
-        keys = config.num_key_heads * config.width_of_head
-        return (size - 2 * keys, keys, keys) if parts == 3 else super().sizes(size, parts, config)
-
-
-def as_qkv(kind: Kind) -> Kind:
-    return {
-        variable: {layout: QueriesKeysValues(**vars(stored)) for layout, stored in layouts.items()}
-        for variable, layouts in kind.items()
-    }
-
-
 def rotating_pairs(config: StackConfig) -> np.ndarray:
     """`Stored.order` of queries, keys and values whose even numbers rotate with the odd ones beside them."""
     size = config.width_of_head
@@ -297,59 +278,30 @@ def rotating_pairs(config: StackConfig) -> np.ndarray:
     return np.concatenate([head + i * size for i, head in enumerate(heads)])
 
 
-def head_by_head(config: StackConfig) -> np.ndarray:
-    """The same of one tensor with the queries, keys and values of each head one after the other."""
-    parts = rotating_pairs(config).reshape(3, config.num_heads, 1, config.width_of_head)
-    number, head, _, within = np.ix_(*map(range, parts.shape))
-    within = parts[number, head, 0, within] % config.width_of_head
-    return ((head * 3 + number) * config.width_of_head + within).ravel()
+def optional_bias(kind: Kind, path: str, hf: Any, *, has_bias: str) -> tuple[Row, Row]:
+    """The rows of a layer whose last variable, its bias, depends on a field of the configuration."""
+    *weights, bias = ({variable: stored} for variable, stored in kind.items())
+    return (
+        *(Row(kind, path, hf=hf) for kind in weights),
+        Row(bias, path, hf=hf, when=operator.attrgetter(has_bias)),
+    )
 
 
-def swapped_halves(config: StackConfig) -> np.ndarray:
-    """`Stored.order` of a gated layer whose second half goes through the activation."""
-    width = config.intermediate_size
-    return np.r_[width : 2 * width, :width]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Packed(HuggingFace):
-    """Also reads files of the authors' own code, which holds in one tensor what transformers' class has apart."""
-
-    # Pattern within a renamed key -> what it stands for, in the order below each other.
-    packed: Mapping[str, Sequence[str]]
-
-    def parts(self, key: str) -> Sequence[str]:
-        key = self.renamed(key)
-        for pattern, names in self.packed.items():
-            if re.search(pattern, key):
-                return [re.sub(pattern, name, key) for name in names]
-        return (key,)
-
-
-def flagged(name: str) -> Callable[[Any], bool]:
-    return operator.attrgetter(name)
-
-
-def optional_bias(weights: Kind, bias: Kind, flag: str, path: str, hf: Any) -> Iterator[Row]:
-    """The rows of a layer whose bias depends on a switch; `hf` is its name, or several."""
-    names = (hf,) if isinstance(hf, str) else hf
-    yield Row(weights, path, hf=names)
-    yield Row(bias, path, hf=tuple(f"{name}.bias" for name in names), when=flagged(flag))
-
-
-NORM = (SCALE, raw("beta"), "norm_bias")
-# Path of a layer below the encoder -> kinds of its weights and its bias, and the switch for the bias.
-LAYERS: dict[str, tuple[Kind, Kind, str]] = {
-    "embeddings/norm": NORM,
-    "stack/layer_{i}/attention_norm": NORM,
-    "stack/layer_{i}/attention/qkv": (as_qkv(KERNEL), as_qkv(BIAS), "attention_bias"),
-    "stack/layer_{i}/attention/query_norm": NORM,
-    "stack/layer_{i}/attention/key_norm": NORM,
-    "stack/layer_{i}/attention/output": (KERNEL, BIAS, "attention_output_bias"),
-    "stack/layer_{i}/output_norm": NORM,
-    "stack/layer_{i}/feed_forward/intermediate": (KERNEL, BIAS, "mlp_bias"),
-    "stack/layer_{i}/feed_forward/output": (KERNEL, BIAS, "mlp_output_bias"),
-    "final_norm": NORM,
+# Path of a layer below the encoder -> its kind, and the field that says whether it has a bias.
+LAYERS: dict[str, tuple[Kind, str]] = {
+    "embeddings/norm": (NORM, "norm_bias"),
+    "stack/layer_{i}/attention_norm": (NORM, "norm_bias"),
+    "stack/layer_{i}/attention/qkv": (
+        stored_with(DENSE, part_sizes=operator.attrgetter("widths_of_heads")),
+        "attention_bias",
+    ),
+    "stack/layer_{i}/attention/query_norm": (NORM, "norm_bias"),
+    "stack/layer_{i}/attention/key_norm": (NORM, "norm_bias"),
+    "stack/layer_{i}/attention/output": (DENSE, "attention_output_bias"),
+    "stack/layer_{i}/output_norm": (NORM, "norm_bias"),
+    "stack/layer_{i}/feed_forward/intermediate": (DENSE, "mlp_bias"),
+    "stack/layer_{i}/feed_forward/output": (DENSE, "mlp_output_bias"),
+    "final_norm": (NORM, "norm_bias"),
 }
 
 
@@ -357,73 +309,46 @@ def layer_rows(
     names: Mapping[str, str | tuple[str, ...]],
     orders: Mapping[str, Callable[[Any], np.ndarray]] | None = None,
 ) -> Iterator[Row]:
-    """The rows of some layers; arguments as in `encoder_rows`."""
-    for path, (weights, bias, flag) in LAYERS.items():
-        short = path.removeprefix("stack/layer_{i}/")
-        if short in names:
-            if order := (orders or {}).get(short):
-                weights, bias = reordered(weights, order), reordered(bias, order)
-            yield from optional_bias(weights, bias, flag, path, names[short])
-
-
-def encoder_rows(
-    token: str,
-    names: Mapping[str, str | tuple[str, ...]],
-    *,
-    orders: Mapping[str, Callable[[Any], np.ndarray]] | None = None,
-    segments: str = "",
-    pooler: str = "",
-) -> tuple[Row, ...]:
-    """The weight table of an encoder with Hugging Face's names.
+    """The rows of layers of an encoder.
 
     Args:
-        token, segments, pooler: names of the tables and of the pooler's dense layer; empty for none.
-        names: path in `LAYERS`, without "stack/layer_{i}/" -> its name, or several.
+        names: path in `LAYERS`, without "stack/layer_{i}/" -> Hugging Face's name, or several.
         orders: the same path -> `Stored.order`, where it differs from ours.
     """
-    rows = [Row(EMBED, "embeddings/token_embedding", hf=token)]
-    if segments:
-        has_segments = lambda config: config.num_segments > 0  # noqa: E731
-        rows += [Row(EMBED, "embeddings/segment_embedding", hf=segments, when=has_segments)]
-    rows += layer_rows(names, orders)
-    if pooler:
-        rows += [Row(DENSE, "pooler/dense", hf=pooler, when=flagged("pooler"))]
-    return tuple(rows)
+    for path, (kind, has_bias) in LAYERS.items():
+        short = path.removeprefix("stack/layer_{i}/")
+        if short in names:
+            kind = stored_with(kind, order=(orders or {}).get(short))
+            yield from optional_bias(kind, path, names[short], has_bias=has_bias)
 
 
-# transformers' names in the families whose authors packed queries, keys and values, and the two parts of gated layers.
-QKV = tuple(f"self_attn.{part}_proj" for part in "qkv")
+# transformers' names of Llama's layers, which families have whose authors named or packed them otherwise.
 LAYER = "layers.{i}."
-APART = {
-    "embeddings/norm": "embeddings.LayerNorm",
+QKV = [f"self_attn.{part}_proj" for part in "qkv"]
+SUBLAYERS = {
     "attention/qkv": tuple(f"{LAYER}{name}" for name in QKV),
     "attention/output": f"{LAYER}self_attn.o_proj",
-    "attention_norm": f"{LAYER}post_attention_layernorm",
     "feed_forward/intermediate": (f"{LAYER}mlp.gate_proj", f"{LAYER}mlp.up_proj"),
     "feed_forward/output": f"{LAYER}mlp.down_proj",
-    "output_norm": f"{LAYER}post_mlp_layernorm",
 }
-APART_ROWS = encoder_rows(
-    "embeddings.word_embeddings",
-    APART,
-    segments="embeddings.token_type_embeddings",
-    pooler="pooler.dense",
-)
 
 
-def masked_lm_head(decoder: str, table: str, *rows: Row, **options: Any) -> Head:
-    """The head for masked tokens whose logits are from `decoder`, which may be the table of tokens, after `rows`."""
+def post_norm_rows(names: Mapping[str, str | tuple[str, ...]] = SUBLAYERS) -> tuple[Row, ...]:
+    """The rows of an encoder of such layers with BERT's tables, norms after residual sums and a pooler."""
+    norms = {
+        "embeddings/norm": "embeddings.LayerNorm",
+        "attention_norm": f"{LAYER}post_attention_layernorm",
+        "output_norm": f"{LAYER}post_mlp_layernorm",
+    }
+    return (bert.TOKENS, bert.SEGMENTS, *layer_rows({**norms, **names}), bert.POOLER)
 
-    def copies(config: StackConfig) -> tuple[Copy, ...]:
-        copy = Copy(f"{decoder}.weight", of=f"{{root}}{table}.weight")
-        return (copy,) if config.tie_word_embeddings else ()
 
-    own = lambda config: not config.tie_word_embeddings  # noqa: E731
-    last = (
-        Row(EMBED, "masked_lm/decoder", hf=decoder, when=own),
-        Row(BIAS, "masked_lm", hf=f"{decoder}.bias", when=flagged("decoder_bias")),
-    )
-    return Head((*rows, *last), copies={"hf": copies}, **options)
+# What heads over whole texts read, by transformers' words for it.
+POOLINGS = {"cls": FIRST_TOKEN, "bos": FIRST_TOKEN, "mean": MEAN, "late": MEAN_OF_LOGITS}
+
+
+def summary(config: Any) -> str:
+    return POOLINGS[config.classifier_pooling]
 
 
 def backbone(config: StackConfig, dtype: Any):

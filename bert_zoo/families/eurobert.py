@@ -8,16 +8,18 @@ from bert_zoo.config import positive, size
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.bert.cards import MASKED_LM
 from bert_zoo.families.encoder_stack import (
+    LAYER,
     ROPE_ROWS,
     SIZE_ROWS,
+    SUBLAYERS,
     WITHOUT,
     StackConfig,
     agree,
     backbone,
-    encoder_rows,
-    masked_lm_head,
+    layer_rows,
     optional_rows,
     rope_settings,
+    summary,
     written_rope,
 )
 from bert_zoo.family import HF, Checkpoint, Family, TextSpec, read_table
@@ -28,7 +30,7 @@ from bert_zoo.text.vocabulary_files import read_bpe
 from bert_zoo.weights.formats import HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.hf import ACTIVATIONS
-from bert_zoo.weights.table import DENSE, FIRST_TOKEN, MEAN, MEAN_OF_LOGITS, Head, Row
+from bert_zoo.weights.table import DENSE, Head, Row
 
 SIZES = {
     "210m": {},
@@ -80,14 +82,6 @@ class Llama:
     attention_bias: bool = False
     mlp_bias: bool = False
 
-    @property
-    def attention_output_bias(self) -> bool:
-        return self.attention_bias
-
-    @property
-    def mlp_output_bias(self) -> bool:
-        return self.mlp_bias
-
 
 @dataclass(frozen=True, kw_only=True)
 class EuroBertConfig(Llama, StackConfig):
@@ -134,29 +128,21 @@ HF_CODEC = ConfigCodec(
     finish=written_rope,
 )
 
-LAYER = "layers.{i}."
-ENCODER_ROWS = encoder_rows(
-    "embed_tokens",
-    {
-        "attention_norm": f"{LAYER}input_layernorm",
-        "attention/qkv": tuple(f"{LAYER}self_attn.{part}_proj" for part in "qkv"),
-        "attention/output": f"{LAYER}self_attn.o_proj",
-        "output_norm": f"{LAYER}post_attention_layernorm",
-        "feed_forward/intermediate": (f"{LAYER}mlp.gate_proj", f"{LAYER}mlp.up_proj"),
-        "feed_forward/output": f"{LAYER}mlp.down_proj",
-        "final_norm": "norm",
-    },
-)
-
-
-POOLINGS = {"bos": FIRST_TOKEN, "mean": MEAN, "late": MEAN_OF_LOGITS}
+TOKENS = "embed_tokens"
+NORMS = {
+    "attention_norm": f"{LAYER}input_layernorm",
+    "output_norm": f"{LAYER}post_attention_layernorm",
+    "final_norm": "norm",
+}
+ENCODER_ROWS = (bert.TOKENS.named(hf=TOKENS), *layer_rows(SUBLAYERS | NORMS))
 SENTENCE = Head(
     (Row(DENSE, "classifier/transform", hf="dense"), bert.CLASSIFIER),
-    summary=lambda config: POOLINGS[config.classifier_pooling],
+    summary=summary,
     output=lambda config: bert.with_layer(config, "gelu"),
 )
 # Rows of directories without tokenizer.json, which says how they are composed.
 TEXT = TextFormat(read_bpe, layout=Layout(pair="cls A sep B sep", segments=False))
+CLASSES = bert.hf_classes("EuroBert", lacks="multiple_choice question_answering")
 FAMILY = Family(
     name="eurobert",
     backbone=backbone,
@@ -166,15 +152,15 @@ FAMILY = Family(
             model_type="eurobert",
             codec=HF_CODEC,
             root="model.",
-            classes=bert.hf_classes("EuroBert", lacks="multiple_choice question_answering"),
+            classes=CLASSES,
         ),
     },
     encoder_rows=ENCODER_ROWS,
-    heads={
-        "masked_lm": masked_lm_head("lm_head", "embed_tokens"),
-        "token_classification": Head((bert.CLASSIFIER,)),
+    heads=bert.heads_of(
+        CLASSES,
+        masked_lm=bert.decoding_head("lm_head", table=TOKENS),
         **dict.fromkeys(bert.SENTENCE_TASKS, SENTENCE),
-    },
+    ),
     text=TEXT,
     checkpoints=[released(**row) for row in TABLE],
     pretraining="dynamic_masked_tokens",

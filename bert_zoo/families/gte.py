@@ -10,12 +10,11 @@ from bert_zoo.families import xlm_roberta
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.bert.cards import EMBEDDING, width
 from bert_zoo.families.encoder_stack import (
-    APART_ROWS,
     QKV,
     ROPE_ROWS,
-    Packed,
     StackConfig,
     backbone,
+    post_norm_rows,
     rope_settings,
     written_rope,
 )
@@ -26,7 +25,7 @@ from bert_zoo.text.format import TextFormat
 from bert_zoo.text.numpy_packing import BERT
 from bert_zoo.text.vocabulary_files import read_wordpiece
 from bert_zoo.weights.formats import HuggingFace
-from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
+from bert_zoo.weights.formats.codec import ConfigCodec
 
 PAPER = "mGTE: Generalized Long-Context Text Representation and Reranking Models, arXiv:2407.19669"
 ARCTIC = "Arctic-Embed 2.0: Multilingual Retrieval Without Compromise, arXiv:2412.04506"
@@ -109,6 +108,7 @@ class GteConfig(StackConfig):
 
     gated: ClassVar[bool] = True
     mlp_bias: ClassVar[bool] = False
+    mlp_output_bias: ClassVar[bool] = True
 
     rope_theta: float = positive(160_000.0)  # base of the wavelengths of rotary positions
     rope_factor: float = positive(1.0)  # by which all of these wavelengths are longer
@@ -150,7 +150,7 @@ def settings(values: Mapping[str, Any]) -> dict[str, Any]:
 
 AUTHORS_TYPE = "new"
 HF_CODEC = ConfigCodec(
-    rows=[*bert.ROWS, *bert.HF_ROWS, *ROPE_ROWS, ConfigRow("classifier_dropout", optional=True)],
+    rows=[*bert.HF_CODEC.rows, *ROPE_ROWS],
     fixed={
         "position_embedding_type": ("rope", None),
         "layer_norm_type": ("layer_norm",),
@@ -167,7 +167,7 @@ HF_CODEC = ConfigCodec(
 )
 
 
-class GteHuggingFace(Packed):
+class GteHuggingFace(HuggingFace):
     renames: ClassVar[tuple[tuple[str, str], ...]] = (
         *HuggingFace.renames,
         (r"^new\.", "gte."),
@@ -184,12 +184,15 @@ class GteHuggingFace(Packed):
         return super().is_of_family(values)
 
 
-TASKS = ("token_classification", *bert.SENTENCE_TASKS)
+CLASSES = bert.hf_classes("Gte", lacks="multiple_choice question_answering")
+MASKED_LM = bert.projecting_head(
+    "lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", activation="gelu"
+)
 FORMAT = GteHuggingFace(
     model_type="gte",
     codec=HF_CODEC,
     root="gte.",
-    classes=bert.hf_classes("Gte", lacks="multiple_choice question_answering"),
+    classes=CLASSES,
     packed={
         r"\battention\.qkv_proj\.": tuple(f"{name}." for name in QKV),
         r"\bmlp\.up_gate_proj\.": ("mlp.up_proj.", "mlp.gate_proj."),
@@ -200,13 +203,8 @@ FAMILY = Family(
     backbone=backbone,
     defaults={"vocab_size": 30528, **DEFAULTS},
     formats={"hf": FORMAT},
-    encoder_rows=APART_ROWS,
-    heads={
-        "masked_lm": bert.projecting_head(
-            "lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", activation="gelu"
-        ),
-        **{task: bert.TASK_HEADS[task] for task in TASKS},
-    },
+    encoder_rows=post_norm_rows(),
+    heads=bert.heads_of(CLASSES, masked_lm=MASKED_LM),
     text=TextFormat(
         read_wordpiece,
         layout=replace(BERT, segments=False),

@@ -9,14 +9,13 @@ from bert_zoo.families import roberta, xlm_roberta
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.bert.cards import EMBEDDING, LARGE
 from bert_zoo.families.encoder_stack import (
-    APART,
     LAYER,
     QKV,
     ROPE_ROWS,
-    Packed,
+    SUBLAYERS,
     StackConfig,
     backbone,
-    encoder_rows,
+    post_norm_rows,
     rope_settings,
     written_rope,
 )
@@ -91,7 +90,7 @@ HF_CODEC = replace(
 )
 
 
-class OfBothPrograms(Packed):
+class OfBothPrograms(HuggingFace):
     """Also reads the authors' files: queries, keys and values in one tensor, and weights with adapters beside them."""
 
     takes_precedence: ClassVar[bool] = True
@@ -110,17 +109,10 @@ class OfBothPrograms(Packed):
         return said == ["xlm-roberta", "rotary"] or super().is_of_family(values)
 
 
-ENCODER_ROWS = encoder_rows(
-    "embeddings.word_embeddings",
-    {
-        **APART,
-        "feed_forward/intermediate": f"{LAYER}mlp.fc1",
-        "feed_forward/output": f"{LAYER}mlp.fc2",
-    },
-    segments="embeddings.token_type_embeddings",
-    pooler="pooler.dense",
-)
-
+PLAIN = {
+    "feed_forward/intermediate": f"{LAYER}mlp.fc1",
+    "feed_forward/output": f"{LAYER}mlp.fc2",
+}
 FAMILY = Family(
     name="jina_v3",
     backbone=backbone,
@@ -135,7 +127,7 @@ FAMILY = Family(
             adapters=tuple(PROMPTS),
         ),
     },
-    encoder_rows=ENCODER_ROWS,
+    encoder_rows=post_norm_rows(SUBLAYERS | PLAIN),
     heads={task: h for task, h in roberta.FAMILY.heads.items() if task != "multiple_choice"},
     text=xlm_roberta.FAMILY.text,
     checkpoints=[

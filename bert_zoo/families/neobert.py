@@ -4,15 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from bert_zoo.config import ConfigError, Pooling
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.encoder_stack import (
-    SIZE_ROWS,
     WITHOUT,
     StackConfig,
     backbone,
-    encoder_rows,
-    head_by_head,
+    layer_rows,
+    rotating_pairs,
 )
 from bert_zoo.family import HF, Checkpoint, Family, TextSpec
 from bert_zoo.fields import is_integer
@@ -21,7 +22,7 @@ from bert_zoo.text.numpy_packing import Layout
 from bert_zoo.text.vocabulary_files import read_wordpiece
 from bert_zoo.weights.formats import HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
-from bert_zoo.weights.table import BIAS, DENSE, EMBED, Head, Row
+from bert_zoo.weights.table import DENSE, Head, Row
 
 CHECKPOINTS = [
     Checkpoint(
@@ -53,9 +54,7 @@ class NeoBertConfig(StackConfig):
     final_norm: ClassVar[bool] = True
     gated: ClassVar[bool] = True
     attention_bias: ClassVar[bool] = False
-    attention_output_bias: ClassVar[bool] = False
     mlp_bias: ClassVar[bool] = False
-    mlp_output_bias: ClassVar[bool] = False
 
 
 MULTIPLE = 8  # of which the width of feed-forward layers is one
@@ -95,7 +94,7 @@ DEFAULTS = {
 }
 HF_CODEC = ConfigCodec(
     rows=[
-        *SIZE_ROWS[:5],
+        *bert.SIZES,
         ConfigRow("max_positions", "max_length", optional=True),
         ConfigRow("layer_norm_epsilon", "norm_eps", optional=True),
         ConfigRow("initializer_range", "embedding_init_range", optional=True),
@@ -122,14 +121,15 @@ NAMES = {
     "feed_forward/output": f"{LAYER}ffn.w3",
     "final_norm": "layer_norm",
 }
-SENTENCE_ROWS = (
-    Row(DENSE, "classifier/transform", hf="dense"),
-    Row(DENSE, "classifier/dense", hf="classifier"),
+SENTENCE = Head(
+    (Row(DENSE, "classifier/transform", hf="dense"), bert.CLASSIFIER), output=bert.with_layer
 )
-MASKED_LM_ROWS = (
-    Row(EMBED, "masked_lm/decoder", hf="decoder", when=bert.untied),
-    Row(BIAS, "masked_lm", hf="decoder.bias"),
-)
+
+
+def head_by_head(config: NeoBertConfig) -> np.ndarray:
+    """`Stored.order` of one tensor with the queries, keys and values of each head one after the other."""
+    stored = np.arange(sum(config.widths_of_heads)).reshape(config.num_heads, 3, -1)
+    return stored.swapaxes(0, 1).ravel()[rotating_pairs(config)]
 
 
 class Compiled(HuggingFace):
@@ -152,11 +152,14 @@ FAMILY = Family(
             supports={"activation": "silu", "tie_word_embeddings": False},
         )
     },
-    encoder_rows=encoder_rows("encoder", NAMES, orders={"attention/qkv": head_by_head}),
+    encoder_rows=(
+        bert.TOKENS.named(hf="encoder"),
+        *layer_rows(NAMES, {"attention/qkv": head_by_head}),
+    ),
     heads={
-        "masked_lm": Head(MASKED_LM_ROWS),
+        "masked_lm": bert.decoding_head("decoder", table="encoder"),
         **{task: bert.TASK_HEADS[task] for task in ("token_classification", "question_answering")},
-        **dict.fromkeys(bert.SENTENCE_TASKS, Head(SENTENCE_ROWS, output=bert.with_layer)),
+        **dict.fromkeys(bert.SENTENCE_TASKS, SENTENCE),
     },
     text=TextFormat(
         read_wordpiece,

@@ -9,12 +9,12 @@ from bert_zoo.error_text import shown
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.bert.cards import EMBEDDING, MASKED_LM, MINI, NANO, own_size, width
 from bert_zoo.families.encoder_stack import (
-    APART_ROWS,
     QKV,
     ROPE_ROWS,
-    Packed,
+    WITHOUT,
     StackConfig,
     backbone,
+    post_norm_rows,
     rope_settings,
     written_rope,
 )
@@ -125,23 +125,14 @@ class NomicBertConfig(StackConfig):
 
     gated: ClassVar[bool] = True
     attention_bias: ClassVar[bool] = False
-    attention_output_bias: ClassVar[bool] = False
     mlp_bias: ClassVar[bool] = False
-    mlp_output_bias: ClassVar[bool] = False
 
     rope_theta: float = positive(1000.0)  # base of the wavelengths of rotary positions
     rope_factor: float = positive(1.0)  # by which all of these wavelengths are longer
     head_size: int = size(0, special=(0, "hidden_size / num_heads"))
 
 
-DEFAULTS = {
-    "max_positions": 2048,
-    "activation": "silu",
-    "hidden_dropout": 0.0,
-    "attention_dropout": 0.0,
-    "pooler": False,
-}
-
+DEFAULTS = {**WITHOUT, "num_segments": 2, "max_positions": 2048, "activation": "silu"}
 # The keys of the authors' config.json, GPT-2's and some of their own -> transformers'.
 KEYS = {
     "n_embd": "hidden_size",
@@ -196,14 +187,9 @@ def settings(values: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
+HEAD_SIZE = ConfigRow("head_size", "head_dim", optional=True, written="width_of_head")
 HF_CODEC = ConfigCodec(
-    rows=[
-        *bert.ROWS,
-        *bert.HF_ROWS,
-        *ROPE_ROWS,
-        ConfigRow("classifier_dropout", optional=True),
-        ConfigRow("head_size", "head_dim", optional=True, written="width_of_head"),
-    ],
+    rows=[*bert.HF_CODEC.rows, *ROPE_ROWS, HEAD_SIZE],
     fixed=SWITCHES,
     # Implementations, GPT-2's summaries, rows in training, and lengths on which nothing depends without scaled positions.
     ignored=frozenset(
@@ -220,7 +206,7 @@ HF_CODEC = ConfigCodec(
 )
 
 
-class NomicHuggingFace(Packed):
+class NomicHuggingFace(HuggingFace):
     renames: ClassVar[tuple[tuple[str, str], ...]] = (
         *HuggingFace.renames,
         (r"^bert\.", "nomic_bert."),
@@ -235,8 +221,10 @@ class NomicHuggingFace(Packed):
     )
 
 
-TASKS = ("token_classification", *bert.SENTENCE_TASKS)
-
+MASKED_LM_ROWS = bert.masked_lm_rows(
+    "cls.predictions", dense="transform.dense", norm="transform.layer_norm"
+)
+CLASSES = bert.hf_classes("NomicBert", lacks="multiple_choice question_answering")
 FAMILY = Family(
     name="nomic_bert",
     backbone=backbone,
@@ -246,23 +234,15 @@ FAMILY = Family(
             model_type="nomic_bert",
             codec=HF_CODEC,
             root="nomic_bert.",
-            classes=bert.hf_classes("NomicBert", lacks="multiple_choice question_answering"),
+            classes=CLASSES,
             packed={r"\battn\.Wqkv\.": tuple(f"{name}." for name in QKV)},
             optional={
                 r"^cls\.predictions\.(transform\.dense\.)?bias$": "bias in the masked-token head"
             },
         ),
     },
-    encoder_rows=APART_ROWS,
-    heads={
-        "masked_lm": Head(
-            bert.masked_lm_rows(
-                "cls.predictions", dense="transform.dense", norm="transform.layer_norm"
-            ),
-            copies=bert.MASKED_LM_COPIES,
-        ),
-        **{task: bert.TASK_HEADS[task] for task in TASKS},
-    },
+    encoder_rows=post_norm_rows(),
+    heads=bert.heads_of(CLASSES, masked_lm=Head(MASKED_LM_ROWS, copies=bert.MASKED_LM_COPIES)),
     text=TextFormat(read_wordpiece, transformers_class="BertTokenizer"),
     checkpoints=[released(**row) for row in TABLE],
     pretraining="dynamic_masked_tokens_30",

@@ -17,7 +17,7 @@ from bert_zoo.text.format import TextFormat, TokenizerParts
 from bert_zoo.text.vocabulary_files import read_wordpiece
 from bert_zoo.weights.formats import HuggingFace
 from bert_zoo.weights.formats.codec import ConfigRow
-from bert_zoo.weights.table import DENSE, LAST_REAL_TOKEN, Head, Row, reordered
+from bert_zoo.weights.table import DENSE, LAST_REAL_TOKEN, Head, Row, stored_with
 
 log = logging.getLogger("bert_zoo")
 
@@ -87,7 +87,7 @@ QKV = "stack/layer_{i}/attention/qkv"
 LACKED = "embeddings/position_embedding pooler/dense"
 ENCODER_ROWS = (
     *(
-        Row(reordered(DENSE, rotating_pairs), QKV, **row.names) if row.ours == QKV else row
+        Row(stored_with(DENSE, order=rotating_pairs), QKV, **row.names) if row.ours == QKV else row
         for row in bert.renamed(bert.ENCODER_ROWS, "hf", {}, lacks=LACKED)
     ),
     bert.projection_row("embeddings_project"),
@@ -117,6 +117,7 @@ def is_chinese(token: str) -> bool:
     return all("\u4e00" <= character <= "\u9fff" for character in token)
 
 
+CLASSES = bert.hf_classes("RoFormer")
 FAMILY = Family(
     name="roformer",
     backbone=backbone,
@@ -126,22 +127,21 @@ FAMILY = Family(
             model_type="roformer",
             codec=HF_CODEC,
             root="roformer.",
-            classes=bert.hf_classes("RoFormer"),
+            classes=CLASSES,
             ignorable=(r"(^|\.)encoder\.embed_positions\.weight$",),
             buffers=sinusoids,
         ),
     },
     encoder_rows=ENCODER_ROWS,
-    heads={
-        **bert.TASK_HEADS,
-        "masked_lm": bert.HEADS["masked_lm"],
+    heads=bert.heads_of(
+        CLASSES,
         **dict.fromkeys(bert.SENTENCE_TASKS, Head(roberta.CLASSIFIER_ROWS, output=activated)),
-        "multiple_choice": Head(
+        multiple_choice=Head(
             (bert.CLASSIFIER,),
             summary=lambda config: LAST_REAL_TOKEN,
             output=bert.without_dropout,
         ),
-    },
+    ),
     text=TextFormat(read_vocabulary, transformers_class="BertTokenizer"),
     checkpoints=CHECKPOINTS,
     pretraining="dynamic_masked_tokens",

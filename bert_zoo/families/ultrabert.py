@@ -13,17 +13,17 @@ from bert_zoo.families.encoder_stack import (
     WindowedConfig,
     agree,
     backbone,
-    masked_lm_head,
     optional_rows,
+    summary,
     window_settings,
 )
-from bert_zoo.families.eurobert import CONFIG_ROWS, ENCODER_ROWS, TEXT, Llama
+from bert_zoo.families.eurobert import CONFIG_ROWS, ENCODER_ROWS, TEXT, TOKENS, Llama
 from bert_zoo.families.eurobert import DEFAULTS as EUROBERT
 from bert_zoo.family import Family
 from bert_zoo.fields import setting
 from bert_zoo.weights.formats import HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
-from bert_zoo.weights.table import FIRST_TOKEN, KERNEL, MEAN, Head, Row
+from bert_zoo.weights.table import KERNEL, Head, Row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,10 +100,6 @@ def prediction_head(config: UltraBertConfig, **options):
     return FeedForward(*sizes, **gelu, use_bias=False, **options)
 
 
-POOLINGS = {"cls": FIRST_TOKEN, "mean": MEAN}
-SENTENCE = Head((bert.CLASSIFIER,), summary=lambda config: POOLINGS[config.classifier_pooling])
-
-
 class UltraBertFiles(HuggingFace):
     """Also files with the names of transformers' modules, which it replaces by the released ones when it saves."""
 
@@ -111,6 +107,7 @@ class UltraBertFiles(HuggingFace):
     modules = ((r"^ultrabert\.", "model."), (r"^cls\.", "head.decoder."))
 
 
+CLASSES = bert.hf_classes("Ultrabert", lacks="multiple_choice")
 FAMILY = Family(
     name="ultrabert",
     backbone=backbone,
@@ -120,22 +117,21 @@ FAMILY = Family(
             model_type="ultrabert",
             codec=HF_CODEC,
             root="ultrabert.",
-            classes=bert.hf_classes("Ultrabert", lacks="multiple_choice"),
+            classes=CLASSES,
         ),
     },
     encoder_rows=ENCODER_ROWS,
-    heads={
-        "masked_lm": masked_lm_head(
+    heads=bert.heads_of(
+        CLASSES,
+        masked_lm=bert.decoding_head(
             "cls",
-            "embed_tokens",
             Row(KERNEL, "prediction_head/intermediate", hf="head.linear1"),
             Row(KERNEL, "prediction_head/output", hf="head.linear2"),
+            table=TOKENS,
             prepare=prediction_head,
         ),
-        "token_classification": Head((bert.CLASSIFIER,)),
-        "question_answering": Head((bert.SPAN,), output=bert.span_dropout),
-        **dict.fromkeys(bert.SENTENCE_TASKS, SENTENCE),
-    },
+        **dict.fromkeys(bert.SENTENCE_TASKS, Head((bert.CLASSIFIER,), summary=summary)),
+    ),
     text=TEXT,
     checkpoints=(),
     pretraining="dynamic_masked_tokens",

@@ -336,7 +336,8 @@ def token_positions(token_ids, position_ids, document_ids):
         return position_ids
     if document_ids is not None:
         return positions_in_documents(document_ids)
-    return ops.arange(ops.shape(token_ids)[1], dtype="int32")[None]
+    # Not None in an index; see `bert_zoo.layers.attention.attention_bias`.
+    return ops.expand_dims(ops.arange(ops.shape(token_ids)[1], dtype="int32"), 0)
 
 
 def positions_in_documents(document_ids):

@@ -16,8 +16,6 @@ from bert_zoo.layers.attention import (
     SelfAttention,
     at_queries,
     attended_in_blocks,
-    attention_bias,
-    bias_between_documents,
     joined,
     out_of_blocks,
     some_at_a_time,
@@ -27,7 +25,7 @@ from bert_zoo.layers.attention import (
 from bert_zoo.layers.backbones import TransformerBackbone
 from bert_zoo.layers.block import Block, FeedForward, PostNormBlock, PreNormBlock, Stack
 from bert_zoo.layers.common import at_positions, dense, norm, rms_norm
-from bert_zoo.layers.embeddings import TokenEmbeddings, positions_in_documents
+from bert_zoo.layers.embeddings import TokenEmbeddings, token_positions
 from bert_zoo.layers.heads import Pooler
 
 NORMS = {"layer": norm, "rms": rms_norm}
@@ -79,17 +77,13 @@ GLOBAL, LOCAL = "global", "local"
 class View(NamedTuple):
     """The inputs of one kind of attention besides the hidden states: a bias of scores, [batch, 1, 1 or length, length]
     or, if rows are cut into blocks that see themselves and their two neighbours, [batch, 1, blocks, block, 3 * block];
-    the results of `rotations`; and positions int [batch, length], if scores fall with distance.
+    positions int [batch or 1, length]; and the results of `rotations`, unless scores fall with distance.
     """
 
     bias: Any
+    positions: Any
     cosines: Any = None
     sines: Any = None
-    places: Any = None
-
-    @property
-    def length(self):
-        return ops.shape(self.bias)[-1] if self.cosines is None else ops.shape(self.cosines)[1]
 
 
 class StackAttention(SelfAttention):
@@ -99,48 +93,40 @@ class StackAttention(SelfAttention):
     lies in its own block and the two next to it, so time and memory grow linearly with the length.
 
     Args:
-        num_heads, hidden_size, **options: as in `SelfAttention`.
+        config: a `StackConfig`. Its heads of keys and values are each shared by as many consecutive heads
+            of queries (Ainslie et al. 2023, arXiv:2305.13245).
         view: the kind of attention, `GLOBAL` or `LOCAL`.
-        num_key_heads: number of heads of keys and values, each shared by as many consecutive heads of
-            queries (Ainslie et al. 2023, arXiv:2305.13245).
-        alibi: whether scores fall with distance; see `alibi_slopes`.
-        norm_epsilon: number that layer norms of all queries and of all keys add to the variance; None for
-            no such norms.
-        drops_output: whether dropout also applies to the output.
+        **options: as in any layer.
     """
 
-    def __init__(
-        self,
-        num_heads: int,
-        hidden_size: int,
-        *,
-        view: str,
-        num_key_heads: int,
-        alibi: bool = False,
-        norm_epsilon: float | None = None,
-        drops_output: bool = False,
-        **options,
-    ):
-        self.num_key_heads = num_key_heads
-        super().__init__(num_heads, hidden_size, **options)
-        self.view, self.drops_output = view, drops_output
-        self.slopes = alibi_slopes(num_heads)[:, None, None] if alibi else None
-        options = {"epsilon": norm_epsilon, "dtype": self.dtype_policy}
+    def __init__(self, config: Any, view: str, **options):
+        self.widths = config.widths_of_heads
+        super().__init__(
+            config.num_heads,
+            config.hidden_size,
+            head_size=config.width_of_head,
+            dropout=config.attention_dropout,
+            initializer_range=config.initializer_range,
+            output_range=config.output_range,
+            use_bias=config.attention_bias,
+            output_bias=config.attention_output_bias,
+            **options,
+        )
+        self.config, self.view = config, view
+        is_alibi = config.positions == "alibi"
+        self.slopes = alibi_slopes(config.num_heads)[:, None, None] if is_alibi else None
+        epsilon = config.layer_norm_epsilon if config.query_norm else None
+        options = {"epsilon": epsilon, "dtype": self.dtype_policy}
         self.query_norm, self.key_norm = norm("query_norm", **options), norm("key_norm", **options)
 
-    @property
-    def key_size(self) -> int:
-        """Width of all heads of keys."""
-        return self.num_key_heads * self.head_size
-
     def make_projections(self, **options):
-        self.qkv = dense(self.inner_size + 2 * self.key_size, "qkv", **options)
+        self.qkv = dense(sum(self.widths), "qkv", **options)
 
     def build(self, input_shape):
         super().build(input_shape)
         if self.query_norm is not None:
-            self.query_norm.build((None, self.inner_size))
-            self.key_norm.build((None, self.key_size))
+            self.query_norm.build((None, self.widths[0]))
+            self.key_norm.build((None, self.widths[1]))
 
     def call(self, x, views, positions=None, training=None):
         """Attends within each row of the batch.
@@ -158,35 +144,36 @@ class StackAttention(SelfAttention):
         attend = self._attend_in_blocks if len(view.bias.shape) == 5 else self._attend
         context, probabilities = attend(query, key, value, view, positions, training)
         context = self.output_dense(ops.reshape(context, (-1, self.inner_size)))
-        if self.drops_output:
+        if self.config.drops_attention_output:
             context = self.dropout(context, training=training)
         return context, probabilities
 
     def heads(self, x, view: View, training):
         """Scaled queries, keys and values [batch, length, heads, head_size] with their positions in them."""
-        is_shared = self.num_key_heads < self.num_heads
-        cuts = [self.inner_size, self.inner_size + self.key_size] if is_shared else 3
+        is_shared = self.config.num_key_heads < self.num_heads
+        cuts = [self.widths[0], sum(self.widths[:2])] if is_shared else 3
         query, key, value = ops.split(self.qkv(x), cuts, -1)
         if self.query_norm is not None:
             query = self.query_norm(query, training=training)
             key = self.key_norm(key, training=training)
-        in_heads = (-1, view.length, self.num_heads, self.head_size)
-        in_key_heads = (-1, view.length, self.num_key_heads, self.head_size)
-        query = ops.reshape(query, in_heads)
-        key, value = ops.reshape(key, in_key_heads), ops.reshape(value, in_key_heads)
+        length, size = ops.shape(view.positions)[1], self.head_size
+        query, key, value = (
+            ops.reshape(part, (-1, length, width // size, size))
+            for part, width in zip((query, key, value), self.widths, strict=True)
+        )
         if view.cosines is None:
             query = query * self.scale
         else:
             query = rotated(query, view.cosines * self.scale, view.sines * self.scale)
             key = rotated(key, view.cosines, view.sines)
         if is_shared:
-            times = self.num_heads // self.num_key_heads
+            times = self.num_heads // self.config.num_key_heads
             key, value = ops.repeat(key, times, axis=2), ops.repeat(value, times, axis=2)
         return query, key, value
 
     def _attend(self, query, key, value, view: View, positions, training):
         """The queries' weighted values, from heads [batch, length, heads, head_size], and probabilities."""
-        bias, places = view.bias, view.places
+        bias, places = view.bias, None if self.slopes is None else view.positions
         if positions is not None:
             query = at_positions(query, positions)
             bias = bias if bias.shape[2] == 1 else at_queries(bias, positions)
@@ -195,7 +182,7 @@ class StackAttention(SelfAttention):
         weighted = []
         for part, seen, own in some_at_a_time(query, bias, places):
             if places is not None:
-                distances = ops.abs(ops.expand_dims(own, 2) - ops.expand_dims(view.places, 1))
+                distances = ops.abs(ops.expand_dims(own, 2) - ops.expand_dims(view.positions, 1))
                 falls = self.slopes * ops.expand_dims(ops.cast(distances, "float32"), 1)
                 seen = seen - ops.cast(falls, seen.dtype)
             context = self.fused(part, key, value, seen, training)
@@ -217,14 +204,19 @@ class StackAttention(SelfAttention):
 class EncoderStack(TransformerBackbone):
     """Embeddings, blocks, and optionally a final norm and a pooler, as a `StackConfig` describes them.
 
-    A family with layers of its own overrides `make_embeddings`, `block_class`, `make_block` or `embed`.
+    A family with layers of its own overrides `make_embeddings`, `block_class` or `embedded`.
     """
 
     def __init__(self, config: Any, dtype: Any):
         pooler, final_norm = None, None
         options = {"initializer_range": config.initializer_range, "dtype": dtype}
+        norms = {
+            "epsilon": config.layer_norm_epsilon,
+            "use_bias": config.norm_bias,
+            "dtype": dtype,
+        }
         if config.final_norm:
-            final_norm = self.norm(config, "final_norm", dtype)
+            final_norm = NORMS[config.norm]("final_norm", **norms)
         if config.pooler:
             pooler = Pooler(config.hidden_size, name="pooler", **options)
         blocks = [self.make_block(config, i, options) for i in range(config.num_layers)]
@@ -235,12 +227,6 @@ class EncoderStack(TransformerBackbone):
             final_norm=final_norm,
             pooler=pooler,
             dtype=dtype,
-        )
-
-    @staticmethod
-    def norm(config: Any, name: str, dtype: Any) -> keras.layers.Layer:
-        return NORMS[config.norm](
-            name, epsilon=config.layer_norm_epsilon, use_bias=config.norm_bias, dtype=dtype
         )
 
     def make_embeddings(self, config: Any, options: dict) -> keras.layers.Layer:
@@ -263,39 +249,9 @@ class EncoderStack(TransformerBackbone):
         return PreNormBlock if config.norm_before else PostNormBlock
 
     def make_block(self, config: Any, i: int, options: dict) -> Block:
-        """Block `i`."""
-        return self.block_class(config)(
-            self.make_attention(config, i, options),
-            self.make_feed_forward(config, options),
-            epsilon=config.layer_norm_epsilon,
-            dropout=config.residual_dropout,
-            norm_bias=config.norm_bias,
-            norm_first=i > 0 or config.norm_first,
-            make_norm=NORMS[config.norm],
-            dtype=options["dtype"],
-            name=f"layer_{i}",
-        )
-
-    def make_attention(self, config: Any, i: int, options: dict) -> StackAttention:
-        return StackAttention(
-            config.num_heads,
-            config.hidden_size,
-            view=GLOBAL if config.is_global(i) else LOCAL,
-            num_key_heads=config.num_key_heads,
-            head_size=config.width_of_head,
-            alibi=config.positions == "alibi",
-            norm_epsilon=config.layer_norm_epsilon if config.query_norm else None,
-            dropout=config.attention_dropout,
-            drops_output=config.drops_attention_output,
-            use_bias=config.attention_bias,
-            output_bias=config.attention_output_bias,
-            output_range=config.output_range,
-            name="attention",
-            **options,
-        )
-
-    def make_feed_forward(self, config: Any, options: dict) -> FeedForward:
-        return FeedForward(
+        """Block `i`; `options` as in `make_embeddings`."""
+        dtype, view = options["dtype"], GLOBAL if config.is_global(i) else LOCAL
+        feed_forward = FeedForward(
             config.intermediate_size,
             config.hidden_size,
             activation=config.activation,
@@ -307,42 +263,39 @@ class EncoderStack(TransformerBackbone):
             name="feed_forward",
             **options,
         )
-
-    def embed(self, inputs, training):
-        """The input of the stack, [batch, length, hidden]."""
-        return self.embeddings(*map(inputs.get, self.embedded_ids), training=training)
+        return self.block_class(config)(
+            StackAttention(config, view, dtype=dtype, name="attention"),
+            feed_forward,
+            epsilon=config.layer_norm_epsilon,
+            dropout=config.residual_dropout,
+            norm_bias=config.norm_bias,
+            norm_first=i > 0 or config.norm_first,
+            make_norm=NORMS[config.norm],
+            dtype=dtype,
+            name=f"layer_{i}",
+        )
 
     def embedded(self, inputs, training):
-        embedded = self.embed(inputs, training)
-        mask = inputs.get("padding_mask")
-        mask = ops.ones_like(inputs["token_ids"]) if mask is None else mask
-        return embedded, self.views(inputs, mask, keras.backend.standardize_dtype(embedded.dtype))
-
-    def views(self, inputs, mask, dtype: str) -> dict[str, View]:
-        """A `View` for each kind of attention, for rows with a mask [batch, length]."""
-        config, documents = self.config, inputs.get("document_ids")
-        positions = inputs.get("position_ids")
-        if positions is None and documents is not None:
-            positions = positions_in_documents(documents)
-        elif positions is None:
-            positions = ops.expand_dims(ops.arange(ops.shape(mask)[1], dtype="int32"), 0)
-        bias = attention_bias(mask, dtype)
-        if documents is not None:
-            bias = ops.minimum(bias, bias_between_documents(documents, dtype))
-        biases = {GLOBAL: bias}
-        if config.reach is not None:
-            in_blocks = mask.shape[1] is None or config.attends_in_blocks(mask.shape[1])
-            local = window_bias_in_blocks if in_blocks else window_bias
-            biases[LOCAL] = local(mask, documents, config.reach, dtype)
+        """Embeddings [batch, length, hidden], and a `View` for each kind of attention."""
+        embedded, bias = super().embedded(inputs, training)
+        dtype = keras.backend.standardize_dtype(bias.dtype)
+        config, ids, documents = self.config, inputs["token_ids"], inputs.get("document_ids")
+        positions = token_positions(ids, inputs.get("position_ids"), documents)
         if config.positions == "alibi":
-            return {GLOBAL: View(bias, places=positions + ops.zeros_like(mask))}
+            return embedded, {GLOBAL: View(bias, positions + ops.zeros_like(ids))}
+        kinds = {GLOBAL: (bias, config.rope_theta)}
+        if config.reach is not None:
+            length, mask = ids.shape[1], inputs.get("padding_mask")
+            mask = ops.ones_like(ids) if mask is None else mask
+            in_blocks = length is None or length > config.fewest_blocks * config.reach
+            local = window_bias_in_blocks if in_blocks else window_bias
+            kinds[LOCAL] = local(mask, documents, config.reach, dtype), config.local_rope_theta
         scaling = config.rope_factor, config.rope_kept_in
-        thetas = {GLOBAL: config.rope_theta, LOCAL: config.local_rope_theta}
-        return {
+        return embedded, {
             kind: View(
-                bias, *rotations(positions, config.width_of_head, thetas[kind], dtype, *scaling)
+                bias, positions, *rotations(positions, config.width_of_head, theta, dtype, *scaling)
             )
-            for kind, bias in biases.items()
+            for kind, (bias, theta) in kinds.items()
         }
 
     def token_head(self, **options):

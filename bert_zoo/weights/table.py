@@ -30,9 +30,13 @@ class Stored:
     # (Configuration) -> for each place along our last axis, its place in the stored tensors joined, if the
     # orders differ.
     order: Callable[[Any], np.ndarray] | None = None
+    # (Configuration) -> the sizes of several parts, if they differ.
+    part_sizes: Callable[[Any], tuple[int, ...]] | None = None
 
     def sizes(self, size: int, parts: int, config: Any) -> tuple[int, ...]:
         """The sizes of the parts along our last axis."""
+        if self.part_sizes is not None and parts > 1:
+            return self.part_sizes(config)
         return (size // max(parts, 1),) * parts
 
     def shape_of(self, part: tuple[int, ...], config: Any) -> tuple[int, ...]:
@@ -119,10 +123,10 @@ def raw(variable: str, **stored: Stored) -> Kind:
     return {variable: {"pytorch": Stored(""), "tensorflow": Stored(""), **stored}}
 
 
-def reordered(kind: Kind, order: Callable[[Any], np.ndarray]) -> Kind:
-    """A kind whose values are stored in another order along our last axis; see `Stored.order`."""
+def stored_with(kind: Kind, **changes: Any) -> Kind:
+    """A kind with changed fields of `Stored` for all its variables."""
     return {
-        variable: {layout: replace(stored, order=order) for layout, stored in layouts.items()}
+        variable: {layout: replace(stored, **changes) for layout, stored in layouts.items()}
         for variable, layouts in kind.items()
     }
 

@@ -15,10 +15,18 @@ from bert_zoo.weights.formats.hf import ACTIVATIONS
 from bert_zoo.weights.table import BIAS, DENSE, EMBED, KERNEL, NORM, OUTPUT, Copy, Head, Row
 
 LAYER = "encoder.layer.{i}."
+TOKENS = Row(EMBED, "embeddings/token_embedding", hf="embeddings.word_embeddings")
+SEGMENTS = Row(
+    EMBED,
+    "embeddings/segment_embedding",
+    hf="embeddings.token_type_embeddings",
+    when=lambda config: config.num_segments > 0,
+)
+POOLER = Row(DENSE, "pooler/dense", hf="pooler.dense", when=lambda config: config.pooler)
 ENCODER_ROWS = (
-    Row(EMBED, "embeddings/token_embedding", hf="embeddings.word_embeddings"),
+    TOKENS,
     Row(EMBED, "embeddings/position_embedding", hf="embeddings.position_embeddings"),
-    Row(EMBED, "embeddings/segment_embedding", hf="embeddings.token_type_embeddings"),
+    SEGMENTS,
     Row(NORM, "embeddings/norm", hf="embeddings.LayerNorm"),
     Row(
         DENSE,
@@ -30,7 +38,7 @@ ENCODER_ROWS = (
     Row(DENSE, "stack/layer_{i}/feed_forward/intermediate", hf=LAYER + "intermediate.dense"),
     Row(DENSE, "stack/layer_{i}/feed_forward/output", hf=LAYER + "output.dense"),
     Row(NORM, "stack/layer_{i}/output_norm", hf=LAYER + "output.LayerNorm"),
-    Row(DENSE, "pooler/dense", hf="pooler.dense", when=lambda config: config.pooler),
+    POOLER,
 )
 
 
@@ -59,24 +67,44 @@ def untied(config: EncoderConfig) -> bool:
     return not config.tie_word_embeddings
 
 
+def decoding_head(
+    decoder: str,
+    *rows: Row,
+    table: str = "embeddings.word_embeddings",
+    bias: Mapping[str, str] | None = None,
+    **options: Any,
+) -> Head:
+    """A masked-language-model head, tied or not, of Hugging Face's names.
+
+    Args:
+        decoder, table: names of the layer for the logits, and of the table of tokens, which may be that layer.
+        rows: the layers before it.
+        bias: format -> name of the logits' bias, if it is not "<decoder>.bias" of Hugging Face.
+        **options: of `Head`.
+    """
+
+    def copies(config: EncoderConfig) -> tuple[Copy, ...]:
+        copy = Copy(f"{decoder}.weight", of=f"{{root}}{table}.weight")
+        return () if untied(config) else (copy,)
+
+    names = {"hf": f"{decoder}.bias", **(bias or {})}
+    last = (
+        Row(EMBED, "masked_lm/decoder", hf=decoder, when=untied),
+        Row(BIAS, "masked_lm", when=lambda config: config.decoder_bias, **names),
+    )
+    return Head((*rows, *last), copies={"hf": copies}, **options)
+
+
 def projecting_head(
     transform: str, norm: str, decoder: str, activation: str | None = None, **bias: str
 ) -> Head:
-    """A masked-language-model head, tied or not, of Hugging Face's names; `bias` has names by format."""
-
-    def copies(config: EncoderConfig) -> tuple[Copy, ...]:
-        table = Copy(f"{decoder}.weight", of="{root}embeddings.word_embeddings.weight")
-        return () if untied(config) else (table,)
-
-    return Head(
-        (
-            Row(DENSE, "masked_lm/transform", hf=transform),
-            Row(NORM, "masked_lm/norm", hf=norm),
-            Row(EMBED, "masked_lm/decoder", hf=decoder, when=untied),
-            Row(BIAS, "masked_lm", **{"hf": f"{decoder}.bias", **bias}),
-        ),
+    """A `decoding_head` with a transform; `bias` has names by format."""
+    return decoding_head(
+        decoder,
+        Row(DENSE, "masked_lm/transform", hf=transform),
+        Row(NORM, "masked_lm/norm", hf=norm),
+        bias=bias,
         activation=activation,
-        copies={"hf": copies},
     )
 
 
@@ -179,10 +207,13 @@ HEADS = {
     "next_sentence_prediction": Head((NEXT_SENTENCE,), pooler=True, output=without_dropout),
 }
 
-ROWS = [
+SIZES = [
     *map(ConfigRow, ("vocab_size", "hidden_size", "intermediate_size")),
     ConfigRow("num_layers", "num_hidden_layers"),
     ConfigRow("num_heads", "num_attention_heads"),
+]
+ROWS = [
+    *SIZES,
     ConfigRow("max_positions", "max_position_embeddings", optional=True),
     ConfigRow("num_segments", "type_vocab_size", optional=True),
     ConfigRow("hidden_dropout", "hidden_dropout_prob", optional=True),
@@ -230,6 +261,11 @@ def hf_classes(prefix: str, lacks: str = "") -> dict[str, str]:
         "question_answering": f"{prefix}ForQuestionAnswering",
     }
     return {task: name for task, name in classes.items() if task not in lacks.split()}
+
+
+def heads_of(classes: Mapping[str, str], **own: Head) -> dict[str, Head]:
+    """The heads of tasks that have one of these classes of transformers: BERT's, but for the family's `own`."""
+    return {task: head for task, head in (HEADS | own).items() if task in classes}
 
 
 MODEL_GARDEN_HEAD = {

@@ -8,7 +8,7 @@ from bert_zoo.config import ConfigError, positive, size
 from bert_zoo.error_text import shown
 from bert_zoo.families import roberta
 from bert_zoo.families.bert import family as bert
-from bert_zoo.families.encoder_stack import StackConfig, encoder_rows
+from bert_zoo.families.encoder_stack import WITHOUT, StackConfig
 from bert_zoo.families.esm2.cards import CHECKPOINTS
 from bert_zoo.families.esm2.files import (
     KEPT_IN,
@@ -21,7 +21,7 @@ from bert_zoo.fields import setting
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.numpy_packing import Layout
 from bert_zoo.weights.formats.codec import ConfigRow
-from bert_zoo.weights.table import DENSE, Head, Row
+from bert_zoo.weights.table import DENSE, NORM, Head, Row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,23 +73,22 @@ HF_CODEC = replace(
     prepare=settings,
 )
 
-LAYER = bert.LAYER
 NAMES = {
-    "attention_norm": f"{LAYER}attention.LayerNorm",
-    "attention/qkv": tuple(f"{LAYER}attention.self.{p}" for p in ("query", "key", "value")),
-    "attention/output": f"{LAYER}attention.output.dense",
-    "output_norm": f"{LAYER}LayerNorm",
-    "feed_forward/intermediate": f"{LAYER}intermediate.dense",
-    "feed_forward/output": f"{LAYER}output.dense",
-    "final_norm": "encoder.emb_layer_norm_after",
+    "stack/layer_{i}/attention_norm": f"{bert.LAYER}attention.LayerNorm",
+    "stack/layer_{i}/output_norm": f"{bert.LAYER}LayerNorm",
 }
 ENCODER_ROWS = (
-    *encoder_rows("embeddings.word_embeddings", NAMES, pooler="pooler.dense"),
+    *bert.renamed(
+        bert.ENCODER_ROWS, "hf", NAMES, lacks="embeddings/position_embedding embeddings/norm"
+    ),
+    Row(NORM, "final_norm", hf="encoder.emb_layer_norm_after"),
     Row(DENSE, "contact_head", hf="contact_head.regression"),
 )
 MASKED_LM = bert.projecting_head(
     "lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", "gelu", hf="lm_head.bias"
 )
+SENTENCE = Head(roberta.CLASSIFIER_ROWS, output=bert.with_layer)
+CLASSES = bert.hf_classes("Esm", lacks="multiple_choice question_answering")
 
 
 def backbone(config: Esm2Config, dtype: Any):
@@ -102,14 +101,8 @@ FAMILY = Family(
     name="esm2",
     backbone=backbone,
     defaults={
-        **{
-            "vocab_size": 33,
-            "max_positions": 1026,
-            "num_segments": 0,
-            "pad_id": 1,
-            "pooler": False,
-        },
-        **{"hidden_dropout": 0.0, "attention_dropout": 0.0, "layer_norm_epsilon": 1e-5},
+        **WITHOUT,
+        **{"vocab_size": 33, "max_positions": 1026, "pad_id": 1, "layer_norm_epsilon": 1e-5},
     },
     formats={
         "hf": WithFrequencies(
@@ -119,20 +112,13 @@ FAMILY = Family(
             ignorable=(r"rotary_embeddings\.inv_freq$",),
             optional={r"(^|\.)contact_head\.": "head for contacts"},
             buffers=written_frequencies,
-            classes={
-                "encoder": "EsmModel",
-                "masked_lm": "EsmForMaskedLM",
-                **dict.fromkeys(bert.SENTENCE_TASKS, "EsmForSequenceClassification"),
-                "token_classification": "EsmForTokenClassification",
-            },
+            classes=CLASSES,
         ),
     },
     encoder_rows=ENCODER_ROWS,
-    heads={
-        "masked_lm": MASKED_LM,
-        "token_classification": bert.TASK_HEADS["token_classification"],
-        **dict.fromkeys(bert.SENTENCE_TASKS, Head(roberta.CLASSIFIER_ROWS, output=bert.with_layer)),
-    },
+    heads=bert.heads_of(
+        CLASSES, masked_lm=MASKED_LM, **dict.fromkeys(bert.SENTENCE_TASKS, SENTENCE)
+    ),
     text=TextFormat(
         read_residues,
         layout=Layout("cls A eos", "cls A eos B eos", segments=False),

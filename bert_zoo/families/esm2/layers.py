@@ -69,16 +69,16 @@ class Esm2Backbone(EncoderStack):
     def make_embeddings(self, config: Any, options: dict) -> keras.layers.Layer:
         return super().make_embeddings(config.replace(hidden_dropout=0.0), options)
 
-    def embed(self, inputs: Mapping[str, Any], training):
-        """Embeddings without masks and padding. The others are scaled to what remained on average in training, even
+    def embedded(self, inputs: Mapping[str, Any], training):
+        """As in `EncoderStack`, with embeddings without masks and padding. The others are scaled to what remained on average in training, even
         where nothing is masked, as for any dropout that is not scaled in training. Source: facebookresearch/esm
         esm/model/esm2.py, "token_dropout".
         """
-        x, token_ids = super().embed(inputs, training), inputs["token_ids"]
+        (x, views), token_ids = super().embedded(inputs, training), inputs["token_ids"]
         mask, documents = inputs.get("padding_mask"), inputs.get("document_ids")
         real = ops.cast(ops.ones_like(token_ids) if mask is None else mask, "float32")
         if not self.config.drops_masks:
-            return x * ops.expand_dims(ops.cast(real, x.dtype), -1)
+            return x * ops.expand_dims(ops.cast(real, x.dtype), -1), views
         number = functools.partial(ops.sum, axis=1, keepdims=True)
         if documents is not None:
             same = ops.cast(ops.equal(documents[:, :, None], documents[:, None]), "float32")
@@ -86,4 +86,4 @@ class Esm2Backbone(EncoderStack):
         shown = real * ops.cast(ops.not_equal(token_ids, self.config.mask_id), "float32")
         # Where all tokens are masked, nothing is left to scale.
         scale = (1 - MASKED_IN_TRAINING) * number(real) / ops.maximum(number(shown), 1)
-        return x * ops.expand_dims(ops.cast(scale * shown, x.dtype), -1)
+        return x * ops.expand_dims(ops.cast(scale * shown, x.dtype), -1), views

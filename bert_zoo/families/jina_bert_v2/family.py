@@ -4,8 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import numpy as np
+
 from bert_zoo.families.bert import family as bert
-from bert_zoo.families.encoder_stack import StackConfig, encoder_rows, layer_rows, swapped_halves
+from bert_zoo.families.encoder_stack import StackConfig, layer_rows
 from bert_zoo.families.jina_bert_v2.cards import CHECKPOINTS
 from bert_zoo.family import Family
 from bert_zoo.json_files import JsonObject
@@ -25,6 +27,7 @@ class JinaBertConfig(StackConfig):
     positions: ClassVar[str] = "alibi"
     gated: ClassVar[bool] = True
     mlp_bias: ClassVar[bool] = False
+    mlp_output_bias: ClassVar[bool] = True
 
     # Whether all queries and all keys have a norm, and attention's input is added twice, as in the model for code.
     query_norm: bool = False
@@ -58,7 +61,7 @@ def written_settings(values: dict[str, Any]) -> dict[str, Any]:
 
 
 # The masked-token head's activation does not depend on that of feed-forward layers.
-HEADS = bert.HEADS | {"masked_lm": replace(bert.HEADS["masked_lm"], activation="gelu")}
+MASKED_LM = replace(bert.HEADS["masked_lm"], activation="gelu")
 SAID = {"position_embedding_type": "alibi", "hidden_act": "gelu"}
 HF_CODEC = ConfigCodec(
     rows=[
@@ -91,26 +94,39 @@ class WithAlibi(HuggingFace):
         return {**super().inferred_fields(source, *others), "query_norm": has_norms}
 
 
-LAYER = "encoder.layer.{i}."
-ATTENTION = f"{LAYER}attention."
-# Path of a layer -> what the two programs call it.
+ATTENTION = f"{bert.LAYER}attention."
+# Path of a layer -> what both programs call it, or the first one and the second.
 NAMES = {
     "attention_norm": ("attention.output.LayerNorm", "layer_norm_1"),
     "feed_forward/intermediate": ("mlp.gated_layers", "mlp.up_gated_layer"),
     "feed_forward/output": ("mlp.wo", "mlp.down_layer"),
     "output_norm": ("mlp.layernorm", "layer_norm_2"),
 }
+NORMS = {
+    f"attention/{part}_norm": f"{ATTENTION}self.layer_norm_{part[0]}" for part in ("query", "key")
+}
+
+
+def swapped_halves(config: JinaBertConfig) -> np.ndarray:
+    """`Stored.order` of a gated layer whose second half goes through the activation."""
+    width = config.intermediate_size
+    return np.r_[width : 2 * width, :width]
 
 
 def rows(config: JinaBertConfig) -> Iterator[Row]:
     """The rows of layers that differ between the two programs."""
-    names = {path: LAYER + pair[config.query_norm] for path, pair in NAMES.items()}
-    orders = {"feed_forward/intermediate": swapped_halves} if config.query_norm else {}
-    if config.query_norm:
-        for part in ("query", "key"):
-            names[f"attention/{part}_norm"] = f"{ATTENTION}self.layer_norm_{part[0]}"
-        yield Row(NORM, "stack/layer_{i}/inner_norm", hf=f"{ATTENTION}output.LayerNorm")
-    yield from layer_rows(names, orders)
+    names = {path: bert.LAYER + pair[config.query_norm] for path, pair in NAMES.items()}
+    if not config.query_norm:
+        yield from layer_rows(names)
+        return
+    yield Row(NORM, "stack/layer_{i}/inner_norm", hf=f"{ATTENTION}output.LayerNorm")
+    yield from layer_rows(names | NORMS, {"feed_forward/intermediate": swapped_halves})
+
+
+# The layers of BERT that the programs have otherwise, or not at all.
+LACKED = " ".join(
+    ("embeddings/position_embedding", *(f"stack/layer_{{i}}/{path}" for path in NAMES))
+)
 
 
 def backbone(config: JinaBertConfig, dtype: Any):
@@ -132,19 +148,10 @@ FAMILY = Family(
         "hf": WithAlibi(model_type="bert", codec=HF_CODEC, root="bert.", classes=CLASSES),
     },
     encoder_rows=(
-        *encoder_rows(
-            "embeddings.word_embeddings",
-            {
-                "embeddings/norm": "embeddings.LayerNorm",
-                "attention/qkv": tuple(f"{ATTENTION}self.{p}" for p in ("query", "key", "value")),
-                "attention/output": f"{ATTENTION}output.dense",
-            },
-            segments="embeddings.token_type_embeddings",
-            pooler="pooler.dense",
-        ),
+        *bert.renamed(bert.ENCODER_ROWS, "hf", {}, lacks=LACKED),
         rows,
     ),
-    heads={task: head for task, head in HEADS.items() if task in CLASSES},
+    heads=bert.heads_of(CLASSES, masked_lm=MASKED_LM),
     text=TextFormat(read_vocabulary),
     checkpoints=CHECKPOINTS,
     pretraining="dynamic_masked_tokens",

@@ -9,16 +9,16 @@ from bert_zoo.config import ConfigError, activation_name, rate, size
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.encoder_stack import (
     FULL,
-    NORM,
+    LAYER,
     SIZE_ROWS,
     WINDOW_ROWS,
     WITHOUT,
     WindowedConfig,
     backbone,
-    encoder_rows,
-    masked_lm_head,
+    layer_rows,
     optional_bias,
     optional_rows,
+    summary,
     window_settings,
 )
 from bert_zoo.families.modernbert.cards import CHECKPOINTS, PRESETS, PRETRAINING
@@ -30,9 +30,8 @@ from bert_zoo.text.vocabulary_files import read_bpe
 from bert_zoo.weights.formats import HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.formats.hf import ACTIVATIONS
-from bert_zoo.weights.table import BIAS, DENSE, FIRST_TOKEN, KERNEL, MEAN, Head, Row
+from bert_zoo.weights.table import DENSE, NORM, Head, Row
 
-POOLINGS = ("mean", "cls")
 BIASES = "attention_bias mlp_bias norm_bias classifier_bias decoder_bias"
 
 
@@ -53,7 +52,7 @@ class ModernBertConfig(WindowedConfig):
     local_attention: int = size(128, least=2)
     inner_dropout: float = rate(0.0)  # rate within the feed-forward layer
     # Pooling for heads over whole texts: the first token, or the mean.
-    classifier_pooling: str = setting("cls", choices=POOLINGS)
+    classifier_pooling: str = setting("cls", choices=("mean", "cls"))
 
     # Whether there are biases: in attention, feed-forward layers and norms, in the first layer of every head,
     # and of the predicted tokens.
@@ -85,14 +84,6 @@ class ModernBertConfig(WindowedConfig):
     @property
     def reach(self) -> int:
         return min(self.local_attention // 2, self.longest_input)
-
-    @property
-    def attention_output_bias(self) -> bool:
-        return self.attention_bias
-
-    @property
-    def mlp_output_bias(self) -> bool:
-        return self.mlp_bias
 
 
 DEFAULTS = {
@@ -154,18 +145,18 @@ HF_CODEC = ConfigCodec(
     finish=written_settings,
 )
 
-LAYER = "layers.{i}."
-
 
 def attention_norms(config: ModernBertConfig) -> Iterator[Row]:
     """Norms before attention, which layer 0 lacks."""
     for i in range(1, config.num_layers):
-        yield from optional_bias(*NORM, f"stack/layer_{i}/attention_norm", f"layers.{i}.attn_norm")
+        path, name = f"stack/layer_{i}/attention_norm", f"layers.{i}.attn_norm"
+        yield from optional_bias(NORM, path, name, has_bias="norm_bias")
 
 
+TOKENS = "embeddings.tok_embeddings"
 ENCODER_ROWS = (
-    *encoder_rows(
-        "embeddings.tok_embeddings",
+    bert.TOKENS.named(hf=TOKENS),
+    *layer_rows(
         {
             "embeddings/norm": "embeddings.norm",
             "attention/qkv": f"{LAYER}attn.Wqkv",
@@ -180,8 +171,8 @@ ENCODER_ROWS = (
 )
 # The first rows of every head.
 PREDICTION_HEAD = (
-    *optional_bias(KERNEL, BIAS, "classifier_bias", "prediction_head/dense", "head.dense"),
-    *optional_bias(*NORM, "prediction_head/norm", "head.norm"),
+    *optional_bias(DENSE, "prediction_head/dense", "head.dense", has_bias="classifier_bias"),
+    *optional_bias(NORM, "prediction_head/norm", "head.norm", has_bias="norm_bias"),
 )
 
 
@@ -189,18 +180,7 @@ def prediction_head(config: ModernBertConfig, **options):
     """Makes the first layer of every head."""
     from bert_zoo.families.modernbert.layers import PredictionHead
 
-    return PredictionHead(
-        config.hidden_size,
-        activation=config.classifier_activation,
-        epsilon=config.layer_norm_epsilon,
-        use_bias=config.classifier_bias,
-        norm_bias=config.norm_bias,
-        **options,
-    )
-
-
-def summary(config: ModernBertConfig) -> str:
-    return {"cls": FIRST_TOKEN, "mean": MEAN}[config.classifier_pooling]
+    return PredictionHead(config, **options)
 
 
 TUNED = Head(
@@ -208,11 +188,7 @@ TUNED = Head(
     summary=summary,
     prepare=prediction_head,
 )
-
-
-MASKED_LM = masked_lm_head(
-    "decoder", "embeddings.tok_embeddings", *PREDICTION_HEAD, prepare=prediction_head
-)
+MASKED_LM = bert.decoding_head("decoder", *PREDICTION_HEAD, table=TOKENS, prepare=prediction_head)
 
 
 FAMILY = Family(

@@ -1,5 +1,7 @@
 """The layer that all heads of ModernBERT share."""
 
+from typing import Any
+
 import keras
 
 from bert_zoo.layers.common import Activation, dense, norm
@@ -11,24 +13,15 @@ class PredictionHead(keras.layers.Layer):
     ModernBertPredictionHead of transformers.
     """
 
-    def __init__(
-        self,
-        hidden_size: int,
-        *,
-        activation: str,
-        epsilon: float,
-        use_bias: bool,
-        norm_bias: bool,
-        initializer_range: float,
-        **kwargs,
-    ):
+    def __init__(self, config: Any, *, initializer_range: float, **kwargs):
         super().__init__(**kwargs)
-        dtype = self.dtype_policy
+        dtype, use_bias = self.dtype_policy, config.classifier_bias
         self.dense = dense(
-            hidden_size, "dense", stddev=initializer_range, use_bias=use_bias, dtype=dtype
+            config.hidden_size, "dense", stddev=initializer_range, use_bias=use_bias, dtype=dtype
         )
-        self.activation = Activation(activation, dtype=dtype, name="activation")
-        self.norm = norm("norm", epsilon=epsilon, use_bias=norm_bias, dtype=dtype)
+        self.activation = Activation(config.classifier_activation, dtype=dtype, name="activation")
+        epsilon, use_bias = config.layer_norm_epsilon, config.norm_bias
+        self.norm = norm("norm", epsilon=epsilon, use_bias=use_bias, dtype=dtype)
 
     def build(self, input_shape):
         self.dense.build(input_shape)

@@ -96,6 +96,9 @@ class Format:
     optional: Mapping[str, str] = field(default_factory=dict)
     # Task -> pattern of a key of files whose head for it was never trained.
     untrained: Mapping[str, str] = field(default_factory=dict)
+    # Pattern of a renamed key of a tensor that holds several ones below each other -> what the pattern stands for
+    # in their names, in this order.
+    packed: Mapping[str, Sequence[str]] = field(default_factory=dict)
     # Adapters that its files may hold, in their order; see `bert_zoo.weights.adapters.with_adapter`.
     adapters: Sequence[str] = ()
     # Further encoder -> its file beside the first one's, with the same root.
@@ -127,7 +130,11 @@ class Format:
 
     def parts(self, key: str) -> Sequence[str]:
         """The names of the tensors that a stored one holds below each other: of most, one."""
-        return (self.renamed(key),)
+        key = self.renamed(key)
+        for pattern, names in self.packed.items():
+            if re.search(pattern, key):
+                return [re.sub(pattern, name, key) for name in names]
+        return (key,)
 
     def read_shape(self, key: str, stored: tuple[int, ...]) -> tuple[int, ...]:
         """The shape that a tensor is read in; of most, the stored one."""
@@ -335,7 +342,9 @@ def sizes_in(
 # -------------------------------------------------------------------------------------------------
 
 # Earlier versions stored the three attention projections in one tensor, one below the other.
-FUSED = re.compile(r"\bself_attn\.in_proj_(?=weight$|bias$)")
+FUSED = {
+    r"\bself_attn\.in_proj_(?=weight$|bias$)": [f"self_attn.{part}_proj." for part in "qkv"],
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -356,12 +365,7 @@ class Fairseq(Format):
     never_weights: ClassVar[tuple[str, ...]] = (r"\.version$", r"\._float_tensor$")
 
     config_file: str = "model.pt"
-
-    def parts(self, key: str) -> Sequence[str]:
-        key = self.renamed(key)
-        if not FUSED.search(key):
-            return (key,)
-        return [FUSED.sub(f"self_attn.{part}_proj.", key) for part in "qkv"]
+    packed: Mapping[str, Sequence[str]] = field(default_factory=lambda: FUSED)
 
     @classmethod
     def settings(cls, path: Path) -> JsonObject:
