@@ -13,10 +13,10 @@ from bert_zoo.families import encoder_stack
 from bert_zoo.families.encoder_stack import (
     StackConfig,
     rope_settings,
-    rotating_pairs,
     written_rope,
 )
 from bert_zoo.families.jina_bert_v2.family import swapped_halves
+from bert_zoo.families.roformer import rotating_pairs
 from bert_zoo.layers import attention
 from bert_zoo.layers.common import FIRST
 from bert_zoo.layers.encoder_stack import alibi_slopes, rotations

@@ -18,8 +18,8 @@ from safetensors.numpy import save_file
 
 import bert_zoo
 from bert_zoo.config import ConfigError
-from bert_zoo.families.encoder_stack import rotating_pairs
 from bert_zoo.families.neobert import NeoBertConfig, head_by_head
+from bert_zoo.families.roformer import rotating_pairs
 from bert_zoo.registry import registry
 from bert_zoo.tasks.objectives import OBJECTIVES, Draws, TokenIds
 

@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
 from bert_zoo.config import ConfigError, EncoderConfig, positive
 from bert_zoo.error_text import shown
 from bert_zoo.families.bert import family as bert
@@ -186,16 +184,6 @@ WINDOW_ROWS = (
     *optional_rows("global_rope_theta local_rope_theta"),
 )
 
-
-def agree(values: dict[str, Any], name: str, found: Sequence[Any]) -> None:
-    """Sets a key to what all of `found` are; ConfigError if they differ or the key says something else."""
-    if any(values.setdefault(name, found[0]) != value for value in found):
-        raise ConfigError(
-            f"{name} would be each of {shown([values[name], *found])}, from several keys or layers of one kind; it "
-            "can have one value."
-        )
-
-
 KINDS = {FULL: "global_rope_theta", SLIDING: "local_rope_theta"}
 
 
@@ -216,7 +204,6 @@ def window_settings(values: Mapping[str, Any]) -> dict[str, Any]:
     types = values.pop("layer_types", None)
     if types is not None:
         number = values.get("num_hidden_layers")
-        check("num_hidden_layers", number, int, ConfigError, least=1)
         if not isinstance(types, list) or len(types) != number or not {*types} <= {*KINDS}:
             raise ConfigError(
                 f"layer_types is {shown(types)}; it must list one of {[*KINDS]} for each of the {shown(number)} "
@@ -269,15 +256,6 @@ def written_rope(values: dict[str, Any]) -> dict[str, Any]:
 # -------------------------------------------------------------------------------------------------
 
 
-def rotating_pairs(config: StackConfig) -> np.ndarray:
-    """`Stored.order` of queries, keys and values whose even numbers rotate with the odd ones beside them."""
-    size = config.width_of_head
-    within = np.arange(size).reshape(-1, 2).T.ravel()
-    rotated = config.num_heads + config.num_key_heads
-    heads = [within] * rotated + [np.arange(size)] * config.num_key_heads
-    return np.concatenate([head + i * size for i, head in enumerate(heads)])
-
-
 def optional_bias(kind: Kind, path: str, hf: Any, *, has_bias: str) -> tuple[Row, Row]:
     """The rows of a layer whose last variable, its bias, depends on a field of the configuration."""
     *weights, bias = ({variable: stored} for variable, stored in kind.items())
@@ -307,7 +285,7 @@ LAYERS: dict[str, tuple[Kind, str]] = {
 
 def layer_rows(
     names: Mapping[str, str | tuple[str, ...]],
-    orders: Mapping[str, Callable[[Any], np.ndarray]] | None = None,
+    orders: Mapping[str, Callable[[Any], Any]] | None = None,
 ) -> Iterator[Row]:
     """The rows of layers of an encoder.
 

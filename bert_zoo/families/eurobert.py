@@ -1,10 +1,11 @@
 """EuroBERT (Boizard et al. 2025, arXiv:2503.05500): Llama's layers, each token seeing all others; 8,192 tokens."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from bert_zoo.config import positive, size
+from bert_zoo.config import ConfigError, positive, size
+from bert_zoo.error_text import shown
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.bert.cards import MASKED_LM
 from bert_zoo.families.encoder_stack import (
@@ -14,7 +15,6 @@ from bert_zoo.families.encoder_stack import (
     SUBLAYERS,
     WITHOUT,
     StackConfig,
-    agree,
     backbone,
     layer_rows,
     optional_rows,
@@ -99,6 +99,15 @@ DEFAULTS = {
     **{"activation": "silu", "layer_norm_epsilon": 1e-5, "tie_word_embeddings": False},
     **{"max_positions": 8192, "pad_id": 128001, **WITHOUT},
 }
+
+
+def agree(values: dict[str, Any], name: str, found: Sequence[Any]) -> None:
+    """Sets a key to what all of `found` are; ConfigError if they differ or the key says something else."""
+    if any(values.setdefault(name, found[0]) != value for value in found):
+        raise ConfigError(
+            f"{name} would be each of {shown([values[name], *found])}, from several keys or layers of one kind; it "
+            "can have one value."
+        )
 
 
 def settings(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,13 +8,8 @@ import numpy as np
 
 from bert_zoo.config import ConfigError, Pooling
 from bert_zoo.families.bert import family as bert
-from bert_zoo.families.encoder_stack import (
-    WITHOUT,
-    StackConfig,
-    backbone,
-    layer_rows,
-    rotating_pairs,
-)
+from bert_zoo.families.encoder_stack import WITHOUT, StackConfig, backbone, layer_rows
+from bert_zoo.families.roformer import rotating_pairs
 from bert_zoo.family import HF, Checkpoint, Family, TextSpec
 from bert_zoo.fields import is_integer
 from bert_zoo.text.format import TextFormat

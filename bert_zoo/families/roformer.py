@@ -10,7 +10,7 @@ import numpy as np
 from bert_zoo.config import ConfigError
 from bert_zoo.families import roberta
 from bert_zoo.families.bert import family as bert
-from bert_zoo.families.encoder_stack import StackConfig, backbone, rotating_pairs
+from bert_zoo.families.encoder_stack import StackConfig, backbone
 from bert_zoo.family import HF, Checkpoint, Family, TextSpec
 from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.text.format import TextFormat, TokenizerParts
@@ -81,6 +81,15 @@ class WithTable(HuggingFace):
                         "model has other positions."
                     )
         return dict(super().inferred_fields(source, config, unsaid))
+
+
+def rotating_pairs(config: StackConfig) -> np.ndarray:
+    """`Stored.order` of queries, keys and values whose even numbers rotate with the odd ones beside them."""
+    size = config.width_of_head
+    within = np.arange(size).reshape(-1, 2).T.ravel()
+    rotated = config.num_heads + config.num_key_heads
+    heads = [within] * rotated + [np.arange(size)] * config.num_key_heads
+    return np.concatenate([head + i * size for i, head in enumerate(heads)])
 
 
 QKV = "stack/layer_{i}/attention/qkv"

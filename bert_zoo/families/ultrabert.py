@@ -11,13 +11,12 @@ from bert_zoo.families.encoder_stack import (
     KINDS,
     WINDOW_ROWS,
     WindowedConfig,
-    agree,
     backbone,
     optional_rows,
     summary,
     window_settings,
 )
-from bert_zoo.families.eurobert import CONFIG_ROWS, ENCODER_ROWS, TEXT, TOKENS, Llama
+from bert_zoo.families.eurobert import CONFIG_ROWS, ENCODER_ROWS, TEXT, TOKENS, Llama, agree
 from bert_zoo.families.eurobert import DEFAULTS as EUROBERT
 from bert_zoo.family import Family
 from bert_zoo.fields import setting

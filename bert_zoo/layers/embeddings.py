@@ -164,6 +164,45 @@ class Embeddings(keras.layers.Layer):
         return (*token_ids_shape, self.hidden_size)
 
 
+class TypedEmbeddings(Embeddings):
+    """`Embeddings` that also add a vector for each token's type of another kind, such as its language.
+
+    Args:
+        num_types: rows of the table of types; 0 for no such table.
+        type_table: name of the table.
+        adds_first: whether tokens without ids are of type 0; otherwise they have no vector.
+        **options: as in `Embeddings`.
+    """
+
+    def __init__(self, *, num_types: int, type_table: str, adds_first: bool = False, **options):
+        super().__init__(**options)
+        self.adds_first, width = adds_first, options["embedding_size"]
+        own = {"stddev": options["initializer_range"], "dtype": self.dtype_policy}
+        self.type_embedding = table(num_types, width, type_table, **own)
+
+    def build(self, token_ids_shape):
+        build_all(None, self.type_embedding)
+        super().build(token_ids_shape)
+
+    def call(
+        self,
+        token_ids,
+        segment_ids=None,
+        position_ids=None,
+        document_ids=None,
+        type_ids=None,
+        training=None,
+    ):
+        """Embeds ids as `Embeddings.call`; `type_ids` are int [batch, length]."""
+        added = None
+        if type_ids is not None and self.type_embedding is not None:
+            added = self.type_embedding(type_ids)
+        elif self.adds_first:
+            added = ops.cast(float_table(self.type_embedding)[0], self.compute_dtype)
+        ids = (token_ids, segment_ids, position_ids, document_ids)
+        return super().call(*ids, added=added, training=training)
+
+
 class TokenTable(keras.layers.Embedding):
     """A token table that may be the sum of another table and a difference. Then `embeddings` is the difference; it is
     trained, and no gradient reaches the other table through it. Source: He et al. 2021 (DeBERTaV3,

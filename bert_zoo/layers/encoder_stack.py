@@ -210,11 +210,7 @@ class EncoderStack(TransformerBackbone):
     def __init__(self, config: Any, dtype: Any):
         pooler, final_norm = None, None
         options = {"initializer_range": config.initializer_range, "dtype": dtype}
-        norms = {
-            "epsilon": config.layer_norm_epsilon,
-            "use_bias": config.norm_bias,
-            "dtype": dtype,
-        }
+        norms = {"epsilon": config.layer_norm_epsilon, "use_bias": config.norm_bias, "dtype": dtype}
         if config.final_norm:
             final_norm = NORMS[config.norm]("final_norm", **norms)
         if config.pooler:

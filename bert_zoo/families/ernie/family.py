@@ -62,13 +62,20 @@ class ErnieHuggingFace(HuggingFace):
 
 
 def backbone(config: ErnieConfig, dtype):
-    """BERT's backbone, with a vector for each token's task if the configuration has them."""
-    from bert_zoo.families.ernie.layers import TaskTypeBackbone, TaskTypeEmbeddings
+    """BERT's backbone; if the configuration has them, with vectors for tokens' tasks, those of task 0 where no input names
+    one (Sun et al. 2019, ERNIE 2.0, section 3.2).
+    """
+    from bert_zoo.families.ernie.layers import TaskTypeBackbone
+    from bert_zoo.layers.embeddings import TypedEmbeddings
 
     if not config.task_type_embeddings:
         return bert.backbone(config, dtype)
-    options = bert.embedding_options(config, dtype)
-    embeddings = TaskTypeEmbeddings(num_task_types=config.num_task_types, **options)
+    embeddings = TypedEmbeddings(
+        num_types=config.num_task_types,
+        type_table="task_type_embedding",
+        adds_first=True,
+        **bert.embedding_options(config, dtype),
+    )
     return bert.backbone(config, dtype, embeddings=embeddings, backbone_class=TaskTypeBackbone)
 
 

@@ -144,13 +144,8 @@ FAMILY = Family(
     name="jina_bert_v2",
     backbone=backbone,
     defaults={"vocab_size": 30528, **DEFAULTS},
-    formats={
-        "hf": WithAlibi(model_type="bert", codec=HF_CODEC, root="bert.", classes=CLASSES),
-    },
-    encoder_rows=(
-        *bert.renamed(bert.ENCODER_ROWS, "hf", {}, lacks=LACKED),
-        rows,
-    ),
+    formats={"hf": WithAlibi(model_type="bert", codec=HF_CODEC, root="bert.", classes=CLASSES)},
+    encoder_rows=(*bert.renamed(bert.ENCODER_ROWS, "hf", {}, lacks=LACKED), rows),
     heads=bert.heads_of(CLASSES, masked_lm=MASKED_LM),
     text=TextFormat(read_vocabulary),
     checkpoints=CHECKPOINTS,

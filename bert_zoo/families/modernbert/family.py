@@ -154,21 +154,15 @@ def attention_norms(config: ModernBertConfig) -> Iterator[Row]:
 
 
 TOKENS = "embeddings.tok_embeddings"
-ENCODER_ROWS = (
-    bert.TOKENS.named(hf=TOKENS),
-    *layer_rows(
-        {
-            "embeddings/norm": "embeddings.norm",
-            "attention/qkv": f"{LAYER}attn.Wqkv",
-            "attention/output": f"{LAYER}attn.Wo",
-            "output_norm": f"{LAYER}mlp_norm",
-            "feed_forward/intermediate": f"{LAYER}mlp.Wi",
-            "feed_forward/output": f"{LAYER}mlp.Wo",
-            "final_norm": "final_norm",
-        },
-    ),
-    attention_norms,
-)
+NAMES = {
+    "embeddings/norm": "embeddings.norm",
+    "attention/qkv": f"{LAYER}attn.Wqkv",
+    "attention/output": f"{LAYER}attn.Wo",
+    "output_norm": f"{LAYER}mlp_norm",
+    "feed_forward/intermediate": f"{LAYER}mlp.Wi",
+    "feed_forward/output": f"{LAYER}mlp.Wo",
+    "final_norm": "final_norm",
+}
 # The first rows of every head.
 PREDICTION_HEAD = (
     *optional_bias(DENSE, "prediction_head/dense", "head.dense", has_bias="classifier_bias"),
@@ -183,13 +177,8 @@ def prediction_head(config: ModernBertConfig, **options):
     return PredictionHead(config, **options)
 
 
-TUNED = Head(
-    (*PREDICTION_HEAD, Row(DENSE, "classifier/dense", hf="classifier")),
-    summary=summary,
-    prepare=prediction_head,
-)
+TUNED = Head((*PREDICTION_HEAD, bert.CLASSIFIER), summary=summary, prepare=prediction_head)
 MASKED_LM = bert.decoding_head("decoder", *PREDICTION_HEAD, table=TOKENS, prepare=prediction_head)
-
 
 FAMILY = Family(
     name="modernbert",
@@ -203,13 +192,8 @@ FAMILY = Family(
             classes=bert.hf_classes("ModernBert"),
         ),
     },
-    encoder_rows=ENCODER_ROWS,
-    heads={
-        "masked_lm": MASKED_LM,
-        "token_classification": TUNED,
-        "question_answering": TUNED,
-        **dict.fromkeys((*bert.SENTENCE_TASKS, "multiple_choice"), TUNED),
-    },
+    encoder_rows=(bert.TOKENS.named(hf=TOKENS), *layer_rows(NAMES), attention_norms),
+    heads={"masked_lm": MASKED_LM, **dict.fromkeys(bert.TASK_HEADS, TUNED)},
     text=TextFormat(read_bpe, layout=Layout(pair="cls A sep B sep", segments=False)),
     checkpoints=CHECKPOINTS,
     pretraining="dynamic_masked_tokens_30",

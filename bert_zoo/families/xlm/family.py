@@ -284,19 +284,23 @@ def tokens_in(entries: JsonObject) -> list[str]:
 
 
 def backbone(config: XlmConfig, dtype):
-    """BERT's backbone with language embeddings; hidden states of padding are 0."""
-    from bert_zoo.families.xlm.layers import LanguageBackbone, LanguageEmbeddings, PaddingBlock
+    """BERT's backbone with vectors for tokens' languages (Lample and Conneau 2019, arXiv:1901.07291, section 3.4); hidden
+    states of padding are 0.
+    """
+    from bert_zoo.families.xlm.layers import LanguageBackbone, PaddingBlock
     from bert_zoo.layers import Stack
+    from bert_zoo.layers.embeddings import TypedEmbeddings
 
     embedding = {
         **bert.embedding_options(config, dtype),
-        "num_languages": config.num_languages if config.reads_languages else 0,
+        "num_types": config.num_languages if config.reads_languages else 0,
+        "type_table": "language_embedding",
         "initializer_range": config.embedding_initializer_range,
     }
     blocks = bert.blocks(config, dtype, PaddingBlock)
     return LanguageBackbone(
         config,
-        embeddings=LanguageEmbeddings(**embedding),
+        embeddings=TypedEmbeddings(**embedding),
         stack=Stack(blocks, config.hidden_size, dtype=dtype, name="stack"),
         dtype=dtype,
     )
