@@ -133,18 +133,18 @@ def settings(values: Mapping[str, Any]) -> dict[str, Any]:
     check("rope_scaling", values.get("rope_scaling"), dict | None, ConfigError)
     scaling = dict(values.get("rope_scaling") or {})
     if scaling.get("type") == "ntk":
-        for key in ("hidden_size", "num_attention_heads", "rope_theta"):
-            check(key, values.get(key), float, ConfigError, above=0)
-        size, theta = values["hidden_size"] / values["num_attention_heads"], values["rope_theta"]
         factor, mixed = scaling.get("factor"), scaling.pop("mixed_b", None)
         if not isinstance(factor, int | float) or factor <= 0 or mixed is not None:
             raise ConfigError(
                 f"rope_scaling is {shown(values['rope_scaling'])}; of the type 'ntk', it must have a positive factor "
                 "and no mixed_b."
             )
-        longer = scaled(theta, factor, size)
-        values["rope_theta"] = longer["rope_theta"]
-        values["rope_scaling"] = {**scaling, "type": "linear", "factor": longer["rope_factor"]}
+        keys = ("rope_theta", "hidden_size", "num_attention_heads")
+        for key in keys:
+            check(key, values.get(key), float, ConfigError, above=0)
+        theta, width, heads = map(values.get, keys)
+        values |= scaled(theta, factor, width / heads)
+        values["rope_scaling"] = {**scaling, "type": "default"}
     return rope_settings(values)
 
 
@@ -167,17 +167,7 @@ HF_CODEC = ConfigCodec(
 )
 
 
-class GteHuggingFace(HuggingFace):
-    renames: ClassVar[tuple[tuple[str, str], ...]] = (
-        *HuggingFace.renames,
-        (r"^new\.", "gte."),
-        (r"\bencoder\.layer\.", "layers."),
-        (r"\battention\.([qkvo])_proj\.", r"self_attn.\1_proj."),
-        (r"\battn_ln\.", "post_attention_layernorm."),
-        (r"\bmlp_ln\.", "post_mlp_layernorm."),
-        (r"\blm_head\.norm\.", "lm_head.layer_norm."),
-    )
-
+class OfBothPrograms(HuggingFace):
     def is_of_family(self, values: JsonObject) -> bool:
         if values.get("model_type") == AUTHORS_TYPE:
             values = JsonObject({**values, "model_type": self.model_type}, values.where)
@@ -185,14 +175,23 @@ class GteHuggingFace(HuggingFace):
 
 
 CLASSES = bert.hf_classes("Gte", lacks="multiple_choice question_answering")
+RENAMES = (
+    (r"^new\.", "gte."),
+    (r"\bencoder\.layer\.", "layers."),
+    (r"\battention\.([qkvo])_proj\.", r"self_attn.\1_proj."),
+    (r"\battn_ln\.", "post_attention_layernorm."),
+    (r"\bmlp_ln\.", "post_mlp_layernorm."),
+    (r"\blm_head\.norm\.", "lm_head.layer_norm."),
+)
 MASKED_LM = bert.projecting_head(
     "lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", activation="gelu"
 )
-FORMAT = GteHuggingFace(
+FORMAT = OfBothPrograms(
     model_type="gte",
     codec=HF_CODEC,
     root="gte.",
     classes=CLASSES,
+    own_renames=RENAMES,
     packed={
         r"\battention\.qkv_proj\.": tuple(f"{name}." for name in QKV),
         r"\bmlp\.up_gate_proj\.": ("mlp.up_proj.", "mlp.gate_proj."),

@@ -127,22 +127,17 @@ def head_by_head(config: NeoBertConfig) -> np.ndarray:
     return stored.swapaxes(0, 1).ravel()[rotating_pairs(config)]
 
 
-class Compiled(HuggingFace):
-    """Also reads weights of models that were compiled."""
-
-    renames = (*HuggingFace.renames, (r"^_orig_mod\.", ""))
-
-
 FAMILY = Family(
     name="neobert",
     backbone=backbone,
     defaults={"vocab_size": 30522, **DEFAULTS},
     formats={
-        "hf": Compiled(
+        "hf": HuggingFace(
             model_type="neobert",
             codec=HF_CODEC,
             root="model.",
             classes=CLASSES,
+            own_renames=((r"^_orig_mod\.", ""),),  # of models that were compiled
             ignorable=(r"(^|\.)freqs_cis$",),
             supports={"activation": "silu", "tie_word_embeddings": False},
         )

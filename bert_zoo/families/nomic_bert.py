@@ -206,21 +206,17 @@ HF_CODEC = ConfigCodec(
 )
 
 
-class NomicHuggingFace(HuggingFace):
-    renames: ClassVar[tuple[tuple[str, str], ...]] = (
-        *HuggingFace.renames,
-        (r"^bert\.", "nomic_bert."),
-        (r"\bemb_ln\.", "embeddings.LayerNorm."),
-        (r"\bencoder\.layers\.", "layers."),
-        (r"\battn\.out_proj\.", "self_attn.o_proj."),
-        (r"\bfc11\.", "up_proj."),
-        (r"\bfc12\.", "gate_proj."),
-        (r"\bfc2\.", "down_proj."),
-        (r"\bnorm1\.", "post_attention_layernorm."),
-        (r"\bnorm2\.", "post_mlp_layernorm."),
-    )
-
-
+RENAMES = (
+    (r"^bert\.", "nomic_bert."),
+    (r"\bemb_ln\.", "embeddings.LayerNorm."),
+    (r"\bencoder\.layers\.", "layers."),
+    (r"\battn\.out_proj\.", "self_attn.o_proj."),
+    (r"\bfc11\.", "up_proj."),
+    (r"\bfc12\.", "gate_proj."),
+    (r"\bfc2\.", "down_proj."),
+    (r"\bnorm1\.", "post_attention_layernorm."),
+    (r"\bnorm2\.", "post_mlp_layernorm."),
+)
 MASKED_LM_ROWS = bert.masked_lm_rows(
     "cls.predictions", dense="transform.dense", norm="transform.layer_norm"
 )
@@ -230,11 +226,12 @@ FAMILY = Family(
     backbone=backbone,
     defaults={"vocab_size": 30528, **DEFAULTS},
     formats={
-        "hf": NomicHuggingFace(
+        "hf": HuggingFace(
             model_type="nomic_bert",
             codec=HF_CODEC,
             root="nomic_bert.",
             classes=CLASSES,
+            own_renames=RENAMES,
             packed={r"\battn\.Wqkv\.": tuple(f"{name}." for name in QKV)},
             optional={
                 r"^cls\.predictions\.(transform\.dense\.)?bias$": "bias in the masked-token head"

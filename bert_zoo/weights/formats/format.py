@@ -96,6 +96,8 @@ class Format:
     optional: Mapping[str, str] = field(default_factory=dict)
     # Task -> pattern of a key of files whose head for it was never trained.
     untrained: Mapping[str, str] = field(default_factory=dict)
+    # `renames` of this family's files alone.
+    own_renames: Sequence[tuple[str, str]] = ()
     # Pattern of a renamed key of a tensor that holds several ones below each other -> what the pattern stands for
     # in their names, in this order.
     packed: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -124,7 +126,7 @@ class Format:
 
     def renamed(self, key: str) -> str:
         """A stored key under the names of today."""
-        for pattern, name in self.renames:
+        for pattern, name in (*self.renames, *self.own_renames):
             key = re.sub(pattern, name, key)
         return key
 
