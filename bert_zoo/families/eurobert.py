@@ -1,11 +1,9 @@
 """EuroBERT (Boizard et al. 2025, arXiv:2503.05500): Llama's layers, each token seeing all others; 8,192 tokens."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from bert_zoo.config import ConfigError, positive, size
-from bert_zoo.error_text import shown
+from bert_zoo.config import positive, size
 from bert_zoo.families.bert import family as bert
 from bert_zoo.families.bert.cards import MASKED_LM
 from bert_zoo.families.encoder_stack import (
@@ -99,25 +97,6 @@ DEFAULTS = {
     **{"activation": "silu", "layer_norm_epsilon": 1e-5, "tie_word_embeddings": False},
     **{"max_positions": 8192, "pad_id": 128001, **WITHOUT},
 }
-
-
-def agree(values: dict[str, Any], name: str, found: Sequence[Any]) -> None:
-    """Sets a key to what all of `found` are; ConfigError if they differ or the key says something else."""
-    if any(values.setdefault(name, found[0]) != value for value in found):
-        raise ConfigError(
-            f"{name} would be each of {shown([values[name], *found])}, from several keys or layers of one kind; it "
-            "can have one value."
-        )
-
-
-def settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Converts the released files' keys, which are those of the authors' program, to transformers 5's."""
-    values = rope_settings(values)
-    if (pooling := values.pop("clf_pooling", None)) is not None:
-        agree(values, "classifier_pooling", [pooling])
-    return values
-
-
 CONFIG_ROWS = (
     *SIZE_ROWS,
     ConfigRow("key_heads", "num_key_value_heads", optional=True, written="num_key_heads"),
@@ -133,7 +112,8 @@ HF_CODEC = ConfigCodec(
     fixed={"is_causal": (False,)},
     defaults=DEFAULTS,
     config_class=EuroBertConfig,
-    prepare=settings,
+    also={"clf_pooling": "classifier_pooling"},  # of the authors' program, in the released files
+    prepare=rope_settings,
     finish=written_rope,
 )
 

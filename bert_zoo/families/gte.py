@@ -21,9 +21,7 @@ from bert_zoo.families.encoder_stack import (
 from bert_zoo.family import HF, Checkpoint, Family, TextSpec
 from bert_zoo.fields import check
 from bert_zoo.json_files import JsonObject
-from bert_zoo.text.format import TextFormat
 from bert_zoo.text.numpy_packing import BERT
-from bert_zoo.text.vocabulary_files import read_wordpiece
 from bert_zoo.weights.formats import HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec
 
@@ -204,12 +202,7 @@ FAMILY = Family(
     formats={"hf": FORMAT},
     encoder_rows=post_norm_rows(),
     heads=bert.heads_of(CLASSES, masked_lm=MASKED_LM),
-    text=TextFormat(
-        read_wordpiece,
-        layout=replace(BERT, segments=False),
-        segmented=BERT,
-        transformers_class="BertTokenizer",
-    ),
+    text=replace(bert.FAMILY.text, layout=replace(BERT, segments=False), segmented=BERT),
     checkpoints=CHECKPOINTS,
     pretraining="dynamic_masked_tokens_30",
     config_class=GteConfig,

@@ -1,7 +1,7 @@
 """NeoBERT (Le Breton et al. 2025, arXiv:2502.19587): a deep and narrow encoder for English, 4,096 tokens."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,9 +12,7 @@ from bert_zoo.families.encoder_stack import WITHOUT, StackConfig, backbone, laye
 from bert_zoo.families.roformer import rotating_pairs
 from bert_zoo.family import HF, Checkpoint, Family, TextSpec
 from bert_zoo.fields import is_integer
-from bert_zoo.text.format import TextFormat
 from bert_zoo.text.numpy_packing import Layout
-from bert_zoo.text.vocabulary_files import read_wordpiece
 from bert_zoo.weights.formats import HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.table import DENSE, Head, Row
@@ -151,11 +149,7 @@ FAMILY = Family(
         **{task: bert.TASK_HEADS[task] for task in ("token_classification", "question_answering")},
         **dict.fromkeys(bert.SENTENCE_TASKS, SENTENCE),
     },
-    text=TextFormat(
-        read_wordpiece,
-        layout=Layout(pair="cls A sep B sep", segments=False),
-        transformers_class="BertTokenizer",
-    ),
+    text=replace(bert.FAMILY.text, layout=Layout(pair="cls A sep B sep", segments=False)),
     checkpoints=CHECKPOINTS,
     pretraining="dynamic_masks_20",
     config_class=NeoBertConfig,

@@ -21,8 +21,6 @@ from bert_zoo.families.encoder_stack import (
 from bert_zoo.family import HF, Checkpoint, Family, TextSpec, read_table, scores_of
 from bert_zoo.fields import check
 from bert_zoo.presets import PretrainingPreset, PretrainingSize, Recipe
-from bert_zoo.text.format import TextFormat
-from bert_zoo.text.vocabulary_files import read_wordpiece
 from bert_zoo.weights.formats import HuggingFace
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
 from bert_zoo.weights.table import Head
@@ -160,7 +158,7 @@ SWITCHES = {
 
 
 def settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    """From the authors' config.json, or one that also has transformers' keys, to transformers'."""
+    """From the authors' config.json, or one that also has transformers' keys, to transformers' values."""
     values = rope_settings(values)
     if experts := values.pop("num_experts", None):
         raise ConfigError(
@@ -168,10 +166,8 @@ def settings(values: Mapping[str, Any]) -> dict[str, Any]:
         )
     if "n_embd" not in values:
         return values
-    if values.get("activation_function") != "swiglu":
-        raise ConfigError(
-            f"activation_function is {shown(values.get('activation_function'))}; only 'swiglu' is supported."
-        )
+    if (said := values.get("activation_function")) != "swiglu":
+        raise ConfigError(f"activation_function is {shown(said)}; only 'swiglu' is supported.")
     values["activation_function"] = "silu"
     rows = values.pop(MULTIPLE, 1)
     check(MULTIPLE, rows, int, ConfigError, least=1)
@@ -181,9 +177,6 @@ def settings(values: Mapping[str, Any]) -> dict[str, Any]:
     # Of both, only the first is how many tokens their program reads.
     if "n_positions" in values:
         values.pop("max_position_embeddings", None)
-    for key, name in KEYS.items():
-        if key in values and values.setdefault(name, said := values.pop(key)) != said:
-            raise ConfigError(f"{key} is {shown(said)}, but {name} is {shown(values[name])}.")
     return values
 
 
@@ -201,6 +194,7 @@ HF_CODEC = ConfigCodec(
     ),
     defaults=DEFAULTS,
     config_class=NomicBertConfig,
+    also=KEYS,
     prepare=settings,
     finish=written_rope,
 )
@@ -240,7 +234,7 @@ FAMILY = Family(
     },
     encoder_rows=post_norm_rows(),
     heads=bert.heads_of(CLASSES, masked_lm=Head(MASKED_LM_ROWS, copies=bert.MASKED_LM_COPIES)),
-    text=TextFormat(read_wordpiece, transformers_class="BertTokenizer"),
+    text=bert.FAMILY.text,
     checkpoints=[released(**row) for row in TABLE],
     pretraining="dynamic_masked_tokens_30",
     config_class=NomicBertConfig,

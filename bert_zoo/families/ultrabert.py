@@ -1,6 +1,6 @@
 """UltraBERT (dmis-lab, 2026): Llama's layers, two of three of them with windows; 32,768 tokens."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,7 +16,7 @@ from bert_zoo.families.encoder_stack import (
     summary,
     window_settings,
 )
-from bert_zoo.families.eurobert import CONFIG_ROWS, ENCODER_ROWS, TEXT, TOKENS, Llama, agree
+from bert_zoo.families.eurobert import CONFIG_ROWS, ENCODER_ROWS, TEXT, TOKENS, Llama
 from bert_zoo.families.eurobert import DEFAULTS as EUROBERT
 from bert_zoo.family import Family
 from bert_zoo.fields import setting
@@ -43,6 +43,15 @@ class UltraBertConfig(Llama, WindowedConfig):
 
 
 DEFAULTS = EUROBERT | {"max_positions": 32768, "layer_norm_epsilon": 1e-6, "pad_id": 0}
+
+
+def agree(values: dict[str, Any], name: str, found: Sequence[Any]) -> None:
+    """Sets a key to what all of `found` are; ConfigError if they differ or the key says something else."""
+    if any(values.setdefault(name, found[0]) != value for value in found):
+        raise ConfigError(
+            f"{name} would be each of {shown([values[name], *found])}, from several keys or layers of one kind; it "
+            "can have one value."
+        )
 
 
 def settings(values: Mapping[str, Any]) -> dict[str, Any]:

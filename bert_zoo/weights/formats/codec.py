@@ -61,6 +61,8 @@ class ConfigCodec:
     # Fields of the configuration that the format fixes, or their defaults in the format.
     defaults: Mapping[str, Any] = field(default_factory=dict)
     config_class: type[Config] = EncoderConfig  # class of the configuration
+    # Keys of other programs, which a file may have instead -> the keys of rows.
+    also: Mapping[str, str] = field(default_factory=dict)
     # From a file's content to one without keys of other versions of the program.
     prepare: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
     # From the content that the rows write to the file's content.
@@ -76,7 +78,7 @@ class ConfigCodec:
         Raises:
             ConfigError: a key is unknown or missing, or has a value that this family does not support.
         """
-        values = self.prepare(values)
+        values = self._prepared(values)
         rows = {row.key: row for row in self.rows}
         problems, fields, unknown = [], {}, []
         for key, value in values.items():
@@ -114,9 +116,18 @@ class ConfigCodec:
             said = f" ({'; '.join(other_names)}.)" if other_names else ""
             raise ConfigError(f"{where}: {error}{said}") from error
 
+    def _prepared(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """A file's content without keys of other programs; ConfigError if two keys for the same thing differ."""
+        values = dict(self.prepare(values))
+        for key, name in self.also.items():
+            said = values.pop(key, None)
+            if said is not None and values.setdefault(name, said) != said:
+                raise ConfigError(f"{key} is {shown(said)}, but {name} is {shown(values[name])}.")
+        return values
+
     def unsaid(self, values: Mapping[str, Any]) -> frozenset[str]:
         """Returns the fields that a configuration file omits."""
-        values = self.prepare(values)
+        values = self._prepared(values)
         said = {row.field for row in self.rows if row.key in values}
         return frozenset(field.name for field in dataclasses.fields(self.config_class)) - said
 
