@@ -176,3 +176,21 @@ def test_an_onnx_file_reads_strings_of_any_length(case, tmp_path):
     bert_zoo.export(load_case(case, "embedding"), tmp_path, format="onnx")
     found = bert_zoo.runtime.load(tmp_path).embed(texts)
     np.testing.assert_allclose(found, vectors, atol=TOLERANCE, rtol=TOLERANCE)
+
+
+def test_unigrams_of_sentencepiece_are_read(tmp_path):
+    tokenizers = pytest.importorskip("tokenizers")
+    bert_zoo.save(loaded("xlm_roberta/classification"), tmp_path / "other", format="hf")
+    copy = shutil.copytree(directory_of(CASES[0]), tmp_path / "model")
+    shutil.copy(tmp_path / "other" / "tokenizer.json", copy)
+    theirs = tokenizers.Tokenizer.from_file(str(copy / "tokenizer.json"))
+    table = np.random.default_rng(0).normal(size=(theirs.get_vocab_size(), 8)).astype("float32")
+    save_file({"embedding.weight": table}, copy / "model.safetensors")
+    model, texts = bert_zoo.load(copy), [*TEXTS, "  the <s> cat~ ", "\u732b"]
+    rows = theirs.encode_batch(texts, add_special_tokens=False)
+    vectors = [table[row.ids].mean(axis=0) for row in rows]
+    np.testing.assert_allclose(model.embed(texts), vectors, atol=TOLERANCE)
+    for fmt in ("bert_zoo", "hf"):
+        bert_zoo.save(model, tmp_path / fmt, format=fmt)
+        again = bert_zoo.load(tmp_path / fmt)
+        np.testing.assert_allclose(again.embed(texts), vectors, atol=TOLERANCE)

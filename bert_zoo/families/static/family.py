@@ -15,7 +15,13 @@ from bert_zoo.json_files import JsonObject, read_object
 from bert_zoo.text.files import HF_SPECIAL_TOKENS, VocabularyFiles
 from bert_zoo.text.format import TextFormat, TokenizerParts
 from bert_zoo.text.numpy_packing import PLAIN
-from bert_zoo.text.vocabulary_files import read_bpe, read_byte_bpe, read_wordpiece
+from bert_zoo.text.vocabulary_files import (
+    Scheme,
+    read_bpe,
+    read_byte_bpe,
+    read_sentencepiece,
+    read_wordpiece,
+)
 from bert_zoo.weights.files import WeightsError, write_json
 from bert_zoo.weights.formats import Description, HuggingFace, Model2Vec
 from bert_zoo.weights.formats.codec import ConfigCodec, ConfigRow
@@ -209,9 +215,20 @@ def unknown_id(path: Path) -> int | None:
 # -------------------------------------------------------------------------------------------------
 
 
+# Of a vocabulary that bert_zoo writes.
+MODEL_FILE, CLASS = "spiece.model", "PreTrainedTokenizerFast"
+
+
 def read_tokenizer(files: VocabularyFiles, overrides: dict[str, Any]) -> TokenizerParts:
-    """Reads a WordPiece or BPE vocabulary. Other special tokens than that of unknown words have no role."""
-    kind = files.json(TOKENIZER_FILE).section("model").take("type", str)
+    """Reads WordPiece, BPE or SentencePiece's unigrams. Other special tokens than that of unknown words have no role."""
+    model = files.json(TOKENIZER_FILE).section("model")
+    kind = model.take("type", str)
+    if kind == "Unigram" or files.has(MODEL_FILE):
+        unknown = files.json("tokenizer_config.json").take("unk_token", str)
+        if kind == "Unigram":
+            unknown, _ = model.take("vocab", list)[model.take("unk_id", int)]
+        scheme = Scheme("table", MODEL_FILE, CLASS, {"unknown_token": unknown})
+        return read_sentencepiece(files, {"scheme": scheme, **overrides})
     if kind == "BPE":
         return read_bpe(files, overrides)._replace(templates=None)
     if files.has("vocab.json"):  # as bert_zoo writes it
