@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import assert_same_variables
+from scipy.sparse import csr_array
 
 import bert_zoo.__main__
 from bert_zoo import onednn
@@ -249,7 +250,29 @@ def test_vectors_are_printed_and_written(tmp_path, capsys, monkeypatch):
     bert_zoo.save(bert_zoo.load(CHECKPOINT, "classification"), trained)
     with pytest.raises(SystemExit):
         main(monkeypatch, "embed", "--model", trained, "--output", path, "a")
-    assert "task 'classification', which gives no sentence vectors" in capsys.readouterr().err
+    assert "task 'classification', which gives no vectors of texts" in capsys.readouterr().err
+
+
+def test_sparse_and_token_vectors_are_printed(tmp_path, capsys, monkeypatch):
+    encoder = str(ROOT / "tests" / "golden" / "bert" / "encoder")
+    model = bert_zoo.load(encoder)
+    a, cat = (model.preprocessor.tokenizer.token_to_id(token) for token in ("a", "cat"))
+    monkeypatch.setattr(bert_zoo, "load", lambda name: model)
+    kinds = {
+        "weights": (
+            csr_array(([0.5, 2.0], ([0, 0], [a, cat])), shape=(1, 99)),
+            {"cat": 2, "a": 0.5},
+        ),
+        "vectors": ([np.ones((2, 3))], [[1, 1, 1], [1, 1, 1]]),
+    }
+    for name, (vectors, expected) in kinds.items():
+        monkeypatch.setattr(model, "embed", lambda texts, vectors=vectors, **options: vectors)
+        main(monkeypatch, "embed", "--model", encoder, "a cat")
+        (line,) = capsys.readouterr().out.splitlines()
+        assert json.loads(line) == {"text": "a cat", name: expected}
+        with pytest.raises(SystemExit):
+            main(monkeypatch, "embed", "--model", encoder, "--output", tmp_path / "a.npy", "a cat")
+        assert "does not make one vector for each text" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("format", ["bert_zoo", "hf"])

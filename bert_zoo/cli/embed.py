@@ -1,4 +1,4 @@
-"""Computes sentence vectors.
+"""Computes vectors of texts.
 
 bert_zoo embed "How do I get my money back?" "I would like a refund."
 bert_zoo embed --model bge_small --output vectors.npy < sentences.txt
@@ -8,8 +8,9 @@ bert_zoo embed --model e5_small --role document --text articles.jsonl --output a
 
 Pass texts as arguments, one per line on standard input, or as a file: its
 lines, or a column of a table (CSV, TSV, JSON Lines, Parquet), with or without
-gzip. Vectors are printed as JSON Lines, each with its text, or written to a
-NumPy file. With --text and --output, repeat the command to resume a stopped
+gzip. Vectors are printed as JSON Lines, each with its text: one vector, the
+weights of tokens for a sparse model, or the vectors of tokens for a
+late-interaction model. One vector a text can be written to a NumPy file. With --text and --output, repeat the command to resume a stopped
 run.
 """
 
@@ -19,7 +20,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from bert_zoo.cli.program import Program
 from bert_zoo.config import ROLES
 from bert_zoo.data import files, tables
 from bert_zoo.data.files import RowFile
+from bert_zoo.embeddings.stages import is_sparse, is_tokens
 
 log = logging.getLogger(__name__)
 
@@ -150,12 +152,37 @@ def main(arguments: list[str]) -> None:
 
     with warning_of_cut_texts(model, [], pooled=True):
         if output is not None:
-            shape = write_vectors(embed, texts, output, total=total, made_from=made_from)
+            shape = write_vectors(
+                partial(one_vector_each, embed), texts, output, total=total, made_from=made_from
+            )
             print("Wrote {:,} vectors of {} numbers to {}.".format(*shape, output))
             return
         while some := list(islice(texts, TEXTS_AT_ONCE)):
-            for text, vector in zip(some, embed(some).tolist(), strict=True):
-                print(json.dumps({"text": text, "vector": vector}, ensure_ascii=False))
+            for text, found in zip(some, readable(embed(some), model), strict=True):
+                print(json.dumps({"text": text, **found}, ensure_ascii=False))
+
+
+def readable(vectors: Any, model: Any) -> Iterator[dict[str, Any]]:
+    """Yields each text's vector, its weights by token (largest first), or its token vectors, for JSON."""
+    if is_sparse(vectors):
+        name_of = model.preprocessor.tokenizer.id_to_token
+        for start, end in pairwise(vectors.indptr):
+            entries = zip(vectors.indices[start:end], vectors.data[start:end], strict=True)
+            ranked = sorted(entries, key=lambda entry: -entry[1])
+            yield {"weights": {name_of(int(index)): float(weight) for index, weight in ranked}}
+        return
+    name = "vectors" if is_tokens(vectors) else "vector"
+    yield from ({name: vector.tolist()} for vector in vectors)
+
+
+def one_vector_each(embed: Callable[[list[str]], Any], texts: list[str]) -> np.ndarray:
+    vectors = embed(texts)
+    if is_sparse(vectors) or is_tokens(vectors):
+        raise ValueError(
+            f"{_MODEL.value} does not make one vector for each text, as a NumPy file has. Leave --output out to print "
+            "what it makes, or write it in Python with bert_zoo.embeddings.write_documents."
+        )
+    return vectors
 
 
 def texts_of_file() -> Iterator[str]:
@@ -193,7 +220,7 @@ def loaded_model() -> Any:
     model = bert_zoo.load(_MODEL.value)
     if not hasattr(model, "embed"):
         raise ValueError(
-            f"{_MODEL.value} is a model of task {model.task!r}, which gives no sentence vectors. "
+            f"{_MODEL.value} is a model of task {model.task!r}, which gives no vectors of texts. "
             "`bert_zoo list --provides embedding` lists models that do."
         )
     return model
