@@ -372,6 +372,79 @@ class Pooling:
         return self.mode == "cls" and self.include_prompt
 
 
+# Whether rows are filled with a token: to a fixed number of tokens, to which longer ones are cut, or to at least so many.
+EXPANSIONS = ("fixed", "min")
+
+
+@dataclass(frozen=True)
+class TokenRole:
+    """How the texts of a role in late interaction, queries or documents, become rows of tokens.
+
+    Attributes:
+        max_length: number of tokens that rows are cut to, special tokens and marker included; None for the
+            model's.
+        marker: a token that is put before each text; None for none.
+        expansion: "fixed" fills rows with a token to `expansion_length` tokens and cuts longer ones, "min" only
+            fills them; None does neither. The vectors of these tokens are compared, too.
+        expansion_length: see `expansion`.
+        expansion_token: the token to fill rows with; None for the mask token.
+        attends: whether the encoder attends to the tokens that fill a row.
+        skip_words: tokens whose vectors are not compared, such as punctuation marks.
+
+    Raises:
+        ValueError: a field is outside its range, or `expansion` is without its length.
+    """
+
+    max_length: int | None = setting(None, least=1, most=UNLIMITED)
+    marker: str | None = None
+    expansion: str | None = setting(None, choices=EXPANSIONS)
+    expansion_length: int | None = setting(None, least=1, most=UNLIMITED)
+    expansion_token: str | None = None
+    attends: bool = False
+    skip_words: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        check_fields(self)
+        if (self.expansion is None) != (self.expansion_length is None):
+            raise ValueError(
+                f"expansion is {shown(self.expansion)} and expansion_length {shown(self.expansion_length)}; rows are "
+                "filled with both, or with neither."
+            )
+        longest, floor = self.max_length, self.expansion_length
+        if longest is not None and floor is not None and longest < floor:
+            raise ValueError(
+                f"max_length is {longest}, but rows are filled to {floor} tokens. Leave max_length out, or raise it."
+            )
+
+
+@dataclass(frozen=True)
+class TokenVectors:
+    """How a late-interaction model makes a vector of each token: a dense layer, then length 1.
+
+    Attributes:
+        size: length of a vector.
+        use_bias: whether the dense layer has a bias.
+        normalize: whether vectors are scaled to length 1.
+        query, document: how the texts of each role become rows; `TokenRole`s, or dicts of their fields.
+
+    Raises:
+        ValueError: a field is outside its range.
+    """
+
+    size: int = setting(128, least=1, most=MOST_UNITS)
+    use_bias: bool = False
+    normalize: bool = True
+    query: TokenRole = TokenRole()
+    document: TokenRole = TokenRole()
+
+    def __post_init__(self):
+        for name in ("query", "document"):
+            value = getattr(self, name)
+            if isinstance(value, Mapping):  # from JSON
+                self.__dict__[name] = TokenRole(**value)
+        check_fields(self)
+
+
 @dataclass(frozen=True)
 class Prompts:
     """Texts that are put before the texts to embed."""

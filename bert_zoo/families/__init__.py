@@ -38,8 +38,9 @@ from bert_zoo.families.t5 import family as t5
 from bert_zoo.families.transformer_xl import family as transformer_xl
 from bert_zoo.families.xlm import family as xlm
 from bert_zoo.families.xlnet import family as xlnet
+from bert_zoo.weights.table import token_head
 
-FAMILIES = (
+_PAGES = (
     # The first one is the default.
     bert.FAMILY,
     multilingual_minilm.FAMILY,
@@ -81,4 +82,11 @@ FAMILIES = (
     t5.BYT5_FAMILY,
     elmo.FAMILY,
     static.FAMILY,
+)
+# Encoders that transformers has too, which read rows of tokens, can also give a vector for each token.
+FAMILIES = tuple(
+    page.with_head("late_interaction", token_head())
+    if "hf" in page.formats and "embedding" in page.tasks_without_head
+    else page
+    for page in _PAGES
 )

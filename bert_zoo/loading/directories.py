@@ -32,7 +32,7 @@ from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.labels import label_thresholds
 from bert_zoo.models.task_model import SentenceModel
 from bert_zoo.registry import registry
-from bert_zoo.tasks import TASKS, Reranker
+from bert_zoo.tasks import TASKS, LateInteraction, Reranker
 from bert_zoo.weights.adapters import Adapter, with_adapter
 from bert_zoo.weights.bind import POOLER, Plan, RenamedSource, plan_of
 from bert_zoo.weights.files import WeightsError
@@ -49,7 +49,7 @@ from bert_zoo.weights.sources import (
     open_weights,
     weights_in,
 )
-from bert_zoo.weights.table import VECTOR_HEAD, SecondEncoder, head_of
+from bert_zoo.weights.table import VECTOR_HEAD, SecondEncoder, head_of, token_head
 from bert_zoo.weights.tensor_source import TensorSource
 
 log = logging.getLogger("bert_zoo")
@@ -194,10 +194,14 @@ def _open_directory(
     description = fmt.description(values, path.parent)
     if description.task is None and description.score_activation is not None:
         description = replace(description, task=Reranker.task)
+    if description.task is None and description.token_vectors is not None:
+        description = replace(description, task=LateInteraction.task)
     _check_description(description, path)
     head = VECTOR_HEAD if description.reads_vectors else None
     if description.head is not None:
         head = head_of(description.head, not TASKS[description.task].outputs_per_token)
+    if description.token_vectors is not None:
+        head = token_head(description.token_vectors.use_bias)
     opened = Opened(
         name=name,
         family=family if head is None else family.with_head(description.task, head),
@@ -388,7 +392,8 @@ def _with_tensors(
     if plan.format.has_dense_folders:
         for number, folder in enumerate(dense_folders(directory)):
             dense = RenamedSource(open_weights(directory / folder), plan.format)
-            source.add(dense, f"{number}/{{}}".format)
+            is_head = opened.description.token_vectors is not None
+            source.add(dense, "{}".format if is_head else f"{number}/{{}}".format)
     beside = _add_encoders_beside(source, plan, family, directory, task)
     config = config.replace(
         **plan.format.inferred_fields(source, config, opened.description.unsaid)

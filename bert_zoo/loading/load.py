@@ -11,7 +11,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from bert_zoo import private
-from bert_zoo.config import Config, ConfigError, HeadSpec, Pooling
+from bert_zoo.config import Config, ConfigError, HeadSpec, Pooling, TokenVectors
 from bert_zoo.error_text import listing
 from bert_zoo.family import TextSpec
 from bert_zoo.fields import check
@@ -36,7 +36,7 @@ from bert_zoo.weights.bind import (
     variables_of,
 )
 from bert_zoo.weights.files import WeightsError
-from bert_zoo.weights.table import OfTwoLogits, head_of
+from bert_zoo.weights.table import OfTwoLogits, head_of, token_head
 
 log = logging.getLogger("bert_zoo")
 
@@ -66,6 +66,7 @@ def load(
     long_texts: str | None = None,
     stride: int | None = None,
     truncate_dim: int | None = None,
+    token_vectors: TokenVectors | None = None,
     features: str | int | None = None,
     head: str | None = None,
     head_size: int | None = None,
@@ -88,9 +89,10 @@ def load(
             checkpoint ("out/model.ckpt-1000"). Of several of TensorFlow, the default is the latest.
         task: "encoder", "classification", "multi_label_classification", "regression", "reranking",
             "token_classification", "question_answering", "beam_question_answering", "multiple_choice",
-            "masked_lm", "next_sentence_prediction", "pretraining", "causal_lm", "text_to_text" or
-            "embedding". By default a bert_zoo directory keeps the task that it was saved with, a
-            reranker of sentence-transformers loads as "reranking", and all others as "encoder".
+            "masked_lm", "next_sentence_prediction", "pretraining", "causal_lm", "text_to_text",
+            "embedding" or "late_interaction". By default a bert_zoo directory keeps the task that it was
+            saved with, a reranker of sentence-transformers loads as "reranking", late-interaction models
+            (ColBERT) as "late_interaction", and all others as "encoder".
         weights: "pretrained", or None for random weights without a download.
         num_classes: number of classes of a classifier or tagger; by default the checkpoint's, else 2.
         labels: their names, as a sequence in the order of the classes, or as a dict in either
@@ -122,6 +124,9 @@ def load(
         stride: tokens from the start of one window to the next; by default three quarters of a window.
         truncate_dim: keeps only the first numbers of a sentence vector; by default as the checkpoint
             says, else all.
+        token_vectors: how a late-interaction model makes vectors of tokens and rows of queries and
+            documents, a `bert_zoo.config.TokenVectors`; by default as the checkpoint says, else a new layer
+            to 128 numbers for all tokens.
         features: freezes the encoder and trains only a head on its layers ("feature-based"), for tasks
             on whole texts and tagging. "mix" learns a weighted sum of all layers
             (`bert_zoo.layers.ScalarMix`), "concat" joins all layers, "mix4" and "concat4" use the last
@@ -163,6 +168,7 @@ def load(
     opened = open_checkpoint(name, with_weights=weights is not None, task=task, adapter=adapter)
     task = _task_of(opened, task, problem_type, init)
     opened = _with_head(opened, task, HeadSpec.asked(features, head, head_size), dropout)
+    opened = _with_token_vectors(opened, task, token_vectors)
     config = _task_config(opened, task, dropout, attention_dropout, activation, settings)
     untrained = _untrained_parts(opened, task, init)
     arguments = _head_arguments(opened, task, untrained, num_classes, labels, thresholds)
@@ -307,6 +313,23 @@ def _with_head(opened: Opened, task: str, asked: HeadSpec | None, dropout: float
     reads_vectors = is_as_saved and head is None and description.reads_vectors
     description = replace(description, head=head, reads_vectors=reads_vectors)
     return replace(opened, description=description)
+
+
+def _with_token_vectors(opened: Opened, task: str, asked: TokenVectors | None) -> Opened:
+    """Returns a checkpoint whose description has the requested vectors of tokens."""
+    if asked is None:
+        return opened
+    if not getattr(TASKS[task], "takes_token_vectors", False):
+        raise ValueError(
+            f"token_vectors is for late-interaction models; this is {task!r}. Leave it out."
+        )
+    family, plan = opened.family.with_head(task, token_head(asked.use_bias)), opened.plan
+    return replace(
+        opened,
+        description=replace(opened.description, token_vectors=asked),
+        family=family,
+        plan=family.plan(plan.format, opened.config, plan.root, plan.head_root),
+    )
 
 
 def _pooling(opened: Opened, task: str, truncate_dim: int | None) -> Pooling:
@@ -526,6 +549,7 @@ def _head_arguments(
             stored_labels=tuple(description.labels or ()) if has_labels else (),
             stored_thresholds=tuple(description.thresholds) if has_labels else (),
             score_activation=description.score_activation if has_labels else None,
+            token_vectors=description.token_vectors,
         )
     )
     if description.head is not None:

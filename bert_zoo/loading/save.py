@@ -248,6 +248,7 @@ def _contents(model: ZooModel, kind: type[Format], argument: str) -> Contents:
         text=text,
         pooling=encoder.pooling,
         prompts=encoder.prompts,
+        token_vectors=getattr(model, "token_vectors", None),
         long_texts=encoder.long_texts.get_config() if encoder.long_texts.in_windows else None,
         reads_vectors=getattr(model, "reads_vectors", False),
         head=getattr(model, "head", None),
@@ -325,6 +326,9 @@ def _write(directory: Path, contents: Contents, task: str, variables: Mapping[st
     pooled = _pooled_tensors(fmt, description, variables)
     if not fmt.has_dense_folders:
         tensors |= pooled
+    elif description.token_vectors is not None:
+        keys = [key for binding in plan.heads[task] for key in binding.keys]
+        pooled = {key: tensors.pop(key) for key in keys}
     fmt.write_weights(directory, tensors)
     _write_around(directory, contents, values, pooled)
 

@@ -118,6 +118,8 @@ class Interface:
     labels: tuple[str, ...] = ()
     # Whether they are required; they may then differ in length from the other inputs.
     needs_labels: bool = False
+    # Further inputs int [batch, length] that say something about each token.
+    marks: tuple[str, ...] = ()
     # With a state: signatures that take it, and whether they return only the next token's log-probabilities.
     steps: tuple[tuple[str, bool], ...] = (("step", False),)
     text_name: str | None = None  # besides `serving_default`, for the signature that takes texts
@@ -175,6 +177,8 @@ class ZooModel(keras.Model):
     if_untrained: str | None = None
     # The function of `bert_zoo.training.optimizers` that makes the task's optimizer; None if there is nothing to train.
     default_optimizer: str | None = None
+    # Roles of texts for which a SavedModel has a signature each; see `served_of_role` of vector models.
+    served_roles: tuple[str, ...] = ()
     default_loss_weights: Mapping[str, float] | None = None  # by output; None for 1 each
     interface = Interface()  # inputs and outputs of its SavedModel
 
@@ -317,7 +321,12 @@ class ZooModel(keras.Model):
 
         `run` is a function from ids to the served results.
         """
-        ids = self.texts_to_inputs(texts if len(texts) > 1 else texts[0], preprocessor)
+        return self.served_of_ids(
+            self.texts_to_inputs(texts if len(texts) > 1 else texts[0], preprocessor), run
+        )
+
+    def served_of_ids(self, ids, run) -> dict[str, Any]:
+        """A SavedModel's results for the inputs of texts."""
         outputs = run(ids)
         # With the ids, clients can tell which token each vector belongs to.
         return outputs | ids if self.outputs_per_token else outputs

@@ -63,7 +63,7 @@ def outputs_of_texts(
         return keras.tree.map_structure(lambda part: part[:0], outputs)
     rows = text_rows(model, texts)
     batch_size = batch_size or DEFAULT_BATCH_SIZE
-    numbers = _batches(rows, batch_size, in_order=per_token)
+    numbers = batches_of(rows, batch_size, in_order=per_token)
     batches = [rows_of(rows, of_batch) for of_batch in numbers] if len(numbers) > 1 else [rows]
     reader = with_few_lengths(reader or model.text_reader)
     reading = {"preprocessor": reader, "per_token": per_token, "role": role}
@@ -89,8 +89,8 @@ def outputs_of_texts(
     return keras.tree.map_structure(lambda *parts: np.concatenate(parts)[order], *outputs)
 
 
-def _batches(rows, batch_size: int, in_order: bool) -> list[np.ndarray]:
-    """The numbers of each batch's rows."""
+def batches_of(rows, batch_size: int, in_order: bool = False) -> list[np.ndarray]:
+    """The numbers of each batch's rows, which have similar lengths unless they are `in_order`."""
     order = np.arange(num_rows(rows))
     if not in_order and len(order) > batch_size:
         order = np.argsort(sum(map(_sizes, keras.tree.flatten(rows))), kind="stable")

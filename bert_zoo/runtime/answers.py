@@ -118,6 +118,49 @@ class SpanAnswer:
         return f"no answer  {self.score:.3f}  (best guess: {guess})"
 
 
+# The score of a document without vectors, below all others, as in sentence-transformers.
+EMPTY_DOCUMENT = -1e9
+
+
+@dataclass(frozen=True)
+class TokenMatch(PrintedRow):
+    """A token of a query, the token of the document that it meets, and their score."""
+
+    token: str
+    match: str
+    score: float
+
+    def cells(self) -> tuple[str, ...]:
+        return self.token, f"{self.score:.3f}", self.match
+
+
+class TokenMatches(PrintedRows):
+    """A list of `TokenMatch`, one for each vector of a query; empty if the document has no vectors."""
+
+
+def maxsim(query: np.ndarray, document: np.ndarray) -> float:
+    """The score of a document for a query, of vectors [tokens, size] each: the sum of all tokens' best matches."""
+    return float(_products(query, document).max(axis=1).sum()) if len(document) else EMPTY_DOCUMENT
+
+
+def _products(query: np.ndarray, document: np.ndarray) -> np.ndarray:
+    return query.astype(np.float32) @ document.astype(np.float32).T
+
+
+def token_matches(
+    query: tuple[np.ndarray, Sequence[str]], document: tuple[np.ndarray, Sequence[str]]
+) -> TokenMatches:
+    """Which token of a document each token of a query meets, from the vectors and the tokens of both."""
+    if not document[1]:
+        return TokenMatches()
+    products = _products(query[0], document[0])
+    places, scores = products.argmax(axis=1).tolist(), products.max(axis=1).tolist()
+    return TokenMatches(
+        TokenMatch(token, document[1][place], score)
+        for token, place, score in zip(query[1], places, scores, strict=True)
+    )
+
+
 class SpanAnswers(PrintedRows):
     """A list of `SpanAnswer` that prints questions with answers."""
 

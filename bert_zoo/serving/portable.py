@@ -93,7 +93,8 @@ def id_functions(model: ZooModel) -> dict[str, IdFunction]:
     # Models that always carry a state read streams, without padding; so does every step.
     read = ("token_ids",) if model.always_gives_state else names_of_ids(model)
     labels = interface.labels if interface.needs_labels else ()
-    ids = tuple(ids_spec(model, n) for n in (*read, *labels) if n in model.id_limits())
+    names = (*read, *interface.marks, *labels)
+    ids = tuple(ids_spec(model, name) for name in names if name in model.id_limits())
 
     # Inputs with a value per token have the axes of ids.
     positions = model.positions_read.keys() - set(getattr(model, "columns_read", ()))

@@ -83,8 +83,9 @@ def make_servable(
     state = state_specs(model)
     # Models that always carry a state read streams, without padding.
     names = ("token_ids",) if model.always_gives_state else names_of_ids(model)
-    ids = [ids_spec(model, name) for name in (*names, *interface.labels)]
-    call = call_function(model, [ids_spec(model, name) for name in interface.labels], state)
+    more = [ids_spec(model, name) for name in (*interface.labels, *interface.marks)]
+    ids = [*(ids_spec(model, name) for name in names), *more]
+    call = call_function(model, more, state)
     servable = reusable_object(model, call)
 
     def step(inputs: Tensors) -> Tensors:
@@ -129,6 +130,8 @@ def make_servable(
         default = signatures["pairs"]
     else:
         default = _text_signature(model, call, preprocessor, interface.texts)
+    for role in model.served_roles:
+        signatures[role] = _text_signature(model, call, preprocessor, interface.texts, role)
     if interface.text_name is not None:
         signatures[interface.text_name] = default
     return servable, {"serving_default": default, **signatures}
@@ -138,7 +141,7 @@ def _packs_pairs(model: ZooModel) -> bool:
     """Whether the model reads two texts, separated by segments or, as RoBERTa, only by separators."""
     layout = model.preprocessor.packer.layout
     # Models that read labels score single texts.
-    if not layout.pair or model.interface.labels:
+    if not layout.pair or model.interface.labels or model.interface.marks:
         return False
     num_segments, _ = model.id_limits().get("segment_ids", (0, ""))
     return num_segments > 1 or not layout.segments
@@ -293,7 +296,9 @@ def next_token_outputs(model: ZooModel, inputs: Tensors) -> Tensors:
     return {**outputs, "log_probs": outputs["log_probs"][:, 0]}
 
 
-def outputs_of_texts(model: ZooModel, call, preprocessor, texts: tuple[tf.Tensor, ...]) -> Tensors:
+def outputs_of_texts(
+    model: ZooModel, call, preprocessor, texts: tuple[tf.Tensor, ...], role: str | None = None
+) -> Tensors:
     """Returns the outputs for any number of texts, in the order of the interface, or pairs."""
     if model.reads_windows and len(texts) == 1:
         return _outputs_of_windows(model, texts[0], preprocessor)
@@ -304,6 +309,8 @@ def outputs_of_texts(model: ZooModel, call, preprocessor, texts: tuple[tf.Tensor
     def run_in_chunks(ids: Tensors) -> Tensors:
         return in_chunks(run, ids, by_length=not model.outputs_per_token)
 
+    if role is not None:
+        return model.served_of_role(role, *texts, run_in_chunks, preprocessor)
     return model.served_of_texts(texts, run_in_chunks, preprocessor)
 
 
@@ -316,13 +323,19 @@ def _outputs_of_windows(model: ZooModel, texts: tf.Tensor, preprocessor) -> Tens
     return served_outputs(model, by_name(model, model.from_pooled(pooled)))
 
 
-def _text_signature(model: ZooModel, call, preprocessor, inputs: tuple[tuple[str, int], ...]):
+def _text_signature(
+    model: ZooModel,
+    call,
+    preprocessor,
+    inputs: tuple[tuple[str, int], ...],
+    role: str | None = None,
+):
     specs = [tf.TensorSpec([None] * rank, tf.string, name=name) for name, rank in inputs]
     vocabulary = tf.constant(preprocessor.tokenizer.vocabulary)
 
     def serve(named_texts: Tensors) -> Tensors:
         texts = tuple(named_texts[spec.name] for spec in specs)
-        outputs = outputs_of_texts(model, call, preprocessor, texts)
+        outputs = outputs_of_texts(model, call, preprocessor, texts, role)
         if "token_ids" in outputs:
             outputs |= _shown_tokens(outputs["token_ids"], outputs["padding_mask"])
         return outputs
@@ -348,7 +361,7 @@ def _preprocessor_object(model: ZooModel, preprocessor, packs_pairs: bool) -> tf
     def call(texts):
         read = (
             model.texts_to_inputs(texts, preprocessor)
-            if model.interface.labels
+            if model.interface.labels or model.interface.marks
             else preprocessor(model.prompted(texts))
         )
         return under_hub_names(read)

@@ -25,6 +25,7 @@ _MODELS = {
     "causal_lm": ("CausalLM", "bert_zoo.tasks.causal_lm"),
     "text_to_text": ("TextToText", "bert_zoo.tasks.text_to_text"),
     "embedding": ("SentenceEmbedder", "bert_zoo.tasks.embedding"),
+    "late_interaction": ("LateInteraction", "bert_zoo.tasks.late_interaction"),
 }
 NAMES = tuple(_MODELS)
 _MODULES = dict(_MODELS.values()) | {"StatefulLM": "bert_zoo.tasks.causal_lm"}
@@ -63,6 +64,9 @@ _OTHER_WORDS = {
     "sentence_similarity": "embedding",
     "sentence_embedding": "embedding",
     "embeddings": "embedding",
+    "colbert": "late_interaction",
+    "multi_vector": "late_interaction",
+    "multi_vector_encoder": "late_interaction",
 }
 
 

@@ -294,6 +294,11 @@ class VectorModel(ScoringModel):
         """The input dict of texts of a role that have their prompt; traceable."""
         return preprocessor(texts)
 
+    def served_of_role(self, role: str, texts, run, preprocessor) -> dict[str, Any]:
+        """As `served_of_texts`, for a string tensor of texts of a role."""
+        texts = with_prompt(self.encoder.prompts.text(role=role), texts)
+        return self.served_of_ids(self.column_inputs(role, texts, preprocessor), run)
+
     # --- Training ---
 
     def loss_for(self, columns: int, labels) -> EmbeddingLoss:

@@ -183,6 +183,43 @@ ROBERTA = Layout(pair="cls A sep sep B sep", segments=False)
 # A text's tokens alone.
 PLAIN = Layout(single="A", pair="", segments=False)
 
+# A special token before a text, that of `Scoring`.
+MARKER = "marker"
+# The input that says which tokens of a row have a vector that is compared: 1, or 2 for those that the encoder does
+# not attend to; 0 for others.
+SCORED = "scored_tokens"
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """Which vectors of a row's tokens are compared (late interaction), and the ids of tokens that are put into rows to
+    have one."""
+
+    marker_id: int | None = None  # of a `MARKER` of the layout
+    fill_to: int = 0  # number of tokens that shorter rows are filled to
+    fill_id: int = 0
+    attends: bool = False  # whether the encoder attends to what fills rows
+    skipped_ids: Sequence[int] = ()  # tokens whose vectors are not compared
+
+    def __post_init__(self):
+        if not self.attends and self.fill_to and self.fill_id in self.skipped_ids:
+            raise ValueError(
+                f"Rows are filled with the id {self.fill_id}, which is also among the skipped ones. Choose another "
+                "token to fill rows with, or skip fewer."
+            )
+
+    def marks(self, token_ids: Any, is_token: Any, is_filled: Any) -> Any:
+        """int32 [rows, width], the input `SCORED`."""
+        ops = ops_of(token_ids)
+        marks = ops.cast(is_token, ops.int32)
+        if self.fill_to and not self.attends:
+            marks = ops.where(is_filled, np.int32(2), marks)
+        if self.skipped_ids:
+            is_skipped = token_ids[..., None] == np.array(self.skipped_ids, np.int32)
+            marks = ops.where(ops.reduce_any(is_skipped, -1), np.int32(0), marks)
+        return marks
+
+
 Arrays = dict[str, np.ndarray]
 PADDINGS = ("longest", "fixed")
 FEW_LENGTHS = "few_lengths"
@@ -266,6 +303,7 @@ class PackingOptions:
         padding: str = "longest",
         bucket: int = 8,
         truncation: str = "longest_first",
+        scoring: Scoring | Mapping[str, Any] | None = None,
         language_id: int | None = None,
         **ids: int,
     ):
@@ -278,6 +316,12 @@ class PackingOptions:
             raise ValueError(f"bucket is {bucket}; it must be 1 (no rounding up) or more.")
         self.padding, self.bucket, self.truncation = padding, int(bucket), truncation
         self.layout = layout if isinstance(layout, Layout) else Layout(**layout)
+        self.scoring = Scoring(**scoring) if isinstance(scoring, Mapping) else scoring
+        if self.scoring is not None:
+            if self.scoring.fill_to and self.layout.padding_side == "left":
+                raise ValueError("Rows that are padded on the left cannot be filled with a token.")
+            if self.scoring.marker_id is not None:
+                ids |= {f"{MARKER}_id": self.scoring.marker_id}
         if unknown := sorted(name for name in ids if not name.endswith("_id")):
             raise TypeError(f"A packer has no options {unknown}. Remove them.")
         names = {role: f"{role}_id" for role in ("pad", *self.layout.roles)}
@@ -294,7 +338,8 @@ class PackingOptions:
     ) -> Self:
         """Makes a packer with a tokenizer's ids; padding is 0 if its vocabulary has no token for it."""
         layout = layout if isinstance(layout, Layout) else Layout(**layout)
-        ids = {f"{role}_id": getattr(tokenizer, f"{role}_id") for role in layout.roles}
+        roles = [role for role in layout.roles if role != MARKER]
+        ids = {f"{role}_id": getattr(tokenizer, f"{role}_id") for role in roles}
         ids["pad_id"] = getattr(tokenizer, "pad_id", 0)
         language_id = getattr(tokenizer, "language_id", None)
         return cls(layout=layout, language_id=language_id, **ids, **options)
@@ -316,6 +361,7 @@ class PackingOptions:
             "padding": self.padding,
             "bucket": self.bucket,
             "truncation": self.truncation,
+            "scoring": None if self.scoring is None else asdict(self.scoring),
         }
 
     @property
@@ -349,8 +395,12 @@ class PackingOptions:
         return TRUNCATIONS[self.truncation](ops, *lengths, budget)
 
     def row_lengths(self, segments: Sequence[Slices]) -> Any:
-        """Number of tokens of each row, including special tokens, int64 [rows]."""
-        return sum(segment.lengths for segment in segments) + self.layout.specials(len(segments))
+        """Number of tokens of each row, including special tokens and those that fill it, int64 [rows]."""
+        lengths = sum(segment.lengths for segment in segments)
+        lengths += self.layout.specials(len(segments))
+        if self.scoring is None:
+            return lengths
+        return ops_of(lengths).maximum(lengths, self.scoring.fill_to)
 
     def width(self, row_lengths: Any) -> Any:
         """Returns the length to which rows of int64 [rows] tokens are padded."""
@@ -371,6 +421,8 @@ class PackingOptions:
         ops = ops_of(row_lengths)
         position, is_token = self._positions(row_lengths)
         token_ids = ops.fill(ops.shape(is_token), np.int32(self.pad_id))
+        if self.scoring is not None:  # the row's own tokens come on top
+            token_ids = ops.where(is_token, np.int32(self.scoring.fill_id), token_ids)
         segment_ids = ops.fill(ops.shape(is_token), np.int32(self.layout.padding_segment))
         begin, texts, positions = ops.zeros_like(row_lengths)[:, None], iter(segments), []
         for part in self.layout.parts(len(segments)):
@@ -390,6 +442,8 @@ class PackingOptions:
         packed = {"token_ids": token_ids}
         if self.layout.segments:
             packed["segment_ids"] = segment_ids
+        if self.scoring is not None:
+            packed[SCORED] = self.scoring.marks(token_ids, is_token, is_token & (position >= begin))
         return self._with_mask(packed, is_token), positions
 
     def _positions(self, row_lengths: Any) -> tuple[Any, Any]:

@@ -8,14 +8,14 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from bert_zoo.config import IGNORED_LABEL, UNLIMITED
+from bert_zoo.config import IGNORED_LABEL, UNLIMITED, TokenRole
 from bert_zoo.error_text import shown
 from bert_zoo.graph import has_tensorflow, tf
 from bert_zoo.text.batches import as_utf8, is_tensor, split_at_white_space, strings, text_batch
@@ -23,6 +23,7 @@ from bert_zoo.text.columns import as_list, is_missing
 from bert_zoo.text.format import TOKENIZER_FILE, with_rows
 from bert_zoo.text.numpy_packing import (
     BERT,
+    MARKER,
     PLAIN,
     NumpyPacker,
     PackingOptions,
@@ -53,6 +54,8 @@ class Packer(PackingOptions, tf.Module):
             half the room if both are longer (an odd token goes to the longer text, or to the second if
             they are equal), as Hugging Face's fast tokenizers do. "only_first" and "only_second"
             shorten that text, and raise an error if this is not enough.
+        scoring: for late interaction, which tokens have a vector that is compared: a
+            `bert_zoo.text.numpy_packing.Scoring`, or a dict of its attributes.
         language_id: value of `language_ids`, for models with this input.
         **ids: ids of padding and of the layout's special tokens: `pad_id`, `cls_id`, ...
 
@@ -211,6 +214,43 @@ class TextPreprocessor(tf.Module):
         if made.report is not None and self.report is not None:
             made.report = self.report  # so that each message is shown once
         return made
+
+    def of_role(self, role: TokenRole) -> Self:
+        """Returns a preprocessor for the texts of a role in late interaction, queries or documents.
+
+        Its rows have the role's marker before the text, and the input `SCORED`. Words to skip that are no token of the
+        vocabulary are left out, as in sentence-transformers.
+
+        Raises:
+            ValueError: the vocabulary lacks the marker, or the token that fills rows.
+        """
+        tokenizer, layout, changes = self.tokenizer, self.packer.layout, {}
+        scoring: dict[str, Any] = {"attends": role.attends}
+        if role.marker is not None:
+            scoring["marker_id"] = tokenizer.token_to_id(role.marker)
+            changes["layout"] = replace(layout, single=layout.single.replace("A", f"{MARKER} A"))
+        limits = [self.sequence_length, role.max_length]
+        if role.expansion is not None:
+            scoring["fill_to"] = min(role.expansion_length, self.sequence_length)
+            scoring["fill_id"] = self._filling_id(role.expansion_token)
+            limits.append(role.expansion_length if role.expansion == "fixed" else None)
+        known = {*tokenizer.vocabulary} if role.skip_words else ()
+        words = [word for word in role.skip_words if word in known]
+        scoring["skipped_ids"] = tuple(map(tokenizer.token_to_id, words))
+        changes["sequence_length"] = min(limit for limit in limits if limit is not None)
+        return self.with_options(scoring=scoring, **changes)
+
+    def _filling_id(self, token: str | None) -> int:
+        """The id of a token that fills rows, by default the mask token, else the end token."""
+        if token is not None:
+            return self.tokenizer.token_to_id(token)
+        found = [getattr(self.tokenizer, name, None) for name in ("mask_id", "eos_id")]
+        if found == [None, None]:
+            raise ValueError(
+                "Rows cannot be filled, as the vocabulary has neither a mask token nor an end token. Name another one as "
+                "expansion_token."
+            )
+        return next(index for index in found if index is not None)
 
     def in_language(self, language: str) -> Self:
         """Returns a preprocessor for texts in another language, if the tokenizer has a language (XLM).

@@ -293,6 +293,13 @@ VECTOR_HEAD = Head(
     summary=lambda config: VECTOR,
     output=lambda config: {"dropout": 0.0},
 )
+
+
+def token_head(use_bias: bool = False) -> Head:
+    """A dense layer on each token for late interaction, for any family; it stands at the root of Stanford's files."""
+    return Head((Row(DENSE if use_bias else KERNEL, "projection", hf="linear"),))
+
+
 _MIX = raw("scalars") | raw("gamma")
 _LSTM = raw("kernel") | raw("recurrent_kernel") | raw("bias")
 

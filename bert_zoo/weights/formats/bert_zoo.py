@@ -13,6 +13,8 @@ from bert_zoo.config import (
     Pooling,
     Prompts,
     TextSpec,
+    TokenRole,
+    TokenVectors,
 )
 from bert_zoo.error_text import listing, shown
 from bert_zoo.json_files import JsonObject, read_object
@@ -24,7 +26,7 @@ KEYS = {"format_version", "family", "task", "config", "labels", "pooling", "text
 # Written only where they say something, so that earlier versions read the other directories.
 OPTIONAL_KEYS = {
     *("thresholds", "score_activation", "long_texts", "prompts", "reads_vectors", "head"),
-    "generation",
+    *("generation", "token_vectors"),
 }
 POOLING_KEYS = {"mode", "normalize"}
 
@@ -68,7 +70,7 @@ class BertZoo(Format):
 
     def description(self, values: JsonObject, directory: Path) -> Description:
         text, head = values.take("text", dict), values.take("head", dict)
-        pooling = values.take("pooling", dict)
+        pooling, token_vectors = (values.take(key, dict) for key in ("pooling", "token_vectors"))
         return Description(
             task=values.take("task", str),
             labels=tuple(values.items_of("labels", str)) or None,
@@ -77,6 +79,7 @@ class BertZoo(Format):
             text=None if text is None else text.record(TextSpec),
             pooling=Pooling() if pooling is None else _pooling(pooling),
             prompts=values.section("prompts").record(Prompts, ()),
+            token_vectors=None if token_vectors is None else _token_vectors(token_vectors),
             long_texts=values.take("long_texts", dict),
             generation=(values.section("generation"),),
             reads_vectors=values.take("reads_vectors", bool, False),
@@ -93,6 +96,7 @@ class BertZoo(Format):
             "long_texts": description.long_texts,
             "reads_vectors": description.reads_vectors,
             "prompts": asdict(description.prompts) if description.prompts.texts else None,
+            "token_vectors": description.token_vectors and asdict(description.token_vectors),
             "generation": next(iter(description.generation), None),
             "head": None if head is None else asdict(head) | {"features": read},
         }
@@ -110,6 +114,11 @@ class BertZoo(Format):
             "text": None if text is None else asdict(text),
             **{key: value for key, value in optional.items() if value},
         }
+
+
+def _token_vectors(values: JsonObject) -> TokenVectors:
+    roles = {name: values.section(name).record(TokenRole) for name in ("query", "document")}
+    return JsonObject({**values, **roles}, values.where).record(TokenVectors)
 
 
 def _pooling(values: JsonObject) -> Pooling:

@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bert_zoo.config import Config, ConfigError, HeadSpec, Pooling, Prompts, TextSpec
+from bert_zoo.config import (
+    Config,
+    ConfigError,
+    HeadSpec,
+    Pooling,
+    Prompts,
+    TextSpec,
+    TokenVectors,
+)
 from bert_zoo.json_files import JsonObject, read_object
 from bert_zoo.weights.formats.codec import ConfigCodec
 from bert_zoo.weights.table import Row, Stored
@@ -30,6 +38,7 @@ class Description:
     # How it makes sentence vectors; None for a model that makes none.
     pooling: Pooling | None = Pooling()  # noqa: RUF009 (frozen)
     prompts: Prompts = Prompts()  # noqa: RUF009 (frozen); before its texts
+    token_vectors: TokenVectors | None = None  # how it makes vectors of tokens (late interaction)
     long_texts: Mapping[str, Any] | None = None  # of `bert_zoo.models.long_texts.LongTexts`
     # Ids of special tokens that the configuration does not say, by the keys of Hugging Face's config.json.
     token_ids: Mapping[str, int] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from bert_zoo.config import ACTIVATIONS as OUR_ACTIVATIONS
-from bert_zoo.config import Config, ConfigError
+from bert_zoo.config import Config, ConfigError, Pooling
 from bert_zoo.error_text import shown
 from bert_zoo.json_files import JsonObject, read_object
 from bert_zoo.text.format import DeferredPreprocessor, save_for_transformers
@@ -28,6 +28,10 @@ from bert_zoo.weights.formats.hf_directories import (
     write_pooling,
     write_settings,
     write_text,
+)
+from bert_zoo.weights.formats.late_directories import (
+    token_vectors_of,
+    write_token_vectors,
 )
 from bert_zoo.weights.table import Row
 
@@ -61,8 +65,6 @@ QUANTIZED = ("quantization_config", "compression_config")
 GENERATION_FILE = "generation_config.json"
 # Keys of config.json that say something about generation whether or not there is such a file.
 START, TASK_PARAMS = "decoder_start_token_id", "task_specific_params"
-# Tasks whose models are the classes of transformers without a head.
-WITHOUT_HEAD = ("encoder", "embedding")
 # Token ids in both files.
 GENERATION_IDS = ("bos_token_id", "eos_token_id", "pad_token_id", START)
 # Ours, of multi-label models; transformers leaves it unread.
@@ -158,7 +160,7 @@ class HuggingFace(Format):
         return self.classes.get(task)
 
     def description(self, values: JsonObject, directory: Path) -> Description:
-        labels = _labels(values)
+        labels, late = _labels(values), token_vectors_of(values, directory)
         # A cross-encoder of several classes is a classifier of pairs.
         has_score = labels is not None and len(labels) == 1
         return Description(
@@ -168,8 +170,9 @@ class HuggingFace(Format):
             labels=labels,
             thresholds=values.items_of(THRESHOLDS, float),
             text=text_of(directory),
-            pooling=pooling_of(directory),
-            prompts=prompts_of(directory),
+            pooling=pooling_of(directory) if late is None else Pooling(),
+            prompts=prompts_of(directory) if late is None else late[1],
+            token_vectors=late and late[0],
             generation=generation_of(values, directory),
             unsaid=self.codec.unsaid(values),
         )
@@ -197,7 +200,7 @@ class HuggingFace(Format):
 
     def root_in(self, task: str) -> str | None:
         # Hugging Face's bare encoders have no prefix; those in task models have the family's.
-        return "" if task in WITHOUT_HEAD else self.root
+        return self.root if task in {*self.classes} - {"encoder"} else ""
 
     def module_name(self, key: str) -> str:
         for pattern, name in self.modules:
@@ -219,7 +222,8 @@ class HuggingFace(Format):
     ) -> Description:
         encoder = getattr(model, "encoder", model)
         config = encoder.config
-        is_bare = model.task not in family.heads
+        makes_vectors = description.token_vectors is not None
+        is_bare = makes_vectors or model.task not in family.heads
         hf_class = self.class_of("encoder" if is_bare else model.task, config)
         if hf_class is None:
             raise ValueError(
@@ -236,7 +240,7 @@ class HuggingFace(Format):
             )
         say_what_differs(self.supports, config, self.classes["encoder"])
         say_what_differs(self.supports_in_head.get(model.task, {}), config, hf_class)
-        pools = is_bare and not encoder.always_gives_state
+        pools = is_bare and not (makes_vectors or encoder.always_gives_state)
         has_pooler = any(getattr(r, "ours", "").startswith("pooler/") for r in family.encoder_rows)
         return replace(
             description,
@@ -276,6 +280,16 @@ class HuggingFace(Format):
                 directory, pooling, config.hidden_size, length, dense, lacks_pooler=lacks_pooler
             )
             write_settings(directory, pooling, description.prompts)
+        if description.token_vectors is not None:
+            write_token_vectors(
+                directory,
+                description.token_vectors,
+                config.hidden_size,
+                None if text is None else text.max_length,
+                description.prompts,
+                tensors,
+                lacks_pooler=description.lacks_pooler,
+            )
         if text is not None:
             write_text(directory, text)
 

@@ -42,14 +42,14 @@ OTHER_MODULES = {
     "LogitScore": "a score by the logits of a language model",
     **dict.fromkeys(("MLMTransformer", "SparseAutoEncoder", "SpladePooling"), SPARSE),
     "SparseStaticEmbedding": "a sparse encoder's table of token weights without a transformer",
-    **dict.fromkeys(("MultiVectorMask", "TokenPooling"), LATE),
+    "TokenPooling": LATE,
     "Router": CHOOSES,
     "WeightedLayerPooling": "a weighted mean of a transformer's layers",
 }
 # A table of token vectors and their mean, in the place of a transformer and its pooling. Before version 6 it had a folder.
 TABLE, TABLE_FOLDER = "StaticEmbedding", "0_StaticEmbedding"
 LAYER_NORM = "LayerNorm"
-MODULES = ("Transformer", "Pooling", TABLE, "Dense", LAYER_NORM, "Normalize")
+MODULES = ("Transformer", "Pooling", TABLE, "Dense", LAYER_NORM, "MultiVectorMask", "Normalize")
 # The classes of torch that a Dense may name -> our words.
 DENSE_ACTIVATIONS = {
     "torch.nn.modules.linear.Identity": "linear",
@@ -90,9 +90,11 @@ UNREAD_ARGUMENTS = (
     *("model_kwargs", "config_kwargs", "processor_kwargs"),
 )
 WITHOUT_POOLER = {"add_pooling_layer": False}
+# Of late-interaction models, as poolings read all texts alike.
+ROLE_KEYS = ("query_length", "document_length", "query_expansion")
 SENTENCE_KEYS = (
     *(SENTENCE_LENGTH, "do_lower_case", "transformer_task", "modality_config"),
-    *("module_output_name", "unpad_inputs", *UNREAD_ARGUMENTS),
+    *("module_output_name", "unpad_inputs", *UNREAD_ARGUMENTS, *ROLE_KEYS),
 )
 # The classifier of a SetFit model.
 SETFIT_HEAD = "model_head.pkl"
@@ -122,7 +124,7 @@ def text_of(directory: Path) -> TextSpec | None:
 
     Says on the log what sentence-transformers does otherwise with texts.
     """
-    settings = _sentence_settings(directory)
+    settings = sentence_settings(directory)
     if settings.take("do_lower_case", bool, False):
         log.warning(
             "%s asks for lower case before the tokenizer. bert_zoo leaves that to the tokenizer: "
@@ -131,7 +133,7 @@ def text_of(directory: Path) -> TextSpec | None:
         )
     if unread := [k for k in UNREAD_ARGUMENTS if settings.section(k) not in ({}, WITHOUT_POOLER)]:
         log.warning("%s has %s, which bert_zoo does not read.", settings.where, listing(unread))
-    tokenizer = _read(directory / TOKENIZER_FILE)
+    tokenizer = read_known(directory / TOKENIZER_FILE)
     for values, key in ((settings, SENTENCE_LENGTH), (tokenizer, TOKENIZER_LENGTH)):
         length = values.take(key, float)
         if length is not None:
@@ -140,13 +142,13 @@ def text_of(directory: Path) -> TextSpec | None:
     return None
 
 
-def _sentence_settings(directory: Path) -> JsonObject:
+def sentence_settings(directory: Path) -> JsonObject:
     """Returns a directory's settings of the transformer before a pooling."""
     path = next(iter(sorted(directory.glob(SENTENCE_FILES))), directory / SENTENCE_FILE)
-    return _read(path, SENTENCE_KEYS)
+    return read_known(path, SENTENCE_KEYS)
 
 
-def _read(path: Path, known: Collection[str] | None = None) -> JsonObject:
+def read_known(path: Path, known: Collection[str] | None = None) -> JsonObject:
     """The object in a file, an empty one where there is no file.
 
     Raises:
@@ -205,16 +207,16 @@ def pooling_of(directory: Path) -> Pooling:
             "--recipe setfit.",
             directory / SETFIT_HEAD,
         )
-    _check_token_vectors(_sentence_settings(directory))
+    _check_token_vectors(sentence_settings(directory))
     if normalize:
-        _check_vector(_read(directory / modules[-1][1] / MODULE_FILE, VECTOR_KEYS))
+        _check_vector(read_known(directory / modules[-1][1] / MODULE_FILE, VECTOR_KEYS))
     if layer_norm:
         _check_layer_norm(directory / modules[-1 - normalize][1])
-    settings = _read(directory / SETTINGS_FILE, SETTINGS_KEYS)
+    settings = read_known(directory / SETTINGS_FILE, SETTINGS_KEYS)
     if begin == [TABLE]:  # whose mean has no settings
         values = JsonObject({}, directory / MODULES_FILE)
     else:
-        values = _config_of(directory / pooling, POOLING_KEYS)
+        values = config_of(directory / pooling, POOLING_KEYS)
     try:
         return Pooling(
             _modes(values),
@@ -258,6 +260,11 @@ def _modes(values: JsonObject) -> tuple[str, ...]:
 
 def _check_token_vectors(values: JsonObject) -> None:
     """Refuses a transformer that gives a pooling something else than the last vectors of its tokens."""
+    if found := [key for key in ROLE_KEYS if values.get(key) is not None]:
+        raise ConfigError(
+            f"{values.where} has {listing(found)}, of models that read queries and documents differently; models with a "
+            "pooling read all texts alike. Remove them, and cut texts with max_length."
+        )
     text = values.section("modality_config").section("text")
     for name, wanted in TOKEN_VECTORS.items():
         found = values.take(name, str) or text.take(name, str, wanted)
@@ -269,7 +276,7 @@ def _check_token_vectors(values: JsonObject) -> None:
 
 def prompts_of(directory: Path) -> Prompts:
     """The prompts of a sentence-transformers directory."""
-    values = _read(directory / SETTINGS_FILE)
+    values = read_known(directory / SETTINGS_FILE)
     texts = values.section("prompts")
     try:
         return Prompts(
@@ -290,7 +297,7 @@ def score_activation_of(values: JsonObject, directory: Path) -> str | None:
     Raises:
         ConfigError: a function that bert_zoo does not have.
     """
-    beside = _read(directory / SETTINGS_FILE)
+    beside = read_known(directory / SETTINGS_FILE)
     if beside.take("model_type", str) == "CrossEncoder":
         named = beside.take(ACTIVATION, str)
     elif CROSS_ENCODER in values:
@@ -339,18 +346,18 @@ def modules_of(directory: Path) -> list[tuple[str, str]]:
     return modules
 
 
-def _config_of(folder: Path, known: Collection[str]) -> JsonObject:
+def config_of(folder: Path, known: Collection[str]) -> JsonObject:
     """What a module that has settings says."""
     path = folder / MODULE_FILE
     if not path.is_file():
         raise ConfigError(
             f"There is no {path}, which {MODULES_FILE} names. Copy the whole directory."
         )
-    return _read(path, known)
+    return read_known(path, known)
 
 
 def _dense_of(folder: Path) -> PooledDense:
-    values = _config_of(folder, DENSE_KEYS)
+    values = config_of(folder, DENSE_KEYS)
     tanh = "torch.nn.modules.activation.Tanh"
     activation = values.take("activation_function", str, tanh, choices=DENSE_ACTIVATIONS)
     _check_vector(values)
@@ -366,7 +373,7 @@ def _check_layer_norm(folder: Path) -> None:
     """Refuses a module whose layer norm scales or shifts numbers by weights."""
     from bert_zoo.weights.sources import open_weights
 
-    _config_of(folder, ("dimension",))
+    config_of(folder, ("dimension",))
     source = open_weights(folder)
     if any((source[key] != key.endswith("weight")).any() for key in source):
         raise ConfigError(
