@@ -2,12 +2,15 @@
 
 import shutil
 
+import keras
 import numpy as np
 import pytest
-from helpers import ALL_GOLDEN, GOLDEN, TOLERANCE
+import tensorflow as tf
+from helpers import ALL_GOLDEN, GOLDEN, TOLERANCE, slow_but
 from safetensors.numpy import load_file
 
 import bert_zoo
+from bert_zoo import runtime
 from bert_zoo.config import DOCUMENT, QUERY
 from bert_zoo.weights.safetensors_io import write_safetensors
 
@@ -72,3 +75,35 @@ def test_what_is_saved_is_read_again_and_what_was_read(name, tmp_path):
         for ours, theirs in zip(again.weights, model.weights, strict=True):
             assert np.array_equal(ours, theirs)
         assert_are_those_of(name, again.embed)
+
+
+@pytest.mark.parametrize("name", slow_but(CASES, "stanford"))
+def test_a_saved_model_has_a_signature_for_each_role(name, tmp_path):
+    model = bert_zoo.load(directory_of(name, tmp_path))
+    bert_zoo.export(model, tmp_path / "served")
+    served = tf.saved_model.load(str(tmp_path / "served"))
+
+    def embed(texts, role):
+        found = served.signatures[role](text=tf.constant(texts))
+        mask = found["vector_mask"].numpy() == 1
+        return [v[m] for v, m in zip(found["vectors"].numpy(), mask, strict=True)]
+
+    assert_are_those_of(name, embed)
+    default = served.signatures["serving_default"](text=tf.constant(DOCUMENTS))
+    assert default["vectors"].shape[0] == len(DOCUMENTS)
+
+
+@pytest.mark.parametrize("name, format", [("pylate", "onnx"), ("fixed", "litert")])
+def test_the_runtime_gives_the_same_vectors(name, format, tmp_path):
+    model = bert_zoo.load(directory_of(name, tmp_path))
+    bert_zoo.export(model, tmp_path / "served", format=format)
+    served = runtime.load(tmp_path / "served")
+    assert_are_those_of(name, served.embed)
+    assert served.embed([]) == []
+
+
+def test_keras_files_hold_everything(tmp_path):
+    model = bert_zoo.load(directory_of("stanford", tmp_path))
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    assert_are_those_of("stanford", again.embed)

@@ -61,14 +61,19 @@ Sentence vectors: pooled by {{ said.pooling.modes | join(" and ") }}\
 {{ ", L2-normalised" if said.pooling.normalize }}\
 {{ ", cut to %d dimensions" % said.pooling.truncate_dim if said.pooling.truncate_dim }}\
 . Compare them by {{ said.pooling.similarity }}.
-{% if said.prompts.texts %}
+{% endif %}
+{% if said.token_vectors %}
+
+Vectors of tokens: a dense layer to {{ said.token_vectors.size }} numbers\
+{{ ", L2-normalised" if said.token_vectors.normalize }}. Compare texts by MaxSim.
+{% endif %}
+{% if said.prompts.texts and (said.pooling or said.token_vectors) %}
 
 | prompt | text put before the input |
 |---|---|
 {% for name, text in said.prompts.texts.items() %}
 | {{ name }}{{ " (default)" if name == said.prompts.default }} | {{ json(text) }} |
 {% endfor %}
-{% endif %}
 {% endif %}
 {% if metrics %}
 
@@ -92,7 +97,8 @@ def write_card(directory: Path, model: ZooModel, family: Family, description: De
     if path.is_file() and _SIGNATURE not in path.read_text(encoding="utf-8", errors="replace"):
         return
     base, checkpoint = base_of(model, family)
-    metrics, sentences = _metrics(model), ["sentence-transformers"] * bool(description.pooling)
+    makes_vectors = bool(description.pooling or description.token_vectors)
+    metrics, sentences = _metrics(model), ["sentence-transformers"] * makes_vectors
     # The base's licence also applies to models trained from it.
     licence = checkpoint and HUB_LICENCES.get(checkpoint.licence, "other")
     head = {

@@ -9,7 +9,7 @@ from bert_zoo.error_text import quoted, shown
 from bert_zoo.fields import check
 from bert_zoo.json_files import JsonObject, member, read_object
 from bert_zoo.runtime.answers import SCORE_ACTIVATIONS
-from bert_zoo.text.numpy_packing import TRUNCATIONS, Layout
+from bert_zoo.text.numpy_packing import MARKER, SCORED, TRUNCATIONS, Layout, Scoring
 
 LITERT_FILE = "model.tflite"
 ONNX_SUFFIX = ".onnx"
@@ -25,7 +25,7 @@ def onnx_file(signature: str) -> str:
 
 # The signature for texts, and the inputs that are made from texts.
 SIGNATURE = "tokens"
-READ = ("token_ids", "segment_ids", "padding_mask")
+READ = ("token_ids", "segment_ids", "padding_mask", SCORED)
 # The longest row that is accepted: more than any model reads, and its ids take little memory.
 MOST_TOKENS = 2**17 - 1
 _MOST_SEGMENTS = 2**7 - 1
@@ -109,17 +109,23 @@ def _check_signature(inputs: JsonObject) -> None:
             check(where, size, int | None, ConfigError, least=0, most=UNLIMITED)
 
 
-def _check_text(text: JsonObject) -> None:
-    layout = layout_of(text)
+def _checked_rows(rows: JsonObject) -> Layout:
+    """The layout of rows whose other settings are valid, too."""
+    layout = layout_of(rows)
     # Tables of token vectors read texts of any length.
     for name, most in (("sequence_length", UNLIMITED), ("bucket", MOST_TOKENS)):
-        member(text, name, int, text.where, least=1, most=most)
-    if text["sequence_length"] < layout.most_specials:
+        member(rows, name, int, rows.where, least=1, most=most)
+    if rows["sequence_length"] < layout.most_specials:
         raise ConfigError(
-            f"{text.where}: sequence_length is {text['sequence_length']}, but there are "
+            f"{rows.where}: sequence_length is {rows['sequence_length']}, but there are "
             f"{layout.most_specials} special tokens."
         )
-    member(text, "truncation", str, text.where, choices=TRUNCATIONS)
+    member(rows, "truncation", str, rows.where, choices=TRUNCATIONS)
+    return layout
+
+
+def _check_text(text: JsonObject) -> None:
+    layout = _checked_rows(text)
     text.take("blank_before_words", bool)
     text.items_of("differences", str)
     most = text.take("vocabulary_size", int, 2**31)
@@ -127,5 +133,14 @@ def _check_text(text: JsonObject) -> None:
     every = [member(ids, role, int, ids.where) for role in ("pad", "unk", *layout.roles)]
     for tokens in split_tokens_of(text).values():
         every += tokens
+    for rows in text.section("roles").values_of(dict).values():
+        scoring = member(rows, "scoring", dict, rows.where).record(Scoring)
+        every += [scoring.marker_id or 0, scoring.fill_id, *scoring.skipped_ids]
+        check(
+            f"{rows.where}: fill_to", scoring.fill_to, int, ConfigError, least=0, most=MOST_TOKENS
+        )
+        known = {*ids} if scoring.marker_id is None else {*ids, MARKER}
+        if missing := {*_checked_rows(rows).roles} - known:
+            raise ConfigError(f"{rows.where}: the tokens {quoted(sorted(missing))} have no ids.")
     for index in every:
         check(f"{text.where}: the id of a token", index, int, ConfigError, least=0, below=most)

@@ -1,5 +1,6 @@
 """Exported models with verbs such as `classify` and `embed`."""
 
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_zoo.config import ConfigError, Prompts
+from bert_zoo.config import DOCUMENT, ConfigError, Prompts
 from bert_zoo.fields import check
 from bert_zoo.metrics.squad import Window, select_each
 from bert_zoo.runtime.answers import (
@@ -156,17 +157,20 @@ class RuntimeModel:
             found.append({name: value[0] for name, value in self.run(inputs).items()})
         return _by_name(found)
 
-    def _outputs_of_rows(self, segments: Sequence[Slices], batch_size: int) -> list[Arrays]:
-        """Returns each row's outputs; outputs per token leave out padding."""
+    def _outputs_of_rows(
+        self, segments: Sequence[Slices], batch_size: int, rows: RowReader | None = None
+    ) -> list[Arrays]:
+        """Returns the outputs of each row that `rows` has cut; outputs per token leave out padding."""
+        rows = rows or self.rows
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size!r}; it must be a positive integer.")
-        lengths = self.rows.packer.row_lengths(segments)
+        lengths = rows.packer.row_lengths(segments)
         found: list[Arrays] = [{}] * len(lengths)
         # Shortest rows first.
         order = np.argsort(lengths, kind="stable")
         for start in range(0, len(order), batch_size):
             numbers = order[start : start + batch_size]
-            inputs = self.rows.packed([segment.of_rows(numbers) for segment in segments])
+            inputs = rows.packed([segment.of_rows(numbers) for segment in segments])
             outputs = self.run({name: inputs[name] for name in self._inputs})
             self._check_outputs(outputs, inputs["token_ids"].shape[1])
             per_token = self.description["outputs_per_token"]
@@ -249,6 +253,35 @@ class _Embedder(RuntimeModel):
 
     def _predicted(self, texts, batch_size: int, before: str) -> dict[str, list[np.ndarray]]:
         return super().predict([before + text for text in strings(texts)], batch_size)
+
+
+class _TokenEmbedder(RuntimeModel):
+    outputs_read = ("vectors", "vector_mask")
+
+    @property
+    def prompts(self) -> Prompts:
+        """The texts that `embed` can put before a text, by name."""
+        return self.description["prompts"]
+
+    @property
+    def rows(self) -> RowReader:
+        return self.rows_of_role(DOCUMENT)
+
+    @functools.cache  # noqa: B019 (as long as the model)
+    def rows_of_role(self, role: str) -> RowReader:
+        """Turns texts of a role into rows of ids."""
+        return super().rows.of_role(self.description["text"].section("roles").section(role))
+
+    def embed(
+        self, texts, batch_size: int = 32, prompt: str | None = None, role: str | None = None
+    ) -> list[np.ndarray]:
+        """Like the Keras model's `embed`: returns token vectors, float32 [tokens, size] for each text."""
+        before = self.prompts.text(prompt, role)
+        if not (texts := [before + text for text in strings(texts)]):
+            return []
+        rows = self.rows_of_role(role or DOCUMENT)
+        found = self._outputs_of_rows(rows.cut(texts), batch_size, rows)
+        return [outputs["vectors"][outputs["vector_mask"] == 1] for outputs in found]
 
 
 class _Reranker(RuntimeModel):
@@ -362,6 +395,7 @@ _KINDS = {
     "classify": _Classifier,
     "classify_many": _MultiLabelClassifier,
     "embed": _Embedder,
+    "embed_tokens": _TokenEmbedder,
     "rank": _Reranker,
     "tag": _Tagger,
     "answer": _Answerer,

@@ -1,6 +1,7 @@
 """Turns texts into ids with an export's tokenizer, and runs signatures with LiteRT or ONNX Runtime."""
 
 import contextlib
+import copy
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,16 +38,27 @@ class RowReader:
             blank_before_words=bool(text.get("blank_before_words")),
             source=str(self._path),
         )
-        self.packer = NumpyPacker(
-            layout=layout_of(text),
-            sequence_length=text["sequence_length"],
-            truncation=text["truncation"],
-            bucket=text["bucket"],
-            **{f"{role}_id": index for role, index in text["ids"].items()},
-        )
+        self._ids = {f"{role}_id": index for role, index in text["ids"].items()}
+        self.packer = self._packer_of(text)
         # Exports of bert_zoo 0.1.0 lack it.
         self._vocabulary_size = text.get("vocabulary_size")
         self._has_warned = False
+
+    def _packer_of(self, rows: JsonObject) -> NumpyPacker:
+        return NumpyPacker(
+            layout=layout_of(rows),
+            sequence_length=rows["sequence_length"],
+            truncation=rows["truncation"],
+            bucket=rows["bucket"],
+            scoring=rows.get("scoring"),
+            **self._ids,
+        )
+
+    def of_role(self, rows: JsonObject) -> "RowReader":
+        """The reader of texts of a role, by the description's section of it."""
+        reader = copy.copy(self)
+        reader.packer = self._packer_of(rows)
+        return reader
 
     def cut(self, *texts: Sequence[str]) -> list[Slices]:
         """Tokenizes texts or pairs, and cuts those that are too long."""

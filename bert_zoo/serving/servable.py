@@ -58,6 +58,10 @@ def text_description(model: ZooModel, directory: Path, *, text: bool) -> dict[st
         "blank_before_words": not options.get("add_prefix_space", True),
         "split_tokens": split_tokens,
         "vocabulary_size": model.id_limits()["token_ids"][0],
+        "roles": {
+            role: model.reader_of_role(role, preprocessor).packer.get_config()
+            for role in model.served_roles
+        },
         "differences": differences,
     }
     return {"text": described}

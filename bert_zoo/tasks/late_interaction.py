@@ -62,7 +62,10 @@ class LateInteraction(VectorModel):
     traced_settings = ("token_vectors",)
 
     def __init__(
-        self, encoder, token_vectors: TokenVectors | dict[str, Any] = TokenVectors(), **kwargs
+        self,
+        encoder,
+        token_vectors: TokenVectors | dict[str, Any] = TokenVectors(),  # noqa: B008 (frozen)
+        **kwargs,
     ):
         if isinstance(token_vectors, dict):
             token_vectors = TokenVectors(**token_vectors)
@@ -110,7 +113,7 @@ class LateInteraction(VectorModel):
             mask = ops.ones_like(tokens_of(inputs))
         mask = ops.cast(ops.not_equal(mask, 0), "int32")
         vectors = ops.cast(self.projection(encoded["sequence_output"]), "float32")
-        vectors *= ops.cast(mask, "float32")[..., None]
+        vectors *= ops.expand_dims(ops.cast(mask, "float32"), -1)
         if self.token_vectors.normalize:
             # Zeros have no gradient of a root.
             squares = ops.sum(ops.square(vectors), axis=-1, keepdims=True)
@@ -123,8 +126,8 @@ class LateInteraction(VectorModel):
         mask = ops.cast(outputs[MASK], "float32")[..., None]
         return ops.concatenate([outputs[VECTORS], mask], axis=-1)
 
-    def column_inputs(self, role, texts, preprocessor):
-        return preprocessor.of_role(getattr(self.token_vectors, role))(texts)
+    def reader_of_role(self, role, preprocessor):
+        return preprocessor.of_role(getattr(self.token_vectors, role))
 
     def embed(
         self, texts, batch_size: int = 32, prompt: str | None = None, role: str | None = None
@@ -185,7 +188,11 @@ class LateInteraction(VectorModel):
         return np.array([maxsim(*pair) for pair in pairs], np.float32)
 
     def portable_verb(self):
-        return {"verb": "embed", "outputs": (VECTORS, MASK)}
+        prompts = self.encoder.prompts
+        return {
+            "verb": "embed_tokens",
+            "prompts": {"texts": dict(prompts.texts), "default": prompts.default},
+        }
 
     def get_config(self):
         return {**super().get_config(), "token_vectors": asdict(self.token_vectors)}

@@ -292,7 +292,11 @@ class VectorModel(ScoringModel):
 
     def column_inputs(self, role: str, texts, preprocessor):
         """The input dict of texts of a role that have their prompt; traceable."""
-        return preprocessor(texts)
+        return self.reader_of_role(role, preprocessor)(texts)
+
+    def reader_of_role(self, role: str, preprocessor):
+        """The preprocessor of texts of a role."""
+        return preprocessor
 
     def served_of_role(self, role: str, texts, run, preprocessor) -> dict[str, Any]:
         """As `served_of_texts`, for a string tensor of texts of a role."""
