@@ -121,7 +121,7 @@ WITH_LAYERS = [
 # The BERT checkpoint of each task; any encoder serves for sentence vectors.
 TASK_CASES = {
     task_of(case): case.partition("/")[2] for case in ONE_A_TASK if family_of(case) == "bert"
-} | {"embedding": "encoder"}
+} | {"embedding": "encoder", "late_interaction": "encoder"}
 WEIGHTS = registry().resolve("minilm_l6")[1].sources[0]
 needs_minilm = pytest.mark.skipif(
     package_directory(WEIGHTS.module, WEIGHTS.directory) is None,

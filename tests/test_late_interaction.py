@@ -1,17 +1,22 @@
 """Late interaction: vectors of tokens as sentence-transformers makes them, from each program's files; saved and exported."""
 
+import json
+import re
 import shutil
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import ALL_GOLDEN, GOLDEN, TOLERANCE, slow_but
+from helpers import ALL_GOLDEN, GOLDEN, TOLERANCE, change_json, read_json, slow_but
 from safetensors.numpy import load_file
 
 import bert_zoo
 from bert_zoo import runtime
-from bert_zoo.config import DOCUMENT, QUERY
+from bert_zoo.config import DOCUMENT, QUERY, ConfigError, TokenRole, TokenVectors
+from bert_zoo.runtime.answers import maxsim
+from bert_zoo.text.windows import NumpyPreprocessor
+from bert_zoo.weights.formats.hf_directories import SETTINGS_FILE
 from bert_zoo.weights.safetensors_io import write_safetensors
 
 STORED = ALL_GOLDEN / "late_interaction"
@@ -107,3 +112,148 @@ def test_keras_files_hold_everything(tmp_path):
     model.save(tmp_path / "model.keras")
     again = keras.models.load_model(tmp_path / "model.keras")
     assert_are_those_of("stanford", again.embed)
+
+
+# --- Rows of queries and documents -----------------------------------------------------------------
+
+FILLED = TokenRole(marker="tree", expansion="fixed", expansion_length=8)
+
+
+@pytest.fixture(scope="module")
+def preprocessor():
+    return bert_zoo.load(GOLDEN / "encoder").preprocessor
+
+
+def test_a_marker_is_one_token_and_rows_are_filled(preprocessor):
+    rows = preprocessor.of_role(FILLED)(["a cat", "the cat sat on the big red bird"])
+    tokenizer = preprocessor.tokenizer
+    tokens = [[tokenizer.id_to_token(int(i)) for i in row] for row in rows["token_ids"]]
+    assert tokens[0] == ["[CLS]", "tree", "a", "cat", "[SEP]", *["[MASK]"] * 3]
+    assert tokens[1] == ["[CLS]", "tree", "the", "cat", "sat", "on", "the", "[SEP]"]
+    assert np.array_equal(rows["scored_tokens"], [[1] * 5 + [2] * 3, [1] * 8])
+    assert np.array_equal(rows["padding_mask"], np.ones((2, 8)))
+
+
+@pytest.mark.parametrize(
+    "role",
+    [
+        FILLED,
+        TokenRole(max_length=9, marker="book", skip_words=("the", ",", "absent")),
+        TokenRole(expansion="min", expansion_length=6, attends=True, expansion_token="tea"),
+    ],
+)
+def test_rows_in_numpy_are_those_of_the_graph(role, preprocessor):
+    texts = [*QUERIES, *DOCUMENTS]
+    in_graph = preprocessor.of_role(role)(texts)
+    in_numpy = NumpyPreprocessor(preprocessor.tokenizer, **preprocessor.get_config())
+    in_numpy = in_numpy.of_role(role)(texts)
+    assert in_graph.keys() == in_numpy.keys()
+    for name, ids in in_numpy.items():
+        assert np.array_equal(in_graph[name], ids), name
+
+
+def test_words_to_skip_are_left_out_of_documents_alone(tmp_path):
+    model = bert_zoo.load(directory_of("stanford", tmp_path))
+    texts = ["a cat", "a cat!", "a, cat."]
+    assert {len(vectors) for vectors in model.embed(texts, role=DOCUMENT)} == {5}
+    assert {len(vectors) for vectors in model.embed(texts, role=QUERY)} == {12}
+
+
+def test_no_role_reads_documents(tmp_path):
+    model = bert_zoo.load(directory_of("stanford", tmp_path))
+    for ours, theirs in zip(
+        model.embed(TEXTS[QUERY]), model.embed(QUERIES, role=DOCUMENT), strict=True
+    ):
+        assert np.array_equal(ours, theirs)
+    found = model.predict(["a bird!"], verbose=0)
+    assert found["vector_mask"].sum() == 5
+    with pytest.raises(ValueError, match="role is 'passage'"):
+        model.embed(QUERIES, role="passage")
+
+
+# --- Scores ----------------------------------------------------------------------------------------
+
+
+def test_scores_of_a_batch_are_those_one_by_one_and_the_references(tmp_path):
+    model = bert_zoo.load(directory_of("least", tmp_path))
+    queries = [query for query in QUERIES for _ in DOCUMENTS]
+    found = model.row_scores(queries, DOCUMENTS * len(QUERIES)).reshape(len(QUERIES), -1)
+    one_by_one = [[model.row_scores([q], [d])[0] for d in DOCUMENTS] for q in QUERIES]
+    np.testing.assert_allclose(found, vectors_of("least")["scores"], atol=TOLERANCE, rtol=0)
+    np.testing.assert_allclose(found, one_by_one, atol=TOLERANCE, rtol=0)
+
+
+def test_an_explanation_shows_each_querys_token_and_adds_up(tmp_path):
+    model = bert_zoo.load(directory_of("stanford", tmp_path))
+    matches = model.explain("a cat", "the cat sat.")
+    assert [match.token for match in matches[:6]] == "[CLS] [unused0] a cat [SEP] [MASK]".split()
+    assert {match.match for match in matches} <= {*"[CLS] [unused1] the cat sat [SEP]".split()}
+    total = sum(match.score for match in matches)
+    assert total == pytest.approx(model.row_scores(["a cat"], ["the cat sat."])[0], abs=1e-5)
+    assert str(matches).splitlines()[1].split()[0] == "[unused0]"
+
+
+def test_a_document_without_vectors_comes_last():
+    query = np.eye(2, 4, dtype=np.float32)
+    assert maxsim(query, np.zeros((0, 4), np.float32)) == -1e9
+    assert maxsim(query, -query) == 0  # the other token of the document is at a right angle
+    assert maxsim(query[:1], -query[:1]) == -1  # and not 0, as a vector of zeros would make it
+
+
+# --- What is refused -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name, file, changes, words",
+    [
+        ("stanford", "artifact.metadata", {"flipr": 1}, "has flipr, which bert_zoo does not know"),
+        ("stanford", "artifact.metadata", {"relu": True}, "has relu"),
+        ("stanford", "artifact.metadata", {"similarity": "l2"}, "similarity is 'l2'"),
+        ("pylate", SETTINGS_FILE, {"odd": 1}, "has odd, which bert_zoo does not know"),
+        ("pylate", "1_Dense/config.json", {"use_residual": True}, "has use_residual"),
+        ("fixed", SETTINGS_FILE, {"similarity_fn_name": "meanmaxsim"}, "is 'meanmaxsim'"),
+        ("fixed", "sentence_bert_config.json", {"query_length": 5}, "max_length is 5"),
+        (
+            "fixed",
+            "sentence_bert_config.json",
+            {"query_expansion": {"strategy": "fixed", "length": 9, "odd": 1}},
+            "has odd, which bert_zoo does not know",
+        ),
+        ("fixed", "2_MultiVectorMask/config.json", {"keep_only_token_ids": [1]}, "keep_only_token"),
+        ("fixed", "2_MultiVectorMask/config.json", {"skiplist_tasks": ["odd"]}, "skiplist_tasks"),
+        (
+            "fixed",
+            "1_Dense/config.json",
+            {"activation_function": "torch.nn.modules.activation.Tanh"},
+            "the only one for bert_zoo's vectors of tokens",
+        ),
+    ],
+)
+def test_settings_that_bert_zoo_lacks_are_refused(name, file, changes, words, tmp_path):
+    directory = directory_of(name, tmp_path)
+    change_json(directory / file, **changes)
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        bert_zoo.load(directory)
+
+
+def test_modules_in_another_order_are_refused(tmp_path):
+    directory = directory_of("fixed", tmp_path)
+    modules = read_json(directory / "modules.json")
+    (directory / "modules.json").write_text(json.dumps(modules[:2] + modules[1:]))
+    with pytest.raises(ConfigError, match="bert_zoo reads Transformer, Dense, MultiVectorMask"):
+        bert_zoo.load(directory)
+
+
+def test_settings_of_token_vectors_are_for_this_task_alone():
+    vectors = TokenVectors(8, use_bias=True)
+    model = bert_zoo.load(GOLDEN / "encoder", "late_interaction", token_vectors=vectors)
+    assert [tuple(w.shape) for w in model.projection.weights] == [(32, 8), (8,)]
+    with pytest.raises(ValueError, match="token_vectors is for late-interaction models"):
+        bert_zoo.load(GOLDEN / "encoder", "embedding", token_vectors=vectors)
+    with pytest.raises(ValueError, match="rows are filled with both, or with neither"):
+        TokenRole(expansion="fixed")
+
+
+def test_a_projection_that_is_missing_is_said(caplog):
+    bert_zoo.load(GOLDEN / "encoder", "late_interaction")
+    assert "no trained projection; it is randomly initialised" in caplog.text

@@ -313,7 +313,7 @@ POOLED = ("Transformer", "Pooling")
 OTHERWISE = [
     ("modules.json", kinds(*POOLED, "LSTM"), "LSTM is not supported: LSTM is"),
     ("modules.json", kinds(*POOLED, "Normalize", "Dense"), "Normalize, Dense, which are not supported in this order"),
-    ("modules.json", kinds("Transformer", "Dense"), "part of a late-interaction model"),
+    ("modules.json", kinds("Transformer", "Dense"), "of late-interaction models bert_zoo reads Transformer, Dense, "),
     ("modules.json", [{"type": "x.Dense", "path": "../2_Dense"}], "folder '../2_Dense'"),
     ("modules.json", kinds(*POOLED, "Dense", "Dense", "Dense"), "4_Dense"),
     ("1_Pooling/config.json", {"pooling_mode": ["mean", "median"]}, "mode is | median"),
@@ -323,7 +323,7 @@ OTHERWISE = [
     ("2_Dense/config.json", {"out_features": 0}, "units is 0"),
     ("2_Dense/config.json", {"out_features": 16, "activation_function": "os.system"}, "activation_function is 'os.system'"),
     ("2_Dense/config.json", {"out_features": 16, "module_input_name": "token_embeddings"}, "module_input_name is 'token_embeddings'"),
-    ("sentence_bert_config.json", {"query_length": 32}, "has query_length, which bert_zoo"),
+    ("sentence_bert_config.json", {"query_length": 32}, "has query_length, of models that read queries and"),
     ("sentence_bert_config.json", {"modality_config": {"text": {"method_output_name": "pooler_output"}}},
      "method_output_name 'pooler_output'; | read last_hidden_state"),
     ("config_sentence_transformers.json", {"similarity_fn_name": "maxsim"}, "similarity is 'maxsim'"),

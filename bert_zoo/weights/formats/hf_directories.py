@@ -192,12 +192,10 @@ def pooling_of(directory: Path) -> Pooling:
     layer_norm = after[-1:] == [LAYER_NORM]
     dense = after[: len(after) - layer_norm]
     if kinds and (kinds[: len(begin)] != begin or set(dense) - {"Dense"}):
-        late = f" A Dense right after the Transformer is {LATE}." if kinds[1:2] == ["Dense"] else ""
         raise ConfigError(
             f"{directory / MODULES_FILE} lists the modules {listing(kinds)}, which are not supported in this order: "
             f"bert_zoo has Transformer, Pooling, or {TABLE}, then any number of Dense, then LayerNorm, Normalize, both or "
-            "nothing."
-            f"{late} "
+            "nothing. "
             "Use the model with the program that wrote it."
         )
     if (directory / SETFIT_HEAD).is_file():
