@@ -25,6 +25,7 @@ from bert_zoo.cli import embed, finetune
 from bert_zoo.cli.benchmarks import DataOptions, make_task
 from bert_zoo.cli.program import Program, command, message_of
 from bert_zoo.cli.quiet import start_tensorflow_quietly
+from bert_zoo.config import Prompts
 from bert_zoo.data.files import read_json
 from bert_zoo.presets import Recipe
 from bert_zoo.training.runs import keras_verbosity
@@ -245,7 +246,13 @@ def test_vectors_are_printed_and_written(tmp_path, capsys, monkeypatch):
     table.write_text("id,title\n1,a film\n2,\n3,the cat\n")
     options = ["--text", str(table), "--column", "title", "--prompt", "the "]
     main(monkeypatch, "embed", "--model", encoder, *options, "--output", str(path))
-    np.testing.assert_allclose(np.load(path), model.embed(texts, prompt="the "), atol=1e-6)
+    wanted = model.embed(texts, prompt="the ")
+    np.testing.assert_allclose(np.load(path), wanted, atol=1e-6)
+    model.prompts = Prompts({"query": "the "})
+    capsys.readouterr()
+    main(monkeypatch, "embed", "--model", encoder, "--role", "query", *texts)
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    np.testing.assert_allclose([row["vector"] for row in rows], wanted, atol=1e-6)
     trained = tmp_path / "classifier"
     bert_zoo.save(bert_zoo.load(CHECKPOINT, "classification"), trained)
     with pytest.raises(SystemExit):
