@@ -1,8 +1,18 @@
-"""Cards of released tables of token vectors."""
+"""Cards of released tables of token vectors, and settings for training tables."""
 
 from bert_zoo.config import UNLIMITED
 from bert_zoo.family import HF, Checkpoint, Pooling, TextSpec, read_table
+from bert_zoo.presets import Preset, Recipe
 
+PRESETS = (
+    Preset(
+        "static/tables",
+        ("classification", "multi_label_classification", "regression"),
+        Recipe(learning_rate=1e-2, bias_correction=True),
+        "measured by this project: docs/families/static.md",
+        note="A text moves few rows of a table, and those only a little at rates for transformers.",
+    ),
+)
 SIZES = (
     "Its size is not verified here: the one shown is that which its authors name. `load` reads the actual size from the "
     "file."

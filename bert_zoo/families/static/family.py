@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_zoo.config import UNLIMITED, Config, ConfigError, TextSpec, deviation, rate, size
 from bert_zoo.families.bert import family as bert
-from bert_zoo.families.static.cards import CHECKPOINTS
+from bert_zoo.families.static.cards import CHECKPOINTS, PRESETS
 from bert_zoo.family import Family
 from bert_zoo.json_files import JsonObject, read_object
 from bert_zoo.text.files import HF_SPECIAL_TOKENS, VocabularyFiles
@@ -279,4 +279,5 @@ FAMILY = Family(
     text=TextFormat(read_tokenizer, layout=PLAIN),
     checkpoints=CHECKPOINTS,
     config_class=StaticConfig,
+    presets=PRESETS,
 )
