@@ -392,10 +392,13 @@ def test_saved_directory_gives_the_same_model(case, tmp_path):
     slow_but(COVER),
 )
 def test_a_quantized_model_gives_nearly_the_same(case):
-    model = load_case(case)
-    before = answers(model, case)
+    model, steps = load_case(case), steps_of(case)
+    if task_of(case) == "regression":  # of four scores, all may be near zero
+        rolled = lambda value: np.concatenate([np.roll(value, by, -1) for by in range(8)])  # noqa: E731
+        steps = [{name: rolled(value) for name, value in step.items()} for step in steps]
+    before = carried(model, steps)
     model.quantize("int8")
-    for step, quantized in zip(before, answers(model, case), strict=True):
+    for step, quantized in zip(before, carried(model, steps), strict=True):
         for name, value in flat(step).items():
             ours = flat(quantized)[name].ravel().astype("float64")
             theirs = value.ravel().astype("float64")
