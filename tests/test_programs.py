@@ -163,7 +163,7 @@ def main(monkeypatch, *arguments) -> None:
         ("list minilm", "No model matches 'minilm'. Did you mean 'minilm_l6'?"),
         ("describe", "Name a model, for example minilm_l6. `bert_zoo list` prints all names."),
         ("predict --run nowhere --file a.csv", "a file for predictions, together"),
-        ("embed --output vectors.txt a", "--output is vectors.txt. Name a NumPy file"),
+        ("embed --output vectors.txt a", "--output is vectors.txt. Name a file that ends in .npy"),
     ],
 )
 def test_wrong_commands_end_with_one_line(command, said, monkeypatch, capsys):
@@ -260,26 +260,36 @@ def test_vectors_are_printed_and_written(tmp_path, capsys, monkeypatch):
     assert "task 'classification', which gives no vectors of texts" in capsys.readouterr().err
 
 
-def test_sparse_and_token_vectors_are_printed(tmp_path, capsys, monkeypatch):
+def test_sparse_and_token_vectors_are_printed_and_written(tmp_path, capsys, monkeypatch):
     encoder = str(ROOT / "tests" / "golden" / "bert" / "encoder")
     model = bert_zoo.load(encoder)
     a, cat = (model.preprocessor.tokenizer.token_to_id(token) for token in ("a", "cat"))
+    size = model.config.vocab_size
     monkeypatch.setattr(bert_zoo, "load", lambda name: model)
+    monkeypatch.chdir(tmp_path)
+    sparse = csr_array(([0.5, 2.0], ([0, 0], [a, cat])), shape=(1, size))
     kinds = {
-        "weights": (
-            csr_array(([0.5, 2.0], ([0, 0], [a, cat])), shape=(1, 99)),
-            {"cat": 2, "a": 0.5},
-        ),
-        "vectors": ([np.ones((2, 3))], [[1, 1, 1], [1, 1, 1]]),
+        "weights": ("a.npz", sparse, {"cat": 2, "a": 0.5}),
+        "vectors": ("index", [np.ones((2, 3))], [[1, 1, 1], [1, 1, 1]]),
     }
-    for name, (vectors, expected) in kinds.items():
+    for name, (path, vectors, expected) in kinds.items():
         monkeypatch.setattr(model, "embed", lambda texts, vectors=vectors, **options: vectors)
         main(monkeypatch, "embed", "--model", encoder, "a cat")
-        (line,) = capsys.readouterr().out.splitlines()
+        (*_, line) = capsys.readouterr().out.splitlines()
         assert json.loads(line) == {"text": "a cat", name: expected}
         with pytest.raises(SystemExit):
-            main(monkeypatch, "embed", "--model", encoder, "--output", tmp_path / "a.npy", "a cat")
-        assert "does not make one vector for each text" in capsys.readouterr().err
+            main(monkeypatch, "embed", "--model", encoder, "--output", "a.npy", "a cat")
+        assert "makes another kind of vectors. Name" in capsys.readouterr().err
+        main(monkeypatch, "embed", "--model", encoder, "--output", path, "a cat")
+        for read, wanted in zip(
+            embed.FILES[Path(path).suffix][1](Path(path)), vectors, strict=True
+        ):
+            assert abs(read - wanted).max() == 0
+        options = ["--engine", "elasticsearch", "--output", "a.jsonl"]
+        main(monkeypatch, "embed", "--model", encoder, *options, "a cat")
+        (_, line) = Path("a.jsonl").read_text().splitlines()
+        assert json.loads(line) == {"vector": expected, "text": "a cat"}
+    assert not [*tmp_path.glob(".*")]
 
 
 @pytest.mark.parametrize("format", ["bert_zoo", "hf"])

@@ -7,9 +7,10 @@ import os
 import numpy as np
 import pytest
 from helpers import assert_refused
+from scipy.sparse import csr_array
 
 from bert_zoo.cli import embed as embed_module
-from bert_zoo.cli.embed import texts_of, write_vectors
+from bert_zoo.cli.embed import FILES, texts_of, write_vectors
 
 TEXTS = [str(number) for number in range(50)]
 ORIGIN = {"model": "m", "text": "t"}
@@ -20,17 +21,25 @@ def _parts_of_four(monkeypatch):
     monkeypatch.setattr(embed_module, "TEXTS_AT_ONCE", 4)
 
 
+# Name of a file -> the vectors that stand in it, of float32 [texts, size].
+KINDS = {
+    "vectors.npy": np.asarray,
+    "vectors.npz": csr_array,
+    "vectors": lambda vectors: [*vectors[:, None]],
+}
+
+
 class Embedding:
     """Makes vectors of numbers, up to a text that it fails at."""
 
-    def __init__(self, fails_at: str | None = None):
-        self.fails_at, self.seen = fails_at, []
+    def __init__(self, fails_at: str | None = None, kind=np.asarray):
+        self.fails_at, self.seen, self.kind = fails_at, [], kind
 
     def __call__(self, texts):
         if self.fails_at in texts:
             raise KeyboardInterrupt
         self.seen += texts
-        return np.array([[float(text), 1, 2] for text in texts], "float32")
+        return self.kind(np.array([[float(text), 1, 2] for text in texts], "float32"))
 
 
 def expected():
@@ -44,10 +53,11 @@ def test_vectors_are_written_part_by_part(tmp_path):
     assert os.listdir(tmp_path) == ["vectors.npy"]
 
 
-def test_a_run_goes_on_where_the_last_one_ended(tmp_path):
-    output = tmp_path / "vectors.npy"
+@pytest.mark.parametrize("name", KINDS)
+def test_a_run_goes_on_where_the_last_one_ended(name, tmp_path):
+    output = tmp_path / name
     for fails_at, begins_at in (("0", None), ("17", 0), ("41", 16), (None, 40)):
-        embed = Embedding(fails_at)
+        embed = Embedding(fails_at, KINDS[name])
         stops = pytest.raises(KeyboardInterrupt) if fails_at else contextlib.nullcontext()
         with stops:
             write_vectors(embed, TEXTS, output, total=50, made_from=ORIGIN)
@@ -56,9 +66,13 @@ def test_a_run_goes_on_where_the_last_one_ended(tmp_path):
         if fails_at == "17":
             # Killed while it wrote: a part that is not whole.
             (partial,) = tmp_path.glob(".*")
-            partial.write_bytes(partial.read_bytes() + b"1234567")
-    assert (np.load(output) == expected()).all()
-    assert os.listdir(tmp_path) == ["vectors.npy"]
+            damaged = {".npy": partial, ".npz": partial / ".1.npz.tmp", "": partial / "vectors.npy"}
+            with damaged[output.suffix].open("ab") as file:
+                file.write(b"1234567")
+    read = FILES[output.suffix][1](output)
+    rows = read.toarray() if output.suffix == ".npz" else [np.ravel(row) for row in read]
+    np.testing.assert_array_equal(rows, expected())
+    assert os.listdir(tmp_path) == [name]
 
 
 def test_vectors_of_something_else_are_not_gone_on_with(tmp_path):

@@ -5,20 +5,25 @@ bert_zoo embed --model bge_small --output vectors.npy < sentences.txt
 bert_zoo embed --text sentences.txt --output vectors.npy
 bert_zoo embed --text articles.jsonl --column title --prompt "query: " --output titles.npy
 bert_zoo embed --model e5_small --role document --text articles.jsonl --output articles.npy
+bert_zoo embed --model e5_small --text articles.txt --engine qdrant --output articles.jsonl
 
 Pass texts as arguments, one per line on standard input, or as a file: its
 lines, or a column of a table (CSV, TSV, JSON Lines, Parquet), with or without
 gzip. Vectors are printed as JSON Lines, each with its text: one vector, the
 weights of tokens for a sparse model, or the vectors of tokens for a
-late-interaction model. One vector a text can be written to a NumPy file. With --text and --output, repeat the command to resume a stopped
-run.
+late-interaction model. --output writes them to a file instead: NumPy's .npy,
+SciPy's .npz for sparse vectors, a directory (bert_zoo.embeddings.TokenIndex)
+for token vectors, or the documents of a search engine. With --text and
+--output, repeat the command to resume a stopped run.
 """
 
 import hashlib
 import json
 import logging
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from itertools import chain, islice, pairwise
 from pathlib import Path
@@ -32,7 +37,10 @@ from bert_zoo.cli.program import Program
 from bert_zoo.config import ROLES
 from bert_zoo.data import files, tables
 from bert_zoo.data.files import RowFile
+from bert_zoo.embeddings.engines import ENGINES, write_documents
 from bert_zoo.embeddings.stages import is_sparse, is_tokens
+from bert_zoo.embeddings.token_index import TokenIndex
+from bert_zoo.weights.files import replacing
 
 log = logging.getLogger(__name__)
 
@@ -64,35 +72,116 @@ def texts_of(path: str | Path, column: str | None = None, **how: Any) -> Iterato
     return (row.texts[0] for row in rows)
 
 
+class SparseFile(AbstractContextManager):
+    """Like `RowFile`, for sparse vectors in SciPy's format; until the end, each block is a file in `part`."""
+
+    def __init__(self, path: Path, rows: int | None = None, *, part: Path, resume: bool):
+        self.path, self.part, self.resume = path, part, resume
+        part.mkdir(exist_ok=True)
+        self.done = max((int(block.stem) for block in part.glob("*.npz")), default=0)
+
+    def append(self, block: Any) -> None:
+        self.done += block.shape[0]
+        save_sparse(self.part / f"{self.done:012}.npz", block)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+        if kind is None:
+            from scipy.sparse import vstack
+
+            blocks = map(read_sparse, sorted(self.part.glob("*.npz")))
+            vectors = vstack([*blocks], format="csr")
+            self.size = vectors.shape[1]
+            save_sparse(self.path, vectors)
+        if kind is None or not self.resume:
+            shutil.rmtree(self.part)
+
+
+def save_sparse(path: Path, vectors: Any) -> None:
+    from scipy.sparse import save_npz
+
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        save_npz(file, vectors)
+
+
+def read_sparse(path: Path) -> Any:
+    from scipy.sparse import load_npz
+
+    return load_npz(path)
+
+
+class TokenFiles(AbstractContextManager):
+    """Like `RowFile`, for token vectors in a `TokenIndex` of float16."""
+
+    def __init__(self, path: Path, rows: int | None = None, *, part: Path, resume: bool):
+        self.path, self.part, self.resume = path, part, resume
+        is_begun = (part / "lengths.npy").exists()
+        self.index = TokenIndex.open(part) if is_begun else TokenIndex(directory=part)
+        self.done = len(self.index)
+
+    def append(self, block: list[np.ndarray]) -> None:
+        self.index.append(block)
+        self.done = len(self.index)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+        self.size = self.index.vectors.shape[1]
+        del self.index  # Windows does not rename files that are mapped.
+        if kind is None:
+            self.part.rename(self.path)
+        elif not self.resume:
+            shutil.rmtree(self.part)
+
+
+# Suffix of a file of vectors -> what writes it, and what reads it.
+FILES = {
+    ".npy": (RowFile, partial(np.load, mmap_mode="r")),
+    ".npz": (SparseFile, read_sparse),
+    "": (TokenFiles, TokenIndex.open),
+}
+NAMES = (
+    "Name a file that ends in .npy for one vector a text, in .npz for sparse vectors, or a new directory, without a "
+    "suffix, for token vectors."
+)
+
+
+def suffix_of(vectors: Any) -> str:
+    return ".npz" if is_sparse(vectors) else "" if is_tokens(vectors) else ".npy"
+
+
 def write_vectors(
-    embed: Callable[[list[str]], np.ndarray],
+    embed: Callable[[list[str]], Any],
     texts: Iterable[str],
     output: Path,
     *,
     total: int | None = None,
     made_from: Mapping[str, Any] | None = None,
 ) -> tuple[int, int]:
-    """Writes the vectors of texts, at least one, to a .npy file, which appears once it is complete; returns its shape.
+    """Writes the vectors of texts, at least one, to a file or directory of the kind that its suffix says (`FILES`), which
+    appears once it is complete; returns the number of texts and of numbers in a vector.
 
-    `embed` maps texts to float32 [texts, size]. Memory does not grow with the number of texts, of which there may be
-    `total`. `made_from` is everything the vectors depend on. A stopped run resumes if this is unchanged; with None,
-    every run starts anew.
+    `embed` maps texts to their vectors. Memory does not grow with the number of texts, of which there may be `total`,
+    but for sparse vectors at the end. `made_from` is everything the vectors depend on. A stopped run resumes if this is
+    unchanged; with None, every run starts anew.
     """
     tag = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]
-    partial = output.with_name(f".{output.name}.{tag}.partial")
+    part = output.with_name(f".{output.name}.{tag}.partial")
     for other in output.parent.glob(f".{output.name}.*.partial"):
-        if other != partial:
-            other.unlink()
+        if other != part or made_from is None:
+            remove(other)
     texts = iter(texts)
-    with RowFile(output, total, part=partial, resume=made_from is not None) as file:
+    writer, _ = FILES[output.suffix]
+    with writer(output, total, part=part, resume=made_from is not None) as file:
         if file.done:
-            print(f"Resuming after {file.done:,} texts, whose vectors are in {partial}.")
+            print(f"Resuming after {file.done:,} texts, whose vectors are in {part}.")
         skipped = sum(1 for _ in islice(texts, file.done))
         with tqdm(total=total, initial=skipped, unit=" texts", disable=None) as progress:
             while some := list(islice(texts, TEXTS_AT_ONCE)):
-                file.append(embed(some).astype("<f4", copy=False))
+                file.append(embed(some))
                 progress.update(len(some))
     return file.done, file.size
+
+
+def remove(path: Path) -> None:
+    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 PROGRAM = Program(
@@ -105,7 +194,18 @@ _TEXT = PROGRAM.string("text", None, "A file of texts, instead of arguments.")
 _COLUMN = PROGRAM.string(
     "column", None, 'The text column, if the file is a table; by default "text".'
 )
-_OUTPUT = PROGRAM.string("output", None, "A .npy file to write: float32 [texts, hidden].")
+_OUTPUT = PROGRAM.string(
+    "output",
+    None,
+    "A file to write: .npy, float32 [texts, hidden]; .npz for sparse vectors; for token vectors a new directory "
+    "without a suffix; with --engine, JSON lines.",
+)
+_ENGINE = PROGRAM.enum(
+    "engine",
+    None,
+    tuple(ENGINES),
+    "Write documents with texts and vectors for this search engine; see bert_zoo.embeddings.write_documents.",
+)
 _PROMPT = PROGRAM.string(
     "prompt",
     None,
@@ -124,8 +224,14 @@ PROGRAM.define_fields(DataOptions, ("delimiter", "format", "header", "encoding")
 
 def main(arguments: list[str]) -> None:
     output = Path(_OUTPUT.value) if _OUTPUT.value else None
-    if output is not None and output.suffix != ".npy":
-        raise ValueError(f"--output is {output}. Name a NumPy file, such as vectors.npy.")
+    if _ENGINE.value and output is None:
+        raise ValueError("--engine writes a file. Name it with --output, such as vectors.jsonl.")
+    if output is not None and not _ENGINE.value and output.suffix not in FILES:
+        raise ValueError(f"--output is {output}. {NAMES}")
+    if output is not None and output.exists() and output.is_dir():
+        raise ValueError(
+            f"--output is {output}, which is a directory. Name one that does not exist."
+        )
     PROGRAM.check()
     total = made_from = None
     if _TEXT.value is not None:
@@ -152,10 +258,17 @@ def main(arguments: list[str]) -> None:
 
     with warning_of_cut_texts(model, [], pooled=True):
         if output is not None:
-            shape = write_vectors(
-                partial(one_vector_each, embed), texts, output, total=total, made_from=made_from
-            )
-            print("Wrote {:,} vectors of {} numbers to {}.".format(*shape, output))
+            suffix = suffix_of(embed(first))
+            write = partial(write_vectors, embed, total=total, made_from=made_from)
+            if _ENGINE.value:
+                number, size = write_for_engine(model, write, [*texts], output, suffix)
+            elif output.suffix == suffix:
+                number, size = write(texts, output)
+            else:
+                raise ValueError(
+                    f"--output is {output}, but {_MODEL.value} makes another kind of vectors. {NAMES}"
+                )
+            print(f"Wrote vectors of {number:,} texts, of {size:,} numbers each, to {output}.")
             return
         while some := list(islice(texts, TEXTS_AT_ONCE)):
             for text, found in zip(some, readable(embed(some), model), strict=True):
@@ -175,14 +288,24 @@ def readable(vectors: Any, model: Any) -> Iterator[dict[str, Any]]:
     yield from ({name: vector.tolist()} for vector in vectors)
 
 
-def one_vector_each(embed: Callable[[list[str]], Any], texts: list[str]) -> np.ndarray:
-    vectors = embed(texts)
-    if is_sparse(vectors) or is_tokens(vectors):
-        raise ValueError(
-            f"{_MODEL.value} does not make one vector for each text, as a NumPy file has. Leave --output out to print "
-            "what it makes, or write it in Python with bert_zoo.embeddings.write_documents."
-        )
-    return vectors
+def write_for_engine(
+    model: Any, write: Callable[..., tuple[int, int]], texts: list[str], output: Path, suffix: str
+) -> tuple[int, int]:
+    """Writes vectors to a hidden file first, from which the documents of `--engine` are made; returns its shape."""
+    path = output.with_name(f".{output.name.replace('.', '-')}{suffix}")
+    remove(path)
+    shape = write(texts, path)
+    vectors, vocabulary = FILES[suffix][1](path), None
+    if is_sparse(vectors):
+        vocabulary = [*model.preprocessor.tokenizer.vocabulary]
+        # The token table may be larger than the vocabulary.
+        vocabulary += [f"#{row}" for row in range(len(vocabulary), shape[1])]
+    write_documents(
+        *(output, range(shape[0]), vectors, _ENGINE.value), vocabulary=vocabulary, texts=texts
+    )
+    del vectors
+    remove(path)
+    return shape
 
 
 def texts_of_file() -> Iterator[str]:

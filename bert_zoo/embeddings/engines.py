@@ -56,12 +56,12 @@ def write_documents(
             tokens have the same name.
         DiskFullError: there is no room for the file.
     """
-    check("engine", engine, str, choices=tuple(_ENGINES))
+    check("engine", engine, str, choices=tuple(ENGINES))
     found = vectors.shape[0] if is_sparse(vectors) else len(vectors)
     for name, number in (("ids", len(ids)), ("texts", len(texts or ids))):
         if number != found:
             raise ValueError(f"There are {number} {name} and {found} vectors; pass one for each.")
-    write = _ENGINES[engine].document
+    write = ENGINES[engine].document
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         for row, vector in enumerate(_vectors(vectors, engine, vocabulary)):
             stored = {} if texts is None else {"text": texts[row]}
@@ -94,17 +94,17 @@ def engine_query(
     Raises:
         ValueError: as for `write_documents`.
     """
-    check("engine", engine, str, choices=tuple(_ENGINES))
+    check("engine", engine, str, choices=tuple(ENGINES))
     kind = "sparse" if is_sparse(vectors) else "tokens" if is_tokens(vectors) else "dense"
     return [
-        _ENGINES[engine].query(kind, collection, field, vector, top_k)
+        ENGINES[engine].query(kind, collection, field, vector, top_k)
         for vector in _vectors(vectors, engine, vocabulary)
     ]
 
 
 def _vectors(vectors: Any, engine: str, vocabulary: Sequence[str] | None) -> Iterator[Any]:
     """Yields each text's vector as an engine writes it."""
-    form = _ENGINES[engine]
+    form = ENGINES[engine]
     if not is_sparse(vectors):
         write = form.tokens if is_tokens(vectors) else form.dense
         for row in range(len(vectors)):
@@ -235,7 +235,7 @@ class _Vespa(_Engine):
         return {"yql": yql, "hits": top_k, "ranking": field, "input.query(q)": vector}
 
 
-_ENGINES = {
+ENGINES = {
     "qdrant": _Qdrant(),
     "elasticsearch": _Elasticsearch(),
     "opensearch": _OpenSearch(),
