@@ -48,7 +48,8 @@ def static_from(
     is the token's probability by Zipf's law, 1 / (r + 2) over the sum of all. So the vocabulary must list frequent
     tokens first, as BERT's does.
 
-    Special tokens but those of padding and unknown words are left out, and so are tokens such as "[unused7]".
+    Special tokens but those of padding and unknown words are left out, and so are tokens such as "[unused7]". A
+    byte-level BPE puts a blank before texts, so that their first words are like all others.
 
     Args:
         encoder: any model with a WordPiece or byte-level BPE vocabulary; it does not change.
@@ -103,10 +104,13 @@ def _without_special_tokens(tokenizer: Tokenizer) -> Tokenizer:
             f"The vocabulary of a {type(tokenizer).__name__} cannot be a table's. Choose an encoder with a WordPiece or "
             "byte-level BPE vocabulary, such as BERT, MPNet or RoBERTa."
         )
-    roles = {name: token for name, token in tokenizer.get_config().items() if name in AROUND}
+    options = tokenizer.get_config()
+    changes = dict.fromkeys(AROUND & options.keys())
+    if "add_prefix_space" in options:  # a text's first word is like all others
+        changes["add_prefix_space"] = True
     keep = {getattr(tokenizer, name, None) for name in ("unk_id", "pad_id")}
     left_out = {t.content for index, t in tokenizer.added_tokens.items() if index not in keep}
-    plain = tokenizer.with_options(**dict.fromkeys(roles), added_tokens=())
+    plain = tokenizer.with_options(**changes, added_tokens=())
     tokens = {t for t in plain.vocabulary if t not in left_out and not UNUSED.match(t)}
     return smaller(plain, tokens)
 
