@@ -19,6 +19,7 @@ IGNORED_LABEL = -100
 POOLING_MODES = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 DENSE_ACTIVATIONS = ("linear", "tanh", "relu", "gelu", "sigmoid", "silu")
 # Ways to compare sentence vectors; the last two are negative distances.
+SPARSE_STRATEGIES, SPARSE_ACTIVATIONS = ("max", "sum"), ("relu", "log1p_relu")
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 # What a text is in a search, on which its prompt depends -> names of prompts for it.
 ROLE_PROMPTS = {"query": ("query",), "document": ("document", "passage", "corpus")}
@@ -442,6 +443,33 @@ class TokenVectors:
             value = getattr(self, name)
             if isinstance(value, Mapping):  # from JSON
                 self.__dict__[name] = TokenRole(**value)
+        check_fields(self)
+
+
+@dataclass(frozen=True)
+class SparsePooling:
+    """How logits over the vocabulary, those of a head for masked tokens, become one sparse vector of a text.
+
+    Attributes:
+        strategy: over a text's tokens, "max" or "sum".
+        activation: of logits, "relu" for log(1 + max(x, 0)), or "log1p_relu" for the logarithm of 1 plus that
+            (OpenSearch, version 3).
+        max_active_dims: how many of the largest weights `embed` keeps; None for all.
+        static_queries: whether a query's tokens have fixed weights, which stand in a table, so that only documents
+            run through the encoder ("inference-free").
+
+    Raises:
+        ValueError: a field is invalid.
+
+    Source: Formal et al. 2021 (arXiv:2107.05720, sum; arXiv:2109.10086, max); Shen et al. 2025 (arXiv:2504.14839).
+    """
+
+    strategy: str = setting("max", choices=SPARSE_STRATEGIES)
+    activation: str = setting("relu", choices=SPARSE_ACTIVATIONS)
+    max_active_dims: int | None = setting(None, least=1)
+    static_queries: bool = False
+
+    def __post_init__(self):
         check_fields(self)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from bert_zoo.config import Config, EncoderConfig, Pooling, TextSpec
+from bert_zoo.config import Config, EncoderConfig, Pooling, SparsePooling, TextSpec
 from bert_zoo.presets import LanguageModelPreset, Preset, PretrainingPreset
 from bert_zoo.text.format import TextFormat
 from bert_zoo.weights.formats import BertZoo, Format
@@ -136,6 +136,7 @@ class Checkpoint:
         encoder: name of the encoder in a file with several; "" for the family's first.
         text: how texts are read.
         pooling: how sentence vectors are made.
+        sparse_pooling: how sparse vectors are made, of a model that is trained for them.
         prompts: name -> text to put before texts.
         score_activation: what makes a reranker's score of its logit: "linear" or "sigmoid"; None for the latter.
         aliases: further names.
@@ -156,6 +157,7 @@ class Checkpoint:
     encoder: str = ""
     text: TextSpec = TextSpec()  # noqa: RUF009 (frozen)
     pooling: Pooling = Pooling()  # noqa: RUF009 (frozen)
+    sparse_pooling: SparsePooling | None = None
     prompts: Mapping[str, str] = field(default_factory=dict)
     score_activation: str | None = None
     aliases: Sequence[str] = ()

@@ -20,6 +20,7 @@ HUB_LICENCES = {
     "Apache-2.0": "apache-2.0",
     "MIT": "mit",
     "CC-BY-SA-4.0": "cc-by-sa-4.0",
+    "CC-BY-NC-SA-4.0 (not for commercial use)": "cc-by-nc-sa-4.0",
     "CC-BY-NC-4.0 (not for commercial use)": "cc-by-nc-4.0",
 }
 

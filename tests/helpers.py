@@ -118,10 +118,10 @@ WITH_LAYERS = [
     if getattr(registry().families[family_of(case)].config_class, "num_layers", None) != 0
 ]
 
-# The BERT checkpoint of each task; any encoder serves for sentence vectors.
+# The BERT checkpoint of each task; any encoder serves for sentence vectors, a masked language model for sparse ones.
 TASK_CASES = {
     task_of(case): case.partition("/")[2] for case in ONE_A_TASK if family_of(case) == "bert"
-} | {"embedding": "encoder", "late_interaction": "encoder"}
+} | {"embedding": "encoder", "sparse_embedding": "masked_lm", "late_interaction": "encoder"}
 WEIGHTS = registry().resolve("minilm_l6")[1].sources[0]
 needs_minilm = pytest.mark.skipif(
     package_directory(WEIGHTS.module, WEIGHTS.directory) is None,

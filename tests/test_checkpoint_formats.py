@@ -49,7 +49,8 @@ from bert_zoo.weights.files import WeightsError
 from bert_zoo.weights.formats import Description
 from bert_zoo.weights.safetensors_io import write_safetensors
 
-HEADED = [task for task in TASK_CASES if task not in ("encoder", "embedding")]
+WITHOUT_HEAD = ("encoder", "embedding", "late_interaction")
+HEADED = [task for task in TASK_CASES if task not in WITHOUT_HEAD]
 
 
 def write_hf(directory: Path, tensors, case: str = "encoder", **config) -> Path:

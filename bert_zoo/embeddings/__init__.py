@@ -28,6 +28,7 @@ _NAMES: dict[str, str] = {
     "Matryoshka": "bert_zoo.tasks.embedding_losses",
     "MultipleNegativesRanking": "bert_zoo.tasks.embedding_losses",
     "PairSoftmax": "bert_zoo.tasks.embedding_losses",
+    "Splade": "bert_zoo.tasks.sparse_losses",
     "SupervisedContrastive": "bert_zoo.tasks.embedding_losses",
     "DistillKL": "bert_zoo.tasks.list_losses",
     "ListwiseSoftmax": "bert_zoo.tasks.list_losses",

@@ -1,5 +1,9 @@
 """The families of this package, listed by hand. A test compares the list with the files."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 from bert_zoo.families import (
     albert,
     camembert,
@@ -38,8 +42,31 @@ from bert_zoo.families.t5 import family as t5
 from bert_zoo.families.transformer_xl import family as transformer_xl
 from bert_zoo.families.xlm import family as xlm
 from bert_zoo.families.xlnet import family as xlnet
+from bert_zoo.family import Family
+from bert_zoo.weights.formats import HuggingFace
 from bert_zoo.weights.table import token_head
 
+
+def _with_shared_heads(family: Family) -> Family:
+    """A family whose further tasks read the head of another one, by the same class of transformers."""
+    formats = {
+        name: replace(
+            fmt, classes=_shared(fmt.classes), supports_in_head=_shared(fmt.supports_in_head)
+        )
+        if isinstance(fmt, HuggingFace)
+        else fmt
+        for name, fmt in family.formats.items()
+    }
+    return replace(family, heads=_shared(family.heads), formats=formats)
+
+
+def _shared(by_task: Mapping[str, Any]) -> dict[str, Any]:
+    same = {task: by_task[other] for task, other in SAME_HEAD.items() if other in by_task}
+    return {**by_task, **same}
+
+
+# Task -> the task whose head it reads.
+SAME_HEAD = {"sparse_embedding": "masked_lm"}
 _PAGES = (
     # The first one is the default.
     bert.FAMILY,
@@ -88,5 +115,5 @@ FAMILIES = tuple(
     page.with_head("late_interaction", token_head())
     if "hf" in page.formats and "embedding" in page.tasks_without_head
     else page
-    for page in _PAGES
+    for page in map(_with_shared_heads, _PAGES)
 )

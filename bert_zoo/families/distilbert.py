@@ -2,8 +2,17 @@
 
 from functools import partial
 
+from bert_zoo.config import SparsePooling
 from bert_zoo.families.bert import family as bert
-from bert_zoo.families.bert.cards import ANSWERS, CHOICES, SENTENCES, SQUAD, SWAG, WORDS
+from bert_zoo.families.bert.cards import (
+    ANSWERS,
+    CHOICES,
+    SENTENCES,
+    SQUAD,
+    SWAG,
+    UNVERIFIED,
+    WORDS,
+)
 from bert_zoo.family import HF, Checkpoint, Family, TextSpec
 from bert_zoo.presets import Preset, Recipe
 from bert_zoo.text.format import TextFormat
@@ -65,6 +74,73 @@ def uncased(**card) -> Checkpoint:
     return released("distilbert_base_uncased", 30522, 66_362_880, text=text, **card)
 
 
+SPLADE_V2 = {
+    "licence": "CC-BY-NC-SA-4.0 (not for commercial use)",
+    "paper": "SPLADE v2: Sparse Lexical and Expansion Model for Information Retrieval, arXiv:2109.10086",
+}
+OPENSEARCH = {
+    "licence": "Apache-2.0",
+    "paper": (
+        "Exploring l0 Sparsification for Inference-free Sparse Retrievers, arXiv:2504.14839; Towards Competitive "
+        "Search Relevance For Inference-Free Learned Sparse Retrievers, arXiv:2411.04403"
+    ),
+}
+
+
+def sparse(
+    name: str, repo: str, how: str, pooling: SparsePooling, mrr: float | None, **card
+) -> Checkpoint:
+    """A sparse encoder for English search, of DistilBERT's sizes."""
+    return Checkpoint(
+        name,
+        {"vocab_size": 30522},
+        sources=[HF(repo)],
+        provides=frozenset({"encoder", "masked_lm", "sparse_embedding"}),
+        params=66_362_880,
+        sparse_pooling=pooling,
+        text=TextSpec(lowercase=True),
+        scores={} if mrr is None else {"MS MARCO (dev MRR@10)": mrr},
+        aliases=[repo.partition("/")[2]] if "-" in repo.partition("/")[2] else [],
+        note=f"A sparse encoder for English search{how}. {UNVERIFIED}",
+        **card,
+    )
+
+
+BY_WEIGHTS = ", for documents; queries are the weights of their tokens in a table of its files: embed(texts, role='query')"
+NO_QUERY_MODEL = SparsePooling(static_queries=True)
+SPARSE = [
+    sparse(
+        "splade_v2_max",
+        "naver/splade_v2_max",
+        ", trained on MS MARCO",
+        SparsePooling(),
+        34.0,
+        **SPLADE_V2,
+    ),
+    sparse(
+        *("splade_v2_distil", "naver/splade_v2_distil", ", distilled on MS MARCO"),
+        *(SparsePooling(), 36.8),
+        **SPLADE_V2,
+    ),
+    *(
+        sparse(
+            f"opensearch_sparse_{name}",
+            f"opensearch-project/opensearch-neural-sparse-encoding-{name.replace('_', '-')}",
+            *(how, pooling, None),
+            **OPENSEARCH,
+        )
+        for name, how, pooling in (
+            ("v2_distill", "", SparsePooling()),
+            ("doc_v2_distill", BY_WEIGHTS, NO_QUERY_MODEL),
+            (
+                "doc_v3_distill",
+                BY_WEIGHTS,
+                SparsePooling(activation="log1p_relu", static_queries=True),
+            ),
+        )
+    ),
+]
+
 CASED = TextSpec(lowercase=False)
 CHECKPOINTS = [
     uncased(
@@ -104,6 +180,7 @@ CHECKPOINTS = [
         aliases=["distilmbert"],
         note="Covers 104 languages.",
     ),
+    *SPARSE,
 ]
 
 DEFAULTS = {"num_segments": 0, "pooler": False, "classifier_dropout": 0.2, "span_dropout": 0.1}

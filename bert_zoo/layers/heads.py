@@ -306,10 +306,13 @@ class MaskedLMHead(keras.layers.Layer):
         if mask_positions is not None:
             x = ops.take_along_axis(x, ops.expand_dims(mask_positions, -1), axis=1)
         shape = (-1, ops.shape(x)[1], self.vocab_size)
-        x = ops.reshape(x, (-1, ops.shape(x)[-1]))
-        if self.transform is not None:
-            x = self.norm(self.activation(self.transform(x)))
+        x = self.transformed(x)
         return ops.reshape(vocabulary_logits(x, self.projection(token_table), self.bias), shape)
+
+    def transformed(self, x):
+        """What `call` multiplies with the table, [batch * length, width] of [batch, length, hidden]."""
+        x = ops.reshape(x, (-1, ops.shape(x)[-1]))
+        return x if self.transform is None else self.norm(self.activation(self.transform(x)))
 
     def projection(self, token_table):
         """The table that `call` projects onto, [vocab_size, width]."""

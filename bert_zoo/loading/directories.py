@@ -32,7 +32,8 @@ from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.labels import label_thresholds
 from bert_zoo.models.task_model import SentenceModel
 from bert_zoo.registry import registry
-from bert_zoo.tasks import TASKS, LateInteraction, Reranker
+from bert_zoo.tasks import TASKS, LateInteraction, Reranker, SparseEmbedder
+from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.weights.adapters import Adapter, with_adapter
 from bert_zoo.weights.bind import POOLER, Plan, RenamedSource, plan_of
 from bert_zoo.weights.files import WeightsError
@@ -42,6 +43,7 @@ from bert_zoo.weights.formats.hf_directories import (
     TOKENIZER_FILE,
     dense_folders,
 )
+from bert_zoo.weights.formats.sparse_directories import model_folder, query_weights
 from bert_zoo.weights.sources import (
     ADAPTER_CONFIG,
     FILE_ENDINGS,
@@ -49,7 +51,13 @@ from bert_zoo.weights.sources import (
     open_weights,
     weights_in,
 )
-from bert_zoo.weights.table import VECTOR_HEAD, SecondEncoder, head_of, token_head
+from bert_zoo.weights.table import (
+    QUERY_WEIGHTS,
+    VECTOR_HEAD,
+    SecondEncoder,
+    head_of,
+    token_head,
+)
 from bert_zoo.weights.tensor_source import TensorSource
 
 log = logging.getLogger("bert_zoo")
@@ -69,6 +77,8 @@ PROBLEM_TYPES = {
     for task, model in TASKS.items()
     if getattr(model, "problem_type", None) is not None
 }
+# Tasks of checkpoints that load as nothing else by default.
+OWN_TASKS = (Reranker.task, SparseEmbedder.task)
 TOKEN_TABLE = "encoder/embeddings/token_embedding/embeddings"
 # Above both of these (parameters, and multiples of the file's), a configuration is refused before it is
 # compared with each tensor.
@@ -139,11 +149,12 @@ def _open_registered(
         family=family,
         config=family.config(checkpoint),
         description=Description(
-            task=Reranker.task if Reranker.task in checkpoint.provides else None,
+            task=next((task for task in OWN_TASKS if task in checkpoint.provides), None),
             labels=tuple(checkpoint.labels) or None,
             score_activation=checkpoint.score_activation,
             text=checkpoint.text,
             pooling=checkpoint.pooling,
+            sparse_pooling=checkpoint.sparse_pooling,
             prompts=Prompts(checkpoint.prompts),
         ),
         trained_task=next(iter(checkpoint.provides & TRAINED_BY_USERS), None),
@@ -191,11 +202,10 @@ def _open_directory(
             raise
         family, fmt, config, values = _read_config(path)
         log.warning("%s has no configuration file; %s is read.", directory, path)
-    description = fmt.description(values, path.parent)
-    if description.task is None and description.score_activation is not None:
-        description = replace(description, task=Reranker.task)
-    if description.task is None and description.token_vectors is not None:
-        description = replace(description, task=LateInteraction.task)
+    described = directory if path.parent == model_folder(directory) else path.parent
+    description = fmt.description(values, described)
+    if description.task is None:
+        description = replace(description, task=_said_task(description))
     _check_description(description, path)
     head = VECTOR_HEAD if description.reads_vectors else None
     if description.head is not None:
@@ -209,12 +219,22 @@ def _open_directory(
         description=description,
         trained_task=description.task or PROBLEM_TYPES.get(description.problem_type),
         origin=str(directory.resolve()),
-        vocabularies=tuple(map(fmt.vocabulary_directory, (directory, *above))),
+        vocabularies=tuple(map(fmt.vocabulary_directory, (model_folder(directory), *above))),
     )
     if not with_weights:
         return replace(opened, plan=opened.family.plan(BertZoo.name, config))
     opened = _with_tensors(opened, directory, task, "", fmt, weights, merged)
     return opened if adapter is None else _with_adapter(opened, adapter, name, task)
+
+
+def _said_task(description: Description) -> str | None:
+    """The task of a model whose files say how they make its answers."""
+    said = {
+        Reranker.task: description.score_activation,
+        SparseEmbedder.task: description.sparse_pooling,
+        LateInteraction.task: description.token_vectors,
+    }
+    return next((task for task, how in said.items() if how is not None), None)
 
 
 def _holds_model(directory: Path) -> bool:
@@ -378,7 +398,8 @@ def _with_tensors(
         weights: one of several files with weights in the directory.
         merged: one of the adapters in the file.
     """
-    stored = open_weights(weights or directory)
+    of_model = model_folder(directory)
+    stored = open_weights(weights or of_model)
     family, config = opened.family, opened.config
     if read_as is not None:
         family = _family_of_tensors(family, read_as, stored)
@@ -394,6 +415,11 @@ def _with_tensors(
             dense = RenamedSource(open_weights(directory / folder), plan.format)
             is_head = opened.description.token_vectors is not None
             source.add(dense, "{}".format if is_head else f"{number}/{{}}".format)
+        sparse = opened.description.sparse_pooling
+        if sparse is not None and sparse.static_queries:
+            vocabulary = family.text.parts(VocabularyFiles(of_model), {}).make().vocabulary
+            found = RenamedSource(query_weights(directory, vocabulary), plan.format)
+            source.add(found, f"{QUERY_WEIGHTS}.{{}}".format)
     beside = _add_encoders_beside(source, plan, family, directory, task)
     config = config.replace(
         **plan.format.inferred_fields(source, config, opened.description.unsaid)
@@ -425,7 +451,7 @@ def _with_tensors(
         config=config,
         source=source,
         plan=plan,
-        vocabularies=opened.vocabularies or (plan.format.vocabulary_directory(directory),),
+        vocabularies=opened.vocabularies or (plan.format.vocabulary_directory(of_model),),
     )
 
 

@@ -11,7 +11,14 @@ from dataclasses import fields, replace
 from typing import Any
 
 from bert_zoo import private
-from bert_zoo.config import Config, ConfigError, HeadSpec, Pooling, TokenVectors
+from bert_zoo.config import (
+    Config,
+    ConfigError,
+    HeadSpec,
+    Pooling,
+    SparsePooling,
+    TokenVectors,
+)
 from bert_zoo.error_text import listing
 from bert_zoo.family import TextSpec
 from bert_zoo.fields import check
@@ -32,11 +39,11 @@ from bert_zoo.weights.bind import (
     POOLER,
     Binding,
     assign,
-    pooled_bindings,
+    bindings_beside,
     variables_of,
 )
 from bert_zoo.weights.files import WeightsError
-from bert_zoo.weights.table import OfTwoLogits, head_of, token_head
+from bert_zoo.weights.table import QUERY_WEIGHTS, OfTwoLogits, head_of, token_head
 
 log = logging.getLogger("bert_zoo")
 
@@ -66,6 +73,7 @@ def load(
     long_texts: str | None = None,
     stride: int | None = None,
     truncate_dim: int | None = None,
+    sparse_pooling: SparsePooling | None = None,
     token_vectors: TokenVectors | None = None,
     features: str | int | None = None,
     head: str | None = None,
@@ -90,9 +98,10 @@ def load(
         task: "encoder", "classification", "multi_label_classification", "regression", "reranking",
             "token_classification", "question_answering", "beam_question_answering", "multiple_choice",
             "masked_lm", "next_sentence_prediction", "pretraining", "causal_lm", "text_to_text",
-            "embedding" or "late_interaction". By default a bert_zoo directory keeps the task that it was
-            saved with, a reranker of sentence-transformers loads as "reranking", late-interaction models
-            (ColBERT) as "late_interaction", and all others as "encoder".
+            "embedding", "sparse_embedding" or "late_interaction". By default a bert_zoo directory keeps
+            the task that it was saved with, a reranker of sentence-transformers loads as "reranking", a
+            sparse encoder (SPLADE) as "sparse_embedding", late-interaction models (ColBERT) as
+            "late_interaction", and all others as "encoder".
         weights: "pretrained", or None for random weights without a download.
         num_classes: number of classes of a classifier or tagger; by default the checkpoint's, else 2.
         labels: their names, as a sequence in the order of the classes, or as a dict in either
@@ -124,6 +133,9 @@ def load(
         stride: tokens from the start of one window to the next; by default three quarters of a window.
         truncate_dim: keeps only the first numbers of a sentence vector; by default as the checkpoint
             says, else all.
+        sparse_pooling: how a model of sparse vectors makes them of logits, and whether queries are weights
+            from a table, a `bert_zoo.config.SparsePooling`; by default as the checkpoint says, else the
+            maximum over tokens, for all texts.
         token_vectors: how a late-interaction model makes vectors of tokens and rows of queries and
             documents, a `bert_zoo.config.TokenVectors`; by default as the checkpoint says, else a new layer
             to 128 numbers for all tokens.
@@ -168,6 +180,7 @@ def load(
     opened = open_checkpoint(name, with_weights=weights is not None, task=task, adapter=adapter)
     task = _task_of(opened, task, problem_type, init)
     opened = _with_head(opened, task, HeadSpec.asked(features, head, head_size), dropout)
+    opened = _with_sparse_pooling(opened, task, sparse_pooling)
     opened = _with_token_vectors(opened, task, token_vectors)
     config = _task_config(opened, task, dropout, attention_dropout, activation, settings)
     untrained = _untrained_parts(opened, task, init)
@@ -313,6 +326,17 @@ def _with_head(opened: Opened, task: str, asked: HeadSpec | None, dropout: float
     reads_vectors = is_as_saved and head is None and description.reads_vectors
     description = replace(description, head=head, reads_vectors=reads_vectors)
     return replace(opened, description=description)
+
+
+def _with_sparse_pooling(opened: Opened, task: str, asked: SparsePooling | None) -> Opened:
+    """Returns a checkpoint whose description has the requested sparse vectors."""
+    if asked is None:
+        return opened
+    if not getattr(TASKS[task], "takes_sparse_pooling", False):
+        raise ValueError(
+            f"sparse_pooling is for models of sparse vectors; this is {task!r}. Leave it out."
+        )
+    return replace(opened, description=replace(opened.description, sparse_pooling=asked))
 
 
 def _with_token_vectors(opened: Opened, task: str, asked: TokenVectors | None) -> Opened:
@@ -550,6 +574,7 @@ def _head_arguments(
             stored_thresholds=tuple(description.thresholds) if has_labels else (),
             score_activation=description.score_activation if has_labels else None,
             token_vectors=description.token_vectors,
+            sparse_pooling=description.sparse_pooling,
         )
     )
     if description.head is not None:
@@ -576,13 +601,14 @@ def _assign(
     model: ZooModel, opened: Opened, untrained: frozenset[str], ignore: Sequence[str]
 ) -> None:
     """Assigns the checkpoint's tensors to the model's variables, except in untrained parts."""
-    plan, source, pooling = opened.plan, opened.source, opened.description.pooling
+    plan, source, variables = opened.plan, opened.source, variables_of(model)
     bindings = plan.bindings(model.task, encoder_of(model).config.pooler)
-    of_pooled = [*pooled_bindings(pooling.dense, plan.format)]
-    bindings += of_pooled if encoder_of(model).pooling.dense else []
+    beside = [*bindings_beside(opened.description, plan.format)]
+    bindings += [binding for binding in beside if binding.variable in variables]
     unread = _unread(model.task, opened, bindings, untrained, ignore)
-    # Only models of sentence vectors have these layers; other tasks leave them unread.
-    unread += {key for binding in of_pooled for key in binding.keys}
+    # Only models of vectors have these layers; other tasks leave them unread.
+    unread += {key for binding in beside for key in binding.keys}
+    unread += [key for key in source if key.startswith(QUERY_WEIGHTS)]
     if getattr(model, "num_outputs", None) == 1 and _stored_logits(opened, model.task) == 2:
         bindings = [
             replace(b, layout=OfTwoLogits(b.layout.suffix, b.layout.transposed))
@@ -602,8 +628,11 @@ def _assign(
             listing(zeros),
         )
     left_out = {b.variable for b in bindings if b.part in untrained}
+    if absent and all(key.startswith(QUERY_WEIGHTS) for key in absent):
+        log.warning("%s has no weights of the tokens of queries. All are 1.", opened.name)
+        left_out |= {b.variable for b in bindings if {*b.keys} & {*absent}}
     assign(
-        {path: v for path, v in variables_of(model).items() if path not in left_out},
+        {path: v for path, v in variables.items() if path not in left_out},
         [
             replace(b, keys=()) if b.keys and {*b.keys} <= {*zeros} else b
             for b in bindings

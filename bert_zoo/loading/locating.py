@@ -27,6 +27,7 @@ from bert_zoo.weights.formats.hf_directories import (
     is_table,
     modules_of,
 )
+from bert_zoo.weights.formats.sparse_directories import model_folder, sparse_modules_of
 from bert_zoo.weights.sources import (
     ADAPTER_CONFIG,
     FILE_ENDINGS,
@@ -282,7 +283,9 @@ def config_file(directory: Path) -> Path:
         FileNotFoundError: there is none; the message says what the directory contains.
         ConfigError: sentence-transformers wrote the directory, with modules that bert_zoo lacks.
     """
-    check_modules(directory)
+    if sparse_modules_of(directory) is None:
+        check_modules(directory)
+    directory = model_folder(directory)
     if path := config_in(directory):
         return path
     if (directory / SAVED_MODEL).is_file():

@@ -23,7 +23,7 @@ from bert_zoo.models.labels import DEFAULT_THRESHOLD
 from bert_zoo.registry import HUB_LICENCES, registry
 from bert_zoo.tasks.streams import StatefulModel
 from bert_zoo.training.freezing import without_lora
-from bert_zoo.weights.bind import ENCODER_PREFIX, pooled_bindings, to_stored, variables_of
+from bert_zoo.weights.bind import ENCODER_PREFIX, bindings_beside, to_stored, variables_of
 from bert_zoo.weights.files import remove_leftovers, write_json
 from bert_zoo.weights.formats import BertZoo, Description, Format, HuggingFace, KerasHub, Model2Vec
 
@@ -67,7 +67,13 @@ Sentence vectors: pooled by {{ said.pooling.modes | join(" and ") }}\
 Vectors of tokens: a dense layer to {{ said.token_vectors.size }} numbers\
 {{ ", L2-normalised" if said.token_vectors.normalize }}. Compare texts by MaxSim.
 {% endif %}
-{% if said.prompts.texts and (said.pooling or said.token_vectors) %}
+{% if said.sparse_pooling %}
+
+Sparse vectors over the vocabulary: {{ "log(1 + log(1 + x))" if said.sparse_pooling.activation == "log1p_relu" else "log(1 + x)" }} \
+of positive logits, {{ said.sparse_pooling.strategy }} over tokens{{ "; queries are weights of their tokens from a table" \
+if said.sparse_pooling.static_queries }}. Compare them by dot product.
+{% endif %}
+{% if said.prompts.texts and makes_vectors %}
 
 | prompt | text put before the input |
 |---|---|
@@ -97,7 +103,8 @@ def write_card(directory: Path, model: ZooModel, family: Family, description: De
     if path.is_file() and _SIGNATURE not in path.read_text(encoding="utf-8", errors="replace"):
         return
     base, checkpoint = base_of(model, family)
-    makes_vectors = bool(description.pooling or description.token_vectors)
+    vectors = (description.pooling, description.sparse_pooling, description.token_vectors)
+    makes_vectors = any(vectors)
     metrics, sentences = _metrics(model), ["sentence-transformers"] * makes_vectors
     # The base's licence also applies to models trained from it.
     licence = checkpoint and HUB_LICENCES.get(checkpoint.licence, "other")
@@ -120,6 +127,7 @@ def write_card(directory: Path, model: ZooModel, family: Family, description: De
         base=base,
         use=getattr(model, "use", None),
         said=description,
+        makes_vectors=makes_vectors,
         metrics=metrics,
         json=partial(json.dumps, ensure_ascii=False),
     )
@@ -253,6 +261,7 @@ def _contents(model: ZooModel, kind: type[Format], argument: str) -> Contents:
         thresholds=() if set(thresholds) <= {DEFAULT_THRESHOLD} else thresholds,
         text=text,
         pooling=encoder.pooling,
+        sparse_pooling=getattr(model, "sparse_pooling", None),
         prompts=encoder.prompts,
         token_vectors=getattr(model, "token_vectors", None),
         long_texts=encoder.long_texts.get_config() if encoder.long_texts.in_windows else None,
@@ -329,7 +338,7 @@ def _write(directory: Path, contents: Contents, task: str, variables: Mapping[st
         copy.key: tensors[copy.of] for copy in plan.copies if not copy.equal and copy.of in tensors
     }
     tensors |= {plan.root + name: value for name, value in fmt.buffers(config).items()}
-    pooled = _pooled_tensors(fmt, description, variables)
+    pooled = _tensors_beside(fmt, description, variables)
     if not fmt.has_dense_folders:
         tensors |= pooled
     elif description.token_vectors is not None:
@@ -350,17 +359,16 @@ def write_around_weights(model: ZooModel, directory: Path) -> None:
     dtype = getattr(model, "encoder", model).compute_dtype
     values = fmt.encode(config, replace(description, dtype=dtype))
     directory.mkdir(parents=True, exist_ok=True)
-    pooled = _pooled_tensors(fmt, description, variables_of(model))
+    pooled = _tensors_beside(fmt, description, variables_of(model))
     _write_around(directory, contents, values, pooled)
     write_card(directory, model, family, description)
 
 
-def _pooled_tensors(
+def _tensors_beside(
     fmt: Format, description: Description, variables: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Returns the tensors of the dense layers on sentence vectors, by the format's names."""
-    dense = () if description.pooling is None else description.pooling.dense
-    return to_stored(variables, pooled_bindings(dense, fmt))
+    """Returns the tensors of the layers that no family's table has, by the format's names."""
+    return to_stored(variables, bindings_beside(description, fmt))
 
 
 def _write_around(
@@ -370,7 +378,7 @@ def _write_around(
 
     Args:
         values: content of the configuration file.
-        pooled: tensors of the dense layers on sentence vectors.
+        pooled: tensors of the layers that no family's table has.
     """
     family, fmt, config, description, preprocessor = contents
     write_json(directory / fmt.config_file, values)

@@ -77,6 +77,8 @@ def read_description(
                     f"{ids.where}: {name} has the shape {shown(spec['shape'])}; for texts of any number "
                     f"and length it must be {rank} times null."
                 )
+    values["max_active_dims"] = values.take("max_active_dims", int, least=1)
+    values["query_weights"] = values.items_of("query_weights", float)
     values["include_prompt"] = values.take("include_prompt", bool, True)
     prompts = values.section("prompts").record(Prompts, ())
     return values | {"verb": verb, "text": text, "labels": labels, "prompts": prompts}
@@ -134,13 +136,16 @@ def _check_text(text: JsonObject) -> None:
     for tokens in split_tokens_of(text).values():
         every += tokens
     for rows in text.section("roles").values_of(dict).values():
+        layout_of_role = _checked_rows(rows)
+        if rows.get("scoring") is None:
+            continue
         scoring = member(rows, "scoring", dict, rows.where).record(Scoring)
         every += [scoring.marker_id or 0, scoring.fill_id, *scoring.skipped_ids]
         check(
             f"{rows.where}: fill_to", scoring.fill_to, int, ConfigError, least=0, most=MOST_TOKENS
         )
         known = {*ids} if scoring.marker_id is None else {*ids, MARKER}
-        if missing := {*_checked_rows(rows).roles} - known:
+        if missing := {*layout_of_role.roles} - known:
             raise ConfigError(f"{rows.where}: the tokens {quoted(sorted(missing))} have no ids.")
     for index in every:
         check(f"{text.where}: the id of a token", index, int, ConfigError, least=0, below=most)

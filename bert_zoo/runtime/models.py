@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_zoo.config import DOCUMENT, ConfigError, Prompts
+from bert_zoo.config import DOCUMENT, QUERY, ConfigError, Prompts
 from bert_zoo.fields import check
 from bert_zoo.metrics.squad import Window, select_each
 from bert_zoo.runtime.answers import (
@@ -33,6 +33,7 @@ from bert_zoo.runtime.answers import (
 )
 from bert_zoo.runtime.description import DESCRIPTION_FILE, SIGNATURE, read_description
 from bert_zoo.runtime.reading import SESSIONS, RowReader, checked_inputs
+from bert_zoo.runtime.sparse import csr_of, in_blocks
 from bert_zoo.text.numpy_packing import (
     Arrays,
     Slices,
@@ -284,6 +285,41 @@ class _TokenEmbedder(RuntimeModel):
         return [outputs["vectors"][outputs["vector_mask"] == 1] for outputs in found]
 
 
+class _SparseEmbedder(_Embedder):
+    def embed(
+        self,
+        texts,
+        batch_size: int = 32,
+        prompt: str | None = None,
+        max_active_dims: int | None = None,
+        role: str | None = None,
+    ):
+        """Like the Keras model's `embed`: returns sparse vectors, SciPy's CSR float32 [texts, vocabulary]."""
+        check("max_active_dims", max_active_dims, int | None, least=1)
+        before, weights = self.prompts.text(prompt, role), self.description["query_weights"]
+        most = max_active_dims or self.description["max_active_dims"]
+
+        def vectors_of(some: list[str]) -> np.ndarray:
+            if role == QUERY and weights:
+                return self._weighted([before + text for text in some], np.float32(weights))
+            return np.stack(self._predicted(some or [""], batch_size, before)["embedding"])[
+                : len(some)
+            ]
+
+        return in_blocks(
+            lambda some: csr_of(vectors_of(some), most), strings(texts), 8 * batch_size
+        )
+
+    def _weighted(self, texts: list[str], weights: np.ndarray) -> np.ndarray:
+        """Returns the weights of the tokens that occur in texts, float32 [texts, vocabulary]."""
+        tokens = self.rows.reader.tokenized(texts)
+        vectors = np.zeros((len(texts), len(weights)), np.float32)
+        for row, start, length in zip(vectors, tokens.starts, tokens.lengths, strict=True):
+            ids = tokens.ids[start : start + min(length, self.rows.packer.sequence_length)]
+            row[ids] = weights[ids]
+        return vectors
+
+
 class _Reranker(RuntimeModel):
     outputs_read = ("logits",)
     keys_read = ("score_activation",)
@@ -396,6 +432,7 @@ _KINDS = {
     "classify_many": _MultiLabelClassifier,
     "embed": _Embedder,
     "embed_tokens": _TokenEmbedder,
+    "embed_sparse": _SparseEmbedder,
     "rank": _Reranker,
     "tag": _Tagger,
     "answer": _Answerer,

@@ -26,6 +26,7 @@ _MODELS = {
     "text_to_text": ("TextToText", "bert_zoo.tasks.text_to_text"),
     "embedding": ("SentenceEmbedder", "bert_zoo.tasks.embedding"),
     "late_interaction": ("LateInteraction", "bert_zoo.tasks.late_interaction"),
+    "sparse_embedding": ("SparseEmbedder", "bert_zoo.tasks.sparse_embedding"),
 }
 NAMES = tuple(_MODELS)
 _MODULES = dict(_MODELS.values()) | {"StatefulLM": "bert_zoo.tasks.causal_lm"}
@@ -67,6 +68,8 @@ _OTHER_WORDS = {
     "colbert": "late_interaction",
     "multi_vector": "late_interaction",
     "multi_vector_encoder": "late_interaction",
+    "splade": "sparse_embedding",
+    "sparse_encoder": "sparse_embedding",
 }
 
 

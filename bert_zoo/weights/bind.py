@@ -15,12 +15,22 @@ from typing import Any
 
 import numpy as np
 
-from bert_zoo.config import Config, PooledDense
+from bert_zoo.config import Config
 from bert_zoo.error_text import listing
 from bert_zoo.private import all_layers, children, fill
 from bert_zoo.weights.files import WeightsError
-from bert_zoo.weights.formats.format import Format
-from bert_zoo.weights.table import DENSE, KERNEL, Copy, Row, Rows, SecondEncoder, Stored
+from bert_zoo.weights.formats.format import Description, Format
+from bert_zoo.weights.table import (
+    DENSE,
+    KERNEL,
+    QUERY_WEIGHTS,
+    TOKEN_WEIGHTS,
+    Copy,
+    Row,
+    Rows,
+    SecondEncoder,
+    Stored,
+)
 from bert_zoo.weights.tensor_source import DeferredArray, TensorSource
 
 log = logging.getLogger("bert_zoo")
@@ -148,18 +158,26 @@ class Binding:
         }
 
 
-def pooled_bindings(layers: Sequence[PooledDense], fmt: Format) -> Iterator[Binding]:
-    """Yields the bindings of dense layers on pooled outputs, which no family's table has.
+def bindings_beside(description: Description, fmt: Format) -> Iterator[Binding]:
+    """Yields the bindings of layers that no family's table has: dense layers on pooled outputs, and weights of tokens.
 
     In Hugging Face directories, each is a file of sentence-transformers in its own folder.
     """
-    for number, layer in enumerate(layers):
-        path = f"{ENCODER_PREFIX}{POOLED}{number}"
-        row = Row(DENSE if layer.use_bias else KERNEL, path, hf=f"{number}/linear")
+    rows = [
+        Row(
+            DENSE if layer.use_bias else KERNEL,
+            f"{ENCODER_PREFIX}{POOLED}{number}",
+            hf=f"{number}/linear",
+        )
+        for number, layer in enumerate(description.pooling.dense if description.pooling else ())
+    ]
+    if description.sparse_pooling is not None and description.sparse_pooling.static_queries:
+        rows.append(Row(TOKEN_WEIGHTS, QUERY_WEIGHTS, hf=QUERY_WEIGHTS))
+    for row in rows:
         for variable in row.kind:
             stored = fmt.stored(row, variable)
             (name,) = fmt.names(row)
-            yield Binding(f"{path}/{variable}", (name + stored.suffix,), stored)
+            yield Binding(f"{row.ours}/{variable}", (name + stored.suffix,), stored)
 
 
 @dataclass(frozen=True)

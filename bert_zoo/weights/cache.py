@@ -34,6 +34,7 @@ from bert_zoo.weights.download import (
     require_network,
 )
 from bert_zoo.weights.files import WeightsError, is_disk_full, sha256_of, write_json
+from bert_zoo.weights.formats.sparse_directories import model_folder
 from bert_zoo.weights.sources import ADAPTER_CONFIG, ADAPTER_WEIGHTS, check_weight_files
 from bert_zoo.weights.unpack import unpack
 
@@ -49,13 +50,17 @@ MODEL_FILES = (
     *("*_Pooling/config.json", "*_Dense*/config.json", "*_Normalize/config.json"),
     *("*_Dense*/model.safetensors", "*_Dense*/pytorch_model.bin"),
     "0_StaticEmbedding/tokenizer.json",
+    # Of sparse encoders, whose model may stand in the folder of its route.
+    *("*_SpladePooling/config.json", "router_config.json", "idf.json", "document_0_*/*.json"),
+    *("document_0_*/vocab.txt", "*_SparseStaticEmbedding/config.json"),
+    "*_SparseStaticEmbedding/model.safetensors",
     *(ADAPTER_CONFIG, *ADAPTER_WEIGHTS),
 )
 # The first kind that a repository has is downloaded.
 _WEIGHT_FILES = (
     (
         *("model.safetensors", "model.safetensors.index.json", "model-*-of-*.safetensors"),
-        "0_StaticEmbedding/model.safetensors",
+        *("0_StaticEmbedding/model.safetensors", "document_0_*/model.safetensors"),
     ),
     ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*-of-*.bin"),
     ("tf_model.h5",),
@@ -278,7 +283,7 @@ def _check_snapshot(directory: Path, further: Sequence[str]) -> None:
     for file in (found, *further):
         if not (directory / file).is_file():
             raise FileNotFoundError(f"{directory} has no {file}.")
-    check_weight_files(directory)
+    check_weight_files(model_folder(directory))
 
 
 def _snapshot(repo: str, revision: str, further: Sequence[str], **options: Any) -> Path:

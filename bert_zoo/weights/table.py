@@ -110,6 +110,7 @@ OUTPUT: Kind = {
     },
     "bias": {"pytorch": Stored(".bias"), "tensorflow": Stored("output_bias")},
 }
+TOKEN_WEIGHTS: Kind = {"weight": EMBED["embeddings"]}
 BIAS: Kind = {"bias": {"pytorch": Stored(""), "tensorflow": Stored("")}}
 # A dense layer without bias.
 KERNEL: Kind = {"kernel": DENSE["kernel"]}
@@ -287,6 +288,8 @@ class Head:
         return any(isinstance(row, Row) and row.ours == layer for row in self.rows)
 
 
+# The weights of queries' tokens in a sparse model that does not encode queries; no family's table has them.
+QUERY_WEIGHTS = "query_weights"
 # A head on sentence vectors for any family; other programs' formats do not support it.
 VECTOR_HEAD = Head(
     (Row(OUTPUT, "classifier/dense"),),

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from bert_zoo.config import Config, PooledDense, Pooling
+from bert_zoo.config import Config, PooledDense, Pooling, SparsePooling
 from bert_zoo.families.nano import SIZE, trained_here
 from bert_zoo.family import HF, Archive, Checkpoint, Package, TextSpec, read_table, scores_of
 from bert_zoo.presets import SMALL_SCALE, Preset, PretrainingPreset, PretrainingSize, Recipe
@@ -243,8 +243,25 @@ BIOBERT = {
     ),
 }
 BERT_PAPER = "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding, arXiv:1810.04805"
+# Of sparse encoders that this package's authors have not loaded.
+UNVERIFIED = "Not verified: its files could not be read where this card was written."
+NAVER = {
+    "licence": "CC-BY-NC-SA-4.0 (not for commercial use)",
+    "sparse_pooling": SparsePooling(),
+}
 # What the checkpoints of a release have in common.
 RELEASES = {
+    "splade_cocondenser": {
+        **NAVER,
+        "paper": (
+            "From Distillation to Hard Negative Sampling: Making Sparse Neural IR Models More Effective, "
+            "arXiv:2205.04733"
+        ),
+        "note": (
+            "SPLADE++, a sparse encoder for English search, trained on MS MARCO: log(1 + x) of positive logits, "
+            f"maximum over tokens. {UNVERIFIED}"
+        ),
+    },
     "scibert": {
         "licence": LICENCE_OF_CODE,
         "paper": "SciBERT: A Pretrained Language Model for Scientific Text, arXiv:1903.10676",
@@ -387,6 +404,8 @@ DERIVED = read_table("""
     gbert_base                    -     gbert         base         31_102      cased    109_927_680  masked_lm             deepset/gbert-base                             -                                         -                                   -
     gbert_large                   -     gbert         large        31_102      cased    335_735_808  masked_lm             deepset/gbert-large                            -                                         -                                   -
     bertje                        -     bertje        base         30_073      cased    109_137_408  masked_lm             GroNLP/bert-base-dutch-cased                   -                                         bert_base_dutch_cased               -
+    splade_cocondenser_ensembledistil  -  splade_cocondenser  base  30_522   uncased  109_482_240  sparse_embedding      naver/splade-cocondenser-ensembledistil        -                                         splade-cocondenser-ensembledistil   - - - - 38.3
+    splade_cocondenser_selfdistil      -  splade_cocondenser  base  30_522   uncased  109_482_240  sparse_embedding      naver/splade-cocondenser-selfdistil            -                                         splade-cocondenser-selfdistil       - - - - 37.6
     ms_marco_tinybert_l2          v2    ms_marco      tinybert_l2  30_522      uncased  4_385_920    reranking             cross-encoder/ms-marco-TinyBERT-L2-v2          -                                         ms-marco-TinyBERT-L2-v2             - - - 69.84 32.56
     ms_marco_minilm_l2            v2    ms_marco      minilm_l2    30_522      uncased  15_615_360   reranking             cross-encoder/ms-marco-MiniLM-L2-v2            -                                         ms-marco-MiniLM-L2-v2               - - - 71.01 34.85
     ms_marco_minilm_l4            v2    ms_marco      minilm_l4    30_522      uncased  19_164_288   reranking             cross-encoder/ms-marco-MiniLM-L4-v2            -                                         ms-marco-MiniLM-L4-v2               - - - 73.04 37.70
@@ -406,6 +425,7 @@ PROVIDES = {
         task: frozenset({"encoder", task})
         for task in ("classification", "token_classification", "reranking")
     },
+    "sparse_embedding": frozenset({"encoder", "masked_lm", "sparse_embedding"}),
 }
 
 

@@ -336,18 +336,21 @@ class MaskedTokenPrediction(Prediction):
         return inputs.get("mask_positions") is None
 
     def logits(self, head, model, encoded, inputs):
+        return head(*self.read(head, model, encoded, inputs))
+
+    def read(self, head, model, encoded, inputs) -> tuple:
+        """The arguments of the head's call."""
         if "query_output" in encoded:
-            return head(encoded["query_output"], model.token_table)
+            return encoded["query_output"], model.token_table
         positions, reader = model.positions(inputs, "mask_positions"), model.mask_reader
         read = {n: inputs[n] for n in reader.inputs if inputs.get(n) is not None}
         if reader.decodes_masks:
             encoded = encoded if model.generator is None else reader(read)
             states = reader.masked_states(encoded, read, head, positions)
-            return head(states, reader.token_table)
+            return states, reader.token_table
         if model.generator is None:
-            x = model.prepared(encoded["sequence_output"])
-            return head(x, model.token_table, positions)
-        return head(reader(read, positions=positions)["sequence_output"], model.token_table)
+            return model.prepared(encoded["sequence_output"]), model.token_table, positions
+        return reader(read, positions=positions)["sequence_output"], model.token_table
 
 
 class Words(NamedTuple):

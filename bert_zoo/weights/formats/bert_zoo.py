@@ -12,6 +12,7 @@ from bert_zoo.config import (
     PooledDense,
     Pooling,
     Prompts,
+    SparsePooling,
     TextSpec,
     TokenRole,
     TokenVectors,
@@ -26,7 +27,7 @@ KEYS = {"format_version", "family", "task", "config", "labels", "pooling", "text
 # Written only where they say something, so that earlier versions read the other directories.
 OPTIONAL_KEYS = {
     *("thresholds", "score_activation", "long_texts", "prompts", "reads_vectors", "head"),
-    *("generation", "token_vectors"),
+    *("generation", "sparse_pooling", "token_vectors"),
 }
 POOLING_KEYS = {"mode", "normalize"}
 
@@ -70,7 +71,9 @@ class BertZoo(Format):
 
     def description(self, values: JsonObject, directory: Path) -> Description:
         text, head = values.take("text", dict), values.take("head", dict)
-        pooling, token_vectors = (values.take(key, dict) for key in ("pooling", "token_vectors"))
+        pooling, sparse, token_vectors = (
+            values.take(key, dict) for key in ("pooling", "sparse_pooling", "token_vectors")
+        )
         return Description(
             task=values.take("task", str),
             labels=tuple(values.items_of("labels", str)) or None,
@@ -78,6 +81,7 @@ class BertZoo(Format):
             score_activation=values.take("score_activation", str),
             text=None if text is None else text.record(TextSpec),
             pooling=Pooling() if pooling is None else _pooling(pooling),
+            sparse_pooling=None if sparse is None else sparse.record(SparsePooling),
             prompts=values.section("prompts").record(Prompts, ()),
             token_vectors=None if token_vectors is None else _token_vectors(token_vectors),
             long_texts=values.take("long_texts", dict),
@@ -90,7 +94,9 @@ class BertZoo(Format):
         """The content of bert_zoo.json."""
         text, head = description.text, description.head
         read = None if head is None or head.features is None else str(head.features)
+        sparse = description.sparse_pooling
         optional: dict[str, Any] = {
+            "sparse_pooling": None if sparse is None else asdict(sparse),
             "thresholds": description.thresholds,
             "score_activation": description.score_activation,
             "long_texts": description.long_texts,

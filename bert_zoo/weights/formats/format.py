@@ -13,6 +13,7 @@ from bert_zoo.config import (
     HeadSpec,
     Pooling,
     Prompts,
+    SparsePooling,
     TextSpec,
     TokenVectors,
 )
@@ -37,6 +38,9 @@ class Description:
     text: TextSpec | None = None  # how it reads text
     # How it makes sentence vectors; None for a model that makes none.
     pooling: Pooling | None = Pooling()  # noqa: RUF009 (frozen)
+    sparse_pooling: SparsePooling | None = (
+        None  # how it makes sparse vectors; None if it does not say
+    )
     prompts: Prompts = Prompts()  # noqa: RUF009 (frozen); before its texts
     token_vectors: TokenVectors | None = None  # how it makes vectors of tokens (late interaction)
     long_texts: Mapping[str, Any] | None = None  # of `bert_zoo.models.long_texts.LongTexts`

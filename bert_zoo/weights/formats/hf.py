@@ -33,7 +33,13 @@ from bert_zoo.weights.formats.late_directories import (
     token_vectors_of,
     write_token_vectors,
 )
-from bert_zoo.weights.table import Row
+from bert_zoo.weights.formats.sparse_directories import (
+    STATIC_FOLDER,
+    model_folder,
+    sparse_pooling_of,
+    write_sparse,
+)
+from bert_zoo.weights.table import QUERY_WEIGHTS, Row
 
 log = logging.getLogger("bert_zoo")
 
@@ -161,6 +167,8 @@ class HuggingFace(Format):
 
     def description(self, values: JsonObject, directory: Path) -> Description:
         labels, late = _labels(values), token_vectors_of(values, directory)
+        sparse, folder = sparse_pooling_of(directory), model_folder(directory)
+        makes_vectors = late is not None or sparse is not None
         # A cross-encoder of several classes is a classifier of pairs.
         has_score = labels is not None and len(labels) == 1
         return Description(
@@ -169,11 +177,12 @@ class HuggingFace(Format):
             classes=tuple(values.items_of("architectures", str)),
             labels=labels,
             thresholds=values.items_of(THRESHOLDS, float),
-            text=text_of(directory),
-            pooling=pooling_of(directory) if late is None else Pooling(),
+            text=text_of(folder),
+            pooling=Pooling() if makes_vectors else pooling_of(directory),
+            sparse_pooling=sparse,
             prompts=prompts_of(directory) if late is None else late[1],
             token_vectors=late and late[0],
-            generation=generation_of(values, directory),
+            generation=generation_of(values, folder),
             unsaid=self.codec.unsaid(values),
         )
 
@@ -255,7 +264,15 @@ class HuggingFace(Format):
         self, directory: Path, preprocessor: Any, text: Any, description: Description
     ) -> None:
         names_padding = description.problem_type is not None
-        save_for_transformers(directory, preprocessor, text, names_padding=names_padding)
+        sparse = description.sparse_pooling
+        folders = [directory]
+        if sparse is not None and sparse.static_queries:
+            folders.append(directory / STATIC_FOLDER)
+        for folder in folders:
+            folder.mkdir(exist_ok=True)
+            save_for_transformers(folder, preprocessor, text, names_padding=names_padding)
+            if description.text is not None:
+                write_text(folder, description.text)
 
     def write_beside(
         self,
@@ -290,8 +307,17 @@ class HuggingFace(Format):
                 tensors,
                 lacks_pooler=description.lacks_pooler,
             )
-        if text is not None:
-            write_text(directory, text)
+        if description.sparse_pooling is not None:
+            length = None if text is None else text.max_length
+            table = [tensors[key] for key in tensors if key.startswith(QUERY_WEIGHTS)]
+            write_sparse(
+                directory,
+                description.sparse_pooling,
+                config.vocab_size,
+                length,
+                description.prompts,
+                dict(zip(("weight",), table, strict=False)),
+            )
 
 
 def generation_of(values: JsonObject, directory: Path) -> tuple[JsonObject, ...]:

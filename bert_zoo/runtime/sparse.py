@@ -1,0 +1,83 @@
+"""Sparse vectors of texts as rows of SciPy's CSR arrays, and their tokens as people read them; NumPy and SciPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bert_zoo.fields import check
+from bert_zoo.runtime.answers import PrintedRow, PrintedRows
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+
+def csr_of(vectors: np.ndarray, most: int | None = None) -> csr_array:
+    """The vectors float32 [texts, size] without zeros; of each, only the `most` largest numbers (None for all)."""
+    try:
+        from scipy.sparse import csr_array
+    except ImportError as error:
+        raise ImportError(
+            'Sparse vectors are arrays of SciPy, which is not installed: pip install "bert_zoo[search]".'
+        ) from error
+    if most is not None and most < vectors.shape[1]:
+        kept = np.argpartition(vectors, -most, axis=1)[:, -most:]
+        largest = np.zeros_like(vectors)
+        np.put_along_axis(largest, kept, np.take_along_axis(vectors, kept, axis=1), axis=1)
+        vectors = largest
+    return csr_array(vectors)
+
+
+def in_blocks(
+    vectors_of: Callable[[list[str]], csr_array], texts: Sequence[str], size: int
+) -> csr_array:
+    """`vectors_of(texts)`, computed for blocks of so many texts of similar length.
+
+    So only one block's vectors are in memory with their zeros.
+    """
+    from scipy.sparse import vstack
+
+    order = np.argsort([len(text) for text in texts], kind="stable")
+    starts = range(0, max(len(texts), 1), size)
+    blocks = [vectors_of([texts[i] for i in order[start : start + size]]) for start in starts]
+    return vstack(blocks, format="csr")[np.argsort(order)]
+
+
+@dataclass(frozen=True)
+class SparseTerm(PrintedRow):
+    """A token of a sparse vector.
+
+    Attributes:
+        token: as the vocabulary writes it.
+        weight: its weight; of two texts, the product of their weights.
+        of_each: its weight in each text.
+    """
+
+    token: str
+    weight: float
+    of_each: tuple[float, ...]
+
+    def cells(self) -> tuple[str, ...]:
+        factors = " × ".join(f"{weight:.3f}" for weight in self.of_each)
+        return (f"{self.weight:.3f}", *[factors] * (len(self.of_each) > 1), self.token)
+
+
+class SparseTerms(PrintedRows):
+    """A list of `SparseTerm`, largest weight first, that prints as a table."""
+
+
+def explained(
+    rows: Sequence[csr_array], id_to_token: Callable[[int], str], top_k: int | None
+) -> SparseTerms:
+    """The `top_k` tokens (None: all) that all vectors, CSR [1, size], have."""
+    check("top_k", top_k, int | None, least=1)
+    dense = np.stack([row.toarray()[0] for row in rows])
+    products = dense.prod(axis=0)
+    ids = np.argsort(-products, kind="stable")[: np.count_nonzero(products)][:top_k]
+    return SparseTerms(
+        SparseTerm(id_to_token(int(i)), float(products[i]), tuple(map(float, dense[:, i])))
+        for i in ids
+    )

@@ -1,0 +1,111 @@
+"""The loss that makes vectors sparse, equal to sentence-transformers' SpladeLoss."""
+
+import keras
+from keras import ops
+
+from bert_zoo.fields import check
+from bert_zoo.tasks.embedding_losses import EmbeddingLoss, PairSoftmax, scores_of_rows
+from bert_zoo.tasks.list_losses import ListLoss
+
+
+@keras.saving.register_keras_serializable("bert_zoo")
+class Splade(EmbeddingLoss):
+    """Another loss, and a penalty on weights that many texts have: sum over tokens of (mean weight in the batch)^2.
+
+    The penalty is how many products a search takes for each pair of texts ("FLOPS"). Its factors grow with the
+    square of the step, until `warmup_steps`: at full size from the start, they would make all weights 0.
+    Vectors are [batch, columns, size], queries first; labels are those of the other loss.
+    Sources: Paria et al. 2020 (arXiv:2004.05665), section 3; Formal et al. 2021 (arXiv:2107.05720), section 3.2;
+    sentence-transformers' SpladeLoss and its callback; the threshold: Shen et al. 2025 (arXiv:2504.14839).
+
+    Args:
+        loss: a loss over vectors, such as `MultipleNegativesRanking`, or over scores, such as `MarginMSE`. Suitable
+            factors depend on it and on the size of the batch.
+        document_weight: factor of the penalty on the documents, all columns but the first taken together.
+        query_weight: factor of the penalty on the queries; None for no penalty.
+        document_only: whether all columns are documents, for texts that have no roles.
+        threshold: vectors with at most so many weights count as zeros in the penalty; None for no threshold.
+        warmup_steps: number of steps in which the factors grow; by default a third of the steps of `fit`.
+
+    Raises:
+        ValueError: a number is outside its range, or `loss` is of another kind, or there is a `query_weight` with
+            `document_only`.
+    """
+
+    def __init__(
+        self,
+        loss: keras.losses.Loss,
+        document_weight: float,
+        query_weight: float | None = None,
+        document_only: bool = False,
+        threshold: int | None = None,
+        warmup_steps: int | None = None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if not isinstance(loss, EmbeddingLoss | ListLoss) or isinstance(loss, PairSoftmax | Splade):
+            raise ValueError(
+                f"Splade needs a loss over vectors or over scores of documents; got {loss!r}. Pass, for example, "
+                "bert_zoo.embeddings.MultipleNegativesRanking()."
+            )
+        check("document_weight", document_weight, float, least=0)
+        check("query_weight", query_weight, float | None, least=0)
+        check("threshold", threshold, int | None, least=0)
+        check("warmup_steps", warmup_steps, int | None, least=1)
+        if document_only and query_weight is not None:
+            raise ValueError(
+                f"query_weight is {query_weight}, but with document_only all texts are documents. Leave one out."
+            )
+        self.loss, self.threshold, self.warmup_steps = loss, threshold, warmup_steps
+        self.document_weight, self.query_weight = document_weight, query_weight
+        self.document_only = document_only
+        # Of the training, which the model sets: the number of steps done, and the default for `warmup_steps`.
+        self.step, self.default_warmup = None, None
+        self.columns = getattr(loss, "columns", None)
+        self.in_batch_negatives = getattr(loss, "in_batch_negatives", False)
+
+    def labelled(self, y_true):
+        return self.loss.labelled(y_true)
+
+    def learns_from_one_row(self, columns: int) -> bool:
+        return (
+            self.loss.learns_from_one_row(columns) if isinstance(self.loss, EmbeddingLoss) else True
+        )
+
+    def call(self, y_true, y_pred):
+        read = y_pred
+        if isinstance(self.loss, ListLoss):
+            read = scores_of_rows(y_pred, self.comparison)
+        else:
+            self.loss.comparison = self.comparison
+        documents = y_pred if self.document_only else y_pred[:, 1:]
+        documents = ops.reshape(documents, (-1, y_pred.shape[-1]))
+        penalty = self.document_weight * self._flops(documents)
+        if self.query_weight is not None:
+            penalty = penalty + self.query_weight * self._flops(y_pred[:, 0])
+        return self.loss.call(y_true, read) + self.growth() * penalty
+
+    def growth(self):
+        """The share of the factors that has been reached, from 0 to 1."""
+        warmup = self.warmup_steps or self.default_warmup
+        if self.step is None or warmup is None:
+            return 1.0
+        return ops.square(ops.minimum(ops.cast(self.step, "float32") / warmup, 1.0))
+
+    def _flops(self, vectors):
+        if self.threshold is not None:
+            active = ops.sum(ops.cast(ops.not_equal(vectors, 0), "int32"), axis=1, keepdims=True)
+            vectors = ops.where(active > self.threshold, vectors, 0.0)
+        return ops.sum(ops.square(ops.mean(vectors, axis=0)))
+
+    def get_config(self):
+        names = (
+            *("document_weight", "query_weight", "document_only", "threshold", "warmup_steps"),
+        )
+        own = {name: getattr(self, name) for name in names}
+        loss = keras.saving.serialize_keras_object(self.loss)
+        return {**super().get_config(), "loss": loss, **own}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**{**config, "loss": keras.saving.deserialize_keras_object(config["loss"])})
