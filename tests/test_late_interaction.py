@@ -14,6 +14,7 @@ from safetensors.numpy import load_file
 import bert_zoo
 from bert_zoo import runtime
 from bert_zoo.config import DOCUMENT, QUERY, ConfigError, TokenRole, TokenVectors
+from bert_zoo.embeddings import DistillKL, MarginMSE, MultipleNegativesRanking
 from bert_zoo.runtime.answers import maxsim
 from bert_zoo.text.windows import NumpyPreprocessor
 from bert_zoo.weights.formats.hf_directories import SETTINGS_FILE
@@ -257,3 +258,38 @@ def test_settings_of_token_vectors_are_for_this_task_alone():
 def test_a_projection_that_is_missing_is_said(caplog):
     bert_zoo.load(GOLDEN / "encoder", "late_interaction")
     assert "no trained projection; it is randomly initialised" in caplog.text
+
+
+# --- Training --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mini_batch_size", [None, 2])
+def test_loss_and_gradients_are_those_of_sentence_transformers(mini_batch_size, tmp_path, eager):
+    model, expected = (
+        bert_zoo.load(directory_of("fixed", tmp_path), dropout=0.0),
+        vectors_of("fixed"),
+    )
+    table = model.encoder.embeddings.token_embedding.weights[0]
+    before = [np.array(weight) for weight in (model.projection.kernel, table)]
+    model.compile(keras.optimizers.SGD(1.0), loss=MultipleNegativesRanking())
+    columns = (QUERIES, DOCUMENTS[:3])
+    options = {"batch_size": 3, "shuffle": False, "verbose": 0}
+    history = model.fit(columns, mini_batch_size=mini_batch_size, **options)
+    assert history.history["loss"][0] == pytest.approx(expected["loss"], abs=TOLERANCE)
+    linear, rows = (
+        b - np.array(w) for b, w in zip(before, (model.projection.kernel, table), strict=True)
+    )
+    np.testing.assert_allclose(linear.T, expected["gradient_linear"], atol=TOLERANCE, rtol=0)
+    np.testing.assert_allclose(rows, expected["gradient_table"], atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize("loss", [None, DistillKL(temperature=2.0), MarginMSE()])
+def test_pairs_and_a_teachers_scores_train_it(loss, tmp_path, eager):
+    model = bert_zoo.load(directory_of("pylate", tmp_path), dropout=0.0)
+    columns, scores = (QUERIES, DOCUMENTS[:3], DOCUMENTS[1:]), None
+    if loss is not None:
+        scores = np.array([[2.0, 1.2], [2.0, 1.4], [1.5, 1.0]])
+    model.compile(keras.optimizers.Adam(1e-2), loss=loss or model.default_loss())
+    history = model.fit(columns, scores, batch_size=3, epochs=6, verbose=0)
+    losses = history.history["loss"]
+    assert losses[-1] < 0.9 * losses[0]

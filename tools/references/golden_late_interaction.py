@@ -103,6 +103,26 @@ def native(directory: Path, linear: np.ndarray, **options) -> None:
     made.save(str(directory), create_model_card=False)
 
 
+def step_of(model) -> dict[str, np.ndarray]:
+    """Loss and gradients of a batch of pairs, without prompts and dropout."""
+    import torch
+    from sentence_transformers.multi_vector_encoder.scoring import colbert_scores
+
+    def read(texts, task):
+        found = model(model.preprocess(texts, task=task), task=task)
+        return found["token_embeddings"], found["attention_mask"]
+
+    model.eval()
+    queries, in_query = read(QUERIES, "query")
+    documents, in_document = read(DOCUMENTS[:3], "document")
+    scores = colbert_scores(queries, documents[:, None], in_query, in_document[:, None])
+    loss = torch.nn.functional.cross_entropy(scores, torch.arange(len(scores)))
+    loss.backward()
+    table = model[0].model.embeddings.word_embeddings.weight
+    gradients = {"linear": model[1].linear.weight, "table": table}
+    return {"loss": loss.item()} | {f"gradient_{n}": w.grad.numpy() for n, w in gradients.items()}
+
+
 def write_case(name: str, directory: Path, **weights: np.ndarray) -> None:
     model = MultiVectorEncoder(str(directory), device="cpu")
     queries = model.encode_query(QUERIES, convert_to_numpy=True)
@@ -114,6 +134,8 @@ def write_case(name: str, directory: Path, **weights: np.ndarray) -> None:
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(directory, target, ignore=shutil.ignore_patterns("*.safetensors"))
     np.savez_compressed(target / "weights.npz", **weights)
+    if name == "fixed":
+        vectors |= step_of(model)
     np.savez_compressed(target / "vectors.npz", scores=scores, **vectors)
     print(name, [v.shape for v in (*queries, *documents)], scores)
 
