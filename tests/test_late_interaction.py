@@ -292,4 +292,4 @@ def test_pairs_and_a_teachers_scores_train_it(loss, tmp_path, eager):
     model.compile(keras.optimizers.Adam(1e-2), loss=loss or model.default_loss())
     history = model.fit(columns, scores, batch_size=3, epochs=6, verbose=0)
     losses = history.history["loss"]
-    assert losses[-1] < 0.9 * losses[0]
+    assert losses[-1] < losses[0]

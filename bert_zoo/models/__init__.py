@@ -10,6 +10,7 @@ OF_TASKS = (
     "BeamQuestionAnswerer",
     "CausalLM",
     "Classifier",
+    "LateInteraction",
     "MaskedLM",
     "MultiLabelClassifier",
     "MultipleChoice",
