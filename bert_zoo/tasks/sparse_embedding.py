@@ -88,6 +88,7 @@ class SparseEmbedder(VectorModel, ObjectiveModel):
             sparse_pooling = SparsePooling(**sparse_pooling)
         self.sparse_pooling = sparse_pooling
         self._has_said_role = False
+        self._step = None
         super().__init__(encoder, **kwargs)
 
     @classmethod
@@ -186,8 +187,20 @@ class SparseEmbedder(VectorModel, ObjectiveModel):
         if self.splade is None:
             return super().read_by_loss(vectors)
         self.splade.comparison = Comparison(self.ranked_by, self.has_static_shapes)
-        self.splade.step = self.optimizer.iterations
         return vectors
+
+    def train_step(self, *arguments):
+        if keras.backend.backend() == "jax":
+            # Keras passes the optimizer's variables along; the first one counts steps.
+            (_, _, (self._step, *_), _), _ = arguments
+        return super().train_step(*arguments)
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        if self.splade is not None:
+            on_jax = keras.backend.backend() == "jax"
+            step = self._step if on_jax else self.optimizer.iterations
+            self.splade.step = step if training else None
+        return super().compute_loss(x, y, y_pred, sample_weight, training)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         active = ops.sum(ops.cast(ops.greater(y_pred, 0), "float32"), axis=-1)

@@ -59,7 +59,8 @@ class Splade(EmbeddingLoss):
         self.loss, self.threshold, self.warmup_steps = loss, threshold, warmup_steps
         self.document_weight, self.query_weight = document_weight, query_weight
         self.document_only = document_only
-        # Of the training, which the model sets: the number of steps done, and the default for `warmup_steps`.
+        # What the model sets in training: the number of steps done, and the default for `warmup_steps`. Without a
+        # step, as in an evaluation, the factors have their full size.
         self.step, self.default_warmup = None, None
         self.columns = getattr(loss, "columns", None)
         self.in_batch_negatives = getattr(loss, "in_batch_negatives", False)
