@@ -255,7 +255,7 @@ def kinds(*names: str) -> list[dict[str, str]]:
     "modules",
     [
         *(["BoW"], ["CLIPModel"], ["Router", "Normalize"], ["X"]),
-        *(["Transformer", "SpladePooling"], ["WordEmbeddings", "LSTM", "Pooling"]),
+        *(["Transformer", "SparseAutoEncoder"], ["WordEmbeddings", "LSTM", "Pooling"]),
         ["Transformer", "Pooling", "WeightedLayerPooling"],
     ],
     ids=" ".join,
