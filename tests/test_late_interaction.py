@@ -8,14 +8,28 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import ALL_GOLDEN, GOLDEN, TOLERANCE, change_json, read_json, slow_but
+from helpers import (
+    ALL_GOLDEN,
+    GOLDEN,
+    ONE_A_TASK,
+    TOLERANCE,
+    change_json,
+    family_of,
+    has_text,
+    load_case,
+    read_json,
+    slow_but,
+    task_of,
+)
 from safetensors.numpy import load_file
 
 import bert_zoo
 from bert_zoo import runtime
 from bert_zoo.config import DOCUMENT, QUERY, ConfigError, TokenRole, TokenVectors
 from bert_zoo.embeddings import DistillKL, MarginMSE, MultipleNegativesRanking
+from bert_zoo.registry import registry
 from bert_zoo.runtime.answers import maxsim
+from bert_zoo.tasks import LateInteraction
 from bert_zoo.text.windows import NumpyPreprocessor
 from bert_zoo.weights.formats.hf_directories import SETTINGS_FILE
 from bert_zoo.weights.safetensors_io import write_safetensors
@@ -170,6 +184,24 @@ def test_no_role_reads_documents(tmp_path):
     assert found["vector_mask"].sum() == 5
     with pytest.raises(ValueError, match="role is 'passage'"):
         model.embed(QUERIES, role="passage")
+
+
+OF_FAMILIES = [
+    case
+    for case in ONE_A_TASK
+    if task_of(case) == "encoder" and has_text(case)
+    if LateInteraction.task in registry().families[family_of(case)].tasks
+]
+
+
+@pytest.mark.parametrize("case", slow_but(OF_FAMILIES, "bert/encoder", "xlnet/encoder"))
+def test_encoders_of_every_family_give_a_text_alone_the_vectors_of_a_batch(case):
+    vectors = TokenVectors(8, document=TokenRole(skip_words=(",",)))
+    model = load_case(case, LateInteraction.task, token_vectors=vectors)
+    texts = ["the cat sat on the tree, and", "a bird"]
+    (alone,) = model.embed(texts[1], role=DOCUMENT)
+    np.testing.assert_allclose(model.embed(texts, role=DOCUMENT)[1], alone, atol=TOLERANCE, rtol=0)
+    np.testing.assert_allclose(np.linalg.norm(alone, axis=1), 1, atol=TOLERANCE)
 
 
 # --- Scores ----------------------------------------------------------------------------------------
