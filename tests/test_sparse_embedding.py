@@ -136,6 +136,28 @@ def test_slices_of_the_vocabulary_make_no_difference(strategy, monkeypatch):
     np.testing.assert_allclose(model(inputs), whole, atol=1e-6)
 
 
+def test_the_sparse_gradient_equals_the_plain_one(monkeypatch):
+    model = load_case("masked_lm", "sparse_embedding", dropout=0.0)
+    inputs = model.preprocessor(TEXTS)
+    upstream = np.random.default_rng(0).normal(size=(3, model.encoder.config.vocab_size))
+
+    def gradients(has_static_shapes: bool):
+        monkeypatch.setattr(type(model), "has_static_shapes", has_static_shapes)
+        with tf.GradientTape() as tape:
+            vectors = model(inputs, training=True)
+        return vectors, tape.gradient(
+            vectors, model.trainable_variables, tf.constant(upstream, "float32")
+        )
+
+    monkeypatch.setattr(sparse, "SLICE", 50)
+    (plain, expected), (vectors, found) = map(gradients, (True, False))
+    np.testing.assert_allclose(vectors, plain, atol=1e-6)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(
+            tf.convert_to_tensor(ours), tf.convert_to_tensor(theirs), atol=TOLERANCE
+        )
+
+
 def test_embed_keeps_order_limits_and_empty_lists():
     model = loaded_task("sparse_embedding")
     texts = [" ".join(TEXTS[i % 3].split()[: 1 + i % 5]) for i in range(20)]

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from bert_zoo import private
 from bert_zoo.config import SparsePooling
 from bert_zoo.layers.heads import MaskedLMHead
 
@@ -27,7 +28,13 @@ ACTIVATIONS = {
 
 
 def sparse_vectors(
-    head: MaskedLMHead, hidden_states, token_table, padding_mask, pooling: SparsePooling
+    head: MaskedLMHead,
+    hidden_states,
+    token_table,
+    padding_mask,
+    pooling: SparsePooling,
+    *,
+    sparse_gradient: bool = False,
 ):
     """Vectors float32 [batch, vocabulary], never negative; padding counts for nothing.
 
@@ -39,26 +46,74 @@ def sparse_vectors(
         hidden_states, token_table: [batch, length, hidden] and [vocabulary, width], the arguments of its call.
         padding_mask: [batch, length], 1 for tokens; None if all are.
         pooling: how to pool.
+        sparse_gradient: whether the gradient of maxima reads only weights that have one; on TensorFlow, without XLA.
     """
     activation = ACTIVATIONS[pooling.activation]
     length = ops.shape(hidden_states)[1]
     columns = ops.transpose(head.transformed(hidden_states))
     table = ops.cast(head.projection(token_table), columns.dtype)
+    bias = ops.zeros((head.vocab_size,)) if head.bias is None else ops.cast(head.bias, "float32")
     is_real = True if padding_mask is None else ops.cast(padding_mask, "bool")
-    parts = []
-    for start in range(0, head.vocab_size, SLICE):
-        rows = table[start : start + SLICE]
-        logits = ops.reshape(ops.matmul(rows, columns), (rows.shape[0], -1, length))
-        logits = ops.cast(logits, "float32")
-        if head.bias is not None:
-            bias = ops.cast(head.bias[start : start + SLICE], "float32")
-            logits = logits + bias[:, None, None]
-        logits = ops.where(is_real, logits, 0.0)
-        summed = pooling.strategy == "sum"
-        parts.append(ops.sum(activation(logits), axis=2) if summed else _largest(logits))
-    pooled = ops.transpose(ops.concatenate(parts, axis=0))
+
+    def of_slices(reduce, columns, table, bias):
+        """`reduce(logits)` for each slice, of logits [slice, batch, length], 0 for padding."""
+        found = []
+        for start in range(0, head.vocab_size, SLICE):
+            rows = table[start : start + SLICE]
+            logits = ops.reshape(ops.matmul(rows, columns), (rows.shape[0], -1, length))
+            logits = ops.cast(logits, "float32") + bias[start : start + SLICE, None, None]
+            found.append(reduce(ops.where(is_real, logits, 0.0)))
+        return found
+
+    if pooling.strategy == "sum":
+        parts = of_slices(lambda x: ops.sum(activation(x), axis=2), columns, table, bias)
+        return ops.transpose(ops.concatenate(parts, axis=0))
+    if sparse_gradient:
+        largest = _largest_with_sparse_gradient(of_slices, columns, table, bias, length)
+    else:
+        largest = ops.concatenate(of_slices(_largest, columns, table, bias), axis=0)
     # The activation grows with the logit, so it may come after the maximum.
-    return pooled if pooling.strategy == "sum" else activation(pooled)
+    return activation(ops.transpose(largest))
+
+
+def _largest_with_sparse_gradient(of_slices, columns, table, bias, length):
+    """The largest logits [vocabulary, batch], at least 0, on TensorFlow.
+
+    The logits are not kept for the gradient, which goes to one token of each text: products with a sparse matrix, in
+    which most rows of the vocabulary have nothing, take the place of two products with as many numbers as logits.
+    """
+    import tensorflow as tf
+
+    @private.custom_gradient
+    def largest(columns, table, bias):
+        both = lambda logits: (_largest(logits), tf.argmax(logits, 2, tf.int32))  # noqa: E731
+        found = zip(*of_slices(both, columns, table, bias), strict=True)
+        best, places = [tf.concat(parts, axis=0) for parts in found]
+
+        def gradient(upstream):
+            of_logits = tf.where(best > 0, upstream, 0.0)
+            at = tf.where(tf.not_equal(of_logits, 0))  # token of the vocabulary, text
+            tokens = at[:, 1] * tf.cast(length, tf.int64) + tf.cast(
+                tf.gather_nd(places, at), tf.int64
+            )
+            shape = tf.stack([tf.shape(table)[0], tf.shape(columns)[1]])
+            matrix = tf.SparseTensor(
+                tf.stack([at[:, 0], tokens], axis=1),
+                tf.gather_nd(of_logits, at),
+                tf.cast(shape, tf.int64),
+            )
+            rows, factors = tf.cast(table, tf.float32), tf.cast(columns, tf.float32)
+            of_columns = tf.sparse.sparse_dense_matmul(matrix, rows, adjoint_a=True)
+            of_table = tf.sparse.sparse_dense_matmul(matrix, tf.transpose(factors))
+            return (
+                tf.cast(tf.transpose(of_columns), columns.dtype),
+                tf.cast(of_table, table.dtype),
+                tf.reduce_sum(of_logits, axis=1),
+            )
+
+        return best, gradient
+
+    return largest(columns, table, bias)
 
 
 class TokenWeights(keras.layers.Layer):

@@ -133,7 +133,10 @@ class SparseEmbedder(VectorModel, ObjectiveModel):
     def head_outputs(self, encoded, inputs, training=None):
         head = self.masked_lm
         states, table, *_ = PREDICTIONS[HEAD].read(head, self, encoded, inputs)
-        return sparse_vectors(head, states, table, real_tokens(inputs), self.sparse_pooling)
+        return sparse_vectors(
+            *(head, states, table, real_tokens(inputs), self.sparse_pooling),
+            sparse_gradient=bool(training) and not self.has_static_shapes,
+        )
 
     def get_config(self):
         return {**super().get_config(), "sparse_pooling": asdict(self.sparse_pooling)}
