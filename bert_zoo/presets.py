@@ -196,6 +196,11 @@ class Recipe:
     matryoshka: tuple[int, ...] = setting(
         (), "Dimensions to which sentence vectors can be cut; their first numbers are trained too."
     )
+    sparsity: tuple[float, ...] = setting(
+        (),
+        "For sparse vectors: the factor of the penalty on documents' weights and, after a comma, on queries' (Splade); by "
+        "default 3e-5,5e-5.",
+    )
     mini_batch_size: int | None = setting(
         None,
         "Texts in memory at a time, in losses that compare all rows of a batch; takes a third more time.",

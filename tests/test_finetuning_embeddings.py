@@ -28,7 +28,7 @@ from bert_zoo.data.buckets import Batching, RowOrder, text_numbers
 from bert_zoo.metrics.labels import class_metrics
 from bert_zoo.presets import Recipe
 from bert_zoo.runtime.answers import sigmoid, softmax
-from bert_zoo.tasks import Classifier
+from bert_zoo.tasks import Classifier, LateInteraction, SparseEmbedder
 from bert_zoo.training import preset
 
 
@@ -53,6 +53,7 @@ def test_a_classifier_on_sentence_vectors_comes_back_as_it_was_saved(case, tmp_p
 # --- Programs ------------------------------------------------------------------------------------
 
 CHECKPOINT = str(GOLDEN / "encoder")
+PRETRAINED = str(GOLDEN / "masked_lm")  # whose head sparse vectors need
 RECIPE = Recipe(epochs=2, batch_size=4, max_length=12, learning_rate=1e-3)
 WORDS = "the a cat dog tree city big good river saw she it was on sat ran bird bad".split()
 TEXTS_OF_ROWS = [f"{a} {b} {c}" for a, b, c in zip(WORDS, WORDS[3:], WORDS[7:], strict=False)]
@@ -61,6 +62,8 @@ OTHERS = PARTNERS[3:] + PARTNERS[:3]
 
 
 HELD_OUT = 3
+# Kinds of vectors that are not those of sentences.
+KINDS = {"sparse": SparseEmbedder.task, "tokens": LateInteraction.task}
 
 
 def write_rows(path: Path, **row) -> dict:
@@ -93,6 +96,8 @@ TASKS = {
     "scores": ("scores", {"sentence1": TEXTS_OF_ROWS, "sentence2": PARTNERS, "label": GRADES}, (),
                {"loss": "cosine_regression"}, "spearman"),
     "beir": ("beir", None, (), {}, "ndcg@10"),
+    "sparse": ("beir", None, (), {"sparsity": (1e-3, 1e-3)}, "ndcg@10"),
+    "tokens": ("beir", None, (), {"mini_batch_size": 2}, "ndcg@10"),
     "reranking": ("reranking", {"query": TEXTS_OF_ROWS, "document": PARTNERS, "label": GRADES}, (), {},
                   "average_precision"),
     "lists": ("reranking", LISTS | {"negatives": NEGATIVES}, ("query", "positive", "negatives"), {}, "ndcg@10"),
@@ -101,27 +106,32 @@ TASKS = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=slow_but(TASKS, "pairs", "scores", "lists"))
+@pytest.fixture(scope="module", params=slow_but(TASKS, "pairs", "scores", "lists", *KINDS))
 def run(request, tmp_path_factory):
     """A task, its run directory, the metrics that are kept, and the name of the first."""
     name, columns, names, settings, metric = TASKS[request.param]
     folder = tmp_path_factory.mktemp("data")
     files = write_rows(folder / "rows.jsonl", **columns) if columns else write_beir(folder)
-    data = {"name": name, **({"columns": names} if names else {}), **files}
+    kind = KINDS.get(request.param)
+    more = {"columns": names} if names else {"vectors": kind} if kind else {}
+    data = {"name": name, **more, **files}
     task, recipe = make_task(**data), RECIPE.replace(epochs=1, **settings)
     with eager_steps():
         results = finetuning.finetune(
-            CHECKPOINT, task, recipe, folder / "run", data=data, export=False
+            PRETRAINED, task, recipe, folder / "run", data=data, export=False
         )
     return task, folder / "run", results, metric
 
 
 def test_a_task_trains_from_files_and_reports(run):
-    _, directory, results, metric = run
+    task, directory, results, metric = run
     assert next(iter(results["kept"])) == metric
     assert 0 <= results["kept"][metric] <= 1 and np.isfinite(results["loss"]).all()
-    assert metric in (directory / "report.html").read_text().replace(" ", "_")
+    report = (directory / "report.html").read_text()
+    assert metric in report.replace(" ", "_")
     assert "bert_zoo.load" in (directory / "model" / "README.md").read_text()
+    size = {SparseEmbedder.task: "active dims", LateInteraction.task: "vectors"}.get(task.kind)
+    assert not size or (f">{size}</th>" in report and "<td>documents</td>" in report)
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bert_zoo.config import IGNORED_LABEL
-from bert_zoo.data.buckets import Batches, Batching, RowOrder, Rows, text_numbers
+from bert_zoo.data.buckets import Batches, Batching, RowOrder, Rows
 from bert_zoo.data.tagging import TaggedSplit
 from bert_zoo.graph import has_tensorflow, tf
 from bert_zoo.text.batches import text_batch
@@ -220,31 +220,6 @@ def text_to_text_batches(
     return Batches(rows, order(lengths, batching))
 
 
-def column_batches(
-    columns: Sequence[Sequence[str]],
-    labels: Sequence[float] | None,
-    preprocessor: Preprocessor,
-    batching: Batching,
-    *,
-    distinct: bool,
-) -> Batches:
-    """Batches of rows of several texts, [N] each, that a model reads separately.
-
-    They are a tuple of inputs, int32 [batch, width] each, one for each column; and labels, if any, float32
-    [batch]. With `distinct`, each text occurs only once in a batch.
-    """
-    tables = [text_table(column, preprocessor) for column in columns]
-    lengths = np.sum([table.padded_lengths for table in tables], axis=0)
-    labels = () if labels is None else (np.asarray(labels, np.float32),)
-
-    def batch(numbers):
-        inputs = tuple(table.padded(numbers) for table in tables)
-        return (inputs, *(column[numbers] for column in labels))
-
-    texts = text_numbers(columns) if distinct else None
-    return Rows(lengths, batch, axes=tables[0].axes).batches(batching, texts)
-
-
 def list_batches(
     queries: Sequence[str],
     documents: Sequence[Sequence[str]],
@@ -252,8 +227,11 @@ def list_batches(
     preprocessor: Preprocessor,
     batching: Batching,
 ) -> Batches:
-    """As `column_batches`, of queries [N] paired with each column of documents [N], the right ones first; all of the
-    same width."""
+    """Batches of queries [N] paired with each column of documents [N], the right ones first.
+
+    They are a tuple of inputs, int32 [batch, width] each, one for each column of documents; and labels, if any, float32
+    [batch].
+    """
     count, labels = len(documents), () if labels is None else (np.asarray(labels, np.float32),)
     table = text_table(([*queries] * count, [*chain.from_iterable(documents)]), preprocessor)
     longest = table.padded_lengths.reshape(count, -1).max(axis=0)

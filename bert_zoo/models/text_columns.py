@@ -97,10 +97,21 @@ def column_arguments(
         y = no_labels(weights)
     others = [np.asarray(part) for part in (y, weights) if part is not None]
     size = batch_size or data_adapters.DEFAULT_BATCH_SIZE
-    numbers = _numbers_of_repeated(columns, size) if shuffle and distinct else None
     groups = model.groups_rows and shuffle is not False
     batching = Batching(size, group_by_length=groups, shuffle=bool(shuffle))
-    return {"x": _rows(model, columns, *others).batches(batching, numbers)}
+    distinct = distinct and bool(shuffle)
+    return {"x": column_batches(model, columns, *others, batching=batching, distinct=distinct)}
+
+
+def column_batches(
+    model, columns: tuple, *others: np.ndarray, batching: Batching, distinct: bool
+) -> Batches:
+    """Batches of columns of texts in memory, which are read once, with labels and weights, if any.
+
+    With `distinct`, no text stands twice in a batch.
+    """
+    numbers = _numbers_of_repeated(columns, batching.batch_size) if distinct else None
+    return _rows(model, columns, *others).batches(batching, numbers)
 
 
 def _checked_ids(model, columns: tuple, y=None, sample_weight=None) -> tuple:

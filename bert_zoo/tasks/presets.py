@@ -86,6 +86,20 @@ OF_TASKS = (
         benchmark="scores",
     ),
     Preset(
+        "sparse_embedding/pairs",
+        ("sparse_embedding",),
+        TRAINER.replace(batch_size=16, learning_rate=2e-5, max_length=256),
+        f"{DOCS}, sparse_encoder/training/ms_marco/train_splade_msmarco_mnrl.py",
+        note="The factors of the penalty are those of retrievers/train_splade_nq.py.",
+    ),
+    Preset(
+        "late_interaction/pairs",
+        ("late_interaction",),
+        TRAINER.replace(learning_rate=3e-5, warmup_proportion=0.05, max_length=256),
+        f"{DOCS}, multi_vector_encoder/training/msmarco/training_contrastive.py",
+        note="The maximum length is our own.",
+    ),
+    Preset(
         "reranking/scores",
         ("reranking",),
         TRAINER.replace(epochs=4, batch_size=64, max_length=256),

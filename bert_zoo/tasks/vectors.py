@@ -381,7 +381,7 @@ class VectorModel(ScoringModel):
         if are_columns(validation) and split_element(x, y)[1] is None:
             kwargs["validation_data"] = (validation,)
         try:
-            with self._prompting(prompts):
+            with self.prompting(prompts):
                 return super().fit(x, y, *args, **kwargs)
         finally:
             self._loss_fitted = None
@@ -390,13 +390,14 @@ class VectorModel(ScoringModel):
         """Computes the loss of data; arguments as in `fit`."""
         fitted = self._loss_fitted
         try:
-            with self._prompting(prompts):
+            with self.prompting(prompts):
                 return super().evaluate(*args, **kwargs)
         finally:
             self._loss_fitted = fitted
 
     @contextmanager
-    def _prompting(self, prompts: Sequence[str | None] | None):
+    def prompting(self, prompts: Sequence[str | None] | None):
+        """Within it, these prompts go before the columns of texts, as for `fit`."""
         if isinstance(prompts, str):
             raise TypeError(f"prompts is {prompts!r}; it must be a list with one for each column.")
         self._column_prompts = None if prompts is None else tuple(prompts)

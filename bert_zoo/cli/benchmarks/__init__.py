@@ -69,6 +69,12 @@ class DataOptions:
         "The model's prompt for each of these columns, by name, as in query,passage; further columns use the last "
         "one.",
     )
+    vectors: str | None = setting(
+        None,
+        f"Kind of vectors to train for texts that are compared: {', '.join(retrieval.KINDS)}; by default the model's "
+        "own.",
+        choices=tuple(retrieval.KINDS),
+    )
     skip_unlabelled: bool = setting(
         False, "Whether to skip rows without a label instead of stopping with an error."
     )
@@ -118,6 +124,7 @@ LAYOUT = ("header", "delimiter", "format", "encoding")
 FILES = ("train_file", "dev_file", "test_file", "held_out", "train_rows", "split_seed")
 FEW = ("labels_per_class", "split_seed")
 TAG_COLUMNS = ("word_column", "tag_column")
+VECTORS = ("prompts", "vectors")
 TEXT_COLUMNS = ("source_column", "target_column", "text_metric")
 MIXING = ("mixing_limit", "mixing_temperature")
 OF_OTHERS = {
@@ -125,6 +132,7 @@ OF_OTHERS = {
     "beam_search",
     "columns",
     "prompts",
+    "vectors",
     "languages",
     "data_sets",
     *TAG_COLUMNS,
@@ -266,13 +274,13 @@ BENCHMARKS: Mapping[str, Entry] = {
     "trec": Entry(texts.TextBenchmark, partial(_trec, fine=False), **_TREC),
     "trec_fine": Entry(texts.TextBenchmark, partial(_trec, fine=True), **_TREC),
     "table": Entry(texts.table_benchmark, reads=TABLE, **_OWN),
-    "pairs": _columns(retrieval.pairs_benchmark, "prompts"),
+    "pairs": _columns(retrieval.pairs_benchmark, *VECTORS),
     "triplets": _columns(
-        retrieval.pairs_benchmark, "prompts", columns=("anchor", "positive", "negative")
+        retrieval.pairs_benchmark, *VECTORS, columns=("anchor", "positive", "negative")
     ),
-    "scores": _columns(retrieval.scores_benchmark, "prompts", "label"),
+    "scores": _columns(retrieval.scores_benchmark, *VECTORS, "label"),
     "reranking": _columns(retrieval.reranking_benchmark, "label"),
-    "beir": Entry(retrieval.beir_benchmark, reads=("data_dir", "prompts"), **_FOLDER),
+    "beir": Entry(retrieval.beir_benchmark, reads=("data_dir", *VECTORS), **_FOLDER),
     "conll2000": _conll("conll2000", measured=("test",)),
     "conll2003": _conll("conll2003"),
     "text": Entry(text_to_text.table_benchmark, reads=(*FILES, *LAYOUT, *TEXT_COLUMNS), **_OWN),

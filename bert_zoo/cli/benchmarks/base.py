@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 NUM_SHOWN = 6
 SHOWN_LENGTH = 100
 # Recipe settings that only some tasks read.
-OF_SOME_TASKS = ("loss", "symmetric", "matryoshka", "mini_batch_size", "contrastive_pairs")
+OF_SOME_TASKS = (
+    *("loss", "symmetric", "matryoshka", "sparsity", "mini_batch_size", "contrastive_pairs"),
+)
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Benchmark(ABC):
     """
 
     kind: str  # the task, as `load` takes it
+    kinds: tuple[str, ...] = ()  # tasks that replace it if the model was saved for one of them
     settings: tuple[str, ...] = ()  # the settings of `OF_SOME_TASKS` that this task reads
     published_as = ""  # the name of such data in recipes; by default the benchmark's name
     has_variants = False  # whether words of the training texts can be replaced to augment them

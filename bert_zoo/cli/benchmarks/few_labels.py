@@ -80,19 +80,18 @@ class SetFitBenchmark(TextBenchmark):
         return CosineRegression()
 
     def batches(self, model, recipe, seed):
-        from bert_zoo.data.batches import column_batches
+        from bert_zoo.models.text_columns import column_batches
 
         self.batch_rows = recipe.predicted_rows
         applies = self.memberships()
         first, second = contrastive_pairs(applies, recipe.contrastive_pairs, seed)
         is_same = (applies[first] & applies[second]).any(1) | (first == second)
-        return column_batches(
-            [take(self.train.texts, rows) for rows in (first, second)],
-            is_same.astype(np.float32),
-            model.preprocessor,
-            replace(recipe.batching(seed), group_by_length=False),
-            distinct=False,
-        )
+        batching = replace(recipe.batching(seed), group_by_length=False)
+        columns = tuple(np.array(take(self.train.texts, rows), object) for rows in (first, second))
+        with model.prompting(("", "")):
+            return column_batches(
+                model, columns, is_same.astype(np.float32), batching=batching, distinct=False
+            )
 
     def product(self, model):
         """A classifier on the sentence vectors."""

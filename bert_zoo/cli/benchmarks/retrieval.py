@@ -18,7 +18,7 @@ from bert_zoo.cli.benchmarks.base import (
 from bert_zoo.config import ROLES
 from bert_zoo.data.retrieval import Retrieval, read_beir
 from bert_zoo.data.tables import Table, TextColumns, read_columns, remarks
-from bert_zoo.embeddings.evaluation import similarity_of
+from bert_zoo.embeddings.evaluation import similarity_of, vector_sizes
 from bert_zoo.embeddings.exact_search import search
 from bert_zoo.metrics.errors import binary_cross_entropies, cross_entropies, hardest_examples
 from bert_zoo.metrics.labels import pearson, ranks, spearman
@@ -31,19 +31,27 @@ from bert_zoo.tasks import name_of
 CUTOFFS = {"ndcg": (10,), "mrr": (10,), "accuracy": (1,), "recall": (10, 100)}
 CUTOFFS_OF_LISTS = {"ndcg": (10,), "mrr": (10,), "accuracy": (1,)}
 NUM_FOUND = 100
+DENSE, SPARSE = name_of("SentenceEmbedder"), name_of("SparseEmbedder")
+# Kind of vectors, by its task -> the settings that only it reads.
+KINDS = {DENSE: ("matryoshka",), SPARSE: ("sparsity",), name_of("LateInteraction"): ()}
 
 
 class VectorBenchmark(Benchmark):
     """Rows of texts (`TextColumns`) that are embedded separately; `prompts` names one of the model's prompts for
     each column, by default those for queries and documents, or its default prompt."""
 
-    kind = name_of("SentenceEmbedder")
+    kind = DENSE
+    kinds = tuple(KINDS)
     heads = ()
-    settings = ("matryoshka", "mini_batch_size")
+    own_settings: tuple[str, ...] = ()
     question = '"a query" "one document" "another one"'
     roles: tuple[str, ...] = ()  # of the columns, which choose prompts
     usual_loss: str  # a class of `embedding_losses`
     prompts: Sequence[str] = ()
+
+    @property
+    def settings(self):
+        return (*self.own_settings, "mini_batch_size", *KINDS[self.kind])
 
     def asked(self, column: int) -> dict[str, str]:
         """A column's prompt or role, as an option of `embed`. Further columns use the last one."""
@@ -60,19 +68,27 @@ class VectorBenchmark(Benchmark):
 
         name = "CosineRegression" if recipe.loss == "cosine_regression" else self.usual_loss
         loss = getattr(losses, name)(**({"symmetric": True} if recipe.symmetric else {}))
+        if self.kind == SPARSE:
+            from bert_zoo.tasks.sparse_embedding import DEFAULT_WEIGHTS
+            from bert_zoo.tasks.sparse_losses import Splade
+
+            return Splade(loss, *(recipe.sparsity or DEFAULT_WEIGHTS))
         return losses.Matryoshka(loss, recipe.matryoshka) if recipe.matryoshka else loss
 
     def batches(self, model, recipe, seed):
-        from bert_zoo.data.batches import column_batches
+        from bert_zoo.models.text_columns import column_batches
 
-        return column_batches(
-            [self.prompted(model, texts, i) for i, texts in enumerate(self.train.columns)],
-            self.train.labels,
-            model.preprocessor,
-            # Grouping by length would change how hard the texts of other rows are to tell apart.
-            replace(recipe.batching(seed), group_by_length=False),
-            distinct=self.loss(recipe).in_batch_negatives,
-        )
+        columns, labels = self.train.columns, self.train.labels
+        prompts = model.encoder.prompts
+        with model.prompting([prompts.text(**self.asked(i)) for i in range(len(columns))]):
+            return column_batches(
+                model,
+                tuple(np.array(column, object) for column in columns),
+                *(() if labels is None else (np.asarray(labels, np.float32),)),
+                # Grouping by length would change how hard the texts of other rows are to tell apart.
+                batching=replace(recipe.batching(seed), group_by_length=False),
+                distinct=self.loss(recipe).in_batch_negatives,
+            )
 
     def taught_texts(self, model, more):
         # Unlabelled rows belong to no column and get the first column's prompt.
@@ -80,6 +96,10 @@ class VectorBenchmark(Benchmark):
         return [*chain(*(self.prompted(model, texts, column) for column, texts in columns))]
 
     def teacher_says(self, teacher, texts, batch_size, recipe):
+        if self.kind != DENSE:
+            raise ValueError(
+                f"Distillation teaches one vector a text, but this is {self.kind!r}. Fine-tune the student instead."
+            )
         return teacher.embed(texts, batch_size, prompt="")
 
     def taught_batches(self, answers, more, model, recipe, seed):
@@ -97,12 +117,13 @@ class VectorBenchmark(Benchmark):
 class RetrievalBenchmark(VectorBenchmark):
     """Retrieval: queries find their documents among all of a split. Splits may also be `Retrieval`s."""
 
-    settings = ("symmetric", *VectorBenchmark.settings)
+    own_settings = ("symmetric",)
     usual_loss = "MultipleNegativesRanking"
     roles = ROLES
 
     def predict(self, model, data, recipe):
-        """Query id -> {document id: score} of the found documents, nearest first, by the model's similarity."""
+        """Query id -> {document id: score} of the found documents, nearest first, by the model's similarity; and the sizes
+        of vectors that are sparse or of tokens, as for `Measurement.table`."""
         judged = as_retrieval(data)
         ids = sorted(judged.corpus)
         columns = [*judged.queries.values()], [judged.corpus[id] for id in ids]
@@ -111,16 +132,20 @@ class RetrievalBenchmark(VectorBenchmark):
             for i, texts in enumerate(columns)
         ]
         hits = search(*vectors, NUM_FOUND, similarity=similarity_of(model))
-        return {
+        found = {
             query: {ids[i]: score for i, score in zip(*row, strict=True)}
             for query, *row in zip(
                 judged.queries, hits.indices.tolist(), hits.scores.tolist(), strict=True
             )
         }
+        if isinstance(vectors[0], np.ndarray):
+            return found, ()
+        names = zip(("queries", "documents"), vectors, strict=True)
+        return found, [{"texts": name} | vector_sizes(some) for name, some in names]
 
     def measure(self, data, predictions):
-        judged = as_retrieval(data)
-        found = {query: [*documents] for query, documents in predictions.items()}
+        judged, (scored, sizes) = as_retrieval(data), predictions
+        found = {query: [*documents] for query, documents in scored.items()}
         firsts = [first_right(judged.relevant[query], ids) for query, ids in found.items()]
         hardest = hardest_examples(
             [*judged.queries.values()],
@@ -128,7 +153,8 @@ class RetrievalBenchmark(VectorBenchmark):
             [judged.corpus[ids[0]] for ids in found.values()],
             np.array([1 - 1 / rank if rank else 1.0 for rank in firsts]),
         )
-        return Measurement(retrieval_metrics(judged.relevant, found, CUTOFFS), hardest=hardest)
+        metrics = retrieval_metrics(judged.relevant, found, CUTOFFS)
+        return Measurement(metrics, table=sizes, hardest=hardest)
 
     def table(self, data, predictions):
         """Each query with its first relevant rank and its nearest document."""
@@ -142,14 +168,14 @@ class RetrievalBenchmark(VectorBenchmark):
                 judged.queries[query],
                 judged.corpus[next(iter(found))],
             )
-            for query, found in predictions.items()
+            for query, found in predictions[0].items()
         )
 
     def official_files(self, directory, split, data, predictions):
         """A run of trec_eval."""
         path = directory / f"{self.name}-{split}.trec"
         with path.open("w", encoding="utf-8") as file:
-            for query, found in predictions.items():
+            for query, found in predictions[0].items():
                 for place, (document, score) in enumerate(found.items(), start=1):
                     file.write(f"{query} Q0 {document} {place} {score:.6f} bert_zoo\n")
         yield path
@@ -163,7 +189,8 @@ class RetrievalBenchmark(VectorBenchmark):
 
     def lines(self, model, data, metrics):
         yield "Some queries, and the document nearest to each:"
-        for query, (first, *_) in self.predict(model, data, Recipe()).items():
+        found, _ = self.predict(model, data, Recipe())
+        for query, (first, *_) in found.items():
             nearest = data.corpus[first]
             right = nearest if first in data.relevant[query] else one_right(data, query)
             yield answer_lines(data.queries[query], nearest, [right])
@@ -204,7 +231,7 @@ class SimilarityBenchmark(VectorBenchmark):
     """Pairs of texts with similarity scores."""
 
     published_as = "scores"
-    settings = ("loss", *VectorBenchmark.settings)
+    own_settings = ("loss",)
     usual_loss = "CoSENT"
     question = '--second "another text" "some text"'
 
@@ -397,12 +424,17 @@ def column_files(options, columns: Sequence[str], label: str | None = None) -> d
 
 
 def pairs_benchmark(options, columns: Sequence[str] = ("anchor", "positive")) -> RetrievalBenchmark:
-    return RetrievalBenchmark(**column_files(options, columns), prompts=options.prompts)
+    return RetrievalBenchmark(**column_files(options, columns), **vector_options(options))
+
+
+def vector_options(options) -> dict[str, Any]:
+    kind = {} if options.vectors is None else {"kind": options.vectors, "kinds": ()}
+    return {"prompts": options.prompts, **kind}
 
 
 def scores_benchmark(options) -> SimilarityBenchmark:
     files = column_files(options, ("sentence1", "sentence2"), options.label)
-    return SimilarityBenchmark(**files, prompts=options.prompts)
+    return SimilarityBenchmark(**files, **vector_options(options))
 
 
 def beir_benchmark(options) -> RetrievalBenchmark:
@@ -427,7 +459,7 @@ def beir_benchmark(options) -> RetrievalBenchmark:
         read,
         measured=("validation" if has_dev else "test",),
         source=f"the folder {directory.name}, in BEIR's layout (Thakur et al. 2021, arXiv:2104.08663)",
-        prompts=options.prompts,
+        **vector_options(options),
     )
 
 
