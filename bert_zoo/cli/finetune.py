@@ -102,15 +102,14 @@ def recipe_for(
 ) -> Recipe:
     """The named recipe, or the published one, with the settings that were `given`; prints which one it is.
 
-    A task that trains models of several kinds trains the model's own.
+    A task that trains models of several kinds then trains the model's own.
     """
     from bert_zoo.loading.directories import open_checkpoint
     from bert_zoo.tasks.presets import preset
     from bert_zoo.training.presets import default_preset
 
     opened = open_checkpoint(name, with_weights=False)
-    if opened.description.task in task.kinds:
-        task.kind = opened.description.task
+    task.suit(name, opened.description.task)
     if recipe or given.get("features"):
         chosen = preset(recipe or "features")
     else:

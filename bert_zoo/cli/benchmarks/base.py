@@ -62,7 +62,6 @@ class Benchmark(ABC):
     """
 
     kind: str  # the task, as `load` takes it
-    kinds: tuple[str, ...] = ()  # tasks that replace it if the model was saved for one of them
     settings: tuple[str, ...] = ()  # the settings of `OF_SOME_TASKS` that this task reads
     published_as = ""  # the name of such data in recipes; by default the benchmark's name
     has_variants = False  # whether words of the training texts can be replaced to augment them
@@ -137,6 +136,9 @@ class Benchmark(ABC):
         """Keyword arguments of `load` for a model of this task."""
         labels = {"labels": self.label_names} if self.label_names else {}
         return {"task": self.kind, "init": self.heads, **labels}
+
+    def suit(self, name: str, task: str | None) -> None:
+        """Changes what is trained to suit a checkpoint, which was saved with a task."""
 
     def check_settings(self, recipe: Recipe) -> None:
         """Raises ValueError if a recipe has settings for other tasks."""

@@ -41,7 +41,7 @@ class VectorBenchmark(Benchmark):
     each column, by default those for queries and documents, or its default prompt."""
 
     kind = DENSE
-    kinds = tuple(KINDS)
+    has_kind = False  # whether the user asked for this kind; by default it is that of the model
     heads = ()
     own_settings: tuple[str, ...] = ()
     question = '"a query" "one document" "another one"'
@@ -52,6 +52,15 @@ class VectorBenchmark(Benchmark):
     @property
     def settings(self):
         return (*self.own_settings, "mini_batch_size", *KINDS[self.kind])
+
+    def suit(self, name, task):
+        from bert_zoo.loading.load import missing_parts
+
+        if task in KINDS and not self.has_kind:
+            self.kind = task
+        if self.kind == SPARSE:
+            # Any encoder can learn a head for masked tokens.
+            self.heads = tuple(missing_parts(name, SPARSE))
 
     def asked(self, column: int) -> dict[str, str]:
         """A column's prompt or role, as an option of `embed`. Further columns use the last one."""
@@ -428,7 +437,7 @@ def pairs_benchmark(options, columns: Sequence[str] = ("anchor", "positive")) ->
 
 
 def vector_options(options) -> dict[str, Any]:
-    kind = {} if options.vectors is None else {"kind": options.vectors, "kinds": ()}
+    kind = {} if options.vectors is None else {"kind": options.vectors, "has_kind": True}
     return {"prompts": options.prompts, **kind}
 
 
