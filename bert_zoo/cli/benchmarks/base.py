@@ -139,6 +139,7 @@ class Benchmark(ABC):
 
     def suit(self, name: str, task: str | None) -> None:
         """Changes what is trained to suit a checkpoint, which was saved with a task."""
+        return
 
     def check_settings(self, recipe: Recipe) -> None:
         """Raises ValueError if a recipe has settings for other tasks."""
