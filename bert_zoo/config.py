@@ -457,6 +457,9 @@ class SparsePooling:
         max_active_dims: how many of the largest weights `embed` keeps; None for all.
         static_queries: whether a query's tokens have fixed weights, which stand in a table, so that only documents
             run through the encoder ("inference-free").
+        of_tokens: whether only a text's own tokens have weights, from a dense layer on each, and a token that occurs
+            several times the largest of them (BGE-M3). There are then no logits, strategy and activation.
+        skipped_ids: with `of_tokens`, tokens without a weight, such as special ones.
 
     Raises:
         ValueError: a field is invalid.
@@ -468,9 +471,13 @@ class SparsePooling:
     activation: str = setting("relu", choices=SPARSE_ACTIVATIONS)
     max_active_dims: int | None = setting(None, least=1)
     static_queries: bool = False
+    of_tokens: bool = False
+    skipped_ids: tuple[int, ...] = ()
 
     def __post_init__(self):
         check_fields(self)
+        if self.of_tokens and self.static_queries:
+            raise ValueError("of_tokens and static_queries exclude each other; choose one of them.")
 
 
 @dataclass(frozen=True)

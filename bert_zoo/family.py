@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from bert_zoo.config import Config, EncoderConfig, Pooling, SparsePooling, TextSpec
+from bert_zoo.config import Config, EncoderConfig, Pooling, SparsePooling, TextSpec, TokenVectors
 from bert_zoo.presets import LanguageModelPreset, Preset, PretrainingPreset
 from bert_zoo.text.format import TextFormat
 from bert_zoo.weights.formats import BertZoo, Format
@@ -137,6 +137,7 @@ class Checkpoint:
         text: how texts are read.
         pooling: how sentence vectors are made.
         sparse_pooling: how sparse vectors are made, of a model that is trained for them.
+        token_vectors: the same of vectors of tokens.
         prompts: name -> text to put before texts.
         score_activation: what makes a reranker's score of its logit: "linear" or "sigmoid"; None for the latter.
         aliases: further names.
@@ -158,6 +159,7 @@ class Checkpoint:
     text: TextSpec = TextSpec()  # noqa: RUF009 (frozen)
     pooling: Pooling = Pooling()  # noqa: RUF009 (frozen)
     sparse_pooling: SparsePooling | None = None
+    token_vectors: TokenVectors | None = None
     prompts: Mapping[str, str] = field(default_factory=dict)
     score_activation: str | None = None
     aliases: Sequence[str] = ()

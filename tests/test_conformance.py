@@ -70,7 +70,7 @@ def answers(model, case: str) -> list:
 def test_every_family_and_every_task_has_a_golden_checkpoint():
     assert set(registry().families) == set(map(family_of, CASES))
     # Models of vectors have directories of their own.
-    of_vectors = {"embedding", "sparse_embedding", "late_interaction"}
+    of_vectors = {"embedding", "sparse_embedding", "late_interaction", "hybrid_embedding"}
     assert set(models.TASKS) - of_vectors == set(map(task_of, CASES))
 
 

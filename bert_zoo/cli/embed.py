@@ -38,7 +38,7 @@ from bert_zoo.config import ROLES
 from bert_zoo.data import files, tables
 from bert_zoo.data.files import RowFile
 from bert_zoo.embeddings.engines import ENGINES, write_documents
-from bert_zoo.embeddings.stages import is_sparse, is_tokens
+from bert_zoo.embeddings.stages import is_hybrid, is_sparse, is_tokens
 from bert_zoo.embeddings.token_index import TokenIndex
 from bert_zoo.weights.files import replacing
 
@@ -144,6 +144,11 @@ NAMES = (
 
 
 def suffix_of(vectors: Any) -> str:
+    if is_hybrid(vectors):
+        raise ValueError(
+            "The model gives three kinds of vectors of a text, and --output holds one kind. Leave --output out, or save "
+            "the model that bert_zoo.load(name, task=...) gives for one kind, and name its directory."
+        )
     return ".npz" if is_sparse(vectors) else "" if is_tokens(vectors) else ".npy"
 
 
@@ -277,6 +282,10 @@ def main(arguments: list[str]) -> None:
 
 def readable(vectors: Any, model: Any) -> Iterator[dict[str, Any]]:
     """Yields each text's vector, its weights by token (largest first), or its token vectors, for JSON."""
+    if is_hybrid(vectors):
+        for kinds in zip(*(readable(kind, model) for kind in vectors.kinds), strict=True):
+            yield {name: value for kind in kinds for name, value in kind.items()}
+        return
     if is_sparse(vectors):
         name_of = model.preprocessor.tokenizer.id_to_token
         for start, end in pairwise(vectors.indptr):

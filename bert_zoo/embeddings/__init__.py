@@ -8,6 +8,7 @@ from bert_zoo.lazy_names import loaded_on_first_use
 # Name -> the module that defines it.
 _NAMES: dict[str, str] = {
     "Hits": "bert_zoo.embeddings.exact_search",
+    "HybridVectors": "bert_zoo.runtime.answers",
     "int8_ranges": "bert_zoo.embeddings.quantization",
     "TokenIndex": "bert_zoo.embeddings.token_index",
     "pool_tokens": "bert_zoo.embeddings.token_index",
@@ -26,6 +27,7 @@ _NAMES: dict[str, str] = {
     "CoSENT": "bert_zoo.tasks.embedding_losses",
     "CosineRegression": "bert_zoo.tasks.embedding_losses",
     "Matryoshka": "bert_zoo.tasks.embedding_losses",
+    "HybridRanking": "bert_zoo.tasks.hybrid_embedding",
     "MultipleNegativesRanking": "bert_zoo.tasks.embedding_losses",
     "PairSoftmax": "bert_zoo.tasks.embedding_losses",
     "Splade": "bert_zoo.tasks.sparse_losses",

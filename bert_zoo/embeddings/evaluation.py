@@ -7,7 +7,7 @@ import numpy as np
 
 from bert_zoo.config import DOCUMENT, QUERY
 from bert_zoo.embeddings.exact_search import search
-from bert_zoo.embeddings.stages import SIMILARITIES, directions, is_sparse, is_tokens
+from bert_zoo.embeddings.stages import SIMILARITIES, directions, is_hybrid, is_sparse, is_tokens
 from bert_zoo.embeddings.token_index import TokenIndex
 from bert_zoo.error_text import quoted
 from bert_zoo.fields import check
@@ -21,11 +21,12 @@ def embedded(
     """Vectors of texts with a prompt, by default in the role: float32 [texts, size], sparse, or a matrix for each."""
     how = {"role": role} if prompt is None else {"prompt": prompt}
     vectors = model.embed(texts, batch_size=batch_size, **how)
-    return vectors if is_sparse(vectors) or is_tokens(vectors) else np.asarray(vectors)
+    is_array = not (is_sparse(vectors) or is_tokens(vectors) or is_hybrid(vectors))
+    return np.asarray(vectors) if is_array else vectors
 
 
 def similarity_of(model: Any) -> str:
-    """The model's similarity: "maxsim", or one of `bert_zoo.config.SIMILARITIES`; cosine if it has no pooling."""
+    """The model's similarity: "maxsim", "hybrid", or one of `bert_zoo.config.SIMILARITIES`; cosine if it has no pooling."""
     if own := getattr(model, "similarity", None):
         return own
     pooling = getattr(getattr(model, "encoder", model), "pooling", None)
@@ -37,7 +38,7 @@ def vector_sizes(vectors: Any) -> dict[str, float]:
 
     Args:
         vectors: float [texts, size], int8 or signs; a SciPy sparse array [texts, vocabulary]; or a matrix of token
-            vectors for each text, in a list or a `TokenIndex`.
+            vectors for each text, in a list or a `TokenIndex`; or `HybridVectors`, which have all of their numbers.
 
     Returns:
         Means of the texts. "bytes": as stored, without the place of each text's vectors; a sparse vector's entry
@@ -45,6 +46,10 @@ def vector_sizes(vectors: Any) -> dict[str, float]:
         weights that are not 0, and "sparsity", the ratio of those that are. For token vectors also "vectors",
         their number.
     """
+    if is_hybrid(vectors):
+        found = [vector_sizes(kind) for kind in vectors.kinds]
+        total = sum(sizes["bytes"] for sizes in found)
+        return {name: size for sizes in found for name, size in sizes.items()} | {"bytes": total}
     if is_sparse(vectors):
         (texts, size), active = vectors.shape, int(vectors.count_nonzero())
         return {

@@ -51,6 +51,7 @@ def search(
       query are candidates; their signs, as 1 and -1, are then compared with the float query;
     - sparse vectors: a SciPy CSR array, with queries of this kind. As CSC (`corpus.tocsc()`) it has each term's
       rows already, which saves most of the time of few queries; it is one block;
+    - `HybridVectors`, with such queries, compared by all three kinds; `queries.weighted(...)` gives each a weight;
     - token vectors: a matrix for each text, in a list or a `TokenIndex`, with queries as a list of matrices.
       They are compared by MaxSim: the sum over the query's vectors of the greatest product with a vector of
       the document. Documents without vectors come last.

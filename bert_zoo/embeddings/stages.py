@@ -12,6 +12,7 @@ import numpy as np
 from bert_zoo.embeddings.quantization import BLOCK_ROWS, blocks, from_binary, from_int8
 from bert_zoo.embeddings.token_index import TokenIndex, decoded_tokens, token_matrices
 from bert_zoo.fields import check
+from bert_zoo.runtime.answers import HybridVectors
 
 SIMILARITIES = ("cosine", "dot")
 # The score of documents without token vectors: below that of all others, as in sentence-transformers.
@@ -59,6 +60,9 @@ class Stage(Protocol):
 
 def stage_of(name: str, queries: Any, corpus: Any, similarity: str | None, ranges: Any) -> Stage:
     """The stage for a kind of corpus, which is named `name` in errors; arguments are those of `search`."""
+    if is_hybrid(corpus):
+        check("similarity", similarity, str | None, choices=("hybrid",))
+        return HybridStage(name, queries, corpus)
     if is_tokens(corpus):
         check("similarity", similarity, str | None, choices=("maxsim",))
         return TokenStage(name, queries, corpus)
@@ -78,6 +82,11 @@ def is_tokens(vectors: Any) -> bool:
     """Whether vectors are a matrix of token vectors for each text."""
     listed = isinstance(vectors, list | tuple) and len(vectors) and np.ndim(vectors[0]) == 2
     return bool(listed) or isinstance(vectors, TokenIndex)
+
+
+def is_hybrid(vectors: Any) -> bool:
+    """Whether vectors are of three kinds for each text."""
+    return isinstance(vectors, HybridVectors)
 
 
 def all_scores(queries: Any, documents: Any, similarity: str | None = None) -> np.ndarray:
@@ -354,3 +363,66 @@ class _Tokens:
                 tokens = self.tokens[start : start + length]
                 found[pair] = np.einsum("qd,td->qt", queries[owner], tokens).max(axis=1).sum()
         return found
+
+
+# --- Three kinds of vectors a text ---
+
+
+class HybridStage:
+    """Dense, sparse and token vectors, compared by the mean of three scores: products of the first two, and MaxSim
+    divided by the query's number of token vectors.
+
+    Source: Chen et al. 2024 (arXiv:2402.03216), section 3.2; FlagEmbedding's `compute_score`.
+    """
+
+    queries_at_once = QUERIES_AT_ONCE
+
+    def __init__(self, name: str, queries: Any, corpus: HybridVectors):
+        if not is_hybrid(queries):
+            raise ValueError(
+                f"{name} has vectors of three kinds, and queries are {type(queries).__name__}; embed both with the same "
+                "model, or pass one kind of each, such as queries.dense and documents.dense."
+            )
+        pairs = zip(queries.kinds, corpus.kinds, strict=True)
+        self.stages = [
+            stage_of(name, *pair, how, None)
+            for pair, how in zip(pairs, ("dot", "dot", "maxsim"), strict=True)
+        ]
+        self.queries = HybridVectors(*(stage.queries for stage in self.stages))
+        self.num_queries, self.rows = len(queries), len(corpus)
+
+    def blocks(self, rows: int) -> Iterator[tuple[int, Block]]:
+        return ((start, self.at(slice(start, start + rows))) for start in range(0, self.rows, rows))
+
+    def at(self, rows: np.ndarray | slice) -> Block:
+        return _Hybrids([stage.at(rows) for stage in self.stages])
+
+
+class _Hybrids:
+    """Scores by the blocks of each kind."""
+
+    def __init__(self, blocks: Sequence[Block]):
+        self.kinds = blocks
+
+    def scores(self, queries: HybridVectors) -> np.ndarray:
+        found = [block.scores(q) for block, q in zip(self.kinds, queries.kinds, strict=True)]
+        return _mean(*found, _numbers(queries)[:, None])
+
+    def errors(self, queries: HybridVectors) -> np.ndarray:
+        found = [block.errors(q) for block, q in zip(self.kinds, queries.kinds, strict=True)]
+        return _mean(*found, _numbers(queries)[:, None])
+
+    def exact(self, queries: HybridVectors, owners, columns, scores) -> np.ndarray:
+        found = [
+            block.exact(q, owners, columns, block.scores(q))
+            for block, q in zip(self.kinds, queries.kinds, strict=True)
+        ]
+        return _mean(*found, _numbers(queries)[owners])
+
+
+def _numbers(queries: HybridVectors) -> np.ndarray:
+    return np.array([max(len(tokens), 1) for tokens in queries.tokens], np.float32)
+
+
+def _mean(dense, sparse, tokens, number: np.ndarray) -> np.ndarray:
+    return (dense + sparse + tokens / number) / np.float32(3)

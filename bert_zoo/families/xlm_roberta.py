@@ -12,6 +12,8 @@ from bert_zoo.text.files import special_tokens
 from bert_zoo.text.format import TextFormat
 from bert_zoo.text.numpy_packing import ROBERTA
 from bert_zoo.text.vocabulary_files import NEXT_LINE, Scheme, read_sentencepiece
+from bert_zoo.weights.formats.hybrid_directories import SPARSE, TOKENS
+from bert_zoo.weights.table import hybrid_head
 
 PAPER = "Unsupervised Cross-lingual Representation Learning at Scale, arXiv:1911.02116"
 FAIRSEQ_CODEC = replace(
@@ -41,6 +43,26 @@ def instruction(task: str) -> str:
 
 EXAMPLE = instruction("Retrieve semantically similar text")
 
+HYBRID = "hybrid_embedding"
+BGE_M3 = Checkpoint(
+    "bge_m3",
+    LARGE | {"max_positions": 8194},
+    sources=[HF("BAAI/bge-m3")],
+    provides=EMBEDDING | {"sparse_embedding", "late_interaction", HYBRID},
+    params=567_754_752,
+    licence="MIT",
+    paper="M3-Embedding: Multi-Linguality, Multi-Functionality, Multi-Granularity, arXiv:2402.03216",
+    text=TextSpec(lowercase=None, max_length=8192),
+    pooling=Pooling("cls"),
+    sparse_pooling=SPARSE,
+    token_vectors=TOKENS,
+    aliases=["bge-m3"],
+    note=(
+        "Dense, sparse and token vectors in one pass, for a hundred languages; task='embedding', 'sparse_embedding' or "
+        "'late_interaction' loads one kind alone."
+    ),
+)
+
 FAMILY = replace(
     roberta.FAMILY,
     name="xlm_roberta",
@@ -59,6 +81,7 @@ FAMILY = replace(
             classes={"XLMRobertaTextClassifier": "XLMRobertaForSequenceClassification"},
         ),
     },
+    heads={**roberta.FAMILY.heads, HYBRID: hybrid_head()},
     text=TextFormat(read_sentencepiece, {"scheme": SCHEME}, ROBERTA),
     checkpoints=[
         *(
@@ -79,6 +102,7 @@ FAMILY = replace(
         ),
         multilingual_e5("base", "d13f1b27baf31030b7fd040960d60d909913633f", BASE, 278_043_648),
         E5_LARGE,
+        BGE_M3,
         replace(
             E5_LARGE,
             name="multilingual_e5_large_instruct",

@@ -1,6 +1,9 @@
 """Sparse vectors over the vocabulary, pooled from the logits of a head for masked tokens."""
 
+from collections.abc import Sequence
+
 import keras
+import numpy as np
 from keras import ops
 
 from bert_zoo import private
@@ -143,3 +146,37 @@ class TokenWeights(keras.layers.Layer):
 
     def compute_output_shape(self, token_ids_shape, padding_mask=None):
         return (token_ids_shape[0], self.vocab_size)
+
+
+class WeightOfEachToken(keras.layers.Dense):
+    """A weight of each token of a text from its hidden state: a dense layer with one output, never negative.
+
+    Returns float32 [batch, length] for hidden states [batch, length, hidden]; 0 for padding and for `skipped_ids`.
+    """
+
+    def __init__(self, skipped_ids: Sequence[int] = (), **kwargs):
+        super().__init__(1, **kwargs)
+        self.skipped_ids = tuple(skipped_ids)
+
+    def call(self, hidden_states, token_ids, padding_mask=None):
+        weights = ops.relu(ops.cast(super().call(hidden_states)[..., 0], "float32"))
+        skipped = np.array(self.skipped_ids, np.int32)
+        counts = ops.all(
+            ops.not_equal(ops.expand_dims(ops.cast(token_ids, "int32"), -1), skipped), axis=-1
+        )
+        if padding_mask is not None:
+            counts = ops.logical_and(counts, ops.cast(padding_mask, "bool"))
+        return ops.where(counts, weights, 0.0)
+
+
+def largest_by_id(weights, token_ids, vocab_size: int):
+    """Weights [..., length] of tokens as vectors [..., vocabulary]: the largest of each id, 0 for ids that do not
+    occur."""
+    before, ids = ops.shape(weights)[:-1], ops.cast(token_ids, "int32")
+    ids = ops.reshape(ids, (-1, ops.shape(ids)[-1]))
+    number = ops.shape(ids)[0]
+    places = ids + vocab_size * ops.arange(number, dtype="int32")[:, None]
+    flat = ops.reshape(weights, (-1,)), ops.reshape(places, (-1,))
+    # Ids that do not occur have the least number.
+    found = ops.maximum(ops.segment_max(*flat, num_segments=number * vocab_size), 0.0)
+    return ops.reshape(found, (*before, vocab_size))

@@ -32,7 +32,7 @@ from bert_zoo.models.encoder import Encoder
 from bert_zoo.models.labels import label_thresholds
 from bert_zoo.models.task_model import SentenceModel
 from bert_zoo.registry import registry
-from bert_zoo.tasks import TASKS, LateInteraction, Reranker, SparseEmbedder
+from bert_zoo.tasks import TASKS, HybridEmbedder, LateInteraction, Reranker, SparseEmbedder
 from bert_zoo.text.files import VocabularyFiles
 from bert_zoo.weights.adapters import Adapter, with_adapter
 from bert_zoo.weights.bind import POOLER, Plan, RenamedSource, plan_of
@@ -43,6 +43,7 @@ from bert_zoo.weights.formats.hf_directories import (
     TOKENIZER_FILE,
     dense_folders,
 )
+from bert_zoo.weights.formats.hybrid_directories import layer_files
 from bert_zoo.weights.formats.sparse_directories import model_folder, query_weights
 from bert_zoo.weights.sources import (
     ADAPTER_CONFIG,
@@ -54,8 +55,10 @@ from bert_zoo.weights.sources import (
 from bert_zoo.weights.table import (
     QUERY_WEIGHTS,
     VECTOR_HEAD,
+    WEIGHT_HEAD,
     SecondEncoder,
     head_of,
+    hybrid_head,
     token_head,
 )
 from bert_zoo.weights.tensor_source import TensorSource
@@ -78,7 +81,7 @@ PROBLEM_TYPES = {
     if getattr(model, "problem_type", None) is not None
 }
 # Tasks of checkpoints that load as nothing else by default.
-OWN_TASKS = (Reranker.task, SparseEmbedder.task)
+OWN_TASKS = (HybridEmbedder.task, Reranker.task, SparseEmbedder.task)
 TOKEN_TABLE = "encoder/embeddings/token_embedding/embeddings"
 # Above both of these (parameters, and multiples of the file's), a configuration is refused before it is
 # compared with each tensor.
@@ -144,19 +147,22 @@ def _open_registered(
     task: str | None,
     merged: str | None = None,
 ) -> Opened:
+    description = Description(
+        task=next((task for task in OWN_TASKS if task in checkpoint.provides), None),
+        labels=tuple(checkpoint.labels) or None,
+        score_activation=checkpoint.score_activation,
+        text=checkpoint.text,
+        pooling=checkpoint.pooling,
+        sparse_pooling=checkpoint.sparse_pooling,
+        token_vectors=checkpoint.token_vectors,
+        prompts=Prompts(checkpoint.prompts),
+    )
+    family = _with_heads(family, description)
     opened = Opened(
         name=checkpoint.full_name,
         family=family,
         config=family.config(checkpoint),
-        description=Description(
-            task=next((task for task in OWN_TASKS if task in checkpoint.provides), None),
-            labels=tuple(checkpoint.labels) or None,
-            score_activation=checkpoint.score_activation,
-            text=checkpoint.text,
-            pooling=checkpoint.pooling,
-            sparse_pooling=checkpoint.sparse_pooling,
-            prompts=Prompts(checkpoint.prompts),
-        ),
+        description=description,
         trained_task=next(iter(checkpoint.provides & TRAINED_BY_USERS), None),
         provides=checkpoint.provides,
         origin=next(
@@ -207,14 +213,9 @@ def _open_directory(
     if description.task is None:
         description = replace(description, task=_said_task(description))
     _check_description(description, path)
-    head = VECTOR_HEAD if description.reads_vectors else None
-    if description.head is not None:
-        head = head_of(description.head, not TASKS[description.task].outputs_per_token)
-    if description.token_vectors is not None:
-        head = token_head(description.token_vectors.use_bias)
     opened = Opened(
         name=name,
-        family=family if head is None else family.with_head(description.task, head),
+        family=_with_heads(family, description),
         config=config,
         description=description,
         trained_task=description.task or PROBLEM_TYPES.get(description.problem_type),
@@ -227,8 +228,34 @@ def _open_directory(
     return opened if adapter is None else _with_adapter(opened, adapter, name, task)
 
 
+def _with_heads(family: Family, description: Description) -> Family:
+    """A family with the heads that a model's files say that it has."""
+    task, tokens = description.task, description.token_vectors
+    sparse = description.sparse_pooling
+    if description.reads_vectors:
+        family = family.with_head(task, VECTOR_HEAD)
+    if description.head is not None:
+        family = family.with_head(
+            task, head_of(description.head, not TASKS[task].outputs_per_token)
+        )
+    if tokens is not None:
+        family = family.with_head(LateInteraction.task, token_head(tokens.use_bias))
+    if sparse is not None and sparse.of_tokens:
+        if HybridEmbedder.task not in family.heads:
+            raise ConfigError(
+                f"The files of BGE-M3's layers stand beside a model of the family {family.name}, whose special tokens "
+                "bert_zoo cannot tell there. Use the model with the program that wrote it."
+            )
+        family = family.with_head(SparseEmbedder.task, WEIGHT_HEAD)
+        if tokens is not None:
+            family = family.with_head(HybridEmbedder.task, hybrid_head(tokens.use_bias))
+    return family
+
+
 def _said_task(description: Description) -> str | None:
     """The task of a model whose files say how they make its answers."""
+    if description.sparse_pooling is not None and description.token_vectors is not None:
+        return HybridEmbedder.task
     said = {
         Reranker.task: description.score_activation,
         SparseEmbedder.task: description.sparse_pooling,
@@ -420,6 +447,8 @@ def _with_tensors(
             vocabulary = family.text.parts(VocabularyFiles(of_model), {}).make().vocabulary
             found = RenamedSource(query_weights(directory, vocabulary), plan.format)
             source.add(found, f"{QUERY_WEIGHTS}.{{}}".format)
+        for place, file in layer_files(directory).items():
+            source.add(RenamedSource(open_weights(file), plan.format), f"{place}.{{}}".format)
     beside = _add_encoders_beside(source, plan, family, directory, task)
     config = config.replace(
         **plan.format.inferred_fields(source, config, opened.description.unsaid)

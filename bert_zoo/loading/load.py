@@ -43,7 +43,7 @@ from bert_zoo.weights.bind import (
     variables_of,
 )
 from bert_zoo.weights.files import WeightsError
-from bert_zoo.weights.table import QUERY_WEIGHTS, OfTwoLogits, head_of, token_head
+from bert_zoo.weights.table import QUERY_WEIGHTS, OfTwoLogits, head_of
 
 log = logging.getLogger("bert_zoo")
 
@@ -336,6 +336,12 @@ def _with_sparse_pooling(opened: Opened, task: str, asked: SparsePooling | None)
         raise ValueError(
             f"sparse_pooling is for models of sparse vectors; this is {task!r}. Leave it out."
         )
+    stored = opened.description.sparse_pooling or SparsePooling()
+    if asked.of_tokens != stored.of_tokens:
+        raise ValueError(
+            f"of_tokens is {asked.of_tokens}, but {opened.name} has the layers for {stored.of_tokens}. Leave it so, "
+            "as dataclasses.replace(model.sparse_pooling, ...) does."
+        )
     return replace(opened, description=replace(opened.description, sparse_pooling=asked))
 
 
@@ -347,7 +353,10 @@ def _with_token_vectors(opened: Opened, task: str, asked: TokenVectors | None) -
         raise ValueError(
             f"token_vectors is for late-interaction models; this is {task!r}. Leave it out."
         )
-    family, plan = opened.family.with_head(task, token_head(asked.use_bias)), opened.plan
+    family, plan = (
+        opened.family.with_head(task, TASKS[task].token_head(asked.use_bias)),
+        opened.plan,
+    )
     return replace(
         opened,
         description=replace(opened.description, token_vectors=asked),

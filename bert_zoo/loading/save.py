@@ -343,7 +343,7 @@ def _write(directory: Path, contents: Contents, task: str, variables: Mapping[st
         tensors |= pooled
     elif description.token_vectors is not None:
         keys = [key for binding in plan.heads[task] for key in binding.keys]
-        pooled = {key: tensors.pop(key) for key in keys}
+        pooled |= {key: tensors.pop(key) for key in keys}
     fmt.write_weights(directory, tensors)
     _write_around(directory, contents, values, pooled)
 

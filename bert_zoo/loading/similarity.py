@@ -7,7 +7,7 @@ import numpy as np
 
 from bert_zoo.config import DOCUMENT, QUERY
 from bert_zoo.embeddings.evaluation import similarity_of
-from bert_zoo.embeddings.stages import all_scores, is_sparse, is_tokens
+from bert_zoo.embeddings.stages import all_scores, is_hybrid, is_sparse, is_tokens
 from bert_zoo.loading.load import load
 from bert_zoo.models.base import ZooModel
 
@@ -24,16 +24,17 @@ def similarity(a: Any, b: Any, model: str | ZooModel = DEFAULT_MODEL) -> float |
 
     Args:
         a, b: one text or several: strings or bytes in a list, a NumPy array or a string tensor. Or both are
-            vectors already, as `embed` returns them: float [n, size], a SciPy sparse array, or a list of
-            matrices of token vectors.
+            vectors already, as `embed` returns them: float [n, size], a SciPy sparse array, a list of
+            matrices of token vectors, or `HybridVectors`, whose `weighted` gives each kind a weight.
         model: the name of a checkpoint for vectors, or a loaded model. For vectors it only says how they are
             compared; by default by cosine, sparse ones by their product, and token vectors by MaxSim.
 
     Returns:
         A float if `a` and `b` are single texts, else float32 [len(a), len(b)]. Scores are cosines from
         -1 to 1, unless the model's `pooling.similarity` is "dot", "euclidean" or "manhattan", or the model is
-        sparse (products) or of late interaction (MaxSim: the sum over a query's tokens of the largest
-        product with a token of the document). "euclidean" and "manhattan" give negative distances, so
+        sparse (products), of late interaction (MaxSim: the sum over a query's tokens of the largest
+        product with a token of the document) or hybrid (the mean of a cosine, a product and MaxSim divided by
+        the query's number of vectors). "euclidean" and "manhattan" give negative distances, so
         higher is always more similar.
 
     Raises:
@@ -61,7 +62,7 @@ def similarity(a: Any, b: Any, model: str | ZooModel = DEFAULT_MODEL) -> float |
 def are_vectors(x: Any) -> bool:
     """Whether something is vectors of texts of any kind, and not texts."""
     is_dense = isinstance(x, np.ndarray) and np.issubdtype(x.dtype, np.floating)
-    return is_dense or is_sparse(x) or is_tokens(x)
+    return is_dense or is_sparse(x) or is_tokens(x) or is_hybrid(x)
 
 
 def _scores(a: Any, b: Any, similarity: str | None) -> np.ndarray:

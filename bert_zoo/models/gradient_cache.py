@@ -61,11 +61,14 @@ def traced_once(run):
     return tf.function(run, autograph=False)
 
 
-def widened(vectors, length):
-    """Token vectors [rows, tokens, size] padded with zeros to so many tokens; vectors of texts [rows, size] unchanged."""
-    if len(vectors.shape) < 3:
-        return vectors
-    return ops.pad(vectors, [[0, 0], [0, length - ops.shape(vectors)[1]], [0, 0]])
+def widened(vectors, number):
+    """Token vectors [rows, tokens, size] with zeros for so many more tokens; vectors of texts [rows, size] unchanged."""
+    return ops.pad(vectors, [[0, 0], [0, number], [0, 0]]) if len(vectors.shape) > 2 else vectors
+
+
+def read_wide(read, rows: Mapping[str, Any], length):
+    """`read(rows)` with zeros for the tokens that rows of this length would have more."""
+    return widened(read(rows), length - ops.shape(rows["padding_mask"])[1])
 
 
 def in_groups_by_length(run, rows: Mapping[str, Any], number: int):
@@ -81,7 +84,7 @@ def in_groups_by_length(run, rows: Mapping[str, Any], number: int):
     number = min(number, back.shape[0] or number)
     bounds = [total * i // number for i in range(number + 1)]
     groups = [
-        widened(run(trimmed({name: value[start:end] for name, value in rows.items()})), length)
+        read_wide(run, trimmed({name: value[start:end] for name, value in rows.items()}), length)
         for start, end in pairwise(bounds)
     ]
     return tf.gather(tf.concat(groups, axis=0), back)
@@ -118,7 +121,7 @@ def in_mini_batches(model: keras.Model, read, rows: Mapping[str, Any], size: int
             given[index] = state
         mapping = [*zip(trainable, values, strict=True), *zip(constant, given, strict=True)]
         with keras.StatelessScope(mapping) as scope:
-            vectors = widened(ops.cast(read(mini_batch), "float32"), length)
+            vectors = ops.cast(read_wide(read, mini_batch, length), "float32")
         return vectors, [scope.get_current_value(constant[index]) for index in seeds]
 
     values, states = [v.value for v in trainable], [before[index] for index in seeds]

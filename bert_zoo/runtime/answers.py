@@ -11,7 +11,7 @@ import numpy as np
 
 from bert_zoo.data.tagging import OUTSIDE, Span, spans
 from bert_zoo.error_text import shown
-from bert_zoo.fields import is_integer
+from bert_zoo.fields import check, is_integer
 from bert_zoo.metrics.squad import AnswerCandidate, AnswerSelection
 from bert_zoo.text.numpy_packing import word_spans
 
@@ -136,6 +136,52 @@ class TokenMatch(PrintedRow):
 
 class TokenMatches(PrintedRows):
     """A list of `TokenMatch`, one for each vector of a query; empty if the document has no vectors."""
+
+
+@dataclass(frozen=True)
+class HybridVectors:
+    """Three kinds of vectors of the same texts. Slices have those of some texts.
+
+    Attributes:
+        dense: float32 [texts, size], of length 1.
+        sparse: SciPy's CSR array float32 [texts, vocabulary].
+        tokens: for each text float32 [tokens, size].
+    """
+
+    dense: np.ndarray
+    sparse: Any
+    tokens: Sequence[np.ndarray]
+
+    @property
+    def kinds(self) -> tuple[Any, Any, Any]:
+        return self.dense, self.sparse, self.tokens
+
+    def __len__(self) -> int:
+        return len(self.dense)
+
+    def __getitem__(self, rows: slice) -> "HybridVectors":
+        return HybridVectors(*(vectors[rows] for vectors in self.kinds))
+
+    def weighted(
+        self, dense: float = 1.0, sparse: float = 1.0, tokens: float = 1.0
+    ) -> "HybridVectors":
+        """These vectors of queries, scaled so that their score with a document is the mean of the three scores with
+        these weights.
+
+        Raises:
+            ValueError: a weight is negative, or all are 0.
+        """
+        weights = {"dense": dense, "sparse": sparse, "tokens": tokens}
+        for name, weight in weights.items():
+            check(name, weight, float, least=0)
+        if not any(weights.values()):
+            raise ValueError(
+                "dense, sparse and tokens are all 0; give at least one of them a weight."
+            )
+        d, s, t = np.float32([*weights.values()]) * 3 / np.float32(sum(weights.values()))
+        return HybridVectors(
+            self.dense * d, self.sparse * s, [matrix * t for matrix in self.tokens]
+        )
 
 
 def maxsim(query: np.ndarray, document: np.ndarray) -> float:

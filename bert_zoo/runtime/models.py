@@ -14,6 +14,7 @@ from bert_zoo.metrics.squad import Window, select_each
 from bert_zoo.runtime.answers import (
     FIRST_PIECE,
     Classifications,
+    HybridVectors,
     Ranking,
     SpanAnswer,
     SpanAnswers,
@@ -33,7 +34,7 @@ from bert_zoo.runtime.answers import (
 )
 from bert_zoo.runtime.description import DESCRIPTION_FILE, SIGNATURE, read_description
 from bert_zoo.runtime.reading import SESSIONS, RowReader, checked_inputs
-from bert_zoo.runtime.sparse import csr_of, in_blocks
+from bert_zoo.runtime.sparse import HYBRID_OUTPUTS, csr_of, hybrid_vectors, in_blocks
 from bert_zoo.text.numpy_packing import (
     Arrays,
     Slices,
@@ -277,12 +278,30 @@ class _TokenEmbedder(RuntimeModel):
         self, texts, batch_size: int = 32, prompt: str | None = None, role: str | None = None
     ) -> list[np.ndarray]:
         """Like the Keras model's `embed`: returns token vectors, float32 [tokens, size] for each text."""
+        found = self._found(strings(texts), batch_size, prompt, role)
+        return [outputs["vectors"][outputs["vector_mask"] == 1] for outputs in found]
+
+    def _found(
+        self, texts: Sequence[str], batch_size: int, prompt: str | None, role: str | None
+    ) -> list[Arrays]:
+        """The outputs of each text, without padding."""
         before = self.prompts.text(prompt, role)
-        if not (texts := [before + text for text in strings(texts)]):
+        if not texts:
             return []
         rows = self.rows_of_role(role or DOCUMENT)
-        found = self._outputs_of_rows(rows.cut(texts), batch_size, rows)
-        return [outputs["vectors"][outputs["vector_mask"] == 1] for outputs in found]
+        return self._outputs_of_rows(rows.cut([before + text for text in texts]), batch_size, rows)
+
+
+class _HybridEmbedder(_TokenEmbedder):
+    outputs_read = HYBRID_OUTPUTS
+
+    def embed(
+        self, texts, batch_size: int = 32, prompt: str | None = None, role: str | None = None
+    ) -> HybridVectors:
+        """Like the Keras model's `embed`: returns vectors of all three kinds."""
+        texts = strings(texts)
+        found = self._found(texts or [""], batch_size, prompt, role)
+        return hybrid_vectors(found, self.description["text"]["vocabulary_size"])[: len(texts)]
 
 
 class _SparseEmbedder(_Embedder):
@@ -432,6 +451,7 @@ _KINDS = {
     "classify_many": _MultiLabelClassifier,
     "embed": _Embedder,
     "embed_tokens": _TokenEmbedder,
+    "embed_hybrid": _HybridEmbedder,
     "embed_sparse": _SparseEmbedder,
     "rank": _Reranker,
     "tag": _Tagger,

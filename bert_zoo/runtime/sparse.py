@@ -2,33 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bert_zoo.fields import check
-from bert_zoo.runtime.answers import PrintedRow, PrintedRows
+from bert_zoo.runtime.answers import HybridVectors, PrintedRow, PrintedRows
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 
-def csr_of(vectors: np.ndarray, most: int | None = None) -> csr_array:
-    """The vectors float32 [texts, size] without zeros; of each, only the `most` largest numbers (None for all)."""
+def _csr_array() -> type[csr_array]:
     try:
         from scipy.sparse import csr_array
     except ImportError as error:
         raise ImportError(
             'Sparse vectors are arrays of SciPy, which is not installed: pip install "bert_zoo[search]".'
         ) from error
+    return csr_array
+
+
+def csr_of(vectors: np.ndarray, most: int | None = None) -> csr_array:
+    """The vectors float32 [texts, size] without zeros; of each, only the `most` largest numbers (None for all)."""
     if most is not None and most < vectors.shape[1]:
         kept = np.argpartition(vectors, -most, axis=1)[:, -most:]
         largest = np.zeros_like(vectors)
         np.put_along_axis(largest, kept, np.take_along_axis(vectors, kept, axis=1), axis=1)
         vectors = largest
-    return csr_array(vectors)
+    return _csr_array()(vectors)
+
+
+def csr_of_tokens(ids: Sequence[np.ndarray], weights: Sequence[np.ndarray], size: int) -> csr_array:
+    """CSR [texts, size] of each text's token ids and their weights: the largest of each id, without zeros."""
+    rows = np.repeat(np.arange(len(ids)), [len(some) for some in ids])
+    columns, values = np.concatenate(ids), np.concatenate(weights)
+    order = np.lexsort((values, columns, rows))
+    rows, columns, values = rows[order], columns[order], values[order]
+    is_last = np.append((np.diff(rows) != 0) | (np.diff(columns) != 0), True) & (values > 0)
+    places = rows[is_last], columns[is_last]
+    return _csr_array()((values[is_last], places), shape=(len(ids), size))
+
+
+# What a model of all three kinds of vectors gives: one vector a text, weights of its tokens and their ids, a vector a token
+# and 1 for those that are compared.
+HYBRID_OUTPUTS = ("embedding", "token_weights", "weighted_ids", "vectors", "vector_mask")
+
+
+def hybrid_vectors(found: Sequence[Mapping[str, np.ndarray]], vocab_size: int) -> HybridVectors:
+    """The vectors of texts, at least one, from the `HYBRID_OUTPUTS` of each."""
+    dense, weights, ids, vectors, masks = ([row[name] for row in found] for name in HYBRID_OUTPUTS)
+    tokens = [some[mask == 1] for some, mask in zip(vectors, masks, strict=True)]
+    return HybridVectors(np.stack(dense), csr_of_tokens(ids, weights, vocab_size), tokens)
 
 
 def in_blocks(

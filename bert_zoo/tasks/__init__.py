@@ -26,6 +26,7 @@ _MODELS = {
     "text_to_text": ("TextToText", "bert_zoo.tasks.text_to_text"),
     "embedding": ("SentenceEmbedder", "bert_zoo.tasks.embedding"),
     "late_interaction": ("LateInteraction", "bert_zoo.tasks.late_interaction"),
+    "hybrid_embedding": ("HybridEmbedder", "bert_zoo.tasks.hybrid_embedding"),
     "sparse_embedding": ("SparseEmbedder", "bert_zoo.tasks.sparse_embedding"),
 }
 NAMES = tuple(_MODELS)
@@ -66,6 +67,7 @@ _OTHER_WORDS = {
     "sentence_embedding": "embedding",
     "embeddings": "embedding",
     "colbert": "late_interaction",
+    "bge_m3": "hybrid_embedding",
     "multi_vector": "late_interaction",
     "multi_vector_encoder": "late_interaction",
     "splade": "sparse_embedding",

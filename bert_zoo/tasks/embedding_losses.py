@@ -193,23 +193,11 @@ class MultipleNegativesRanking(EmbeddingLoss):
     def call(self, y_true, y_pred):
         columns = y_pred.shape[1]
         candidates = ops.concatenate([y_pred[:, i] for i in range(1, columns)], axis=0)
-        same = [[_equal(y_true, a, b) for b in range(columns)] for a in range(2)]
-        rows = ops.arange(ops.shape(y_pred)[0])
-        others = ops.not_equal(rows[:, None], rows[None])
-        is_equal = ops.logical_or(same[0][1], ops.logical_or(same[0][0], same[1][1]))
-        excluded = [ops.logical_and(is_equal, others)]
-        excluded += [ops.logical_or(same[0][i], same[1][i]) for i in range(2, columns)]
         similarity = self.similarity or self.comparison.similarity
         scale = DEFAULT_SCALES[similarity] if self.scale is None else self.scale
         how = self.comparison._replace(similarity=similarity)
-        logits = scale * scores_of_all(y_pred[:, 0], candidates, how)
-        logits = ops.where(ops.concatenate(excluded, axis=1), EXCLUDED, logits)
-        loss = keras.losses.sparse_categorical_crossentropy(rows, logits, from_logits=True)
-        if not self.symmetric:
-            return loss
-        back = ops.transpose(logits[:, : ops.shape(y_pred)[0]])
-        back = keras.losses.sparse_categorical_crossentropy(rows, back, from_logits=True)
-        return (loss + back) / 2
+        scores = scores_of_all(y_pred[:, 0], candidates, how)
+        return ranking_losses(y_true, scale * scores, self.symmetric)
 
     def learns_from_one_row(self, columns: int) -> bool:
         return columns > 2  # which has negatives of its own
@@ -217,6 +205,31 @@ class MultipleNegativesRanking(EmbeddingLoss):
     def get_config(self):
         own = {"scale": self.scale, "symmetric": self.symmetric, "similarity": self.similarity}
         return {**super().get_config(), **own}
+
+
+def ranking_losses(fingerprints, logits, symmetric: bool = False):
+    """Cross-entropy [batch] of finding a row's positive, of logits [batch, batch * (columns - 1)] and texts' fingerprints
+    [batch, columns, 2]; see `MultipleNegativesRanking`."""
+    logits = without_equals(fingerprints, logits)
+    rows = ops.arange(ops.shape(logits)[0])
+    loss = keras.losses.sparse_categorical_crossentropy(rows, logits, from_logits=True)
+    if not symmetric:
+        return loss
+    back = ops.transpose(logits[:, : ops.shape(logits)[0]])
+    back = keras.losses.sparse_categorical_crossentropy(rows, back, from_logits=True)
+    return (loss + back) / 2
+
+
+def without_equals(fingerprints, logits):
+    """Logits [batch, batch * (columns - 1)], `EXCLUDED` for what is no negative of a row."""
+    columns = fingerprints.shape[1]
+    same = [[_equal(fingerprints, a, b) for b in range(columns)] for a in range(2)]
+    rows = ops.arange(ops.shape(logits)[0])
+    others = ops.not_equal(rows[:, None], rows[None])
+    is_equal = ops.logical_or(same[0][1], ops.logical_or(same[0][0], same[1][1]))
+    excluded = [ops.logical_and(is_equal, others)]
+    excluded += [ops.logical_or(same[0][i], same[1][i]) for i in range(2, columns)]
+    return ops.where(ops.concatenate(excluded, axis=1), EXCLUDED, logits)
 
 
 def _equal(fingerprints, first: int, second: int):

@@ -60,6 +60,7 @@ class LateInteraction(VectorModel):
     similarity = "maxsim"
     interface = Interface((VECTORS, MASK), pairs=False, marks=(SCORED,))
     traced_settings = ("token_vectors",)
+    token_head = staticmethod(token_head)
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class LateInteraction(VectorModel):
 
     @property
     def family(self):
-        return super().family.with_head(self.task, token_head(self.token_vectors.use_bias))
+        return super().family.with_head(self.task, self.token_head(self.token_vectors.use_bias))
 
     def add_head(self, config):
         made = self.token_vectors
@@ -145,20 +146,20 @@ class LateInteraction(VectorModel):
         Returns:
             For each text, NumPy float32 [tokens, size].
         """
-        found = self._token_vectors(texts, batch_size, prompt, role)
+        found = self.rows_of_texts(token_outputs, texts, batch_size, prompt, role)
         return [vectors[mask == 1] for vectors, mask, _ in found]
 
-    def _token_vectors(self, texts, batch_size: int, prompt: str | None, role: str | None):
-        """Of each text, the vectors of all tokens, their mask and ids."""
+    def rows_of_texts(
+        self, function, texts, batch_size: int, prompt: str | None, role: str | None
+    ) -> list[list[np.ndarray]]:
+        """Of each text, its rows of the tensors that `function(model, inputs)` returns."""
         before = self.encoder.prompts.text(prompt, role)
         texts = with_prompt(before, text_rows(self, texts))
         found: list[Any] = [None] * len(texts)
         with warning_of_cut_texts(self, texts, pooled=False):
             for numbers in batches_of(texts, batch_size):
                 rows = rows_of(texts, numbers)
-                parts = outputs_of_texts(
-                    self, _token_outputs, rows, batch_size, role=role or DOCUMENT
-                )
+                parts = outputs_of_texts(self, function, rows, batch_size, role=role or DOCUMENT)
                 for number, *row in zip(numbers, *parts, strict=True):
                     found[number] = row
         return found
@@ -175,7 +176,7 @@ class LateInteraction(VectorModel):
         """
         tokenizer, sides = self.preprocessor.tokenizer, []
         for role, text in zip(ROLES, (query, document), strict=True):
-            ((vectors, mask, ids),) = self._token_vectors([text], 1, None, role)
+            ((vectors, mask, ids),) = self.rows_of_texts(token_outputs, [text], 1, None, role)
             tokens = [tokenizer.id_to_token(int(index)) for index in ids[mask == 1]]
             sides.append((vectors[mask == 1], tokens))
         return token_matches(*sides)
@@ -198,6 +199,7 @@ class LateInteraction(VectorModel):
         return {**super().get_config(), "token_vectors": asdict(self.token_vectors)}
 
 
-def _token_outputs(model, inputs):
+def token_outputs(model, inputs):
+    """The vectors of a batch's tokens, their mask and ids."""
     outputs = model(inputs, training=False)
     return outputs[VECTORS], outputs[MASK], inputs["token_ids"]

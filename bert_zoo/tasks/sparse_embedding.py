@@ -14,11 +14,16 @@ from keras import ops
 
 from bert_zoo.config import DOCUMENT, QUERY, SparsePooling
 from bert_zoo.fields import check
-from bert_zoo.layers.sparse import TokenWeights, sparse_vectors
+from bert_zoo.layers.sparse import (
+    TokenWeights,
+    WeightOfEachToken,
+    largest_by_id,
+    sparse_vectors,
+)
 from bert_zoo.models.base import Interface
 from bert_zoo.models.data_adapters import with_prompt
 from bert_zoo.models.direct import outputs_of_texts
-from bert_zoo.models.inputs import real_tokens
+from bert_zoo.models.inputs import real_tokens, tokens_of
 from bert_zoo.models.labels import HeadChoice
 from bert_zoo.models.long_texts import warning_of_cut_texts, with_callback
 from bert_zoo.models.task_model import Use
@@ -29,7 +34,7 @@ from bert_zoo.tasks.objectives.table import PREDICTIONS
 from bert_zoo.tasks.sparse_losses import Splade
 from bert_zoo.tasks.vectors import VectorModel
 from bert_zoo.text.batches import strings
-from bert_zoo.weights.table import QUERY_WEIGHTS
+from bert_zoo.weights.table import QUERY_WEIGHTS, WEIGHT_HEAD
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -97,11 +102,21 @@ class SparseEmbedder(VectorModel, ObjectiveModel):
         return arguments | {"sparse_pooling": head.sparse_pooling or SparsePooling()}
 
     @property
+    def family(self):
+        family, of_tokens = super().family, self.sparse_pooling.of_tokens
+        return family.with_head(self.task, WEIGHT_HEAD) if of_tokens else family
+
+    @property
     def objectives(self):
-        return {HEAD: PREDICTIONS[HEAD]}
+        return {} if self.sparse_pooling.of_tokens else {HEAD: PREDICTIONS[HEAD]}
 
     def add_head(self, config):
         super().add_head(config)
+        self.token_weights = None
+        if self.sparse_pooling.of_tokens:
+            self.token_weights = WeightOfEachToken(
+                self.sparse_pooling.skipped_ids, dtype=self.dtype_policy, name="token_weights"
+            )
         self.query_dims, self.document_dims = map(
             keras.metrics.Mean, ("query_dims", "document_dims")
         )
@@ -113,6 +128,8 @@ class SparseEmbedder(VectorModel, ObjectiveModel):
         super().build(input_shape)
         if self.query_weights is not None:
             self.query_weights.build()
+        if self.token_weights is not None:
+            self.token_weights.build((None, None, self.width_read))
 
     @property
     def reads_roles(self) -> bool:
@@ -131,6 +148,10 @@ class SparseEmbedder(VectorModel, ObjectiveModel):
         return preprocessor.with_options(layout=layout)
 
     def head_outputs(self, encoded, inputs, training=None):
+        if self.token_weights is not None:
+            ids = tokens_of(inputs)
+            weights = self.token_weights(encoded["sequence_output"], ids, real_tokens(inputs))
+            return largest_by_id(weights, ids, self.encoder.config.vocab_size)
         head = self.masked_lm
         states, table, *_ = PREDICTIONS[HEAD].read(head, self, encoded, inputs)
         return sparse_vectors(

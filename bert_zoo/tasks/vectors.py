@@ -235,7 +235,10 @@ class VectorModel(ScoringModel):
             lengths = [ops.shape(column)[1] for column in columns]
             are_known = all(isinstance(length, int) for length in lengths)
             longest = max(lengths) if are_known else functools.reduce(ops.maximum, lengths)
-            columns = [widened(column, longest) for column in columns]
+            columns = [
+                widened(column, longest - length)
+                for column, length in zip(columns, lengths, strict=True)
+            ]
         return ops.stack(columns, axis=1)
 
     @property

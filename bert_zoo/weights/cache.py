@@ -49,6 +49,7 @@ MODEL_FILES = (
     *("modules.json", "sentence_*_config.json", "config_sentence_transformers.json"),
     *("*_Pooling/config.json", "*_Dense*/config.json", "*_Normalize/config.json"),
     *("*_Dense*/model.safetensors", "*_Dense*/pytorch_model.bin"),
+    *("colbert_linear.*", "sparse_linear.*"),
     "0_StaticEmbedding/tokenizer.json",
     # Of sparse encoders, whose model may stand in the folder of its route.
     *("*_SpladePooling/config.json", "router_config.json", "idf.json", "document_0_*/*.json"),

@@ -303,6 +303,14 @@ def token_head(use_bias: bool = False) -> Head:
     return Head((Row(DENSE if use_bias else KERNEL, "projection", hf="linear"),))
 
 
+# A weight of each token, and both of these heads.
+WEIGHT_HEAD = Head((Row(DENSE, "token_weights", hf="sparse_linear"),))
+
+
+def hybrid_head(use_bias: bool = True) -> Head:
+    return Head((*token_head(use_bias).rows, *WEIGHT_HEAD.rows))
+
+
 _MIX = raw("scalars") | raw("gamma")
 _LSTM = raw("kernel") | raw("recurrent_kernel") | raw("bias")
 

@@ -244,7 +244,11 @@ class ObjectiveModel(TaskModel):
         given = {name: self.positions(inputs, name) for name in self.positions_read}
         given = {name: value for name, value in given.items() if value is not None}
         shapes, length = [value.shape[1:] for value in given.values()], inputs["token_ids"].shape[1]
-        if None in itertools.chain([length], *shapes) or sum(map(math.prod, shapes)) >= length:
+        if (
+            not given
+            or None in itertools.chain([length], *shapes)
+            or sum(map(math.prod, shapes)) >= length
+        ):
             return None
         return given
 

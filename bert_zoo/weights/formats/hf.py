@@ -20,6 +20,7 @@ from bert_zoo.weights.formats.hf_directories import (
     OLD_CROSS_ENCODER,
     SCORE_ACTIVATIONS,
     dense_of,
+    modules_of,
     pooling_of,
     prompts_of,
     score_activation_of,
@@ -29,6 +30,7 @@ from bert_zoo.weights.formats.hf_directories import (
     write_settings,
     write_text,
 )
+from bert_zoo.weights.formats.hybrid_directories import FIRST, hybrid_of, write_layers
 from bert_zoo.weights.formats.late_directories import (
     token_vectors_of,
     write_token_vectors,
@@ -168,7 +170,12 @@ class HuggingFace(Format):
     def description(self, values: JsonObject, directory: Path) -> Description:
         labels, late = _labels(values), token_vectors_of(values, directory)
         sparse, folder = sparse_pooling_of(directory), model_folder(directory)
-        makes_vectors = late is not None or sparse is not None
+        makes_vectors, prompts = late is not None or sparse is not None, prompts_of(directory)
+        pooling = Pooling() if makes_vectors else pooling_of(directory)
+        if hybrid := hybrid_of(directory):
+            tokens, sparse = hybrid
+            late = tokens, prompts
+            pooling = pooling if modules_of(directory) else FIRST
         # A cross-encoder of several classes is a classifier of pairs.
         has_score = labels is not None and len(labels) == 1
         return Description(
@@ -178,9 +185,9 @@ class HuggingFace(Format):
             labels=labels,
             thresholds=values.items_of(THRESHOLDS, float),
             text=text_of(folder),
-            pooling=Pooling() if makes_vectors else pooling_of(directory),
+            pooling=pooling,
             sparse_pooling=sparse,
-            prompts=prompts_of(directory) if late is None else late[1],
+            prompts=prompts if late is None else late[1],
             token_vectors=late and late[0],
             generation=generation_of(values, folder),
             unsaid=self.codec.unsaid(values),
@@ -231,8 +238,13 @@ class HuggingFace(Format):
     ) -> Description:
         encoder = getattr(model, "encoder", model)
         config = encoder.config
-        makes_vectors = description.token_vectors is not None
-        is_bare = makes_vectors or model.task not in family.heads
+        makes_tokens, sparse = description.token_vectors is not None, description.sparse_pooling
+        is_bare = makes_tokens or model.task not in family.heads
+        if sparse is not None and sparse.of_tokens and not makes_tokens:
+            raise ValueError(
+                "No program has files for these sparse vectors alone. Load the model for the task that makes all of its "
+                "vectors and save that, or leave format out."
+            )
         hf_class = self.class_of("encoder" if is_bare else model.task, config)
         if hf_class is None:
             raise ValueError(
@@ -249,7 +261,7 @@ class HuggingFace(Format):
             )
         say_what_differs(self.supports, config, self.classes["encoder"])
         say_what_differs(self.supports_in_head.get(model.task, {}), config, hf_class)
-        pools = is_bare and not (makes_vectors or encoder.always_gives_state)
+        pools = is_bare and makes_tokens == (sparse is not None) and not encoder.always_gives_state
         has_pooler = any(getattr(r, "ours", "").startswith("pooler/") for r in family.encoder_rows)
         return replace(
             description,
@@ -297,22 +309,25 @@ class HuggingFace(Format):
                 directory, pooling, config.hidden_size, length, dense, lacks_pooler=lacks_pooler
             )
             write_settings(directory, pooling, description.prompts)
-        if description.token_vectors is not None:
+        sparse, token_vectors = description.sparse_pooling, description.token_vectors
+        if sparse is not None and token_vectors is not None:
+            write_layers(directory, tensors)
+        elif token_vectors is not None:
             write_token_vectors(
                 directory,
-                description.token_vectors,
+                token_vectors,
                 config.hidden_size,
                 None if text is None else text.max_length,
                 description.prompts,
                 tensors,
                 lacks_pooler=description.lacks_pooler,
             )
-        if description.sparse_pooling is not None:
+        elif sparse is not None:
             length = None if text is None else text.max_length
             table = [tensors[key] for key in tensors if key.startswith(QUERY_WEIGHTS)]
             write_sparse(
                 directory,
-                description.sparse_pooling,
+                sparse,
                 config.vocab_size,
                 length,
                 description.prompts,
