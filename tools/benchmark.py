@@ -14,7 +14,8 @@
     python tools/benchmark.py --what words --batch_size 32 --length 32 --reference_python allennlp-env/bin/python
 
 `reference_python` is the interpreter of an environment with torch and transformers (and
-sentence-transformers for single calls and trainings of sentence vectors; allennlp 2.10.1 for words), which bert_zoo itself never imports. Rounds alternate
+sentence-transformers for single calls; sentence-transformers[train] for trainings of vectors; allennlp 2.10.1
+for words), which bert_zoo itself never imports. Rounds alternate
 between the implementations, so that a change of the machine's speed affects all of them alike.
 Medians are printed, with ratios of medians and their spread over the rounds, and written as JSON.
 All is measured twice: as in a program that only imports bert_zoo, and with oneDNN the other way. If the
@@ -121,7 +122,12 @@ _WORKS = flags.DEFINE_multi_enum(
     list(WORKS),
     "Of modelling and long documents; may be given several times.",
 )
-_SQUAD = flags.DEFINE_string("squad", None, "A file of SQuAD, for trainings of sentence vectors.")
+_SQUAD = flags.DEFINE_string("squad", None, "A file of SQuAD, for trainings of vectors.")
+_KINDS = flags.DEFINE_multi_enum(
+    "kinds", ["dense", "sparse", "late"], ["dense", "sparse", "late"], "Of vectors to train."
+)
+_EPOCHS = flags.DEFINE_integer("epochs", 1, "Of trainings of vectors.", lower_bound=1)
+_TRAINED = flags.DEFINE_string("trained", None, "Where to keep the models that vectors are of.")
 _LONG_LENGTHS = flags.DEFINE_multi_integer(
     "long_lengths", [512, 1024, 2048, 4096, 8192], "Of long documents, tokens of a row alone."
 )
@@ -583,66 +589,91 @@ def alone(model, x) -> Callable[[], None]:
     return work
 
 
-# --- Trainings of sentence vectors ---------------------------------------------------------------
+# --- Trainings of vectors ------------------------------------------------------------------------
 
 PAIRS, KEPT_OUT, LEARNING_RATE = 32, 3, 5e-5  # rows of a batch, articles that are not trained on
+# Kind of vectors -> what `load` makes a model for them of.
+KINDS = {
+    "dense": {"task": "embedding"},
+    "sparse": {"task": "sparse_embedding", "init": ("masked_lm",)},
+    "late": {"task": "late_interaction"},
+}
+FLOPS = 3e-5, 5e-5  # weights of documents and queries, as in sentence-transformers' examples
 
 _TRAIN_VECTORS = """
-import json, torch
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+import contextlib, json, sys, torch
+import sentence_transformers as st
+from datasets import Dataset
+from sentence_transformers.multi_vector_encoder import losses as late
+from sentence_transformers.sentence_transformer import losses as dense
+from sentence_transformers.sparse_encoder import losses as sparse
 torch.set_num_threads(settings["threads"])
-trainings = iter(json.load(open(settings["trainings"])))
-number = 0
+def splade(model):
+    ranking = sparse.SparseMultipleNegativesRankingLoss(model)
+    return sparse.SpladeLoss(model, ranking, *settings["flops"])
+name, loss_of = {
+    "dense": ("SentenceTransformer", dense.MultipleNegativesRankingLoss),
+    "sparse": ("SparseEncoder", splade),
+    "late": ("MultiVectorEncoder", late.MultiVectorMultipleNegativesRankingLoss),
+}[settings["kind"]]
+Model, Trainer, Arguments = (
+    getattr(st, name + end) for end in ("", "Trainer", "TrainingArguments"))
+data = json.load(open(settings["data"]))
+rows = Dataset.from_dict(dict(zip(("query", "document"), data["columns"])))
+trainings = enumerate(data["trainings"])
+class Batches(st.DefaultBatchSampler):
+    def __init__(self, dataset, **options):
+        super().__init__(range(len(dataset)), settings["pairs"], False)
+    def __iter__(self):
+        return iter(batches)
+    def __len__(self):
+        return len(batches)
 def work():
-    global number
-    torch.manual_seed(number)
-    model = SentenceTransformer(settings["model_dir"], device="cpu")
-    model.train()
-    loss = MultipleNegativesRankingLoss(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=settings["rate"], eps=1e-6, weight_decay=.01)
-    batches = next(trainings)
-    warmup = max(1, round(.1 * len(batches)))
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda i: min(
-        (i + 1) / warmup, (len(batches) - i) / len(batches)))
-    for batch in batches:
-        loss([model.preprocess(texts) for texts in batch], None).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-        optimizer.zero_grad()
-    model.save(f'{settings["output"]}/{number}')
-    number += 1
+    global batches
+    number, (batches, rates) = next(trainings)
+    model = Model(settings["start"], device="cpu")
+    model.model_card_data.generate_widget_examples = False
+    arguments = Arguments(
+        settings["output"], seed=number, num_train_epochs=1, batch_sampler=Batches, use_cpu=True,
+        per_device_train_batch_size=settings["pairs"], report_to="none", logging_strategy="no",
+        save_strategy="no", disable_tqdm=True)
+    weights = [*model.parameters()]
+    optimizer = torch.optim.AdamW([
+        {"params": [w for w in weights if w.ndim > 1], "weight_decay": .01},
+        {"params": [w for w in weights if w.ndim < 2], "weight_decay": 0.}], lr=1., eps=1e-6)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: rates[min(step, len(rates) - 1)])
+    with contextlib.redirect_stdout(sys.stderr):
+        Trainer(model=model, args=arguments, train_dataset=rows, loss=loss_of(model),
+            optimizers=(optimizer, schedule)).train()
+    model.save(f'{settings["output"]}/{number}', create_model_card=False)
 """
 
 
 def race_embedding_training(scratch: Path) -> dict[str, dict[str, dict]]:
-    """MiniLM trained an epoch on questions and their paragraphs, by the same batches of each seed.
+    """MiniLM trained on questions and their paragraphs, by the same batches of each seed for all kinds of vectors.
 
     The first articles are trained on, and retrieval is measured on the last ones. Seconds are of whole
-    trainings, from loading the model to the last step, tracing included; a seed is a round.
+    trainings, from loading the model to saving it, tracing included; a seed is a round.
     """
     import numpy as np
-    import tensorflow as tf
 
-    import bert_zoo
     from bert_zoo.data.buckets import distinct_batches, text_numbers
     from bert_zoo.embeddings import evaluate_retrieval
-    from bert_zoo.training import bert_adamw, compile_for_task
+    from bert_zoo.training.optimizers import WarmupLinearDecay
 
     articles = json.loads(Path(_SQUAD.value).read_text(encoding="utf-8"))["data"]
-    questions, paragraphs = answered(articles[:-KEPT_OUT])
-    numbers = text_numbers((questions, paragraphs))
+    columns = answered(articles[:-KEPT_OUT])
+    numbers = text_numbers(columns)
     trainings = []
     for seed in range(1 + ROUNDS.value):
-        batches = distinct_batches(numbers, PAIRS, np.random.default_rng(seed))
-        columns = [
-            [[texts[i] for i in rows] for texts in (questions, paragraphs)] for rows in batches
-        ]
-        trainings.append(columns)
-    # `race` has a round that warms up: a short one.
-    trainings[0] = trainings[0][:2]
-    (scratch / "trainings.json").write_text(json.dumps(trainings), encoding="utf-8")
+        random = np.random.default_rng(seed)
+        epochs = [distinct_batches(numbers, PAIRS, random) for _ in range(_EPOCHS.value)]
+        batches = [rows.tolist() for epoch in epochs for rows in epoch]
+        # `race` has a round that warms up: a short one.
+        batches = batches if seed else batches[:2]
+        schedule = WarmupLinearDecay(LEARNING_RATE, len(batches), len(batches) // 10)
+        trainings.append((batches, [float(schedule(step)) for step in range(len(batches))]))
     asked, context = answered(articles[-KEPT_OUT:])
     corpus = {text: text for text in dict.fromkeys(context)}
     relevant = {question: {text} for question, text in zip(asked, context, strict=True)}
@@ -651,50 +682,80 @@ def race_embedding_training(scratch: Path) -> dict[str, dict[str, dict]]:
         found = evaluate_retrieval(model, {q: q for q in asked}, corpus, relevant)
         return {name: found[name] for name in ("ndcg@10", "mrr@10")}
 
-    names = ("bert_zoo", "sentence-transformers")[: 1 + bool(REFERENCE_PYTHON.value)]
-    scores: dict[str, list[dict[str, float]]] = {name: [] for name in names}
-    trained: list[Any] = []
-    queue = iter(enumerate(trainings))
+    print(f"Measured with {len(asked)} questions and {len(corpus)} paragraphs", flush=True)
+    results = {}
+    for kind in dict.fromkeys(_KINDS.value):
+        title = f"{kind}, {len(trainings[-1][0])} batches of {PAIRS} of {len(numbers):,} pairs"
+        folder = Path(_TRAINED.value or scratch) / kind
+        results[title] = race_trainings(title, kind, columns, trainings, measured, folder)
+    return results
+
+
+def race_trainings(
+    title: str,
+    kind: str,
+    columns: Sequence,
+    trainings: list,
+    measured: Callable[[Any], dict[str, float]],
+    folder: Path,
+) -> dict[str, Any]:
+    """Trains one kind of vectors with both libraries from the same directory, and measures all models."""
+    import tensorflow as tf
+
+    import bert_zoo
+    from bert_zoo.training import bert_adamw, compile_for_task
+
+    tf.keras.utils.set_random_seed(0)
+    model = bert_zoo.load("minilm_l6", **KINDS[kind])
+    bert_zoo.save(model, folder / "start", format="hf")
+    before = measured(model)
+    print(f"{kind}, before: {before}", flush=True)
+    queue = enumerate(trainings)
 
     def ours() -> None:
-        seed, batches = next(queue)
-        tf.keras.utils.set_random_seed(seed)
-        model = bert_zoo.load("minilm_l6", "embedding")
+        seed, (batches, _) = next(queue)
         steps = len(batches)
+        tf.keras.utils.set_random_seed(seed)
+        model = bert_zoo.load(folder / "start", KINDS[kind]["task"])
         optimizer = bert_adamw(LEARNING_RATE, total_steps=steps, bias_correction=True)
-        compile_for_task(model, optimizer)
+        loss = splade(steps) if kind == "sparse" else None
+        compile_for_task(model, optimizer, loss=loss)
+        texts = [tuple([column[row] for row in rows] for column in columns) for rows in batches]
         spec = (tf.TensorSpec([None], tf.string),) * 2
-        dataset = tf.data.Dataset.from_generator(lambda: map(tuple, batches), output_signature=spec)
+        dataset = tf.data.Dataset.from_generator(lambda: texts, output_signature=spec)
         model.fit(dataset, steps_per_epoch=steps, verbose=0)
-        trained.append(model)
+        bert_zoo.save(model, folder / "bert_zoo" / str(seed))
 
-    def then_measured(name: str, run: Callable[[], Seconds], model_of) -> Callable[[], Seconds]:
+    scores: dict[str, list[dict[str, float]]] = {}
+
+    def then_measured(name: str, run: Callable[[], Seconds]) -> Callable[[], Seconds]:
+        scores[name] = []
+
         def measuring() -> Seconds:
             seconds, seed = run(), len(scores[name])
-            scores[name].append(measured(model_of(seed)))
-            print(f"  {name}, seed {seed}: {seconds[0]:.1f} s, {scores[name][-1]}", flush=True)
+            scores[name].append(measured(bert_zoo.load(folder / name / str(seed))))
+            print(f"  {name}, seed {seed}: {seconds} s, {scores[name][-1]}", flush=True)
             return seconds
 
         return measuring
 
-    before = measured(bert_zoo.load("minilm_l6"))
-    print(f"before: {before}; {len(asked)} questions, {len(corpus)} paragraphs", flush=True)
-    contestants = {"bert_zoo": then_measured("bert_zoo", timed(ours), lambda _: trained.pop())}
+    contestants = {"bert_zoo": then_measured("bert_zoo", timed(ours))}
     if REFERENCE_PYTHON.value:
+        data = folder / "data.json"
+        data.write_text(json.dumps({"columns": columns, "trainings": trainings}), encoding="utf-8")
         theirs = Reference(
             "sentence-transformers",
             _TRAIN_VECTORS,
-            trainings=str(scratch / "trainings.json"),
-            model_dir=str(minilm_directory()),
-            output=str(scratch),
-            rate=LEARNING_RATE,
+            kind=kind,
+            data=str(data),
+            start=str(folder / "start"),
+            output=str(folder / "sentence-transformers"),
+            pairs=PAIRS,
+            flops=FLOPS,
             threads=_THREADS.value,
         )
-        contestants[theirs.name] = then_measured(
-            theirs.name, theirs, lambda seed: bert_zoo.load(scratch / str(seed))
-        )
-    title = f"An epoch on {len(questions):,} pairs, {PAIRS} a batch"
-    results = race(title, contestants)
+        contestants[theirs.name] = then_measured(theirs.name, theirs)
+    results: dict[str, Any] = race(title, contestants)
     for name, (_, *found) in scores.items():  # the first round warmed up
         for metric in before:
             values = [score[metric] for score in found]
@@ -702,7 +763,14 @@ def race_embedding_training(scratch: Path) -> dict[str, dict[str, dict]]:
             print(f"  {name}, {metric}: {statistics.mean(values):.4f} ± {spread:.4f}")
     if REFERENCE_PYTHON.value:
         theirs.close()
-    return {title: {**results, "before": before, "scores": scores}}
+    return {**results, "before": before, "scores": scores}
+
+
+def splade(steps: int) -> Any:
+    """The loss of sparse vectors, whose terms grow for a third of the steps, as in sentence-transformers."""
+    from bert_zoo.embeddings import MultipleNegativesRanking, Splade
+
+    return Splade(MultipleNegativesRanking(), *FLOPS, warmup_steps=steps // 3)
 
 
 def answered(articles: list[dict]) -> tuple[list[str], list[str]]:
