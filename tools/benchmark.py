@@ -598,7 +598,6 @@ KINDS = {
     "sparse": {"task": "sparse_embedding", "init": ("masked_lm",)},
     "late": {"task": "late_interaction"},
 }
-FLOPS = 3e-5, 5e-5  # weights of documents and queries, as in sentence-transformers' examples
 
 _TRAIN_VECTORS = """
 import contextlib, json, sys, torch
@@ -610,7 +609,7 @@ from sentence_transformers.sparse_encoder import losses as sparse
 torch.set_num_threads(settings["threads"])
 def splade(model):
     ranking = sparse.SparseMultipleNegativesRankingLoss(model)
-    return sparse.SpladeLoss(model, ranking, *settings["flops"])
+    return sparse.SpladeLoss(model, ranking, 3e-5, 5e-5)
 name, loss_of = {
     "dense": ("SentenceTransformer", dense.MultipleNegativesRankingLoss),
     "sparse": ("SparseEncoder", splade),
@@ -718,8 +717,7 @@ def race_trainings(
         tf.keras.utils.set_random_seed(seed)
         model = bert_zoo.load(folder / "start", KINDS[kind]["task"])
         optimizer = bert_adamw(LEARNING_RATE, total_steps=steps, bias_correction=True)
-        loss = splade(steps) if kind == "sparse" else None
-        compile_for_task(model, optimizer, loss=loss)
+        compile_for_task(model, optimizer)
         texts = [tuple([column[row] for row in rows] for column in columns) for rows in batches]
         spec = (tf.TensorSpec([None], tf.string),) * 2
         dataset = tf.data.Dataset.from_generator(lambda: texts, output_signature=spec)
@@ -751,7 +749,6 @@ def race_trainings(
             start=str(folder / "start"),
             output=str(folder / "sentence-transformers"),
             pairs=PAIRS,
-            flops=FLOPS,
             threads=_THREADS.value,
         )
         contestants[theirs.name] = then_measured(theirs.name, theirs)
@@ -764,13 +761,6 @@ def race_trainings(
     if REFERENCE_PYTHON.value:
         theirs.close()
     return {**results, "before": before, "scores": scores}
-
-
-def splade(steps: int) -> Any:
-    """The loss of sparse vectors, whose terms grow for a third of the steps, as in sentence-transformers."""
-    from bert_zoo.embeddings import MultipleNegativesRanking, Splade
-
-    return Splade(MultipleNegativesRanking(), *FLOPS, warmup_steps=steps // 3)
 
 
 def answered(articles: list[dict]) -> tuple[list[str], list[str]]:
